@@ -1,5 +1,6 @@
 #include "gradus/autograd/engine.h"
 
+#include <algorithm>
 #include <queue>
 #include <unordered_map>
 
@@ -18,9 +19,14 @@ struct Visit {
   AutogradSlot* slot = nullptr;
   int waiting_for = 0;  // gradients still to come from nodes that will run
   bool leads = false;   // whether this slot leads to a target
+  bool leads_to_first = false;  // to a target of the first part
   bool scheduled = false;
+  bool deferred = false;    // the second part runs the edges that are left
   std::vector<Tensor> dys;  // gradients so far, per output
+  std::vector<Tensor> dxs;  // of a deferred node whose rule has run for all edges
 };
+
+enum class Part { kWhole, kFirst, kRest };
 
 class Pass {
  public:
@@ -29,18 +35,59 @@ class Pass {
   void run() {
     find_targets();
     mark();
-    if (p_.begin) {
-      std::vector<bool> reached;
-      for (const Edge& t : p_.targets) reached.push_back(t.slot && index_.count(t.slot.get()));
-      p_.begin(reached);
-    }
-    for (size_t t = 0; t < p_.targets.size(); ++t)
-      if (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get())) p_.deliver(t, Tensor());
+    begin();
+    deliver_unreached();
     count_dependencies();
+    give_to_roots();
+    run_nodes();
+  }
+
+  // See Note [Two parts].
+  void run_first() {
+    part_ = Part::kFirst;
+    find_targets();
+    mark();
+    deliver_unreached();
+    count_dependencies();
+    give_to_roots();
+    // The graph stays, the results need not.
+    for (const Tensor& root : p_.roots) roots_.push_back(root.ref()->slot);
+    p_.roots.clear();
+    run_nodes();
+  }
+  void run_rest() {
+    part_ = Part::kRest;
+    begin();
+    deliver_unreached();
+    for (auto& [target, gradient] : std::exchange(kept_, {})) p_.deliver(target, std::move(gradient));
+    run_nodes();
+  }
+
+ private:
+  void begin() {
+    if (!p_.begin) return;
+    std::vector<bool> reached;
+    for (const Edge& t : p_.targets) reached.push_back(t.slot && index_.count(t.slot.get()));
+    p_.begin(reached);
+  }
+
+  bool is_now(size_t target) const {
+    return part_ == Part::kWhole || bool(p_.first[target]) == (part_ == Part::kFirst);
+  }
+  void deliver_unreached() {
+    for (size_t t = 0; t < p_.targets.size(); ++t)
+      if (is_now(t) && (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get()))) p_.deliver(t, Tensor());
+  }
+
+  void give_to_roots() {
     for (size_t i = 0; i < p_.roots.size(); ++i) {
       const Tensor& root = p_.roots[i];
       if (root.ref()->slot) accumulate({root.ref()->slot, root.ref()->slot_index}, std::move(p_.dys[i]));
     }
+  }
+
+  // Runs this part's nodes.
+  void run_nodes() {
     for (size_t v = 0; v < visits_.size(); ++v)
       if (visits_[v].leads && visits_[v].waiting_for == 0) schedule(v);
     while (!ready_.empty()) {
@@ -50,7 +97,6 @@ class Pass {
     }
   }
 
- private:
   void find_targets() {
     for (size_t t = 0; t < p_.targets.size(); ++t)
       if (p_.targets[t].slot) targets_of_[p_.targets[t].slot.get()].push_back(t);
@@ -91,6 +137,11 @@ class Pass {
       size_t visit, edge;
     };
     std::vector<Step> path;
+    const auto is_first_target = [&](const AutogradSlot* slot) {
+      const auto found = targets_of_.find(slot);
+      return found != targets_of_.end() &&
+             std::ranges::any_of(found->second, [&](size_t t) { return p_.first[t]; });
+    };
     auto enter = [&](AutogradSlot* slot) {
       const auto [it, fresh] = index_.try_emplace(slot, visits_.size());
       if (!fresh) return;
@@ -98,6 +149,7 @@ class Pass {
       visits_.push_back({.slot = slot});
       visits_.back().leads =
           targets_of_.count(slot) || (!slot->is_leaf() && static_cast<Node*>(slot)->runs_without_gradient());
+      visits_.back().leads_to_first = part_ == Part::kFirst && is_first_target(slot);
       path.push_back({it->second, 0});
     };
     auto walk = [&](AutogradSlot* from) {
@@ -112,7 +164,11 @@ class Pass {
           continue;
         }
         for (const Edge& e : edges)
-          if (e.slot && leads(e.slot.get())) visits_[visit].leads = true;
+          if (const auto found = e.slot ? index_.find(e.slot.get()) : index_.end(); found != index_.end()) {
+            visits_[visit].leads = visits_[visit].leads || visits_[found->second].leads;
+            visits_[visit].leads_to_first =
+                visits_[visit].leads_to_first || visits_[found->second].leads_to_first;
+          }
         path.pop_back();
       }
     };
@@ -135,8 +191,15 @@ class Pass {
     }
   }
 
+  // Whether this part runs the nodes that an edge leads to.
+  bool is_now(const Edge& e) const {
+    if (!e.slot || !leads(e.slot.get())) return false;
+    return part_ == Part::kWhole || visits_[index_.at(e.slot.get())].leads_to_first == (part_ == Part::kFirst);
+  }
+
   void schedule(size_t v) {
     if (visits_[v].scheduled) return;
+    if (part_ == Part::kFirst && !visits_[v].leads_to_first) return;
     visits_[v].scheduled = true;
     const AutogradSlot* slot = visits_[v].slot;
     ready_.emplace(slot->is_leaf() ? ~uint64_t{0} : static_cast<const Node*>(slot)->sequence(), v);
@@ -186,7 +249,9 @@ class Pass {
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
-      if (output >= v.dys.size())
+      if (!is_now(t))  // attached, and leads to an input
+        kept_.emplace_back(t, output < v.dys.size() ? narrowed(v.dys[output], *v.slot, output) : Tensor());
+      else if (output >= v.dys.size())
         p_.deliver(t, Tensor());
       else if (passes_on || i + 1 < it->second.size())
         p_.deliver(t, narrowed(v.dys[output], *v.slot, output));
@@ -202,40 +267,61 @@ class Pass {
   }
 
   void run_node(size_t index) {
-    deliver_targets(visits_[index]);
-    AutogradSlot* slot = visits_[index].slot;
-    std::vector<Tensor> dys = std::move(visits_[index].dys);
+    Visit& visit = visits_[index];
+    if (!std::exchange(visit.deferred, false)) deliver_targets(visit);
+    AutogradSlot* slot = visit.slot;
+    std::vector<Tensor> dys = std::move(visit.dys);
     bool any = false;
     for (const Tensor& dy : dys) any = any || dy.defined();
     if (slot->is_leaf()) {
       const Edge& producer = static_cast<Leaf*>(slot)->producer;
-      if (producer.slot && leads(producer.slot.get())) {
+      if (is_now(producer)) {
         if (any) accumulate(producer, std::move(dys[0]));
         count_down(producer);
+      } else if (producer.slot && leads(producer.slot.get())) {
+        defer(visit, std::move(dys), {});
       }
       return;
     }
     if (!belongs(slot)) return;
     Node& node = *static_cast<Node*>(slot);
     const size_t n = node.edges().size();
-    std::vector<char> needs(n, 0);
-    bool any_need = node.runs_without_gradient();
+    std::vector<char> now(n, 0), later(n, 0);
+    bool any_need = node.runs_without_gradient(), any_later = false;
     for (size_t i = 0; i < n; ++i) {
       const Edge& e = node.edges()[i];
-      needs[i] = e.slot && leads(e.slot.get());
-      any_need = any_need || needs[i];
+      now[i] = is_now(e);
+      later[i] = part_ == Part::kFirst && !now[i] && e.slot && leads(e.slot.get());
+      any_need = any_need || now[i];
+      any_later = any_later || later[i];
     }
-    std::vector<Tensor> dxs(n);
-    if (any_need && (any || node.runs_without_gradient())) {
-      dys.resize(node.outputs().size());
-      run_rule(node, dys, needs, dxs);
+    std::vector<Tensor> dxs = std::move(visit.dxs), kept_dys;
+    const bool in_parts = any_later && node.runs_in_parts();
+    if (dxs.empty()) {  // else the first part has run the rule
+      dxs.resize(n);
+      if (any_need && (any || node.runs_without_gradient())) {
+        if (in_parts) kept_dys = dys;
+        std::vector<char> needs = now;
+        if (!in_parts)
+          for (size_t i = 0; i < n; ++i) needs[i] = now[i] || later[i];
+        dys.resize(node.outputs().size());
+        run_rule(node, dys, needs, dxs, !in_parts);
+      }
     }
     dys.clear();
     for (size_t i = 0; i < n; ++i) {
-      if (!needs[i]) continue;
+      if (!now[i]) continue;
       accumulate(node.edges()[i], std::move(dxs[i]));
       count_down(node.edges()[i]);
     }
+    if (any_later) defer(visit, std::move(kept_dys), in_parts ? std::vector<Tensor>() : std::move(dxs));
+  }
+
+  void defer(Visit& visit, std::vector<Tensor> dys, std::vector<Tensor> dxs) {
+    visit.dys = std::move(dys);
+    visit.dxs = std::move(dxs);
+    visit.deferred = true;
+    visit.scheduled = false;
   }
 
   void count_down(const Edge& e) {
@@ -243,10 +329,12 @@ class Pass {
     if (--visits_[v].waiting_for == 0) schedule(v);
   }
 
-  void run_rule(Node& node, std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) {
+  void run_rule(Node& node, std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs,
+                bool is_last) {
     Context& context = Context::current();
     AutogradSlot* const outer_node = std::exchange(context.running_node, &node);
-    const bool last = !p_.keep_graph && !node.belongs_to_others(&p_.recording);
+    const bool ends = !p_.keep_graph && !node.belongs_to_others(&p_.recording);
+    const bool last = ends && is_last;
     const bool outer_last = std::exchange(context.last_run, last);
     struct Restore {
       Context& c;
@@ -270,7 +358,11 @@ class Pass {
       throw;
     }
     if (!p_.keep_graph && node.runs_without_gradient()) p_.recording.has_run(node);
-    if (last) node.drop_rule();  // frees what the rule saved before the next node runs
+    // Frees what the rule saved before the next node runs.
+    if (last)
+      node.drop_rule();
+    else if (ends)
+      node.drop_rules_of(needs);
   }
 
   BackwardPass& p_;
@@ -279,7 +371,27 @@ class Pass {
   std::vector<Visit> visits_;
   std::vector<Ref<Node>> must_run_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
+  Part part_ = Part::kWhole;
+  std::vector<Ref<AutogradSlot>> roots_;  // hold the graph between the parts
+  std::vector<std::pair<size_t, Tensor>> kept_;  // targets of the second part that the first one reached
 };
+
+// Runs f as the backward of the pass.
+template <class F> void run_backward(BackwardPass& pass, const F& f) {
+  const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
+  const NoAutocast as_recorded;
+  try {
+    f();
+  } catch (...) {
+    if (!pass.keep_graph) pass.recording.finish(std::current_exception());
+    throw;
+  }
+}
+
+void conform_dys(BackwardPass& pass) {
+  for (size_t i = 0; i < pass.roots.size(); ++i)
+    pass.dys[i] = conform(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
+}
 
 }  // namespace
 
@@ -298,16 +410,25 @@ Tensor conform(Tensor gradient, const ValueInfo& value) {
 }
 
 void run(BackwardPass& pass) {
-  for (size_t i = 0; i < pass.roots.size(); ++i)
-    pass.dys[i] = conform(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
-  const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
-  const NoAutocast as_recorded;
-  try {
-    Pass(pass).run();
-  } catch (...) {
-    if (!pass.keep_graph) pass.recording.finish(std::current_exception());
-    throw;
-  }
+  conform_dys(pass);
+  run_backward(pass, [&] { Pass(pass).run(); });
+}
+
+struct PassInParts::Impl {
+  explicit Impl(BackwardPass given) : backward(std::move(given)), pass(backward) {}
+  BackwardPass backward;
+  Pass pass;
+};
+
+PassInParts::PassInParts(BackwardPass pass) : impl_(std::make_unique<Impl>(std::move(pass))) {}
+PassInParts::~PassInParts() = default;
+
+void PassInParts::run_first() {
+  conform_dys(impl_->backward);
+  run_backward(impl_->backward, [&] { impl_->pass.run_first(); });
+}
+void PassInParts::run_rest() {
+  run_backward(impl_->backward, [&] { impl_->pass.run_rest(); });
 }
 
 }  // namespace gradus::autograd

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "gradus/autograd/graph/recording_state.h"
@@ -14,6 +15,8 @@ struct BackwardPass {
   std::vector<Tensor> dys;  // one per root
   // The leaves or outputs of nodes for which gradients are wanted. Null edges count as not reached.
   std::vector<Edge> targets;
+  // Of a backward in two parts: whether a target belongs to the first one. Empty: there is one part.
+  std::vector<char> first = {};
   // True: the recording continues after this pass. It records the ops of this backward, and the pass consumes
   // nothing that the recording needs again.
   bool keep_graph = false;
@@ -29,6 +32,31 @@ struct BackwardPass {
 // rank. The recordings opened before `recording` record the rules' ops; under keep_graph `recording` itself
 // does too. An error thrown by a rule gets the prefix "while running backward of <op> (<module path>)".
 void run(BackwardPass& pass);
+
+// Note [Two parts]
+// A pipeline's stage owes others the gradients of its inputs. Those of its parameters can wait. The first part
+// runs the nodes that lead to the inputs, and of each node the edges that do. What a node needs for its other
+// edges stays: the gradients of its outputs, and what the rules of these edges saved. Ops whose gradients come
+// from one computation (JointRuns::kTogether, checkpoints, functions of users) compute all in the first part,
+// and keep those of the parameters. The second part runs the edges that are left, and the nodes that lead to
+// parameters alone. So no edge is run twice, and nothing flows along the path of the inputs again. Nodes that
+// other ranks count on run once: in the first part if they lead to an input, else in the second; that is the
+// same on every rank.
+
+// Runs a pass in two parts. The recording must stay open in between.
+class PassInParts {
+ public:
+  explicit PassInParts(BackwardPass pass);
+  ~PassInParts();
+  // Delivers the targets of the first part.
+  void run_first();
+  // Calls begin, and delivers the other targets.
+  void run_rest();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // Brings a gradient into the form of its value: sums over broadcast dims, casts, moves to the device, and
 // makes it channels-last if the value is.

@@ -54,10 +54,13 @@ template <class Wanted> Objects objects_of(const ManagerState& manager, Wanted w
   return found;
 }
 
+struct HalfBackward;
+
 struct OpenRecording {
   std::shared_ptr<ManagerState> manager;
   Ref<RecordingState> state;
   bool narrowed = false;  // recorded with `only`
+  std::shared_ptr<HalfBackward> half;  // between the two parts of a backward
 
   ~OpenRecording() { drop(); }
 
@@ -71,11 +74,15 @@ struct OpenRecording {
   void drop() {
     if (!state || state->finished()) return;
     finish();
+    half = nullptr;
     for_each_object(*manager, followed(), [](const auto& object) { object->abandon({}); });
   }
 
   // Runs the backward and ends the recording, also when the backward throws.
   void backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys);
+  void backward_inputs(const std::vector<Tensor>& inputs, const std::vector<Tensor>& roots,
+                       const std::vector<Tensor>& dys);
+  void backward_weights();
 
  private:
   void finish(std::exception_ptr error = {}) {
@@ -83,6 +90,12 @@ struct OpenRecording {
     state->finish(error);
   }
   void compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys, Objects& unfinished);
+  void check_open(const char* op) const;
+  // Returns the dys of a backward from these roots.
+  std::vector<Tensor> checked_dys(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) const;
+  std::vector<Edge> targets() const;
+  // Runs f, and ends the recording if it throws.
+  template <class F> void ending_if_it_throws(const Objects& unfinished, const F& f);
 };
 
 namespace {
@@ -108,6 +121,8 @@ class Deliveries {
     }
   }
 
+  // Delivers before begin: to functions alone.
+  void deliver_early(size_t t, Tensor grad) { advance(t, 0, {{}, std::move(grad)}); }
   void deliver(size_t t, Tensor grad) {
     advance(t, 0, {{}, std::move(grad)});
     for (const auto& object : objects_) pass_on(object.get(), object->landed());
@@ -124,7 +139,8 @@ class Deliveries {
 
   void store() {
     for (size_t t = 0; t < attached_.size(); ++t)
-      if (results_[t].grad.defined()) store(*attached_[t].leaf, params_[t], std::move(results_[t]));
+      if (results_[t].grad.defined())
+        store(*attached_[t].leaf, params_[t], std::exchange(results_[t], {}));
   }
 
  private:
@@ -226,28 +242,46 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
 
 }  // namespace
 
-void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
+// A backward that has computed the gradients of the inputs.
+struct HalfBackward {
+  Objects unfinished;
+  Deliveries deliveries;
+  std::unique_ptr<PassInParts> pass;
+};
+
+void OpenRecording::check_open(const char* op) const {
   if (state->finished())
-    throw StateError("backward",
-                     "no computation history: this recording was already used by backward or released; ",
+    throw StateError(op, "no computation history: this recording was already used by backward or released; ",
                      "call record() and compute the loss again");
-  manager->forget_dead();
+}
+
+template <class F> void OpenRecording::ending_if_it_throws(const Objects& unfinished, const F& f) {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
-  Objects unfinished = objects_of(*manager, followed());
+  const RecordingsScope scope(recordings_that_see(*state));
+  const NoAutocast as_recorded;
   try {
-    compute(roots, dys, unfinished);
+    f();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     finish(error);
     for (const auto& object : unfinished) object->abandon(error);
     throw;
   }
+}
+
+void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
+  check_open("backward");
+  if (half)
+    throw StateError("backward", "this recording's backward has begun with backward_inputs: call backward_weights");
+  manager->forget_dead();
+  Objects unfinished = objects_of(*manager, followed());
+  ending_if_it_throws(unfinished, [&] { compute(roots, dys, unfinished); });
   finish();
 }
 
-void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys,
-                            Objects& unfinished) {
-  std::vector<Tensor> dys = with_default_dys(roots, given_dys);
+std::vector<Tensor> OpenRecording::checked_dys(const std::vector<Tensor>& roots,
+                                               const std::vector<Tensor>& given) const {
+  std::vector<Tensor> dys = with_default_dys(roots, given);
   const bool reaches = std::any_of(roots.begin(), roots.end(), [&](const Tensor& r) {
     return r.ref()->slot && state->follows(r.ref()->slot.get());
   });
@@ -258,18 +292,79 @@ void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<
                      manager->attached.empty()
                          ? kWhoseParameters
                          : "was it computed outside of record(), or detached? autograd::explain(loss) tells");
+  return dys;
+}
 
-  Deliveries deliveries(manager->attached, unfinished);
-  BackwardPass pass{*state, roots, std::move(dys), {}, false, {}, {}};
+std::vector<Edge> OpenRecording::targets() const {
+  std::vector<Edge> all;
   for (const Attached& a : manager->attached)
-    pass.targets.push_back(state->has_leaf(a.leaf.get()) ? Edge{a.leaf, 0} : Edge{});
+    all.push_back(state->has_leaf(a.leaf.get()) ? Edge{a.leaf, 0} : Edge{});
+  return all;
+}
+
+void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys,
+                            Objects& unfinished) {
+  std::vector<Tensor> dys = checked_dys(roots, given_dys);
+  Deliveries deliveries(manager->attached, unfinished);
+  BackwardPass pass{*state, roots, std::move(dys), targets(), {}, false, {}, {}};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&](size_t t, Tensor grad) { deliveries.deliver(t, std::move(grad)); };
-  const RecordingsScope scope(recordings_that_see(*state));
-  const NoAutocast as_recorded;
   run(pass);
   deliveries.finish(unfinished);
   deliveries.store();
+}
+
+void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std::vector<Tensor>& roots,
+                                    const std::vector<Tensor>& given_dys) {
+  constexpr auto kOp = "backward_inputs";
+  check_open(kOp);
+  if (half) throw StateError(kOp, "this recording's backward has begun already: call backward_weights");
+  if (!recordings_that_see(*state).empty())
+    throw StateError(kOp, "a backward in two parts is for first order alone, and a recording that was opened "
+                          "before this one would record it");
+  manager->forget_dead();
+  std::vector<char> first(manager->attached.size());
+  for (const Tensor& input : inputs) {
+    const auto& slot = input.defined() ? input.ref()->slot : Ref<AutogradSlot>();
+    const auto found = std::ranges::find_if(manager->attached,
+                                            [&](const Attached& a) { return slot && a.leaf.get() == slot.get(); });
+    if (found == manager->attached.end() || !state->has_leaf(slot.get()))
+      throw StateError(kOp, "an input must be attached to the manager: ",
+                       input.defined() ? describe(input) : "undefined (none)");
+    if (std::ranges::any_of(found->callbacks, [](const Callback& c) { return bool(c.object); }))
+      throw StateError(kOp, "an input's callbacks must be functions: a callback object sees a backward as a whole");
+    first[size_t(found - manager->attached.begin())] = true;
+  }
+  std::vector<Tensor> dys = checked_dys(roots, given_dys);
+  Objects unfinished = objects_of(*manager, followed());
+  half = std::make_shared<HalfBackward>(HalfBackward{unfinished, {manager->attached, unfinished}, nullptr});
+  Deliveries& deliveries = half->deliveries;
+  BackwardPass pass{*state, roots, std::move(dys), targets(), first, false, {}, {}};
+  pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
+  pass.deliver = [&deliveries, first](size_t t, Tensor grad) {
+    if (first[t])
+      deliveries.deliver_early(t, std::move(grad));
+    else
+      deliveries.deliver(t, std::move(grad));
+  };
+  half->pass = std::make_unique<PassInParts>(std::move(pass));
+  ending_if_it_throws(unfinished, [&] {
+    half->pass->run_first();
+    deliveries.store();
+  });
+  close_recording(state.get());
+}
+
+void OpenRecording::backward_weights() {
+  check_open("backward_weights");
+  if (!half) throw StateError("backward_weights", "call backward_inputs first");
+  const std::shared_ptr<HalfBackward> rest = std::move(half);
+  ending_if_it_throws(rest->unfinished, [&] {
+    rest->pass->run_rest();
+    rest->deliveries.finish(rest->unfinished);
+    rest->deliveries.store();
+  });
+  finish();
 }
 
 }  // namespace autograd
@@ -307,6 +402,12 @@ void Recording::resume() {
 void Recording::backward(TensorList roots, TensorList dys) {
   checked(open_, "backward").backward(roots.get(), dys.get());
 }
+
+void Recording::backward_inputs(TensorList inputs, TensorList roots, TensorList dys) {
+  checked(open_, "backward_inputs").backward_inputs(inputs.get(), roots.get(), dys.get());
+}
+
+void Recording::backward_weights() { checked(open_, "backward_weights").backward_weights(); }
 
 void Recording::release() {
   if (open_) open_->drop();

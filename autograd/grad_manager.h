@@ -116,6 +116,15 @@ class Recording {
   // Errors: StateError without a computation history and for an undefined root; ShapeError for a root of
   // several elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
+  // The same in two parts, for pipelines: first the gradients of `inputs`, which are attached tensors with
+  // functions as callbacks, or none; later those of all other attached tensors. The inputs have their grad()
+  // when backward_inputs returns. Together both parts give the gradients that `backward` gives. In between
+  // the recording keeps what the second part needs alone, and the thread's ops are not recorded. Other
+  // recordings may run their backwards meanwhile.
+  // Errors: as for `backward`; StateError for an input that is not attached, for a recording within another
+  // (second order), and for a part that is not its turn.
+  void backward_inputs(TensorList inputs, TensorList roots = {}, TensorList dys = {});
+  void backward_weights();
   // Drops what was recorded. Nothing more is recorded.
   void release();
   bool is_open() const;  // not finished by backward or release

@@ -59,6 +59,11 @@ class Node : public AutogradSlot {
   virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
   // Drops the rule and what it saved.
   virtual void drop_rule() = 0;
+  // Whether `run` may be called for some inputs first and for others later: a backward in two parts. The first
+  // of these runs is not the rule's last.
+  virtual bool runs_in_parts() const { return false; }
+  // Drops what only the gradients of these inputs need. For nodes that run in parts.
+  virtual void drop_rules_of(std::span<const char> inputs) { (void)inputs; }
   // Whether other ranks count on this node because they exchange gradients with it. Such a node is kept alive
   // by its recordings. Their backward runs it even when no gradient arrives, in the order of all nodes
   // (newest first). For each of its recordings exactly one of `run_for` and `skipped` is called; `run_for` is

@@ -7,7 +7,8 @@ namespace {
 
 class JointNode final : public Node {
  public:
-  JointNode(const char* op, JointRule rule) : Node(op), rule_(std::move(rule)) {}
+  JointNode(const char* op, JointRule rule, JointRuns runs)
+      : Node(op), rule_(std::move(rule)), runs_(runs) {}
 
   void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
     std::vector<Tensor> moved(std::make_move_iterator(dys.begin()), std::make_move_iterator(dys.end()));
@@ -18,9 +19,11 @@ class JointNode final : public Node {
     std::move(grads.begin(), grads.end(), dxs.begin());
   }
   void drop_rule() override { rule_ = nullptr; }
+  bool runs_in_parts() const override { return runs_ == JointRuns::kApart; }
 
  private:
   JointRule rule_;
+  JointRuns runs_;
 };
 
 }  // namespace
@@ -106,10 +109,10 @@ Edge Recorder::edge_to(const Tensor& x) const {
 }
 
 void Recorder::record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs,
-                            JointRule rule) {
+                            JointRule rule, JointRuns runs) {
   std::vector<Edge> edges;
   for (const Tensor& x : inputs) edges.push_back(edge_to(x));
-  attach(Ref<Node>(new JointNode(op_, std::move(rule))), outputs, std::move(edges));
+  attach(Ref<Node>(new JointNode(op_, std::move(rule), runs)), outputs, std::move(edges));
 }
 
 void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges) {

@@ -69,6 +69,11 @@ template <class... Rules> class RuleNode final : public Node {
   void drop_rule() override {
     std::apply([](auto&... r) { (r.reset(), ...); }, rules_);
   }
+  bool runs_in_parts() const override { return true; }
+  void drop_rules_of(std::span<const char> inputs) override {
+    size_t i = 0;
+    std::apply([&](auto&... r) { ((inputs[i++] ? r.reset() : void()), ...); }, rules_);
+  }
 
  private:
   template <size_t... I>
@@ -79,6 +84,10 @@ template <class... Rules> class RuleNode final : public Node {
   }
   std::tuple<std::optional<Rules>...> rules_;
 };
+
+// kTogether: one run of the rule computes all that a backward needs. kApart: a backward in two parts may run
+// the rule twice, for different inputs. Only the last run may consume what the rule saved.
+enum class JointRuns : uint8_t { kTogether, kApart };
 
 // Decides whether an op on `inputs` is recorded, and records it. False on most calls outside of training;
 // then the op saves nothing and makes no rule.
@@ -111,7 +120,8 @@ class Recorder {
     attach(std::move(node), {&y, 1}, {edge_to(rules.input)...});
   }
   // The same with one rule for all inputs; undefined outputs are skipped.
-  void record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule);
+  void record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule,
+                    JointRuns runs = JointRuns::kTogether);
   // The same with a caller-defined node.
   void attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges);
 

@@ -56,7 +56,8 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeom
                            weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
                      if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
                      return grads;
-                   });
+                   },
+                   autograd::JointRuns::kApart);
   }
   return y;
 }

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/functional.h"
+#include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/gradcheck.h"
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/table/op_table.h"
+#include "gradus/tests/ops/values.h"
 
 namespace gradus::optest {
 namespace {
@@ -180,6 +183,52 @@ TEST_P(OpTable, GradientMatchesDifferences) {
     const std::vector<Tensor> x = make_inputs(row(), s, DType::kF64);
     const auto check = autograd::gradcheck(row().run, x, options(x));
     EXPECT_TRUE(check) << at(s, DType::kF64) << ": " << check.message;
+  }
+}
+
+// Each input in turn is a stage's input; the others are parameters.
+TEST_P(OpTable, GradientInTwoPartsIsThatInOne) {
+  if (!row().differentiable || !has(DType::kF64)) GTEST_SKIP();
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const std::vector<Tensor> x = make_inputs(row(), s, DType::kF64);
+    std::vector<Tensor> floating;
+    for (const Tensor& t : x)
+      if (is_floating(t.dtype())) floating.push_back(t);
+    GradManager gm;
+    gm.attach(floating);
+    std::vector<std::vector<double>> want;
+    for (size_t input = 0; input <= floating.size(); ++input) {  // the last time in one part
+      const bool whole = input == floating.size();
+      for (const Tensor& t : floating) t.set_grad({});
+      Context::current().generator->manual_seed(1);
+      auto recording = gm.record();
+      const Tensor y = row().run(x);
+      if (!autograd::is_tracked(y)) break;
+      const Tensor dy = random_tensor(y.shape(), y.dtype(), 7);
+      if (whole) {
+        recording.backward(y, dy);
+      } else {
+        recording.backward_inputs(floating[input], y, dy);
+        recording.backward_weights();
+      }
+      std::vector<double> all;
+      for (const Tensor& t : floating) {
+        const auto v = t.grad().defined() ? t.grad().to_vector<double>() : std::vector<double>(1);
+        all.insert(all.end(), v.begin(), v.end());
+      }
+      want.push_back(all);
+    }
+    if (want.empty()) continue;
+    double largest = 0;
+    for (double v : want.back()) largest = std::max(largest, std::abs(v));
+    for (size_t input = 0; input + 1 < want.size(); ++input) {
+      ASSERT_EQ(want[input].size(), want.back().size()) << at(s, DType::kF64);
+      for (size_t i = 0; i < want[input].size(); ++i)
+        ASSERT_TRUE(want[input][i] == want.back()[i] ||
+                    std::abs(want[input][i] - want.back()[i]) <= 1e-12 * largest ||
+                    (std::isnan(want[input][i]) && std::isnan(want.back()[i])))
+            << at(s, DType::kF64) << " input " << input << " element " << i;
+    }
   }
 }
 
