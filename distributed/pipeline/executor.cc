@@ -77,13 +77,22 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   const ContextScope in_context(context);
 
   const std::vector<Action>& list = lists.of_rank[model_.rank()];
+  std::optional<NoSync> not_yet;
+  if (work.all_reduce) not_yet.emplace(work.all_reduce->no_sync());
   for (size_t i = 0; i < list.size(); ++i) {
+    if (i + 1 == list.size()) not_yet.reset();  // each list ends with a backward
     for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
     try {
-      if (list[i].kind == ActionKind::kForward)
-        forward(step, list[i]);
-      else if (list[i].kind != ActionKind::kInputGradient)
-        backward(step, list[i]);
+      switch (list[i].kind) {
+        case ActionKind::kForward:
+          forward(step, list[i]);
+          break;
+        case ActionKind::kWeightGradient:
+          weight_gradient(step, list[i]);
+          break;
+        default:
+          backward(step, list[i]);
+      }
     } catch (Error& e) {
       e.add_context("in " + to_string(list[i]));
       throw;
@@ -164,14 +173,28 @@ void Executor::backward(Step& step, const Action& action) {
   }
   running.output.sent.clear();
   running.loss = {};
-  if (roots.empty())
-    running.recording.release();
-  else
+  const bool whole = action.kind == ActionKind::kBackward;
+  if (roots.empty()) {
+    running.recording.backward();  // for its callbacks
+  } else if (whole) {
     running.recording.backward(std::move(roots), std::move(dys));
+  } else {
+    std::vector<Tensor> inputs;
+    for (size_t slot = 0; slot < running.awaited.size(); ++slot)
+      if (running.awaited[slot]) inputs.push_back(running.input.received[slot]);
+    running.recording.backward_inputs(inputs, std::move(roots), std::move(dys));
+  }
   for (size_t slot = 0; slot < running.awaited.size(); ++slot)
     if (running.awaited[slot])  // no gradient arrived
       send(step, plan.needs[s][slot].stage, {step.number, s, k, int(slot), true}, {});
-  step.running.erase({s, k});
+  running.input.received.clear();
+  if (whole) step.running.erase({s, k});
+}
+
+void Executor::weight_gradient(Step& step, const Action& action) {
+  Running& running = step.at(action);
+  if (running.recording.is_open()) running.recording.backward_weights();
+  step.running.erase({action.stage, action.micro_batch});
 }
 
 // Makes room for an action's messages, as far as it is known which will come.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/group/mailbox.h"
 #include "gradus/distributed/pipeline/schedule.h"
 #include "gradus/distributed/pipeline/stage_run.h"
@@ -25,6 +26,8 @@ struct StepWork {
   std::function<Tensor(int micro_batch)> compute;
   PhiloxKey draw;  // the step's: each micro-batch has a generator of its own
   std::string program;  // what runs, for errors: all ranks must run the same
+  // Of the all-reduce over replicas, null without: all backwards but this rank's last keep gradients back.
+  std::shared_ptr<AllReduceCallback> all_reduce = {};
 };
 
 class Executor {
@@ -42,7 +45,8 @@ class Executor {
 
   double run_list(const ActionLists& lists, const StepWork& work);
   void forward(Step& step, const Action& action);
-  void backward(Step& step, const Action& action);
+  void backward(Step& step, const Action& action);  // B or I
+  void weight_gradient(Step& step, const Action& action);
   void expect(Step& step, const Action& action);
   void send(Step& step, int to_stage, const Address& address, Parcel parcel);
   Parcel take(Step& step, int from_stage, const Address& address, const Action& action);

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
@@ -63,10 +64,20 @@ StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, co
 
 PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& options)
     : options_(checked(options)),
-      group_(Grid({{"replica", -1}, {"pipeline", options_.stages}}).group("pipeline")),
+      grid_({{"replica", -1}, {"pipeline", options_.stages}}),
+      group_(grid_.group("pipeline")),
       model_(placed(parts, options_, group_)),
       executor_(model_, group_),
-      example_(parts.inputs) {}
+      example_(parts.inputs) {
+  const Group& replicas = grid_.group("replica");
+  if (replicas.size() == 1) return;
+  // Those of the first replica, should the generators have differed.
+  std::vector<Tensor> own;
+  for (const auto& [name, tensor] : model_.module().state_dict())
+    if (tensor.device().type != DeviceType::kMeta) own.push_back(tensor);
+  bcast_list_(own, {.group = replicas});
+  all_reduce_ = make_allreduce_cb(ReduceOp::kMean, {.group = replicas, .group_name = "replicas of a pipeline"});
+}
 
 std::vector<Tensor> PipelineBase::parameters() const {
   std::vector<Tensor> all;
@@ -74,7 +85,12 @@ std::vector<Tensor> PipelineBase::parameters() const {
   return all;
 }
 
-void PipelineBase::attach(GradManager& gm) { gm.attach(parameters()); }
+void PipelineBase::attach(GradManager& gm) {
+  if (all_reduce_)
+    gm.attach(parameters(), all_reduce_);
+  else
+    gm.attach(parameters());
+}
 
 double PipelineBase::run(GradManager* gm, const Batch& batch,
                          const std::function<Tensor(const Batch&)>& compute) {
@@ -100,7 +116,12 @@ double PipelineBase::run(GradManager* gm, const Batch& batch,
     const int64_t own = rows_of(parts[k].inputs, parts[k].targets);
     return own == rows ? loss : loss * (double(own) / double(rows));
   };
-  return executor_.run(lists, work);
+  if (gm) work.all_reduce = all_reduce_;
+  const double loss = executor_.run(lists, work);
+  if (!all_reduce_) return loss;
+  const Tensor mean = full({}, loss, {.dtype = DType::kF64});
+  dist::all_reduce(mean, {.op = ReduceOp::kMean, .group = grid_.group("replica")});
+  return mean.item<double>();
 }
 
 double PipelineBase::clip_grad_norm_(double max_norm) {

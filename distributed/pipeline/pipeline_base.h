@@ -14,7 +14,8 @@
 namespace gradus::dist {
 
 struct PipelineOptions {
-  // Ranks that share the model; 0: all of the grid's axis "pipeline". The other ranks hold replicas of it.
+  // Ranks that share the model; 0: all. More ranks than that are replicas: the first `stages` ranks are one
+  // pipeline, and so on. Each has samples of its own, of which loaders see to by themselves.
   int stages = 0;
   // Stages per rank, for the schedules that interleave. A rank then has several parts of the model.
   int interleave = 1;
@@ -33,7 +34,7 @@ class PipelineBase {
   // Returns this rank's parameters, in the undivided model's order.
   std::vector<Tensor> parameters() const;
   nn::StateDict named_parameters() const { return model_.named_parameters(); }
-  // Attaches this rank's parameters.
+  // Attaches this rank's parameters, with replicas also the all-reduce over them.
   void attach(GradManager& gm);
   // Scales the gradients of all stages so that the norm over all of them is at most max_norm. Returns the norm
   // before; all ranks get the same number, whatever the cuts. Collective over the pipeline.
@@ -58,10 +59,12 @@ class PipelineBase {
   double run(GradManager* gm, const Batch& batch, const std::function<Tensor(const Batch&)>& compute);
 
   PipelineOptions options_;
-  Group group_;
+  Grid grid_;
+  Group group_;  // this rank's pipeline
   StagedModel model_;
   Executor executor_;
   Tensors example_;
+  std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null for one
 };
 
 }  // namespace internal

@@ -3,9 +3,15 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+#include <mutex>
+#include <set>
+#include <type_traits>
+
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
 #include "gradus/tests/ops/values.h"
 
@@ -115,12 +121,14 @@ template <class M> void expect_undivided() {
   for (const int64_t rows : {16, 13}) {
     const Trained want = undivided<M>(rows);
     for (Schedule schedule : {Schedule::kGPipe, Schedule::kGPipeLIFO, Schedule::k1F1B, Schedule::k1F1BSlowLinks,
-                              Schedule::kInterleaved1F1B, Schedule::kLoopedBreadthFirst})
+                              Schedule::kInterleaved1F1B, Schedule::kLoopedBreadthFirst, Schedule::kZeroBubbleH1,
+                              Schedule::kZeroBubbleV})
       for (const int ranks : {1, 2, 4})
         for (const int micro_batches : {1, 2, 4, 8}) {
           PipelineOptions options{.schedule = schedule, .micro_batches = micro_batches};
           const bool loops =
-              schedule == Schedule::kInterleaved1F1B || schedule == Schedule::kLoopedBreadthFirst;
+              schedule == Schedule::kInterleaved1F1B ||
+                             schedule == Schedule::kLoopedBreadthFirst || schedule == Schedule::kZeroBubbleV;
           if (loops) options.interleave = 2;
           if (schedule == Schedule::k1F1BSlowLinks) options.extra_warmup = 1;
           std::set<std::string> seen;
@@ -137,6 +145,129 @@ template <class M> void expect_undivided() {
 
 TEST(Pipeline, TrainsAResidualMLPAsOneProcessDoes) { expect_undivided<ResidualMLP>(); }
 TEST(Pipeline, TrainsAModelWithTiedWeightsAsOneProcessDoes) { expect_undivided<TiedText>(); }
+
+template <> struct Case<UNet> {
+  static Tensor input(int64_t rows, int step) { return random_tensor({rows, 2, 8, 8}, DType::kF32, 10 + step); }
+  static Tensor target(int64_t rows, int step) { return input(rows, step + 5); }
+  static Tensor loss(const Tensor& y, const Tensor& t) { return nn::mse_loss(y, t); }
+  static std::vector<std::string> cuts(int stages) {
+    if (stages == 1) return {};
+    if (stages == 2) return {"middle"};
+    if (stages == 4) return {"down0", "norm", "up1"};
+    return {"down0", "norm", "middle", "dropout", "up1"};
+  }
+};
+
+// The state of all ranks together, by the undivided model's names, and the losses.
+template <class M> std::map<std::string, std::vector<double>> joined(int ranks, PipelineOptions options) {
+  std::map<std::string, std::vector<double>> all;
+  std::mutex mutex;
+  options.stages = ranks;
+  options.cut_after = Case<M>::cuts(ranks * options.interleave);
+  run_ranks(ranks, [&] {
+    manual_seed(5);
+    set_num_threads(1);
+    Pipeline<M> pipe([] { return std::make_unique<M>(); }, Case<M>::input(2, 0), options);
+    GradManager gm;
+    pipe.attach(gm);
+    optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
+    std::vector<double> losses;
+    for (int i = 0; i < kSteps; ++i) {
+      losses.push_back(pipe.step(gm, Case<M>::input(13, i), Case<M>::target(13, i), Case<M>::loss));
+      losses.push_back(pipe.clip_grad_norm_(0.1));
+      opt.step().clear_grad();
+    }
+    pipe.eval();
+    losses.push_back(pipe.eval_step(Case<M>::input(7, 9), Case<M>::target(7, 9), Case<M>::loss));
+    const std::lock_guard lock(mutex);
+    const auto [it, fresh] = all.emplace("losses", losses);
+    EXPECT_EQ(it->second, losses);
+    for (const auto& [name, x] : pipe.module().state_dict())
+      if (x.device() == kCPU) all[name] = x.template to_vector<double>();
+  });
+  return all;
+}
+
+// Dropout, batch norm and clipping included.
+TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
+  for (const int micro_batches : {1, 3, 8}) {
+    const auto want = joined<UNet>(1, {.micro_batches = micro_batches});
+    EXPECT_EQ(want.size(), 5u * 2 + 5 + 1);
+    for (Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1})
+      for (const int ranks : {2, 4})
+        EXPECT_EQ(joined<UNet>(ranks, {.schedule = schedule, .micro_batches = micro_batches}), want)
+            << name_of(schedule) << " P " << ranks << " M " << micro_batches;
+    for (Schedule schedule : {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV})
+      EXPECT_EQ(joined<UNet>(3, {.interleave = 2, .schedule = schedule, .micro_batches = micro_batches}), want)
+          << name_of(schedule) << " M " << micro_batches;
+  }
+}
+
+// Each of two replicas has half of the rows.
+TEST(Pipeline, ReplicasTrainAsOneProcessDoesOnTheJoinedBatch) {
+  const auto check = []<class M>(std::type_identity<M>) {
+    const Trained want = undivided<M>(16);
+    for (Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleV}) {
+      const int depth = schedule == Schedule::kZeroBubbleV ? 2 : 1;
+      run_ranks(4, [&] {
+        manual_seed(5);
+        PipelineOptions options{.stages = 2, .interleave = depth, .schedule = schedule, .micro_batches = 3};
+        options.cut_after = Case<M>::cuts(2 * depth);
+        Pipeline<M> pipe(make<M>, Case<M>::input(2, 0), options);
+        GradManager gm;
+        pipe.attach(gm);
+        optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
+        Trained mine;
+        const int64_t half = get_rank() / 2;
+        EXPECT_EQ(Job::current()->replica(), (Replica{int(half), 2}));
+        for (int i = 0; i < kSteps; ++i) {
+          mine.losses.push_back(pipe.step(gm, narrow(Case<M>::input(16, i), 0, half * 8, 8),
+                                          narrow(Case<M>::target(16, i), 0, half * 8, 8), Case<M>::loss));
+          opt.step().clear_grad();
+        }
+        for (const auto& [name, p] : pipe.named_parameters())
+          mine.parameters[name] = p.template to_vector<double>();
+        EXPECT_LE(difference(mine, want), 1e-12) << name_of(schedule);
+      });
+    }
+  };
+  check(std::type_identity<ResidualMLP>());
+  check(std::type_identity<TiedText>());
+}
+
+// Two steps before the optimizer's give the sum of two losses' gradients, ties included.
+TEST(Pipeline, StepsMayAccumulate) {
+  run_ranks(2, [] {
+    const auto grads = [](int micro_batches) {
+      manual_seed(5);
+      Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0),
+                              {.micro_batches = micro_batches, .cut_after = {"b0"}});
+      GradManager gm;
+      pipe.attach(gm);
+      for (int i = 0; i < 2; ++i)
+        pipe.step(gm, Case<TiedText>::input(4, i), Case<TiedText>::target(4, i), Case<TiedText>::loss);
+      std::vector<Tensor> all;
+      for (const Tensor& p : pipe.parameters()) all.push_back(p.grad());
+      return all;
+    };
+    manual_seed(5);
+    const auto model = make<TiedText>();
+    GradManager gm;
+    gm.attach(model->parameters());
+    for (int i = 0; i < 2; ++i) {
+      auto recording = gm.record();
+      gm.backward(Case<TiedText>::loss((*model)(Case<TiedText>::input(4, i)), Case<TiedText>::target(4, i)));
+    }
+    manual_seed(5);
+    Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0), {.cut_after = {"b0"}});
+    const auto names = pipe.named_parameters();
+    for (const int micro_batches : {1, 3}) {
+      const auto got = grads(micro_batches);
+      for (size_t i = 0; i < got.size(); ++i)
+        expect_near(got[i], model->parameter((names.begin() + std::ptrdiff_t(i))->first).grad(), 1e-12);
+    }
+  });
+}
 
 TEST(Pipeline, ARankHoldsItsOwnStagesOnly) {
   run_ranks(2, [] {
