@@ -17,8 +17,8 @@ namespace {
 // A slot that this pass visits.
 struct Visit {
   AutogradSlot* slot = nullptr;
-  int waiting_for = 0;  // gradients still to come from nodes that will run
-  bool leads = false;   // whether this slot leads to a target
+  int waiting_for = 0;          // gradients still to come from nodes that will run
+  bool leads = false;           // whether this slot leads to a target
   bool leads_to_first = false;  // to a target of the first part
   bool scheduled = false;
   bool deferred = false;    // the second part runs the edges that are left
@@ -76,7 +76,8 @@ class Pass {
   }
   void deliver_unreached() {
     for (size_t t = 0; t < p_.targets.size(); ++t)
-      if (is_now(t) && (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get()))) p_.deliver(t, Tensor());
+      if (is_now(t) && (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get())))
+        p_.deliver(t, Tensor());
   }
 
   void give_to_roots() {
@@ -194,7 +195,8 @@ class Pass {
   // Whether this part runs the nodes that an edge leads to.
   bool is_now(const Edge& e) const {
     if (!e.slot || !leads(e.slot.get())) return false;
-    return part_ == Part::kWhole || visits_[index_.at(e.slot.get())].leads_to_first == (part_ == Part::kFirst);
+    return part_ == Part::kWhole ||
+           visits_[index_.at(e.slot.get())].leads_to_first == (part_ == Part::kFirst);
   }
 
   void schedule(size_t v) {
@@ -372,7 +374,7 @@ class Pass {
   std::vector<Ref<Node>> must_run_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
   Part part_ = Part::kWhole;
-  std::vector<Ref<AutogradSlot>> roots_;  // hold the graph between the parts
+  std::vector<Ref<AutogradSlot>> roots_;         // hold the graph between the parts
   std::vector<std::pair<size_t, Tensor>> kept_;  // targets of the second part that the first one reached
 };
 

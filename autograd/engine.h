@@ -34,14 +34,14 @@ struct BackwardPass {
 void run(BackwardPass& pass);
 
 // Note [Two parts]
-// A pipeline's stage owes others the gradients of its inputs. Those of its parameters can wait. The first part
-// runs the nodes that lead to the inputs, and of each node the edges that do. What a node needs for its other
-// edges stays: the gradients of its outputs, and what the rules of these edges saved. Ops whose gradients come
-// from one computation (JointRuns::kTogether, checkpoints, functions of users) compute all in the first part,
-// and keep those of the parameters. The second part runs the edges that are left, and the nodes that lead to
-// parameters alone. So no edge is run twice, and nothing flows along the path of the inputs again. Nodes that
-// other ranks count on run once: in the first part if they lead to an input, else in the second; that is the
-// same on every rank.
+// A pipeline's stage owes others the gradients of its inputs. Those of its parameters
+// can wait. The first part runs the nodes that lead to the inputs, and of each node the edges that do.
+// What a node needs for its other edges stays: the gradients of its outputs, and what the rules of these
+// edges saved. Ops whose gradients come from one computation (JointRuns::kTogether, checkpoints,
+// functions of users) compute all in the first part, and keep those of the parameters. The second part
+// runs the edges that are left, and the nodes that lead to parameters alone. So no edge is run twice, and
+// nothing flows along the path of the inputs again. Nodes that other ranks count on run once: in the
+// first part if they lead to an input, else in the second; that is the same on every rank.
 
 // Runs a pass in two parts. The recording must stay open in between.
 class PassInParts {

@@ -59,7 +59,7 @@ struct HalfBackward;
 struct OpenRecording {
   std::shared_ptr<ManagerState> manager;
   Ref<RecordingState> state;
-  bool narrowed = false;  // recorded with `only`
+  bool narrowed = false;               // recorded with `only`
   std::shared_ptr<HalfBackward> half;  // between the two parts of a backward
 
   ~OpenRecording() { drop(); }
@@ -139,8 +139,7 @@ class Deliveries {
 
   void store() {
     for (size_t t = 0; t < attached_.size(); ++t)
-      if (results_[t].grad.defined())
-        store(*attached_[t].leaf, params_[t], std::exchange(results_[t], {}));
+      if (results_[t].grad.defined()) store(*attached_[t].leaf, params_[t], std::exchange(results_[t], {}));
   }
 
  private:
@@ -272,7 +271,8 @@ template <class F> void OpenRecording::ending_if_it_throws(const Objects& unfini
 void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
   check_open("backward");
   if (half)
-    throw StateError("backward", "this recording's backward has begun with backward_inputs: call backward_weights");
+    throw StateError("backward",
+                     "this recording's backward has begun with backward_inputs: call backward_weights");
   manager->forget_dead();
   Objects unfinished = objects_of(*manager, followed());
   ending_if_it_throws(unfinished, [&] { compute(roots, dys, unfinished); });
@@ -320,19 +320,21 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
   check_open(kOp);
   if (half) throw StateError(kOp, "this recording's backward has begun already: call backward_weights");
   if (!recordings_that_see(*state).empty())
-    throw StateError(kOp, "a backward in two parts is for first order alone, and a recording that was opened "
-                          "before this one would record it");
+    throw StateError(kOp,
+                     "a backward in two parts is for first order alone, and a recording that was opened "
+                     "before this one would record it");
   manager->forget_dead();
   std::vector<char> first(manager->attached.size());
   for (const Tensor& input : inputs) {
     const auto& slot = input.defined() ? input.ref()->slot : Ref<AutogradSlot>();
-    const auto found = std::ranges::find_if(manager->attached,
-                                            [&](const Attached& a) { return slot && a.leaf.get() == slot.get(); });
+    const auto found = std::ranges::find_if(
+        manager->attached, [&](const Attached& a) { return slot && a.leaf.get() == slot.get(); });
     if (found == manager->attached.end() || !state->has_leaf(slot.get()))
       throw StateError(kOp, "an input must be attached to the manager: ",
                        input.defined() ? describe(input) : "undefined (none)");
     if (std::ranges::any_of(found->callbacks, [](const Callback& c) { return bool(c.object); }))
-      throw StateError(kOp, "an input's callbacks must be functions: a callback object sees a backward as a whole");
+      throw StateError(
+          kOp, "an input's callbacks must be functions: a callback object sees a backward as a whole");
     first[size_t(found - manager->attached.begin())] = true;
   }
   std::vector<Tensor> dys = checked_dys(roots, given_dys);

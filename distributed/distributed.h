@@ -21,3 +21,7 @@
 #include "gradus/distributed/group/remote.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/distributed/launch/launcher.h"
+#include "gradus/distributed/pipeline/pipeline.h"
+#include "gradus/distributed/pipeline/schedule.h"
+#include "gradus/distributed/pipeline/schedule_check.h"
+#include "gradus/distributed/pipeline/schedule_simulation.h"

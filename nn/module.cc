@@ -81,8 +81,8 @@ void Module::check_new_name(const std::string& name) const {
                      path());
 }
 
-// Converts and moves a new tensor: to where an open placement says, and as the last calls of to() did with
-// the others.
+// Converts and moves a new tensor: to where an open placement says, and as the last calls of to() did
+// with the others.
 void Module::adopt(const std::string& name, Tensor& member) const {
   if (internal::Placement* placement = internal::Placement::current()) {
     const Device place = placement->registered(join(path(), name));

@@ -14,9 +14,7 @@ constinit thread_local Placement* placement = nullptr;
 
 Placement::Placement() : outer_(std::exchange(placement, this)) {}
 Placement::Placement(std::vector<std::string> names, DeviceOf device_of)
-    : planned_(std::move(names)),
-      device_of_(std::move(device_of)),
-      outer_(std::exchange(placement, this)) {}
+    : planned_(std::move(names)), device_of_(std::move(device_of)), outer_(std::exchange(placement, this)) {}
 Placement::~Placement() { placement = outer_; }
 
 Placement* Placement::current() { return placement; }

@@ -59,8 +59,8 @@ class Node : public AutogradSlot {
   virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
   // Drops the rule and what it saved.
   virtual void drop_rule() = 0;
-  // Whether `run` may be called for some inputs first and for others later: a backward in two parts. The first
-  // of these runs is not the rule's last.
+  // Whether `run` may be called for some inputs first and for others later: a backward in two parts. The
+  // first of these runs is not the rule's last.
   virtual bool runs_in_parts() const { return false; }
   // Drops what only the gradients of these inputs need. For nodes that run in parts.
   virtual void drop_rules_of(std::span<const char> inputs) { (void)inputs; }

@@ -7,8 +7,7 @@ namespace {
 
 class JointNode final : public Node {
  public:
-  JointNode(const char* op, JointRule rule, JointRuns runs)
-      : Node(op), rule_(std::move(rule)), runs_(runs) {}
+  JointNode(const char* op, JointRule rule, JointRuns runs) : Node(op), rule_(std::move(rule)), runs_(runs) {}
 
   void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
     std::vector<Tensor> moved(std::make_move_iterator(dys.begin()), std::make_move_iterator(dys.end()));

@@ -147,8 +147,7 @@ bool any_gradient(const Group& group, CallRecord record, bool mine) {
   return any;
 }
 
-void report_backward_failure(const World* world, const std::exception_ptr& error,
-                             const char* what) noexcept {
+void report_backward_failure(const World* world, const std::exception_ptr& error, const char* what) noexcept {
   if (!error || !world || !world->membership || world->membership->failed()) return;
   try {
     try {

@@ -97,11 +97,11 @@ Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device de
   const int me = group_.state().world()->rank;
   expected->work = MessageWork::receive(
       message,
-      [arrived = expected->arrived, address, device, me, program = program_, number = program_number_](int source, const MessageHeader& header,
-                                                         size_t bytes) -> void* {
+      [arrived = expected->arrived, address, device, me, program = program_, number = program_number_](
+          int source, const MessageHeader& header, size_t bytes) -> void* {
         if (header.program != number)
-          throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", me, ", which runs ",
-                              program, " and waits for ", to_string(address));
+          throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", me,
+                              ", which runs ", program, " and waits for ", to_string(address));
         if (header.step != address.step)
           throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ", me,
                               " waits for ", to_string(address));

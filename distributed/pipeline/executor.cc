@@ -66,7 +66,8 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   std::map<std::string, Tensor> before;
   if (work.gm)
     for (const auto& held : model_.state())
-      if (held.is_parameter && held.ranks.size() > 1 && std::ranges::find(held.ranks, model_.rank()) != held.ranks.end()) {
+      if (held.is_parameter && held.ranks.size() > 1 &&
+          std::ranges::find(held.ranks, model_.rank()) != held.ranks.end()) {
         const Tensor parameter = model_.module().parameter(held.name);
         before[held.name] = parameter.grad();
         parameter.set_grad({});
@@ -266,8 +267,7 @@ double Executor::share_loss(Step& step) {
   const int last = model_.rank_of(model_.stages() - 1);
   if (last != model_.rank()) return mailbox_->take(last, address, "the loss").tensor.item<double>();
   for (int rank = 0; rank < group_.size(); ++rank)
-    if (rank != last)
-      mailbox_->send(rank, address, {.tensor = full({}, step.loss, {.dtype = DType::kF64})});
+    if (rank != last) mailbox_->send(rank, address, {.tensor = full({}, step.loss, {.dtype = DType::kF64})});
   return step.loss;
 }
 

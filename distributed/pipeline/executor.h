@@ -19,12 +19,12 @@ namespace gradus::dist::internal {
 
 // What the program gives for a step.
 struct StepWork {
-  GradManager* gm = nullptr;  // null: forwards alone
+  GradManager* gm = nullptr;                // null: forwards alone
   std::vector<std::vector<Tensor>> inputs;  // per micro-batch
   // Calls the model with a micro-batch's inputs, and what comes after it: returns the weighted loss, of one
   // element, or an undefined tensor when there is none.
   std::function<Tensor(int micro_batch)> compute;
-  PhiloxKey draw;  // the step's: each micro-batch has a generator of its own
+  PhiloxKey draw;       // the step's: each micro-batch has a generator of its own
   std::string program;  // what runs, for errors: all ranks must run the same
   // Of the all-reduce over replicas, null without: all backwards but this rank's last keep gradients back.
   std::shared_ptr<AllReduceCallback> all_reduce = {};

@@ -21,10 +21,10 @@ using Memory = int;
 
 struct TracedCall {
   const nn::Module* module = nullptr;
-  std::string path;  // below the model; "": the model itself
-  int parent = -1;   // the call that made it
-  int end = 0;       // the first call after those inside
-  bool hidden = false;  // within a checkpoint, which computes it again
+  std::string path;                    // below the model; "": the model itself
+  int parent = -1;                     // the call that made it
+  int end = 0;                         // the first call after those inside
+  bool hidden = false;                 // within a checkpoint, which computes it again
   std::vector<Tensor> results;         // on meta
   std::vector<Memory> memory;          // of the results
   std::shared_ptr<const void> result;  // as the module returned it
@@ -49,8 +49,7 @@ struct ModelTrace {
 };
 
 // Runs `forward`, which calls the model with `inputs` and returns its result's tensors. The inputs are on
-// meta, and the model's tensors are replaced by such meanwhile. The caller's generator and recordings do not
-// change.
+// meta; the model's tensors are replaced by such meanwhile. The caller's generator stays as it is.
 // Errors: those of the forward; DeviceError if it asks for a value.
 ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
                        const std::function<std::vector<Tensor>()>& forward);

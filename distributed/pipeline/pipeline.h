@@ -40,9 +40,8 @@ Tensor call_loss(const Loss& loss, const Output& output, const Target& target) {
   if constexpr (std::is_invocable_r_v<Tensor, const Loss&, const Output&, const Target&>)
     return loss(output, target);
   else
-    return []<class O>(Tensor (*f)(const Tensor&, const Tensor&, const O&), const Output& y, const Target& t) {
-      return f(y, t, O{});
-    }(+loss, output, target);
+    return []<class O>(Tensor (*f)(const Tensor&, const Tensor&, const O&), const Output& y,
+                       const Target& t) { return f(y, t, O{}); }(+loss, output, target);
 }
 
 }  // namespace internal
@@ -53,18 +52,17 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
  public:
   // Builds this rank's part of the model, with the numbers that the undivided model gets from the generator.
   // `make` is called twice. `example` shows the shapes and dtypes of an input. Collective over the job.
-  // Errors: ValueError for options that do not fit together, for what is not cut there (it lists what can be),
-  // and for ranks that are no multiple of the stages.
+  // Errors: ValueError for options that do not fit together, for what is not cut there (it lists what can
+  // be), and for ranks that are no multiple of the stages.
   Pipeline(std::function<std::unique_ptr<M>()> make, const Input& example, PipelineOptions options)
-      : PipelineBase(
-            {.make = [make] { return std::unique_ptr<nn::Module>(make()); },
-             .forward =
-                 [example](nn::Module& model, std::span<const Tensor> inputs) {
-                   return internal::tensors_of(
-                       static_cast<M&>(model)(internal::with_tensors(example, inputs)));
-                 },
-             .inputs = internal::tensors_of(example)},
-            options) {}
+      : PipelineBase({.make = [make] { return std::unique_ptr<nn::Module>(make()); },
+                      .forward =
+                          [example](nn::Module& model, std::span<const Tensor> inputs) {
+                            return internal::tensors_of(
+                                static_cast<M&>(model)(internal::with_tensors(example, inputs)));
+                          },
+                      .inputs = internal::tensors_of(example)},
+                     options) {}
 
   // Computes gradients of loss(model(input), target), a mean over the batch's rows, as the undivided model
   // does, and adds them to grad() of the attached parameters. Returns the loss. Every rank gives the whole

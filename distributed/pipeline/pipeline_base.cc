@@ -29,7 +29,8 @@ int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& ta
         throw ShapeError(kOp, "expected as many rows in all tensors of a batch, given ", rows, " and ",
                          describe(x));
     }
-  if (rows < 1) throw ShapeError(kOp, "expected a batch of at least one row, given ", std::max<int64_t>(rows, 0));
+  if (rows < 1)
+    throw ShapeError(kOp, "expected a batch of at least one row, given ", std::max<int64_t>(rows, 0));
   return rows;
 }
 
@@ -76,7 +77,8 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
   for (const auto& [name, tensor] : model_.module().state_dict())
     if (tensor.device().type != DeviceType::kMeta) own.push_back(tensor);
   bcast_list_(own, {.group = replicas});
-  all_reduce_ = make_allreduce_cb(ReduceOp::kMean, {.group = replicas, .group_name = "replicas of a pipeline"});
+  all_reduce_ =
+      make_allreduce_cb(ReduceOp::kMean, {.group = replicas, .group_name = "replicas of a pipeline"});
 }
 
 std::vector<Tensor> PipelineBase::parameters() const {

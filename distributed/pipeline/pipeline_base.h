@@ -36,8 +36,8 @@ class PipelineBase {
   nn::StateDict named_parameters() const { return model_.named_parameters(); }
   // Attaches this rank's parameters, with replicas also the all-reduce over them.
   void attach(GradManager& gm);
-  // Scales the gradients of all stages so that the norm over all of them is at most max_norm. Returns the norm
-  // before; all ranks get the same number, whatever the cuts. Collective over the pipeline.
+  // Scales the gradients of all stages so that the norm over all of them is at most max_norm. Returns the
+  // norm before; all ranks get the same number, whatever the cuts. Collective over the pipeline.
   // Errors: ValueError unless max_norm > 0.
   double clip_grad_norm_(double max_norm);
   // Returns a text: a line per stage with its rank, what it ends with, parameters, and what crosses its cut.

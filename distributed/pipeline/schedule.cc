@@ -25,11 +25,10 @@ void check(Schedule schedule, const ScheduleOptions& options) {
   if (options.extra_warmup < 0)
     throw ValueError(kOp, "expected extra_warmup >= 0, given ", options.extra_warmup);
   if (options.extra_warmup > 0 && schedule != Schedule::k1F1BSlowLinks)
-    throw ValueError(kOp, name_of(schedule), " has no extra warm-up; ",
-                     name_of(Schedule::k1F1BSlowLinks), " has");
+    throw ValueError(kOp, name_of(schedule), " has no extra warm-up; ", name_of(Schedule::k1F1BSlowLinks),
+                     " has");
   const bool is_v = schedule == Schedule::kZeroBubbleV;
-  if (is_v && depth != 2)
-    throw ValueError(kOp, name_of(schedule), " has 2 stages per rank, given ", depth);
+  if (is_v && depth != 2) throw ValueError(kOp, name_of(schedule), " has 2 stages per rank, given ", depth);
 
   const int64_t kinds = is_v || schedule == Schedule::kZeroBubbleH1 ? 3 : 2;
   // The rule of zb-v counts at least so many micro-batches.
@@ -49,8 +48,8 @@ class RankList {
   void add_chunk(int first, int last) { chunks_.push_back({first, last, {}}); }
   void add_chunk(int stage) { add_chunk(stage, stage); }
 
-  // Runs micro-batch k on a chunk's stages, the last one first in backward. Ignores what lies beyond the last
-  // micro-batch.
+  // Runs micro-batch k on a chunk's stages, the last one first in backward. There may be no such
+  // micro-batch: then it does nothing.
   void run(ActionKind kind, int chunk, int k) {
     if (k >= micro_batches_) return;
     const auto [first, last, done] = chunks_[chunk];
@@ -276,7 +275,8 @@ ActionLists parse_schedule(const std::vector<std::string>& text_of_rank) {
         throw ValueError(kOp, "rank ", rank, ", position ", list.size(),
                          ": expected an action like 2F0, given ", quoted(word));
       if (++actions > kMaxActions)
-        throw ValueError(kOp, "rank ", rank, ", position ", list.size(), ": more than ", kMaxActions, " actions");
+        throw ValueError(kOp, "rank ", rank, ", position ", list.size(), ": more than ", kMaxActions,
+                         " actions");
       list.push_back(action);
     }
   }

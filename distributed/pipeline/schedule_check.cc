@@ -34,13 +34,15 @@ void check_schedule(const ActionLists& lists) {
   std::string text;
   for (size_t i = 0; i < path.size(); ++i) {
     const Action& action = graph.action(path[i]);
-    const bool repeats = !cycle.empty() && (cycle.back() == action || (i + 1 == path.size() && cycle[0] == action));
+    const bool repeats =
+        !cycle.empty() && (cycle.back() == action || (i + 1 == path.size() && cycle[0] == action));
     if (repeats) continue;  // a rank's next action is itself what another waits for
     cycle.push_back(action);
   }
   for (size_t i = 0; i < path.size(); i += 2) {
     const int32_t waits = path[i], needed = path[i + 1], after = path[(i + 2) % path.size()];
-    text += (i ? "; " : "") + to_string(graph.action(waits)) + " waits for " + to_string(graph.action(needed));
+    text +=
+        (i ? "; " : "") + to_string(graph.action(waits)) + " waits for " + to_string(graph.action(needed));
     if (needed != after)
       text += ", which comes after " + to_string(graph.action(after)) + " on rank " +
               std::to_string(graph.rank(after));

@@ -8,16 +8,19 @@
 
 namespace gradus::dist {
 
-SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTimes>& stages, LinkTimes links) {
+SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTimes>& stages,
+                            LinkTimes links) {
   constexpr auto kOp = "simulate";
   const internal::ActionGraph graph(lists);
   if (stages.size() != lists.rank_of_stage.size())
     throw ValueError(kOp, "expected times for ", lists.stages(), " stages, given ", stages.size());
   for (const StageTimes& t : stages)
     for (double value : {t.forward, t.input_gradient, t.weight_gradient, t.bytes})
-      if (!(value >= 0) || std::isinf(value)) throw ValueError(kOp, "expected times of at least 0, given ", value);
+      if (!(value >= 0) || std::isinf(value))
+        throw ValueError(kOp, "expected times of at least 0, given ", value);
   if (!(links.forward >= 0) || !(links.backward >= 0))
-    throw ValueError(kOp, "expected times of links of at least 0, given ", links.forward, " and ", links.backward);
+    throw ValueError(kOp, "expected times of links of at least 0, given ", links.forward, " and ",
+                     links.backward);
 
   SchedulePrediction p;
   p.ranks.resize(lists.ranks());
@@ -33,16 +36,24 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
     double begin = id > graph.first(rank) ? ends[id - 1] : 0;
     graph.each_needed(id, [&](int32_t needed) {
       const bool local = graph.rank(needed) == rank;
-      begin = std::max(begin, ends[needed] + (local                                ? 0
+      begin = std::max(begin, ends[needed] + (local                            ? 0
                                               : a.kind == ActionKind::kForward ? links.forward
                                                                                : links.backward));
     });
     double time = 0;
     switch (a.kind) {
-      case ActionKind::kForward: time = t.forward; break;
-      case ActionKind::kBackward: time = t.input_gradient + t.weight_gradient; break;
-      case ActionKind::kInputGradient: time = t.input_gradient; break;
-      case ActionKind::kWeightGradient: time = t.weight_gradient; break;
+      case ActionKind::kForward:
+        time = t.forward;
+        break;
+      case ActionKind::kBackward:
+        time = t.input_gradient + t.weight_gradient;
+        break;
+      case ActionKind::kInputGradient:
+        time = t.input_gradient;
+        break;
+      case ActionKind::kWeightGradient:
+        time = t.weight_gradient;
+        break;
     }
     ends[id] = begin + time;
     p.begins[rank][id - graph.first(rank)] = begin;

@@ -18,10 +18,10 @@ struct LinkTimes {
 };
 
 struct RankPrediction {
-  double busy = 0;             // seconds in actions
-  double begin = 0, end = 0;   // of its first and last action
-  int64_t most_held = 0;       // micro-batches of its stages at once, between F and the end of B or W
-  double most_bytes = 0;       // of what they leave behind
+  double busy = 0;            // seconds in actions
+  double begin = 0, end = 0;  // of its first and last action
+  int64_t most_held = 0;      // micro-batches of its stages at once, between F and the end of B or W
+  double most_bytes = 0;      // of what they leave behind
 };
 struct SchedulePrediction {
   double makespan = 0;       // from the first action's begin to the last one's end

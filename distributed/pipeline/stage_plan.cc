@@ -178,8 +178,8 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts) {
   for (int cut : cuts) {
     const TracedCall& call = trace.calls.at(cut);
     if (!can_end_a_stage(call))
-      throw ValueError("Pipeline", "a stage cannot end after '", call.path, "': ",
-                       call.hidden ? "it is within a checkpoint" : "it is the whole model");
+      throw ValueError("Pipeline", "a stage cannot end after '", call.path,
+                       "': ", call.hidden ? "it is within a checkpoint" : "it is the whole model");
     if (call.end <= last_end)
       throw ValueError("Pipeline", "a stage cannot end after '", call.path,
                        "': no module is called between this cut and the one before");

@@ -9,11 +9,12 @@
 namespace gradus::dist::internal {
 
 // Note [Cuts]
-// A cut lies after a call of a module. Stage s begins where the s-th of these calls returns. Every stage runs
-// the model's whole forward, unchanged: calls of other stages return at once, with tensors on meta, and after
-// the last call of its own the stage stops. What a module of an earlier stage returned, and an op of this
-// stage reads, is sent there: the value before a cut, and skip connections, are found alike. Ops between calls
-// run wherever their inputs are, so what crosses is always what a module returned, or an input of the model.
+// A cut lies after a call of a module. Stage s begins where the s-th of these calls returns.
+// Every stage runs the model's whole forward, unchanged: calls of other stages return at once, with
+// tensors on meta, and after the last call of its own the stage stops. What a module of an earlier stage
+// returned, and an op of this stage reads, is sent there: the value before a cut, and skip connections,
+// are found alike. Ops between calls run wherever their inputs are, so what crosses is always what a
+// module returned, or an input of the model.
 
 // One result of a call that a later stage needs.
 struct Crossing {
@@ -36,7 +37,7 @@ struct StagePlan {
   };
 
   int stages = 1;
-  std::vector<Call> calls;                 // as in the trace
+  std::vector<Call> calls;                   // as in the trace
   std::vector<std::vector<Crossing>> needs;  // per stage: slots; the first comes from the stage before
   std::vector<std::vector<int>> owners;      // per name of the trace's state: the stages that read it
 
@@ -49,8 +50,8 @@ struct StagePlan {
 };
 
 // Cuts after the given calls of the trace, in order.
-// Errors: ValueError where a cut cannot be: inside a checkpoint, two at one place, or where a stage reads what
-// a module of another keeps aside or what was drawn between modules.
+// Errors: ValueError where a cut cannot be: inside a checkpoint, two at one place, or where a stage reads
+// what a module of another keeps aside or what was drawn between modules.
 StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts);
 
 // Returns the calls after which the modules at these paths return.

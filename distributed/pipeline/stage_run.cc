@@ -25,9 +25,10 @@ class StageFilter final : public nn::internal::CallFilter {
       return nullptr;
     }
     if (next_ == int(trace_.calls.size()) || trace_.calls[next_].module != &module)
-      throw ValueError("Pipeline", "the model calls ", module.type_name(), " '", module.path(), "' where it called ",
-                       next_ < int(trace_.calls.size()) ? "'" + trace_.calls[next_].path + "'" : "nothing more",
-                       " before: which modules are called may depend on the inputs' shapes alone");
+      throw ValueError(
+          "Pipeline", "the model calls ", module.type_name(), " '", module.path(), "' where it called ",
+          next_ < int(trace_.calls.size()) ? "'" + trace_.calls[next_].path + "'" : "nothing more",
+          " before: which modules are called may depend on the inputs' shapes alone");
     const int call = next_++;
     open_.push_back(call);
     if (!is_skipped(call)) return nullptr;

@@ -17,8 +17,10 @@ constexpr size_t kMostKnown = 64;  // cuts for further shapes replace the oldest
 std::string signature_of(nn::Module& model, std::span<const Tensor> inputs) {
   std::ostringstream text;
   for (const Tensor& x : inputs)
-    if (x.defined()) text << x.dtype() << x.shape() << (x.is_channels_last() ? "c;" : ";");
-    else text << "none;";
+    if (x.defined())
+      text << x.dtype() << x.shape() << (x.is_channels_last() ? "c;" : ";");
+    else
+      text << "none;";
   for (const auto& [name, module] : model.named_modules()) text << module->is_training();
   return text.str();
 }
@@ -42,9 +44,8 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)) {
   for (const Held& held : state_)
     if (std::ranges::find(held.ranks, parts_.rank) != held.ranks.end()) own.insert(held.name);
   const Device here = Context::current().device;
-  nn::internal::Placement placement(names, [&](const std::string& name) {
-    return own.contains(name) ? here : Device{DeviceType::kMeta};
-  });
+  nn::internal::Placement placement(
+      names, [&](const std::string& name) { return own.contains(name) ? here : Device{DeviceType::kMeta}; });
   module_ = parts_.make();
 }
 

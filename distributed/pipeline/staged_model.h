@@ -41,8 +41,8 @@ class StagedModel {
   // Returns how the model is cut for these inputs, with the model's modes of training as they are now.
   const Cut& cut_for(std::span<const Tensor> inputs);
 
-  // Names of parameters and buffers, in the undivided model's order, and the ranks that hold them, in order of
-  // their stages.
+  // Names of parameters and buffers, in the undivided model's order, and the ranks that hold them, in
+  // order of their stages.
   struct Held {
     std::string name;
     bool is_parameter = false;

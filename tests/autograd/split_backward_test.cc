@@ -108,15 +108,17 @@ TEST(SplitBackward, AnAttachedTensorOnTheWayToAnInput) {
   EXPECT_EQ(grad_of(w), (exp(x * w) * x).to_vector<double>());
 }
 TEST(SplitBackward, ConvolutionsAndNorms) {
-  expect_same({f64({2, 4, 6, 6}, 1)}, {f64({4, 4, 3, 3}, 2), f64({4}, 3), f64({4}, 4), f64({4}, 5), f64({6}, 6)},
+  expect_same({f64({2, 4, 6, 6}, 1)},
+              {f64({4, 4, 3, 3}, 2), f64({4}, 3), f64({4}, 4), f64({4}, 5), f64({6}, 6)},
               [](auto& x, auto& w) {
                 const Tensor h = conv2d(x[0], w[0], w[1], {.padding = 1});
                 return layer_norm(relu(group_norm(h, 2, w[2], w[3])), {6}, w[4]);
               });
 }
 TEST(SplitBackward, BatchNormAndDropout) {
-  nn::Sequential net({nn::layer<nn::Conv2d>({.in = 2, .out = 4, .kernel = 3}), nn::layer<nn::BatchNorm2d>({.features = 4}),
-                      nn::layer<nn::ReLU>(), nn::layer<nn::Dropout>({.p = 0.5}), nn::layer<nn::Flatten>(),
+  nn::Sequential net({nn::layer<nn::Conv2d>({.in = 2, .out = 4, .kernel = 3}),
+                      nn::layer<nn::BatchNorm2d>({.features = 4}), nn::layer<nn::ReLU>(),
+                      nn::layer<nn::Dropout>({.p = 0.5}), nn::layer<nn::Flatten>(),
                       nn::layer<nn::Linear>({.in = 64, .out = 3})});
   net.to(DType::kF64);
   expect_same({f64({3, 2, 6, 6}, 1)}, net.parameters(), [&](auto& x, auto&) { return net(x[0]); });
@@ -227,7 +229,9 @@ struct Watcher : GradCallback {
   void begin(const std::vector<Tensor>&, const std::vector<bool>& reached) override {
     calls.push_back("begin"), flags = reached;
   }
-  std::optional<Tensor> ready(const Tensor&, const Tensor& grad) override { return calls.push_back("ready"), grad; }
+  std::optional<Tensor> ready(const Tensor&, const Tensor& grad) override {
+    return calls.push_back("ready"), grad;
+  }
   std::vector<Delivery> finish() override { return calls.push_back("finish"), std::vector<Delivery>(); }
   void abandon(std::exception_ptr) noexcept override { calls.push_back("abandon"); }
 };
@@ -260,7 +264,8 @@ TEST(SplitBackward, Errors) {
     EXPECT_THAT(error_of([&] { recording.backward_inputs(f64({3}, 5), sum(x * w)); }),
                 HasSubstr("an input must be attached to the manager: f64[3]"));
     EXPECT_THAT(error_of([&] { recording.backward_inputs(x, x * w); }), HasSubstr("pass its dy"));
-    EXPECT_THAT(error_of([&] { recording.backward_inputs(x, f64({}, 1)); }), HasSubstr("depends on no attached"));
+    EXPECT_THAT(error_of([&] { recording.backward_inputs(x, f64({}, 1)); }),
+                HasSubstr("depends on no attached"));
     recording.backward_inputs(x, sum(x * w));
     EXPECT_THAT(error_of([&] { recording.backward_inputs(x, sum(x * w)); }), HasSubstr("has begun already"));
     EXPECT_THAT(error_of([&] { recording.backward(sum(x * w)); }), HasSubstr("call backward_weights"));
@@ -270,7 +275,8 @@ TEST(SplitBackward, Errors) {
   {
     auto seeing = outer.record();
     auto recording = gm.record();
-    EXPECT_THAT(error_of([&] { recording.backward_inputs(x, sum(x * w)); }), HasSubstr("for first order alone"));
+    EXPECT_THAT(error_of([&] { recording.backward_inputs(x, sum(x * w)); }),
+                HasSubstr("for first order alone"));
   }
   gm.attach(w, watcher);
   auto recording = gm.record();

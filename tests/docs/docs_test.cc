@@ -43,6 +43,7 @@ const char* const kPages[] = {"README.md",
                               "docs/launch/several-machines.md",
                               "docs/launch/slurm.md",
                               "docs/performance.md",
+                              "docs/pipeline.md",
                               "docs/training-images.md",
                               "docs/verify.md"};
 

@@ -22,8 +22,8 @@ ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
     begins_.push_back(size());
     for (const Action& a : lists.of_rank[rank]) {
       if (a.stage < 0 || a.stage >= stages || a.micro_batch < 0 || a.micro_batch >= micro_batches)
-        throw ValueError(kOp, "rank ", rank, " has ", to_string(a), ", but there are ", stages, " stages and ",
-                         micro_batches, " micro-batches");
+        throw ValueError(kOp, "rank ", rank, " has ", to_string(a), ", but there are ", stages,
+                         " stages and ", micro_batches, " micro-batches");
       if (lists.rank_of_stage[a.stage] != rank)
         throw ValueError(kOp, "rank ", rank, " has ", to_string(a), ", but stage ", a.stage, " is on rank ",
                          lists.rank_of_stage[a.stage]);

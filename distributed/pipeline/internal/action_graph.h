@@ -10,15 +10,17 @@ namespace gradus::dist::internal {
 
 class ActionGraph {
  public:
-  // Errors: ValueError unless each stage is on one rank, each stage and micro-batch has one F, and either none
-  // has a backward or each has one: B, or I and W.
+  // Errors: ValueError unless each stage is on one rank, each stage and micro-batch has one F, and either
+  // none has a backward or each has one: B, or I and W.
   explicit ActionGraph(const ActionLists& lists);
 
   int32_t size() const { return int32_t(actions_.size()); }
   const Action& action(int32_t id) const { return *actions_[id]; }
   int rank(int32_t id) const { return lists_.rank_of_stage[action(id).stage]; }
   bool has_backwards() const { return has_backwards_; }
-  int32_t first(int rank) const { return begins_[rank]; }  // the rank's actions are [first, first of the next)
+  int32_t first(int rank) const {
+    return begins_[rank];
+  }  // the rank's actions are [first, first of the next)
   int32_t end(int rank) const { return begins_[rank + 1]; }
 
   // Calls f(id) for each action of other lists, or of this one, that the action waits for, besides the one
@@ -68,7 +70,9 @@ class ActionGraph {
   }
 
  private:
-  size_t place(int stage, int micro_batch) const { return size_t(stage) * lists_.micro_batches + micro_batch; }
+  size_t place(int stage, int micro_batch) const {
+    return size_t(stage) * lists_.micro_batches + micro_batch;
+  }
 
   const ActionLists& lists_;
   std::vector<const Action*> actions_;

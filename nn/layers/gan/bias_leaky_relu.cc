@@ -4,8 +4,8 @@
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/tensor/ops/creation.h"
 #include "gradus/nn/placement.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus::nn {
 

@@ -3,9 +3,9 @@
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
-#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 

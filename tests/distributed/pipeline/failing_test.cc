@@ -122,8 +122,7 @@ TEST(FailingPipeline, RanksThatRunSomethingElseAreNamed) {
     else
       train(pipe, gm);
   });
-  for (const Heard& h : heard)
-    EXPECT_THAT(h.text, HasSubstr("runs another step than rank")) << h.text;
+  for (const Heard& h : heard) EXPECT_THAT(h.text, HasSubstr("runs another step than rank")) << h.text;
 }
 
 TEST(FailingPipeline, ARankThatStopsEarlyIsNamed) {

@@ -76,7 +76,8 @@ template <class M> Trained undivided(int64_t rows) {
     opt.step().clear_grad();
     trained.losses.push_back(loss.item<double>());
   }
-  for (const auto& [name, p] : model->named_parameters()) trained.parameters[name] = p.template to_vector<double>();
+  for (const auto& [name, p] : model->named_parameters())
+    trained.parameters[name] = p.template to_vector<double>();
   return trained;
 }
 
@@ -112,7 +113,8 @@ template <class M> std::vector<Trained> in_pipeline(int ranks, int64_t rows, Pip
       mine.losses.push_back(pipe.step(gm, Case<M>::input(rows, i), Case<M>::target(rows, i), Case<M>::loss));
       opt.step().clear_grad();
     }
-    for (const auto& [name, p] : pipe.named_parameters()) mine.parameters[name] = p.template to_vector<double>();
+    for (const auto& [name, p] : pipe.named_parameters())
+      mine.parameters[name] = p.template to_vector<double>();
   });
   return trained;
 }
@@ -120,14 +122,13 @@ template <class M> std::vector<Trained> in_pipeline(int ranks, int64_t rows, Pip
 template <class M> void expect_undivided() {
   for (const int64_t rows : {16, 13}) {
     const Trained want = undivided<M>(rows);
-    for (Schedule schedule : {Schedule::kGPipe, Schedule::kGPipeLIFO, Schedule::k1F1B, Schedule::k1F1BSlowLinks,
-                              Schedule::kInterleaved1F1B, Schedule::kLoopedBreadthFirst, Schedule::kZeroBubbleH1,
-                              Schedule::kZeroBubbleV})
+    for (Schedule schedule : {Schedule::kGPipe, Schedule::kGPipeLIFO, Schedule::k1F1B,
+                              Schedule::k1F1BSlowLinks, Schedule::kInterleaved1F1B,
+                              Schedule::kLoopedBreadthFirst, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleV})
       for (const int ranks : {1, 2, 4})
         for (const int micro_batches : {1, 2, 4, 8}) {
           PipelineOptions options{.schedule = schedule, .micro_batches = micro_batches};
-          const bool loops =
-              schedule == Schedule::kInterleaved1F1B ||
+          const bool loops = schedule == Schedule::kInterleaved1F1B ||
                              schedule == Schedule::kLoopedBreadthFirst || schedule == Schedule::kZeroBubbleV;
           if (loops) options.interleave = 2;
           if (schedule == Schedule::k1F1BSlowLinks) options.extra_warmup = 1;
@@ -147,7 +148,9 @@ TEST(Pipeline, TrainsAResidualMLPAsOneProcessDoes) { expect_undivided<ResidualML
 TEST(Pipeline, TrainsAModelWithTiedWeightsAsOneProcessDoes) { expect_undivided<TiedText>(); }
 
 template <> struct Case<UNet> {
-  static Tensor input(int64_t rows, int step) { return random_tensor({rows, 2, 8, 8}, DType::kF32, 10 + step); }
+  static Tensor input(int64_t rows, int step) {
+    return random_tensor({rows, 2, 8, 8}, DType::kF32, 10 + step);
+  }
   static Tensor target(int64_t rows, int step) { return input(rows, step + 5); }
   static Tensor loss(const Tensor& y, const Tensor& t) { return nn::mse_loss(y, t); }
   static std::vector<std::string> cuts(int stages) {
@@ -198,7 +201,8 @@ TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
         EXPECT_EQ(joined<UNet>(ranks, {.schedule = schedule, .micro_batches = micro_batches}), want)
             << name_of(schedule) << " P " << ranks << " M " << micro_batches;
     for (Schedule schedule : {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV})
-      EXPECT_EQ(joined<UNet>(3, {.interleave = 2, .schedule = schedule, .micro_batches = micro_batches}), want)
+      EXPECT_EQ(joined<UNet>(3, {.interleave = 2, .schedule = schedule, .micro_batches = micro_batches}),
+                want)
           << name_of(schedule) << " M " << micro_batches;
   }
 }
@@ -207,7 +211,8 @@ TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
 TEST(Pipeline, ReplicasTrainAsOneProcessDoesOnTheJoinedBatch) {
   const auto check = []<class M>(std::type_identity<M>) {
     const Trained want = undivided<M>(16);
-    for (Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleV}) {
+    for (Schedule schedule :
+         {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1, Schedule::kZeroBubbleV}) {
       const int depth = schedule == Schedule::kZeroBubbleV ? 2 : 1;
       run_ranks(4, [&] {
         manual_seed(5);

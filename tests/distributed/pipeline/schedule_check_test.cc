@@ -134,9 +134,10 @@ TEST(ScheduleCheck, TheCircleIsPrinted) {
     check_schedule(lists);
     FAIL();
   } catch (const ScheduleError& e) {
-    EXPECT_STREQ(e.what(),
-                 "[check_schedule] actions wait for each other in a circle: 0B0 waits for 1B0, which comes after "
-                 "1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0");
+    EXPECT_STREQ(
+        e.what(),
+        "[check_schedule] actions wait for each other in a circle: 0B0 waits for 1B0, which comes after "
+        "1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0");
     EXPECT_THAT(e.cycle, ElementsAre(Action{B, 0, 0}, Action{B, 1, 0}, Action{F, 1, 1}, Action{F, 0, 1}));
   }
   EXPECT_THAT(error_of({"0B0 0F0"}), HasSubstr("0B0 waits for 0F0, which comes after 0B0 on rank 0"));

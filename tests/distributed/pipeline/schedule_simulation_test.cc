@@ -1,5 +1,5 @@
-// simulate: the formulas of the schedules, exactly. All times are sums of powers of two.
-// Formulas: Narayanan et al., "Efficient large-scale language model training on GPU clusters", SC 2021 (GPipe,
+// simulate: the formulas of the schedules, exactly. All times are sums of powers of two. Formulas:
+// Narayanan et al., "Efficient large-scale language model training on GPU clusters", SC 2021 (GPipe,
 // 1F1B, interleaved); Qi et al., "Zero bubble pipeline parallelism", 2023 (ZB-H1), counted from the first
 // action of all ranks to the last one.
 #include "gradus/distributed/pipeline/schedule_simulation.h"
@@ -25,8 +25,8 @@ std::vector<StageTimes> equal_stages(const ActionLists& lists, StageTimes t, int
   return std::vector<StageTimes>(lists.stages(), t);
 }
 
-SchedulePrediction predict(Schedule s, int ranks, int micro_batches, StageTimes t, int depth = 1, int extra = 0,
-                           double link = 0) {
+SchedulePrediction predict(Schedule s, int ranks, int micro_batches, StageTimes t, int depth = 1,
+                           int extra = 0, double link = 0) {
   const ActionLists lists = make_schedule(
       s, {.ranks = ranks, .stages_per_rank = depth, .micro_batches = micro_batches, .extra_warmup = extra});
   return simulate(lists, equal_stages(lists, t, depth), {link, link});

@@ -26,65 +26,79 @@ struct Lists {
 };
 
 const Lists kLists[] = {
-    {Schedule::k1F1B, 2, 4,
-      {"F0 F1 B0 F2 B1 F3 B2 B3",
-       "F0 B0 F1 B1 F2 B2 F3 B3"}},
-    {Schedule::k1F1B, 2, 8,
-      {"F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7",
-       "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"}},
-    {Schedule::k1F1B, 4, 4,
-      {"F0 F1 F2 F3 B0 B1 B2 B3",
-       "F0 F1 F2 B0 F3 B1 B2 B3",
-       "F0 F1 B0 F2 B1 F3 B2 B3",
-       "F0 B0 F1 B1 F2 B2 F3 B3"}},
-    {Schedule::k1F1B, 4, 8,
-      {"F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7",
-       "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7",
-       "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7",
-       "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"}},
-    {Schedule::kInterleaved1F1B, 2, 4,
-      {"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3",
-       "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3"}},
-    {Schedule::kInterleaved1F1B, 2, 8,
-      {"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 0F4 2B2 0F5 2B3 2F4 0B2 2F5 0B3 0F6 2B4 "
-           "0F7 2B5 2F6 0B4 2F7 0B5 2B6 2B7 0B6 0B7",
-       "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1F4 1B2 1F5 1B3 3F4 3B4 3F5 3B5 "
-           "1F6 1B4 1F7 1B5 3F6 3B6 3F7 3B7 1B6 1B7"}},
-    {Schedule::kInterleaved1F1B, 4, 4,
-      {"0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 4B0 4B1 4B2 4B3 0B0 0B1 0B2 0B3",
-       "1F0 1F1 1F2 1F3 5F0 5F1 5F2 5F3 5B0 5B1 5B2 5B3 1B0 1B1 1B2 1B3",
-       "2F0 2F1 2F2 2F3 6F0 6F1 6F2 6B0 6F3 6B1 6B2 6B3 2B0 2B1 2B2 2B3",
-       "3F0 3F1 3F2 3F3 7F0 7B0 7F1 7B1 7F2 7B2 7F3 7B3 3B0 3B1 3B2 3B3"}},
-    {Schedule::kInterleaved1F1B, 4, 8,
-      {"0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 0F4 0F5 0F6 4B0 0F7 4B1 4F4 4B2 4F5 4B3 4F6 0B0 4F7 0B1 "
-           "0B2 0B3 4B4 4B5 4B6 4B7 0B4 0B5 0B6 0B7",
-       "1F0 1F1 1F2 1F3 5F0 5F1 5F2 5F3 1F4 5B0 1F5 5B1 1F6 5B2 1F7 5B3 5F4 1B0 5F5 1B1 5F6 1B2 "
-           "5F7 1B3 5B4 5B5 5B6 5B7 1B4 1B5 1B6 1B7",
-       "2F0 2F1 2F2 2F3 6F0 6F1 6F2 6B0 6F3 6B1 2F4 6B2 2F5 6B3 2F6 2B0 2F7 2B1 6F4 2B2 6F5 2B3 "
-           "6F6 6B4 6F7 6B5 6B6 6B7 2B4 2B5 2B6 2B7",
-       "3F0 3F1 3F2 3F3 7F0 7B0 7F1 7B1 7F2 7B2 7F3 7B3 3F4 3B0 3F5 3B1 3F6 3B2 3F7 3B3 7F4 7B4 "
-           "7F5 7B5 7F6 7B6 7F7 7B7 3B4 3B5 3B6 3B7"}},
-    {Schedule::kZeroBubbleH1, 2, 4,
-      {"F0 F1 I0 W0 F2 I1 W1 F3 I2 W2 I3 W3",
-       "F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3"}},
-    {Schedule::kZeroBubbleH1, 4, 8,
-      {"F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7",
-       "F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7",
-       "F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 F6 I5 W3 F7 I6 W4 I7 W5 W6 W7",
-       "F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 W5 W6 W7"}},
-    {Schedule::kZeroBubbleH1, 4, 4,
-      {"F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3",
-       "F0 F1 F2 I0 F3 I1 W0 I2 W1 I3 W2 W3",
-       "F0 F1 I0 F2 I1 F3 I2 W0 I3 W1 W2 W3",
-       "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3"}},
-    {Schedule::kZeroBubbleH1, 2, 8,
-      {"F0 F1 I0 W0 F2 I1 W1 F3 I2 W2 F4 I3 W3 F5 I4 W4 F6 I5 W5 F7 I6 W6 I7 W7",
-       "F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 F4 I4 W3 F5 I5 W4 F6 I6 W5 F7 I7 W6 W7"}},
-    {Schedule::kZeroBubbleV, 2, 4,
-      {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 "
-           "0I3 0W3",
-       "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 "
-           "2W3 1W3"}},
+    {Schedule::k1F1B, 2, 4, {"F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"}},
+    {Schedule::k1F1B,
+     2,
+     8,
+     {"F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"}},
+    {Schedule::k1F1B,
+     4,
+     4,
+     {"F0 F1 F2 F3 B0 B1 B2 B3", "F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3",
+      "F0 B0 F1 B1 F2 B2 F3 B3"}},
+    {Schedule::k1F1B,
+     4,
+     8,
+     {"F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7", "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7",
+      "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"}},
+    {Schedule::kInterleaved1F1B,
+     2,
+     4,
+     {"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3",
+      "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3"}},
+    {Schedule::kInterleaved1F1B,
+     2,
+     8,
+     {"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 0F4 2B2 0F5 2B3 2F4 0B2 2F5 0B3 0F6 2B4 "
+      "0F7 2B5 2F6 0B4 2F7 0B5 2B6 2B7 0B6 0B7",
+      "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1F4 1B2 1F5 1B3 3F4 3B4 3F5 3B5 "
+      "1F6 1B4 1F7 1B5 3F6 3B6 3F7 3B7 1B6 1B7"}},
+    {Schedule::kInterleaved1F1B,
+     4,
+     4,
+     {"0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 4B0 4B1 4B2 4B3 0B0 0B1 0B2 0B3",
+      "1F0 1F1 1F2 1F3 5F0 5F1 5F2 5F3 5B0 5B1 5B2 5B3 1B0 1B1 1B2 1B3",
+      "2F0 2F1 2F2 2F3 6F0 6F1 6F2 6B0 6F3 6B1 6B2 6B3 2B0 2B1 2B2 2B3",
+      "3F0 3F1 3F2 3F3 7F0 7B0 7F1 7B1 7F2 7B2 7F3 7B3 3B0 3B1 3B2 3B3"}},
+    {Schedule::kInterleaved1F1B,
+     4,
+     8,
+     {"0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 0F4 0F5 0F6 4B0 0F7 4B1 4F4 4B2 4F5 4B3 4F6 0B0 4F7 0B1 "
+      "0B2 0B3 4B4 4B5 4B6 4B7 0B4 0B5 0B6 0B7",
+      "1F0 1F1 1F2 1F3 5F0 5F1 5F2 5F3 1F4 5B0 1F5 5B1 1F6 5B2 1F7 5B3 5F4 1B0 5F5 1B1 5F6 1B2 "
+      "5F7 1B3 5B4 5B5 5B6 5B7 1B4 1B5 1B6 1B7",
+      "2F0 2F1 2F2 2F3 6F0 6F1 6F2 6B0 6F3 6B1 2F4 6B2 2F5 6B3 2F6 2B0 2F7 2B1 6F4 2B2 6F5 2B3 "
+      "6F6 6B4 6F7 6B5 6B6 6B7 2B4 2B5 2B6 2B7",
+      "3F0 3F1 3F2 3F3 7F0 7B0 7F1 7B1 7F2 7B2 7F3 7B3 3F4 3B0 3F5 3B1 3F6 3B2 3F7 3B3 7F4 7B4 "
+      "7F5 7B5 7F6 7B6 7F7 7B7 3B4 3B5 3B6 3B7"}},
+    {Schedule::kZeroBubbleH1,
+     2,
+     4,
+     {"F0 F1 I0 W0 F2 I1 W1 F3 I2 W2 I3 W3", "F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3"}},
+    {Schedule::kZeroBubbleH1,
+     4,
+     8,
+     {"F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7",
+      "F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7",
+      "F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 F6 I5 W3 F7 I6 W4 I7 W5 W6 W7",
+      "F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 W5 W6 W7"}},
+    {Schedule::kZeroBubbleH1,
+     4,
+     4,
+     {"F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3", "F0 F1 F2 I0 F3 I1 W0 I2 W1 I3 W2 W3",
+      "F0 F1 I0 F2 I1 F3 I2 W0 I3 W1 W2 W3", "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3"}},
+    {Schedule::kZeroBubbleH1,
+     2,
+     8,
+     {"F0 F1 I0 W0 F2 I1 W1 F3 I2 W2 F4 I3 W3 F5 I4 W4 F6 I5 W5 F7 I6 W6 I7 W7",
+      "F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 F4 I4 W3 F5 I5 W4 F6 I6 W5 F7 I7 W6 W7"}},
+    {Schedule::kZeroBubbleV,
+     2,
+     4,
+     {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 "
+      "0I3 0W3",
+      "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 "
+      "2W3 1W3"}},
 };
 
 bool interleaves(Schedule s) { return s == Schedule::kInterleaved1F1B || s == Schedule::kZeroBubbleV; }
@@ -100,8 +114,8 @@ TEST(Schedule, GivesTheListsLiterally) {
       if (!two)
         for (size_t i = 0; i != std::string::npos; i = text.find(' ', i + 3))
           text.insert(i ? i + 1 : 0, std::to_string(rank));
-      EXPECT_EQ(to_text(got)[rank], text) << name_of(want.schedule) << " P " << want.ranks << " M "
-                                          << want.micro_batches << " rank " << rank;
+      EXPECT_EQ(to_text(got)[rank], text)
+          << name_of(want.schedule) << " P " << want.ranks << " M " << want.micro_batches << " rank " << rank;
     }
   }
 }
@@ -136,31 +150,40 @@ TEST(Schedule, EveryOneCanRun) {
 TEST(Schedule, TextsAreReadBack) {
   for (int s = 0; s <= int(Schedule::kZeroBubbleV); ++s) {
     EXPECT_EQ(parse_schedule_name(name_of(Schedule(s))), Schedule(s));
-    const ActionLists lists = make_schedule(Schedule(s), {.ranks = 3, .stages_per_rank = 2, .micro_batches = 5});
+    const ActionLists lists =
+        make_schedule(Schedule(s), {.ranks = 3, .stages_per_rank = 2, .micro_batches = 5});
     EXPECT_EQ(parse_schedule(to_text(lists)), lists);
   }
   EXPECT_EQ(to_text(parse_schedule({" 0F0\n0B0\t"}))[0], "0F0 0B0");
 }
 
 TEST(Schedule, HostileTextsAreErrors) {
-  EXPECT_THAT(error_of<ValueError>([] { parse_schedule_name("2f2b"); }), HasSubstr("gpipe, gpipe-lifo, 1f1b"));
-  for (const char* bad : {"F0", "0F", "0X0", "0F0x", "-1F0", "0F-1", "0F9999999999", "00000000000F0", "0f0", "\x01"})
-    EXPECT_THAT(error_of<ValueError>([&] { parse_schedule({"0F0", bad}); }),
-                HasSubstr("rank 1, position 0: expected an action like 2F0")) << bad;
+  EXPECT_THAT(error_of<ValueError>([] { parse_schedule_name("2f2b"); }),
+              HasSubstr("gpipe, gpipe-lifo, 1f1b"));
+  for (const char* bad :
+       {"F0", "0F", "0X0", "0F0x", "-1F0", "0F-1", "0F9999999999", "00000000000F0", "0f0", "\x01"})
+    EXPECT_THAT(error_of<ValueError>([&] {
+                  parse_schedule({"0F0", bad});
+                }),
+                HasSubstr("rank 1, position 0: expected an action like 2F0"))
+        << bad;
   EXPECT_THAT(error_of<ValueError>([] { parse_schedule({"0F0 7F0"}); }),
               HasSubstr("rank 0, position 1: 7F0 is one of only 2 actions"));
   EXPECT_THAT(error_of<ValueError>([] { parse_schedule({"", " "}); }), HasSubstr("given none"));
 }
 
 TEST(Schedule, OptionsAreChecked) {
-  const auto error = [](Schedule s, ScheduleOptions o) { return error_of<ValueError>([&] { make_schedule(s, o); }); };
+  const auto error = [](Schedule s, ScheduleOptions o) {
+    return error_of<ValueError>([&] { make_schedule(s, o); });
+  };
   EXPECT_THAT(error(Schedule::kGPipe, {.ranks = 0}), HasSubstr("at least one rank"));
   EXPECT_THAT(error(Schedule::kGPipe, {.micro_batches = -1}), HasSubstr("at least one rank"));
   EXPECT_THAT(error(Schedule::kGPipe, {.extra_warmup = 1}), HasSubstr("no extra warm-up"));
   EXPECT_THAT(error(Schedule::k1F1BSlowLinks, {.extra_warmup = -1}), HasSubstr("extra_warmup >= 0"));
   EXPECT_THAT(error(Schedule::kZeroBubbleV, {.ranks = 2}), HasSubstr("2 stages per rank, given 1"));
-  EXPECT_THAT(error(Schedule::kGPipe, {.ranks = 1 << 30, .stages_per_rank = 1 << 30, .micro_batches = 1 << 30}),
-              HasSubstr("too many actions"));
+  EXPECT_THAT(
+      error(Schedule::kGPipe, {.ranks = 1 << 30, .stages_per_rank = 1 << 30, .micro_batches = 1 << 30}),
+      HasSubstr("too many actions"));
 }
 
 }  // namespace

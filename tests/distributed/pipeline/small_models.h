@@ -8,7 +8,8 @@
 
 namespace gradus {
 
-// Four residual blocks between two linear layers. Shapes: x [N,6] -> [N,3].
+// Four residual blocks between two linear layers.
+// Shapes: x [N,6] -> [N,3].
 struct ResidualMLP : nn::Layer {
   struct Block : nn::Layer {
     using Layer::Layer;
@@ -22,7 +23,8 @@ struct ResidualMLP : nn::Layer {
   Tensor forward(const Tensor& x) override { return out(b3(b2(b1(b0(tanh(in(x))))))); }
 };
 
-// Skips over one and over three modules. Shapes: x [N,2,8,8] -> [N,2,8,8].
+// Skips over one and over three modules.
+// Shapes: x [N,2,8,8] -> [N,2,8,8].
 struct UNet : nn::Layer {
   nn::Conv2d down0{this, "down0", {.in = 2, .out = 4, .kernel = 3, .padding = 1}};
   nn::Conv2d down1{this, "down1", {.in = 4, .out = 6, .kernel = 3, .stride = 2, .padding = 1}};

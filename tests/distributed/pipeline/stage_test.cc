@@ -1,5 +1,5 @@
-// A model run in stages, one after the other in one process: results and gradients of the undivided model, bit
-// for bit; what crosses which cut; what cannot be cut.
+// A model run in stages, one after the other in one process: results and gradients of the undivided
+// model, bit for bit; what crosses which cut; what cannot be cut.
 #include <gmock/gmock.h>
 
 #include "gradus/autograd/functional.h"
@@ -154,7 +154,8 @@ template <class M> void expect_equal_for_all_cuts(const Tensor& x, const Shape& 
     std::string text;
     for (int c : cuts) text += " " + trace.calls[c].path;
     const bool deep = text.find('.') != text.npos;
-    EXPECT_LE(difference(in_stages<M>(x, dy, dtype, cuts), want), deep ? 1e-14 : tolerance) << "cut after" << text;
+    EXPECT_LE(difference(in_stages<M>(x, dy, dtype, cuts), want), deep ? 1e-14 : tolerance)
+        << "cut after" << text;
   };
   const int n = int(trace.calls.size());
   for (int a = 1; a < n; ++a) {
@@ -220,7 +221,10 @@ TEST(Stages, WhatCannotBeCutIsNamed) {
   const ModelTrace trace = trace_of(*net, random_tensor({3, 2, 8, 8}));
   EXPECT_THAT(error_of<ValueError>([&] { cuts_after(trace, {"down7"}); }),
               HasSubstr("'down7', which is called 0 times; there are: down0 down1 norm"));
-  EXPECT_THAT(error_of<ValueError>([&] { plan_stages(trace, {1, 1}); }), HasSubstr("no module is called between"));
+  EXPECT_THAT(error_of<ValueError>([&] {
+                plan_stages(trace, {1, 1});
+              }),
+              HasSubstr("no module is called between"));
   EXPECT_THAT(error_of<ValueError>([&] { plan_stages(trace, {0}); }), HasSubstr("it is the whole model"));
 
   models::ResNet checkpointed(models::cifar_resnet(8, {.classes = 10, .checkpoint = true}));

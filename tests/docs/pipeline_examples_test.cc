@@ -1,0 +1,59 @@
+// The examples of docs/pipeline.md: that they compile and do what the page says. Ranks are threads here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "gradus/gradus.h"
+
+namespace gradus {
+namespace {
+
+using testing::HasSubstr;
+
+struct Net : nn::Layer {
+  nn::Linear fc1{this, "fc1", {.in = 784, .out = 8}};
+  nn::Linear fc2{this, "fc2", {.in = 8, .out = 10}};
+  Tensor forward(const Tensor& x) override { return fc2(relu(fc1(x))); }
+};
+
+TEST(PipelinePage, FromOneRankToSeveral) {
+  const data::GeneratedDigits train({.size = 64});
+  dist::run_ranks(2, [&] {
+    const Tensor example = zeros({1, 784});
+    dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, example,
+                             {.schedule = dist::Schedule::k1F1B, .micro_batches = 4, .cut_after = {"fc1"}});
+    GradManager gm;
+    pipe.attach(gm);  // this rank's parameters
+    optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
+    data::DataLoader loader(train, {.batch_size = 16, .shuffle = true});
+    for (const data::Batch& b : loader) {  // every rank runs the same loop
+      double loss =
+          pipe.step(gm, flatten(b.input, 1), b.target, nn::cross_entropy);  // the same on every rank
+      pipe.clip_grad_norm_(1.0);                                            // over all stages
+      opt.step().clear_grad();
+      std::cout << loss << '\n';
+    }
+    std::cout << pipe.describe();
+    EXPECT_EQ(pipe.describe(),
+              "stage 0 on rank 0: 6280 parameters\n"
+              "stage 1 on rank 1: 90 parameters; receives 32 bytes from fc1\n");
+  });
+}
+
+TEST(PipelinePage, SchedulesAsData) {
+  testing::internal::CaptureStdout();
+  const dist::ActionLists lists =
+      dist::make_schedule(dist::Schedule::kZeroBubbleH1, {.ranks = 2, .micro_batches = 4});
+  std::cout << dist::to_text(lists)[1];          // 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1F3 1I3 1W2 1W3
+  dist::check_schedule(lists);                   // else a ScheduleError names a circle of actions
+  const double f = 0.010, i = 0.010, w = 0.010;  // seconds
+  const dist::SchedulePrediction p = dist::simulate(lists, {{f, i, w}, {f, i, w}});
+  std::cout << p.makespan << " s, idle " << p.idle_fraction;
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1F3 1I3 1W2 1W3"));
+  EXPECT_THAT(text, HasSubstr("0.13 s, idle 0.0769"));
+}
+
+}  // namespace
+}  // namespace gradus
