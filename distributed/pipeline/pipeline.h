@@ -64,19 +64,21 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
                       .inputs = internal::tensors_of(example)},
                      options) {}
 
-  // Computes gradients of loss(model(input), target), a mean over the batch's rows, as the undivided model
-  // does, and adds them to grad() of the attached parameters. Returns the loss. Every rank gives the whole
-  // batch, and gets the same number. Collective over the pipeline.
+  // Computes gradients of loss(model(input), target) as the undivided model does, and adds them to grad() of
+  // the attached parameters. Returns the loss. Every rank gives the whole batch of its replica, and gets the
+  // same number: the mean (or sum) over all replicas. Collective over the pipeline, and over the replicas.
   // Errors: ShapeError for a batch without rows, or of tensors with other rows; the model's, with the action
   // ("in 2F0") and, on the other ranks, as PeerError.
   template <class Target, class Loss>
-  double step(GradManager& gm, const Input& input, const Target& target, const Loss& loss) {
-    return compute(&gm, input, target, loss);
+  double step(GradManager& gm, const Input& input, const Target& target, const Loss& loss,
+              const StepOptions& options = {}) {
+    return compute(&gm, input, target, loss, options);
   }
   // Returns the loss alone.
   template <class Target, class Loss>
-  double eval_step(const Input& input, const Target& target, const Loss& loss) {
-    return compute(nullptr, input, target, loss);
+  double eval_step(const Input& input, const Target& target, const Loss& loss,
+                   const StepOptions& options = {}) {
+    return compute(nullptr, input, target, loss, options);
   }
 
   // The model. Tensors of other ranks' stages are on the meta device.
@@ -84,11 +86,15 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
 
  private:
   template <class Target, class Loss>
-  double compute(GradManager* gm, const Input& input, const Target& target, const Loss& loss) {
-    return run(gm, {internal::tensors_of(input), internal::tensors_of(target)}, [&](const Batch& part) {
-      return internal::call_loss(loss, module()(internal::with_tensors(input, part.inputs)),
-                                 internal::with_tensors(target, part.targets));
-    });
+  double compute(GradManager* gm, const Input& input, const Target& target, const Loss& loss,
+                 const StepOptions& options) {
+    return run(
+        gm, {internal::tensors_of(input), internal::tensors_of(target)},
+        [&](const Batch& part) {
+          return internal::call_loss(loss, module()(internal::with_tensors(input, part.inputs)),
+                                     internal::with_tensors(target, part.targets));
+        },
+        options);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -47,6 +48,16 @@ ScheduleOptions schedule_options(const PipelineOptions& o, int micro_batches) {
           .extra_warmup = o.extra_warmup};
 }
 
+// Returns the lists that a program gave; without any micro-batch if it gave none.
+ActionLists given_lists(const PipelineOptions& o) {
+  if (o.lists.empty()) return {};
+  ActionLists lists = parse_schedule(o.lists);
+  check_schedule(lists);
+  if (lists.ranks() != o.stages)
+    throw ValueError(kOp, "expected a list for each of ", o.stages, " ranks, given ", lists.ranks());
+  return lists;
+}
+
 PipelineOptions checked(PipelineOptions o) {
   if (o.micro_batches < 1) throw ValueError(kOp, "expected micro_batches >= 1, given ", o.micro_batches);
   if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, given ", o.stages);
@@ -56,7 +67,9 @@ PipelineOptions checked(PipelineOptions o) {
 
 StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, const Group& group) {
   parts.cut_after = o.cut_after;
-  parts.rank_of_stage = make_schedule(o.schedule, schedule_options(o, 1)).rank_of_stage;
+  const ActionLists given = given_lists(o);
+  parts.rank_of_stage =
+      o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, 1)).rank_of_stage : given.rank_of_stage;
   parts.rank = group.rank();
   return parts;
 }
@@ -94,18 +107,58 @@ void PipelineBase::attach(GradManager& gm) {
     gm.attach(parameters());
 }
 
+ActionLists PipelineBase::lists_for(int micro_batches) const {
+  if (options_.lists.empty())
+    return make_schedule(options_.schedule, schedule_options(options_, micro_batches));
+  return given_lists(options_);
+}
+
+std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& parts,
+                                             const StepOptions& options) const {
+  std::vector<double> counts;
+  double total = 0;
+  const double replicas = grid_.size("replica");
+  for (const Batch& part : parts) {
+    if (options.reduction == Reduction::kSum) {
+      counts.push_back(replicas);  // gradients are averaged over the replicas
+      continue;
+    }
+    if (options.count)
+      counts.push_back(options.count(part.targets));
+    else if (options.ignore_index)
+      counts.push_back(
+          sum(to(ne(part.targets.at(0), double(*options.ignore_index)), DType::kF64)).item<double>());
+    else
+      counts.push_back(double(rows_of(part.inputs, part.targets)));
+    total += counts.back();
+  }
+  if (options.reduction == Reduction::kSum) return counts;
+  if (replicas > 1) {
+    const Tensor all = full({}, total, {.dtype = DType::kF64});
+    dist::all_reduce(all, {.group = grid_.group("replica")});
+    total = all.item<double>() / replicas;
+  }
+  for (double& count : counts) count = total > 0 ? count / total : 1 / double(parts.size());
+  return counts;
+}
+
 double PipelineBase::run(GradManager* gm, const Batch& batch,
-                         const std::function<Tensor(const Batch&)>& compute) {
+                         const std::function<Tensor(const Batch&)>& compute, const StepOptions& options) {
+  if (options.reduction != Reduction::kMean && options.reduction != Reduction::kSum)
+    throw ValueError(kOp, "expected a loss that is a mean or a sum");
   const int64_t rows = rows_of(batch.inputs, batch.targets);
-  const int count = int(std::min<int64_t>(options_.micro_batches, rows));
-  ActionLists lists = make_schedule(options_.schedule, schedule_options(options_, count));
+  ActionLists lists = lists_for(int(std::min<int64_t>(options_.micro_batches, rows)));
+  const int count = lists.micro_batches;
+  if (rows < count)
+    throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, given ", rows);
   if (!gm) lists = forwards_of(lists);
 
   // As even as it goes, larger ones first.
   std::vector<Batch> parts;
   StepWork work{.gm = gm,
                 .draw = Context::current().generator->next(),
-                .program = concat(gm ? "training" : "evaluation", " by ", name_of(options_.schedule), ", ",
+                .program = concat(gm ? "training" : "evaluation", " by ",
+                                  options_.lists.empty() ? name_of(options_.schedule) : "lists", ", ",
                                   stages(), " stages, ", count, " micro-batches, ", rows, " rows")};
   for (int64_t k = 0, begin = 0; k < count; ++k) {
     const int64_t end = begin + rows / count + (k < rows % count);
@@ -113,10 +166,11 @@ double PipelineBase::run(GradManager* gm, const Batch& batch,
     work.inputs.push_back(parts.back().inputs);
     begin = end;
   }
+  const std::vector<double> weights = weights_of(parts, options);
   work.compute = [&](int k) {
     const Tensor loss = compute(parts[k]);
-    const int64_t own = rows_of(parts[k].inputs, parts[k].targets);
-    return own == rows ? loss : loss * (double(own) / double(rows));
+    // A mean over nothing is not a number, and counts nothing.
+    return weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
   if (gm) work.all_reduce = all_reduce_;
   const double loss = executor_.run(lists, work);

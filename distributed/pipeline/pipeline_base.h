@@ -4,12 +4,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "gradus/distributed/group/grid.h"
 #include "gradus/distributed/pipeline/executor.h"
+#include "gradus/tensor/ops/losses/cross_entropy.h"
 
 namespace gradus::dist {
 
@@ -23,8 +25,21 @@ struct PipelineOptions {
   int extra_warmup = 0;  // of Schedule::k1F1BSlowLinks
   // Parts of a batch. A batch of fewer rows has as many micro-batches as rows.
   int micro_batches = 1;
+  // The user's own lists instead of `schedule`: a text per rank, "0F0 0F1 0B0 0B1". Each rank's stages and the
+  // number of micro-batches are as they say; `interleave` and `micro_batches` are not used. Batches must
+  // have as many rows or more.
+  std::vector<std::string> lists = {};
   // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}.
   std::vector<std::string> cut_after = {};
+};
+
+// What the loss of a step is: a micro-batch's loss is weighted so that all together give the batch's.
+struct StepOptions {
+  Reduction reduction = Reduction::kMean;  // or kSum
+  // The mean is one over the targets that differ from this: cross_entropy's ignore_index. Default: over rows.
+  std::optional<int64_t> ignore_index = {};
+  // Else the mean is one over what this counts in a micro-batch's targets.
+  std::function<double(std::span<const Tensor> targets)> count = {};
 };
 
 namespace internal {
@@ -56,7 +71,12 @@ class PipelineBase {
   ~PipelineBase() = default;
 
   // Runs a step: forwards and, with a manager, backwards. `compute` runs model and loss on one micro-batch.
-  double run(GradManager* gm, const Batch& batch, const std::function<Tensor(const Batch&)>& compute);
+  double run(GradManager* gm, const Batch& batch, const std::function<Tensor(const Batch&)>& compute,
+             const StepOptions& options);
+
+  ActionLists lists_for(int micro_batches) const;
+  // Returns the weight of each micro-batch's loss. Collective over the replicas.
+  std::vector<double> weights_of(const std::vector<Batch>& parts, const StepOptions& options) const;
 
   PipelineOptions options_;
   Grid grid_;

@@ -35,7 +35,7 @@ class StagedModel {
 
   nn::Module& module() { return *module_; }
   int stages() const { return int(parts_.rank_of_stage.size()); }
-  int rank_of(int stage) const { return parts_.rank_of_stage[stage]; }
+  int rank_of(int stage) const { return parts_.rank_of_stage[size_t(stage)]; }
   int rank() const { return parts_.rank; }
 
   // Returns how the model is cut for these inputs, with the model's modes of training as they are now.

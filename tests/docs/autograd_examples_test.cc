@@ -69,6 +69,18 @@ TEST(AutogradPage, PausedRecordings) {
   EXPECT_EQ(w.grad().item<float>(), 18);
 }
 
+TEST(AutogradPage, TwoParts) {
+  const Tensor x = ones({2, 3}), w = ones({3, 2});
+  GradManager half;
+  half.attach({x, w});
+  auto recording = half.record();
+  Tensor y = tanh(matmul(x, w));
+  recording.backward_inputs(x, sum(y));  // x.grad() is there
+  recording.backward_weights();          // w.grad() too
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_TRUE(w.grad().defined());
+}
+
 TEST(AutogradPage, Callbacks) {
   Tensor w = scalar(1);
   GradManager gm;

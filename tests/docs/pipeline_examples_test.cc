@@ -41,6 +41,21 @@ TEST(PipelinePage, FromOneRankToSeveral) {
   });
 }
 
+TEST(PipelinePage, TargetsThatDoNotCount) {
+  dist::run_ranks(2, [] {
+    dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({1, 784}),
+                             {.micro_batches = 2, .cut_after = {"fc1"}});
+    GradManager gm;
+    pipe.attach(gm);
+    const Tensor x = ones({4, 784}), target = tensor(std::vector<int64_t>{0, 0, 0, 3}, {4});
+    const auto loss = [](const Tensor& y, const Tensor& t) {
+      return nn::cross_entropy(y, t, {.ignore_index = 0});
+    };
+    pipe.step(gm, x, target, loss, {.ignore_index = 0});
+    for (const Tensor& p : pipe.parameters()) EXPECT_TRUE(p.grad().defined());
+  });
+}
+
 TEST(PipelinePage, SchedulesAsData) {
   testing::internal::CaptureStdout();
   const dist::ActionLists lists =

@@ -10,6 +10,7 @@
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
+#include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
@@ -271,6 +272,70 @@ TEST(Pipeline, StepsMayAccumulate) {
       for (size_t i = 0; i < got.size(); ++i)
         expect_near(got[i], model->parameter((names.begin() + std::ptrdiff_t(i))->first).grad(), 1e-12);
     }
+  });
+}
+
+// Targets that are ignored are distributed unevenly over micro-batches, one of which has no other, and over
+// replicas.
+TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
+  const Tensor x = Case<TiedText>::input(12, 0);
+  Tensor t = Case<TiedText>::target(12, 0);
+  for (int64_t i = 0; i < t.numel(); ++i)
+    if (i < 15 || i % 7 < 3) t.ptr<int64_t>()[i] = -100;
+  const auto flat = [](const Tensor& y) { return flatten(y, 0, 1); };
+  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum}) {
+    const auto loss = [&](const Tensor& y, const Tensor& target) {
+      return nn::cross_entropy(flat(y), flatten(target, 0, 1), {.reduction = reduction});
+    };
+    manual_seed(5);
+    const auto model = make<TiedText>();
+    GradManager whole;
+    whole.attach(model->parameters());
+    auto recording = whole.record();
+    const Tensor want = loss((*model)(x), t);
+    whole.backward(want);
+    for (const int ranks : {2, 4})
+      run_ranks(ranks, [&] {
+        manual_seed(5);
+        Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0),
+                                {.stages = 2, .micro_batches = 4, .cut_after = {"b0"}});
+        GradManager gm;
+        pipe.attach(gm);
+        const int64_t rows = 12 / (ranks / 2), begin = get_rank() / 2 * rows;
+        const double got = pipe.step(gm, narrow(x, 0, begin, rows), narrow(t, 0, begin, rows), loss,
+                                     {.reduction = reduction, .ignore_index = -100});
+        EXPECT_NEAR(got, want.item<double>(), 1e-12 * want.item<double>());
+        for (const auto& [name, p] : pipe.named_parameters())
+          expect_near(p.grad(), model->parameter(name).grad(), 1e-12);
+      });
+  }
+}
+
+TEST(Pipeline, RunsListsOfTheUsersOwn) {
+  const Trained want = undivided<ResidualMLP>(16);
+  const std::vector<std::string> lists = {"0F0 0F1 0F2 0B1 0I0 0B2 0W0 2F0 2F1 2B1 2I0 2F2 2W0 2B2",
+                                          "1F1 1F0 1F2 1B1 1B0 1B2"};
+  EXPECT_THROW(in_pipeline<ResidualMLP>(2, 16, {.interleave = 2, .lists = lists}), ScheduleError);
+  const std::vector<std::string> good = {"0F0 0F1 0F2 2F0 2F1 2I1 2W1 2F2 2I0 2B2 0I1 2W0 0B0 0W1 0B2",
+                                         "1F1 1F0 1F2 1B1 1I0 1B2 1W0"};
+  run_ranks(2, [&] {
+    manual_seed(5);
+    Pipeline<ResidualMLP> pipe(make<ResidualMLP>, Case<ResidualMLP>::input(2, 0),
+                               {.lists = good, .cut_after = {"b0", "b1"}});
+    GradManager gm;
+    pipe.attach(gm);
+    optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
+    Trained mine;
+    for (int i = 0; i < kSteps; ++i) {
+      mine.losses.push_back(pipe.step(gm, Case<ResidualMLP>::input(16, i), Case<ResidualMLP>::target(16, i),
+                                      Case<ResidualMLP>::loss));
+      opt.step().clear_grad();
+    }
+    for (const auto& [name, p] : pipe.named_parameters()) mine.parameters[name] = p.to_vector<double>();
+    EXPECT_LE(difference(mine, want), 1e-12);
+    EXPECT_THROW(pipe.step(gm, Case<ResidualMLP>::input(2, 0), Case<ResidualMLP>::target(2, 0),
+                           Case<ResidualMLP>::loss),
+                 ShapeError);
   });
 }
 
