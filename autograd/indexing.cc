@@ -7,6 +7,7 @@
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -136,7 +137,7 @@ void Indexed::put(const Tensor& v) {
 }
 
 void Indexed::operator=(const Tensor& v) && {
-  if (v.device() != x_.device())
+  if (!may_meet(v.device(), x_.device()))
     throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
   if (autograd::is_tracked(x_) || autograd::is_tracked(v)) return put(assigned(x_, index_, v));
   // No recording follows x or v, so the views and index_put below record nothing.

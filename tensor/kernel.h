@@ -42,6 +42,7 @@ template <class T> void collect(TensorPointers& into, const T& arg) {
 template <class T> void collect(TensorPointers& into, const std::vector<T>& list) {
   for (const T& element : list) collect(into, element);
 }
+bool any_on_meta(const TensorPointers& tensors);
 
 }  // namespace internal
 
@@ -75,6 +76,7 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
   // A queued kernel is timed while it runs on the stream's thread.
   [[gnu::noinline]] void launch_observed(Observer& o, Function f, const Tensor& out, Args... args) const {
     const internal::TensorPointers tensors = tensors_of(out, args...);
+    if (o.leaves_out_meta() && internal::any_on_meta(tensors)) return;
     const int64_t range = o.announce({.kind = RangeKind::kKernel, .name = op_, .tensors = tensors});
     Ref<Observer> observer(&o);
     const Stream stream = current_stream(out.device());

@@ -178,7 +178,7 @@ Tensor empty_like(const Tensor& x, DType dtype);
 // last view is gone.
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
                  std::function<void()> release = {});
-// Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2].
+// Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2]. On meta it has no values.
 template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
 template <class T>
 concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;

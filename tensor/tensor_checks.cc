@@ -2,6 +2,8 @@
 
 #include <cctype>
 
+#include "gradus/tensor/runtime/context.h"
+
 namespace gradus {
 namespace {
 
@@ -14,6 +16,11 @@ std::string in_code(DType dtype) {
 }
 
 }  // namespace
+
+bool internal::may_meet_meta(Device a, Device b) {
+  const Observer* o = observer();
+  return o && o->leaves_out_meta() && (a.type == DeviceType::kMeta || b.type == DeviceType::kMeta);
+}
 
 std::string how_to_convert(std::string_view name, DType dtype) {
   return concat("; to(", name, ", ", in_code(dtype), ") converts ", name);

@@ -20,6 +20,7 @@ namespace internal {
                                                std::string_view other_name, const Tensor& other);
 [[noreturn, gnu::cold]] void throw_not_one_element(std::string_view op, std::string_view what,
                                                    const Tensor& x, std::string_view otherwise);
+[[gnu::cold]] bool may_meet_meta(Device a, Device b);
 }  // namespace internal
 
 // Returns "; to(x, DType::kF32) converts x", the end of an error about a dtype.
@@ -55,6 +56,9 @@ inline void check_same_dtype(std::string_view op, std::string_view name, const T
   if (x.dtype() != other.dtype()) [[unlikely]]
     internal::throw_other_dtype(op, name, x, other_name, other);
 }
+
+// Returns whether one op may take operands that lie on a and b.
+inline bool may_meet(Device a, Device b) { return a == b || internal::may_meet_meta(a, b); }
 
 // Checks that x has one element. `what` says what x is ("the loss"), `otherwise` what else the user can do.
 // Errors: ShapeError.

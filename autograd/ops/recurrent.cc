@@ -24,7 +24,7 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
                      describe(gates));
   check_floating(op, name, gates);
   check_same_dtype(op, "state", state, name, gates);
-  if (gates.device() != state.device())
+  if (!may_meet(gates.device(), state.device()))
     throw DeviceError(op, "expected all on one device, given ", describe(gates), " and ", describe(state));
 }
 

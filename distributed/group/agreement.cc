@@ -1,5 +1,7 @@
 #include "gradus/distributed/group/agreement.h"
 
+#include <utility>
+
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/distributed/base/rank_error.h"
 
@@ -147,7 +149,16 @@ bool any_gradient(const Group& group, CallRecord record, bool mine) {
   return any;
 }
 
+namespace {
+thread_local constinit const ReportedAction* reported_action = nullptr;
+}  // namespace
+
+ReportedAction::ReportedAction(std::string action)
+    : what_("failed in " + std::move(action)), outer_(std::exchange(reported_action, this)) {}
+ReportedAction::~ReportedAction() { reported_action = outer_; }
+
 void report_backward_failure(const World* world, const std::exception_ptr& error, const char* what) noexcept {
+  if (reported_action) what = reported_action->what_.c_str();
   if (!error || !world || !world->membership || world->membership->failed()) return;
   try {
     try {

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gradus/autograd/graph/node.h"
@@ -66,5 +67,19 @@ bool any_gradient(const Group& group, CallRecord record, bool mine);
 // gradients from here. Does nothing if the exception comes from another rank's failure. For Node::skipped.
 void report_backward_failure(const World* world, const std::exception_ptr& error,
                              const char* what = "failed in its backward") noexcept;
+
+// While it lives, reports of this thread say that the rank failed in `action`. The innermost counts.
+class ReportedAction {
+ public:
+  explicit ReportedAction(std::string action);
+  ~ReportedAction();
+  ReportedAction(const ReportedAction&) = delete;
+  ReportedAction& operator=(const ReportedAction&) = delete;
+
+ private:
+  friend void report_backward_failure(const World*, const std::exception_ptr&, const char*) noexcept;
+  std::string what_;  // "failed in 1W0"
+  const ReportedAction* outer_;
+};
 
 }  // namespace gradus::dist::internal

@@ -82,8 +82,9 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   if (work.all_reduce) not_yet.emplace(work.all_reduce->no_sync());
   for (size_t i = 0; i < list.size(); ++i) {
     if (i + 1 == list.size()) not_yet.reset();  // each list ends with a backward
-    for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
+    const ReportedAction reported(to_string(list[i]));
     try {
+      for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
       switch (list[i].kind) {
         case ActionKind::kForward:
           forward(step, list[i]);

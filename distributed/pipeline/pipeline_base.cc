@@ -1,14 +1,19 @@
 #include "gradus/distributed/pipeline/pipeline_base.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <iomanip>
+#include <set>
 #include <sstream>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/pipeline/auto_cut.h"
 #include "gradus/distributed/pipeline/schedule_check.h"
+#include "gradus/distributed/pipeline/stage_timing.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -59,19 +64,44 @@ ActionLists given_lists(const PipelineOptions& o) {
 }
 
 PipelineOptions checked(PipelineOptions o) {
-  if (o.micro_batches < 1) throw ValueError(kOp, "expected micro_batches >= 1, given ", o.micro_batches);
+  if (o.micro_batches < 0) throw ValueError(kOp, "expected micro_batches >= 0, given ", o.micro_batches);
+  if (o.micro_batch_size < 0)
+    throw ValueError(kOp, "expected micro_batch_size >= 0, given ", o.micro_batch_size);
+  if (o.micro_batches > 0 && o.micro_batch_size > 0)
+    throw ValueError(kOp, "expected micro_batches or micro_batch_size, given both");
+  if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, given ", o.memory_limit);
   if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, given ", o.stages);
   if (o.stages == 0) o.stages = get_world_size();
   return o;
 }
 
-StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, const Group& group) {
-  parts.cut_after = o.cut_after;
-  const ActionLists given = given_lists(o);
-  parts.rank_of_stage =
-      o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, 1)).rank_of_stage : given.rank_of_stage;
+// Where the number of micro-batches is not known yet, schedules are looked at with so many for each rank.
+constexpr int kUsualPerRank = 4;
+
+// Says which stages this rank has. Chooses the cuts and notes the times of the stages if no cuts are given.
+StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, const Group& group,
+                          std::vector<StageTimes>& times) {
+  const int usual = o.micro_batches > 0 ? o.micro_batches : kUsualPerRank * o.stages;
+  const ActionLists lists =
+      o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, usual)) : given_lists(o);
+  parts.rank_of_stage = lists.rank_of_stage;
   parts.rank = group.rank();
+  parts.cut_after = o.cut_after;
+  if (o.cut_after.empty() && lists.stages() > 1) {
+    CutChoice choice = choose_cuts(parts, lists, o.memory_limit);
+    parts.cut_after = std::move(choice.cut_after);
+    times = std::move(choice.stages);
+  }
   return parts;
+}
+
+constexpr double kBytesPerParameter = 4;  // times its own: the gradient, two moments
+
+// Returns the largest of the job's numbers. Collective over the job.
+double largest_of_all(double x) {
+  const Tensor all = full({}, x, {.dtype = DType::kF64});
+  if (get_world_size() > 1) all_reduce(all, {.op = ReduceOp::kMax});
+  return all.item<double>();
 }
 
 }  // namespace
@@ -80,7 +110,7 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
     : options_(checked(options)),
       grid_({{"replica", -1}, {"pipeline", options_.stages}}),
       group_(grid_.group("pipeline")),
-      model_(placed(parts, options_, group_)),
+      model_(placed(parts, options_, group_, times_)),
       executor_(model_, group_),
       example_(parts.inputs) {
   const Group& replicas = grid_.group("replica");
@@ -142,12 +172,68 @@ std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& parts,
   return counts;
 }
 
-double PipelineBase::run(GradManager* gm, const Batch& batch,
-                         const std::function<Tensor(const Batch&)>& compute, const StepOptions& options) {
+int PipelineBase::micro_batches_for(int64_t rows) const {
+  int64_t number = stages();  // before it is chosen
+  if (options_.micro_batches > 0)
+    number = options_.micro_batches;
+  else if (options_.micro_batch_size > 0)
+    number = (rows + options_.micro_batch_size - 1) / options_.micro_batch_size;
+  else if (auto_)
+    number = auto_->number_for(rows);
+  return int(std::min(number, std::min<int64_t>(rows, kMaxActions)));
+}
+
+void PipelineBase::measure(const Batch& batch, const Compute& compute) {
+  const int64_t own_rows = rows_of(batch.inputs, batch.targets);
+  std::vector<double> rank_bytes(size_t(group_.size()));
+  for (const auto& held : model_.state())
+    if (held.is_parameter)
+      for (int rank : held.ranks)
+        rank_bytes[size_t(rank)] +=
+            kBytesPerParameter * double(model_.module().parameter(held.name).nbytes());
+  auto_.emplace(
+      int64_t(largest_of_all(double(own_rows))),
+      AutoMicroBatches::Setting{
+          .lists = [&](int micro_batches) { return lists_for(micro_batches); },
+          .measure = [&](int64_t rows) { return measure_stages(batch, compute, std::min(rows, own_rows)); },
+          .rank_bytes = rank_bytes,
+          .memory_limit = double(options_.memory_limit)});
+}
+
+std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,
+                                                     int64_t rows) {
+  const Batch part{rows_between(batch.inputs, 0, rows), rows_between(batch.targets, 0, rows)};
+  const bool split = splits_backwards(lists_for(1));
+  std::vector<double> numbers;
+  for (int s = 0; s < stages(); ++s) {
+    StageTimes t;
+    if (model_.rank_of(s) == model_.rank())
+      t = measure_stage(model_.module(), model_.cut_for(part.inputs), s, split,
+                        [&] { return Tensors{compute(part)}; });
+    numbers.insert(numbers.end(), {t.forward, t.input_gradient, t.weight_gradient, t.bytes});
+  }
+  const Tensor all = tensor(numbers, {int64_t(numbers.size())});
+  if (get_world_size() > 1) all_reduce(all);
+  const double replicas = grid_.size("replica");
+  numbers = all.to_vector<double>();
+  std::vector<StageTimes> times;
+  for (size_t i = 0; i < numbers.size(); i += 4)
+    times.push_back({.forward = numbers[i] / replicas,
+                     .input_gradient = numbers[i + 1] / replicas,
+                     .weight_gradient = numbers[i + 2] / replicas,
+                     .bytes = numbers[i + 3] / replicas});
+  return times;
+}
+
+double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& compute,
+                         const StepOptions& options) {
   if (options.reduction != Reduction::kMean && options.reduction != Reduction::kSum)
     throw ValueError(kOp, "expected a loss that is a mean or a sum");
   const int64_t rows = rows_of(batch.inputs, batch.targets);
-  ActionLists lists = lists_for(int(std::min<int64_t>(options_.micro_batches, rows)));
+  const bool chooses =
+      options_.lists.empty() && options_.micro_batches == 0 && options_.micro_batch_size == 0;
+  if (gm && chooses && !auto_) measure(batch, compute);
+  ActionLists lists = lists_for(micro_batches_for(rows));
   const int count = lists.micro_batches;
   if (rows < count)
     throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, given ", rows);
@@ -173,7 +259,11 @@ double PipelineBase::run(GradManager* gm, const Batch& batch,
     return weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
   if (gm) work.all_reduce = all_reduce_;
+  const auto begin = std::chrono::steady_clock::now();
   const double loss = executor_.run(lists, work);
+  if (gm && chooses)
+    auto_->ran(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+               largest_of_all);
   if (!all_reduce_) return loss;
   const Tensor mean = full({}, loss, {.dtype = DType::kF64});
   dist::all_reduce(mean, {.op = ReduceOp::kMean, .group = grid_.group("replica")});
@@ -207,16 +297,36 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
 
 std::string PipelineBase::describe() {
   const Cut& cut = model_.cut_for(example_);
+  const nn::StateDict parameters = model_.module().named_parameters();
+  const std::vector<StageTimes>& times = auto_ ? auto_->stages() : times_;
   std::ostringstream text;
+  text << std::setprecision(3);
+  double slowest = 0, total = 0;
   for (int s = 0; s < stages(); ++s) {
+    std::set<const nn::Module*> modules;  // that have no others inside
+    std::string last;
+    for (size_t i = 0; i < cut.trace.calls.size(); ++i) {
+      const TracedCall& call = cut.trace.calls[i];
+      if (cut.plan.calls[i].stage == s && call.end == int(i) + 1) modules.insert(call.module);
+      if (cut.plan.calls[i].stage == s && cut.plan.calls[i].cut) last = call.path;
+    }
     int64_t elements = 0;
-    const nn::StateDict all = model_.module().named_parameters();
     for (size_t i = 0; i < cut.trace.state.size(); ++i) {
       const auto& owners = cut.plan.owners[i];
-      if (std::ranges::find(owners, s) != owners.end() && all.contains(cut.trace.state[i]))
-        elements += all.at(cut.trace.state[i]).numel();
+      if (std::ranges::find(owners, s) != owners.end() && parameters.contains(cut.trace.state[i]))
+        elements += parameters.at(cut.trace.state[i]).numel();
     }
-    text << "stage " << s << " on rank " << model_.rank_of(s) << ": " << elements << " parameters";
+    text << "stage " << s << " on rank " << model_.rank_of(s);
+    if (!last.empty()) text << ", to " << last;
+    text << ": " << modules.size() << (modules.size() == 1 ? " layer, " : " layers, ") << elements
+         << " parameters";
+    if (s < int(times.size())) {
+      const StageTimes& t = times[size_t(s)];
+      const double sum = t.forward + t.input_gradient + t.weight_gradient;
+      slowest = std::max(slowest, sum);
+      total += sum;
+      text << "; " << 1e3 * t.forward << " ms forward, " << 1e3 * (sum - t.forward) << " ms backward";
+    }
     int64_t bytes = 0;
     std::string from;
     for (const Crossing& need : cut.plan.needs[s]) {
@@ -228,6 +338,8 @@ std::string PipelineBase::describe() {
     if (s > 0) text << "; receives " << bytes << " bytes from " << from;
     text << "\n";
   }
+  if (total > 0) text << "the slowest stage takes " << slowest * stages() / total << " times the mean\n";
+  if (auto_) text << auto_->describe();
   return text.str();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gradus/distributed/group/grid.h"
+#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/executor.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
@@ -23,14 +24,22 @@ struct PipelineOptions {
   int interleave = 1;
   Schedule schedule = Schedule::k1F1B;
   int extra_warmup = 0;  // of Schedule::k1F1BSlowLinks
-  // Parts of a batch. A batch of fewer rows has as many micro-batches as rows.
-  int micro_batches = 1;
+  // Parts of a batch. A batch of fewer rows has as many micro-batches as rows. 0: as micro_batch_size says.
+  int micro_batches = 0;
+  // Rows of a micro-batch. 0: the number of micro-batches is chosen by measuring, in the first training steps.
+  // Which one is chosen may differ from run to run.
+  int64_t micro_batch_size = 0;
   // The user's own lists instead of `schedule`: a text per rank, "0F0 0F1 0B0 0B1". Each rank's stages and the
   // number of micro-batches are as they say; `interleave` and `micro_batches` are not used. Batches must
   // have as many rows or more.
   std::vector<std::string> lists = {};
-  // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}.
+  // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}. Empty: the cuts are chosen by
+  // measuring the model's parts, so that the slowest stage is as fast as can be. The example should then have
+  // as many rows as a micro-batch.
   std::vector<std::string> cut_after = {};
+  // Bytes per rank that cuts and numbers of micro-batches which are chosen by measuring must keep; 0: none.
+  // Counted are four times the parameters (with gradients and two moments), and what forwards leave behind.
+  int64_t memory_limit = 0;
 };
 
 // What the loss of a step is: a micro-batch's loss is weighted so that all together give the batch's.
@@ -55,7 +64,9 @@ class PipelineBase {
   // norm before; all ranks get the same number, whatever the cuts. Collective over the pipeline.
   // Errors: ValueError unless max_norm > 0.
   double clip_grad_norm_(double max_norm);
-  // Returns a text: a line per stage with its rank, what it ends with, parameters, and what crosses its cut.
+  // Returns a text: a line per stage with its rank, the module that it ends with, its modules and parameters,
+  // and what it receives. Where something was chosen by measuring: the times of each stage, how much slower
+  // the slowest is than the mean, and the number of micro-batches with what was predicted and measured.
   std::string describe();
   int stages() const { return model_.stages(); }
   // Sets the training mode on all modules.
@@ -70,20 +81,28 @@ class PipelineBase {
   PipelineBase(StagedModel::Parts parts, const PipelineOptions& options);
   ~PipelineBase() = default;
 
+  using Compute = std::function<Tensor(const Batch&)>;
+
   // Runs a step: forwards and, with a manager, backwards. `compute` runs model and loss on one micro-batch.
-  double run(GradManager* gm, const Batch& batch, const std::function<Tensor(const Batch&)>& compute,
-             const StepOptions& options);
+  double run(GradManager* gm, const Batch& batch, const Compute& compute, const StepOptions& options);
 
   ActionLists lists_for(int micro_batches) const;
+  int micro_batches_for(int64_t rows) const;
+  // Chooses the number of micro-batches. Collective over the job.
+  void measure(const Batch& batch, const Compute& compute);
+  // Returns the times of all stages with so many rows of the batch. Collective over the job.
+  std::vector<StageTimes> measure_stages(const Batch& batch, const Compute& compute, int64_t rows);
   // Returns the weight of each micro-batch's loss. Collective over the replicas.
   std::vector<double> weights_of(const std::vector<Batch>& parts, const StepOptions& options) const;
 
   PipelineOptions options_;
   Grid grid_;
-  Group group_;  // this rank's pipeline
+  Group group_;                    // this rank's pipeline
+  std::vector<StageTimes> times_;  // of the stages, if cuts were chosen by them
   StagedModel model_;
   Executor executor_;
   Tensors example_;
+  std::optional<AutoMicroBatches> auto_;           // once it has measured
   std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null for one
 };
 

@@ -11,13 +11,46 @@ namespace {
 // Leaves the forward after a stage's last call. It is no error, and not caught as one.
 struct EndOfStage {};
 
+// While a stage runs over the calls of earlier ones, their results are on meta. Ops between modules may meet
+// them beside tensors that are there: such ops belong to earlier stages, and are left out.
+class LeavesOutMeta final : public Observer {
+ public:
+  explicit LeavesOutMeta(Ref<Observer> outer) : outer_(std::move(outer)) {
+    gradus::internal::observers.fetch_add(1);
+  }
+  ~LeavesOutMeta() override { gradus::internal::observers.fetch_sub(1); }
+
+  bool leaves_out_meta() const override { return true; }
+  void launched(const char* op, std::span<const Tensor* const> tensors) override {
+    if (outer_) outer_->launched(op, tensors);
+  }
+  int64_t announce(const Range& range) override { return outer_ ? outer_->announce(range) : -1; }
+  void begin(int64_t range) override { outer_->begin(range); }
+  void end(int64_t range) noexcept override { outer_->end(range); }
+  void chose(std::string_view kernel) override {
+    if (outer_) outer_->chose(kernel);
+  }
+  void allocated(Device device) override {
+    if (outer_) outer_->allocated(device);
+  }
+
+ private:
+  Ref<Observer> outer_;
+};
+
 class StageFilter final : public nn::internal::CallFilter {
  public:
   StageFilter(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input)
       : trace_(trace), plan_(plan), stage_(stage), input_(input), sends_(plan.sends(stage)) {
     output_.sent.resize(sends_.size());
-    if (stage_ == 0) begin();
+    auto& observer = Context::current().observer;
+    outer_observer_ = observer;
+    if (stage_ == 0)
+      begin();
+    else
+      observer = make_ref<LeavesOutMeta>(outer_observer_);
   }
+  ~StageFilter() { Context::current().observer = outer_observer_; }
 
   const void* enter(const nn::Module& module) override {
     if (ended_) {  // what comes after the model: the loss may call modules
@@ -57,7 +90,10 @@ class StageFilter final : public nn::internal::CallFilter {
   }
 
  private:
-  void begin() { Context::current().generator->set_state(input_.generator); }
+  void begin() {
+    Context::current().observer = outer_observer_;
+    Context::current().generator->set_state(input_.generator);
+  }
 
   bool is_skipped(int call) const {
     return plan_.calls[call].role == StagePlan::Role::kOwn && plan_.calls[call].stage < stage_;
@@ -81,6 +117,7 @@ class StageFilter final : public nn::internal::CallFilter {
   const StageInput& input_;
   const std::vector<StagePlan::Sent> sends_;
   StageOutput output_;
+  Ref<Observer> outer_observer_;
   std::vector<int> open_;
   bool ended_ = false;
   int next_ = 0;     // call

@@ -27,6 +27,12 @@ std::string signature_of(nn::Module& model, std::span<const Tensor> inputs) {
 
 }  // namespace
 
+ModelTrace trace_model(nn::Module& model, const StagedModel::Parts& parts, std::span<const Tensor> inputs) {
+  std::vector<Tensor> meta;
+  for (const Tensor& x : inputs) meta.push_back(on_meta(x));
+  return trace_model(model, meta, [&] { return parts.forward(model, meta); });
+}
+
 StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)) {
   std::vector<std::string> names;
   {
@@ -40,19 +46,25 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)) {
     names = everything_on_meta.names();
     place(make_cut(*model, parts_.inputs), *model);
   }
-  std::set<std::string> own;
-  for (const Held& held : state_)
+  std::set<std::string> all, own;
+  for (const Held& held : state_) {
+    all.insert(held.name);
     if (std::ranges::find(held.ranks, parts_.rank) != held.ranks.end()) own.insert(held.name);
+  }
+  const auto is_own = [&](const std::string& name) {
+    if (all.contains(name)) return own.contains(name);
+    // It was replaced: weight by weight_orig (equalized_lr, spectral_norm), which is made from it.
+    const auto replaced = own.lower_bound(name);
+    return replaced != own.end() && replaced->starts_with(name);
+  };
   const Device here = Context::current().device;
   nn::internal::Placement placement(
-      names, [&](const std::string& name) { return own.contains(name) ? here : Device{DeviceType::kMeta}; });
+      names, [&](const std::string& name) { return is_own(name) ? here : Device{DeviceType::kMeta}; });
   module_ = parts_.make();
 }
 
 Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) const {
-  std::vector<Tensor> meta;
-  for (const Tensor& x : inputs) meta.push_back(on_meta(x));
-  Cut cut{trace_model(model, meta, [&] { return parts_.forward(model, meta); }), {}};
+  Cut cut{trace_model(model, parts_, inputs), {}};
   cut.plan = plan_stages(cut.trace, cuts_after(cut.trace, parts_.cut_after));
   if (cut.plan.stages != stages())
     throw ValueError("Pipeline", "expected ", stages() - 1, " cuts for ", stages(), " stages, given ",

@@ -66,4 +66,8 @@ class StagedModel {
   std::vector<std::unique_ptr<Known>> known_;  // the latest last
 };
 
+// Traces the model as it is called with inputs of these shapes.
+// Errors: as trace_model of the forward.
+ModelTrace trace_model(nn::Module& model, const StagedModel::Parts& parts, std::span<const Tensor> inputs);
+
 }  // namespace gradus::dist::internal

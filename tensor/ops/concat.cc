@@ -3,6 +3,7 @@
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 
@@ -22,7 +23,7 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
     if (!fits)
       throw ShapeError("cat", "tensor ", i, " differs from the first outside of dim ", d, ": ", describe(x),
                        " after ", describe(first));
-    if (x.device() != first.device())
+    if (!may_meet(x.device(), first.device()))
       throw DeviceError("cat", "tensor ", i, " is on ", x.device(), " but the first on ", first.device());
     s[d] = Checked("cat", s[d]) + x.shape()[d];
     dtype = promote(dtype, x.dtype());

@@ -31,7 +31,8 @@ Tensor corner(const Tensor& x, const Shape& shape, int except) {
 }
 
 void check_pair(const Tensor& x, const Tensor& src, const char* op) {
-  if (x.device() != src.device()) throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
+  if (!may_meet(x.device(), src.device()))
+    throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
   check_same_dtype(op, "src", src, "x", x);
 }
 
@@ -96,7 +97,7 @@ void check_index(const Tensor& index, const Tensor& x, const char* op) {
   if (index.dtype() != DType::kI64 && index.dtype() != DType::kI32)
     throw DTypeError(op, "expected i64 or i32 indices, given index ", describe(index),
                      how_to_convert("index", DType::kI64));
-  if (index.device() != x.device())
+  if (!may_meet(index.device(), x.device()))
     throw DeviceError(op, "x is on ", x.device(), " but its indices on ", index.device());
 }
 

@@ -35,7 +35,8 @@ Tensor forward(const Tensor& x, int64_t dim, bool log, std::string_view op) {
 }
 
 Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::string_view op) {
-  if (dy.device() != y.device()) throw DeviceError(op, "dy is on ", dy.device(), " but y on ", y.device());
+  if (!may_meet(dy.device(), y.device()))
+    throw DeviceError(op, "dy is on ", dy.device(), " but y on ", y.device());
   if (dy.shape() != y.shape() || dy.dtype() != y.dtype())
     throw ShapeError(op, "dy ", describe(dy), " does not match y ", describe(y));
   const Run run = run_of(y, dim, op);

@@ -152,7 +152,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const std::string_view op = "searchsorted";
-  if (sorted.device() != values.device())
+  if (!may_meet(sorted.device(), values.device()))
     throw DeviceError(op, "sorted is on ", sorted.device(), " but values on ", values.device());
   if (sorted.dim() == 0) throw ShapeError(op, "expected at least 1 dim: sorted ", describe(sorted));
   if (sorted.dim() > 1) {

@@ -36,9 +36,25 @@ TEST(PipelinePage, FromOneRankToSeveral) {
     }
     std::cout << pipe.describe();
     EXPECT_EQ(pipe.describe(),
-              "stage 0 on rank 0: 6280 parameters\n"
-              "stage 1 on rank 1: 90 parameters; receives 32 bytes from fc1\n");
+              "stage 0 on rank 0, to fc1: 1 layer, 6280 parameters\n"
+              "stage 1 on rank 1: 1 layer, 90 parameters; receives 32 bytes from fc1\n");
   });
+}
+
+TEST(PipelinePage, ChosenByMeasuring) {
+  testing::internal::CaptureStdout();
+  dist::run_ranks(2, [] {
+    dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({8, 784}), {.stages = 2});
+    GradManager gm;
+    pipe.attach(gm);
+    for (int i = 0; i < 10; ++i)
+      pipe.step(gm, rand({32, 784}), zeros({32}, {DType::kI64}), nn::cross_entropy);
+    if (dist::get_rank() == 0) std::cout << pipe.describe();
+  });
+  const std::string text = testing::internal::GetCapturedStdout();
+  std::cerr << text;
+  for (const char* part : {"stage 1 on rank 1", "ms forward", "times the mean", "chosen: ", "; ran in "})
+    EXPECT_THAT(text, HasSubstr(part));
 }
 
 TEST(PipelinePage, TargetsThatDoNotCount) {

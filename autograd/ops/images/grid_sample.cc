@@ -15,6 +15,7 @@
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -29,7 +30,7 @@ void check(const Tensor& x, const Tensor& grid) {
   if ((x.dtype() != DType::kF32 && x.dtype() != DType::kF64) || x.dtype() != grid.dtype())
     throw DTypeError(kOp, "expected f32 or f64, the same for both: x ", describe(x), " and grid ",
                      describe(grid));
-  if (x.device() != grid.device())
+  if (!may_meet(x.device(), grid.device()))
     throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and grid ", describe(grid));
 }
 

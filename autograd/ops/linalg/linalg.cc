@@ -24,7 +24,7 @@ namespace {
 std::string both(const Tensor& a, const Tensor& b) { return concat(": ", describe(a), " and ", describe(b)); }
 
 void check_like(const char* op, const Tensor& a, const Tensor& b) {
-  if (a.device() != b.device()) throw DeviceError(op, "operands on different devices", both(a, b));
+  if (!may_meet(a.device(), b.device())) throw DeviceError(op, "operands on different devices", both(a, b));
   check_same_dtype(op, "a", a, "b", b);
 }
 

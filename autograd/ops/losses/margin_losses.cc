@@ -19,7 +19,7 @@ namespace {
 using autograd::reduce_losses;
 
 void check_one_device(const char* op, const Tensor& x, const Tensor& other) {
-  if (other.device() != x.device())
+  if (!may_meet(other.device(), x.device()))
     throw DeviceError(op, "expected tensors on one device, given ", describe(x), " and ", describe(other));
 }
 

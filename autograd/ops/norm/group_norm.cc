@@ -36,7 +36,7 @@ void check_channels(const char* op, const Tensor& x,
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (t->device() != x.device())
+    if (!may_meet(t->device(), x.device()))
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));
   }

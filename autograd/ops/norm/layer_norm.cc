@@ -31,7 +31,7 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
                        describe(*t));
     if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (t->device() != x.device())
+    if (!may_meet(t->device(), x.device()))
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));
   }

@@ -19,7 +19,7 @@ std::string sizes(const Dims& d) {
 
 // Checks that t, a parameter, has the device and dtype of the data x.
 void check_pair(const char* op, const char* x_name, const Tensor& x, const char* name, const Tensor& t) {
-  if (t.device() != x.device())
+  if (!may_meet(t.device(), x.device()))
     throw DeviceError(op, name, " is on ", t.device(), " but ", x_name, " on ", x.device(), ": ", name, ' ',
                       describe(t));
   check_same_dtype(op, x_name, x, name, t);

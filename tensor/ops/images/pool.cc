@@ -121,7 +121,7 @@ DType index_type(const PoolWindows& w) { return w.cells() <= 256 ? DType::kU8 : 
 
 void check_index(const char* op, const Tensor& index, const Tensor& like, const PoolWindows& w) {
   check_cells(op, "index", index, w.rank, w.output);
-  if (index.device() != like.device())
+  if (!may_meet(index.device(), like.device()))
     throw DeviceError(op, "operands on different devices: index ", describe(index), " and ", describe(like));
   if (index.dtype() != index_type(w))
     throw DTypeError(op, "index must be ", index_type(w), ": index ", describe(index));

@@ -26,10 +26,10 @@ Clean check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEn
   if (weight.defined()) {
     if (weight.shape() != Shape{spec.classes} || weight.dtype() != x.dtype())
       throw ShapeError(op, "expected a weight ", x.dtype(), "[", spec.classes, "], given ", describe(weight));
-    if (weight.device() != x.device())
+    if (!may_meet(weight.device(), x.device()))
       throw DeviceError(op, "x is ", describe(x), " but weight is ", describe(weight));
   }
-  if (target.device() != x.device())
+  if (!may_meet(target.device(), x.device()))
     throw DeviceError(op, "x is ", describe(x), " but target is ", describe(target));
   if (!(spec.smoothing >= 0 && spec.smoothing <= 1))
     throw ValueError(op, "expected label_smoothing in [0, 1], given ", spec.smoothing);

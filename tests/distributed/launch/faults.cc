@@ -3,6 +3,7 @@
 // seconds, and nothing may be left.
 //
 //   ./run faults                          50 repetitions of every fault, with 2 and 4 ranks
+//   ./run faults --pipeline               the same for ranks of a pipeline
 //   ./run faults --kind stop --repetitions 5 --seed 7
 //   ./run faults --kind throw --world 2,3,4 --repetitions 170     exceptions anywhere in a training's step
 #include <dirent.h>
@@ -28,6 +29,7 @@
 #include "gradus/distributed/launch/supervisor.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/data_parallel/throwing_training.h"
+#include "gradus/tests/distributed/launch/faulty_pipeline.h"
 #include "gradus/tests/distributed/subprocess.h"
 
 using namespace gradus;
@@ -62,7 +64,22 @@ const std::vector<Kind> kKinds = {
     {"other-op", false, 0, "MismatchError", {"max"}},
     {"other-shape", false, 0, "MismatchError", {"["}},
     {"other-dtype", false, 0, "MismatchError", {"i64"}},
+    {"pipeline-kill", true, 0, "PeerError", {"was killed by signal 9 (SIGKILL)"}},
+    {"pipeline-exit",
+     false,
+     0,
+     "PeerError",
+     {"has left the job", "exited with code 3", "exited with code 0"}},
+    {"pipeline-stop", false, kStopTimeout.count() / 1000.0, "TimeoutError", {"did not", "does not"}},
+    {"pipeline-forward", false, 0, "PeerError", {"[faults] on purpose"}},
+    {"pipeline-input-gradient", false, 0, "PeerError", {"[faults] on purpose"}},
+    {"pipeline-weight-gradient", false, 0, "PeerError", {"[faults] on purpose"}},
+    {"pipeline-evaluation", false, 0, "MismatchError", {"runs another step than"}},
+    {"pipeline-micro-batches", false, 0, "MismatchError", {"runs another step than"}},
+    {"pipeline-schedule", false, 0, "MismatchError", {"runs another step than"}},
 };
+
+bool is_pipeline(const std::string& kind) { return kind.starts_with("pipeline-"); }
 
 const Kind& kind_named(const std::string& name) {
   for (const Kind& k : kKinds)
@@ -122,15 +139,16 @@ void step(const std::string& kind, int i, std::mt19937& random) {
 // What the rank at fault does instead.
 void do_fault(const std::string& kind, int64_t seed) {
   note("fault");
+  if (is_pipeline(kind) && kind != "pipeline-exit" && kind != "pipeline-stop") return;
   Tensor x = full({16}, 1);
   if (kind == "exception") throw StateError("faults", "on purpose");
-  if (kind == "exit") {
+  if (kind == "exit" || kind == "pipeline-exit") {
     const int64_t how = seed % 3;
     if (how == 0) std::exit(0);
     if (how == 1) std::exit(3);
     _exit(0);
   }
-  if (kind == "stop") raise(SIGSTOP);
+  if (kind == "stop" || kind == "pipeline-stop") raise(SIGSTOP);
   if (kind == "other-call") broadcast(x);
   if (kind == "other-order") {
     broadcast(x);
@@ -163,16 +181,27 @@ int be_rank(const std::string& kind, int victim, int64_t seed) {
   if (kind == "throw") return be_training(seed);
   std::mt19937 random(static_cast<unsigned>(seed));  // the same on all ranks
   const bool at_fault = std::atoi(std::getenv("RANK")) == victim;
-  const int when = kind_named(kind).from_outside ? -1 : int(random() % 40);
+  const bool from_outside = kind_named(kind).from_outside || kind == "pipeline-schedule";
+  const int when = from_outside ? -1 : int(random() % (is_pipeline(kind) ? 8 : 40));
   try {
-    init_process_group({.timeout = kind == "stop" ? kStopTimeout : Milliseconds(20'000),
-                        .init_timeout = Milliseconds(20'000)});
+    const bool stops = kind == "stop" || kind == "pipeline-stop";
+    init_process_group(
+        {.timeout = stops ? kStopTimeout : Milliseconds(20'000), .init_timeout = Milliseconds(20'000)});
+    std::optional<FaultyPipeline> pipeline;
+    if (is_pipeline(kind)) {
+      if (at_fault && kind == "pipeline-schedule") note("fault");
+      pipeline.emplace(kind, at_fault, seed);
+    }
     note("ready");
     for (int i = 0;; ++i)
-      if (at_fault && i == when)
+      if (at_fault && i == when) {
         do_fault(kind, seed);
-      else
+        if (pipeline) pipeline->fault();
+      } else if (pipeline) {
+        pipeline->step();
+      } else {
         step(kind, i, random);
+      }
   } catch (const PeerError& e) {
     note("error", concat("PeerError ", e.rank(), ' ', e.what()));
   } catch (const TimeoutError& e) {
@@ -337,10 +366,14 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
     words >> type >> named;
     std::getline(words >> std::ws, text);
     if (type != kind.error) wrong.push_back(concat("rank ", rank, " got a ", type, ": ", text));
-    if (named != victim && !(mismatch && world == 2))
+    const bool either = mismatch && (world == 2 || is_pipeline(kind.name));  // one of two that differ
+    if (named != victim && !either)
       wrong.push_back(concat("rank ", rank, "'s error has rank ", named, ": ", text));
     if (text.find(name) == std::string::npos)
       wrong.push_back(concat("rank ", rank, "'s error does not name ", name, ": ", text));
+    const std::string action = FaultyPipeline::action(kind.name, world, victim, seed);
+    if (text.find(action) == std::string::npos)
+      wrong.push_back(concat("rank ", rank, "'s error does not say ", action, ": ", text));
     const bool cause = std::any_of(kind.causes.begin(), kind.causes.end(),
                                    [&](const std::string& c) { return text.find(c) != std::string::npos; });
     if (!cause) wrong.push_back(concat("rank ", rank, "'s error does not say why: ", text));
@@ -429,9 +462,12 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(2, 64));
   app.add_option("--kind", kinds, "only these faults")->delimiter(',');
+  bool pipelines = false;
+  app.add_flag("--pipeline", pipelines, "faults in pipelines");
   CLI11_PARSE(app, argc, argv);
   if (kinds.empty())
-    for (const Kind& k : kKinds) kinds.push_back(k.name);
+    for (const Kind& k : kKinds)
+      if (is_pipeline(k.name) == pipelines) kinds.push_back(k.name);
   try {
     return run_all(kinds, worlds, repetitions, seed);
   } catch (const ValueError& e) {

@@ -10,7 +10,11 @@ class Faults : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, Faults,
                          testing::Values("kill-collective", "kill-message", "kill-store", "kill-rendezvous",
                                          "exception", "exit", "throw", "stop", "other-call", "other-order",
-                                         "other-op", "other-shape", "other-dtype"));
+                                         "other-op", "other-shape", "other-dtype", "pipeline-kill",
+                                         "pipeline-exit", "pipeline-stop", "pipeline-forward",
+                                         "pipeline-input-gradient", "pipeline-weight-gradient",
+                                         "pipeline-evaluation", "pipeline-micro-batches",
+                                         "pipeline-schedule"));
 
 TEST_P(Faults, AreErrorsThatNameThem) {
   Subprocess p({"tests/distributed/launch/faults", "--repetitions", "3", "--kind", GetParam()});

@@ -177,6 +177,25 @@ TEST(Stages, AModelWithTiedWeightsIsTheSame) {
   expect_equal_for_all_cuts<TiedText>(x, {2, 4, 11}, 1e-14);
 }
 
+// Before a stage begins, what it received meets results that it has not: the input, parameters, skips.
+struct Dense : nn::Layer {
+  nn::Linear a{this, "a", {.in = 6, .out = 6}}, b{this, "b", {.in = 6, .out = 6}},
+      c{this, "c", {.in = 6, .out = 6}}, d{this, "d", {.in = 6, .out = 6}}, e{this, "e", {.in = 6, .out = 6}};
+  Tensor scale = ones({6});
+  Dense() { register_parameter("scale", scale); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor p = a(x) + x;
+    const Tensor q = b(cat({p, x}, 0)) * scale;
+    const Tensor r = c(q + cat({p, p}, 0));
+    const Tensor s = d(matmul(r, reshape(scale, {6, 1})) + r);
+    return e(s + cat({p, x}, 0) * scale);
+  }
+};
+
+TEST(Stages, ADenselyConnectedModelIsTheSame) {
+  expect_equal_for_all_cuts<Dense>(random_tensor({5, 6}, DType::kF64), {10, 6}, 1e-14);
+}
+
 TEST(Stages, SkipsGoStraightToTheirReader) {
   auto net = make<UNet>(DType::kF32);
   const ModelTrace trace = trace_of(*net, random_tensor({3, 2, 8, 8}));

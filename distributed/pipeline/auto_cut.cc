@@ -1,0 +1,210 @@
+#include "gradus/distributed/pipeline/auto_cut.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/pipeline/balance.h"
+#include "gradus/distributed/pipeline/stage_timing.h"
+#include "gradus/nn/placement.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr int kTimes = 4;                // numbers of a StageTimes
+constexpr int kPerParameter = 4;         // the parameter, its gradient, two moments
+constexpr double kMostBytes = 1e18;
+
+std::optional<StagePlan> plan_if_possible(const ModelTrace& trace, const std::vector<int>& cuts) {
+  try {
+    return plan_stages(trace, cuts);
+  } catch (const ValueError&) {
+    return {};
+  }
+}
+
+int64_t tensors_received(const StagePlan& plan, int stage) {
+  return std::ranges::count_if(plan.needs[stage], [](const Crossing& c) { return c.call >= 0; });
+}
+
+// Returns the calls after which the model may be cut, in order: those over which the fewest tensors go.
+std::vector<int> places(const ModelTrace& trace, int stages) {
+  std::map<std::string, int> calls_of;
+  for (const TracedCall& call : trace.calls) ++calls_of[call.path];
+  std::map<int, int> by_end;  // the outermost call that ends there
+  for (int i = 0; i < int(trace.calls.size()); ++i) {
+    const TracedCall& call = trace.calls[i];
+    if (call.parent >= 0 && !call.hidden && calls_of[call.path] == 1) by_end.try_emplace(call.end, i);
+  }
+  std::map<int64_t, std::vector<int>> by_width;
+  for (const auto& [end, call] : by_end)
+    if (const auto plan = plan_if_possible(trace, {call})) by_width[tensors_received(*plan, 1)].push_back(call);
+
+  std::vector<int> chosen;
+  for (const auto& [width, calls] : by_width) {
+    if (int(chosen.size()) >= 2 * stages) break;
+    chosen.insert(chosen.end(), calls.begin(), calls.end());
+  }
+  std::ranges::sort(chosen, {}, [&](int c) { return trace.calls[c].end; });
+  if (plan_if_possible(trace, chosen)) return chosen;
+  std::vector<int> together;  // those that go together
+  for (int call : chosen) {
+    together.push_back(call);
+    if (!plan_if_possible(trace, together)) together.pop_back();
+  }
+  return together;
+}
+
+// Returns the bytes of the tensors that cross a cut behind each unit.
+std::vector<double> bytes_after(const Cut& units) {
+  std::map<std::pair<int, int>, int> last_reader;  // of a call's result
+  for (int u = 0; u < units.plan.stages; ++u)
+    for (const Crossing& c : units.plan.needs[u])
+      if (c.call >= 0) last_reader[{c.call, c.result}] = u;
+  std::vector<double> bytes(size_t(units.plan.stages));
+  std::set<std::pair<int, int>> seen;
+  for (int u = 0; u < units.plan.stages; ++u)
+    for (const Crossing& c : units.plan.needs[u]) {
+      if (c.call < 0 || !seen.insert({c.call, c.result}).second) continue;
+      for (int cut = c.stage; cut < last_reader[{c.call, c.result}]; ++cut)
+        bytes[cut] += double(units.trace.calls[c.call].results[c.result].nbytes());
+    }
+  return bytes;
+}
+
+// Gives the unit's tensors memory, and runs it.
+StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool split,
+                        const StagedModel::Parts& parts) {
+  const nn::StateDict all = model.state_dict();
+  std::set<std::string> parameters;
+  for (const auto& [name, p] : model.named_parameters()) parameters.insert(name);
+  nn::StateDict own;
+  for (size_t i = 0; i < units.trace.state.size(); ++i) {
+    const std::string& name = units.trace.state[i];
+    if (std::ranges::find(units.plan.owners[i], unit) == units.plan.owners[i].end() || !all.contains(name))
+      continue;
+    const Tensor& meta = all.at(name);
+    const Tensor real = full(meta.shape(), 1, {meta.dtype(), kCPU});
+    if (parameters.contains(name) && is_floating(meta.dtype())) normal_(real, 0, 0.02);
+    own.emplace_back(name, real);
+  }
+  const nn::ParameterScope with_memory(model, own, {.partial = true});
+  return measure_stage(model, units, unit, split, [&] { return parts.forward(model, parts.inputs); });
+}
+
+// Returns the bytes of the parameters that units [begin, end) read, each once.
+double parameter_bytes(const Cut& units, const nn::StateDict& parameters, int begin, int end) {
+  double bytes = 0;
+  for (size_t i = 0; i < units.trace.state.size(); ++i)
+    if (parameters.contains(units.trace.state[i]) &&
+        std::ranges::any_of(units.plan.owners[i], [&](int u) { return begin <= u && u < end; }))
+      bytes += double(parameters.at(units.trace.state[i]).nbytes());
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<int64_t> most_held(const ActionLists& lists) {
+  std::vector<int64_t> held(size_t(lists.stages())), most(held);
+  for (const auto& list : lists.of_rank)
+    for (const Action& a : list) {
+      if (a.kind == ActionKind::kForward)
+        most[a.stage] = std::max(most[a.stage], ++held[a.stage]);
+      else if (a.kind != ActionKind::kInputGradient)
+        --held[a.stage];
+    }
+  return most;
+}
+
+bool splits_backwards(const ActionLists& lists) {
+  return std::ranges::any_of(lists.of_rank, [](const auto& list) {
+    return std::ranges::find(list, ActionKind::kInputGradient, &Action::kind) != list.end();
+  });
+}
+
+CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists, int64_t memory_limit) {
+  Context context = Context::current().snapshot();
+  context.generator = std::make_shared<RandomGenerator>(*context.generator);
+  const ContextScope in_context(context);
+  std::unique_ptr<nn::Module> model;
+  {
+    const nn::internal::Placement everything_on_meta;
+    model = parts.make();
+  }
+  if (!model) throw ValueError("Pipeline", "the function that makes the model returned null");
+
+  const int stages = lists.stages();
+  Cut units{trace_model(*model, parts, parts.inputs), {}};
+  const std::vector<int> cuts = places(units.trace, stages);
+  if (int(cuts.size()) < stages - 1) {
+    std::string text;
+    for (int c : cuts) text += " " + units.trace.calls[c].path;
+    throw ValueError("Pipeline", "expected a model with at least ", stages - 1, " places to cut for ", stages,
+                     " stages, given one that can be cut after:", text.empty() ? " nothing" : text);
+  }
+  units.plan = plan_stages(units.trace, cuts);
+  const int n = units.plan.stages;
+
+  const bool split = splits_backwards(lists);
+  const int ranks = get_world_size();
+  std::vector<double> numbers(size_t(n) * kTimes);
+  for (int u = get_rank(); u < n; u += ranks) {
+    const StageTimes t = measure_unit(*model, units, u, split, parts);
+    const double values[kTimes] = {t.forward, t.input_gradient, t.weight_gradient, t.bytes};
+    std::ranges::copy(values, numbers.begin() + std::ptrdiff_t(u) * kTimes);
+  }
+  const Tensor all = tensor(numbers, {int64_t(numbers.size())});
+  if (ranks > 1) all_reduce(all);
+  numbers = all.to_vector<double>();
+
+  std::vector<StageTimes> times;
+  std::vector<Unit> row;
+  const std::vector<double> bytes = bytes_after(units);
+  for (int u = 0; u < n; ++u) {
+    const double* t = &numbers[size_t(u) * kTimes];
+    times.push_back({.forward = t[0], .input_gradient = t[1], .weight_gradient = t[2], .bytes = t[3]});
+    row.push_back({.seconds = t[0] + t[1] + t[2], .bytes_after = bytes[u]});
+  }
+  const auto sum = [&](int begin, int end) {
+    StageTimes total;
+    for (int u = begin; u < end; ++u) {
+      total.forward += times[u].forward;
+      total.input_gradient += times[u].input_gradient;
+      total.weight_gradient += times[u].weight_gradient;
+      total.bytes += times[u].bytes;
+    }
+    return total;
+  };
+
+  const std::vector<int64_t> held = most_held(lists);
+  const nn::StateDict parameters = model->named_parameters();
+  const auto stage_bytes = [&](int stage, int begin, int end) {
+    return kPerParameter * parameter_bytes(units, parameters, begin, end) +
+           double(held[stage]) * sum(begin, end).bytes;
+  };
+  const double limit = memory_limit > 0 ? double(memory_limit) : kMostBytes;
+  const std::vector<int> ends = balance(row, stages, [&](int stage, int begin, int end) {
+    return memory_limit == 0 || stage_bytes(stage, begin, end) <= limit;
+  });
+
+  CutChoice choice;
+  std::vector<double> of_rank(size_t(lists.ranks()));
+  for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
+    if (s + 1 < stages) choice.cut_after.push_back(units.trace.calls[cuts[ends[s] - 1]].path);
+    choice.stages.push_back(sum(begin, ends[s]));
+    of_rank[lists.rank_of_stage[s]] += stage_bytes(s, begin, ends[s]);
+  }
+  if (ends.empty() || std::ranges::max(of_rank) > limit)
+    throw ValueError("Pipeline", "no cut into ", stages, " stages keeps memory_limit = ", memory_limit,
+                     " bytes on each rank: the whole model needs ", int64_t(stage_bytes(0, 0, n)),
+                     ", with its first stage's micro-batches. More stages or smaller micro-batches need less");
+  return choice;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,110 @@
+#include "gradus/distributed/pipeline/stage_timing.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "gradus/autograd/graph/tracking.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/pipeline/stage_run.h"
+#include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr int kFewest = 3, kMost = 9;  // runs that count
+constexpr double kEnough = 0.1;        // seconds, once the fewest have run
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Puts gradients and buffers back.
+class Restored {
+ public:
+  explicit Restored(nn::Module& model) {
+    for (const Tensor& p : model.parameters())
+      if (p.device().type != DeviceType::kMeta) parameters_.push_back(p), grads_.push_back(p.grad());
+    for (const Tensor& b : model.buffers())
+      if (b.device().type != DeviceType::kMeta) buffers_.push_back(b), copies_.push_back(clone(b));
+  }
+  ~Restored() {
+    for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].set_grad(grads_[i]);
+    for (size_t i = 0; i < buffers_.size(); ++i) copy_(buffers_[i], copies_[i]);
+  }
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
+ private:
+  std::vector<Tensor> parameters_, grads_, buffers_, copies_;
+};
+
+// Returns a tensor like x, which is on meta.
+Tensor made_up(const Tensor& x) {
+  const TensorOptions options{x.dtype(), kCPU};
+  return is_floating(x.dtype()) ? randn(x.shape(), options) : zeros(x.shape(), options);
+}
+
+}  // namespace
+
+StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool split,
+                         const std::function<std::vector<Tensor>()>& forward) {
+  Context context = Context::current().snapshot();
+  context.generator = std::make_shared<RandomGenerator>();
+  context.recordings.clear();
+  const ContextScope in_context(context);
+  const Restored restored(model);
+
+  StageInput input;
+  std::vector<Tensor> inputs;  // those that get a gradient
+  for (const Crossing& need : cut.plan.needs[stage]) {
+    const Tensor x = need.call < 0 ? Tensor() : made_up(cut.trace.calls[need.call].results[need.result]);
+    if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
+    input.received.push_back(x);
+  }
+  GradManager gm;
+  gm.attach(restored.parameters());
+  gm.attach(inputs);
+
+  std::vector<double> forwards, input_gradients, weight_gradients;
+  StageTimes times;
+  const double start = now();
+  for (int run = 0; run <= kMost; ++run) {
+    if (run > kFewest && now() - start > kEnough) break;
+    const double held = double(memory_stats().live_bytes), begin = now();
+    Recording recording = gm.record();
+    std::vector<Tensor> roots;
+    StageOutput output =
+        run_stage(cut.trace, cut.plan, stage, input, [&] { roots = forward(); });
+    roots.insert(roots.end(), output.sent.begin(), output.sent.end());
+    output.sent.clear();
+    const double middle = now();
+    std::erase_if(roots, [](const Tensor& y) { return !y.defined() || !autograd::is_tracked(y); });
+    recording.pause();
+    std::vector<Tensor> dys;
+    for (const Tensor& y : roots) dys.push_back(ones_like(y));
+    if (run == 0) times.bytes = std::max(0.0, double(memory_stats().live_bytes) - held);
+    const double before_backward = now();
+    double between = 0;
+    if (roots.empty()) {
+      recording.release();
+    } else if (split) {
+      recording.backward_inputs(inputs, std::move(roots), std::move(dys));
+      between = now();
+      recording.backward_weights();
+    } else {
+      recording.backward(std::move(roots), std::move(dys));
+    }
+    const double end = now();
+    if (run == 0) continue;  // the first one also makes plans and finds memory
+    forwards.push_back(middle - begin);
+    input_gradients.push_back((between > 0 ? between : end) - before_backward);
+    weight_gradients.push_back(between > 0 ? end - between : 0);
+  }
+  times.forward = std::ranges::min(forwards);
+  times.input_gradient = std::ranges::min(input_gradients);
+  times.weight_gradient = std::ranges::min(weight_gradients);
+  return times;
+}
+
+}  // namespace gradus::dist::internal
