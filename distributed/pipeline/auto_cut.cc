@@ -17,8 +17,8 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kTimes = 4;                // numbers of a StageTimes
-constexpr int kPerParameter = 4;         // the parameter, its gradient, two moments
+constexpr int kTimes = 4;         // numbers of a StageTimes
+constexpr int kPerParameter = 4;  // the parameter, its gradient, two moments
 constexpr double kMostBytes = 1e18;
 
 std::optional<StagePlan> plan_if_possible(const ModelTrace& trace, const std::vector<int>& cuts) {
@@ -44,7 +44,8 @@ std::vector<int> places(const ModelTrace& trace, int stages) {
   }
   std::map<int64_t, std::vector<int>> by_width;
   for (const auto& [end, call] : by_end)
-    if (const auto plan = plan_if_possible(trace, {call})) by_width[tensors_received(*plan, 1)].push_back(call);
+    if (const auto plan = plan_if_possible(trace, {call}))
+      by_width[tensors_received(*plan, 1)].push_back(call);
 
   std::vector<int> chosen;
   for (const auto& [width, calls] : by_width) {
@@ -201,9 +202,10 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
     of_rank[lists.rank_of_stage[s]] += stage_bytes(s, begin, ends[s]);
   }
   if (ends.empty() || std::ranges::max(of_rank) > limit)
-    throw ValueError("Pipeline", "no cut into ", stages, " stages keeps memory_limit = ", memory_limit,
-                     " bytes on each rank: the whole model needs ", int64_t(stage_bytes(0, 0, n)),
-                     ", with its first stage's micro-batches. More stages or smaller micro-batches need less");
+    throw ValueError(
+        "Pipeline", "no cut into ", stages, " stages keeps memory_limit = ", memory_limit,
+        " bytes on each rank: the whole model needs ", int64_t(stage_bytes(0, 0, n)),
+        ", with its first stage's micro-batches. More stages or smaller micro-batches need less");
   return choice;
 }
 

@@ -11,9 +11,9 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr int kMostMicroBatches = 256;
-constexpr int kSizes = 4;    // at which stages are measured
-constexpr int kTried = 3;    // candidates that are run
-constexpr int kRounds = 2;   // that each of them is run
+constexpr int kSizes = 4;   // at which stages are measured
+constexpr int kTried = 3;   // candidates that are run
+constexpr int kRounds = 2;  // that each of them is run
 
 struct Measured {
   int64_t rows;  // of a micro-batch
@@ -53,8 +53,8 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
   std::vector<int64_t> sizes;  // rows of a micro-batch, ascending
   for (int64_t size = 1; size <= rows; ++size)
     if (rows % size == 0 && rows / size <= kMostMicroBatches) sizes.push_back(size);
-  // A batch in one piece is predicted from smaller pieces: several ranks hardly ever run it, and it needs the
-  // most memory.
+  // A batch in one piece is predicted from smaller pieces: it needs the most memory, and several ranks hardly
+  // ever run it.
   std::vector<int64_t> measurable = sizes;
   if (setting.lists(1).ranks() > 1 && measurable.size() > 2) measurable.pop_back();
   std::vector<Measured> measured;
@@ -74,8 +74,9 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
     candidates_.push_back(std::move(c));
   }
   if (candidates_.empty())
-    throw ValueError("Pipeline", "no number of micro-batches keeps memory_limit = ",
-                     int64_t(setting.memory_limit), " bytes: a rank needs at least ", int64_t(least_bytes));
+    throw ValueError("Pipeline",
+                     "no number of micro-batches keeps memory_limit = ", int64_t(setting.memory_limit),
+                     " bytes: a rank needs at least ", int64_t(least_bytes));
   std::ranges::stable_sort(candidates_, {}, &Candidate::predicted);
   best_few_ = std::min(int(candidates_.size()), kTried);
   trials_ = best_few_ > 1 ? best_few_ * kRounds : 0;

@@ -10,8 +10,8 @@
 namespace gradus::dist::internal {
 
 // Note [Automatic micro-batches]
-// Small micro-batches make kernels inefficient, large ones make ranks wait. Candidates are the divisors of the
-// batch. In the first training step each rank measures its stages at a few sizes, all ranks at once. For
+// Small micro-batches make kernels inefficient, large ones make ranks wait. Candidates are the divisors of
+// the batch. In the first training step each rank measures its stages at a few sizes, all ranks at once. For
 // other sizes the times lie on lines between. A simulation of the schedule predicts each candidate's time.
 // The best ones are then run, by turns, in the training's own steps. All ranks take the same decision.
 class AutoMicroBatches {

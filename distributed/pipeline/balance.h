@@ -15,9 +15,9 @@ struct Unit {
 // Whether the units [begin, end) may be one stage.
 using Fits = std::function<bool(int stage, int begin, int end)>;
 
-// Returns for each stage the unit after its last one. Each stage has a unit or more. Of the cuts whose slowest
-// stage is within 1 % of the least that is possible, the one over which the fewest bytes go. An empty result:
-// there is no cut whose stages all fit.
+// Returns for each stage the unit after its last one. Each stage has a unit or more. Of the cuts whose
+// slowest stage is within 1 % of the least that is possible, the one over which the fewest bytes go. An empty
+// result: there is no cut whose stages all fit.
 // Takes time in proportion to stages * units^2.
 std::vector<int> balance(const std::vector<Unit>& units, int stages, const Fits& fits);
 

@@ -26,11 +26,11 @@ struct PipelineOptions {
   int extra_warmup = 0;  // of Schedule::k1F1BSlowLinks
   // Parts of a batch. A batch of fewer rows has as many micro-batches as rows. 0: as micro_batch_size says.
   int micro_batches = 0;
-  // Rows of a micro-batch. 0: the number of micro-batches is chosen by measuring, in the first training steps.
-  // Which one is chosen may differ from run to run.
+  // Rows of a micro-batch. 0: the number of micro-batches is chosen by measuring, in the first training
+  // steps. Which one is chosen may differ from run to run.
   int64_t micro_batch_size = 0;
-  // The user's own lists instead of `schedule`: a text per rank, "0F0 0F1 0B0 0B1". Each rank's stages and the
-  // number of micro-batches are as they say; `interleave` and `micro_batches` are not used. Batches must
+  // The user's own lists instead of `schedule`: a text per rank, "0F0 0F1 0B0 0B1". Each rank's stages and
+  // the number of micro-batches are as they say; `interleave` and `micro_batches` are not used. Batches must
   // have as many rows or more.
   std::vector<std::string> lists = {};
   // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}. Empty: the cuts are chosen by

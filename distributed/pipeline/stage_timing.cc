@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/tensor/runtime/allocator.h"
@@ -74,8 +74,7 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
     const double held = double(memory_stats().live_bytes), begin = now();
     Recording recording = gm.record();
     std::vector<Tensor> roots;
-    StageOutput output =
-        run_stage(cut.trace, cut.plan, stage, input, [&] { roots = forward(); });
+    StageOutput output = run_stage(cut.trace, cut.plan, stage, input, [&] { roots = forward(); });
     roots.insert(roots.end(), output.sent.begin(), output.sent.end());
     output.sent.clear();
     const double middle = now();

@@ -10,11 +10,11 @@
 namespace gradus::dist::internal {
 
 // Runs a stage of the model several times, with random numbers in place of what other stages send, and
-// returns the least of each of its times. `forward` calls the model, and the loss if there is one; it returns what
-// the backward begins with on the last stage. The model's gradients and buffers and the thread's generator
-// are as before when it returns. With `split`, the two parts of the backward run apart; else the whole
-// backward counts as `input_gradient`. `bytes` is what the process holds more after a forward: ranks that are
-// threads count each other's.
+// returns the least of each of its times. `forward` calls the model, and the loss if there is one; it returns
+// what the backward begins with on the last stage. The model's gradients and buffers and the thread's
+// generator are as before when it returns. With `split`, the two parts of the backward run apart; else the
+// whole backward counts as `input_gradient`. `bytes` is what the process holds more after a forward: ranks
+// that are threads count each other's.
 // Errors: those of the model.
 StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool split,
                          const std::function<std::vector<Tensor>()>& forward);

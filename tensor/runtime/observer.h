@@ -50,8 +50,8 @@ class Observer : public Counted {
   // kernel that calls the op again, on a simpler problem, chooses again.
   virtual void chose(std::string_view kernel) { (void)kernel; }
 
-  // Returns whether kernels with an operand on the meta device are left out, and ops take such operands beside
-  // those of other devices. Their results mean nothing.
+  // Returns whether kernels with an operand on the meta device are left out. Ops then take such operands
+  // beside those of other devices, and their results mean nothing.
   virtual bool leaves_out_meta() const { return false; }
 
   // Called when this thread has allocated a tensor's memory.

@@ -19,10 +19,12 @@ Tensor FaultyPipeline::Block::forward(const Tensor& x) {
   const Tensor h = fc(x);
   const Tensor y = detach(h * scale);
   if (Recorder r{"block", h, scale})
-    r.record(y, wrt(h, [run, s = scale](const Tensor& dy) {
-               run("I");
-               return dy * s;
-             }),
+    r.record(y,
+             wrt(h,
+                 [run, s = scale](const Tensor& dy) {
+                   run("I");
+                   return dy * s;
+                 }),
              wrt(scale, [run, h = detach(h)](const Tensor& dy) {
                run("W");
                return sum(dy * h, {0});

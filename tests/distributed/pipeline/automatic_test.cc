@@ -20,11 +20,11 @@
 namespace gradus::dist {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
 using internal::AutoMicroBatches;
 using internal::CutChoice;
 using internal::StagedModel;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 // A linear layer that takes its time.
 struct Slow : nn::Layer {
@@ -100,7 +100,8 @@ TEST(AutomaticCuts, TooManyStagesAreAnErrorThatListsThePlaces) {
 }
 
 // What a step leaves on all ranks together: the loss, and the gradients by name.
-template <class Make> std::map<std::string, std::vector<double>> trained(const Make& make, const Tensor& x, int ranks) {
+template <class Make>
+std::map<std::string, std::vector<double>> trained(const Make& make, const Tensor& x, int ranks) {
   std::map<std::string, std::vector<double>> all;
   std::mutex mutex;
   run_ranks(ranks, [&] {
@@ -109,8 +110,7 @@ template <class Make> std::map<std::string, std::vector<double>> trained(const M
     EXPECT_EQ(pipe.stages(), ranks);
     GradManager gm;
     pipe.attach(gm);
-    const double loss =
-        pipe.step(gm, x, x, [](const Tensor& y, const Tensor&) { return sum(y * y); });
+    const double loss = pipe.step(gm, x, x, [](const Tensor& y, const Tensor&) { return sum(y * y); });
     EXPECT_THAT(pipe.describe(), HasSubstr(ranks > 1 ? "the slowest stage takes" : "stage 0"));
     const std::lock_guard lock(mutex);
     all["loss"] = {loss};
@@ -137,8 +137,7 @@ template <class Make> void expect_cut(const Make& make, const Shape& input) {
       for (double v : values) largest = std::max(largest, name == "loss" ? 0 : std::abs(v));
     for (const auto& [name, values] : want)
       for (size_t i = 0; i < values.size(); ++i)
-        ASSERT_NEAR(got.at(name)[i], values[i],
-                    1e-12 * (name == "loss" ? std::abs(values[i]) : largest))
+        ASSERT_NEAR(got.at(name)[i], values[i], 1e-12 * (name == "loss" ? std::abs(values[i]) : largest))
             << name << " on " << ranks << " ranks";
   }
 }
@@ -147,29 +146,61 @@ TEST(AutomaticCuts, CutEachModel) {
   using std::make_unique;
   expect_cut([] { return make_unique<models::MnistNet>(); }, {2, 1, 28, 28});
   expect_cut([] { return make_unique<models::ResNet>(models::cifar_resnet(8)); }, {2, 3, 32, 32});
-  expect_cut([] { return make_unique<models::DCGANGenerator>(models::DCGANGeneratorOptions{.size = 16, .width = 4}); },
-             {2, 100});
-  expect_cut([] { return make_unique<models::DCGANDiscriminator>(models::DCGANDiscriminatorOptions{.size = 16, .width = 4}); },
-             {2, 3, 16, 16});
-  expect_cut([] { return make_unique<models::LSGANGenerator>(models::LSGANGeneratorOptions{.size = 32, .width = 8, .latent = 16}); },
-             {2, 16});
-  expect_cut([] { return make_unique<models::LSGANDiscriminator>(models::LSGANDiscriminatorOptions{.size = 32, .width = 4}); },
-             {2, 3, 32, 32});
-  expect_cut([] { return make_unique<models::WGANGPGenerator>(models::WGANGPGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32}); },
-             {2, 8});
-  expect_cut([] { return make_unique<models::WGANGPDiscriminator>(models::WGANGPDiscriminatorOptions{.size = 16, .channel_base = 32}); },
-             {2, 3, 16, 16});
-  expect_cut([] { return make_unique<models::PGGANGenerator>(models::PGGANGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32}); },
-             {2, 8});
-  expect_cut([] { return make_unique<models::PGGANDiscriminator>(models::PGGANDiscriminatorOptions{.size = 16, .channel_base = 32}); },
-             {4, 3, 16, 16});
+  expect_cut(
+      [] {
+        return make_unique<models::DCGANGenerator>(models::DCGANGeneratorOptions{.size = 16, .width = 4});
+      },
+      {2, 100});
+  expect_cut(
+      [] {
+        return make_unique<models::DCGANDiscriminator>(
+            models::DCGANDiscriminatorOptions{.size = 16, .width = 4});
+      },
+      {2, 3, 16, 16});
+  expect_cut(
+      [] {
+        return make_unique<models::LSGANGenerator>(
+            models::LSGANGeneratorOptions{.size = 32, .width = 8, .latent = 16});
+      },
+      {2, 16});
+  expect_cut(
+      [] {
+        return make_unique<models::LSGANDiscriminator>(
+            models::LSGANDiscriminatorOptions{.size = 32, .width = 4});
+      },
+      {2, 3, 32, 32});
+  expect_cut(
+      [] {
+        return make_unique<models::WGANGPGenerator>(
+            models::WGANGPGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32});
+      },
+      {2, 8});
+  expect_cut(
+      [] {
+        return make_unique<models::WGANGPDiscriminator>(
+            models::WGANGPDiscriminatorOptions{.size = 16, .channel_base = 32});
+      },
+      {2, 3, 16, 16});
+  expect_cut(
+      [] {
+        return make_unique<models::PGGANGenerator>(
+            models::PGGANGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32});
+      },
+      {2, 8});
+  expect_cut(
+      [] {
+        return make_unique<models::PGGANDiscriminator>(
+            models::PGGANDiscriminatorOptions{.size = 16, .channel_base = 32});
+      },
+      {4, 3, 16, 16});
 }
 
 TEST(AutomaticCuts, CutChains) {
   expect_cut(
       [] {
         return std::make_unique<nn::TransformerEncoder>(nn::TransformerEncoderOptions{
-            .layer = {.d_model = 8, .nhead = 2, .dim_feedforward = 12, .batch_first = true}, .num_layers = 5});
+            .layer = {.d_model = 8, .nhead = 2, .dim_feedforward = 12, .batch_first = true},
+            .num_layers = 5});
       },
       {3, 4, 8});
   expect_cut(
@@ -205,7 +236,8 @@ template <class M> int chosen(int64_t memory_limit = 0) {
     for (int i = 0; i < 8; ++i) pipe.step(gm, random_tensor({16, 6}), random_tensor({16, 6}), nn::mse_loss);
     const std::string text = pipe.describe();
     EXPECT_THAT(text, HasSubstr("; ran in "));
-    std::sscanf(text.c_str() + text.find("chosen: "), "chosen: %d micro-batches", &numbers[size_t(get_rank())]);
+    std::sscanf(text.c_str() + text.find("chosen: "), "chosen: %d micro-batches",
+                &numbers[size_t(get_rank())]);
   });
   EXPECT_EQ(numbers[0], numbers[1]);
   return numbers[0];

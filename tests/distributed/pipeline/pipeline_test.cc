@@ -275,8 +275,7 @@ TEST(Pipeline, StepsMayAccumulate) {
   });
 }
 
-// Targets that are ignored are distributed unevenly over micro-batches, one of which has no other, and over
-// replicas.
+// Ignored targets lie unevenly over micro-batches and replicas. One micro-batch has no other.
 TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
   const Tensor x = Case<TiedText>::input(12, 0);
   Tensor t = Case<TiedText>::target(12, 0);
