@@ -5,6 +5,7 @@
 //   ./run simulate --seeds 10000
 //   ./run simulate --show 846          what happened with one seed
 //   ./run simulate --stalls 1000       a rank that lives but makes no call, on 1 to 3 hosts: who is named
+//   ./run simulate --pipelines 10000   steps of pipelines: right gradients or the right error
 //   ./run simulate --deadlocks 10000   calls in different orders, slow ranks: only a deadlock is an error
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -13,6 +14,7 @@
 
 #include "gradus/tests/distributed/group/random_deadlock.h"
 #include "gradus/tests/distributed/group/random_stall.h"
+#include "gradus/tests/distributed/simulation/random_pipeline.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
 int main(int argc, char** argv) {
@@ -24,11 +26,25 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "how many seeds to try")->capture_default_str();
   app.add_option("--first", first, "the first of them")->capture_default_str();
   const auto* show = app.add_option("--show", shown, "run this seed alone, and show its last decisions");
-  uint64_t stalls = 0, deadlocks = 0;
+  uint64_t stalls = 0, deadlocks = 0, pipelines = 0;
   app.add_option("--stalls", stalls, "try so many stalls instead");
   app.add_option("--deadlocks", deadlocks, "try so many programs of calls in different groups instead");
+  app.add_option("--pipelines", pipelines, "try so many pipelines instead");
   CLI11_PARSE(app, argc, argv);
 
+  if (pipelines > 0) {
+    uint64_t wrong_runs = 0, trained = 0;
+    for (uint64_t seed = first; seed < first + pipelines; ++seed) {
+      const PipelineReport report = try_pipeline(seed);
+      trained += report.trained;
+      if (report.wrong.empty()) continue;
+      ++wrong_runs;
+      std::cout << "seed " << seed << ":\n" << report.wrong << std::flush;
+    }
+    std::printf("%llu pipelines, of which %llu trained to the end; wrong: %llu\n",
+                (unsigned long long)pipelines, (unsigned long long)trained, (unsigned long long)wrong_runs);
+    return wrong_runs == 0 ? 0 : 1;
+  }
   if (stalls > 0) {
     uint64_t wrong_stalls = 0, open_stalls = 0;
     for (uint64_t seed = first; seed < first + stalls; ++seed) {
