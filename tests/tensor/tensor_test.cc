@@ -252,7 +252,9 @@ TEST(TensorOf, NeedsAsManyValuesAsTheShapeHolds) {
         tensor(std::vector<float>{1, 2, 3}, {2, 2});
       },
       {"[tensor] 3 values", "[2,2]"});
-  expect_error<DeviceError>([] { tensor(std::vector<float>{1}, {1}, kMeta); }, {"[tensor]", "meta"});
+  EXPECT_EQ(tensor(std::vector<float>{1, 2}, {2}, kMeta).device(), kMeta);
+  expect_error<DeviceError>([] { tensor(std::vector<float>{1}, {1}, Device{DeviceType::kCUDA}); },
+                            {"[tensor]", "cuda"});
 }
 
 TEST(Scalar, LandsOnItsDevice) {
