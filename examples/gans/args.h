@@ -28,7 +28,7 @@ Args parse(int argc, char** argv);
 // Errors: ValueError for --conditional where images have no labels or the model takes none.
 NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, int64_t classes);
 // Returns how a network of this size grows; none for models that do not.
-// Errors: ValueError for a plan that is no list of SIZE:IMAGES[:BATCH[:RATE]], or whose sizes are out of order.
+// Errors: ValueError for a plan that is no list of SIZE:IMAGES[:BATCH[:RATE]], or has sizes out of order.
 std::optional<gan::Growth> growth(const Args& a, int64_t size);
 
 }  // namespace gradus::examples
