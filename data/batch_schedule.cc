@@ -1,6 +1,7 @@
 #include "gradus/data/batch_schedule.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace gradus::data::internal {
@@ -14,25 +15,31 @@ int64_t product_or_max(int64_t a, int64_t b) {
 
 }  // namespace
 
-BatchSchedule::BatchSchedule(const DataLoaderOptions& o, int64_t start, int64_t size)
-    : start_(std::min(start, size)),
-      size_(size),
-      global_(o.global_batch_size > 0 ? o.global_batch_size : product_or_max(o.batch_size, o.world_size)) {
-  const int64_t ranks = o.world_size, rest = (size_ - start_) % global_;
-  batches_ = (size_ - start_) / global_;
-  end_ = begin(batches_);
+int64_t global_batch_size(const DataLoaderOptions& o, int64_t shown) {
+  if (!o.global_batch_sizes.empty()) return std::prev(o.global_batch_sizes.upper_bound(shown))->second;
+  return o.global_batch_size > 0 ? o.global_batch_size : product_or_max(o.batch_size, o.world_size);
+}
+
+BatchSchedule::BatchSchedule(const DataLoaderOptions& o, const LoaderState& from, int64_t size)
+    : size_(size), shown_(from.shown), bounds_{std::min(from.samples, size)} {
+  int64_t rest = size_ - begin(0);
+  while (true) {
+    const int64_t full = global_batch_size(o, shown_after(batches()));
+    if (rest < full) break;
+    bounds_.push_back(bounds_.back() + full);
+    rest -= full;
+  }
   if (rest == 0 || o.drop_last) return;
-  if (o.uneven == Uneven::kBalance && rest < ranks && batches_ > 0) {
-    end_ = size_;
+  const int64_t ranks = o.world_size;
+  if (o.uneven == Uneven::kBalance && rest < ranks && batches() > 0) {
+    bounds_.back() = size_;
     return;
   }
   int64_t last = rest;
   if (o.uneven == Uneven::kDrop) last = rest / ranks * ranks;
   if (o.uneven == Uneven::kPad) last = (rest + ranks - 1) / ranks * ranks;
   if (o.uneven == Uneven::kBalance) last = std::max(rest, ranks);
-  if (last == 0) return;
-  ++batches_;
-  end_ += last;
+  if (last > 0) bounds_.push_back(bounds_.back() + last);
 }
 
 }  // namespace gradus::data::internal

@@ -46,8 +46,8 @@ struct LoaderPlan {
   LoaderState next;     // what begin() starts with
   int64_t skipped = 0;  // samples of the pass so far
 
-  LoaderState state_at(uint64_t epoch, int64_t samples) const {
-    return {epoch, samples, seed, dataset->size()};
+  LoaderState state_at(uint64_t epoch, int64_t samples, int64_t shown) const {
+    return {epoch, samples, seed, dataset->size(), shown};
   }
 };
 
@@ -80,7 +80,7 @@ class Pass {
       : plan_(std::move(plan)),
         epoch_(from.epoch),
         order_(plan_->sampler->order(epoch_)),
-        schedule_(plan_->options, from.samples, static_cast<int64_t>(order_.size())) {
+        schedule_(plan_->options, from, static_cast<int64_t>(order_.size())) {
     for (int64_t index : order_) {
       if (index < 0 || index >= plan_->dataset->size())
         throw IndexError("DataLoader", "the sampler gave index ", index, ", outside ", plan_->dataset->name(),
@@ -102,6 +102,7 @@ class Pass {
   Batch take() {
     Batch batch = slots_.empty() ? read_here() : take_from_ring();
     plan_->now = state();
+    plan_->next.shown = plan_->now.shown;
     plan_->skipped += batch.skipped;
     return batch;
   }
@@ -150,7 +151,9 @@ class Pass {
     std::exception_ptr error;
   };
 
-  LoaderState state() const { return plan_->state_at(epoch_, schedule_.position_after(next_)); }
+  LoaderState state() const {
+    return plan_->state_at(epoch_, schedule_.position_after(next_), schedule_.shown_after(next_));
+  }
 
   // This rank's share of batch `number`.
   Batch share_of(int64_t number) const {
@@ -316,9 +319,12 @@ namespace {
 // Checks that this loader is like those of the other ranks. Ranks with different orders, or with different
 // cuts of one order, would train on some samples twice and wait for each other.
 void check_alike(Job& job, const Sampler& sampler, const DataLoaderOptions& o, const std::string& seed) {
+  std::string sizes;
+  for (const auto& [shown, size] : o.global_batch_sizes)
+    sizes += concat(sizes.empty() ? ", global_batch_sizes " : ",", shown, ':', size);
   const std::string mine =
       concat(sampler.size(), " samples, batch_size ", o.batch_size, ", global_batch_size ",
-             o.global_batch_size, ", uneven ", int(o.uneven), ", drop_last ", o.drop_last, seed);
+             o.global_batch_size, sizes, ", uneven ", int(o.uneven), ", drop_last ", o.drop_last, seed);
   const std::string first = job.first_given("DataLoader", mine);
   if (first != mine)
     throw ValueError("DataLoader",
@@ -355,16 +361,24 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   require(options.world_size >= 1, "world_size", "at least 1", options.world_size);
   require(options.rank >= 0 && options.rank < options.world_size, "rank", "0 to world_size - 1",
           options.rank);
-  if (options.global_batch_size != 0) {
-    const int64_t ranks = options.world_size, global = options.global_batch_size;
-    require(options.batch_size == 1, "batch_size", "left out when global_batch_size is given",
+  const auto check_global = [&](const char* option, int64_t size) {
+    const int64_t ranks = options.world_size;
+    require(options.batch_size == 1, "batch_size", concat("left out when ", option, " is given").c_str(),
             options.batch_size);
-    require(global >= ranks, "global_batch_size", concat("at least the number of ranks, ", ranks).c_str(),
-            global);
-    require(options.uneven == Uneven::kBalance || global % ranks == 0, "global_batch_size",
-            concat("a multiple of the number of ranks, ", ranks, ", without Uneven::kBalance").c_str(),
-            global);
-    options.batch_size = (global - 1) / ranks + 1;
+    require(size >= ranks, option, concat("at least the number of ranks, ", ranks).c_str(), size);
+    require(options.uneven == Uneven::kBalance || size % ranks == 0, option,
+            concat("a multiple of the number of ranks, ", ranks, ", without Uneven::kBalance").c_str(), size);
+  };
+  if (options.global_batch_size != 0) {
+    check_global("global_batch_size", options.global_batch_size);
+    options.batch_size = (options.global_batch_size - 1) / options.world_size + 1;
+  }
+  if (const auto& sizes = options.global_batch_sizes; !sizes.empty()) {
+    require(options.global_batch_size == 0, "global_batch_size", "left out when global_batch_sizes is given",
+            options.global_batch_size);
+    require(sizes.begin()->first == 0, "the first of global_batch_sizes", "that from 0 samples on",
+            sizes.begin()->first);
+    for (const auto& [shown, size] : sizes) check_global("global_batch_sizes", size);
   }
   if (options.sampler && options.shuffle)
     throw ValueError("DataLoader", "shuffle and sampler exclude each other: the sampler gives the order");
@@ -373,6 +387,10 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   std::shared_ptr<const Sampler> sampler = options.sampler;
   if (!sampler && options.shuffle) sampler = std::make_shared<RandomSampler>(dataset->size(), seed);
   if (!sampler) sampler = std::make_shared<SequentialSampler>(dataset->size());
+  for (const auto& [shown, size] : options.global_batch_sizes)
+    if (options.drop_last && size > sampler->size())
+      throw ValueError("DataLoader", "there is no full batch of ", size, " among the ", sampler->size(),
+                       " samples of ", dataset->name());
   if (by_job && job->size > 1)
     check_alike(*job, *sampler, options, options.shuffle ? concat(", seed ", seed) : "");
   plan_ = std::make_shared<internal::LoaderPlan>(
@@ -381,7 +399,12 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
 }
 
 int64_t DataLoader::size() const {
-  return internal::BatchSchedule(plan_->options, 0, plan_->sampler->size()).batches();
+  const LoaderState from = {.shown = plan_->now.shown};
+  return internal::BatchSchedule(plan_->options, from, plan_->sampler->size()).batches();
+}
+
+int64_t DataLoader::global_batch_size() const {
+  return internal::global_batch_size(plan_->options, plan_->now.shown);
 }
 
 const Dataset& DataLoader::dataset() const { return *plan_->dataset; }
@@ -391,19 +414,21 @@ DataLoader::Iterator DataLoader::begin() {
   const LoaderState start = plan_->next;
   auto prefetcher = std::make_unique<internal::Prefetcher>(plan_, start);
   plan_->now = start;
-  plan_->next = plan_->state_at(start.epoch + 1, 0);
+  plan_->next = plan_->state_at(start.epoch + 1, 0, start.shown);
   plan_->skipped = 0;
   return Iterator(std::move(prefetcher));
 }
 
-void DataLoader::set_epoch(uint64_t epoch) { plan_->now = plan_->next = plan_->state_at(epoch, 0); }
+void DataLoader::set_epoch(uint64_t epoch) {
+  plan_->now = plan_->next = plan_->state_at(epoch, 0, plan_->now.shown);
+}
 
 LoaderState DataLoader::state() const { return plan_->now; }
 
 int64_t DataLoader::skipped() const { return plan_->skipped; }
 
 void DataLoader::set_state(const LoaderState& state) {
-  const LoaderState own = plan_->state_at(state.epoch, state.samples);
+  const LoaderState own = plan_->state_at(state.epoch, state.samples, state.shown);
   if (state != own)
     throw ValueError("DataLoader", "the state belongs to another loader: seed ", state.seed, ", ",
                      state.dataset_size, " samples; this one has seed ", own.seed, ", ", own.dataset_size,
@@ -411,6 +436,10 @@ void DataLoader::set_state(const LoaderState& state) {
   if (state.samples < 0 || state.samples > plan_->sampler->size())
     throw ValueError("DataLoader", "the state is after ", state.samples, " samples, expected 0 to ",
                      plan_->sampler->size());
+  constexpr int64_t kMostShown = int64_t{1} << 62;
+  if (state.shown < 0 || state.shown > kMostShown)
+    throw ValueError("DataLoader", "the state has shown ", state.shown, " samples, expected 0 to ",
+                     kMostShown);
   plan_->now = plan_->next = state;
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -43,6 +44,9 @@ struct DataLoaderOptions {
   // It must be a multiple of the number of ranks. With kBalance, which then balances all batches, it only has
   // to be at least the number of ranks.
   int64_t global_batch_size = 0;
+  // Global batch sizes that change in a training, instead of one, by the samples that all ranks together have
+  // got before, in all epochs: {{0, 64}, {60'000, 32}}. Workers read ahead across a change.
+  std::map<int64_t, int64_t> global_batch_sizes = {};
   bool shuffle = false;
   int num_workers = 0;     // threads that read ahead; 0 reads in the calling thread
   bool drop_last = false;  // leave out the last batch of an epoch when it is smaller
@@ -75,9 +79,13 @@ struct LoaderState {
   int64_t samples = 0;
   uint64_t seed = 0;
   int64_t dataset_size = 0;
+  // The number of samples that all ranks together have got in all epochs. Those that were left out do not
+  // count, those that came again do.
+  int64_t shown = 0;
 
   static void each(auto& s, auto&& f) {
     f("epoch", s.epoch), f("samples", s.samples), f("seed", s.seed), f("dataset_size", s.dataset_size);
+    f("shown", s.shown);
   }
   bool operator==(const LoaderState&) const = default;
 };
@@ -108,8 +116,10 @@ class DataLoader {
   DataLoader(DataLoader&&) = default;
   DataLoader& operator=(DataLoader&&) = default;
 
-  // Batches in an epoch.
+  // Batches in an epoch; where their sizes change, in one that begins now.
   int64_t size() const;
+  // Samples that all ranks together get in the next full batch.
+  int64_t global_batch_size() const;
   const Dataset& dataset() const;
   const DataLoaderOptions& options() const;
 
@@ -122,7 +132,7 @@ class DataLoader {
 
   // Returns the epoch that is under way. When none is, returns the next one.
   uint64_t epoch() const { return state().epoch; }
-  // Makes `epoch` the next one.
+  // Makes `epoch` the next one. LoaderState::shown stays.
   void set_epoch(uint64_t epoch);
 
   // Returns the position of the iteration. A state that is saved with a batch in hand resumes with the next
@@ -133,7 +143,7 @@ class DataLoader {
   // (OnError::kSkip). Counts the batches that this rank has got so far.
   int64_t skipped() const;
   // Makes the next begin() continue from `state`.
-  // Errors: ValueError when it belongs to another data set or seed.
+  // Errors: ValueError when it belongs to another data set or seed, or has numbers that no loader reaches.
   void set_state(const LoaderState& state);
 
  private:

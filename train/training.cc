@@ -30,11 +30,6 @@ double seconds_since(Clock::time_point t) { return std::chrono::duration<double>
 
 Environment environment() { return read_environment().value_or(Environment{}); }
 
-int64_t global_batch_size(const data::DataLoader& loader) {
-  const data::DataLoaderOptions& o = loader.options();
-  return o.global_batch_size ? o.global_batch_size : o.batch_size * dist::get_world_size();
-}
-
 void put(io::Checkpoint& c, const std::string& name, const Sums& s) {
   std::string names;
   for (const auto& [key, sum] : s.of) {
@@ -259,7 +254,7 @@ void Training::begin_step(const data::Batch& b) {
 void Training::end_step(const Sums& mine) {
   const data::LoaderState at = loader_.state();
   const data::DataLoader& loader = loader_;
-  const int64_t total = loader.dataset().size(), global = global_batch_size(loader);
+  const int64_t total = loader.dataset().size(), global = loader.global_batch_size();
   const int64_t batch = (at.samples + global - 1) / global;  // from 1
   train_.add(mine);
   images_ += images_of_step_;
@@ -508,7 +503,7 @@ Training::Steps Training::begin() {
 Training::Steps::Steps(Training& training) : training_(&training) {
   const data::DataLoader& loader = training_->loader_;
   if (loader.size() == 0 && !training_->ended())
-    throw ValueError("training", "there is no full batch of ", global_batch_size(loader), " among the ",
+    throw ValueError("training", "there is no full batch of ", loader.global_batch_size(), " among the ",
                      loader.dataset().size(), " samples of ", loader.dataset().name());
   find();
 }

@@ -2,29 +2,52 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "gradus/examples/gans/metrics.h"
 
 namespace gradus::examples {
 namespace {
 
-[[noreturn]] void fail_plan(const std::string& text) {
-  throw ValueError("gan", "--images-per-scale: expected SIZE:IMAGES,... as 4:20k,8:40k, given ", text);
+// Returns what stands between the separators: one more than there are of them.
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+double rate_of(const std::string& text) {
+  double rate = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, rate);
+  return error == std::errc() && end == last && std::isfinite(rate) ? rate : 0;
+}
+
+// Returns the phase of SIZE:IMAGES[:BATCH[:RATE]].
+std::optional<gan::GrowthPhase> phase_of(const std::string& text) {
+  const std::vector<std::string> fields = split(text, ':');
+  if (fields.size() < 2 || fields.size() > 4) return {};
+  gan::GrowthPhase phase = {.size = train::count_of(fields[0]).value_or(0),
+                            .images = train::count_of(fields[1]).value_or(0)};
+  if (fields.size() > 2) phase.batch = train::count_of(fields[2]).value_or(0);
+  if (fields.size() > 3) phase.lr = rate_of(fields[3]);
+  const bool fits = phase.size > 0 && phase.images > 0 && (fields.size() < 3 || phase.batch > 0) &&
+                    (fields.size() < 4 || phase.lr > 0);
+  return fits ? std::optional(phase) : std::nullopt;
 }
 
 std::vector<gan::GrowthPhase> phases_of(const std::string& plan) {
   std::vector<gan::GrowthPhase> phases;
-  for (size_t begin = 0; begin <= plan.size();) {
-    const size_t end = std::min(plan.find(',', begin), plan.size());
-    const std::string part = plan.substr(begin, end - begin);
-    const size_t colon = part.find(':');
-    int64_t size = 0;
-    const char* last = part.data() + std::min(colon, part.size());
-    if (colon == std::string::npos || std::from_chars(part.data(), last, size).ptr != last) fail_plan(plan);
-    const std::optional<int64_t> images = train::count_of(part.substr(colon + 1));
-    if (!images || *images == 0) fail_plan(plan);
-    phases.push_back({.size = size, .images = *images});
-    begin = end + 1;
+  for (const std::string& part : split(plan, ',')) {
+    const std::optional<gan::GrowthPhase> phase = phase_of(part);
+    if (!phase)
+      throw ValueError("gan", "--images-per-scale: expected SIZE:IMAGES[:BATCH[:RATE]],... as ",
+                       "4:20k,8:40k or 4:20k:64,8:40k:32:1e-3, given ", plan);
+    phases.push_back(*phase);
   }
   return phases;
 }
@@ -57,7 +80,9 @@ Args parse(int argc, char** argv) {
   line.add("--lr", a.lr, "learning rate of both networks [the model's]", {.above = 0, .value = "RATE"});
   line.add("--ema-images", a.ema_images, "half-life of the generator's average", {.above = 0});
   line.add("--images-per-scale", a.images_per_scale,
-           "pggan: images to train on at each size, 4:20k,8:40k,... [equal shares]", {.value = "PLAN"});
+           "pggan: images to train on at each size, SIZE:IMAGES[:BATCH[:RATE]],... as 4:20k:64,8:40k:32; "
+           "batch and learning rate are by default --batch and --lr [equal shares]",
+           {.value = "PLAN"});
   line.add("--fade", a.fade, "pggan: images that fade a size in [half of the shortest share]",
            {.at_least = 1, .value = "N"});
   line.add("--conditional", a.conditional, "dcgan: generate images of a given class");

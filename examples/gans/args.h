@@ -11,7 +11,7 @@ struct Args : train::RunOptions {
   std::string model = "dcgan", data;
   int64_t size = 0, width = 0, batch = 0, disc_steps = 0;  // 0: the data's, the recipe's
   double lr = 0, ema_images = 10'000;
-  std::string images_per_scale;  // "4:20k,8:40k,16:60k"; "": equal shares
+  std::string images_per_scale;  // "4:20k:64,8:40k,16:60k:32:1e-3"; "": equal shares
   int64_t fade = 0;
   std::string ddp = "separate", augment = "none", on_error = "fail", on_nan = "stop", amp;
   bool find_unused_parameters = false, syncbn = false, joined_forward = false, conditional = false;
@@ -28,7 +28,7 @@ Args parse(int argc, char** argv);
 // Errors: ValueError for --conditional where images have no labels or the model takes none.
 NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, int64_t classes);
 // Returns how a network of this size grows; none for models that do not.
-// Errors: ValueError for a plan that is no list of SIZE:IMAGES, or whose sizes are out of order.
+// Errors: ValueError for a plan that is no list of SIZE:IMAGES[:BATCH[:RATE]], or has sizes out of order.
 std::optional<gan::Growth> growth(const Args& a, int64_t size);
 
 }  // namespace gradus::examples

@@ -42,17 +42,31 @@ bool crosses(const train::Step& s, int64_t interval) {
   return s.images() / interval != (s.images() - s.batch().global_size) / interval;
 }
 
-// Returns the images of a step, of all ranks.
-// Errors: ValueError unless all ranks, and all groups of the minibatch standard deviation, get as
-// many of them.
-int64_t checked_batch(const Args& a, const Recipe& r) {
-  const int64_t batch = a.batch ? a.batch : r.batch, ranks = dist::get_world_size(), group = r.grows ? 4 : 1;
+// Checks that all ranks, and all groups of the minibatch standard deviation, get as many images of a step.
+// Errors: ValueError that names the option.
+void check_batch(const std::string& option, int64_t batch, int64_t group) {
+  const int64_t ranks = dist::get_world_size();
   if (batch % ranks != 0)
-    throw ValueError("gan", "--batch ", batch, ": expected a multiple of the ", ranks, " ranks");
+    throw ValueError("gan", option, ' ', batch, ": expected a multiple of the ", ranks, " ranks");
   if (batch > group && batch % group != 0)
-    throw ValueError("gan", "--batch ", batch, ": expected a multiple of ", group,
+    throw ValueError("gan", option, ' ', batch, ": expected a multiple of ", group,
                      ", the images of a group of the minibatch standard deviation");
-  return batch;
+}
+
+// Returns the images of a step, of all ranks, by the images shown before it.
+// Errors: as check_batch.
+std::map<int64_t, int64_t> batch_sizes(const Args& a, const std::optional<gan::Growth>& growth) {
+  const int64_t batch = a.batch ? a.batch : recipe(a.model).batch;
+  if (!growth) {
+    check_batch("--batch", batch, 1);
+    return {{0, batch}};
+  }
+  for (const gan::GrowthPhase& phase : growth->phases())
+    if (phase.batch > 0)
+      check_batch(concat("--images-per-scale, size ", phase.size, ": batch"), phase.batch, 4);
+    else
+      check_batch("--batch", batch, 4);
+  return growth->batch_sizes(batch);
 }
 
 void describe(const train::Training& training, const Networks& net, const Images& images,
@@ -100,12 +114,13 @@ void train_gan(const Args& a) {
   const NetworkOptions networks = network_options(a, images.size, images.channels, images.classes);
   const std::unique_ptr<Networks> net = r.make(networks);
   if (!a.init.empty()) io::load_weights(*net, a.init);
-  data::DataLoader loader(images.set, {.global_batch_size = checked_batch(a, r),
+  const TrainerOptions trained = trainer_options(a, images.size);
+  data::DataLoader loader(images.set, {.global_batch_sizes = batch_sizes(a, trained.growth),
                                        .shuffle = true,
                                        .num_workers = a.workers,
                                        .drop_last = true,
                                        .seed = a.seed});
-  Trainer trainer(*net, networks, trainer_options(a, images.size));
+  Trainer trainer(*net, networks, trained);
   gan::Watch watch({.won = r.is_critic ? 0 : 0.99});
   TrainMetrics metrics(a, images, *net, networks, trainer.ema());
   train::TrainingOptions options = {
@@ -126,7 +141,7 @@ void train_gan(const Args& a) {
   describe(training, *net, images, trainer);
   const Grids grids(samples_folder(a), networks, a.seed);
   const int64_t sample_every =
-      a.sample_every ? a.sample_every : tenth(a, checked_batch(a, r), images.set->size());
+      a.sample_every ? a.sample_every : tenth(a, loader.global_batch_size(), images.set->size());
 
   for (train::Step& s : training) {
     trainer.begin(s);

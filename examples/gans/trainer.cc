@@ -21,7 +21,8 @@ Trainer::Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions o
   dist::convert_sync_minibatch_stddev(net_);
   attach();
   ema_.emplace(*net.gen, gan::EmaOptions{.half_life_images = options_.ema_images});
-  make_optimizers();
+  net_.scale = scale(0);
+  make_optimizers(0);
 }
 
 void Trainer::attach() {
@@ -56,9 +57,12 @@ void Trainer::attach() {
   }
 }
 
-void Trainer::make_optimizers() {
-  disc.adam_.emplace(net_.disc->parameters(), options_.adam);
-  gen.adam_.emplace(net_.gen->parameters(), options_.adam);
+void Trainer::make_optimizers(int64_t images) {
+  optim::AdamOptions adam = options_.adam;
+  if (options_.growth)
+    if (const double lr = options_.growth->at(images).lr; lr > 0) adam.lr = lr;
+  disc.adam_.emplace(net_.disc->parameters(), adam);
+  gen.adam_.emplace(net_.gen->parameters(), adam);
 }
 
 models::Scale Trainer::scale(int64_t images) const {
@@ -68,10 +72,10 @@ models::Scale Trainer::scale(int64_t images) const {
 }
 
 void Trainer::begin(const train::Step& s) {
-  const int64_t batch = s.batch().global_size, before = s.images() - batch;  // images shown before this step
+  const models::Scale last = net_.scale;  // of the step before, which a checkpoint has as well
+  const int64_t before = s.images() - s.batch().global_size;  // images shown
   net_.scale = scale(before);
-  if (!options_.growth || before < batch) return;
-  if (options_.growth->at(before).turns != options_.growth->at(before - batch).turns) make_optimizers();
+  if (net_.scale.size != last.size || (last.fade < 1 && net_.scale.fade == 1)) make_optimizers(before);
 }
 
 void Trainer::end() {
@@ -105,8 +109,11 @@ Tensor Trainer::random_labels(train::Step& s) const {
 std::string Trainer::growth_text() const {
   if (!options_.growth) return "none";
   std::string text;
-  for (const gan::GrowthPhase& phase : options_.growth->phases())
+  for (const gan::GrowthPhase& phase : options_.growth->phases()) {
     text += concat(text.empty() ? "" : ",", phase.size, ':', phase.images);
+    if (phase.batch > 0) text += concat(':', phase.batch);
+    if (phase.lr > 0) text += concat(':', phase.lr);
+  }
   return concat(text, " fade ", options_.growth->options().fade_images);
 }
 

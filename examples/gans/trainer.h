@@ -50,8 +50,8 @@ class Trainer {
   Side disc, gen;
   gan::Ema& ema() { return *ema_; }  // of the generator
 
-  // Sets the size and the fade of a network that grows. Both optimizers begin anew where a fade
-  // begins or ends.
+  // Sets the size and the fade of a network that grows. Both optimizers begin anew where a fade begins or
+  // ends, with the learning rate of the size.
   void begin(const train::Step& s);
   // Ends a step: running statistics, which each rank has of its own images, become the first rank's.
   void end();
@@ -78,7 +78,8 @@ class Trainer {
   int64_t disc_steps() const { return options_.disc_steps; }
   // Returns where a training with so many images is: its size and fade.
   models::Scale scale(int64_t images) const;
-  // Returns the sizes with their images, and the images of a fade: "4:20000,8:40000,16:0 fade 10000"; "none".
+  // Returns the sizes with their images, batches and learning rates where the plan has them, and the images
+  // of a fade: "4:20000,8:40000:32,16:0 fade 10000"; "none".
   std::string growth_text() const;
   // Return the bytes that the last step has sent for the gradients of a network.
   int64_t bytes_sent_d() const { return bytes_sent(*net_.disc); }
@@ -86,7 +87,8 @@ class Trainer {
 
  private:
   void attach();
-  void make_optimizers();
+  // After so many images.
+  void make_optimizers(int64_t images);
   int64_t bytes_sent(const nn::Module& part) const;
 
   Networks& net_;

@@ -249,6 +249,11 @@ TEST(DataLoader, StateOfAnotherLoaderIsRefused) {
   EXPECT_THROW(a.set_state(wrong), ValueError);
   wrong.samples = -1;
   EXPECT_THROW(a.set_state(wrong), ValueError);
+  for (const int64_t shown : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
+    wrong = state;
+    wrong.shown = shown;
+    EXPECT_THROW(a.set_state(wrong), ValueError) << shown;
+  }
 }
 
 TEST(DataLoader, TheEpochEndsWithTheLoopNotWithTheLastBatch) {

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <thread>
 
 #include "gradus/data/dataloader.h"
 #include "gradus/tensor/runtime/context.h"
@@ -48,7 +51,7 @@ std::vector<Given> pass_of(const Dataset& d, DataLoaderOptions options, int rank
   options.world_size = world;
   DataLoader loader(d, options);
   if (state && state->dataset_size > 0) loader.set_state(*state);
-  const int64_t before = loader.state().samples;
+  const int64_t before = loader.state().samples, size = loader.size();
   std::vector<Given> batches;
   LoaderState reached = loader.state();
   for (const Batch& b : loader) {
@@ -59,7 +62,7 @@ std::vector<Given> pass_of(const Dataset& d, DataLoaderOptions options, int rank
     if (batches.size() == most) break;
   }
   if (before == 0 && most > batches.size()) {
-    EXPECT_EQ(int64_t(batches.size()), loader.size());
+    EXPECT_EQ(int64_t(batches.size()), size);
   }
   if (state) *state = reached;
   return batches;
@@ -268,6 +271,159 @@ TEST(Shares, OfAGlobalBatchSizeTakeTheSameStepsOnAnyNumberOfRanks) {
   EXPECT_THROW(DataLoader(d, {.global_batch_size = -4}), ValueError);
 }
 
+// ---- sizes that change ----
+
+constexpr int64_t kSamples = 50, kEpochs = 3;
+const std::map<int64_t, int64_t> kSizes = {
+    {0, 12}, {28, 4}, {70, 8}};  // in the first epoch and in the second
+
+// What all ranks get together in the epochs, from `state` on; takes `most` batches at most and leaves the
+// state in `state`.
+std::vector<Given> changing(int world, int workers, LoaderState& state, size_t most = 1 << 30) {
+  const LoaderState start = state;
+  std::vector<std::vector<Given>> ranks(static_cast<size_t>(world));
+  for (int rank = 0; rank < world; ++rank) {
+    DataLoader loader(Count(kSamples), {.global_batch_sizes = kSizes,
+                                        .shuffle = true,
+                                        .num_workers = workers,
+                                        .drop_last = true,
+                                        .seed = 6,
+                                        .rank = rank,
+                                        .world_size = world});
+    if (start.dataset_size > 0) loader.set_state(start);
+    std::vector<Given>& given = ranks[size_t(rank)];
+    LoaderState reached = start;
+    while (given.size() < most && loader.epoch() < kEpochs)
+      for (const Batch& b : loader) {
+        given.push_back({b.indices, b.global_size, b.padding});
+        reached = loader.state();
+        if (given.size() == most) break;
+      }
+    if (rank == 0) state = reached;
+    EXPECT_EQ(reached, state) << "ranks must agree where they are";
+  }
+  return joined(ranks);
+}
+
+std::vector<Indices> indices_of(const std::vector<Given>& batches) {
+  std::vector<Indices> all;
+  for (const Given& b : batches) all.push_back(b.indices);
+  return all;
+}
+
+std::vector<Indices> expected_batches() {
+  std::vector<Indices> all;
+  int64_t shown = 0;
+  for (uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    const Indices order = RandomSampler(kSamples, 6).order(epoch);
+    int64_t at = 0;
+    while (true) {
+      const int64_t size = shown < 28 ? 12 : shown < 70 ? 4 : 8;
+      if (at + size > kSamples) break;
+      all.emplace_back(order.begin() + at, order.begin() + at + size);
+      at += size, shown += size;
+    }
+  }
+  return all;
+}
+
+TEST(SharesOfSizesThatChange, AreTheSameBatchesOnAnyNumberOfRanks) {
+  for (const int world : {1, 2, 4})
+    for (const int workers : {0, 3}) {
+      LoaderState state;
+      EXPECT_EQ(indices_of(changing(world, workers, state)), expected_batches()) << world << ' ' << workers;
+      EXPECT_EQ(state.shown, 3 * 12 + 9 * 4 + 9 * 8);
+    }
+}
+
+TEST(SharesOfSizesThatChange, GoOnFromEveryPlaceOnAnyNumberOfRanks) {
+  const std::vector<Indices> expected = expected_batches();
+  for (size_t stop = 1; stop <= expected.size(); ++stop)
+    for (const int world : {1, 2, 4}) {
+      LoaderState state;
+      std::vector<Indices> all = indices_of(changing(2, int(stop % 3), state, stop));
+      for (Indices& batch : indices_of(changing(world, int(stop % 2), state)))
+        all.push_back(std::move(batch));
+      EXPECT_EQ(all, expected) << world << " ranks after " << stop << " batches";
+    }
+}
+
+TEST(SharesOfSizesThatChange, EndAnEpochByTheSizeThatItHasReached) {
+  const Count d(23);
+  const DataLoaderOptions options{.global_batch_sizes = {{0, 5}, {10, 3}}};
+  std::vector<int64_t> sizes;
+  for (const Given& b : joined(passes_of(d, options, 2))) sizes.push_back(b.global_size);
+  EXPECT_THAT(sizes, ElementsAre(5, 5, 3, 3, 3, 4)) << "one that is left joins the batch before";
+  LoaderState state{.samples = 13, .seed = 0, .dataset_size = 23, .shown = 5};
+  DataLoader loader(d, {.global_batch_sizes = {{0, 5}, {10, 3}}, .seed = 0, .world_size = 1});
+  EXPECT_EQ(loader.global_batch_size(), 5);
+  EXPECT_EQ(loader.size(), 7);
+  loader.set_state(state);
+  sizes.clear();
+  for (const Batch& b : loader) sizes.push_back(b.size());
+  EXPECT_THAT(sizes, ElementsAre(5, 3, 2)) << "by the samples shown, not by the place in the epoch";
+  EXPECT_EQ(loader.state(), (LoaderState{.epoch = 1, .samples = 0, .dataset_size = 23, .shown = 15}));
+  EXPECT_EQ(loader.global_batch_size(), 3);
+  EXPECT_EQ(loader.size(), 8);
+  loader.set_epoch(0);
+  EXPECT_EQ(loader.state().shown, 15);
+}
+
+// Nothing that was read is thrown away, and nobody waits at the change.
+TEST(SharesOfSizesThatChange, AreReadAheadAcrossTheChange) {
+  class Counted : public Count {
+   public:
+    explicit Counted(std::atomic<int>& reads) : Count(48), reads_(reads) {}
+    Sample get(int64_t i) const override {
+      ++reads_;
+      return Count::get(i);
+    }
+
+   private:
+    std::atomic<int>& reads_;
+  };
+  std::atomic<int> reads = 0;
+  DataLoader loader(Counted(reads), {.global_batch_sizes = {{0, 16}, {16, 4}, {24, 8}},
+                                     .num_workers = 1,
+                                     .prefetch_factor = 5,
+                                     .world_size = 1});
+  int64_t batches = 0;
+  for (const Batch& b : loader) {
+    EXPECT_EQ(b.size(), std::vector<int64_t>({16, 4, 4, 8, 8, 8}).at(size_t(batches)));
+    if (batches++ > 0) continue;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (reads < 48 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(reads, 48) << "while the first batch is at hand";
+  }
+  EXPECT_EQ(batches, 6);
+  EXPECT_EQ(reads, 48);
+}
+
+TEST(SharesOfSizesThatChange, AreCheckedBeforeTheFirstBatch) {
+  const Count d(50);
+  const auto error_of = [&](DataLoaderOptions options, int world) -> std::string {
+    options.rank = 0, options.world_size = world;
+    try {
+      DataLoader(d, options);
+    } catch (const ValueError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of({.global_batch_sizes = {{1, 4}}}, 1), HasSubstr("from 0 samples on, given 1"));
+  EXPECT_THAT(error_of({.global_batch_sizes = {{-1, 4}}}, 1), HasSubstr("from 0 samples on, given -1"));
+  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 1}}}, 2),
+              HasSubstr("at least the number of ranks"));
+  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 3}}, .uneven = Uneven::kPad}, 2),
+              HasSubstr("a multiple of the number of ranks, 2"));
+  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 51}}, .drop_last = true}, 1),
+              HasSubstr("no full batch of 51 among the 50 samples"));
+  EXPECT_THAT(error_of({.batch_size = 2, .global_batch_sizes = {{0, 4}}}, 1), HasSubstr("batch_size"));
+  EXPECT_THAT(error_of({.global_batch_size = 4, .global_batch_sizes = {{0, 4}}}, 1),
+              HasSubstr("global_batch_size must be left out"));
+  EXPECT_EQ(error_of({.global_batch_sizes = {{0, 4}, {8, 51}}}, 1), "no error");
+}
+
 TEST(Shares, OfSubsetsAndOtherSamplersAreOfTheirOrder) {
   const Count d(50);
   const Subset subset(d, {40, 10, 20, 30, 5});
@@ -373,6 +529,8 @@ TEST(Loader, ThatIsNotAlikeOnAllRanksIsAnErrorThatSaysWhatDiffers) {
   EXPECT_THAT(error_of(shuffled, {.batch_size = 3, .shuffle = true, .seed = 1}, d),
               HasSubstr("batch_size 3"));
   EXPECT_THAT(error_of(shuffled, shuffled, more), HasSubstr("11 samples"));
+  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 2}}}, {.global_batch_sizes = {{0, 4}, {6, 2}}}, d),
+              AllOf(HasSubstr("0:4,8:2"), HasSubstr("0:4,6:2")));
   // The seed shuffles; without that it may differ, as may loaders that are no shares of one order.
   EXPECT_EQ(error_of({.seed = 1}, {.seed = 2}, d), "");
   EXPECT_EQ(error_of(shuffled, {.batch_size = 5, .world_size = 1}, more), "");

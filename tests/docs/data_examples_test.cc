@@ -28,6 +28,16 @@ TEST(DataPage, Loader) {
   EXPECT_EQ(loader.epoch(), 3u);
 }
 
+TEST(DataPage, SizesThatChange) {
+  const data::GeneratedDigits train({.size = 1000});
+  data::DataLoader loader(train,
+                          {.global_batch_sizes = {{0, 64}, {640, 32}}, .shuffle = true, .num_workers = 2});
+  EXPECT_EQ(loader.size(), 22);  // ten batches of 64 and eleven of 32; eight are left
+  for (const data::Batch& b : loader) step(b.input, b.target);
+  EXPECT_EQ(loader.state().shown, 1000);
+  EXPECT_EQ(loader.global_batch_size(), 32);
+}
+
 TEST(DataPage, TheMeanOverUnequalSharesIsThatOfTheGlobalBatch) {
   const data::GeneratedDigits train({.size = 7});
   const auto gradient = [&](int ranks) {

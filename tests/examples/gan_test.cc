@@ -129,6 +129,84 @@ TEST_P(GanProgram, TakesTheStepsThatItIsAskedFor) {
   EXPECT_NE(generators[0], generators[1]);
 }
 
+// The size 8 begins with step 5, in the middle of an epoch, with half of the batch and of the learning rate.
+Arguments growing(const std::string& plan, const Arguments& more = {}) {
+  Arguments args = {"--model",
+                    "pggan",
+                    "--data",
+                    "images",
+                    "--size",
+                    "8",
+                    "--width",
+                    "2",
+                    "--fade",
+                    "32",
+                    "--images",
+                    "160",
+                    "--threads",
+                    "1",
+                    "--log-interval",
+                    "1",
+                    "--images-per-scale",
+                    plan,
+                    "--export",
+                    "w.safetensors",
+                    "--summary",
+                    "s.json"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+TEST(GanGrowth, ChangesTheBatchAndGoesOnToTheSameBits) {
+  const Arguments args =
+      growing("4:64:16:2e-3,8:96:8:1e-3", {"--checkpoint-dir", "c", "--checkpoint-interval", "1"});
+  Scratch straight;
+  make_images(straight.dir());
+  const Result r = gan(straight.dir(), args);
+  ASSERT_EQ(r.status, 0) << r.output;
+  for (const char* line : {"step 4  64 images", "step 5  72 images", "step 16  160 images"})
+    EXPECT_THAT(r.output, HasSubstr(line));
+  using Kill = std::pair<int, std::string>;
+  for (const auto& [signal, step] : {Kill{SIGINT, "step 4 "}, Kill{SIGKILL, "step 3 "},
+                                     Kill{SIGKILL, "step 4 "}, Kill{SIGKILL, "step 5 "}}) {
+    Scratch s;
+    make_images(s.dir());
+    EXPECT_NE(gan(s.dir(), args, signal, step).status, 0) << step;
+    const Result second = gan(s.dir(), args);
+    ASSERT_EQ(second.status, 0) << second.output;
+    EXPECT_THAT(second.output, HasSubstr("Resuming from c/gan.ckpt"));
+    EXPECT_EQ(bytes_of(s.dir() / "w.safetensors"), bytes_of(straight.dir() / "w.safetensors")) << step;
+  }
+  const Result other = gan(straight.dir(), growing("4:64:16:2e-3,8:96:16:1e-3", {"--checkpoint-dir", "c"}));
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.output, HasSubstr("growth 4:64:16:0.002,8:0:8:0.001 fade 32"));
+}
+
+TEST(GanGrowth, TakesTheSameStepsOnAnyNumberOfRanks) {
+  Scratch s;
+  make_images(s.dir());
+  for (const std::string ranks : {"1", "2", "4"}) {
+    const Result r = gan(s.dir(), growing("4:64:16,8:96:8", {"--nproc", ranks}));
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_THAT(r.output, HasSubstr("step 5  72 images"));
+    EXPECT_EQ(summary(s.dir() / "s.json").at("d_steps"), 16);
+  }
+}
+
+TEST(GanGrowth, ChangesTheLearningRate) {
+  Scratch s;
+  make_images(s.dir());
+  const auto weights = [&](const std::string& plan, const Arguments& more = {}) {
+    const Result r = gan(s.dir(), growing(plan, more));
+    EXPECT_EQ(r.status, 0) << r.output;
+    return bytes_of(s.dir() / "w.safetensors");
+  };
+  const std::string both = weights("4:64:16:2e-3,8:96:8:2e-3");
+  EXPECT_EQ(weights("4:64:16,8:96:8", {"--lr", "2e-3"}), both);
+  EXPECT_NE(weights("4:64:16:2e-3,8:96:8:1e-3"), both);
+  EXPECT_NE(weights("4:64:16:1e-3,8:96:8:2e-3"), both);
+}
+
 TEST(GanPictures, AreMadeOfACheckpointAlone) {
   Scratch s;
   make_images(s.dir());
@@ -173,7 +251,8 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
   expect_error(small(dcgan, {"--fade", "10"}), "dcgan does not grow");
   expect_error(small(all_models()[1], {"--conditional"}), "lsgan takes no labels");
   expect_error(small(dcgan, {"--init", "none.safetensors"}), "none.safetensors");
-  for (const std::string plan : {"4", "4:", "4:x", "8:10k,4:10k", "4:10k,16:10k", ":5", "4:-1", "4:10k,"}) {
+  for (const std::string plan : {"4", "4:", "4:x", "8:10k,4:10k", "4:10k,16:10k", ":5", "4:-1", "4:10k,",
+                                 "4:10k:0", "4:10k:8:", "4:10k:8:nan", "4:10k:8:1:1"}) {
     Arguments args = {"--model",           "pggan", "--data", "images", "--size", "16", "--images", "16",
                       "--images-per-scale"};
     args.push_back(plan);
@@ -186,6 +265,17 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
                "--batch 15: expected a multiple of the 2 ranks");
   expect_error({"--model", "pggan", "--data", "images", "--size", "8", "--width", "2", "--batch", "6"},
                "--batch 6: expected a multiple of 4");
+
+  const auto with_plan = [&](const std::string& plan, const Arguments& more = {}) {
+    Arguments args = {
+        "--model", "pggan", "--data", "images", "--size", "8", "--width", "2", "--images-per-scale", plan};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  };
+  expect_error(with_plan("4:64:16,8:96:6"), "--images-per-scale, size 8: batch 6: expected a multiple of 4");
+  expect_error(with_plan("4:64:16,8:96:7", {"--nproc", "2"}),
+               "--images-per-scale, size 8: batch 7: expected a multiple of the 2 ranks");
+  expect_error(with_plan("4:64:16,8:96:64"), "no full batch of 64 among the 40 samples");
 
   ASSERT_EQ(gan(s.dir(), small(dcgan, {"--checkpoint-dir", "c"})).status, 0);
   expect_error({"--data", "images", "--size", "16", "--width", "2", "--batch", "16", "--checkpoint-dir", "c"},

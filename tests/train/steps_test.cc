@@ -50,7 +50,8 @@ struct Gan : nn::Module {
 
 // A small GAN in f64, trained as docs/gans.md shows it.
 struct Trainer {
-  explicit Trainer(train::RunOptions options) : run(std::move(options)) {
+  explicit Trainer(train::RunOptions options, std::map<int64_t, int64_t> batch_sizes = {{0, 12}})
+      : run(std::move(options)), sizes(std::move(batch_sizes)) {
     net.to(DType::kF64);
     int64_t i = 0;
     for (const Tensor& p : net.parameters()) {
@@ -96,7 +97,9 @@ struct Trainer {
 
   train::RunOptions run;
   Gan net;
-  data::DataLoader loader{Points(), {.global_batch_size = 12, .shuffle = true, .drop_last = true, .seed = 3}};
+  std::map<int64_t, int64_t> sizes;
+  data::DataLoader loader{Points(),
+                          {.global_batch_sizes = sizes, .shuffle = true, .drop_last = true, .seed = 3}};
   GradManager gm_d, gm_g;
   optim::Adam opt_d{net.disc.parameters(), {.lr = 0.01, .eps = 1e-3}},
       opt_g{net.gen.parameters(), {.lr = 0.01, .eps = 1e-3}};
@@ -351,6 +354,52 @@ TEST(Steps, OfAnyNumberOfRanksTrainAlike) {
       for (size_t i = 0; i < weights.size(); ++i)
         ASSERT_NEAR(weights[i], expected[i], 1e-8) << world << ' ' << i;
       EXPECT_EQ(t.images.back(), 600);
+    });
+  }
+}
+
+// In the first pass and in the second one, whose last 4 points are left out.
+const std::map<int64_t, int64_t> kSizesThatChange = {{0, 12}, {30, 4}, {60, 8}};
+
+TEST(StepsWhoseBatchChanges, CountTheImagesThatTheyShow) {
+  Trainer t({.images = 120}, kSizesThatChange);
+  t.train_on();
+  EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 40, 44, 48,      // a pass
+                                    52, 56, 60, 68, 76, 84, 92,  // another one
+                                    100, 108, 116, 124));
+  EXPECT_EQ(t.loader.state().shown, 124);
+}
+
+TEST(StepsWhoseBatchChanges, GoOnFromEveryStepToTheSameBits) {
+  Trainer whole({.images = 120}, kSizesThatChange);
+  const std::vector<double> expected = whole.train_on();
+  for (const int64_t stop : whole.numbers) {
+    const Folder folder;
+    const train::RunOptions run = {
+        .images = 120, .checkpoint_dir = folder.text(), .checkpoint_interval = stop};
+    Trainer first(run, kSizesThatChange), second(run, kSizesThatChange);
+    try {
+      first.train_on(stop);
+    } catch (const train::Interrupted&) {
+    }
+    EXPECT_EQ(second.train_on(), expected) << stop;
+    EXPECT_EQ(int64_t(second.numbers.size()), int64_t(whole.numbers.size()) - stop);
+  }
+}
+
+TEST(StepsWhoseBatchChanges, TrainAlikeOnAnyNumberOfRanks) {
+  Trainer one({.images = 120}, kSizesThatChange);
+  const std::vector<double> expected = one.train_on();
+  for (const int world : {2, 4}) {
+    std::mutex mutex;
+    dist::run_ranks(world, [&] {
+      Trainer t({.images = 120}, kSizesThatChange);
+      const std::vector<double> weights = t.train_on();
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(t.images, one.images);
+      ASSERT_EQ(weights.size(), expected.size());
+      for (size_t i = 0; i < weights.size(); ++i)
+        ASSERT_NEAR(weights[i], expected[i], 1e-8) << world << ' ' << i;
     });
   }
 }

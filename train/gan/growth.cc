@@ -56,6 +56,16 @@ int64_t Growth::images() const {
   return phases_.back().images == 0 ? 0 : all;
 }
 
+std::map<int64_t, int64_t> Growth::batch_sizes(int64_t otherwise) const {
+  std::map<int64_t, int64_t> sizes;
+  int64_t shown = 0;
+  for (const GrowthPhase& p : phases_) {
+    sizes[shown] = p.batch > 0 ? p.batch : otherwise;
+    shown += p.images;
+  }
+  return sizes;
+}
+
 Tensor scaled_images(const Tensor& x, int64_t size, double fade) {
   if (x.dim() != 4 || size < 1 || x.size(2) != x.size(3) || x.size(2) < size || x.size(2) % size != 0)
     throw ShapeError("scaled_images", "expected images [N,C,S,S] with S a multiple of ", size,

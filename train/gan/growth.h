@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "gradus/tensor/tensor.h"
@@ -51,6 +52,9 @@ class Growth {
   State at(int64_t images) const;
   // Returns the images of all phases together; 0 when the last one has no end.
   int64_t images() const;
+  // Returns the batch sizes by the images shown before, for DataLoaderOptions::global_batch_sizes. Phases
+  // without one have `otherwise`.
+  std::map<int64_t, int64_t> batch_sizes(int64_t otherwise) const;
   const std::vector<GrowthPhase>& phases() const { return phases_; }
   const GrowthOptions& options() const { return options_; }
 

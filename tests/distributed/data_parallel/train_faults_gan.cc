@@ -1,7 +1,7 @@
 // train_faults of the program gan: a PGGAN, with 2 and with 4 ranks. Killed at moments of every kind, it must
 // write what an undisturbed run writes, bit by bit: each checkpoint with networks, average, optimizers and
 // schedule, the exported weights, and the grids of samples. Another number of ranks must go through the same
-// images, sizes and fades.
+// images, batches, sizes and fades.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -25,14 +25,17 @@ namespace {
 
 // ---- the training ----
 
-// Sizes 8 and 16 begin with the steps 10 and 26. Their fades take seven steps each, with two checkpoints or
-// three. One growth comes right after a checkpoint, the other one does not.
-constexpr int64_t kBatch = 8, kSteps = 40, kImages = kSteps * kBatch, kInterval = 3;
+struct Phase {
+  int64_t size, images, batch;
+};
+// Sizes 8 and 16 begin with the steps 10 and 26, the latter with half of the batch. Their fades take 7 and 13
+// steps. One growth comes right after a checkpoint, the other one does not.
+const std::vector<Phase> kPlan = {{4, 72, 8}, {8, 128, 8}, {16, 60, 4}};
+constexpr int64_t kSteps = 40, kImages = 260, kInterval = 3;
 constexpr int64_t kFade = 52, kSampleEvery = 24;
-const std::vector<std::pair<int64_t, int64_t>> kPlan = {
-    {4, 72}, {8, 128}, {16, 120}};  // sizes, images of each
-constexpr int64_t kDigits = 72;     // that are drawn without --data
-constexpr int kEnough = 20;         // repetitions that must have kills of all kinds
+constexpr int64_t kLargestBatch = 8;  // divides the data, so that all epochs use as many images
+constexpr int64_t kDigits = 72;       // that are drawn without --data
+constexpr int kEnough = 20;           // repetitions that must have kills of all kinds
 
 // The size of the images and the share of the newest blocks, of a step.
 struct Scale {
@@ -41,18 +44,38 @@ struct Scale {
   bool operator==(const Scale&) const = default;
 };
 
-// Returns the scale of the step that begins after so many images.
-Scale scale_after(int64_t images) {
+// Returns the phase of the step that begins after so many images, and leaves those of this phase.
+size_t phase_after(int64_t& images) {
   size_t i = 0;
-  while (i + 1 < kPlan.size() && images >= kPlan[i].second) images -= kPlan[i++].second;
-  return {kPlan[i].first, i > 0 && images < kFade ? double(images) / double(kFade) : 1};
+  while (i + 1 < kPlan.size() && images >= kPlan[i].images) images -= kPlan[i++].images;
+  return i;
+}
+// Returns its scale.
+Scale scale_after(int64_t images) {
+  const size_t i = phase_after(images);
+  return {kPlan[i].size, i > 0 && images < kFade ? double(images) / double(kFade) : 1};
+}
+
+// Returns the images of so many steps, and the reverse.
+int64_t images_of(int64_t steps) {
+  int64_t all = 0;
+  for (; steps > 0; --steps) {
+    int64_t before = all;
+    all += kPlan[phase_after(before)].batch;
+  }
+  return all;
+}
+int64_t steps_of(int64_t images) {
+  int64_t steps = 0;
+  while (images_of(steps) < images) ++steps;
+  return steps;
 }
 
 bool grows(int64_t step) {
-  return step > 0 && scale_after(step * kBatch).size != scale_after((step - 1) * kBatch).size;
+  return step > 0 && scale_after(images_of(step)).size != scale_after(images_of(step - 1)).size;
 }
 bool fades(int64_t step) {
-  const double fade = scale_after(step * kBatch).fade;
+  const double fade = scale_after(images_of(step)).fade;
   return fade > 0 && fade < 1;
 }
 
@@ -205,7 +228,9 @@ class Harness {
     const auto p = start(place, 1);
     if (p->wait() != 0) throw StateError("train_faults", "the first run: ", p->err());
     const int64_t samples = std::stoll(place.summary().at("train_samples"));
-    epochs_ = {.samples = samples, .per_epoch = samples / kBatch * kBatch};
+    if (samples % kLargestBatch != 0)
+      throw ValueError("train_faults", "expected a multiple of ", kLargestBatch, " images, given ", samples);
+    epochs_ = {.samples = samples, .per_epoch = samples};
     epochs_.end = epochs_.after(kImages);
   }
 
@@ -289,7 +314,7 @@ class Harness {
     const Undisturbed& u = undisturbed_.at(before);
     const History h = check_end(place, saves + watch.done, u, wrong);
     if (h.begins.size() != (begun ? 2 : 1) ||
-        h.begins.back() != epochs_.after(std::min(saves * kInterval, kSteps) * kBatch))
+        h.begins.back() != epochs_.after(images_of(std::min(saves * kInterval, kSteps))))
       wrong.push_back(concat("it was not resumed from its checkpoint ", saves));
     const auto checkpoints = place.kept(wrong);
     check_schedule(checkpoints, wrong);
@@ -341,14 +366,14 @@ class Harness {
       argv.push_back(concat(value));
     };
     std::string plan;
-    for (const auto& [size, images] : kPlan) plan += concat(plan.empty() ? "" : ",", size, ':', images);
+    for (const auto& [size, images, batch] : kPlan)
+      plan += concat(plan.empty() ? "" : ",", size, ':', images, ':', batch);
     add("--nproc", nproc);
     add("--threads", 1);
     add("--model", "pggan");
     add("--data", options_.data);
-    add("--size", kPlan.back().first);
+    add("--size", kPlan.back().size);
     add("--width", 8);
-    add("--batch", kBatch);
     add("--images", kImages);
     add("--images-per-scale", plan);
     add("--fade", kFade);
@@ -371,7 +396,7 @@ class Harness {
     size_t before = 0;
     for (const Moment& m : attended.kills) {
       const std::optional<Position> end = step_at(log, m.log_size, before, epochs_);
-      const int64_t step = end ? epochs_.used(*end) / kBatch - 1 : -1;
+      const int64_t step = end ? steps_of(epochs_.used(*end)) - 1 : -1;
       ++f.kills;
       ++f.places[kPlaces[m.writing || m.replacing ? 0 : grows(step) ? 1 : step >= 0 && fades(step) ? 2 : 3]];
       before = m.log_size;
@@ -384,7 +409,7 @@ class Harness {
     const Undisturbed& u = undisturbed_.at(nproc);
     const int any = one_of(random, 0, nproc - 1);
     const auto in_step = [&](int64_t step) -> Kill {
-      return {.step = epochs_.after((step + 1) * kBatch),
+      return {.step = epochs_.after(images_of(step + 1)),
               .delay = uniform(random, 0, u.step_seconds),
               .rank = any};
     };
@@ -414,7 +439,7 @@ class Harness {
     if (int64_t(u.grids.size()) != 2 * (kImages / kSampleEvery))
       wrong.push_back(concat("it wrote ", u.grids.size(), " grids"));
     for (int64_t steps = 1; steps <= kSteps; ++steps)
-      if (saves_after(steps) > saves_after(steps - 1) && !u.checkpoints.contains(steps * kBatch))
+      if (saves_after(steps) > saves_after(steps - 1) && !u.checkpoints.contains(images_of(steps)))
         wrong.push_back(concat("there was no checkpoint after ", steps, " steps"));
     check_schedule(u.checkpoints, wrong);
     const Scale last = scale_after(kImages);
@@ -435,8 +460,8 @@ class Harness {
                       std::vector<std::string>& wrong) const {
     for (const auto& [images, c] : checkpoints) {
       const Scale scale = {c.get<int64_t>("scale_size"), c.get<double>("scale_fade")};
-      const Scale expected = scale_after(images - kBatch);
-      if (scale != expected || c.get<int64_t>("steps") * kBatch != images)
+      const Scale expected = scale_after(images_of(steps_of(images) - 1));
+      if (scale != expected || images_of(c.get<int64_t>("steps")) != images)
         wrong.push_back(concat("the checkpoint after ", images, " images: step ", c.get<int64_t>("steps"),
                                ", size ", scale.size, ", fade ", scale.fade, "; expected size ",
                                expected.size, ", fade ", expected.fade));

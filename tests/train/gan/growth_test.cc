@@ -64,6 +64,13 @@ TEST(Growth, GivesBatchesRatesAndTurns) {
   EXPECT_EQ(growth.at(140), (Growth::State{1, 8, 1, 16, 2e-3, 2}));
   EXPECT_EQ(growth.at(200), (Growth::State{2, 16, 0, 8, 3e-3, 3}));
   EXPECT_EQ(growth.at(1'000'000), (Growth::State{2, 16, 1, 8, 3e-3, 4})) << "the last phase goes on";
+  EXPECT_EQ(growth.batch_sizes(7), (std::map<int64_t, int64_t>{{0, 32}, {100, 16}, {200, 8}}));
+}
+
+TEST(Growth, GivesTheProgramsBatchToPhasesWithoutOne) {
+  const Growth growth({{.size = 4, .images = 100}, {.size = 8, .images = 100, .batch = 16}, {.size = 16}},
+                      {.fade_images = 40});
+  EXPECT_EQ(growth.batch_sizes(7), (std::map<int64_t, int64_t>{{0, 7}, {100, 16}, {200, 7}}));
 }
 
 TEST(Growth, ReportsAPlanThatIsOutOfOrder) {
