@@ -22,6 +22,7 @@ using LocalKey = std::tuple<int, int, int, bool>;  // of an Address of this step
 // A micro-batch on a stage, between its forward and the end of its backward.
 struct Executor::Running {
   const Cut* cut = nullptr;
+  bool recomputes = false;  // the forward runs again before the backward
   Recording recording;
   StageInput input;
   std::vector<char> awaited;  // per slot: its maker waits for the gradient
@@ -87,7 +88,7 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
       for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
       switch (list[i].kind) {
         case ActionKind::kForward:
-          forward(step, list[i]);
+          forward(step, list[i], runs_again(work.recompute, list, i));
           break;
         case ActionKind::kWeightGradient:
           weight_gradient(step, list[i]);
@@ -104,7 +105,7 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   return share_loss(step);
 }
 
-void Executor::forward(Step& step, const Action& action) {
+void Executor::forward(Step& step, const Action& action, bool recomputes) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
   running.cut = &model_.cut_for(step.work.inputs[k]);
@@ -130,12 +131,12 @@ void Executor::forward(Step& step, const Action& action) {
                              });
       }
     running.recording = step.work.gm->record();
+    running.recomputes = recomputes;
   }
-  Tensor loss;
-  running.output = run_stage(running.cut->trace, running.cut->plan, s, running.input,
-                             [&] { loss = step.work.compute(k); });
-  running.loss = loss;
-  if (loss.defined()) step.loss += loss.item<double>();
+  std::optional<ProbeScope> keeping_nothing;
+  if (running.recomputes) keeping_nothing.emplace();
+  run_own_stage(step, action);
+  if (running.loss.defined()) step.loss += running.loss.item<double>();
   const auto sends = running.cut->plan.sends(s);
   for (size_t i = 0; i < sends.size(); ++i) {
     const Tensor& y = running.output.sent[i];
@@ -146,16 +147,32 @@ void Executor::forward(Step& step, const Action& action) {
             .wants_gradient = bool(running.tracked[i]),
             .generator = running.output.generator});
   }
+  if (running.recomputes) running.output.sent.clear(), running.loss = {};
+  keeping_nothing.reset();
   if (step.work.gm)
     running.recording.pause();
   else
     step.running.erase({s, k});
 }
 
+void Executor::run_own_stage(Step& step, const Action& action) {
+  Running& running = step.at(action);
+  Tensor loss;
+  running.output = run_stage(running.cut->trace, running.cut->plan, action.stage, running.input,
+                             [&] { loss = step.work.compute(action.micro_batch); });
+  running.loss = loss;
+}
+
 void Executor::backward(Step& step, const Action& action) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
   const StagePlan& plan = running.cut->plan;
+  if (running.recomputes) {  // before it waits for gradients
+    const RecomputingScope again;
+    running.recording.resume();
+    run_own_stage(step, action);
+    running.recording.pause();
+  }
   std::vector<Tensor> roots, dys;
   const auto sends = plan.sends(s);
   for (size_t i = 0; i < sends.size(); ++i) {

@@ -242,6 +242,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   // As even as it goes, larger ones first.
   std::vector<Batch> parts;
   StepWork work{.gm = gm,
+                .recompute = options_.recompute,
                 .draw = Context::current().generator->next(),
                 .program = concat(gm ? "training" : "evaluation", " by ",
                                   options_.lists.empty() ? name_of(options_.schedule) : "lists", ", ",

@@ -40,6 +40,9 @@ struct PipelineOptions {
   // Bytes per rank that cuts and numbers of micro-batches which are chosen by measuring must keep; 0: none.
   // Counted are four times the parameters (with gradients and two moments), and what forwards leave behind.
   int64_t memory_limit = 0;
+  // Which forwards keep their inputs alone and run again before their backward. Nothing else changes: a step
+  // gives the same bits.
+  Recompute recompute = Recompute::kNever;
 };
 
 // What the loss of a step is: a micro-batch's loss is weighted so that all together give the batch's.
