@@ -23,6 +23,7 @@ using LocalKey = std::tuple<int, int, int, bool>;  // of an Address of this step
 struct Executor::Running {
   const Cut* cut = nullptr;
   bool recomputes = false;  // the forward runs again before the backward
+  nn::StateDict buffers;    // that the forward changed, as it left them
   Recording recording;
   StageInput input;
   std::vector<char> awaited;  // per slot: its maker waits for the gradient
@@ -133,8 +134,8 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
     running.recording = step.work.gm->record();
     running.recomputes = recomputes;
   }
-  std::optional<ProbeScope> keeping_nothing;
-  if (running.recomputes) keeping_nothing.emplace();
+  std::optional<FirstRun> first;
+  if (running.recomputes) first.emplace(model_.module());
   run_own_stage(step, action);
   if (running.loss.defined()) step.loss += running.loss.item<double>();
   const auto sends = running.cut->plan.sends(s);
@@ -147,8 +148,12 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
             .wants_gradient = bool(running.tracked[i]),
             .generator = running.output.generator});
   }
-  if (running.recomputes) running.output.sent.clear(), running.loss = {};
-  keeping_nothing.reset();
+  if (first) {
+    running.buffers = first->changed_buffers();
+    running.output.sent.clear();
+    running.loss = {};
+    first.reset();
+  }
   if (step.work.gm)
     running.recording.pause();
   else
@@ -168,7 +173,7 @@ void Executor::backward(Step& step, const Action& action) {
   Running& running = step.at(action);
   const StagePlan& plan = running.cut->plan;
   if (running.recomputes) {  // before it waits for gradients
-    const RecomputingScope again;
+    const SecondRun again(model_.module(), running.buffers);
     running.recording.resume();
     run_own_stage(step, action);
     running.recording.pause();
@@ -188,7 +193,7 @@ void Executor::backward(Step& step, const Action& action) {
   }
   if (running.loss.defined()) {
     roots.push_back(running.loss);
-    dys.push_back(ones_like(running.loss));
+    dys.push_back(full_like(running.loss, step.work.loss_scale));
   }
   running.output.sent.clear();
   running.loss = {};
@@ -277,6 +282,20 @@ void Executor::share_tied_gradients(Step& step, const std::map<std::string, Tens
     if (earlier->second.defined()) sum = sum.defined() ? add(earlier->second, sum) : earlier->second;
     parameter.set_grad(sum);
   }
+}
+
+void Executor::share(std::vector<std::vector<Tensor>>& of_micro_batch) {
+  if (!mailbox_) return;
+  const uint64_t number = steps_++;
+  const int last = model_.rank_of(model_.stages() - 1);
+  for (size_t k = 0; k < of_micro_batch.size(); ++k)
+    for (size_t i = 0; i < of_micro_batch[k].size(); ++i) {
+      const Address address{number, model_.stages(), int(k), int(i), false};
+      if (last != model_.rank()) of_micro_batch[k][i] = mailbox_->take(last, address, "the results").tensor;
+      for (int rank = 0; rank < group_.size(); ++rank)
+        if (last == model_.rank() && rank != last)
+          mailbox_->send(rank, address, {.tensor = of_micro_batch[k][i]});
+    }
 }
 
 double Executor::share_loss(Step& step) {

@@ -26,8 +26,9 @@ struct StepWork {
   // element, or an undefined tensor when there is none.
   std::function<Tensor(int micro_batch)> compute;
   Recompute recompute = Recompute::kNever;
-  PhiloxKey draw;       // the step's: each micro-batch has a generator of its own
-  std::string program;  // what runs, for errors: all ranks must run the same
+  double loss_scale = 1;  // multiplies gradients, not the losses returned
+  PhiloxKey draw;         // the step's: each micro-batch has a generator of its own
+  std::string program;    // what runs, for errors: all ranks must run the same
   // Of the all-reduce over replicas, null without: all backwards but this rank's last keep gradients back.
   std::shared_ptr<AllReduceCallback> all_reduce = {};
 };
@@ -40,6 +41,9 @@ class Executor {
   // Runs this rank's list. Returns the sum of the losses; every rank has it.
   // Errors: those of the model, with the action; those of Mailbox. The other ranks hear of them: PeerError.
   double run(const ActionLists& lists, const StepWork& work);
+  // Gives all ranks the tensors that the last stage's rank has for each micro-batch. Each rank's lists have
+  // the same lengths.
+  void share(std::vector<std::vector<Tensor>>& of_micro_batch);
 
  private:
   struct Running;

@@ -1,5 +1,6 @@
 #include "gradus/distributed/pipeline/recompute.h"
 
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {
@@ -20,14 +21,28 @@ bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i) {
          list[i + 1].micro_batch != list[i].micro_batch;
 }
 
-ProbeScope::ProbeScope()
-    : probe_(autograd::RecordingState::probe(autograd::open_recordings())), only_({probe_}) {}
+FirstRun::FirstRun(const nn::Module& model)
+    : probe_(autograd::RecordingState::probe(autograd::open_recordings())),
+      only_({probe_}),
+      buffers_(model.named_buffers()) {
+  for (const auto& [name, buffer] : buffers_) versions_.push_back(buffer.storage()->version());
+}
 
-ProbeScope::~ProbeScope() { probe_->finish(); }
+FirstRun::~FirstRun() { probe_->finish(); }
 
-RecomputingScope::RecomputingScope()
-    : rule_(new StageAgain), outer_(std::exchange(Context::current().running_node, rule_.get())) {}
+nn::StateDict FirstRun::changed_buffers() const {
+  nn::StateDict changed;
+  size_t i = 0;
+  for (const auto& [name, buffer] : buffers_)
+    if (buffer.storage()->version() != versions_[i++]) changed.emplace_back(name, raw::clone(buffer));
+  return changed;
+}
 
-RecomputingScope::~RecomputingScope() { Context::current().running_node = outer_; }
+SecondRun::SecondRun(nn::Module& model, const nn::StateDict& changed_buffers)
+    : buffers_(model, changed_buffers, {.partial = true}),
+      rule_(new StageAgain),
+      outer_(std::exchange(Context::current().running_node, rule_.get())) {}
+
+SecondRun::~SecondRun() { Context::current().running_node = outer_; }
 
 }  // namespace gradus::dist::internal

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "gradus/autograd/graph/recomputing.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/nn/reparametrize.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tests/distributed/pipeline/unet_training.h"
 
@@ -27,6 +30,34 @@ TEST(Recompute, GivesTheSameBits) {
           want)
           << name_of(schedule);
   }
+}
+
+// Each forward takes one step of the power iteration.
+struct Spectral : nn::Layer {
+  nn::Linear a{this, "a", {.in = 8, .out = 8}}, b{this, "b", {.in = 8, .out = 8}};
+  Spectral() { nn::spectral_norm(a), nn::spectral_norm(b); }
+  Tensor forward(const Tensor& x) override { return b(tanh(a(x))); }
+};
+
+TEST(Recompute, SeesTheStateOfTheFirstForward) {
+  run_ranks(2, [] {
+    std::vector<std::vector<double>> grads[2];
+    for (const Recompute recompute : {Recompute::kNever, Recompute::kAlways}) {
+      manual_seed(5);
+      Pipeline<Spectral> pipe(
+          [] { return std::make_unique<Spectral>(); }, zeros({2, 8}),
+          {.schedule = Schedule::kGPipe, .micro_batches = 4, .cut_after = {"a"}, .recompute = recompute});
+      GradManager gm;
+      pipe.attach(gm);
+      pipe.step(gm, random_tensor({8, 8}), zeros({8, 8}), nn::mse_loss);
+      for (const Tensor& p : pipe.parameters())
+        grads[recompute == Recompute::kAlways].push_back(p.grad().to_vector<double>());
+      for (const Tensor& u : pipe.module().buffers())
+        if (u.device() == kCPU) grads[recompute == Recompute::kAlways].push_back(u.to_vector<double>());
+    }
+    EXPECT_EQ(grads[0], grads[1]);
+    EXPECT_EQ(grads[0].size(), 4u);
+  });
 }
 
 // Counts its forwards.
@@ -76,12 +107,33 @@ TEST(Recompute, RunsForwardsAgainWhereAsked) {
   EXPECT_EQ(runs(Schedule::kGPipeLIFO, Recompute::kExceptLast), (Runs{{4, 3}, {4, 3}}));
 }
 
+// The last rank's loss is there only when the first rank has begun to run its forward again.
+TEST(Recompute, RunsWhileTheRankWaitsForItsGradient) {
+  std::atomic<int> again{0};
+  run_ranks(2, [&] {
+    Pipeline<TwoCounted> pipe([] { return std::make_unique<TwoCounted>(); }, zeros({2, 8}),
+                              {.micro_batches = 1, .cut_after = {"a"}, .recompute = Recompute::kAlways});
+    pipe.module().a.fc.register_forward_hook([&](nn::Layer&, const Tensor& x, const Tensor&) {
+      if (x.device() == kCPU && autograd::is_recomputing()) ++again;
+    });
+    GradManager gm;
+    pipe.attach(gm);
+    pipe.step(gm, ones({8, 8}), zeros({8, 8}), [&](const Tensor& y, const Tensor& t) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (again == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      EXPECT_GT(again, 0);
+      return nn::mse_loss(y, t);
+    });
+  });
+}
+
 // Of each layer, a backward needs the input and the tanh: 16 tensors.
 struct Wide : nn::Layer {
   std::vector<std::unique_ptr<nn::Linear>> layers;
   Wide() {
     for (int i = 0; i < 8; ++i)
-      layers.push_back(std::make_unique<nn::Linear>(this, concat("fc", i), nn::LinearOptions{.in = 128, .out = 128}));
+      layers.push_back(
+          std::make_unique<nn::Linear>(this, concat("fc", i), nn::LinearOptions{.in = 128, .out = 128}));
   }
   Tensor forward(const Tensor& x) override {
     Tensor y = x;
