@@ -139,6 +139,10 @@ void GradScaler::unscale_(Optimizer& opt) {
 
 bool GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
   if (o.clip_norm) check_option(*o.clip_norm >= 0, kOp, "clip_norm", ">= 0", *o.clip_norm);
+  if (o.clip_norm && is_part_)
+    throw StateError(kOp,
+                     "these gradients are a part of a model's, and clip_norm would look at their norm alone: "
+                     "call unscale_, clip by the norm of all parts, then step");
   if (o.clip_value) check_option(*o.clip_value >= 0, kOp, "clip_value", ">= 0", *o.clip_value);
   check_option(o.norm_type > 0, kOp, "norm_type", "> 0", o.norm_type);
   if (options_.enabled) {

@@ -63,12 +63,23 @@ class GradScaler {
     mark(params, before);
   }
 
+  // The same for a part of a model, which may not see the loss: calls backward(scale()), which adds the
+  // gradients of that many times the loss to grad() of `params`. The scalers of all parts need `agree`.
+  // Errors: StateError as above; what `backward` throws.
+  template <class F> void backward_of_part(const std::vector<Tensor>& params, F backward) {
+    is_part_ = true;
+    if (!options_.enabled) return backward(1.0);
+    const std::vector<Before> before = begin_backward(params);
+    backward(progress_.scale);
+    mark(params, before);
+  }
+
   // Divides the gradients of opt's parameters by the scale, clips them, and steps. Skips the step if a
   // gradient is infinite or NaN on any rank. Returns whether it stepped. Call it once for each
   // optimizer with gradients.
-  // Errors: StateError when no parameter has a gradient, or when a gradient is not from this scaler's
-  // backward; DTypeError for gradients in f16, which cannot hold the divided values; ValueError for a
-  // negative bound; those of Optimizer::step.
+  // Errors: StateError when no parameter has a gradient, when a gradient is not from this scaler's backward,
+  // and for clip_norm where gradients are a part of a model's; DTypeError for gradients in f16, which cannot
+  // hold the divided values; ValueError for a negative bound; those of Optimizer::step.
   bool step(Optimizer& opt, const ScaledStepOptions& options = {});
 
   // Divides the gradients only, to look at them or to clip them in another way before step(opt).
@@ -107,6 +118,7 @@ class GradScaler {
 
   GradScalerOptions options_;
   Progress progress_;
+  bool is_part_ = false;                                     // other code has more of the gradients
   bool stepped_ = false, found_ = false;                     // since the last settled()
   std::vector<std::pair<const Optimizer*, bool>> unscaled_;  // infinities found by unscale_
   int64_t skipped_steps_ = 0;

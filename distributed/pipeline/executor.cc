@@ -22,6 +22,8 @@ using LocalKey = std::tuple<int, int, int, bool>;  // of an Address of this step
 // A micro-batch on a stage, between its forward and the end of its backward.
 struct Executor::Running {
   const Cut* cut = nullptr;
+  bool recomputes = false;  // the forward runs again before the backward
+  nn::StateDict buffers;    // that the forward changed, as it left them
   Recording recording;
   StageInput input;
   std::vector<char> awaited;  // per slot: its maker waits for the gradient
@@ -87,7 +89,7 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
       for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
       switch (list[i].kind) {
         case ActionKind::kForward:
-          forward(step, list[i]);
+          forward(step, list[i], runs_again(work.recompute, list, i));
           break;
         case ActionKind::kWeightGradient:
           weight_gradient(step, list[i]);
@@ -104,7 +106,7 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   return share_loss(step);
 }
 
-void Executor::forward(Step& step, const Action& action) {
+void Executor::forward(Step& step, const Action& action, bool recomputes) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
   running.cut = &model_.cut_for(step.work.inputs[k]);
@@ -130,12 +132,12 @@ void Executor::forward(Step& step, const Action& action) {
                              });
       }
     running.recording = step.work.gm->record();
+    running.recomputes = recomputes;
   }
-  Tensor loss;
-  running.output = run_stage(running.cut->trace, running.cut->plan, s, running.input,
-                             [&] { loss = step.work.compute(k); });
-  running.loss = loss;
-  if (loss.defined()) step.loss += loss.item<double>();
+  std::optional<FirstRun> first;
+  if (running.recomputes) first.emplace(model_.module());
+  run_own_stage(step, action);
+  if (running.loss.defined()) step.loss += running.loss.item<double>();
   const auto sends = running.cut->plan.sends(s);
   for (size_t i = 0; i < sends.size(); ++i) {
     const Tensor& y = running.output.sent[i];
@@ -146,16 +148,36 @@ void Executor::forward(Step& step, const Action& action) {
             .wants_gradient = bool(running.tracked[i]),
             .generator = running.output.generator});
   }
+  if (first) {
+    running.buffers = first->changed_buffers();
+    running.output.sent.clear();
+    running.loss = {};
+    first.reset();
+  }
   if (step.work.gm)
     running.recording.pause();
   else
     step.running.erase({s, k});
 }
 
+void Executor::run_own_stage(Step& step, const Action& action) {
+  Running& running = step.at(action);
+  Tensor loss;
+  running.output = run_stage(running.cut->trace, running.cut->plan, action.stage, running.input,
+                             [&] { loss = step.work.compute(action.micro_batch); });
+  running.loss = loss;
+}
+
 void Executor::backward(Step& step, const Action& action) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
   const StagePlan& plan = running.cut->plan;
+  if (running.recomputes) {  // before it waits for gradients
+    const SecondRun again(model_.module(), running.buffers);
+    running.recording.resume();
+    run_own_stage(step, action);
+    running.recording.pause();
+  }
   std::vector<Tensor> roots, dys;
   const auto sends = plan.sends(s);
   for (size_t i = 0; i < sends.size(); ++i) {
@@ -171,7 +193,7 @@ void Executor::backward(Step& step, const Action& action) {
   }
   if (running.loss.defined()) {
     roots.push_back(running.loss);
-    dys.push_back(ones_like(running.loss));
+    dys.push_back(full_like(running.loss, step.work.loss_scale));
   }
   running.output.sent.clear();
   running.loss = {};
@@ -260,6 +282,20 @@ void Executor::share_tied_gradients(Step& step, const std::map<std::string, Tens
     if (earlier->second.defined()) sum = sum.defined() ? add(earlier->second, sum) : earlier->second;
     parameter.set_grad(sum);
   }
+}
+
+void Executor::share(std::vector<std::vector<Tensor>>& of_micro_batch) {
+  if (!mailbox_) return;
+  const uint64_t number = steps_++;
+  const int last = model_.rank_of(model_.stages() - 1);
+  for (size_t k = 0; k < of_micro_batch.size(); ++k)
+    for (size_t i = 0; i < of_micro_batch[k].size(); ++i) {
+      const Address address{number, model_.stages(), int(k), int(i), false};
+      if (last != model_.rank()) of_micro_batch[k][i] = mailbox_->take(last, address, "the results").tensor;
+      for (int rank = 0; rank < group_.size(); ++rank)
+        if (last == model_.rank() && rank != last)
+          mailbox_->send(rank, address, {.tensor = of_micro_batch[k][i]});
+    }
 }
 
 double Executor::share_loss(Step& step) {

@@ -11,6 +11,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/group/mailbox.h"
+#include "gradus/distributed/pipeline/recompute.h"
 #include "gradus/distributed/pipeline/schedule.h"
 #include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/distributed/pipeline/staged_model.h"
@@ -24,8 +25,10 @@ struct StepWork {
   // Calls the model with a micro-batch's inputs, and what comes after it: returns the weighted loss, of one
   // element, or an undefined tensor when there is none.
   std::function<Tensor(int micro_batch)> compute;
-  PhiloxKey draw;       // the step's: each micro-batch has a generator of its own
-  std::string program;  // what runs, for errors: all ranks must run the same
+  Recompute recompute = Recompute::kNever;
+  double loss_scale = 1;  // multiplies gradients, not the losses returned
+  PhiloxKey draw;         // the step's: each micro-batch has a generator of its own
+  std::string program;    // what runs, for errors: all ranks must run the same
   // Of the all-reduce over replicas, null without: all backwards but this rank's last keep gradients back.
   std::shared_ptr<AllReduceCallback> all_reduce = {};
 };
@@ -38,13 +41,17 @@ class Executor {
   // Runs this rank's list. Returns the sum of the losses; every rank has it.
   // Errors: those of the model, with the action; those of Mailbox. The other ranks hear of them: PeerError.
   double run(const ActionLists& lists, const StepWork& work);
+  // Gives all ranks the tensors that the last stage's rank has for each micro-batch. Each rank's lists have
+  // the same lengths.
+  void share(std::vector<std::vector<Tensor>>& of_micro_batch);
 
  private:
   struct Running;
   struct Step;
 
   double run_list(const ActionLists& lists, const StepWork& work);
-  void forward(Step& step, const Action& action);
+  void forward(Step& step, const Action& action, bool recomputes);
+  void run_own_stage(Step& step, const Action& action);
   void backward(Step& step, const Action& action);  // B or I
   void weight_gradient(Step& step, const Action& action);
   void expect(Step& step, const Action& action);

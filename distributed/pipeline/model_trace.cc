@@ -89,6 +89,7 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
                        const std::function<std::vector<Tensor>()>& forward) {
   Context context = Context::current().snapshot();
   context.recordings.clear();
+  context.autocast = nullptr;  // a cast that one module keeps for others would look like its result
   context.generator = std::make_shared<RandomGenerator>();
   context.device = kMeta;
   const ContextScope in_context(context);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -50,19 +51,15 @@ Tensor call_loss(const Loss& loss, const Output& output, const Target& target) {
 // the batch's rows as their first dim.
 template <class M, class Input = Tensor> class Pipeline : public internal::PipelineBase {
  public:
+  // What the model returns: tensors, as `Input`.
+  using Output = std::remove_cvref_t<std::invoke_result_t<M&, const Input&>>;
+
   // Builds this rank's part of the model, with the numbers that the undivided model gets from the generator.
   // `make` is called twice. `example` shows the shapes and dtypes of an input. Collective over the job.
   // Errors: ValueError for options that do not fit together, for what is not cut there (it lists what can
   // be), and for ranks that are no multiple of the stages.
   Pipeline(std::function<std::unique_ptr<M>()> make, const Input& example, PipelineOptions options)
-      : PipelineBase({.make = [make] { return std::unique_ptr<nn::Module>(make()); },
-                      .forward =
-                          [example](nn::Module& model, std::span<const Tensor> inputs) {
-                            return internal::tensors_of(
-                                static_cast<M&>(model)(internal::with_tensors(example, inputs)));
-                          },
-                      .inputs = internal::tensors_of(example)},
-                     options) {}
+      : Pipeline(make, example, options, std::make_shared<std::optional<Output>>()) {}
 
   // Computes gradients of loss(model(input), target) as the undivided model does, and adds them to grad() of
   // the attached parameters. Returns the loss. Every rank gives the whole batch of its replica, and gets the
@@ -81,10 +78,36 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
     return compute(nullptr, input, target, loss, options);
   }
 
+  // Returns the model's result for the whole batch, without recording. Its tensors are undefined on ranks
+  // other than the last stage's, unless `everywhere` is set. Collective over the pipeline alone: replicas may
+  // have other numbers of batches.
+  // Errors: as for step; ShapeError for a result without the batch's rows as its first dim.
+  Output forward(const Input& input, const ForwardOptions& options = {}) {
+    const auto off = no_record();
+    const auto model = [&](const Tensors& part) {
+      return internal::tensors_of(module()(internal::with_tensors(input, part)));
+    };
+    const size_t results = internal::tensors_of(**shown_).size();
+    return internal::with_tensors(**shown_,
+                                  run_forward(internal::tensors_of(input), model, results, options));
+  }
+
   // The model. Tensors of other ranks' stages are on the meta device.
   M& module() { return static_cast<M&>(model_.module()); }
 
  private:
+  Pipeline(const std::function<std::unique_ptr<M>()>& make, const Input& example,
+           const PipelineOptions& options, const std::shared_ptr<std::optional<Output>>& shown)
+      : PipelineBase({.make = [make] { return std::unique_ptr<nn::Module>(make()); },
+                      .forward =
+                          [example, shown](nn::Module& model, std::span<const Tensor> inputs) {
+                            *shown = static_cast<M&>(model)(internal::with_tensors(example, inputs));
+                            return internal::tensors_of(**shown);
+                          },
+                      .inputs = internal::tensors_of(example)},
+                     options),
+        shown_(shown) {}
+
   template <class Target, class Loss>
   double compute(GradManager* gm, const Input& input, const Target& target, const Loss& loss,
                  const StepOptions& options) {
@@ -96,6 +119,8 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
         },
         options);
   }
+
+  std::shared_ptr<std::optional<Output>> shown_;  // on meta: what a result consists of
 };
 
 }  // namespace gradus::dist

@@ -12,8 +12,11 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/auto_cut.h"
+#include "gradus/distributed/pipeline/deferred_batch_norm.h"
 #include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/distributed/pipeline/stage_timing.h"
+#include "gradus/optim/grad_scaler.h"
+#include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -225,33 +228,41 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
   return times;
 }
 
+PipelineBase::CutBatch PipelineBase::cut(const Batch& batch, const std::string& what) const {
+  const int64_t rows = rows_of(batch.inputs, batch.targets);
+  CutBatch cut{.rows = rows, .lists = lists_for(micro_batches_for(rows))};
+  const int count = cut.lists.micro_batches;
+  if (rows < count)
+    throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, given ", rows);
+  // As even as it goes, larger ones first.
+  for (int64_t k = 0, begin = 0; k < count; ++k) {
+    const int64_t end = begin + rows / count + (k < rows % count);
+    cut.parts.push_back({rows_between(batch.inputs, begin, end), rows_between(batch.targets, begin, end)});
+    cut.work.inputs.push_back(cut.parts.back().inputs);
+    begin = end;
+  }
+  cut.work.draw = Context::current().generator->next();
+  cut.work.program = concat(what, " by ", options_.lists.empty() ? name_of(options_.schedule) : "lists", ", ",
+                            stages(), " stages, ", count, " micro-batches, ", rows, " rows");
+  return cut;
+}
+
 double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& compute,
                          const StepOptions& options) {
   if (options.reduction != Reduction::kMean && options.reduction != Reduction::kSum)
     throw ValueError(kOp, "expected a loss that is a mean or a sum");
-  const int64_t rows = rows_of(batch.inputs, batch.targets);
+  if (options.scaler && options.scaler->options().enabled && !options.scaler->options().agree &&
+      group_.size() > 1)
+    throw ValueError(kOp,
+                     "the ranks must skip a step together: make the scaler with "
+                     "{.agree = [](bool found) { return dist::any_rank(found); }}");
   const bool chooses =
       options_.lists.empty() && options_.micro_batches == 0 && options_.micro_batch_size == 0;
   if (gm && chooses && !auto_) measure(batch, compute);
-  ActionLists lists = lists_for(micro_batches_for(rows));
-  const int count = lists.micro_batches;
-  if (rows < count)
-    throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, given ", rows);
+  auto [rows, parts, lists, work] = cut(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
-
-  // As even as it goes, larger ones first.
-  std::vector<Batch> parts;
-  StepWork work{.gm = gm,
-                .draw = Context::current().generator->next(),
-                .program = concat(gm ? "training" : "evaluation", " by ",
-                                  options_.lists.empty() ? name_of(options_.schedule) : "lists", ", ",
-                                  stages(), " stages, ", count, " micro-batches, ", rows, " rows")};
-  for (int64_t k = 0, begin = 0; k < count; ++k) {
-    const int64_t end = begin + rows / count + (k < rows % count);
-    parts.push_back({rows_between(batch.inputs, begin, end), rows_between(batch.targets, begin, end)});
-    work.inputs.push_back(parts.back().inputs);
-    begin = end;
-  }
+  work.gm = gm;
+  work.recompute = options_.recompute;
   const std::vector<double> weights = weights_of(parts, options);
   work.compute = [&](int k) {
     const Tensor loss = compute(parts[k]);
@@ -259,19 +270,55 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     return weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
   if (gm) work.all_reduce = all_reduce_;
+  std::optional<DeferredBatchNorm> deferred;
+  if (options_.deferred_batch_norm) deferred.emplace(model_.module());
   const auto begin = std::chrono::steady_clock::now();
-  const double loss = executor_.run(lists, work);
+  double loss = 0;
+  const auto run_lists = [&](double scale) {
+    work.loss_scale = scale;
+    if (scale != 1) work.program += concat(", gradients times ", scale);
+    loss = executor_.run(lists, work);
+  };
+  if (gm && options.scaler)
+    options.scaler->backward_of_part(gm->attached_tensors(), run_lists);
+  else
+    run_lists(1);
   if (gm && chooses)
     auto_->ran(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
                largest_of_all);
+  if (deferred) deferred->apply();
   if (!all_reduce_) return loss;
   const Tensor mean = full({}, loss, {.dtype = DType::kF64});
   dist::all_reduce(mean, {.op = ReduceOp::kMean, .group = grid_.group("replica")});
   return mean.item<double>();
 }
 
+PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
+                                                const std::function<Tensors(const Tensors&)>& model,
+                                                size_t results, const ForwardOptions& options) {
+  auto [rows, parts, lists, work] = cut({inputs, {}}, options.everywhere ? "forward everywhere" : "forward");
+  std::vector<Tensors> outputs(parts.size(), Tensors(results));
+  work.compute = [&](int k) {
+    outputs[size_t(k)] = model(parts[size_t(k)].inputs);
+    return Tensor();
+  };
+  executor_.run(forwards_of(lists), work);
+  if (options.everywhere) executor_.share(outputs);
+  Tensors joined;
+  for (size_t i = 0; i < results; ++i) {
+    Tensors of_parts;
+    for (const Tensors& output : outputs) of_parts.push_back(output.at(i));
+    joined.push_back(of_parts[0].defined() ? cat(of_parts, 0) : Tensor());
+  }
+  return joined;
+}
+
 double PipelineBase::clip_grad_norm_(double max_norm) {
   if (!(max_norm > 0)) throw ValueError("clip_grad_norm_", "expected max_norm > 0, given ", max_norm);
+  for (const Tensor& p : parameters())
+    if (p.grad().defined() && optim::internal::scale_of(p.grad()) != 0)
+      throw StateError("clip_grad_norm_",
+                       "a GradScaler has multiplied the gradients: call scaler.unscale_(opt) before");
   // One number per parameter of the undivided model. Each comes from one rank, and all are added up in one
   // order: so the norm does not depend on the cuts.
   const auto& state = model_.state();

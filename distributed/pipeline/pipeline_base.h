@@ -14,6 +14,10 @@
 #include "gradus/distributed/pipeline/executor.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
+namespace gradus::optim {
+class GradScaler;
+}
+
 namespace gradus::dist {
 
 struct PipelineOptions {
@@ -40,6 +44,12 @@ struct PipelineOptions {
   // Bytes per rank that cuts and numbers of micro-batches which are chosen by measuring must keep; 0: none.
   // Counted are four times the parameters (with gradients and two moments), and what forwards leave behind.
   int64_t memory_limit = 0;
+  // Which forwards keep their inputs alone and run again before their backward. Nothing else changes: a step
+  // gives the same bits.
+  Recompute recompute = Recompute::kNever;
+  // Batch norms move their running statistics once per step, by all its rows, instead of once per
+  // micro-batch. They normalize by the micro-batch all the same.
+  bool deferred_batch_norm = false;
 };
 
 // What the loss of a step is: a micro-batch's loss is weighted so that all together give the batch's.
@@ -49,6 +59,13 @@ struct StepOptions {
   std::optional<int64_t> ignore_index = {};
   // Else the mean is one over what this counts in a micro-batch's targets.
   std::function<double(std::span<const Tensor> targets)> count = {};
+  // Multiplies the loss, but not the one that step returns. Gradients count as scaled on all ranks until
+  // scaler.unscale_ or scaler.step. The scaler needs `agree`.
+  optim::GradScaler* scaler = nullptr;
+};
+
+struct ForwardOptions {
+  bool everywhere = false;  // all ranks of the pipeline get the result
 };
 
 namespace internal {
@@ -69,6 +86,9 @@ class PipelineBase {
   // the slowest is than the mean, and the number of micro-batches with what was predicted and measured.
   std::string describe();
   int stages() const { return model_.stages(); }
+  // Returns the job's ranks in rows: along "pipeline" lie those of this pipeline, along "replica" those that
+  // hold the same stages.
+  const Grid& grid() const { return grid_; }
   // Sets the training mode on all modules.
   void train(bool on = true) { model_.module().train(on); }
   void eval() { train(false); }
@@ -86,6 +106,19 @@ class PipelineBase {
   // Runs a step: forwards and, with a manager, backwards. `compute` runs model and loss on one micro-batch.
   double run(GradManager* gm, const Batch& batch, const Compute& compute, const StepOptions& options);
 
+  // Runs forwards alone. `model` returns a micro-batch's tensors, of which there are `results`. Returns those
+  // of the whole batch, undefined on ranks that do not have them.
+  Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& model,
+                      size_t results, const ForwardOptions& options);
+
+  // A batch in micro-batches, and the lists that compute them.
+  struct CutBatch {
+    int64_t rows = 0;
+    std::vector<Batch> parts;
+    ActionLists lists;
+    StepWork work;
+  };
+  CutBatch cut(const Batch& batch, const std::string& what) const;
   ActionLists lists_for(int micro_batches) const;
   int micro_batches_for(int64_t rows) const;
   // Chooses the number of micro-batches. Collective over the job.

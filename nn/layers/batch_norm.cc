@@ -14,6 +14,7 @@
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus::nn {
 
@@ -41,13 +42,41 @@ void BatchNorm::reset_running_stats() {
 namespace {
 // False when a checkpoint computes its function again: the first run has counted the batch.
 bool counts_batches() { return !autograd::is_recomputing(); }
+bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 }  // namespace
 
 // Counts the batch, and returns its weight in the running statistics.
 double BatchNorm::next_momentum() {
   raw::add_(num_batches_tracked, scalar(1, {DType::kI64, num_batches_tracked.device()}));
   if (options().momentum && !all_alike_) return *options().momentum;
-  return 1 / num_batches_tracked.item<double>();
+  return has_data(num_batches_tracked) ? 1 / num_batches_tracked.item<double>() : 1;
+}
+
+void BatchNorm::defer_statistics(bool on) {
+  deferred_.reset();
+  if (on) deferred_.emplace();
+}
+
+// Joins a batch with those collected, as forward_joined joins those of several processes.
+void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_t batch_rows) {
+  const double rows = double(batch_rows), all = deferred_->rows + rows;
+  if (rows == 0) return;
+  const Tensor mean = gradus::to(batch_mean, DType::kF64), m2 = gradus::to(batch_m2, DType::kF64);
+  if (deferred_->rows == 0) {
+    *deferred_ = {rows, mean, m2};
+    return;
+  }
+  const Tensor apart = mean - deferred_->mean;
+  const Tensor between = square(apart) * (deferred_->rows * rows / all);
+  *deferred_ = {all, deferred_->mean + apart * (rows / all), deferred_->m2 + m2 + between};
+}
+
+void BatchNorm::apply_deferred_statistics() {
+  if (!deferred_ || deferred_->rows == 0) return;
+  const Deferred all = std::exchange(*deferred_, {});
+  const DType wide = raw::channel_dtype(running_mean.dtype());
+  raw::batch_norm_update_(running_mean, running_var, gradus::to(all.mean, wide),
+                          gradus::to(all.m2 / all.rows, wide), int64_t(all.rows), next_momentum());
 }
 
 bool BatchNorm::joins_batches() const {
@@ -64,6 +93,16 @@ template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   o.training = by_batch;
   o.eps = options().eps;
   const bool counts = by_batch && tracks && counts_batches();
+  if (counts && deferred_ && has_data(x)) {
+    // Statistics that move all the way are the batch's own; the variance is the unbiased one.
+    const Tensor mean = zeros({*options().features}, {raw::channel_dtype(x.dtype()), x.device()});
+    const Tensor var = zeros_like(mean);
+    o.momentum = 1;
+    const Tensor y = op(x, weight, bias, mean, var, o);
+    const int64_t rows = x.numel() / std::max<int64_t>(*options().features, 1);
+    collect(mean, var * double(rows - 1), rows);
+    return y;
+  }
   if (counts) o.momentum = next_momentum();
   const Tensor none;
   const bool given = counts || !by_batch;
@@ -71,7 +110,8 @@ template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {
-  return joins_batches() ? forward_joined(x) : forward_by(batch_norm, x);
+  // Without data there is nothing to exchange: on the meta device shapes are all that counts.
+  return joins_batches() && has_data(x) ? forward_joined(x) : forward_by(batch_norm, x);
 }
 
 Tensor BatchNorm::relu(const Tensor& x) {
@@ -111,9 +151,14 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
   const Tensor mean = gradus::to(exact_mean, wide);
   const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / divisor, wide);
   if (running_mean.defined() && counts_batches()) {
-    const double momentum = next_momentum();
-    if (rows > 0)
-      raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows), momentum);
+    if (deferred_) {
+      collect(detach(mean), detach(var) * rows, int64_t(rows));
+    } else {
+      const double momentum = next_momentum();
+      if (rows > 0)
+        raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows),
+                                momentum);
+    }
   }
   return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);
 }

@@ -39,6 +39,11 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   void reset_running_stats();
   // While on, all batches have the same weight in the running statistics, whatever the momentum.
   void weigh_all_batches_alike(bool on) { all_alike_ = on; }
+  // While on, the layer collects the batches that it sees in training, and leaves the running statistics as
+  // they are. Turning it off forgets what was collected.
+  void defer_statistics(bool on);
+  // Moves the running statistics once: all batches collected count as one.
+  void apply_deferred_statistics();
 
   Tensor forward(const Tensor& x) final;
   // Return relu(layer(x)), and relu(layer(x) + residual). Computed in one pass where possible: in training
@@ -58,9 +63,16 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;
   double next_momentum();
+  void collect(const Tensor& mean, const Tensor& m2, int64_t rows);
 
+  // Of several batches: elements per channel, their mean, and the sum of squared differences from it.
+  struct Deferred {
+    double rows = 0;
+    Tensor mean, m2;  // f64[features]
+  };
   std::shared_ptr<StatisticsReduction> reduction_;
   bool all_alike_ = false;
+  std::optional<Deferred> deferred_;
 };
 
 // Shapes: x [N,features] or [N,features,L] -> the same.

@@ -86,5 +86,45 @@ TEST(PipelinePage, SchedulesAsData) {
   EXPECT_THAT(text, HasSubstr("0.13 s, idle 0.0769"));
 }
 
+struct NormNet : nn::Layer {
+  nn::Linear fc1{this, "fc1", {.in = 784, .out = 8}};
+  nn::BatchNorm1d norm{this, "norm", {.features = 8}};
+  nn::Linear fc2{this, "fc2", {.in = 8, .out = 10}};
+  Tensor forward(const Tensor& x) override { return fc2(relu(norm(fc1(x)))); }
+};
+
+TEST(PipelinePage, MixedPrecisionAndBatchNormOverReplicas) {
+  const data::GeneratedDigits train({.size = 64});
+  dist::run_ranks(4, [&] {
+    dist::Pipeline<NormNet> pipe([] { return std::make_unique<NormNet>(); }, zeros({1, 784}),
+                                 {.stages = 2,
+                                  .micro_batches = 2,
+                                  .cut_after = {"norm"},
+                                  .recompute = dist::Recompute::kAlways,
+                                  .deferred_batch_norm = true});
+    dist::convert_sync_batchnorm(pipe.module(), pipe.grid().group("replica"));
+    GradManager gm;
+    pipe.attach(gm);
+    optim::SGD opt(pipe.parameters(), {.lr = 0.1});
+    data::DataLoader loader(train, {.batch_size = 16});
+    optim::GradScaler scaler({.agree = [](bool found) { return dist::any_rank(found); }});
+    for (const data::Batch& b : loader) {
+      {
+        auto amp = autocast(DType::kF16);
+        pipe.step(gm, flatten(b.input, 1), b.target, nn::cross_entropy, {.scaler = &scaler});
+      }
+      scaler.unscale_(opt);
+      pipe.clip_grad_norm_(1.0);  // over all stages
+      scaler.step(opt);
+      opt.clear_grad();
+    }
+    EXPECT_EQ(scaler.skipped_steps(), 0);
+    const Tensor x = zeros({5, 784});
+    pipe.eval();
+    const Tensor logits = pipe.forward(x, {.everywhere = true});
+    EXPECT_EQ(logits.shape(), (Shape{5, 10}));
+  });
+}
+
 }  // namespace
 }  // namespace gradus

@@ -48,6 +48,26 @@ TEST(BatchNormLayer, WithoutMomentumAveragesAllBatches) {
   EXPECT_THAT(values(bn.running_mean), Pointwise(FloatNear(1e-6f), {2.5f}));
 }
 
+TEST(BatchNormLayer, DeferredStatisticsCountAllBatchesAsOne) {
+  const Tensor x = matrix({1, 2, 6, 3, 8}, 5);
+  nn::BatchNorm1d whole({.features = 1}), deferred({.features = 1});
+  whole(x);
+  deferred.defer_statistics(true);
+  const Tensor y = deferred(narrow(x, 0, 0, 3));
+  EXPECT_EQ(values(y), values(nn::BatchNorm1d({.features = 1})(narrow(x, 0, 0, 3))));
+  deferred(narrow(x, 0, 3, 2));
+  EXPECT_THAT(values(deferred.running_mean), Pointwise(FloatNear(0), {0.f}));
+  deferred.apply_deferred_statistics();
+  EXPECT_THAT(values(deferred.running_mean), Pointwise(FloatNear(1e-6f), values(whole.running_mean)));
+  EXPECT_THAT(values(deferred.running_var), Pointwise(FloatNear(1e-6f), values(whole.running_var)));
+  EXPECT_EQ(deferred.num_batches_tracked.item<int64_t>(), 1);
+  // What was not applied is forgotten.
+  deferred(x);
+  deferred.defer_statistics(false);
+  deferred.apply_deferred_statistics();
+  EXPECT_EQ(deferred.num_batches_tracked.item<int64_t>(), 1);
+}
+
 TEST(BatchNormLayer, WithoutTrackingUsesTheBatchInEvaluationToo) {
   nn::BatchNorm1d bn({.features = 1, .affine = false, .track_running_stats = false});
   bn.eval();

@@ -351,6 +351,21 @@ TEST_F(GradScalerTest, AsksOtherRanksOnceAStep) {
   EXPECT_EQ(scaler.scale(), 4);
 }
 
+// The loss is elsewhere; here are gradients that it gave.
+TEST_F(GradScalerTest, ScalesAPartOfAModel) {
+  GradScaler scaler({.init_scale = 8});
+  scaler.backward_of_part({w}, [&](double scale) { w.set_grad(values32({float(scale), 2 * float(scale)})); });
+  EXPECT_THAT(grad(), ElementsAre(8, 16));
+  EXPECT_THROW(opt.step(), StateError);
+  EXPECT_THAT(message_of<StateError>([&] { scaler.step(opt, {.clip_norm = 1.0}); }),
+              HasSubstr("clip by the norm of all parts"));
+  EXPECT_TRUE(scaler.step(opt));
+  EXPECT_THAT(values(), ElementsAre(0.5f, 1.0f));
+
+  GradScaler off({.enabled = false});
+  off.backward_of_part({w}, [&](double scale) { EXPECT_EQ(scale, 1); });
+}
+
 TEST(Unscale, FindsASingleInfinityInAnyDtypeWhateverTheThreads) {
   for (const DType t : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     for (const int threads : {1, 3}) {

@@ -36,7 +36,8 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
   if (x.dim() != 4) throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W], given ", describe(x));
   const int64_t n = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   Tensor appended;
-  if (is_training() && reduction_ && reduction_->size() > 1) {
+  const bool has_data = x.device().type != DeviceType::kMeta;  // else there is nothing to exchange
+  if (is_training() && reduction_ && reduction_->size() > 1 && has_data) {
     const int64_t ranks = reduction_->size();
     const Tensor of_ranks = reshape(reduction_->all_gather(reshape(x, {x.numel()})), {ranks, n, C, H, W});
     const Tensor joined = deviations(reshape(transpose(of_ranks, 0, 1), {n * ranks, C, H, W}));

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <map>
-#include <mutex>
 #include <set>
 #include <type_traits>
 
@@ -14,6 +13,7 @@
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
+#include "gradus/tests/distributed/pipeline/unet_training.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -148,62 +148,17 @@ template <class M> void expect_undivided() {
 TEST(Pipeline, TrainsAResidualMLPAsOneProcessDoes) { expect_undivided<ResidualMLP>(); }
 TEST(Pipeline, TrainsAModelWithTiedWeightsAsOneProcessDoes) { expect_undivided<TiedText>(); }
 
-template <> struct Case<UNet> {
-  static Tensor input(int64_t rows, int step) {
-    return random_tensor({rows, 2, 8, 8}, DType::kF32, 10 + step);
-  }
-  static Tensor target(int64_t rows, int step) { return input(rows, step + 5); }
-  static Tensor loss(const Tensor& y, const Tensor& t) { return nn::mse_loss(y, t); }
-  static std::vector<std::string> cuts(int stages) {
-    if (stages == 1) return {};
-    if (stages == 2) return {"middle"};
-    if (stages == 4) return {"down0", "norm", "up1"};
-    return {"down0", "norm", "middle", "dropout", "up1"};
-  }
-};
-
-// The state of all ranks together, by the undivided model's names, and the losses.
-template <class M> std::map<std::string, std::vector<double>> joined(int ranks, PipelineOptions options) {
-  std::map<std::string, std::vector<double>> all;
-  std::mutex mutex;
-  options.stages = ranks;
-  options.cut_after = Case<M>::cuts(ranks * options.interleave);
-  run_ranks(ranks, [&] {
-    manual_seed(5);
-    set_num_threads(1);
-    Pipeline<M> pipe([] { return std::make_unique<M>(); }, Case<M>::input(2, 0), options);
-    GradManager gm;
-    pipe.attach(gm);
-    optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
-    std::vector<double> losses;
-    for (int i = 0; i < kSteps; ++i) {
-      losses.push_back(pipe.step(gm, Case<M>::input(13, i), Case<M>::target(13, i), Case<M>::loss));
-      losses.push_back(pipe.clip_grad_norm_(0.1));
-      opt.step().clear_grad();
-    }
-    pipe.eval();
-    losses.push_back(pipe.eval_step(Case<M>::input(7, 9), Case<M>::target(7, 9), Case<M>::loss));
-    const std::lock_guard lock(mutex);
-    const auto [it, fresh] = all.emplace("losses", losses);
-    EXPECT_EQ(it->second, losses);
-    for (const auto& [name, x] : pipe.module().state_dict())
-      if (x.device() == kCPU) all[name] = x.template to_vector<double>();
-  });
-  return all;
-}
-
 // Dropout, batch norm and clipping included.
 TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
   for (const int micro_batches : {1, 3, 8}) {
-    const auto want = joined<UNet>(1, {.micro_batches = micro_batches});
+    const auto want = train_unet(1, {.micro_batches = micro_batches});
     EXPECT_EQ(want.size(), 5u * 2 + 5 + 1);
     for (Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1})
       for (const int ranks : {2, 4})
-        EXPECT_EQ(joined<UNet>(ranks, {.schedule = schedule, .micro_batches = micro_batches}), want)
+        EXPECT_EQ(train_unet(ranks, {.schedule = schedule, .micro_batches = micro_batches}), want)
             << name_of(schedule) << " P " << ranks << " M " << micro_batches;
     for (Schedule schedule : {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV})
-      EXPECT_EQ(joined<UNet>(3, {.interleave = 2, .schedule = schedule, .micro_batches = micro_batches}),
-                want)
+      EXPECT_EQ(train_unet(3, {.interleave = 2, .schedule = schedule, .micro_batches = micro_batches}), want)
           << name_of(schedule) << " M " << micro_batches;
   }
 }

@@ -1,0 +1,48 @@
+#include "gradus/distributed/pipeline/recompute.h"
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// Stands for the rule in which a checkpoint would run its function again.
+struct StageAgain final : AutogradSlot {
+  StageAgain() : AutogradSlot(false) {}
+  bool is_followed() const override { return false; }
+};
+
+}  // namespace
+
+bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i) {
+  if (mode != Recompute::kExceptLast) return mode == Recompute::kAlways;
+  const bool is_last = i + 1 == list.size();
+  return is_last || list[i + 1].kind == ActionKind::kForward || list[i + 1].stage != list[i].stage ||
+         list[i + 1].micro_batch != list[i].micro_batch;
+}
+
+FirstRun::FirstRun(const nn::Module& model)
+    : probe_(autograd::RecordingState::probe(autograd::open_recordings())),
+      only_({probe_}),
+      buffers_(model.named_buffers()) {
+  for (const auto& [name, buffer] : buffers_) versions_.push_back(buffer.storage()->version());
+}
+
+FirstRun::~FirstRun() { probe_->finish(); }
+
+nn::StateDict FirstRun::changed_buffers() const {
+  nn::StateDict changed;
+  size_t i = 0;
+  for (const auto& [name, buffer] : buffers_)
+    if (buffer.storage()->version() != versions_[i++]) changed.emplace_back(name, raw::clone(buffer));
+  return changed;
+}
+
+SecondRun::SecondRun(nn::Module& model, const nn::StateDict& changed_buffers)
+    : buffers_(model, changed_buffers, {.partial = true}),
+      rule_(new StageAgain),
+      outer_(std::exchange(Context::current().running_node, rule_.get())) {}
+
+SecondRun::~SecondRun() { Context::current().running_node = outer_; }
+
+}  // namespace gradus::dist::internal

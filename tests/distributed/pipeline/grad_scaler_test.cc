@@ -1,0 +1,154 @@
+// A scaled loss in a pipeline: all ranks have scaled gradients, one of them sees the loss.
+#include "gradus/optim/grad_scaler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/group/any_rank.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tests/distributed/pipeline/unet_training.h"
+
+namespace gradus::dist {
+namespace {
+
+Tensor input(int step) { return random_tensor({8, 6}, DType::kF32, 10 + step); }
+Tensor target(int step) { return random_tensor({8, 3}, DType::kF32, 20 + step); }
+
+std::unique_ptr<ResidualMLP> make() { return std::make_unique<ResidualMLP>(); }
+
+optim::GradScalerOptions agreeing(double init_scale = 65536) {
+  return {.init_scale = init_scale, .agree = [](bool found) { return any_rank(found); }};
+}
+
+// What all ranks together went through.
+struct Trained {
+  std::vector<double> losses;
+  std::vector<double> scales;  // after each step
+  std::vector<bool> stepped;
+  std::map<std::string, std::vector<double>> parameters;
+  bool operator==(const Trained&) const = default;
+};
+
+// Trains in f16 from a scale at which gradients are infinite. At step `spoiled` the first gradient of the
+// last rank is infinite.
+Trained train_in_f16(int ranks, int replicas, Schedule schedule, double init_scale, int spoiled = -1) {
+  constexpr int kSteps = 6;
+  Trained all;
+  std::mutex mutex;
+  run_ranks(ranks * replicas, [&] {
+    manual_seed(5);
+    set_num_threads(1);
+    PipelineOptions options{.stages = ranks, .schedule = schedule, .micro_batches = 2};
+    if (ranks == 2) options.cut_after = {"b1"};
+    Pipeline<ResidualMLP> pipe(make, zeros({2, 6}), options);
+    GradManager gm;
+    pipe.attach(gm);
+    int step = 0;
+    const int last = ranks * replicas - 1;
+    if (get_rank() == last)
+      gm.attach(pipe.parameters().back(),
+                [&](const Tensor&, const Tensor& grad) { return step == spoiled ? grad * INFINITY : grad; });
+    optim::SGD opt(pipe.parameters(), {.lr = 0.05, .momentum = 0.9});
+    optim::GradScaler scaler(agreeing(init_scale));
+    Trained mine;
+    const int64_t rows = 8 / replicas, begin = get_rank() / ranks * rows;
+    for (; step < kSteps; ++step) {
+      const auto amp = autocast(DType::kF16);
+      mine.losses.push_back(pipe.step(gm, narrow(input(step), 0, begin, rows),
+                                      narrow(target(step), 0, begin, rows), nn::mse_loss,
+                                      {.scaler = &scaler}));
+      EXPECT_THROW(opt.step(), StateError);  // its gradients are scaled
+      EXPECT_THROW(pipe.clip_grad_norm_(1.0), StateError);
+      EXPECT_THROW(scaler.step(opt, {.clip_norm = 1.0}), StateError);
+      scaler.unscale_(opt);
+      pipe.clip_grad_norm_(1.0);
+      mine.stepped.push_back(scaler.step(opt));
+      mine.scales.push_back(scaler.scale());
+      opt.clear_grad();
+    }
+    const std::lock_guard lock(mutex);
+    if (all.losses.empty()) all = mine;
+    EXPECT_EQ(mine.losses, all.losses);
+    EXPECT_EQ(mine.scales, all.scales);
+    EXPECT_EQ(mine.stepped, all.stepped);
+    for (const auto& [name, p] : pipe.named_parameters()) {
+      const auto [it, fresh] = all.parameters.emplace(name, p.to_vector<double>());
+      EXPECT_EQ(it->second, p.to_vector<double>()) << name;
+    }
+  });
+  return all;
+}
+
+TEST(PipelineGradScaler, FindsTheScaleThatOneProcessFinds) {
+  const Trained want = train_in_f16(1, 1, Schedule::k1F1B, 0x1p20);
+  EXPECT_FALSE(want.stepped.front());
+  EXPECT_TRUE(want.stepped.back());
+  for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1})
+    EXPECT_EQ(train_in_f16(2, 1, schedule, 0x1p20), want) << name_of(schedule);
+}
+
+// Its rank is of one stage and one replica.
+TEST(PipelineGradScaler, AnInfinityOnOneRankSkipsTheStepOnAll) {
+  for (const int replicas : {1, 2}) {
+    const Trained got = train_in_f16(2, replicas, Schedule::k1F1B, 1024, 2);
+    EXPECT_EQ(got.stepped, (std::vector<bool>{true, true, false, true, true, true}));
+    EXPECT_EQ(got.scales, (std::vector<double>{1024, 1024, 512, 512, 512, 512}));
+  }
+}
+
+// Its gradients are added up over ranks, and over two steps.
+TEST(PipelineGradScaler, ATiedWeightCountsAsScaled) {
+  const auto make_text = [] {
+    auto model = std::make_unique<TiedText>();
+    model->to(DType::kF64);
+    return model;
+  };
+  const Tensor x = tensor(std::vector<int64_t>{1, 2, 3, 0, 5, 6, 7, 8}, {4, 2});
+  const auto loss = [](const Tensor& y, const Tensor& t) {
+    return nn::cross_entropy(flatten(y, 0, 1), flatten(t, 0, 1));
+  };
+  manual_seed(5);
+  const auto model = make_text();
+  GradManager whole;
+  whole.attach(model->parameters());
+  for (int i = 0; i < 2; ++i) {
+    const auto recording = whole.record();
+    whole.backward(loss((*model)(x), x));
+  }
+  run_ranks(2, [&] {
+    manual_seed(5);
+    Pipeline<TiedText> pipe(make_text, x, {.micro_batches = 2, .cut_after = {"b0"}});
+    GradManager gm;
+    pipe.attach(gm);
+    optim::SGD opt(pipe.parameters(), {.lr = 0.1});
+    optim::GradScaler scaler(agreeing());
+    for (int i = 0; i < 2; ++i) pipe.step(gm, x, x, loss, {.scaler = &scaler});
+    scaler.unscale_(opt);
+    for (const auto& [name, p] : pipe.named_parameters())
+      expect_near(p.grad(), model->parameter(name).grad(), 1e-12);
+  });
+}
+
+TEST(PipelineGradScaler, NeedsRanksThatAgree) {
+  run_ranks(2, [] {
+    Pipeline<ResidualMLP> pipe(make, zeros({2, 6}), {.micro_batches = 1, .cut_after = {"b1"}});
+    GradManager gm;
+    pipe.attach(gm);
+    optim::GradScaler lonely;
+    EXPECT_THROW(pipe.step(gm, input(0), target(0), nn::mse_loss, {.scaler = &lonely}), ValueError);
+    optim::GradScaler off({.enabled = false});
+    pipe.step(gm, input(0), target(0), nn::mse_loss, {.scaler = &off});
+    optim::SGD opt(pipe.parameters(), {.lr = 0.05});
+    EXPECT_TRUE(off.step(opt));
+    opt.clear_grad();
+    optim::GradScaler other(agreeing(get_rank() == 0 ? 1024 : 512));
+    EXPECT_THROW(pipe.step(gm, input(0), target(0), nn::mse_loss, {.scaler = &other}), MismatchError);
+  });
+}
+
+}  // namespace
+}  // namespace gradus::dist
