@@ -14,6 +14,7 @@
 #include "gradus/distributed/pipeline/schedule.h"
 #include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/distributed/pipeline/staged_model.h"
+#include "gradus/distributed/pipeline/step_recorder.h"
 
 namespace gradus::dist::internal {
 
@@ -39,6 +40,8 @@ class Executor {
   // Errors: those of the model, with the action; those of Mailbox. The other ranks hear of them: PeerError.
   double run(const ActionLists& lists, const StepWork& work);
 
+  StepRecorder& recorder() { return recorder_; }
+
  private:
   struct Running;
   struct Step;
@@ -57,6 +60,7 @@ class Executor {
   Group group_;
   std::unique_ptr<Mailbox> mailbox_;  // null for a pipeline of one rank
   uint64_t steps_ = 0;
+  StepRecorder recorder_;
 };
 
 }  // namespace gradus::dist::internal

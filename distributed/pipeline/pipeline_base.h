@@ -12,6 +12,7 @@
 #include "gradus/distributed/group/grid.h"
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/executor.h"
+#include "gradus/distributed/pipeline/pipeline_record.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 namespace gradus::dist {
@@ -69,6 +70,13 @@ class PipelineBase {
   // the slowest is than the mean, and the number of micro-batches with what was predicted and measured.
   std::string describe();
   int stages() const { return model_.stages(); }
+  // Records from now on what this rank does in a step, and keeps the last `steps` steps. 0 stops that. All
+  // ranks of the job do the same.
+  // Errors: ValueError unless steps >= 0.
+  void record_steps(int steps) { executor_.recorder().keep(steps); }
+  // Returns the steps that all ranks have recorded on the job's first rank, and nothing elsewhere. Collective
+  // over the job.
+  std::optional<PipelineRecord> gather_records();
   // Sets the training mode on all modules.
   void train(bool on = true) { model_.module().train(on); }
   void eval() { train(false); }
