@@ -22,6 +22,8 @@
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/distributed/launch/launcher.h"
 #include "gradus/distributed/pipeline/pipeline.h"
+#include "gradus/distributed/pipeline/pipeline_report.h"
+#include "gradus/distributed/pipeline/pipeline_trace.h"
 #include "gradus/distributed/pipeline/schedule.h"
 #include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/distributed/pipeline/schedule_simulation.h"

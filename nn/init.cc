@@ -6,6 +6,7 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -35,12 +36,18 @@ template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F 
   check(op, x);
   const PhiloxKey key = Context::current().generator->next();
   if (x.device().type == DeviceType::kMeta) return x;
-  const Tensor values = empty(x.shape(), {.dtype = DType::kF64});
-  double* v = values.ptr<double>();
-  parallel_for(0, x.numel(), 1 << 12, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) v[i] = f(Draws{key, i});
-  });
-  raw::copy_(x, values);
+  // Rows at a time: a large tensor needs no second one beside it.
+  const int64_t rows = x.dim() > 0 ? x.size(0) : 1, row = x.numel() / std::max<int64_t>(rows, 1);
+  const int64_t most = std::max<int64_t>((1 << 14) / std::max<int64_t>(row, 1), 1);
+  for (int64_t r = 0; r < rows; r += most) {
+    const Tensor part = x.dim() > 0 ? raw::narrow(x, 0, r, std::min(most, rows - r)) : x;
+    const Tensor values = empty(part.shape(), {.dtype = DType::kF64});
+    double* v = values.ptr<double>();
+    parallel_for(0, part.numel(), 1 << 12, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) v[i] = f(Draws{key, r * row + i});
+    });
+    raw::copy_(part, values);
+  }
   return x;
 }
 

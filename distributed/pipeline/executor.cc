@@ -80,6 +80,7 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   const ContextScope in_context(context);
 
   const std::vector<Action>& list = lists.of_rank[model_.rank()];
+  recorder_.begin_step(step.number);
   std::optional<NoSync> not_yet;
   if (work.all_reduce) not_yet.emplace(work.all_reduce->no_sync());
   for (size_t i = 0; i < list.size(); ++i) {
@@ -87,6 +88,7 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
     const ReportedAction reported(to_string(list[i]));
     try {
       for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
+      recorder_.begin(list[i]);
       switch (list[i].kind) {
         case ActionKind::kForward:
           forward(step, list[i], runs_again(work.recompute, list, i));
@@ -101,7 +103,9 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
       e.add_context("in " + to_string(list[i]));
       throw;
     }
+    recorder_.end();
   }
+  recorder_.end_step();
   share_tied_gradients(step, before);
   return share_loss(step);
 }
@@ -245,15 +249,23 @@ void Executor::expect(Step& step, const Action& action) {
 
 void Executor::send(Step& step, int to_stage, const Address& address, Parcel parcel) {
   const int to = model_.rank_of(to_stage);
-  if (to == model_.rank())
+  if (to == model_.rank()) {
     step.local[{address.stage, address.micro_batch, address.slot, address.gradient}] = std::move(parcel);
-  else
-    mailbox_->send(to, address, parcel);
+    return;
+  }
+  recorder_.begin_message();
+  mailbox_->send(to, address, parcel);
+  recorder_.sent(to, address, parcel.tensor);
 }
 
 Parcel Executor::take(Step& step, int from_stage, const Address& address, const Action& action) {
   const int from = model_.rank_of(from_stage);
-  if (from != model_.rank()) return mailbox_->take(from, address, to_string(action));
+  if (from != model_.rank()) {
+    recorder_.begin_message();
+    Parcel parcel = mailbox_->take(from, address, to_string(action));
+    recorder_.received(from, address, parcel.tensor);
+    return parcel;
+  }
   const auto found = step.local.find({address.stage, address.micro_batch, address.slot, address.gradient});
   if (found == step.local.end())
     throw StateError("Pipeline", "nothing was made for ", internal::to_string(address));

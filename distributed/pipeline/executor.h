@@ -15,6 +15,7 @@
 #include "gradus/distributed/pipeline/schedule.h"
 #include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/distributed/pipeline/staged_model.h"
+#include "gradus/distributed/pipeline/step_recorder.h"
 
 namespace gradus::dist::internal {
 
@@ -45,6 +46,8 @@ class Executor {
   // the same lengths.
   void share(std::vector<std::vector<Tensor>>& of_micro_batch);
 
+  StepRecorder& recorder() { return recorder_; }
+
  private:
   struct Running;
   struct Step;
@@ -64,6 +67,7 @@ class Executor {
   Group group_;
   std::unique_ptr<Mailbox> mailbox_;  // null for a pipeline of one rank
   uint64_t steps_ = 0;
+  StepRecorder recorder_;
 };
 
 }  // namespace gradus::dist::internal

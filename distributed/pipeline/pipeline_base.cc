@@ -13,6 +13,7 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/auto_cut.h"
 #include "gradus/distributed/pipeline/deferred_batch_norm.h"
+#include "gradus/distributed/pipeline/gathered_records.h"
 #include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/distributed/pipeline/stage_timing.h"
 #include "gradus/optim/grad_scaler.h"
@@ -388,6 +389,18 @@ std::string PipelineBase::describe() {
   if (total > 0) text << "the slowest stage takes " << slowest * stages() / total << " times the mean\n";
   if (auto_) text << auto_->describe();
   return text.str();
+}
+
+std::optional<PipelineRecord> PipelineBase::gather_records() {
+  const auto& steps = executor_.recorder().steps();
+  std::vector<RankRecord> records{{.rank = get_rank(),
+                                   .replica = grid_.index("replica"),
+                                   .place = group_.rank(),
+                                   .steps = {steps.begin(), steps.end()}}};
+  for (const Group& group : {group_, grid_.group("replica")})
+    records = gathered_records(std::move(records), group);
+  if (get_rank() > 0) return {};
+  return PipelineRecord{std::move(records)};
 }
 
 }  // namespace gradus::dist::internal

@@ -12,6 +12,7 @@
 #include "gradus/distributed/group/grid.h"
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/executor.h"
+#include "gradus/distributed/pipeline/pipeline_record.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 namespace gradus::optim {
@@ -89,6 +90,13 @@ class PipelineBase {
   // Returns the job's ranks in rows: along "pipeline" lie those of this pipeline, along "replica" those that
   // hold the same stages.
   const Grid& grid() const { return grid_; }
+  // Records from now on what this rank does in a step, and keeps the last `steps` steps. 0 stops that. All
+  // ranks of the job do the same.
+  // Errors: ValueError unless steps >= 0.
+  void record_steps(int steps) { executor_.recorder().keep(steps); }
+  // Returns the steps that all ranks have recorded on the job's first rank, and nothing elsewhere. Collective
+  // over the job.
+  std::optional<PipelineRecord> gather_records();
   // Sets the training mode on all modules.
   void train(bool on = true) { model_.module().train(on); }
   void eval() { train(false); }

@@ -14,14 +14,14 @@ namespace {
 
 constexpr size_t kMostKnown = 64;  // cuts for further shapes replace the oldest
 
-std::string signature_of(nn::Module& model, std::span<const Tensor> inputs) {
+std::string signature_of(const std::vector<nn::Module*>& modules, std::span<const Tensor> inputs) {
   std::ostringstream text;
   for (const Tensor& x : inputs)
     if (x.defined())
       text << x.dtype() << x.shape() << (x.is_channels_last() ? "c;" : ";");
     else
       text << "none;";
-  for (const auto& [name, module] : model.named_modules()) text << module->is_training();
+  for (const nn::Module* module : modules) text << module->is_training();
   return text.str();
 }
 
@@ -61,6 +61,7 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)) {
   nn::internal::Placement placement(
       names, [&](const std::string& name) { return is_own(name) ? here : Device{DeviceType::kMeta}; });
   module_ = parts_.make();
+  for (const auto& [name, module] : module_->named_modules()) modules_.push_back(module);
 }
 
 Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) const {
@@ -89,7 +90,7 @@ void StagedModel::place(const Cut& cut, const nn::Module& model) {
 }
 
 const Cut& StagedModel::cut_for(std::span<const Tensor> inputs) {
-  const std::string signature = signature_of(*module_, inputs);
+  const std::string signature = signature_of(modules_, inputs);
   const auto found = std::ranges::find(known_, signature, [](const auto& k) { return k->signature; });
   if (found != known_.end()) return (*found)->cut;
   if (known_.size() == kMostKnown) known_.erase(known_.begin());

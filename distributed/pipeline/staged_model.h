@@ -58,6 +58,7 @@ class StagedModel {
 
   Parts parts_;
   std::unique_ptr<nn::Module> module_;
+  std::vector<nn::Module*> modules_;  // all of them: each action asks for its cut
   std::vector<Held> state_;
   struct Known {
     std::string signature;

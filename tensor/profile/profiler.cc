@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 
 #include "gradus/tensor/profile/profile_session.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/profile/trace_file.h"
 
 namespace gradus {
 namespace {
@@ -18,6 +15,7 @@ namespace {
 using internal::MemorySample;
 using internal::ProfileEvent;
 using internal::ProfileThread;
+using internal::TraceFile;
 using Snapshot = internal::ProfileSession::Snapshot;
 
 constexpr char kName[] = "Profiler";
@@ -107,86 +105,26 @@ std::string totals_of(const Snapshot& s) {
   return text;
 }
 
-// Writes trace events, one a line.
-class TraceFile {
- public:
-  explicit TraceFile(const std::filesystem::path& path) : path_(path), out_(path, std::ios::binary) {
-    check();
-  }
-
-  void write(const Snapshot& s) {
-    out_ << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-    name_threads(s);
-    for (const ProfileEvent& e : s.events)
-      if (e.end >= 0) write_range(s, e);
-    for (const MemorySample& m : s.memory)
-      event(formatted("\"ph\":\"C\",\"pid\":%d,\"ts\":%s,\"args\":{\"bytes\":%" PRId64 "},\"name\":", m.rank,
-                      microseconds(m.at).c_str(), m.live_bytes) +
-            quoted("live memory " + to_string(m.device)));
-    out_ << "\n]}\n";
-    out_.close();
-    check();
-  }
-
- private:
-  void check() const {
-    if (!out_)
-      throw FileError(kName, path_.string(), ": cannot write: ", std::generic_category().message(errno));
-  }
-
-  // Returns a string in JSON. Names may contain any characters.
-  static std::string quoted(const std::string& text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  }
-  // Microseconds, exact to the nanosecond, so that ranges nest.
-  static std::string microseconds(int64_t ns) {
-    return formatted("%" PRId64 ".%03d", ns / 1000, int(ns % 1000));
-  }
-
-  void event(const std::string& fields) {
-    out_ << (first_ ? "\n{" : ",\n{") << fields << '}';
-    first_ = false;
-  }
-
-  void name_threads(const Snapshot& s) {
-    std::set<int> ranks;
-    for (const ProfileThread& t : s.threads) {
-      if (ranks.insert(t.rank).second)
-        event(formatted("\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}",
-                        t.rank, t.rank));
-      event(formatted("\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%" PRId64
-                      ",\"args\":{\"name\":",
-                      t.rank, t.system_id) +
-            quoted(t.name) + "}");
-    }
-  }
-
-  void write_range(const Snapshot& s, const ProfileEvent& e) {
-    static constexpr const char* kCategories[] = {"kernel",     "module", "backward",
-                                                  "collective", "data",   "user"};
-    const std::string &module = s.names[e.module], &shapes = s.names[e.shapes];
-    std::string name = s.names[e.name], args;
-    if (e.kind == RangeKind::kBackward) name += " backward";
-    if (e.kind == RangeKind::kModule && !module.empty()) name = module + " (" + name + ")";
-    const auto add = [&](const char* key, const std::string& value) {
-      args += concat(args.empty() ? "" : ",", '"', key, "\":", value);
-    };
-    if (!module.empty()) add("module", quoted(module));
-    if (!shapes.empty()) add("shapes", quoted(shapes));
-    if (!s.names[e.kernel].empty()) add("kernel", quoted(s.names[e.kernel]));
-    if (e.bytes > 0) add("bytes", std::to_string(e.bytes));
-    if (e.flops > 0) add("flops", std::to_string(e.flops));
-    const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];
-    event(formatted("\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%" PRId64 ",\"ts\":%s,\"dur\":%s,",
-                    kCategories[static_cast<int>(e.kind)], thread.rank, thread.system_id,
-                    microseconds(e.begin).c_str(), microseconds(e.end - e.begin).c_str()) +
-          "\"name\":" + quoted(name) + ",\"args\":{" + args + "}");
-  }
-
-  std::filesystem::path path_;
-  std::ofstream out_;
-  bool first_ = true;
-};
+void write_range(TraceFile& file, const Snapshot& s, const ProfileEvent& e) {
+  static constexpr const char* kCategories[] = {"kernel", "module", "backward", "collective", "data", "user"};
+  const std::string &module = s.names[e.module], &shapes = s.names[e.shapes];
+  std::string name = s.names[e.name], args;
+  if (e.kind == RangeKind::kBackward) name += " backward";
+  if (e.kind == RangeKind::kModule && !module.empty()) name = module + " (" + name + ")";
+  const auto add = [&](const char* key, const std::string& value) {
+    args += concat(args.empty() ? "" : ",", '"', key, "\":", value);
+  };
+  if (!module.empty()) add("module", TraceFile::quoted(module));
+  if (!shapes.empty()) add("shapes", TraceFile::quoted(shapes));
+  if (!s.names[e.kernel].empty()) add("kernel", TraceFile::quoted(s.names[e.kernel]));
+  if (e.bytes > 0) add("bytes", std::to_string(e.bytes));
+  if (e.flops > 0) add("flops", std::to_string(e.flops));
+  const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];
+  file.event(concat("\"ph\":\"X\",\"cat\":\"", kCategories[static_cast<int>(e.kind)], "\",\"pid\":",
+                    thread.rank, ",\"tid\":", thread.system_id, ",\"ts\":", TraceFile::microseconds(e.begin),
+                    ",\"dur\":", TraceFile::microseconds(e.end - e.begin),
+                    ",\"name\":", TraceFile::quoted(name), ",\"args\":{", args, "}"));
+}
 
 }  // namespace
 
@@ -262,8 +200,20 @@ std::string Profiler::table(const ProfileTableOptions& options) const {
 }
 
 void Profiler::write_trace(const std::filesystem::path& path) const {
-  const internal::QuietSignals quiet;
-  TraceFile(path).write(session_->snapshot());
+  const Snapshot s = session_->snapshot();
+  TraceFile file(kName, path);
+  std::set<int> ranks;
+  for (const ProfileThread& t : s.threads) {
+    if (ranks.insert(t.rank).second) file.name_process(t.rank, concat("rank ", t.rank));
+    file.name_thread(t.rank, t.system_id, t.name);
+  }
+  for (const ProfileEvent& e : s.events)
+    if (e.end >= 0) write_range(file, s, e);
+  for (const MemorySample& m : s.memory)
+    file.event(concat("\"ph\":\"C\",\"pid\":", m.rank, ",\"ts\":", TraceFile::microseconds(m.at),
+                      ",\"args\":{\"bytes\":", m.live_bytes,
+                      "},\"name\":", TraceFile::quoted("live memory " + to_string(m.device))));
+  file.close();
 }
 
 }  // namespace gradus

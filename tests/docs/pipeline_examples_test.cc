@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <iostream>
 
 #include "gradus/gradus.h"
@@ -70,6 +71,29 @@ TEST(PipelinePage, TargetsThatDoNotCount) {
     pipe.step(gm, x, target, loss, {.ignore_index = 0});
     for (const Tensor& p : pipe.parameters()) EXPECT_TRUE(p.grad().defined());
   });
+}
+
+TEST(PipelinePage, SeeingWhatItDoes) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(testing::TempDir());  // for the trace
+  testing::internal::CaptureStdout();
+  dist::run_ranks(2, [] {
+    dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({1, 784}),
+                             {.micro_batches = 2, .cut_after = {"fc1"}});
+    GradManager gm;
+    pipe.attach(gm);
+    const Tensor x = ones({4, 784}), target = tensor(std::vector<int64_t>{0, 1, 2, 3}, {4});
+    pipe.record_steps(10);  // on all ranks: keeps the last ten steps
+    for (int i = 0; i < 12; ++i) pipe.step(gm, x, target, nn::cross_entropy);
+    if (const auto record = pipe.gather_records()) {  // a collective, which gives it to the first rank
+      std::cout << to_string(make_report(*record));
+      write_trace(*record, "pipeline.json");  // for ui.perfetto.dev
+    }
+    pipe.record_steps(0);
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("theory"));
+  EXPECT_TRUE(std::filesystem::remove("pipeline.json"));
+  std::filesystem::current_path(before);
 }
 
 TEST(PipelinePage, SchedulesAsData) {

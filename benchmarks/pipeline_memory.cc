@@ -1,0 +1,128 @@
+// What ranks hold: the peak of a step against micro-batches held and what one of them takes.
+#include <algorithm>
+
+#include "benchmarks/pipeline_cases.h"
+#include "benchmarks/pipeline_models.h"
+
+namespace gradus::bench {
+namespace {
+
+using dist::ActionKind;
+using dist::Schedule;
+
+constexpr int kMicroBatches = 8;
+
+struct Measured {
+  double kept = 0;         // a: what a micro-batch's forward leaves, per stage of the rank
+  double between = 0;      // what is left of it between I and W
+  double peak = 0;         // of the step, beside what was there before
+  int64_t parameters = 0;  // bytes
+  int64_t first_peak = 0;  // since the program began, before the first step
+};
+
+Measured measure(const PipelineModel& model, Schedule schedule, int micro_batches) {
+  const int64_t before = memory_stats().live_bytes;
+  reset_peak_memory();
+  const int depth = loops(schedule) ? 2 : 1;
+  dist::Pipeline<nn::Layer> pipe(model.make, model.input(1),
+                                 {.interleave = depth,
+                                  .schedule = schedule,
+                                  .micro_batches = micro_batches,
+                                  .cut_after = model.cuts.at(dist::get_world_size() * depth)});
+  Measured m;
+  m.first_peak = memory_stats().peak_bytes - before;
+  for (const Tensor& p : pipe.parameters()) m.parameters += p.nbytes();
+  GradManager gm;
+  pipe.attach(gm);
+  optim::SGD opt(pipe.parameters(), {.lr = 0.01, .momentum = 0.9});
+  const Tensor x = model.input(micro_batches * model.rows), y = model.target(micro_batches * model.rows);
+  pipe.step(gm, x, y, model.loss);  // from now on there are gradients and momenta
+  opt.step();
+  dist::barrier();
+  const int64_t base = memory_stats().live_bytes;
+  reset_peak_memory();
+  pipe.record_steps(1);
+  pipe.step(gm, x, y, model.loss);
+  m.peak = double(memory_stats().peak_bytes - base);
+  const auto text = [&](const dist::PipelineRecord& record) {
+    // Each rank's own part, in the order of ranks.
+    std::vector<std::string> parts;
+    for (const dist::RankRecord& r : record.ranks) {
+      int64_t kept = 0, between = 0;
+      for (const dist::ActionRecord& a : r.steps[0].actions) {
+        if (a.action.kind == ActionKind::kForward) kept = a.held_bytes;
+        if (a.action.kind == ActionKind::kInputGradient) between = a.held_bytes;
+      }
+      parts.push_back(dist::to_wire(std::pair(kept, between)));
+    }
+    return parts;
+  };
+  const auto record = pipe.gather_records();
+  const auto mine = dist::from_wire<std::pair<int64_t, int64_t>>(
+      dist::scatter_object(record ? text(*record) : std::vector<std::string>()));
+  m.kept = double(mine.first - base) / depth;
+  m.between = double(mine.second - base) / depth;
+  return m;
+}
+
+// The most bytes that a list holds, when a micro-batch between I and W counts with its rest.
+double most_bytes(const std::vector<dist::Action>& list, const Measured& one) {
+  double bytes = 0, most = 0;
+  for (const dist::Action& a : list) {
+    switch (a.kind) {
+      case ActionKind::kForward:
+        bytes += one.kept;
+        break;
+      case ActionKind::kBackward:
+        bytes -= one.kept;
+        break;
+      case ActionKind::kInputGradient:
+        bytes += one.between - one.kept;
+        break;
+      case ActionKind::kWeightGradient:
+        bytes -= one.between;
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+}  // namespace
+
+void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases) {
+  set_num_threads(1);
+  const PipelineModel model = pipeline_model("gpt");
+  const auto add = [&](const std::string& name, double measured, double theory, PipelineCase::Bar bar,
+                       double limit) {
+    const auto all = dist::all_gather_object(dist::to_wire(std::pair(measured, theory)));
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const auto [got, want] = dist::from_wire<std::pair<double, double>>(all[rank]);
+      cases.add({.name = concat(name, ", rank ", rank),
+                 .unit = "MB",
+                 .measured = 1e-6 * got,
+                 .theory = 1e-6 * want,
+                 .ratio = got / want,
+                 .bar = bar,
+                 .limit = limit});
+    }
+  };
+  cases.title(concat(dist::get_world_size(), " processes, M ", kMicroBatches, ": peak of a step"));
+  for (const std::string& name : args.schedules) {
+    const Schedule s = dist::parse_schedule_name(name);
+    const Measured one = measure(model, s, 1), all = measure(model, s, kMicroBatches);
+    const int depth = loops(s) ? 2 : 1;
+    const dist::ActionLists lists = make_schedule(
+        s, {.ranks = dist::get_world_size(), .stages_per_rank = depth, .micro_batches = kMicroBatches});
+    const double rest = one.peak - depth * one.kept;
+    add(name, all.peak, most_bytes(lists.of_rank[size_t(dist::get_rank())], one) + rest,
+        PipelineCase::kWithin, 0.10);
+    if (s == Schedule::kZeroBubbleH1)
+      add(concat(name, ", at most 4 a + t"), all.peak, dist::get_world_size() * one.kept + rest,
+          PipelineCase::kAtMost, 1);
+    if (&name == &args.schedules.front())
+      add("all since the start / own parameters", double(one.first_peak), double(one.parameters),
+          PipelineCase::kAtMost, 1.05);
+  }
+}
+
+}  // namespace gradus::bench

@@ -1,0 +1,102 @@
+#include "gradus/distributed/pipeline/pipeline_trace.h"
+
+#include <map>
+#include <tuple>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/profile/trace_file.h"
+
+namespace gradus::dist {
+namespace {
+
+using gradus::internal::TraceFile;
+
+constexpr int kActions = 0, kMessages = 1;  // rows
+
+std::string place(const char* phase, int rank, int row, int64_t at) {
+  return concat("\"ph\":\"", phase, "\",\"pid\":", rank, ",\"tid\":", row,
+                ",\"ts\":", TraceFile::microseconds(at));
+}
+
+std::string range(const std::string& name, int rank, int row, int64_t begin, int64_t end) {
+  return concat(place("X", rank, row, begin), ",\"dur\":", TraceFile::microseconds(end - begin),
+                ",\"name\":", TraceFile::quoted(name));
+}
+
+void write_counter(TraceFile& file, const char* name, const char* unit, int rank, int64_t at, int64_t value) {
+  file.event(concat(place("C", rank, kActions, at), ",\"name\":\"", name, "\",\"args\":{\"", unit,
+                    "\":", value, '}'));
+}
+
+// Numbers the messages: both ends of one get the same number.
+class Flows {
+ public:
+  int64_t number_of(int replica, uint64_t step, const MessageRecord& m) {
+    return numbers_
+        .try_emplace({replica, step, m.stage, m.micro_batch, m.slot, m.gradient}, int64_t(numbers_.size()))
+        .first->second;
+  }
+
+ private:
+  std::map<std::tuple<int, uint64_t, int, int, int, bool>, int64_t> numbers_;
+};
+
+void write_actions(TraceFile& file, int rank, const StepRecord& step) {
+  struct Moved {
+    int64_t sent = 0, received = 0, waited = 0;
+  };
+  std::vector<Moved> moved(step.actions.size());
+  for (const MessageRecord& m : step.messages) {
+    Moved& of_action = moved.at(size_t(m.action));
+    (m.received ? of_action.received : of_action.sent) += m.bytes;
+    if (m.received) of_action.waited += m.end - m.begin;
+  }
+  int64_t held = 0;
+  for (size_t i = 0; i < step.actions.size(); ++i) {
+    const ActionRecord& a = step.actions[i];
+    if (a.action.kind == ActionKind::kForward)
+      ++held;
+    else if (a.action.kind != ActionKind::kInputGradient)
+      --held;
+    file.event(concat(range(to_string(a.action), rank, kActions, a.begin, a.end),
+                      ",\"cat\":\"action\",\"args\":{\"step\":", step.number, ",\"held\":", held,
+                      ",\"received bytes\":", moved[i].received, ",\"sent bytes\":", moved[i].sent,
+                      ",\"waited us\":", TraceFile::microseconds(moved[i].waited), '}'));
+    write_counter(file, "held micro-batches", "micro-batches", rank, a.end, held);
+    write_counter(file, "held bytes", "bytes", rank, a.end, a.held_bytes);
+  }
+}
+
+void write_messages(TraceFile& file, const RankRecord& rank, const StepRecord& step, Flows& flows) {
+  for (const MessageRecord& m : step.messages) {
+    const std::string name = concat(m.gradient ? "gradient of input " : "input ", m.slot, " of stage ",
+                                    m.stage, ", micro-batch ", m.micro_batch);
+    const int64_t flow = flows.number_of(rank.replica, step.number, m);
+    file.event(concat(range(name, rank.rank, kMessages, m.begin, m.end), ",\"cat\":\"",
+                      m.received ? "receive" : "send", "\",\"args\":{\"step\":", step.number,
+                      ",\"message\":", flow, ",\"bytes\":", m.bytes, ",\"peer\":", m.peer, '}'));
+    const int64_t at = m.received ? step.actions.at(size_t(m.action)).begin : m.begin;
+    file.event(concat(place(m.received ? "f" : "s", rank.rank, kActions, at),
+                      ",\"name\":\"message\",\"cat\":\"message\",\"id\":", flow,
+                      m.received ? ",\"bp\":\"e\"" : ""));
+  }
+}
+
+}  // namespace
+
+void write_trace(const PipelineRecord& record, const std::filesystem::path& path) {
+  TraceFile file("write_trace", path);
+  Flows flows;
+  for (const RankRecord& rank : record.ranks) {
+    file.name_process(rank.rank, concat("rank ", rank.rank));
+    file.name_thread(rank.rank, kActions, "actions");
+    file.name_thread(rank.rank, kMessages, "messages");
+    for (const StepRecord& step : rank.steps) {
+      write_actions(file, rank.rank, step);
+      write_messages(file, rank, step, flows);
+    }
+  }
+  file.close();
+}
+
+}  // namespace gradus::dist
