@@ -9,7 +9,7 @@ namespace gradus::dist::internal {
 
 std::string error_to_wire(const std::exception_ptr& error);
 // Throws the error that error_to_wire was given on `rank`. The errors of tensor/base/error.h keep their type
-// and text; any other one becomes a PeerError of `op`: "rank 1 failed to load: ...", where `failed` is the verb.
+// and text. Any other one becomes a PeerError of `op`: "rank 1 failed to load: ..."; `failed` is the verb.
 [[noreturn]] void throw_from_wire(std::string_view bytes, std::string_view op, int rank,
                                   std::string_view failed);
 

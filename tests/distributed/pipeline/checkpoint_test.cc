@@ -240,7 +240,7 @@ TEST(PipelineCheckpoint, WritesATiedParameterOnce) {
       manual_seed(seed);
       const std::vector<std::string> after = {"b0", "b1", "b2"};
       Pipeline<TiedText> pipe([] { return std::make_unique<TiedText>(); }, example,
-                              {.cut_after = {after.begin(), after.begin() + stages - 1}});
+                              {.micro_batches = 1, .cut_after = {after.begin(), after.begin() + stages - 1}});
       GradManager gm;
       pipe.attach(gm);
       optim::Adam opt(pipe.parameters(), {.lr = 0.01});
@@ -279,7 +279,7 @@ TEST(PipelineCheckpoint, ARankReadsTheBytesOfItsTensorsOnly) {
   TempDir dir;
   run_ranks(4, [&] {
     Pipeline<Wide> pipe([] { return std::make_unique<Wide>(); }, zeros({2, 160}),
-                        {.cut_after = {"a", "b", "c"}});
+                        {.micro_batches = 1, .cut_after = {"a", "b", "c"}});
     GradManager gm;
     pipe.attach(gm);
     optim::Adam opt(pipe.parameters(), {.lr = 0.01});
@@ -297,7 +297,8 @@ TEST(PipelineCheckpoint, ARankReadsTheBytesOfItsTensorsOnly) {
 template <class F> void with_pipe(int ranks, const F& body) {
   run_ranks(ranks, [&] {
     manual_seed(5);
-    Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({2, 6}), {.cut_after = cuts(ranks)});
+    Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({2, 6}),
+                       {.micro_batches = 1, .cut_after = cuts(ranks)});
     GradManager gm;
     pipe.attach(gm);
     optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
@@ -566,7 +567,7 @@ TEST(PipelineCheckpoint, LoadsWeightsWithTheNamesOfTorchvision) {
     set_num_threads(1);
     manual_seed(6);
     Pipeline<models::ResNet> pipe([] { return std::make_unique<models::ResNet>(resnet()); }, x,
-                                  {.cut_after = {"layer2.1"}});
+                                  {.micro_batches = 1, .cut_after = {"layer2.1"}});
     EXPECT_THAT(io::error_of<ValueError>([&] { pipe.load_weights(dir / "other"); }),
                 AllOf(HasSubstr((dir / "other").string()), HasSubstr("fc.scale"), HasSubstr("conv1.weight")));
     io::error_of<FileError>([&] { pipe.load_weights(dir / "none"); });
