@@ -5,7 +5,7 @@
 #include <charconv>
 #include <optional>
 
-#include "gradus/io/file.h"
+#include "gradus/io/checkpoint_file.h"
 #include "gradus/tensor/ops/copy.h"
 #include "safetensors_format.h"
 
@@ -13,11 +13,6 @@ namespace gradus::io {
 namespace {
 
 using internal::quote;
-
-constexpr std::string_view kVersionKey = "__checkpoint__";
-constexpr std::string_view kVersion = "1";
-constexpr std::string_view kChecksum = "__crc32__";
-constexpr int64_t kChecksumBytes = 4;
 
 template <class T> std::string number_text(T v) {
   std::array<char, 64> buffer;  // the shortest text that reads back as the same number
@@ -60,111 +55,39 @@ std::optional<std::string_view> below(std::string_view prefix, std::string_view 
 
 }  // namespace
 
-struct Checkpoint::File {
-  // Returns a value that is not a tensor as a string of the file's metadata: "i64:-3",
-  // "f64:0.1", "str:text", ...
-  static std::string encode(const Value& value) {
-    struct Encoder {
-      std::string operator()(const Tensor&) const { throw InternalError("a tensor among the metadata"); }
-      std::string operator()(bool v) const { return v ? "bool:true" : "bool:false"; }
-      std::string operator()(int64_t v) const { return "i64:" + number_text(v); }
-      std::string operator()(uint64_t v) const { return "u64:" + number_text(v); }
-      std::string operator()(double v) const { return "f64:" + number_text(v); }
-      std::string operator()(const std::string& v) const {
-        return internal::is_utf8(v) ? "str:" + v : "hex:" + to_hex(v);
-      }
-    };
-    return std::visit(Encoder{}, value);
-  }
-
-  static Value decode(const FileReader& file, const std::string& name, std::string_view text) {
-    const size_t colon = std::min(text.find(':'), text.size());
-    const std::string_view kind = text.substr(0, colon);
-    const std::string_view rest = text.substr(std::min(colon + 1, text.size()));
-    if (kind == "str") return std::string(rest);
-    if (kind == "i64") {
-      if (const auto v = parse_number<int64_t>(rest)) return *v;
-    } else if (kind == "u64") {
-      if (const auto v = parse_number<uint64_t>(rest)) return *v;
-    } else if (kind == "f64") {
-      if (const auto v = parse_number<double>(rest)) return *v;
-    } else if (kind == "hex") {
-      if (auto v = from_hex(rest)) return *std::move(v);
-    } else if (text == "bool:true" || text == "bool:false") {
-      return text == "bool:true";
+std::string Checkpoint::to_text(const Value& value) {
+  struct Encoder {
+    std::string operator()(const Tensor&) const { throw InternalError("a tensor among the metadata"); }
+    std::string operator()(bool v) const { return v ? "bool:true" : "bool:false"; }
+    std::string operator()(int64_t v) const { return "i64:" + number_text(v); }
+    std::string operator()(uint64_t v) const { return "u64:" + number_text(v); }
+    std::string operator()(double v) const { return "f64:" + number_text(v); }
+    std::string operator()(const std::string& v) const {
+      return internal::is_utf8(v) ? "str:" + v : "hex:" + to_hex(v);
     }
-    file.fail("has an unreadable value ", quote(text), " for ", quote(name));
-  }
+  };
+  return std::visit(Encoder{}, value);
+}
 
-  static void write(AtomicFile& file, const Checkpoint& checkpoint, std::string_view op) {
-    NamedTensors tensors;
-    Metadata metadata{{std::string(kVersionKey), std::string(kVersion)}};
-    for (const auto& [name, value] : checkpoint.values_) {
-      if (const Tensor* x = std::get_if<Tensor>(&value)) {
-        tensors.emplace_back(name, *x);
-      } else {
-        metadata.emplace(name, encode(value));
-      }
-    }
-    tensors = internal::in_file_order(std::move(tensors), op);
-    NamedTensors all = tensors;
-    all.emplace_back(kChecksum, gradus::empty({kChecksumBytes}, {.dtype = DType::kU8, .device = kCPU}));
-    internal::write_header(file, all, metadata, op);
-    for (const auto& [name, x] : tensors) internal::write_tensor(file, x);
-    const uint32_t crc = file.crc32();
-    file.write(&crc, kChecksumBytes);
+Checkpoint::Value Checkpoint::from_text(const FileReader& file, const std::string& name,
+                                        std::string_view text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view kind = text.substr(0, colon);
+  const std::string_view rest = text.substr(std::min(colon + 1, text.size()));
+  if (kind == "str") return std::string(rest);
+  if (kind == "i64") {
+    if (const auto v = parse_number<int64_t>(rest)) return *v;
+  } else if (kind == "u64") {
+    if (const auto v = parse_number<uint64_t>(rest)) return *v;
+  } else if (kind == "f64") {
+    if (const auto v = parse_number<double>(rest)) return *v;
+  } else if (kind == "hex") {
+    if (auto v = from_hex(rest)) return *std::move(v);
+  } else if (text == "bool:true" || text == "bool:false") {
+    return text == "bool:true";
   }
-
-  static void verify_checksum(FileReader& file) {
-    const uint32_t expected = file.crc32();
-    uint32_t stored = 0;
-    file.read(&stored, kChecksumBytes);
-    if (stored != expected) file.fail("is damaged: its checksum does not match its content");
-  }
-
-  // Reads the header, and removes the format's own entries from it: the version and the checksum.
-  static SafetensorsHeader read_header(FileReader& file) {
-    SafetensorsHeader header = internal::read_header(file);
-    const auto version = header.metadata.find(std::string(kVersionKey));
-    if (version == header.metadata.end()) file.fail("is a safetensors file, but not a checkpoint");
-    if (version->second != kVersion)
-      file.fail("is a checkpoint of version ", quote(version->second), "; expected ", kVersion);
-    header.metadata.erase(version);
-    if (header.entries.empty() || header.entries.back().name != kChecksum ||
-        header.entries.back().end - header.entries.back().begin != kChecksumBytes)
-      file.fail("has no checksum at its end");
-    header.entries.pop_back();
-    return header;
-  }
-
-  static Checkpoint read(FileReader& file, std::string source) {
-    SafetensorsHeader header = read_header(file);
-    Checkpoint result;
-    result.source_ = std::move(source);
-    for (const SafetensorsEntry& e : header.entries) result.values_[e.name] = internal::read_tensor(file, e);
-    for (const auto& [name, text] : header.metadata) {
-      const bool added = result.values_.emplace(name, decode(file, name, text)).second;
-      if (!added) file.fail("has ", quote(name), " both as a tensor and as a value");
-    }
-    verify_checksum(file);
-    return result;
-  }
-
-  // Returns whether `path` holds an intact checkpoint, without making its tensors.
-  static bool is_good(const std::filesystem::path& path) {
-    try {
-      FileReader file(path, {.op = "save_checkpoint", .checksum = true});
-      read_header(file);
-      std::vector<char> buffer(1 << 20);
-      while (file.remaining() > kChecksumBytes)
-        file.read(buffer.data(), std::min<int64_t>(file.remaining() - kChecksumBytes, std::ssize(buffer)));
-      verify_checksum(file);
-      return true;
-    } catch (const std::exception&) {  // std::bad_alloc for its header, too
-      return false;
-    }
-  }
-};
+  file.fail("has an unreadable value ", quote(text), " for ", quote(name));
+}
 
 // Joins "model" and "fc.weight" to "model.fc.weight".
 std::string Checkpoint::join(std::string_view prefix, std::string_view name) {
@@ -260,40 +183,26 @@ void Checkpoint::fail_kind(const std::string& name, std::string_view wanted) con
   const Value& v = values_.at(name);
   const Tensor* x = std::get_if<Tensor>(&v);
   throw FileError("checkpoint", source_, ": expected ", quote(name), " as ", wanted, ", given ",
-                  x ? "the tensor " + describe(*x) : quote(File::encode(v)));
+                  x ? "the tensor " + describe(*x) : quote(to_text(v)));
 }
 
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
                      const SaveOptions& options) {
-  constexpr std::string_view kOp = "save_checkpoint";
-  AtomicFile file(path, {.op = std::string(kOp), .checksum = true, .patience = options.patience});
-  Checkpoint::File::write(file, checkpoint, kOp);
-  file.commit_keeping(Checkpoint::File::is_good(path) ? path.string() + ".previous" : "");
+  CheckpointWriter file(path, checkpoint, options);
+  internal::check_data(file.tensors(), "save_checkpoint");
+  for (const auto& [name, x] : file.tensors()) file.write(x);
+  file.commit();
 }
 
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path) {
-  constexpr std::string_view kOp = "load_checkpoint";
-  const auto load = [&](const std::filesystem::path& p) {
-    FileReader file(p, {.op = std::string(kOp), .checksum = true});
-    return file.parse([&] { return Checkpoint::File::read(file, p.string()); });
-  };
-  // Returns an error's text without its "[load_checkpoint] ", because the final error starts with that.
-  const auto defect = [&](const FileError& e) { return std::string(e.what()).substr(kOp.size() + 3); };
-
-  std::string newest;
-  try {
-    return {load(path), path.string(), ""};
-  } catch (const FileError& e) {
-    newest = defect(e);
-  }
-  const std::filesystem::path previous = path.string() + ".previous";
-  try {
-    Checkpoint checkpoint = load(previous);
-    return {std::move(checkpoint), previous.string(),
-            concat(newest, "; continuing from ", previous.string())};
-  } catch (const FileError& e) {
-    throw FileError(kOp, "no usable checkpoint: ", newest, "; ", defect(e));
-  }
+  return load_newest(path, [](const std::filesystem::path& p) {
+    CheckpointReader file(p);
+    LoadedCheckpoint loaded;
+    loaded.checkpoint = file.read();
+    file.check();
+    loaded.bytes_read = file.bytes_read();
+    return loaded;
+  });
 }
 
 }  // namespace gradus::io

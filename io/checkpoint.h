@@ -13,6 +13,7 @@
 //   epoch = loaded.checkpoint.get<int>("epoch");
 //
 // All that a training needs, of all ranks, in one call: gradus/train/training_state.h.
+// Tensors one by one: gradus/io/checkpoint_file.h.
 //
 // A checkpoint file is a safetensors file (other programs can read its tensors): numbers and strings are its
 // metadata, and its last tensor, "__crc32__", is the CRC-32 of all bytes before it.
@@ -143,13 +144,13 @@ class Checkpoint {
  private:
   using Value = std::variant<Tensor, bool, int64_t, uint64_t, double, std::string>;
 
-  struct File;  // to and from disk
-  friend struct File;
-  friend void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                              const SaveOptions& options);
-  friend struct LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
+  friend class CheckpointReader;
+  friend class CheckpointWriter;
 
   static std::string join(std::string_view prefix, std::string_view name);
+  // Return a value that is not a tensor as a string of a file's metadata, and back: "i64:-3", "f64:0.1".
+  static std::string to_text(const Value& value);
+  static Value from_text(const FileReader& file, const std::string& name, std::string_view text);
   void set(const std::string& name, Value value);
   template <class T> T read_state(const std::string& prefix) const;
   // Throws when nothing lies below `prefix`, unless the object's state `own` is empty too.
@@ -172,8 +173,9 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkp
 
 struct LoadedCheckpoint {
   Checkpoint checkpoint;
-  std::string path;     // the file it came from
-  std::string warning;  // why it is not the newest checkpoint; empty if it is
+  std::string path;        // the file it came from
+  std::string warning;     // why it is not the newest checkpoint; empty if it is
+  int64_t bytes_read = 0;  // of it, by this process
 };
 
 // Reads PATH, or PATH.previous when PATH is missing, truncated, damaged or too large for the memory. The

@@ -57,7 +57,7 @@ void FileReader::read(void* into, int64_t bytes) {
     fail("ends after ", size_, " bytes; expected ", bytes, " more at byte ", position_);
   char* p = static_cast<char*>(into);
   for (int64_t left = bytes; left > 0;) {
-    const ssize_t n = ::read(fd_, p, static_cast<size_t>(std::min(left, kChunk)));
+    const ssize_t n = ::pread(fd_, p, static_cast<size_t>(std::min(left, kChunk)), position_);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("cannot read: ", reason(errno));
     if (n == 0) fail("became shorter while it was read: it had ", size_, " bytes, now ", position_);
@@ -65,7 +65,18 @@ void FileReader::read(void* into, int64_t bytes) {
     p += n;
     left -= n;
     position_ += n;
+    bytes_read_ += n;
   }
+}
+
+void FileReader::seek(int64_t position) {
+  if (position < 0 || position > size_) fail("has ", size_, " bytes; expected more than ", position);
+  position_ = position;
+  crc_ = 0;
+}
+
+uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second) {
+  return static_cast<uint32_t>(::crc32_combine(first, second, bytes_of_second));
 }
 
 AtomicFile::AtomicFile(const fs::path& path, FileOptions options)

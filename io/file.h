@@ -1,4 +1,4 @@
-// Files from and to disk. FileReader reads a file sequentially and never past its end. AtomicFile replaces a
+// Files from and to disk. FileReader reads a file and never past its end. AtomicFile replaces a
 // file as a whole, so that a crash at any moment leaves either the old content or the new.
 //
 //   io::AtomicFile file("model.bin", {.op = "save_model"});
@@ -30,7 +30,7 @@ namespace internal {
 class FileLock;
 }
 
-// Reads a regular file from front to back.
+// Reads a regular file from front to back, or from where seek says.
 //
 // Errors: FileError naming the file when it is missing, not a regular file, not readable, or ends too early.
 class FileReader {
@@ -43,7 +43,10 @@ class FileReader {
   int64_t size() const { return size_; }
   int64_t remaining() const { return size_ - position_; }
   void read(void* into, int64_t bytes);
-  // CRC-32 of the bytes read so far (with FileOptions::checksum).
+  // Goes to a byte of the file. The checksum begins anew.
+  void seek(int64_t position);
+  int64_t bytes_read() const { return bytes_read_; }
+  // CRC-32 of the bytes read so far, or since the last seek (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
 
   // Throws a FileError that starts with the file's name.
@@ -71,8 +74,12 @@ class FileReader {
   int fd_ = -1;
   int64_t size_ = 0;
   int64_t position_ = 0;
+  int64_t bytes_read_ = 0;
   uint32_t crc_ = 0;
 };
+
+// Returns the CRC-32 of two runs of bytes, one behind the other, from theirs.
+uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second);
 
 // Writes a new version of a file beside it, as NAME.tmp, and puts it in its place with `commit`. Processes
 // and threads that write the same file take turns; NAME.lock says who writes.

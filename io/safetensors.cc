@@ -23,6 +23,7 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
                       const Metadata& metadata) {
   constexpr std::string_view kOp = "save_safetensors";
   const NamedTensors ordered = internal::in_file_order(tensors, kOp);
+  internal::check_data(ordered, kOp);
   AtomicFile file(path, {.op = std::string(kOp)});
   internal::write_header(file, ordered, metadata, kOp);
   for (const auto& [name, x] : ordered) internal::write_tensor(file, x);
@@ -30,22 +31,25 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
 }
 
 SafetensorsFile load_safetensors(const std::filesystem::path& path) {
-  FileReader file(path, {.op = "load_safetensors"});
-  return file.parse([&] {
-    SafetensorsHeader header = internal::read_header(file);
-    SafetensorsFile result;
-    result.path = path.string();
-    result.metadata = std::move(header.metadata);
-    result.tensors.reserve(header.entries.size());
-    for (const SafetensorsEntry& e : header.entries)
-      result.tensors.emplace_back(e.name, internal::read_tensor(file, e));
-    return result;
-  });
+  SafetensorsReader file(path);
+  SafetensorsFile result;
+  result.path = path.string();
+  result.metadata = file.header().metadata;
+  for (const SafetensorsEntry& e : file.header().entries) result.tensors.emplace_back(e.name, file.read(e));
+  return result;
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
   FileReader file(path, {.op = "read_safetensors_header"});
   return file.parse([&] { return internal::read_header(file); });
+}
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
+    : file_(path, {.op = "load_safetensors"}),
+      header_(file_.parse([&] { return internal::read_header(file_); })) {}
+
+Tensor SafetensorsReader::read(const SafetensorsEntry& entry) {
+  return file_.parse([&] { return internal::read_tensor(file_, header_, entry); });
 }
 
 }  // namespace gradus::io

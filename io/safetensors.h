@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/io/file.h"
 #include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/tensor.h"
 
@@ -49,6 +50,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  // in the order of the file, without gaps or overlaps
   Metadata metadata;
+  int64_t bytes = 0;  // of the header: where in the file the elements begin
 };
 
 // Writes tensors of any dtype, device and layout, atomically (AtomicFile). The elements lie row-major, the
@@ -68,5 +70,21 @@ SafetensorsFile load_safetensors(const std::filesystem::path& path);
 // Reads and checks the header alone: names, dtypes, shapes.
 // Errors: as load_safetensors.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
+
+// Reads single tensors of a file.
+class SafetensorsReader {
+ public:
+  // Reads and checks the header.
+  // Errors: as load_safetensors.
+  explicit SafetensorsReader(const std::filesystem::path& path);
+  const SafetensorsHeader& header() const { return header_; }
+  // Reads one of the header's tensors, into host memory.
+  // Errors: as load_safetensors.
+  Tensor read(const SafetensorsEntry& entry);
+
+ private:
+  FileReader file_;
+  SafetensorsHeader header_;
+};
 
 }  // namespace gradus::io

@@ -318,10 +318,12 @@ SafetensorsHeader read_header(FileReader& file) {
   HeaderParser parser(file, header);
   nlohmann::json::sax_parse(text, &parser);  // every error throws
   check_layout(file, header.entries);
+  header.bytes = file.size() - file.remaining();
   return header;
 }
 
-Tensor read_tensor(FileReader& file, const SafetensorsEntry& entry) {
+Tensor read_tensor(FileReader& file, const SafetensorsHeader& header, const SafetensorsEntry& entry) {
+  file.seek(header.bytes + entry.begin);
   Tensor x = empty(entry.shape, {.dtype = entry.dtype, .device = kCPU});
   const int64_t bytes = x.nbytes();
   if (bytes == 0) return x;
@@ -338,8 +340,6 @@ Tensor read_tensor(FileReader& file, const SafetensorsEntry& entry) {
 NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   for (const auto& [name, x] : tensors) {
     if (!x.defined()) throw ValueError(op, "tensor ", quote(name), " is undefined");
-    if (x.device().type == DeviceType::kMeta)
-      throw DeviceError(op, "tensor ", quote(name), " has no data: ", describe(x));
     if (name == kMetadata)
       throw ValueError(op, "a tensor cannot be named '", kMetadata, "': the format uses it");
     if (!is_utf8(name)) throw ValueError(op, "the name ", quote(name), " is not UTF-8");
@@ -352,6 +352,12 @@ NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   for (const auto& [name, x] : tensors)
     if (!names.insert(name).second) throw ValueError(op, "two tensors are named ", quote(name));
   return tensors;
+}
+
+void check_data(const NamedTensors& tensors, std::string_view op) {
+  for (const auto& [name, x] : tensors)
+    if (x.device().type == DeviceType::kMeta)
+      throw DeviceError(op, "tensor ", quote(name), " has no data: ", describe(x));
 }
 
 void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata& metadata,

@@ -1,4 +1,4 @@
-// The safetensors format on top of open files; shared by safetensors.cc and checkpoint.cc.
+// The safetensors format on top of open files; shared by safetensors.cc and the files of checkpoints.
 #pragma once
 
 #include <string>
@@ -12,12 +12,14 @@ namespace gradus::io::internal {
 
 // Reads and checks the header; the reader then stands at the first element.
 SafetensorsHeader read_header(FileReader& file);
-// Reads the elements of the next tensor of the file.
-Tensor read_tensor(FileReader& file, const SafetensorsEntry& entry);
+// Reads the elements of one of the header's tensors.
+Tensor read_tensor(FileReader& file, const SafetensorsHeader& header, const SafetensorsEntry& entry);
 
 // Returns the tensors in the order of the file.
-// Errors: ValueError, DeviceError as save_safetensors.
+// Errors: ValueError as save_safetensors.
 NamedTensors in_file_order(NamedTensors tensors, std::string_view op);
+// Throws the DeviceError of save_safetensors for a tensor without data.
+void check_data(const NamedTensors& tensors, std::string_view op);
 // Writes the header for tensors that follow in this order.
 void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata& metadata,
                   std::string_view op);

@@ -74,12 +74,15 @@ void StateReader::wrong(const std::string& name, const std::string& text) {
 
 void StateReader::then(std::function<void()> f) { content_->then.push_back(std::move(f)); }
 
+void StateReader::check(const std::string& what) const {
+  std::string wrong = content_->wrong;
+  for (const auto& [name, v] : content_->numbers) wrong += concat("\n  unexpected: ", name, " = ", v);
+  for (const auto& [name, t] : content_->tensors) wrong += "\n  unexpected: " + name;
+  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit ", what, ':', wrong);
+}
+
 void StateReader::finish(const std::string& what) {
-  for (const auto& [name, v] : content_->numbers)
-    content_->wrong += concat("\n  unexpected: ", name, " = ", v);
-  for (const auto& [name, t] : content_->tensors) content_->wrong += "\n  unexpected: " + name;
-  if (!content_->wrong.empty())
-    throw ValueError("load_state_dict", "the state does not fit ", what, ':', content_->wrong);
+  check(what);
   for (const auto& f : content_->then) f();
 }
 

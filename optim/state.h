@@ -49,9 +49,10 @@ class StateReader {
   void wrong(const std::string& name, const std::string& text);
   // Calls f in finish(), in the order of the calls, if nothing is wrong.
   void then(std::function<void()> f);
-  // Ends the reading: calls what then() was given.
-  // Errors: ValueError listing what is missing, unexpected, repeated or wrong. It says that the state does
-  // not fit `what`.
+  // Checks that nothing is missing, unexpected, repeated or wrong, after the reading.
+  // Errors: ValueError listing all of it. It says that the state does not fit `what`.
+  void check(const std::string& what) const;
+  // Ends the reading: checks, and calls what then() was given.
   void finish(const std::string& what);
 
  private:

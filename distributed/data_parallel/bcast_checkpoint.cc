@@ -3,7 +3,7 @@
 #include <exception>
 #include <utility>
 
-#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/error_wire.h"
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/object.h"
@@ -13,52 +13,6 @@ namespace gradus::dist {
 namespace {
 
 constexpr const char* kOp = "bcast_checkpoint";
-
-// The errors of tensor/base/error.h, which keep their type on all ranks.
-enum class ErrorKind : uint8_t { kNone, kShape, kDType, kDevice, kIndex, kValue, kState, kFile, kOther };
-
-template <class E> bool is(const std::exception& error) { return dynamic_cast<const E*>(&error) != nullptr; }
-
-ErrorKind kind_of(const std::exception& error) {
-  if (is<ShapeError>(error)) return ErrorKind::kShape;
-  if (is<DTypeError>(error)) return ErrorKind::kDType;
-  if (is<DeviceError>(error)) return ErrorKind::kDevice;
-  if (is<IndexError>(error)) return ErrorKind::kIndex;
-  if (is<ValueError>(error)) return ErrorKind::kValue;
-  if (is<StateError>(error)) return ErrorKind::kState;
-  if (is<FileError>(error)) return ErrorKind::kFile;
-  return ErrorKind::kOther;
-}
-
-struct Outcome {
-  ErrorKind error = ErrorKind::kNone;
-  std::string op, text;  // of the error
-};
-
-[[noreturn]] void rethrow(const Outcome& outcome, int src) {
-  const std::string& op = outcome.op;
-  const std::string& text = outcome.text;
-  switch (outcome.error) {
-    case ErrorKind::kShape:
-      throw ShapeError(op, text);
-    case ErrorKind::kDType:
-      throw DTypeError(op, text);
-    case ErrorKind::kDevice:
-      throw DeviceError(op, text);
-    case ErrorKind::kIndex:
-      throw IndexError(op, text);
-    case ErrorKind::kValue:
-      throw ValueError(op, text);
-    case ErrorKind::kState:
-      throw StateError(op, text);
-    case ErrorKind::kFile:
-      throw FileError(op, text);
-    case ErrorKind::kNone:
-    case ErrorKind::kOther:
-      break;
-  }
-  throw PeerError(kOp, src, "rank ", src, " failed to load: ", text);
-}
 
 // The types of a checkpoint's values. Everything but the tensors' elements travels as bytes.
 enum class ValueKind : uint8_t { kTensor, kBool, kI64, kU64, kF64, kString };
@@ -130,33 +84,28 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
   get_group_rank(group, src);  // throws if src is no member
   const bool mine = get_rank() == src;
   io::LoadedCheckpoint loaded;
-  Outcome outcome;
   Writer writer;
   std::exception_ptr error;
   if (mine) {
     try {
       loaded = load();
       loaded.checkpoint.each(writer);
-    } catch (const Error& e) {
+    } catch (...) {
       error = std::current_exception();
-      outcome = {kind_of(e), e.op(), internal::text_of(e)};
-    } catch (const std::exception& e) {
-      error = std::current_exception();
-      outcome = {ErrorKind::kOther, "", e.what()};
     }
   }
   WireWriter head;
-  head.put(outcome.error);
-  for (const std::string& text : {outcome.op, outcome.text, loaded.path, loaded.warning}) head.put(text);
+  for (const std::string& text : {error ? internal::error_to_wire(error) : "", loaded.path, loaded.warning})
+    head.put(text);
   const std::string all = broadcast_object(mine ? head.take() + (error ? "" : writer.wire.take()) : "",
                                            {.src = src, .group = group});
   if (error) std::rethrow_exception(error);
   std::vector<Tensor> tensors = std::move(writer.tensors);
   if (!mine) {
     WireReader wire(all);
-    wire.get(outcome.error);
-    for (std::string* text : {&outcome.op, &outcome.text, &loaded.path, &loaded.warning}) wire.get(*text);
-    if (outcome.error != ErrorKind::kNone) rethrow(outcome, src);
+    std::string failure;
+    for (std::string* text : {&failure, &loaded.path, &loaded.warning}) wire.get(*text);
+    if (!failure.empty()) internal::throw_from_wire(failure, kOp, src, "failed to load");
     read(wire, loaded.checkpoint, tensors);
   }
   bcast_list_(tensors, {.group = group, .src = src});

@@ -10,6 +10,7 @@
 //     pipe.clip_grad_norm_(1.0);                                            // over all stages
 //     opt.step().clear_grad();
 //   }
+//   pipe.save("runs/last.ckpt", opt);  // with the undivided model's names: any number of stages reads it
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 // PipelineBase: what a pipeline does whatever the type of its model.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +14,8 @@
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/executor.h"
 #include "gradus/distributed/pipeline/pipeline_record.h"
+#include "gradus/io/checkpoint.h"
+#include "gradus/optim/optimizer.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 namespace gradus::optim {
@@ -82,6 +85,24 @@ class PipelineBase {
   // norm before; all ranks get the same number, whatever the cuts. Collective over the pipeline.
   // Errors: ValueError unless max_norm > 0.
   double clip_grad_norm_(double max_norm);
+
+  // Writes the training to one file, as io::save_checkpoint does; makes its folder. The file has the
+  // undivided model as "model", the optimizer of all its parameters as "optimizer", random numbers as
+  // "generator", and `more`: steps, a schedule, a loader. The job's first rank writes, and what ranks have in
+  // common is its own; buffers are the first replica's. Collective over the job.
+  // Errors, on all ranks: as io::save_checkpoint; ValueError for a name in `more` that is one of these, for
+  // an optimizer with other parameters than this pipeline's, and for one whose state belongs to no parameter.
+  void save(const std::filesystem::path& path, const optim::Optimizer& opt, const io::Checkpoint& more = {},
+            const io::SaveOptions& options = {});
+  // Reads what any number of ranks, in stages or not, has written by save or with these names. Each rank
+  // reads its own tensors only, so all must see the file. Returns what else it has. Collective over the job.
+  // Errors, on all ranks: as io::load_checkpoint; ValueError for what does not fit. Nothing is changed then.
+  io::LoadedCheckpoint load(const std::filesystem::path& path, optim::Optimizer& opt);
+  // Reads a safetensors file with the undivided model's names, as io::load_weights does, for example
+  // torchvision's. Each rank reads its own tensors only. Collective over the job.
+  // Errors, on all ranks: as io::load_weights. Nothing is changed then.
+  nn::LoadReport load_weights(const std::filesystem::path& path, const nn::LoadOptions& options = {});
+
   // Returns a text: a line per stage with its rank, the module that it ends with, its modules and parameters,
   // and what it receives. Where something was chosen by measuring: the times of each stage, how much slower
   // the slowest is than the mean, and the number of micro-batches with what was predicted and measured.

@@ -96,6 +96,25 @@ TEST(PipelinePage, SeeingWhatItDoes) {
   std::filesystem::current_path(before);
 }
 
+TEST(PipelinePage, Checkpoints) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(testing::TempDir());
+  dist::run_ranks(2, [] {
+    dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({1, 784}), {.cut_after = {"fc1"}});
+    optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
+    int steps = 3;
+    io::Checkpoint more;  // whatever else the program needs to go on
+    more.put("steps", steps);
+    pipe.save("runs/last.ckpt", opt, more);
+
+    const io::LoadedCheckpoint loaded = pipe.load("runs/last.ckpt", opt);
+    steps = loaded.checkpoint.get<int>("steps");
+    EXPECT_EQ(steps, 3);
+  });
+  EXPECT_TRUE(std::filesystem::exists("runs/last.ckpt"));
+  std::filesystem::current_path(before);
+}
+
 TEST(PipelinePage, SchedulesAsData) {
   testing::internal::CaptureStdout();
   const dist::ActionLists lists =

@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "gradus/io/checkpoint_file.h"
 #include "gradus/io/file.h"
 #include "gradus/tests/io/testing.h"
 
@@ -251,6 +252,80 @@ TEST(LoadCheckpoint, RefusesAnotherVersion) {
   TempDir dir;
   save_safetensors(dir / "c", {}, {{"__checkpoint__", "2"}});
   EXPECT_THAT(error_of<FileError>([&] { load_checkpoint(dir / "c"); }), HasSubstr("version '2'; expected 1"));
+}
+
+// What CheckpointWriter gets of the content: names and shapes.
+Checkpoint without_data(const Checkpoint& c) {
+  Checkpoint result = c;
+  for (const auto& [name, x] : c.tensors())
+    result.put(name, empty(x.shape(), {.dtype = x.dtype(), .device = {DeviceType::kMeta}}));
+  return result;
+}
+
+Checkpoint of_tensors() {
+  Checkpoint c;
+  c.put("epoch", 3);
+  c.put("a", counted({3, 5}, DType::kF32));
+  c.put("b", counted({7}, DType::kBool));
+  c.put("c.none", counted({0, 2}, DType::kF64));
+  return c;
+}
+
+TEST(CheckpointWriter, WritesPiecesToTheSameFile) {
+  TempDir dir;
+  const Checkpoint c = of_tensors();
+  save_checkpoint(dir / "whole", c);
+  CheckpointWriter file(dir / "pieces", without_data(c));
+  for (const auto& [name, x] : file.tensors()) {
+    const Tensor data = c.tensor(name);
+    for (int64_t at = 0; at < x.numel(); at += 2)
+      file.write(view_as_strided(data, {std::min<int64_t>(2, x.numel() - at)}, {1}, at));
+  }
+  file.commit();
+  EXPECT_EQ(slurp(dir / "pieces"), slurp(dir / "whole"));
+}
+
+TEST(CheckpointWriter, LeavesTheOldFileUnlessAllIsWritten) {
+  TempDir dir;
+  save_checkpoint(dir / "c", of_tensors());
+  const std::string before = slurp(dir / "c");
+  {
+    CheckpointWriter file(dir / "c", without_data(of_tensors()));
+    EXPECT_THROW(file.write(file.tensors().at("a")), DeviceError);
+    EXPECT_THROW(file.commit(), InternalError);
+  }
+  EXPECT_EQ(slurp(dir / "c"), before);
+  EXPECT_THAT(dir.names(), ElementsAre("c"));
+}
+
+TEST(CheckpointReader, ReadsSingleTensorsAndJoinsWhatOthersHaveRead) {
+  TempDir dir;
+  const Checkpoint c = of_tensors();
+  save_checkpoint(dir / "c", c);
+  CheckpointReader one(dir / "c"), other(dir / "c");
+  EXPECT_EQ(one.content().names(), c.names());
+  EXPECT_EQ(one.content().get<int>("epoch"), 3);
+  EXPECT_EQ(one.content().tensor("a").device().type, DeviceType::kMeta);
+  const int64_t header = one.bytes_read();
+  EXPECT_TRUE(same(one.read("a"), c.tensor("a")));
+  EXPECT_EQ(one.bytes_read(), header + 60);
+  EXPECT_TRUE(same(other.read("b"), c.tensor("b")));
+  EXPECT_THROW(one.read("d"), FileError);
+  EXPECT_THROW(one.read("epoch"), FileError);
+  one.join(other.checksums());
+  one.check();
+  EXPECT_EQ(one.bytes_read(), header + 60 + 4);  // the checksum
+  other.check();                                 // reads the rest itself
+  EXPECT_EQ(other.bytes_read(), header + 60 + 7 + 4);
+
+  std::string content = slurp(dir / "c");
+  content[content.size() - 5] ^= 1;  // in "b"
+  spit(dir / "c", content);
+  CheckpointReader damaged(dir / "c"), partner(dir / "c");
+  partner.read("b");
+  damaged.join(partner.checksums());
+  EXPECT_THAT(error_of<FileError>([&] { damaged.check(); }), HasSubstr("is damaged"));
+  EXPECT_THROW(partner.join(other.checksums()), FileError);  // another "b"
 }
 
 TEST(SaveCheckpoint, SaysWhereItCannotWrite) {

@@ -30,6 +30,25 @@ TEST(FileReader, ReadsInOrderAndKeepsAChecksum) {
   EXPECT_EQ(file.crc32(), 0xcbf43926u);  // the check value of CRC-32
 }
 
+TEST(FileReader, SeeksAndJoinsChecksumsOfParts) {
+  TempDir dir;
+  spit(dir / "a", "123456789");
+  FileReader file(dir / "a", {.op = "test", .checksum = true});
+  char text[10] = {};
+  file.seek(4);
+  file.read(text, 5);
+  EXPECT_STREQ(text, "56789");
+  const uint32_t second = file.crc32();
+  file.seek(0);
+  file.read(text, 4);
+  EXPECT_STREQ(text, "12349");
+  EXPECT_EQ(join_crc32(file.crc32(), second, 5), 0xcbf43926u);
+  EXPECT_EQ(join_crc32(second, 0, 0), second);
+  EXPECT_EQ(file.bytes_read(), 9);
+  EXPECT_THROW(file.seek(10), FileError);
+  EXPECT_THROW(file.seek(-1), FileError);
+}
+
 TEST(FileReader, NeverReadsBeyondTheEnd) {
   TempDir dir;
   spit(dir / "a", "123");

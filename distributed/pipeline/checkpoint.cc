@@ -1,0 +1,319 @@
+// PipelineBase: its checkpoints.
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <type_traits>
+
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/attempt.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/pipeline/internal/parameter_numbers.h"
+#include "gradus/distributed/pipeline/pipeline_base.h"
+#include "gradus/io/checkpoint_file.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// Note [One file of many ranks]
+// Saving: each rank of the first replica offers what it has, by name. The job's first rank writes. It asks
+// the owners for the elements in the order of the file, a piece at a time, so that it never holds another
+// rank's tensor, and an owner that is not asked any more knows that writing has ended.
+// Loading: each rank reads its tensors alone. The checksum of the whole file is joined from the checksums of
+// what the ranks have read. Only then anything is changed.
+
+constexpr const char* kOp = "Pipeline";
+constexpr const char* kModel = "model";
+constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kGenerator = "generator";
+constexpr uint32_t kTag = 0x636b7074;  // of messages that nothing else in the group sends
+constexpr int64_t kPieceBytes = 4 << 20;
+
+bool is_here(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
+
+bool is_below(const std::string& name, const std::string& section) {
+  return name == section || name.starts_with(section + ".");
+}
+bool is_reserved(const std::string& name) {
+  return is_below(name, kModel) || is_below(name, kOptimizer) || is_below(name, kGenerator);
+}
+
+// What a rank gives to the file.
+struct Offer {
+  std::vector<std::pair<std::string, double>> numbers;
+  NamedTensors tensors;  // where it was sent to, on the meta device
+
+  void operator()(const std::string& name, const Tensor& x) { tensors.emplace_back(name, x); }
+  void operator()(const std::string& name, double x) { numbers.emplace_back(name, x); }
+  template <class T> void operator()(const std::string& name, const T&) {
+    throw InternalError("a pipeline offers '", name, "', which is neither a tensor nor a number");
+  }
+};
+
+std::string to_wire(const Offer& offer) {
+  WireWriter wire;
+  wire.put(offer.numbers);
+  for (const auto& [name, x] : offer.tensors) {
+    wire.put(name);
+    wire.put(x.dtype());
+    wire.put(x.shape());
+  }
+  return wire.take();
+}
+
+Offer offer_of(std::string_view bytes) {
+  WireReader wire(bytes);
+  Offer offer;
+  wire.get(offer.numbers);
+  while (wire.left()) {
+    std::string name;
+    DType dtype{};
+    Shape shape;
+    wire.get(name);
+    wire.get(dtype);
+    wire.get(shape);
+    offer.tensors.emplace_back(name, empty(shape, {.dtype = dtype, .device = {DeviceType::kMeta}}));
+  }
+  return offer;
+}
+
+// A part of a tensor that the writer asks for: elements from `first` on, in row-major order, at most
+// kPieceBytes. Tensor -1: no more.
+struct Piece {
+  int64_t tensor = -1, first = 0;
+};
+
+int64_t size_of_piece(const Tensor& x, int64_t first) {
+  return std::min(x.numel() - first, kPieceBytes / size_of(x.dtype()));
+}
+
+void ask(const Group& group, int member, const Piece& piece) {
+  send(tensor(std::vector<int64_t>{piece.tensor, piece.first}, {2}),
+       {.dst = get_global_rank(group, member), .tag = kTag, .group = group});
+}
+
+// Sends the pieces of `tensors` that the group's first rank asks for.
+void serve(const NamedTensors& tensors, const Group& group) {
+  const int writer = get_global_rank(group, 0);
+  const Tensor asked = empty({2}, {.dtype = DType::kI64});
+  Piece last;
+  for (Tensor rows;;) {  // the tensor at hand, row-major
+    recv(asked, {.src = writer, .tag = kTag, .group = group});
+    const Piece piece{asked.ptr<int64_t>()[0], asked.ptr<int64_t>()[1]};
+    if (piece.tensor < 0) return;
+    if (piece.tensor != last.tensor) rows = raw::contiguous(raw::to(tensors.at(piece.tensor).second, kCPU));
+    last = piece;
+    send(view_as_strided(rows, {size_of_piece(rows, piece.first)}, {1}, rows.impl().offset + piece.first),
+         {.dst = writer, .tag = kTag, .group = group});
+  }
+}
+
+// Writes the file, on the group's first rank. `offers` are the members'; `own` is this rank's, with data.
+void write(const std::filesystem::path& path, const io::Checkpoint& more, const std::vector<Offer>& offers,
+           const Offer& own, const Group& group, const io::SaveOptions& options) {
+  struct Source {
+    int member;
+    int64_t tensor;
+  };
+  std::map<std::string, Source> sources;
+  io::Checkpoint content = more;
+  content.put(kGenerator, *Context::current().generator);
+  for (int member = 0; member < group.size(); ++member) {
+    const Offer& offer = offers[member];
+    for (const auto& [name, value] : offer.numbers) {
+      if (content.contains(name) && content.get<double>(name) != value)
+        throw ValueError(kOp, "expected '", name, "' to be the same on all ranks, given ",
+                         content.get<double>(name), " and, on rank ", get_global_rank(group, member), ", ",
+                         value);
+      content.put(name, value);
+    }
+    for (size_t i = 0; i < offer.tensors.size(); ++i)
+      if (sources.try_emplace(offer.tensors[i].first, Source{member, int64_t(i)}).second)
+        content.put(offer.tensors[i].first, offer.tensors[i].second);
+  }
+
+  std::error_code error;  // the writer says what is wrong
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  io::CheckpointWriter file(path, content, options);
+  for (const auto& [name, x] : file.tensors()) {
+    const auto source = sources.find(name);
+    if (source == sources.end()) {
+      file.write(x);
+    } else if (const auto [member, number] = source->second; member == 0) {
+      file.write(own.tensors.at(number).second);
+    } else {
+      for (int64_t first = 0; first < x.numel();) {
+        const Tensor piece = empty({size_of_piece(x, first)}, {.dtype = x.dtype()});
+        ask(group, member, {number, first});
+        recv(piece, {.src = get_global_rank(group, member), .tag = kTag, .group = group});
+        file.write(piece);
+        first += piece.numel();
+      }
+    }
+  }
+  file.commit();
+}
+
+// Returns what the module loads of a file's tensors: its own are read, those of other ranks are without data.
+// Errors: those of load_state_dict.
+NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn::LoadOptions& options,
+                      const std::function<Tensor(const std::string&)>& read) {
+  std::map<std::string, Tensor> own;
+  for (const auto& [name, x] : module.state_dict()) own[name] = x;
+  const auto fits = [](const Tensor& a, const Tensor& b) {
+    return a.shape() == b.shape() && is_floating(a.dtype()) == is_floating(b.dtype());
+  };
+  NamedTensors given;
+  for (const auto& [name, x] : of_file) {
+    const auto found = own.find(name);
+    given.emplace_back(name, found != own.end() && fits(found->second, x) ? found->second : x);
+  }
+  // Checks all names and shapes, and changes nothing: what fits is given itself.
+  const nn::LoadReport report = module.load_state_dict(given, options);
+  for (const std::string& name : report.kept) own.erase(name);
+  for (auto& [name, x] : given)
+    if (is_here(x) && own.contains(name)) x = read(name);
+  return given;
+}
+
+// Loads this file, or changes nothing.
+io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& module, optim::Optimizer& opt,
+                               const ParameterNumbers& numbers) {
+  std::optional<io::CheckpointReader> file;
+  std::optional<optim::StateReader> state;
+  NamedTensors weights;
+  RandomGenerator generator = *Context::current().generator;
+  io::LoadedCheckpoint loaded;
+  const auto read = [&](const io::Checkpoint& content) {
+    weights = read_own(module, content.tensors(kModel), {},
+                       [&](const std::string& name) { return file->read(concat(kModel, '.', name)); });
+    const io::Checkpoint section = content.section(kOptimizer), values = section.section("numbers");
+    optim::State undivided{section.tensors("tensors"), {}};
+    for (const std::string& name : values.names())
+      undivided.numbers.emplace_back(name, values.get<double>(name));
+    state.emplace(numbers.own(undivided, [&](const std::string& name) {
+      return file->read(concat(kOptimizer, ".tensors.", name));
+    }));
+    opt.read_state(*state);
+    state->check(concat("the optimizer of rank ", get_rank(), ", which counts its own parameters alone"));
+    if (!content.names(kGenerator).empty()) content.get(kGenerator, generator);
+    content.each([&]<class T>(const std::string& name, const T& value) {
+      if (is_reserved(name)) return;
+      if constexpr (std::is_same_v<T, Tensor>)
+        loaded.checkpoint.put(name, file->read(name));
+      else
+        loaded.checkpoint.put(name, value);
+    });
+  };
+  const std::vector<std::string> checksums = attempt(kOp, [&] {
+    file.emplace(path);
+    try {
+      read(file->content());
+    } catch (ValueError& e) {
+      file->check();  // a damaged file may look like that of another model
+      e.add_context("while loading " + path.string());
+      throw;
+    }
+    const auto& [header, tensors] = file->checksums();
+    return dist::to_wire(std::pair(header, std::vector(tensors.begin(), tensors.end())));
+  });
+  attempt(kOp, [&] {
+    for (const std::string& bytes : checksums) {
+      const auto [header, tensors] =
+          from_wire<std::pair<uint32_t, std::vector<std::pair<int64_t, uint32_t>>>>(bytes);
+      file->join({header, {tensors.begin(), tensors.end()}});
+    }
+    file->check();
+    return std::string();
+  });
+  module.load_state_dict(weights);
+  state->finish("the optimizer");
+  *Context::current().generator = generator;
+  loaded.bytes_read = file->bytes_read();
+  return loaded;
+}
+
+}  // namespace
+
+void PipelineBase::save(const std::filesystem::path& path, const optim::Optimizer& opt,
+                        const io::Checkpoint& more, const io::SaveOptions& options) {
+  const ParameterNumbers numbers(model_, opt);
+  const bool is_first_replica = grid_.index("replica") == 0;
+  Offer own;
+  const std::vector<std::string> all = attempt(kOp, [&] {
+    for (const std::string& name : more.names())
+      if (is_reserved(name)) throw ValueError(kOp, "the pipeline itself saves '", name, "'");
+    if (is_first_replica) {
+      NamedTensors state;
+      for (const auto& [name, x] : model_.module().state_dict())
+        if (is_here(x)) state.emplace_back(name, x);
+      io::Checkpoint c;
+      c.put(kModel, state);
+      c.put(kOptimizer, numbers.undivided(opt.state_dict()));
+      c.each(own);
+    }
+    return to_wire(own);
+  });
+
+  std::exception_ptr error;
+  if (get_rank() == 0) {
+    try {
+      std::vector<Offer> offers;
+      for (int member = 0; member < group_.size(); ++member)
+        offers.push_back(offer_of(all[get_global_rank(group_, member)]));
+      write(path, more, offers, own, group_, options);
+    } catch (const DistributedError&) {
+      throw;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    for (int member = 1; member < group_.size(); ++member) ask(group_, member, {});
+  } else if (is_first_replica) {
+    try {
+      serve(own.tensors, group_);
+    } catch (...) {
+      report_backward_failure(group_.state().world(), std::current_exception(), "failed while it saved");
+      throw;
+    }
+  }
+  attempt(kOp, [&] {
+    if (error) std::rethrow_exception(error);
+    return std::string();
+  });
+}
+
+io::LoadedCheckpoint PipelineBase::load(const std::filesystem::path& path, optim::Optimizer& opt) {
+  const ParameterNumbers numbers(model_, opt);
+  return io::load_newest(
+      path, [&](const std::filesystem::path& p) { return load_file(p, model_.module(), opt, numbers); });
+}
+
+nn::LoadReport PipelineBase::load_weights(const std::filesystem::path& path, const nn::LoadOptions& options) {
+  NamedTensors weights;
+  attempt(kOp, [&] {
+    io::SafetensorsReader file(path);
+    NamedTensors content;
+    std::map<std::string, const io::SafetensorsEntry*> entries;
+    for (const io::SafetensorsEntry& e : file.header().entries) {
+      content.emplace_back(e.name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
+      entries[e.name] = &e;
+    }
+    try {
+      weights = read_own(model_.module(), content, options,
+                         [&](const std::string& name) { return file.read(*entries.at(name)); });
+    } catch (ValueError& e) {
+      e.add_context("while loading " + path.string());
+      throw;
+    }
+    return std::string();
+  });
+  return model_.module().load_state_dict(weights, options);
+}
+
+}  // namespace gradus::dist::internal
