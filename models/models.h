@@ -1,9 +1,10 @@
-// All networks: MnistNet, ResNet and those of GANs.
+// All networks: MnistNet, ResNet, GPT and those of GANs.
 #pragma once
 
 #include "gradus/models/gan/dcgan.h"
 #include "gradus/models/gan/lsgan.h"
 #include "gradus/models/gan/pggan.h"
 #include "gradus/models/gan/wgan_gp.h"
+#include "gradus/models/gpt.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/models/resnet.h"

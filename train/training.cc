@@ -126,13 +126,14 @@ std::vector<TrainingState::Part> parts_of(Trained& trained) {
   return parts;
 }
 
-// "12,800 images  loss/d 0.6812  loss/g 0.9320  5210 images/s"
-std::string range_line(const StepReport& r, int64_t step, int64_t images, int64_t skipped) {
-  std::string text =
-      format("step %lld  %lld images", static_cast<long long>(step), static_cast<long long>(images));
+// "step 100  12800 images  loss/d 0.6812  loss/g 0.9320  5210 images/s"
+std::string range_line(const StepReport& r, int64_t step, int64_t images, const std::string& unit,
+                       int64_t skipped) {
+  std::string text = format("step %lld  %lld %s", static_cast<long long>(step),
+                            static_cast<long long>(images), unit.c_str());
   for (const auto& [name, sum] : r.recent.of) text += "  " + mean_text(name, r.recent.mean(name));
   if (skipped > 0) text += format("  skipped %lld", static_cast<long long>(skipped));
-  return text + format("  %.0f images/s", r.images_per_second);
+  return text + format("  %.0f %s/s", r.images_per_second, unit.c_str());
 }
 
 }  // namespace
@@ -195,8 +196,9 @@ void Training::load(const io::LoadedCheckpoint& loaded) {
   state_.restore(c);
   train_ = Tally(get(c, "epoch"));
   history_ = get_history(c);
-  print(format("Resuming from %s: epoch %lld, %lld images done", loaded.path.c_str(),
-               static_cast<long long>(epoch()) + 1, static_cast<long long>(loader_.state().samples)));
+  print(format("Resuming from %s: epoch %lld, %lld %s done", loaded.path.c_str(),
+               static_cast<long long>(epoch()) + 1, static_cast<long long>(loader_.state().samples),
+               options_.unit.c_str()));
 }
 
 // Rank 0 writes, the others go on meanwhile.
@@ -238,8 +240,11 @@ void Training::begin_progress() {
   const bool by_epochs = run_.images == 0 && run_.iterations == 0;
   const std::string title = by_epochs ? format("Epoch %d/%d", int(at.epoch) + 1, int(run_.epochs))
                                       : format("Epoch %d", int(at.epoch) + 1);
-  progress_.emplace(ProgressOptions{
-      .title = title, .total = loader_.dataset().size(), .done = at.samples, .shown = is_first_rank()});
+  progress_.emplace(ProgressOptions{.title = title,
+                                    .total = loader_.dataset().size(),
+                                    .done = at.samples,
+                                    .unit = options_.unit,
+                                    .shown = is_first_rank()});
   step_ended_ = Clock::now();
 }
 
@@ -291,7 +296,8 @@ void Training::end_step(const Sums& mine) {
                                .step = step_time_,
                                .data = data_time_,
                                .images_per_second = progress_->units_per_second()};
-    print(is_range_ ? range_line(report, steps_, images_, skipped_) : options_.step_line(report));
+    print(is_range_ ? range_line(report, steps_, images_, options_.unit, skipped_)
+                    : options_.step_line(report));
   }
   if (last) progress_->finish(figures());
   if (log || last) warn();

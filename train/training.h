@@ -124,6 +124,7 @@ struct TrainingOptions {
   // Returns warnings, which are printed: given the sums since the line of the log before, and how many steps
   // they are of. Called on all ranks, with the same.
   std::function<std::vector<std::string>(const Sums& recent, int64_t steps)> warnings = {};
+  std::string unit = "images";  // what the log calls samples
   std::function<std::string(const StepReport&)> step_line = train::step_line;
   std::function<std::string(const Sums&)> test_line = train::test_line;
 };

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <iostream>
 #include <mutex>
 #include <set>
@@ -178,6 +179,22 @@ TEST(DataPage, Memory) {
     EXPECT_EQ(memory.shared, 10 * 785);
     dist::group_barrier();
   });
+}
+
+TEST(DataPage, TextOfAFile) {
+  std::ofstream("input.txt") << std::string(100, 'a') << std::string(100, 'b');
+  const std::string text = data::read_text("input.txt");  // or input.txt.gz
+  const data::Characters characters(text);
+  const data::TextWindows train(characters, text, {.context = 64});
+  data::DataLoader loader(train, {.batch_size = 16, .shuffle = true});  // input and target i64[16,64]
+  EXPECT_EQ(describe(loader.begin()->target), "i64[16,64] cpu");
+  EXPECT_EQ(train.size(), 136);
+}
+
+TEST(DataPage, GeneratedText) {
+  const data::GeneratedText train({.context = 64}), validation({.train = false, .context = 64});
+  std::cout << train.entropy() << ' ' << train.least_loss() << '\n';
+  EXPECT_LT(train.entropy(), train.least_loss());
 }
 
 }  // namespace

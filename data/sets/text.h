@@ -1,0 +1,81 @@
+// Text, character by character, for models that predict the next one.
+//
+//   const std::string text = data::read_text("input.txt");
+//   const data::Characters characters(text);
+//   const data::TextWindows train(characters, text, {.context = 64});
+//   data::DataLoader loader(train, {.batch_size = 16, .shuffle = true});  // input and target i64[16,64]
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gradus/data/dataset.h"
+#include "gradus/tensor/base/required.h"
+
+namespace gradus::data {
+
+struct ReadTextOptions {
+  int64_t max_bytes = int64_t{1} << 27;
+};
+
+// Reads a whole file, plain or gzip.
+// Errors: FileError for a file that is missing, damaged, empty or longer than max_bytes.
+std::string read_text(const std::filesystem::path& file, ReadTextOptions options = {});
+
+// The characters of a text, numbered. A character is a byte.
+class Characters {
+ public:
+  // Numbers the characters that occur in `text`, in ascending order.
+  // Errors: ValueError for an empty text.
+  explicit Characters(std::string_view text);
+
+  int64_t size() const { return int64_t(all_.size()); }
+  const std::string& all() const { return all_; }  // in order
+  // Returns the number of a character, -1 of one that is not there.
+  int64_t number(char c) const { return number_[uint8_t(c)]; }
+
+  // Return the numbers of a text's characters, i64[T], and the text of such numbers, of any shape.
+  // Errors: ValueError for a character that is not there; IndexError for a number outside [0, size()).
+  Tensor encode(std::string_view text) const;
+  std::string decode(const Tensor& numbers) const;
+
+ private:
+  std::string all_;
+  std::array<int16_t, 256> number_;
+};
+
+struct TextWindowsOptions {
+  Required<int64_t, "context"> context;  // characters of an input
+  int64_t stride = 1;                    // from the beginning of a window to that of the next
+  std::string name = "TextWindows";
+};
+
+// Parts of a text, as long as a model's context. Sample i is characters i stride, i stride + 1, ... as input,
+// and as target the characters that follow each of them.
+// Shapes: input, target i64[context].
+class TextWindows : public Dataset {
+ public:
+  // Errors: ValueError for a context or stride below 1, a text of fewer than context + 1 characters, and a
+  // character that is not there.
+  TextWindows(const Characters& characters, std::string_view text, TextWindowsOptions options);
+
+  std::string name() const override { return options_.name; }
+  int64_t size() const override;
+  Sample get(int64_t index) const override;
+
+ private:
+  TextWindowsOptions options_;
+  std::vector<uint8_t> numbers_;
+};
+
+namespace internal {
+// Returns numbers 0 to T - 1 as input, and 1 to T as target.
+Sample next_character_sample(std::span<const uint8_t> numbers);
+}  // namespace internal
+
+}  // namespace gradus::data

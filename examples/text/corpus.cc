@@ -1,0 +1,38 @@
+#include "gradus/examples/text/corpus.h"
+
+#include <string_view>
+
+namespace gradus::examples {
+namespace {
+
+constexpr int64_t kMostValidation = 1000;  // sequences
+
+Corpus generated(const TextArgs& a) {
+  train::print("Training on generated text: --data FILE names a text");
+  data::GeneratedText train({.context = a.context}),
+      validation({.train = false, .size = kMostValidation, .context = a.context});
+  const double entropy = train.entropy(), least_loss = train.least_loss();
+  return {.characters = train.characters(),
+          .train = std::move(train),
+          .validation = std::move(validation),
+          .entropy = entropy,
+          .least_loss = least_loss};
+}
+
+}  // namespace
+
+Corpus open_corpus(const TextArgs& a) {
+  if (a.data.empty()) return generated(a);
+  const std::string name = std::filesystem::path(a.data).filename().string(), text = data::read_text(a.data);
+  const std::string_view all = text, train = all.substr(0, all.size() - all.size() / 10);
+  const data::Characters characters(text);
+  // An epoch has each character at several places of a sequence.
+  data::TextWindows windows(characters, train, {.context = a.context, .stride = 8, .name = name});
+  data::TextWindows validation(characters, all.substr(train.size()),
+                               {.context = a.context, .stride = a.context, .name = name});
+  return {.characters = characters,
+          .train = std::move(windows),
+          .validation = data::Subset::first(std::move(validation), kMostValidation)};
+}
+
+}  // namespace gradus::examples

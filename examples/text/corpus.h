@@ -1,0 +1,21 @@
+// What is read: a text from a file, or generated text.
+#pragma once
+
+#include <optional>
+
+#include "gradus/examples/text/args.h"
+
+namespace gradus::examples {
+
+struct Corpus {
+  data::Characters characters;
+  data::DatasetRef train, validation;
+  // Of generated text: see data::GeneratedText.
+  std::optional<double> entropy = {}, least_loss = {};
+};
+
+// The first nine tenths of a file are for training.
+// Errors: FileError for a file that cannot be read; ValueError for one that is too short.
+Corpus open_corpus(const TextArgs& a);
+
+}  // namespace gradus::examples

@@ -1,0 +1,95 @@
+#include "gradus/examples/text/sample.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "gradus/examples/text/args.h"
+
+namespace gradus::examples {
+namespace {
+
+struct Loaded {
+  data::Characters characters;
+  std::unique_ptr<models::GPT> net;
+};
+
+// The options may ask for far more than the file holds. On the meta device a network takes no memory.
+void check_weights(const std::string& file, const models::GPTOptions& o, const io::Checkpoint& c) {
+  Context own = Context::current().snapshot();
+  own.generator = std::make_shared<RandomGenerator>();
+  own.device = Device{DeviceType::kMeta};
+  const ContextScope scope(own);
+  for (const auto& [name, x] : models::GPT(o).state_dict())
+    if (const Tensor& given = c.tensor("model." + name); given.shape() != x.shape())
+      throw FileError("gpt", file, ": its options make a network with ", name, ' ', describe(x),
+                      ", but it holds ", describe(given));
+}
+
+Loaded load(const std::string& file) {
+  const io::LoadedCheckpoint loaded = io::load_checkpoint(file);
+  const io::Checkpoint& c = loaded.checkpoint;
+  if (!loaded.warning.empty()) std::cerr << "gpt: " << loaded.warning << std::endl;
+  if (!c.contains("program") || c.get<std::string>("program") != "gpt")
+    throw FileError("gpt", file, ": expected a checkpoint of ./run gpt");
+  const auto number = [&](const char* name, int64_t most) {
+    const std::string text = c.get<std::string>(concat("fixed.", name));
+    const std::optional<int64_t> n = train::count_of(text);
+    if (!n || *n < 1 || *n > most)
+      throw FileError("gpt", file, ": expected ", name, " from 1 to ", most, ", found ", text);
+    return *n;
+  };
+  data::Characters characters(c.get<std::string>("fixed.characters"));
+  const models::GPTOptions options = {.vocabulary = characters.size(),
+                                      .context = number("context", kMostContext),
+                                      .layers = number("layers", kMostLayers),
+                                      .heads = number("heads", kMostWidth),
+                                      .width = number("width", kMostWidth)};
+  check_weights(file, options, c);
+  Loaded result = {std::move(characters), std::make_unique<models::GPT>(options)};
+  c.get("model", *result.net);
+  return result;
+}
+
+}  // namespace
+
+std::string write_text(models::GPT& net, const data::Characters& characters, const WriteOptions& o) {
+  const nn::ModeScope mode(net, false);
+  const auto off = no_record();
+  std::string text = o.prompt.empty() ? characters.all().substr(0, 1) : o.prompt;
+  const size_t context = size_t(net.options().context);
+  for (int64_t i = 0; i < o.length; ++i) {
+    const Tensor seen =
+        characters.encode(std::string_view(text).substr(text.size() - std::min(text.size(), context)));
+    const Tensor logits = select(select(net(unsqueeze(seen, 0)), 0, 0), 0, -1);
+    text += characters.decode(distributions::Categorical({.logits = logits / o.temperature}).sample());
+  }
+  return text;
+}
+
+int run_text_sample(int argc, char** argv) {
+  WriteOptions o;
+  std::string checkpoint;
+  uint64_t seed = 1;
+  CLI::App line("Prints text that a trained model writes");
+  line.add_option("--checkpoint", checkpoint, "of ./run gpt")->type_name("FILE")->required();
+  line.add_option("--length", o.length, "characters")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str();
+  line.add_option("--prompt", o.prompt, "what goes before [the first of all characters]")->type_name("TEXT");
+  line.add_option("--temperature", o.temperature, "below 1, likely characters come more often")
+      ->check(CLI::Range(1e-3, 1e3))
+      ->capture_default_str();
+  line.add_option("--seed", seed, "of what is drawn")->capture_default_str();
+  CLI11_PARSE(line, argc, argv);
+  try {
+    const Loaded loaded = load(checkpoint);
+    manual_seed(seed);
+    std::cout << write_text(*loaded.net, loaded.characters, o) << std::endl;
+    return 0;
+  } catch (const std::exception& e) {
+    std::cerr << "gpt sample: " << e.what() << std::endl;
+    return 1;
+  }
+}
+
+}  // namespace gradus::examples

@@ -1,0 +1,145 @@
+#include "gradus/examples/text/train.h"
+
+#include <cmath>
+#include <iostream>
+#include <numbers>
+
+#include "gradus/examples/text/corpus.h"
+#include "gradus/examples/text/sample.h"
+
+namespace gradus::examples {
+namespace {
+
+using Pipeline = dist::Pipeline<models::GPT>;
+
+Tensor loss_of(const Tensor& logits, const Tensor& target) {
+  return nn::cross_entropy(flatten(logits, 0, 1), flatten(target));
+}
+
+Autocast mixed_precision(const TextArgs& a) { return autocast(DType::kBF16, {.enabled = a.amp == "bf16"}); }
+
+int64_t number_of_steps(const TextArgs& a, const data::DataLoader& loader) {
+  if (a.images > 0) return (a.images + a.batch - 1) / a.batch;
+  return a.iterations > 0 ? a.iterations : a.epochs * loader.size();
+}
+
+// Returns the factor of the learning rate in a step: a straight line up, then a cosine down to a tenth.
+double rate_factor(const TextArgs& a, int64_t steps, int64_t step) {
+  if (step < a.warmup) return double(step + 1) / double(a.warmup + 1);
+  const double part = std::min(1.0, double(step - a.warmup) / double(std::max<int64_t>(1, steps - a.warmup)));
+  return 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * part));
+}
+
+// What a checkpoint must have been trained with, and what `sample` makes the network from.
+std::vector<std::pair<std::string, std::string>> fixed(const TextArgs& a, const Corpus& corpus,
+                                                       int64_t steps) {
+  return {{"layers", concat(a.layers)},       {"heads", concat(a.heads)},
+          {"width", concat(a.width)},         {"context", concat(a.context)},
+          {"number of steps", concat(steps)}, {"characters", corpus.characters.all()}};
+}
+
+train::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loader, train::Training& training) {
+  const nn::ModeScope mode(pipe.module(), false);
+  const auto amp = mixed_precision(a);
+  train::Tally tally;
+  for (const data::Batch& b : loader) {
+    // The mean over the batches of all replicas.
+    const double loss = pipe.eval_step(b.input, b.target, loss_of);
+    tally.add({.seen = b.size(), .of = {{"loss", loss * double(b.size())}}});
+    if (training.end_test_step()) break;
+  }
+  return tally.reduce();
+}
+
+std::string validation_line(const train::Sums& sums, const Corpus& corpus) {
+  std::string text = train::format("Validation loss %.4f", sums.mean("loss"));
+  if (corpus.entropy)
+    text += train::format("; the source's entropy is %.4f, the least loss %.4f", *corpus.entropy,
+                          *corpus.least_loss);
+  return text;
+}
+
+void report(const TextArgs& a, const train::Training& training, Pipeline& pipe, const Corpus& corpus) {
+  const double speed = training.images_per_second() * double(a.context);
+  train::print(train::format("Trained at %.0f characters/s", speed));
+  if (a.micro_batches == "auto" && train::is_first_rank()) std::cout << pipe.describe();
+  const int micro_batches = pipeline_options(a).micro_batches;
+  std::vector<std::pair<std::string, train::SummaryValue>> more = {
+      {"loss", training.recent().mean("loss")},
+      {"validation_loss", training.last().test.mean("loss")},
+      {"parameters", pipe.module().num_parameters()},
+      {"characters", corpus.characters.size()},
+      {"characters_per_second", speed},
+      {"ranks", dist::get_world_size()},
+      {"stages", pipe.stages()},
+      {"replicas", dist::get_world_size() / a.pipeline},
+      {"micro_batches", micro_batches > 0 ? concat(micro_batches) : "auto"},
+      {"schedule", a.schedule}};
+  if (corpus.entropy)
+    more.insert(more.end(), {{"entropy", *corpus.entropy}, {"least_loss", *corpus.least_loss}});
+  train::write_summary(training, more);
+}
+
+}  // namespace
+
+void train_gpt(const TextArgs& a) {
+  const Corpus corpus = open_corpus(a);
+  const models::GPTOptions options = model_options(a, corpus.characters.size());
+  manual_seed(a.seed);
+  // One rank alone is a pipeline of one stage, and several are replicas of it.
+  Pipeline pipe([&] { return std::make_unique<models::GPT>(options); },
+                zeros({1, a.context}, {.dtype = DType::kI64}), pipeline_options(a));
+  GradManager gm;
+  pipe.attach(gm);
+  std::vector<Tensor> matrices, vectors;
+  for (const Tensor& p : pipe.parameters()) (p.dim() > 1 ? matrices : vectors).push_back(p);
+  optim::AdamWOptions adam = {.lr = a.lr, .betas = {0.9, 0.99}, .weight_decay = a.weight_decay};
+  optim::AdamW opt(matrices, adam);
+  adam.weight_decay = 0;
+  opt.add_param_group(vectors, adam);
+
+  data::DataLoader loader(corpus.train, {.global_batch_size = a.batch,
+                                         .shuffle = true,
+                                         .num_workers = a.workers,
+                                         .drop_last = true,
+                                         .seed = a.seed});
+  data::DataLoader validation_loader(corpus.validation, {.global_batch_size = a.batch});
+  const int64_t steps = number_of_steps(a, loader);
+  optim::LambdaLR schedule(opt, [&](int64_t step) { return rate_factor(a, steps, step); });
+
+  nn::Module nothing;  // a rank of a pipeline has only a part of the network to save
+  train::Trained trained = {.model = a.pipeline > 1 ? nothing : pipe.module(), .loader = loader};
+  if (a.pipeline == 1) {
+    trained.optimizers = {{"adamw", opt}};
+    trained.more = {{"schedule", schedule}};
+  }
+  train::Training training(
+      "gpt", trained, a,
+      {.fixed = fixed(a, corpus, steps),
+       .test = [&] { return validate(a, pipe, validation_loader, training); },
+       .test_every = a.validation_interval * a.batch,
+       .best_by = "loss",
+       .lower_is_better = true,
+       .unit = "sequences",
+       .test_line = [&](const train::Sums& sums) { return validation_line(sums, corpus); }});
+  train::print(concat(loader.dataset().size(), " sequences of ", corpus.characters.size(), " characters, ",
+                      loader.dataset().name(), "; ", train::machine_text(), "; seed ", a.seed, '\n',
+                      pipe.module().num_parameters(), " parameters"));
+  if (a.pipeline > 1 && train::is_first_rank()) std::cout << pipe.describe();
+
+  for (train::Step& s : training) {
+    const data::Batch& b = s.batch();
+    {
+      const auto amp = mixed_precision(a);
+      s.log("loss", pipe.step(gm, b.input, b.target, loss_of));
+    }
+    pipe.clip_grad_norm_(a.clip);
+    opt.step().clear_grad();
+    schedule.step();
+  }
+  report(a, training, pipe, corpus);
+  if (a.sample > 0 && train::is_first_rank())
+    std::cout << write_text(pipe.module(), corpus.characters, {.length = a.sample}) << std::endl;
+}
+
+}  // namespace gradus::examples
