@@ -1,5 +1,5 @@
 // Shows what several processes do together: collectives, messages, an all-reduce written by hand,
-// data-parallel training, its checkpoints, and models on two devices.
+// data-parallel training, its checkpoints, models on two devices, and on two ranks.
 //
 //   ./run ddp                                        4 processes of this machine
 //   ./run ddp --nproc 2 --only ring
@@ -39,6 +39,7 @@ const std::vector<Demo>& demos() {
       {"basic", examples::show_basic},
       {"checkpoint", examples::show_checkpoint},
       {"model-parallel", examples::show_model_parallel},
+      {"remote", examples::show_remote},
   };
   return all;
 }

@@ -155,6 +155,8 @@ Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead
   return o;
 }
 
+Tensor pixel_means(const Tensor& h) { return flatten(adaptive_avg_pool2d(h, 1), 1); }
+
 constexpr auto kBasic = Options::Block::kBasic;
 constexpr auto kBottleneck = Options::Block::kBottleneck;
 
@@ -258,15 +260,26 @@ void ResNet::build() {
   });
 }
 
-Tensor ResNet::features(const Tensor& x) {
-  auto layer = layers_.begin();
-  const auto next = [&](auto&& h) { return (**layer++)(std::forward<decltype(h)>(h)); };
-  Tensor h = next(x);
-  h = dynamic_cast<nn::BatchNorm2d&>(**layer++).relu(h);
-  if (options().stem == Options::Stem::kImageNet) h = max_pool2d(h, {.kernel = 3, .stride = 2, .padding = 1});
-  for (size_t s = 0; s < options().stages.size(); ++s) h = next(std::move(h));
-  return flatten(adaptive_avg_pool2d(h, 1), 1);
+Tensor ResNet::stem(const Tensor& x) {
+  const Tensor h = dynamic_cast<nn::BatchNorm2d&>(*layers_[1]).relu((*layers_[0])(x));
+  return options().stem == Options::Stem::kImageNet ? max_pool2d(h, {.kernel = 3, .stride = 2, .padding = 1})
+                                                    : h;
 }
+
+Tensor ResNet::stage(int64_t number, Tensor h) {
+  const auto stages = static_cast<int64_t>(options().stages.size());
+  if (number < 1 || number > stages)
+    throw ValueError("ResNet", "expected a stage from 1 to ", stages, ", given ", number);
+  return (*layers_[size_t(number) + 1])(std::move(h));
+}
+
+Tensor ResNet::features(const Tensor& x) {
+  Tensor h = stem(x);
+  for (size_t s = 1; s <= options().stages.size(); ++s) h = stage(static_cast<int64_t>(s), std::move(h));
+  return pixel_means(h);
+}
+
+Tensor ResNet::head(const Tensor& h) { return (*layers_.back())(pixel_means(h)); }
 
 Tensor ResNet::forward(const Tensor& x) { return (*layers_.back())(features(x)); }
 

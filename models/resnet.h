@@ -79,7 +79,7 @@ std::vector<std::string> resnet_names();
 
 // Returns logits. Convolutions start normal by fan_out (He et al., ICCV 2015).
 // Shapes: x [N,in,H,W] -> [N,classes]; H and W of 32 or more for the ImageNet stem.
-class ResNet final : public nn::LayerWith<ResNetOptions> {
+class ResNet : public nn::LayerWith<ResNetOptions> {
  public:
   // Errors: ValueError for options outside of their domain.
   explicit ResNet(Options options) : LayerWith(std::move(options)) { build(); }
@@ -92,6 +92,14 @@ class ResNet final : public nn::LayerWith<ResNetOptions> {
   // Returns what the last layer sees: means over the pixels of the last stage.
   // Shapes: x [N,in,H,W] -> [N,C].
   Tensor features(const Tensor& x);
+
+  // The parts of forward: for maps of features between the stages, or for stages on several devices.
+  //   head(stage(4, stage(3, stage(2, stage(1, stem(x))))))
+  Tensor stem(const Tensor& x);  // conv1, bn1, relu and max pooling
+  // Returns what the layers named "layer" and the number make of h.
+  // Errors: ValueError unless the number is from 1 to that of the stages.
+  Tensor stage(int64_t number, Tensor h);
+  Tensor head(const Tensor& h);  // the mean over the pixels and fc
 
  private:
   void build();

@@ -10,5 +10,6 @@ void show_ring();
 void show_basic();
 void show_checkpoint();
 void show_model_parallel();
+void show_remote();
 
 }  // namespace gradus::examples

@@ -10,33 +10,13 @@
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::examples {
-namespace {
-
-// Logical devices of the CPU: each has a thread of its own, to which its work goes.
-constexpr Device kFirst{DeviceType::kCPU, 1}, kSecond{DeviceType::kCPU, 2};
-
-struct TwoDeviceModel : nn::Layer {
-  nn::Linear net1{this, "net1", {.in = 10, .out = 10}};
-  nn::Linear net2{this, "net2", {.in = 10, .out = 5}};
-
-  TwoDeviceModel() {
-    net1.to(kFirst);
-    net2.to(kSecond);
-  }
-  Tensor forward(const Tensor& x) override {
-    const Tensor h = relu(net1(gradus::to(x, kFirst)));
-    return net2(gradus::to(h, kSecond));  // gradients take the way back
-  }
-};
-
-}  // namespace
 
 void show_model_parallel() {
   constexpr int kSteps = 50;
   constexpr double kLr = 0.1;
   const auto [x, y] = samples_of(dist::get_rank());
   manual_seed(7);
-  TwoDeviceModel model;
+  TwoDeviceToyModel model;
   dist::DistributedDataParallel ddp(model);  // no device_ids: the layers stay where they are
   GradManager gm;
   ddp.attach(gm);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
@@ -30,6 +31,18 @@ std::pair<Tensor, Tensor> samples_of_all() {
   return {cat(x), cat(y)};
 }
 
+double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  double difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::vector<double> ours = a[i].to_vector<double>(), theirs = b[i].to_vector<double>();
+    for (size_t k = 0; k < ours.size(); ++k) {
+      const double d = std::abs(ours[k] - theirs[k]);
+      difference = std::max(difference, std::isnan(d) ? std::numeric_limits<double>::infinity() : d);
+    }
+  }
+  return difference;
+}
+
 double difference_from_one_process(nn::Layer& model, double lr, int steps, const nn::Module& trained) {
   const auto [x, y] = samples_of_all();
   GradManager gm;
@@ -40,14 +53,7 @@ double difference_from_one_process(nn::Layer& model, double lr, int steps, const
     gm.backward(nn::mse_loss(model(x), y));
     opt.step().clear_grad();
   }
-  double difference = 0;
-  const std::vector<Tensor> ours = model.parameters(), theirs = trained.parameters();
-  for (size_t i = 0; i < ours.size(); ++i) {
-    const std::vector<float> a = to(ours[i], kCPU).to_vector<float>(),
-                             b = to(theirs[i], kCPU).to_vector<float>();
-    for (size_t k = 0; k < a.size(); ++k) difference = std::max(difference, double(std::abs(a[k] - b[k])));
-  }
-  return difference;
+  return largest_difference(model.parameters(), trained.parameters());
 }
 
 std::string text(double value) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/layers/linear.h"
@@ -17,10 +18,29 @@ struct ToyModel : nn::Layer {
   Tensor forward(const Tensor& x) override { return net2(relu(net1(x))); }
 };
 
+// Logical devices of the CPU. Each has a queue and a thread, which computes what is queued.
+inline constexpr Device kFirst{DeviceType::kCPU, 1}, kSecond{DeviceType::kCPU, 2};
+
+// The same with net1 on the first device and net2 on the second.
+// Shapes: x f32[N,10] on any device -> f32[N,5] on the second.
+struct TwoDeviceToyModel : ToyModel {
+  TwoDeviceToyModel() {
+    net1.to(kFirst);
+    net2.to(kSecond);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = relu(net1(to(x, kFirst)));
+    return net2(to(h, kSecond));  // gradients take the way back
+  }
+};
+
 // A rank's part of the batch: 20 inputs f32[20,10], and as targets f32[20,5] their first halves.
 std::pair<Tensor, Tensor> samples_of(int rank);
 // Those of all ranks.
 std::pair<Tensor, Tensor> samples_of_all();
+
+// The largest difference of an element of the one list from that of the other, on whatever devices they are.
+double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 
 // Trains `model` on all ranks' samples in this process alone, by SGD of that rate, and returns the largest
 // difference of a parameter from those of `trained`.

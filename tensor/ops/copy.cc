@@ -48,22 +48,24 @@ Tensor empty_like_on(const Tensor& x, Device device) {
   return empty(x.shape(), options);
 }
 
+// Returns x's elements as a tensor of another device of the host.
+Tensor seen_from(Device device, const Tensor& x) {
+  Ref<Storage> storage = Storage::adopt(device, x.storage()->data(), x.storage()->bytes(), [x] {});
+  return Tensor(Ref<TensorImpl>(
+      new TensorImpl(std::move(storage), x.impl().offset, x.shape(), x.strides(), x.dtype())));
+}
+
+// Copies into a tensor that no queued kernel uses. The source's stream writes it: behind what makes src,
+// before what changes it. So neither device waits for what else is queued on the other.
 void copy_across(const Tensor& dst, const Tensor& src) {
   const Device to = dst.device(), from = src.device();
   if (from.type == DeviceType::kMeta)
     throw DeviceError("copy_", "a meta tensor has no data: source ", describe(src), ", destination ",
                       describe(dst));
-  if (from.type == DeviceType::kCUDA && to.type == DeviceType::kCPU) throw_no_kernel("copy_", from);
-  const Stream source = current_stream(from), target = current_stream(to);
-  if (target.is_inline()) {
-    Event::record(source).synchronize();
-    return copy_kernel(dst, src);
-  }
-  // The host may overwrite a host source as soon as this returns. So the queue reads its own copy.
-  if (source.is_inline()) return copy_kernel(dst, clone(src));
-  target.wait(Event::record(source));
-  copy_kernel(dst, src);
-  source.wait(Event::record(target));  // later writes to src wait for the copy
+  for (const Device device : {from, to})
+    if (device.type == DeviceType::kCUDA) throw_no_kernel("copy_", device);
+  copy_kernel(seen_from(from, dst), src);
+  current_stream(to).wait(Event::record(current_stream(from)));
 }
 
 // Returns whether two elements of x lie at one place.
@@ -105,7 +107,10 @@ void copy_(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0) return;
   if (dst.device().type == DeviceType::kMeta) return copy_kernel(dst, from);  // an observer sees it
   if (dst.device() != from.device()) {
-    copy_across(dst, from);
+    if (current_stream(dst.device()).is_inline())
+      copy_across(dst, from);
+    else
+      copy_kernel(dst, broadcast_to(to(src, dst.device()), dst));  // behind what uses dst now
   } else if (overlap(dst, from)) {
     if (dst.impl().offset == from.impl().offset && dst.strides() == from.strides() &&
         dst.dtype() == from.dtype())

@@ -39,9 +39,10 @@ void expect_all_shown(const Result& r) {
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("All results are right on all ranks."));
   for (const char* name :
-       {"all_reduce, sum", "reduce:", "broadcast:", "scatter:", "gather:", "all_gather:", "reduce_scatter:",
-        "all_to_all:", "barrier:", "broadcast_object:", "groups:", "send and recv:", "tags:",
-        "ring all-reduce", "DistributedDataParallel:", "checkpoint:", "model parallel:"})
+       {"all_reduce, sum",
+        "reduce:", "broadcast:", "scatter:", "gather:", "all_gather:", "reduce_scatter:", "all_to_all:",
+        "barrier:", "broadcast_object:", "groups:", "send and recv:", "tags:", "ring all-reduce",
+        "DistributedDataParallel:", "checkpoint:", "model parallel:", "remote_send and remote_recv:"})
     EXPECT_THAT(r.output, HasSubstr(name));
 }
 
@@ -125,6 +126,19 @@ TEST(DdpProgram, TrainsAModelOnTwoDevicesOfEachRank) {
   const auto losses = numbers_below("the loss of each rank's own samples", r.output);
   ASSERT_EQ(losses.size(), 2u);
   for (const auto& [before, after] : losses) EXPECT_LT(after, before);
+}
+
+TEST(DdpProgram, TrainsALayerOnEachOfTwoRanks) {
+  for (const char* backend : {"gloo", "local"}) {
+    const Result r = run(kProgram + " --nproc 3 --only remote --backend " + backend);
+    EXPECT_EQ(r.status, 0) << r.output;
+    for (const char* title : {"remote_send and remote_recv:", "the same in 4 micro-batches"}) {
+      const size_t at = r.output.find(title);
+      ASSERT_NE(at, std::string::npos) << r.output;
+      EXPECT_THAT(r.output.substr(at),
+                  HasSubstr("  rank 1   the largest difference   ->   within rounding\n"));
+    }
+  }
 }
 
 TEST(DdpProgram, MistakesGiveAStatus) {

@@ -134,6 +134,21 @@ TEST(ResNet, GivesTheFeaturesThatItsLastLayerSees) {
   EXPECT_EQ(digits.fc2(numbers).to_vector<float>(), digits(y).to_vector<float>());
 }
 
+TEST(ResNet, GoesThroughItsPartsOneByOne) {
+  manual_seed(1);
+  for (const char* name : {"resnet18", "resnet20"}) {
+    ResNet net(resnet(name, {.classes = 7}));
+    net.eval();
+    const Tensor x = randn({2, 3, 32, 32});
+    Tensor h = net.stem(x);
+    const auto stages = int64_t(net.options().stages.size());
+    for (int64_t s = 1; s <= stages; ++s) h = net.stage(s, h);
+    EXPECT_EQ(net.head(h).to_vector<float>(), net(x).to_vector<float>()) << name;
+    EXPECT_THROW(net.stage(0, h), ValueError);
+    EXPECT_THROW(net.stage(stages + 1, h), ValueError);
+  }
+}
+
 TEST(ResNet, MapsImagesToLogits) {
   manual_seed(1);
   for (const char* name : {"resnet18", "resnet20", "resnet32"}) {

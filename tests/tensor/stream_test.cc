@@ -8,6 +8,7 @@
 
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
@@ -275,6 +276,83 @@ TEST(TwoDevices, OverwritingASourceWaitsForTheCopyThatReadsIt) {
   gate.open();
   EXPECT_EQ(copy.item<float>(), 1);
   EXPECT_EQ(src.item<float>(), 9);
+}
+
+// Returns whether the stream has done all that is queued now. A stream that waits for a closed gate has not.
+bool goes_on(const Stream& s) {
+  const Event all = Event::record(s);
+  for (int i = 0; i < 5000 && !all.done(); ++i) nap(1);
+  return all.done();
+}
+
+TEST(TwoDevices, ACopyDoesNotWaitForWhatElseIsQueuedAtItsDestination) {
+  const Tensor x = raw::to(tensor({1.f, 2.f}), kFirst);
+  Gate gate;
+  gate.hold(Stream::of(kSecond));
+  const Tensor there = raw::to(x, kSecond), twice = raw::add(there, there);
+  const Tensor next = raw::add(x, x);
+  EXPECT_TRUE(goes_on(Stream::of(kFirst)));
+  gate.open();
+  EXPECT_EQ(twice.to_vector<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(next.to_vector<float>(), (std::vector<float>{2, 4}));
+}
+
+TEST(TwoDevices, ADestinationInUseIsOverwrittenWhenItsTurnComes) {
+  const Tensor src = raw::to(tensor({5.f}), kFirst), dst = raw::to(tensor({1.f, 2.f}), kSecond);
+  Gate gate;
+  gate.hold(Stream::of(kSecond));
+  const Tensor before = raw::clone(dst);
+  raw::copy_(dst, src);
+  raw::fill_(src, 9);
+  const Tensor after = raw::clone(dst);
+  EXPECT_TRUE(goes_on(Stream::of(kFirst)));
+  gate.open();
+  EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(after.to_vector<float>(), (std::vector<float>{5, 5}));
+  EXPECT_EQ(src.item<float>(), 9);
+}
+
+TEST(TwoDevices, MemoryIsReusedWhenTheCopyIsDone) {
+  Gate gate;
+  gate.hold(Stream::of(kFirst));
+  Tensor copy;
+  {
+    const Tensor src = raw::to(tensor({1.f, 2.f, 3.f}), kFirst);
+    raw::to(src, kSecond);  // dropped before it is written
+    copy = raw::to(src, kSecond);
+  }
+  // Would take the blocks if they were free already.
+  const Tensor a = raw::to(tensor({7.f, 7.f, 7.f}), kFirst), b = raw::to(tensor({8.f, 8.f, 8.f}), kSecond);
+  gate.open();
+  EXPECT_EQ(copy.to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(a.to_vector<float>(), (std::vector<float>{7, 7, 7}));
+  EXPECT_EQ(b.to_vector<float>(), (std::vector<float>{8, 8, 8}));
+}
+
+TEST(TwoDevices, AnErrorGoesWhereItsResultsGo) {
+  const Device from = Device::parse("cpu:7"), to = Device::parse("cpu:8");
+  const Tensor x = raw::to(tensor({1.f}), from);
+  Stream::of(to).enqueue([] { throw ValueError("kernel", "at the destination"); });
+  const Tensor y = raw::to(x, to);
+  EXPECT_EQ(x.item<float>(), 1);  // the source has nothing to do with it
+  expect_error<ValueError>([&] { y.item<float>(); }, {"at the destination"});
+  Stream::of(from).enqueue([] { throw ValueError("kernel", "at the source"); });
+  const Tensor z = raw::to(x, to);
+  expect_error<ValueError>([&] { z.item<float>(); }, {"at the source"});
+  EXPECT_THROW(synchronize(from), ValueError);
+}
+
+// As stages do: the first works ahead of the second, and both hand on memory that is soon used again.
+TEST(TwoDevices, OneMayWorkFarAheadOfTheOther) {
+  Tensor sum = raw::to(zeros({1000}), kSecond);
+  for (int i = 0; i < 300; ++i) {
+    Tensor x = raw::to(full({1000}, i), kFirst);
+    raw::add_(x, x);
+    const Tensor there = raw::to(x, kSecond);
+    raw::fill_(x, -1);
+    raw::add_(sum, there);
+  }
+  for (const float v : sum.to_vector<float>()) ASSERT_EQ(v, 2 * 300 * 299 / 2);
 }
 
 TEST(TwoDevices, AHostSourceMayBeOverwrittenAtOnce) {

@@ -1,0 +1,35 @@
+// The training that the model_parallel program times: PyTorch's tutorial on model parallelism has the same.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::examples {
+
+struct Batch {
+  Tensor images;  // f32[N,3,size,size]
+  Tensor labels;  // f32[N,classes], one-hot
+};
+
+struct BatchOptions {
+  int64_t images = 120, size = 128, classes = 1000;
+};
+// Returns standard normal images with labels drawn at random, on the host.
+Batch random_batch(const BatchOptions& options);
+
+// What is trained, on the devices of its parameters.
+struct Trainee {
+  std::function<Tensor(const Tensor& images)> forward;
+  std::vector<Tensor> parameters;
+};
+
+// Returns the gradients of the mean squared error.
+std::vector<Tensor> gradients_of(const Trainee& net, const Batch& batch);
+
+// Trains on the batches by SGD of rate 0.001. Returns the seconds that it takes.
+double train_seconds(const Trainee& net, const std::vector<Batch>& batches);
+
+}  // namespace gradus::examples
