@@ -1,4 +1,4 @@
-#include "gradus/distributed/pipeline/auto_cut.h"
+#include "gradus/distributed/pipeline/internal/auto_cut.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +8,8 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/pipeline/balance.h"
-#include "gradus/distributed/pipeline/stage_timing.h"
+#include "gradus/distributed/pipeline/internal/balance.h"
+#include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"

@@ -1,4 +1,4 @@
-#include "gradus/distributed/pipeline/balance.h"
+#include "gradus/distributed/pipeline/internal/balance.h"
 
 #include <algorithm>
 #include <limits>

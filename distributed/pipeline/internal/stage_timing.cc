@@ -1,4 +1,4 @@
-#include "gradus/distributed/pipeline/stage_timing.h"
+#include "gradus/distributed/pipeline/internal/stage_timing.h"
 
 #include <algorithm>
 #include <chrono>
