@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gradus/examples/two_devices/plot.h"
@@ -66,6 +69,24 @@ TEST(TwoDeviceNetworks, HaveOneDevicesGradientsForEverySplitSize) {
       EXPECT_LE(largest_difference({got[i]}, {want[i]}), 1e-12 * largest) << "splits of " << size;
     }
   }
+}
+
+TEST(TwoDeviceNetworks, LetTheFirstDeviceGoAheadWhileTheSecondIsBusy) {
+  using Clock = std::chrono::steady_clock;
+  PipelineParallelResNet50 net(1, small());
+  const Batch batch = random_batch({.images = 4, .size = 64, .classes = 5});
+  std::atomic<bool> open = false;
+  const Clock::time_point latest = Clock::now() + std::chrono::seconds(30);
+  const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  Stream::of(kSecond).enqueue([&] {
+    while (!open && Clock::now() < latest) nap();
+  });
+  const Tensor y = net(batch.images);
+  const Event first_is_done = Event::record(Stream::of(kFirst));
+  while (!first_is_done.done() && Clock::now() < latest) nap();
+  EXPECT_LT(Clock::now(), latest) << "the first device or the host waits for the second";
+  open = true;
+  EXPECT_EQ(y.to_vector<float>().size(), 20u);
 }
 
 // ---- prediction ----
