@@ -7,6 +7,7 @@
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/pipeline/schedule_simulation.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {
@@ -38,7 +39,7 @@ struct Executor::Step {
   uint64_t number;
   std::map<std::pair<int, int>, Running> running;  // by stage and micro-batch
   std::map<LocalKey, Parcel> local;                // between stages of this rank
-  double loss = 0;
+  std::vector<Tensor> losses;                      // of micro-batches, in order
 
   Running& at(const Action& a) { return running[{a.stage, a.micro_batch}]; }
 };
@@ -64,7 +65,7 @@ double Executor::run(const ActionLists& lists, const StepWork& work) {
 }
 
 double Executor::run_list(const ActionLists& lists, const StepWork& work) {
-  Step step{lists, work, steps_++, {}, {}, 0};
+  Step step{lists, work, steps_++, {}, {}, {}};
   std::map<std::string, Tensor> before;
   if (work.gm)
     for (const auto& held : model_.state())
@@ -79,28 +80,32 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   context.generator = std::make_shared<RandomGenerator>();
   const ContextScope in_context(context);
 
-  const std::vector<Action>& list = lists.of_rank[model_.rank()];
+  const std::vector<Place> order = order_of(lists);
   recorder_.begin_step(step.number);
   std::optional<NoSync> not_yet;
   if (work.all_reduce) not_yet.emplace(work.all_reduce->no_sync());
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (i + 1 == list.size()) not_yet.reset();  // each list ends with a backward
-    const ReportedAction reported(to_string(list[i]));
+  for (const Place& place : order) {
+    const std::vector<Action>& list = lists.of_rank[place.list];
+    const Action& action = list[place.index];
+    if (&place == &order.back()) not_yet.reset();  // each list ends with a backward
+    const ReportedAction reported(to_string(action));
     try {
-      for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
-      recorder_.begin(list[i]);
-      switch (list[i].kind) {
+      for (size_t j = place.index; j < std::min(list.size(), place.index + 1 + kPrefetched); ++j)
+        expect(step, list[j]);
+      recorder_.begin(action);
+      context.device = model_.device_of(action.stage);
+      switch (action.kind) {
         case ActionKind::kForward:
-          forward(step, list[i], runs_again(work.recompute, list, i));
+          forward(step, action, runs_again(work.recompute, list, place.index));
           break;
         case ActionKind::kWeightGradient:
-          weight_gradient(step, list[i]);
+          weight_gradient(step, action);
           break;
         default:
-          backward(step, list[i]);
+          backward(step, action);
       }
     } catch (Error& e) {
-      e.add_context("in " + to_string(list[i]));
+      e.add_context("in " + to_string(action));
       throw;
     }
     recorder_.end();
@@ -108,6 +113,23 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   recorder_.end_step();
   share_tied_gradients(step, before);
   return share_loss(step);
+}
+
+// A rank runs its list. A process with several devices runs the lists of all of them: it queues each action
+// when its turn would come if all actions took equally long, and the devices run them at the same time.
+std::vector<Executor::Place> Executor::order_of(const ActionLists& lists) const {
+  std::vector<Place> order;
+  if (!model_.has_devices()) {
+    const size_t own = size_t(model_.rank());
+    for (size_t i = 0; i < lists.of_rank[own].size(); ++i) order.push_back({own, i});
+    return order;
+  }
+  const StageTimes equal = {.forward = 1, .input_gradient = 1, .weight_gradient = 1};
+  const auto begins = simulate(lists, std::vector(size_t(lists.stages()), equal)).begins;
+  for (size_t r = 0; r < begins.size(); ++r)
+    for (size_t i = 0; i < begins[r].size(); ++i) order.push_back({r, i});
+  std::ranges::stable_sort(order, {}, [&](const Place& p) { return begins[p.list][p.index]; });
+  return order;
 }
 
 void Executor::forward(Step& step, const Action& action, bool recomputes) {
@@ -141,7 +163,7 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
   std::optional<FirstRun> first;
   if (running.recomputes) first.emplace(model_.module());
   run_own_stage(step, action);
-  if (running.loss.defined()) step.loss += running.loss.item<double>();
+  if (running.loss.defined()) step.losses.push_back(detach(running.loss));
   const auto sends = running.cut->plan.sends(s);
   for (size_t i = 0; i < sends.size(); ++i) {
     const Tensor& y = running.output.sent[i];
@@ -167,6 +189,8 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
 void Executor::run_own_stage(Step& step, const Action& action) {
   Running& running = step.at(action);
   Tensor loss;
+  const nn::ParameterScope tied(model_.module(), model_.from_other_devices(*running.cut, action.stage),
+                                {.partial = true});
   running.output = run_stage(running.cut->trace, running.cut->plan, action.stage, running.input,
                              [&] { loss = step.work.compute(action.micro_batch); });
   running.loss = loss;
@@ -250,6 +274,7 @@ void Executor::expect(Step& step, const Action& action) {
 void Executor::send(Step& step, int to_stage, const Address& address, Parcel parcel) {
   const int to = model_.rank_of(to_stage);
   if (to == model_.rank()) {
+    if (parcel.tensor.defined()) parcel.tensor = gradus::to(parcel.tensor, model_.device_of(to_stage));
     step.local[{address.stage, address.micro_batch, address.slot, address.gradient}] = std::move(parcel);
     return;
   }
@@ -311,13 +336,15 @@ void Executor::share(std::vector<std::vector<Tensor>>& of_micro_batch) {
 }
 
 double Executor::share_loss(Step& step) {
-  if (!mailbox_) return step.loss;
+  double sum = 0;
+  for (const Tensor& loss : step.losses) sum += loss.item<double>();
+  if (!mailbox_) return sum;
   const Address address{step.number, model_.stages(), 0, 1, false};
   const int last = model_.rank_of(model_.stages() - 1);
   if (last != model_.rank()) return mailbox_->take(last, address, "the loss").tensor.item<double>();
   for (int rank = 0; rank < group_.size(); ++rank)
-    if (rank != last) mailbox_->send(rank, address, {.tensor = full({}, step.loss, {.dtype = DType::kF64})});
-  return step.loss;
+    if (rank != last) mailbox_->send(rank, address, {.tensor = full({}, sum, {.dtype = DType::kF64})});
+  return sum;
 }
 
 }  // namespace gradus::dist::internal

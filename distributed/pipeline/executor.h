@@ -51,8 +51,12 @@ class Executor {
  private:
   struct Running;
   struct Step;
+  struct Place {
+    size_t list, index;  // of an action
+  };
 
   double run_list(const ActionLists& lists, const StepWork& work);
+  std::vector<Place> order_of(const ActionLists& lists) const;
   void forward(Step& step, const Action& action, bool recomputes);
   void run_own_stage(Step& step, const Action& action);
   void backward(Step& step, const Action& action);  // B or I

@@ -44,6 +44,13 @@ int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& ta
   return rows;
 }
 
+// Returns the tensors on the device on which a stage is about to compute.
+std::vector<Tensor> here(std::vector<Tensor> tensors) {
+  for (Tensor& x : tensors)
+    if (x.defined()) x = to(x, Context::current().device);
+  return tensors;
+}
+
 std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end) {
   std::vector<Tensor> part;
   for (const Tensor& x : tensors) part.push_back(x.defined() ? narrow(x, 0, begin, end - begin) : x);
@@ -74,6 +81,12 @@ PipelineOptions checked(PipelineOptions o) {
   if (o.micro_batches > 0 && o.micro_batch_size > 0)
     throw ValueError(kOp, "expected micro_batches or micro_batch_size, given both");
   if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, given ", o.memory_limit);
+  if (!o.devices.empty()) {
+    if (o.stages != 0 && o.stages != int(o.devices.size()))
+      throw ValueError(kOp, "expected as many stages as devices, given ", o.stages, " and ",
+                       o.devices.size());
+    o.stages = int(o.devices.size());
+  }
   if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, given ", o.stages);
   if (o.stages == 0) o.stages = get_world_size();
   return o;
@@ -90,6 +103,11 @@ StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, co
       o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, usual)) : given_lists(o);
   parts.rank_of_stage = lists.rank_of_stage;
   parts.rank = group.rank();
+  if (!o.devices.empty())
+    for (int& rank : parts.rank_of_stage) {
+      parts.device_of_stage.push_back(o.devices[size_t(rank)]);
+      rank = 0;
+    }
   parts.cut_after = o.cut_after;
   if (o.cut_after.empty() && lists.stages() > 1) {
     CutChoice choice = choose_cuts(parts, lists, o.memory_limit);
@@ -112,7 +130,7 @@ double largest_of_all(double x) {
 
 PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& options)
     : options_(checked(options)),
-      grid_({{"replica", -1}, {"pipeline", options_.stages}}),
+      grid_({{"replica", -1}, {"pipeline", options_.devices.empty() ? options_.stages : 1}}),
       group_(grid_.group("pipeline")),
       model_(placed(parts, options_, group_, times_)),
       executor_(model_, group_),
@@ -189,12 +207,16 @@ int PipelineBase::micro_batches_for(int64_t rows) const {
 
 void PipelineBase::measure(const Batch& batch, const Compute& compute) {
   const int64_t own_rows = rows_of(batch.inputs, batch.targets);
-  std::vector<double> rank_bytes(size_t(group_.size()));
-  for (const auto& held : model_.state())
-    if (held.is_parameter)
-      for (int rank : held.ranks)
-        rank_bytes[size_t(rank)] +=
-            kBytesPerParameter * double(model_.module().parameter(held.name).nbytes());
+  std::vector<double> rank_bytes(size_t(options_.stages));  // or of devices
+  for (const auto& held : model_.state()) {
+    if (!held.is_parameter) continue;
+    const double bytes = kBytesPerParameter * double(model_.module().parameter(held.name).nbytes());
+    if (model_.has_devices())
+      rank_bytes[size_t(std::ranges::find(options_.devices, held.device) - options_.devices.begin())] +=
+          bytes;
+    else
+      for (int rank : held.ranks) rank_bytes[size_t(rank)] += bytes;
+  }
   auto_.emplace(
       int64_t(largest_of_all(double(own_rows))),
       AutoMicroBatches::Setting{
@@ -211,9 +233,17 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
   std::vector<double> numbers;
   for (int s = 0; s < stages(); ++s) {
     StageTimes t;
-    if (model_.rank_of(s) == model_.rank())
-      t = measure_stage(model_.module(), model_.cut_for(part.inputs), s, split,
-                        [&] { return Tensors{compute(part)}; });
+    if (model_.rank_of(s) == model_.rank()) {
+      Context context = Context::current().snapshot();
+      context.device = model_.device_of(s);
+      const ContextScope on_device(context);
+      const Cut& cut = model_.cut_for(part.inputs);
+      const nn::ParameterScope tied(model_.module(), model_.from_other_devices(cut, s), {.partial = true});
+      t = measure_stage(model_.module(), cut, s, split, [&] {
+        return Tensors{compute({here(part.inputs), here(part.targets)})};
+      });
+      if (options_.recompute == Recompute::kAlways) t.input_gradient += t.forward;
+    }
     numbers.insert(numbers.end(), {t.forward, t.input_gradient, t.weight_gradient, t.bytes});
   }
   const Tensor all = tensor(numbers, {int64_t(numbers.size())});
@@ -266,7 +296,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   work.recompute = options_.recompute;
   const std::vector<double> weights = weights_of(parts, options);
   work.compute = [&](int k) {
-    const Tensor loss = compute(parts[k]);
+    const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)});
     // A mean over nothing is not a number, and counts nothing.
     return weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
@@ -300,7 +330,7 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
   auto [rows, parts, lists, work] = cut({inputs, {}}, options.everywhere ? "forward everywhere" : "forward");
   std::vector<Tensors> outputs(parts.size(), Tensors(results));
   work.compute = [&](int k) {
-    outputs[size_t(k)] = model(parts[size_t(k)].inputs);
+    outputs[size_t(k)] = model(here(parts[size_t(k)].inputs));
     return Tensor();
   };
   executor_.run(forwards_of(lists), work);
@@ -364,7 +394,11 @@ std::string PipelineBase::describe() {
       if (std::ranges::find(owners, s) != owners.end() && parameters.contains(cut.trace.state[i]))
         elements += parameters.at(cut.trace.state[i]).numel();
     }
-    text << "stage " << s << " on rank " << model_.rank_of(s);
+    text << "stage " << s << " on ";
+    if (model_.has_devices())
+      text << model_.device_of(s);
+    else
+      text << "rank " << model_.rank_of(s);
     if (!last.empty()) text << ", to " << last;
     text << ": " << modules.size() << (modules.size() == 1 ? " layer, " : " layers, ") << elements
          << " parameters";

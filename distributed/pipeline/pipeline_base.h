@@ -28,7 +28,10 @@ struct PipelineOptions {
   // Ranks that share the model; 0: all. More ranks than that are replicas: the first `stages` ranks are one
   // pipeline, and so on. Each has samples of its own, of which loaders see to by themselves.
   int stages = 0;
-  // Stages per rank, for the schedules that interleave. A rank then has several parts of the model.
+  // Devices of this process that share the model, instead of ranks. `stages` is then their number. Each
+  // process of a job has the whole model, and is a replica.
+  std::vector<Device> devices = {};
+  // Stages per rank or device, for the schedules that interleave. A rank then has several parts of the model.
   int interleave = 1;
   Schedule schedule = Schedule::k1F1B;
   int extra_warmup = 0;  // of Schedule::k1F1BSlowLinks

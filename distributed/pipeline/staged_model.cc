@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
@@ -12,6 +13,7 @@
 namespace gradus::dist::internal {
 namespace {
 
+constexpr Device kMeta{DeviceType::kMeta};
 constexpr size_t kMostKnown = 64;  // cuts for further shapes replace the oldest
 
 std::string signature_of(const std::vector<nn::Module*>& modules, std::span<const Tensor> inputs) {
@@ -33,7 +35,8 @@ ModelTrace trace_model(nn::Module& model, const StagedModel::Parts& parts, std::
   return trace_model(model, meta, [&] { return parts.forward(model, meta); });
 }
 
-StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)) {
+StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts_.device_of_stage) {
+  if (devices_.empty()) devices_.assign(parts_.rank_of_stage.size(), Context::current().device);
   std::vector<std::string> names;
   {
     // Builds once without memory, to see who owns what. The generator is left as it was.
@@ -46,20 +49,13 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)) {
     names = everything_on_meta.names();
     place(make_cut(*model, parts_.inputs), *model);
   }
-  std::set<std::string> all, own;
-  for (const Held& held : state_) {
-    all.insert(held.name);
-    if (std::ranges::find(held.ranks, parts_.rank) != held.ranks.end()) own.insert(held.name);
-  }
-  const auto is_own = [&](const std::string& name) {
-    if (all.contains(name)) return own.contains(name);
-    // It was replaced: weight by weight_orig (equalized_lr, spectral_norm), which is made from it.
-    const auto replaced = own.lower_bound(name);
-    return replaced != own.end() && replaced->starts_with(name);
-  };
-  const Device here = Context::current().device;
-  nn::internal::Placement placement(
-      names, [&](const std::string& name) { return is_own(name) ? here : Device{DeviceType::kMeta}; });
+  std::map<std::string, Device> places;
+  for (const Held& held : state_) places[held.name] = held.device;
+  nn::internal::Placement placement(names, [&](const std::string& name) {
+    // One that is not there was replaced: weight by weight_orig, say, which is made from it.
+    const auto place = places.lower_bound(name);
+    return place != places.end() && place->first.starts_with(name) ? place->second : kMeta;
+  });
   module_ = parts_.make();
   for (const auto& [name, module] : module_->named_modules()) modules_.push_back(module);
 }
@@ -80,10 +76,13 @@ void StagedModel::place(const Cut& cut, const nn::Module& model) {
   std::vector<int> last = {0};
   for (size_t i = 0; i < cut.trace.state.size(); ++i) {
     const std::string& name = cut.trace.state[i];
-    Held held{name, parameters.contains(name), {}};
-    for (int stage : cut.plan.owners[i].empty() ? last : cut.plan.owners[i])
-      if (const int rank = rank_of(stage); std::ranges::find(held.ranks, rank) == held.ranks.end())
-        held.ranks.push_back(rank);
+    Held held{name, parameters.contains(name), {}, kMeta};
+    for (int stage : cut.plan.owners[i].empty() ? last : cut.plan.owners[i]) {
+      const int rank = rank_of(stage);
+      if (std::ranges::find(held.ranks, rank) != held.ranks.end()) continue;
+      held.ranks.push_back(rank);
+      if (rank == parts_.rank) held.device = device_of(stage);
+    }
     if (!cut.plan.owners[i].empty()) last = {cut.plan.owners[i].front()};
     state_.push_back(std::move(held));
   }
@@ -96,6 +95,17 @@ const Cut& StagedModel::cut_for(std::span<const Tensor> inputs) {
   if (known_.size() == kMostKnown) known_.erase(known_.begin());
   known_.push_back(std::make_unique<Known>(Known{signature, make_cut(*module_, inputs)}));
   return known_.back()->cut;
+}
+
+nn::StateDict StagedModel::from_other_devices(const Cut& cut, int stage) const {
+  nn::StateDict copies;
+  if (!has_devices()) return copies;
+  const nn::StateDict all = module_->state_dict();
+  for (size_t i = 0; i < cut.trace.state.size(); ++i)
+    if (const auto& owners = cut.plan.owners[i]; std::ranges::find(owners, stage) != owners.end())
+      if (const Tensor& x = all.at(cut.trace.state[i]); x.device() != device_of(stage))
+        copies.emplace_back(cut.trace.state[i], to(x, device_of(stage)));
+  return copies;
 }
 
 nn::StateDict StagedModel::named_parameters() const {

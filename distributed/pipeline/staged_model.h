@@ -27,6 +27,7 @@ class StagedModel {
     std::vector<std::string> cut_after;
     std::vector<int> rank_of_stage;
     int rank = 0;
+    std::vector<Device> device_of_stage = {};  // empty: all on Context::device
   };
   // Builds the model with the numbers that one process gets from the generator. What other ranks own lies on
   // the meta device.
@@ -37,6 +38,12 @@ class StagedModel {
   int stages() const { return int(parts_.rank_of_stage.size()); }
   int rank_of(int stage) const { return parts_.rank_of_stage[size_t(stage)]; }
   int rank() const { return parts_.rank; }
+  // Whether all stages are here, on several devices.
+  bool has_devices() const { return !parts_.device_of_stage.empty(); }
+  // Returns where a stage of this rank computes.
+  Device device_of(int stage) const { return devices_[size_t(stage)]; }
+  // Returns copies, by name, of the tensors that a stage reads and that lie on another device.
+  nn::StateDict from_other_devices(const Cut& cut, int stage) const;
 
   // Returns how the model is cut for these inputs, with the model's modes of training as they are now.
   const Cut& cut_for(std::span<const Tensor> inputs);
@@ -47,6 +54,7 @@ class StagedModel {
     std::string name;
     bool is_parameter = false;
     std::vector<int> ranks;
+    Device device;  // where this rank has it; meta: it has not
   };
   const std::vector<Held>& state() const { return state_; }
   // Returns this rank's parameters by name, in the undivided model's order.
@@ -57,6 +65,7 @@ class StagedModel {
   void place(const Cut& cut, const nn::Module& model);
 
   Parts parts_;
+  std::vector<Device> devices_;  // per stage
   std::unique_ptr<nn::Module> module_;
   std::vector<nn::Module*> modules_;  // all of them: each action asks for its cut
   std::vector<Held> state_;

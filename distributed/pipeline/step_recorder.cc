@@ -42,7 +42,7 @@ void StepRecorder::note(bool received, int peer, const Address& address, const T
                             .bytes = x.defined() ? x.nbytes() : 0,
                             .begin = message_begin_,
                             .end = now});
-  if (received) step_.actions.back().begin = now;
+  if (received) step_.actions.back().begin += now - message_begin_;
 }
 
 }  // namespace gradus::dist::internal

@@ -26,7 +26,8 @@ class StepRecorder {
   }
   void end();
 
-  // Surround a call of the mailbox. An action begins again when what it waited for has come.
+  // Surround a call of the mailbox. An action is recorded as if it waited first: what it computed before, a
+  // forward once more, belongs to it.
   void begin_message() {
     if (keep_ > 0) message_begin_ = monotonic_now();
   }

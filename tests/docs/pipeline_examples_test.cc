@@ -57,6 +57,18 @@ TEST(PipelinePage, ChosenByMeasuring) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
+TEST(PipelinePage, SeveralDevicesOfOneProcess) {
+  const Tensor example = zeros({1, 784});
+  const Device one = Device::parse("cpu:1"), two = Device::parse("cpu:2");
+  dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, example,
+                           {.devices = {one, two}, .micro_batches = 4, .cut_after = {"fc1"}});
+  GradManager gm;
+  pipe.attach(gm);
+  pipe.step(gm, ones({8, 784}), zeros({8}, {DType::kI64}), nn::cross_entropy);
+  EXPECT_EQ(pipe.module().fc1.weight.grad().device(), one);
+  EXPECT_EQ(pipe.module().fc2.weight.grad().device(), two);
+}
+
 TEST(PipelinePage, TargetsThatDoNotCount) {
   dist::run_ranks(2, [] {
     dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({1, 784}),

@@ -13,10 +13,12 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kFewest = 3, kMost = 9;  // runs that count
-constexpr double kEnough = 0.1;        // seconds, once the fewest have run
+// Runs that count. Their number is the same everywhere, for batch norm may talk to other replicas.
+constexpr int kRuns = 4;
 
+// Returns the time, in seconds, when the device has done what is queued.
 double now() {
+  Event::record(current_stream(Context::current().device)).synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -41,7 +43,7 @@ class Restored {
 
 // Returns a tensor like x, which is on meta.
 Tensor made_up(const Tensor& x) {
-  const TensorOptions options{x.dtype(), kCPU};
+  const TensorOptions options{x.dtype(), Context::current().device};
   return is_floating(x.dtype()) ? randn(x.shape(), options) : zeros(x.shape(), options);
 }
 
@@ -68,9 +70,7 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
 
   std::vector<double> forwards, input_gradients, weight_gradients;
   StageTimes times;
-  const double start = now();
-  for (int run = 0; run <= kMost; ++run) {
-    if (run > kFewest && now() - start > kEnough) break;
+  for (int run = 0; run <= kRuns; ++run) {
     const double held = double(memory_stats().live_bytes), begin = now();
     Recording recording = gm.record();
     std::vector<Tensor> roots;

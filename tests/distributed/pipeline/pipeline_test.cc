@@ -99,11 +99,14 @@ double difference(const Trained& got, const Trained& want) {
 }
 
 // Trains on `ranks` threads. Returns what each rank has.
-template <class M> std::vector<Trained> in_pipeline(int ranks, int64_t rows, PipelineOptions options) {
-  std::vector<Trained> trained(ranks);
+template <class M>
+std::vector<Trained> in_pipeline(int ranks, int64_t rows, PipelineOptions options, bool on_devices = false) {
+  if (on_devices)
+    for (int i = 0; i < ranks; ++i) options.devices.push_back({DeviceType::kCPU, int16_t(i)});
+  std::vector<Trained> trained(on_devices ? 1 : ranks);
   options.stages = ranks;
   options.cut_after = Case<M>::cuts(ranks * options.interleave);
-  run_ranks(ranks, [&] {
+  run_ranks(int(trained.size()), [&] {
     manual_seed(5);
     Pipeline<M> pipe(make<M>, Case<M>::input(2, 0), options);
     GradManager gm;
@@ -120,7 +123,7 @@ template <class M> std::vector<Trained> in_pipeline(int ranks, int64_t rows, Pip
   return trained;
 }
 
-template <class M> void expect_undivided() {
+template <class M> void expect_undivided(bool on_devices = false) {
   for (const int64_t rows : {16, 13}) {
     const Trained want = undivided<M>(rows);
     for (Schedule schedule : {Schedule::kGPipe, Schedule::kGPipeLIFO, Schedule::k1F1B,
@@ -134,7 +137,7 @@ template <class M> void expect_undivided() {
           if (loops) options.interleave = 2;
           if (schedule == Schedule::k1F1BSlowLinks) options.extra_warmup = 1;
           std::set<std::string> seen;
-          for (const Trained& got : in_pipeline<M>(ranks, rows, options)) {
+          for (const Trained& got : in_pipeline<M>(ranks, rows, options, on_devices)) {
             EXPECT_LE(difference(got, want), 1e-12)
                 << name_of(schedule) << " P " << ranks << " M " << micro_batches << " rows " << rows;
             EXPECT_EQ(got.losses.size(), size_t(kSteps));
@@ -147,6 +150,49 @@ template <class M> void expect_undivided() {
 
 TEST(Pipeline, TrainsAResidualMLPAsOneProcessDoes) { expect_undivided<ResidualMLP>(); }
 TEST(Pipeline, TrainsAModelWithTiedWeightsAsOneProcessDoes) { expect_undivided<TiedText>(); }
+TEST(Pipeline, TrainsAResidualMLPOnSeveralDevices) { expect_undivided<ResidualMLP>(true); }
+TEST(Pipeline, TrainsAModelWithTiedWeightsOnSeveralDevices) { expect_undivided<TiedText>(true); }
+
+// Chosen cuts and micro-batches, norms, evaluation and results, where all stages are in one process.
+TEST(Pipeline, DoesOnDevicesWhatItDoesOnRanks) {
+  const auto train = [](int ranks, PipelineOptions options) {
+    std::vector<double> seen;
+    std::mutex mutex;
+    run_ranks(ranks, [&] {
+      manual_seed(5);
+      Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(4, 0), options);
+      GradManager gm;
+      pipe.attach(gm);
+      optim::SGD opt(pipe.parameters(), {.lr = 0.1});
+      std::vector<double> mine;
+      for (int i = 0; i < 9; ++i) {
+        mine.push_back(
+            pipe.step(gm, Case<TiedText>::input(8, i), Case<TiedText>::target(8, i), Case<TiedText>::loss));
+        mine.push_back(pipe.clip_grad_norm_(0.5));
+        opt.step().clear_grad();
+      }
+      pipe.eval();
+      mine.push_back(
+          pipe.eval_step(Case<TiedText>::input(7, 9), Case<TiedText>::target(7, 9), Case<TiedText>::loss));
+      const Tensor y = pipe.forward(Case<TiedText>::input(5, 3), {.everywhere = true});
+      mine.push_back(sum(y * y).item<double>());
+      EXPECT_EQ(pipe.stages(), 2);
+      const std::lock_guard lock(mutex);
+      seen = mine;
+    });
+    return seen;
+  };
+  const Device one{DeviceType::kCPU, 1}, two{DeviceType::kCPU, 2};
+  const auto want = train(2, {.micro_batches = 2, .cut_after = {"b0"}});
+  for (const auto& options :
+       {PipelineOptions{.devices = {one, two}},
+        PipelineOptions{.devices = {one, two}, .micro_batches = 3, .recompute = Recompute::kAlways}}) {
+    const auto got = train(1, options);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * std::max(1.0, want[i])) << i;
+  }
+  EXPECT_THROW(train(1, {.stages = 3, .devices = {one, two}}), ValueError);
+}
 
 // Dropout, batch norm and clipping included.
 TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
