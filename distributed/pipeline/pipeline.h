@@ -56,8 +56,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
   using Output = std::remove_cvref_t<std::invoke_result_t<M&, const Input&>>;
 
   // Builds this rank's part of the model, with the numbers that the undivided model gets from the generator.
-  // `make` is called several times. `example` shows the shapes and dtypes of an input. Collective over the
-  // job.
+  // `make` is called several times. `example` shows shapes and dtypes of an input. Collective over the job.
   // Errors: ValueError for options that do not fit together, for what is not cut there (it lists what can
   // be), and for ranks that are no multiple of the stages.
   Pipeline(std::function<std::unique_ptr<M>()> make, const Input& example, PipelineOptions options)

@@ -50,6 +50,8 @@ TextArgs parse_text_args(int argc, char** argv) {
   line.add("--micro-batches", a.micro_batches,
            "parts of a replica's batch, or auto: by measuring [2 for each rank of a pipeline]",
            {.value = "M"});
+  line.add("--recompute", a.recompute, "forwards that run again before their backward, to need less memory",
+           {.one_of = {"never", "always", "except-last"}});
   line.add("--replicas", a.replicas, "pipelines that share the batch", {.at_least = 1, .at_most = 16});
   line.add("--sample", a.sample, "characters to write at the end",
            {.at_least = 1, .at_most = 1 << 24, .value = "N"});
@@ -82,7 +84,10 @@ dist::PipelineOptions pipeline_options(const TextArgs& a) {
   dist::PipelineOptions o = {.stages = a.pipeline,
                              .interleave = a.interleave,
                              .schedule = dist::parse_schedule_name(a.schedule),
-                             .micro_batches = micro_batches(a)};
+                             .micro_batches = micro_batches(a),
+                             .recompute = a.recompute == "always"        ? dist::Recompute::kAlways
+                                          : a.recompute == "except-last" ? dist::Recompute::kExceptLast
+                                                                         : dist::Recompute::kNever};
   for (int64_t s = 1; s < stages; ++s) o.cut_after.push_back(concat("h.", s * a.layers / stages - 1));
   return o;
 }

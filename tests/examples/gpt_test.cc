@@ -79,6 +79,7 @@ TEST(GptProgram, TrainsInAPipelineAsInOneProcess) {
   expect_same({"--pipeline", "2"}, 2);
   expect_same({"--pipeline", "2", "--micro-batches", "auto"}, 2);
   expect_same({"--pipeline", "2", "--schedule", "zb-h1", "--micro-batches", "3"}, 2);
+  expect_same({"--pipeline", "2", "--recompute", "always"}, 2);
   expect_same({"--pipeline", "2", "--interleave", "2", "--schedule", "zb-v"}, 2);
   expect_same({"--pipeline", "2", "--replicas", "2"}, 4);
 }
