@@ -115,11 +115,6 @@ void train_gan(const Args& a) {
   const std::unique_ptr<Networks> net = r.make(networks);
   if (!a.init.empty()) io::load_weights(*net, a.init);
   const TrainerOptions trained = trainer_options(a, images.size);
-  data::DataLoader loader(images.set, {.global_batch_sizes = batch_sizes(a, trained.growth),
-                                       .shuffle = true,
-                                       .num_workers = a.workers,
-                                       .drop_last = true,
-                                       .seed = a.seed});
   Trainer trainer(*net, networks, trained);
   gan::Watch watch({.won = r.is_critic ? 0 : 0.99});
   TrainMetrics metrics(a, images, *net, networks, trainer.ema());
@@ -130,6 +125,11 @@ void train_gan(const Args& a) {
         return watch.update(recent.means(), steps);
       }};
   metrics.add_to(options);
+  data::DataLoader loader(images.set, {.global_batch_sizes = batch_sizes(a, trained.growth),
+                                       .shuffle = true,
+                                       .num_workers = a.workers,
+                                       .drop_last = true,
+                                       .seed = a.seed});
   train::Training training(
       "gan",
       {.model = *net,
