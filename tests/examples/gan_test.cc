@@ -250,6 +250,11 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
   expect_error({"--data", "images", "--size", "12"}, "12");
   expect_error(small(dcgan, {"--fade", "10"}), "dcgan does not grow");
   expect_error(small(all_models()[1], {"--conditional"}), "lsgan takes no labels");
+  fs::create_directories(s.dir() / "flat");
+  for (int i = 0; i < 8; ++i)
+    io::save_image(s.dir() / "flat" / (std::to_string(i) + ".png"), zeros({1, 8, 8}));
+  expect_error({"--data", "flat", "--size", "8", "--width", "2", "--batch", "8", "--conditional"},
+               "the images have no labels");
   expect_error(small(dcgan, {"--init", "none.safetensors"}), "none.safetensors");
   for (const std::string plan : {"4", "4:", "4:x", "8:10k,4:10k", "4:10k,16:10k", ":5", "4:-1", "4:10k,",
                                  "4:10k:0", "4:10k:8:", "4:10k:8:nan", "4:10k:8:1:1"}) {
