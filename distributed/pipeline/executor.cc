@@ -189,8 +189,10 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
 void Executor::run_own_stage(Step& step, const Action& action) {
   Running& running = step.at(action);
   Tensor loss;
-  const nn::ParameterScope tied(model_.module(), model_.from_other_devices(*running.cut, action.stage),
-                                {.partial = true});
+  std::optional<nn::ParameterScope> tied;
+  if (model_.has_devices())
+    tied.emplace(model_.module(), model_.from_other_devices(*running.cut, action.stage),
+                 nn::ParameterScopeOptions{.partial = true});
   running.output = run_stage(running.cut->trace, running.cut->plan, action.stage, running.input,
                              [&] { loss = step.work.compute(action.micro_batch); });
   running.loss = loss;

@@ -117,8 +117,6 @@ StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, co
   return parts;
 }
 
-constexpr double kBytesPerParameter = 4;  // times its own: the gradient, two moments
-
 // Returns the largest of the job's numbers. Collective over the job.
 double largest_of_all(double x) {
   const Tensor all = full({}, x, {.dtype = DType::kF64});
@@ -210,7 +208,7 @@ void PipelineBase::measure(const Batch& batch, const Compute& compute) {
   std::vector<double> rank_bytes(size_t(options_.stages));  // or of devices
   for (const auto& held : model_.state()) {
     if (!held.is_parameter) continue;
-    const double bytes = kBytesPerParameter * double(model_.module().parameter(held.name).nbytes());
+    const double bytes = kBytesPerParameterByte * double(model_.module().parameter(held.name).nbytes());
     if (model_.has_devices())
       rank_bytes[size_t(std::ranges::find(options_.devices, held.device) - options_.devices.begin())] +=
           bytes;

@@ -1,6 +1,7 @@
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,9 +18,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kTimes = 4;         // numbers of a StageTimes
-constexpr int kPerParameter = 4;  // the parameter, its gradient, two moments
-constexpr double kMostBytes = 1e18;
+constexpr int kTimes = 4;  // numbers of a StageTimes
 
 std::optional<StagePlan> plan_if_possible(const ModelTrace& trace, const std::vector<int>& cuts) {
   try {
@@ -186,10 +185,10 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   const std::vector<int64_t> held = most_held(lists);
   const nn::StateDict parameters = model->named_parameters();
   const auto stage_bytes = [&](int stage, int begin, int end) {
-    return kPerParameter * parameter_bytes(units, parameters, begin, end) +
+    return kBytesPerParameterByte * parameter_bytes(units, parameters, begin, end) +
            double(held[stage]) * sum(begin, end).bytes;
   };
-  const double limit = memory_limit > 0 ? double(memory_limit) : kMostBytes;
+  const double limit = memory_limit > 0 ? double(memory_limit) : INFINITY;
   const std::vector<int> ends = balance(row, stages, [&](int stage, int begin, int end) {
     return memory_limit == 0 || stage_bytes(stage, begin, end) <= limit;
   });

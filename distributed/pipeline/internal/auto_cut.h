@@ -16,6 +16,9 @@ namespace gradus::dist::internal {
 // measured beside as much other work as there will be. Only one unit has memory on a rank at a time. Then a
 // search over all ways to cut finds the one whose slowest stage is fastest.
 
+// Bytes that a rank needs for each byte of its parameters: with the gradient and two moments.
+inline constexpr double kBytesPerParameterByte = 4;
+
 struct CutChoice {
   std::vector<std::string> cut_after;
   std::vector<StageTimes> stages;  // sums over their units
