@@ -3,6 +3,7 @@
 //   ./run pipeline                 models in two processes of one thread; a pipeline of one rank
 //   ./run pipeline --sleep         the executor alone: stages that sleep, in 2, 4 and 8 processes
 //   ./run pipeline --memory        what each of four processes holds
+//   ./run pipeline --choices       what is chosen by measuring against the best; what recording a step costs
 //   ./run pipeline --models gpt --schedules 1f1b,zb-h1 --micro-batches 4,16 --rounds 11 --json figures.json
 //
 // A line is a case: what was measured, theory, their ratio, and whether the ratio meets its bar. Times are
@@ -49,7 +50,7 @@ void PipelineCases::add(const PipelineCase& c) {
 namespace {
 
 struct Args : PipelineArgs {
-  bool sleep = false, memory = false;
+  bool sleep = false, memory = false, choices = false;
   std::string json_file;
 };
 
@@ -60,7 +61,11 @@ Args parse(int argc, char** argv) {
   Args a;
   CLI::App app("Measures pipelines against theory.");
   auto* sleep = app.add_flag("--sleep", a.sleep, "the executor alone, with stages that sleep");
-  app.add_flag("--memory", a.memory, "what each process holds")->excludes(sleep);
+  auto* memory = app.add_flag("--memory", a.memory, "what each process holds")->excludes(sleep);
+  app.add_flag("--choices", a.choices, "what pipelines choose by measuring, and what recording costs")
+      ->excludes(sleep)
+      ->excludes(memory);
+  app.add_flag("--reports", a.reports, "print where the time of the models' steps went");
   app.add_option("--ranks", a.ranks, "numbers of processes")->delimiter(',')->check(CLI::Range(2, 64));
   app.add_option("--schedules", a.schedules)->delimiter(',')->check(CLI::IsMember(schedules));
   app.add_option("--micro-batches", a.micro_batches)->delimiter(',')->check(CLI::Range(1, 1024));
@@ -87,7 +92,7 @@ int run(const Args& args) {
   manual_seed(1);
   ordered_json rows = ordered_json::array();
   const auto append = [&](const ordered_json& more) { rows.insert(rows.end(), more.begin(), more.end()); };
-  if (!args.sleep && !args.memory && !is_rank) {
+  if (!args.sleep && !args.memory && !args.choices && !is_rank) {
     PipelineCases cases;
     pipeline_of_one_rank(args, cases);
     append(cases.rows());
@@ -95,7 +100,10 @@ int run(const Args& args) {
   for (const int ranks : args.ranks) {
     const auto results = dist::launch<std::string>({.nproc_per_node = ranks, .threads_per_rank = 1}, [&] {
       PipelineCases cases;
-      (args.sleep ? sleeping_stages : args.memory ? memory_of_ranks : speed_of_models)(args, cases);
+      (args.sleep     ? sleeping_stages
+       : args.memory  ? memory_of_ranks
+       : args.choices ? choices_of_pipelines
+                      : speed_of_models)(args, cases);
       return cases.rows().dump();
     });
     append(ordered_json::parse(results[0]));

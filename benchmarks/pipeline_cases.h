@@ -17,6 +17,7 @@ struct PipelineArgs {
   std::vector<int> micro_batches;
   std::vector<std::string> models;
   int rounds = 0;
+  bool reports = false;  // prints where the time of the models' steps went
 };
 
 struct PipelineCase {
@@ -51,6 +52,7 @@ bool loops(dist::Schedule schedule);  // has two stages per rank here
 void sleeping_stages(const PipelineArgs& args, PipelineCases& cases);
 void speed_of_models(const PipelineArgs& args, PipelineCases& cases);
 void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases);
+void choices_of_pipelines(const PipelineArgs& args, PipelineCases& cases);
 // Runs in a process alone.
 void pipeline_of_one_rank(const PipelineArgs& args, PipelineCases& cases);
 

@@ -220,6 +220,20 @@ void compare(const PipelineModel& model, const PipelineArgs& args, PipelineCases
       all += most * (t.forward + t.input_gradient + t.weight_gradient);
     if (round >= 0) one_rank_theory.push_back(all);
   }
+  if (args.reports)
+    for (Side& s : sides) {
+      const int64_t rows = s.micro_batches * model.rows;
+      s.trainer->pipe.record_steps(args.rounds);
+      for (int i = 0; i < args.rounds; ++i) s.trainer->step(narrow(x, 0, 0, rows), narrow(y, 0, 0, rows));
+      const auto record = s.trainer->pipe.gather_records();
+      cases.title(concat(s.name, ", M ", s.micro_batches));
+      if (record) cases.title(to_string(make_report(*record)));
+      s.trainer->pipe.record_steps(0);
+      const auto times = alone[{s.stages(), s.in_parts()}]->measure();
+      for (size_t i = 0; i < times.size(); ++i)
+        cases.title(concat("stage ", i, " alone: F ", 1e3 * times[i].forward, " ms, I ",
+                           1e3 * times[i].input_gradient, ", W ", 1e3 * times[i].weight_gradient));
+    }
   if (!first) return;
   for (const Side& s : sides) {
     std::vector<double> ratios;

@@ -1,0 +1,191 @@
+// What pipelines choose by measuring, against the best there is; and what it costs to record their steps.
+#include <algorithm>
+#include <memory>
+
+#include "benchmarks/pipeline_cases.h"
+#include "benchmarks/pipeline_models.h"
+#include "gradus/distributed/pipeline/step_recorder.h"
+
+namespace gradus::bench {
+namespace {
+
+constexpr int kUsual = 16;       // micro-batches of the model's usual size in a batch
+constexpr int kMostSteps = 20;   // in which a number of micro-batches must be found
+constexpr int kMostNumber = 64;  // of micro-batches that the sweep tries
+
+double over_ranks(double x, dist::ReduceOp op) {
+  const Tensor all = tensor({x});
+  dist::all_reduce(all, {.op = op});
+  return all.item<double>();
+}
+
+// A pipeline that trains, without an optimizer, and shows what it has chosen.
+class Trained : public dist::Pipeline<nn::Layer> {
+ public:
+  Trained(const PipelineModel& model, int64_t example_rows, const dist::PipelineOptions& options)
+      : Pipeline(model.make, model.input(example_rows), options), loss_(model.loss) {
+    attach(gm_);
+  }
+  // Returns the slowest rank's seconds.
+  double train(const Tensor& x, const Tensor& y) {
+    dist::barrier();
+    const double own = seconds_of([&] { step(gm_, x, y, loss_); });
+    for (Tensor p : gm_.attached_tensors()) p.set_grad({});
+    return over_ranks(own, dist::ReduceOp::kMax);
+  }
+  const dist::internal::AutoMicroBatches& choice() const { return *auto_; }
+
+ private:
+  std::function<Tensor(const Tensor&, const Tensor&)> loss_;
+  GradManager gm_;
+};
+
+// The number of micro-batches, against all divisors of the batch.
+void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
+  const int64_t rows = kUsual * model.rows;
+  const Tensor x = model.input(rows), y = model.target(rows);
+  const dist::PipelineOptions cuts{.cut_after = model.cuts.at(dist::get_world_size())};
+  Trained chooser(model, model.rows, cuts);
+  int steps = 0;
+  do chooser.train(x, y);
+  while (++steps < kMostSteps && !chooser.choice().done());
+  const int chosen = chooser.choice().number_for(rows);
+  const bool agreed = over_ranks(chosen, dist::ReduceOp::kMin) == over_ranks(chosen, dist::ReduceOp::kMax);
+  if (dist::get_rank() == 0) std::printf("%s", chooser.describe().c_str());
+
+  struct Side {
+    int number;
+    std::unique_ptr<Trained> pipe;
+    std::vector<double> seconds = {};
+  };
+  std::vector<Side> sides;
+  for (int number = 1; number <= std::min<int64_t>(rows, kMostNumber); ++number)
+    if (rows % number == 0) {
+      dist::PipelineOptions o = cuts;
+      o.micro_batches = number;
+      sides.push_back({number, std::make_unique<Trained>(model, model.rows, o)});
+    }
+  for (int round = -1; round < args.rounds; ++round)  // the first one warms up
+    for (Side& s : sides) {
+      const double seconds = s.pipe->train(x, y);
+      if (round >= 0) s.seconds.push_back(seconds);
+    }
+  const auto time = [](const Side& s) { return median(s.seconds); };
+  const Side& best = *std::ranges::min_element(sides, {}, time);
+  const auto own = std::ranges::find(sides, chosen, &Side::number);
+  if (own == sides.end()) throw StateError("pipeline", "chosen were ", chosen, " micro-batches of ", rows);
+  std::vector<double> ratios;
+  for (size_t i = 0; i < best.seconds.size(); ++i) ratios.push_back(own->seconds[i] / best.seconds[i]);
+  cases.add({.name = concat(model.name, ": M ", chosen, ", chosen; best: M ", best.number),
+             .unit = "ms",
+             .measured = 1e3 * time(*own),
+             .theory = 1e3 * time(best),
+             .ratio = median(ratios),
+             .limit = 1.05});
+  cases.add({.name = concat(model.name, ": the same beside what was predicted"),
+             .unit = "ms",
+             .measured = 1e3 * time(*own),
+             .theory = 1e3 * chooser.choice().predicted(),
+             .ratio = time(*own) / chooser.choice().predicted(),
+             .bar = PipelineCase::kWithin,
+             .limit = 0.07});
+  cases.add({.name = concat(model.name, ": steps until it was chosen", agreed ? "" : ", NOT on all ranks"),
+             .unit = "",
+             .measured = double(steps),
+             .theory = double(kMostSteps),
+             .ratio = agreed ? double(steps) / kMostSteps : INFINITY,
+             .limit = 1});
+}
+
+// Returns the reports of steps with the usual micro-batches.
+std::vector<dist::PipelineReport> reports_of(Trained& pipe, const PipelineModel& model, int steps) {
+  const Tensor x = model.input(kUsual * model.rows), y = model.target(kUsual * model.rows);
+  pipe.train(x, y);
+  pipe.record_steps(steps);
+  for (int i = 0; i < steps; ++i) pipe.train(x, y);
+  auto reports = step_reports(pipe);
+  pipe.record_steps(0);
+  return reports;
+}
+
+// The slowest stage, against their mean.
+void balance_of_cuts(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
+  Trained pipe(model, model.rows, {.micro_batches = kUsual});
+  const auto reports = reports_of(pipe, model, args.rounds);
+  if (dist::get_rank() > 0) return;
+  std::printf("%s", pipe.describe().c_str());
+  std::vector<double> largest, mean;
+  for (const dist::PipelineReport& r : reports) {
+    std::vector<double> seconds;
+    for (const dist::StageTimes& t : stage_times(r))
+      seconds.push_back(t.forward + t.input_gradient + t.weight_gradient);
+    largest.push_back(std::ranges::max(seconds));
+    mean.push_back(0);
+    for (const double s : seconds) mean.back() += s / double(seconds.size());
+  }
+  std::vector<double> ratios;
+  for (size_t i = 0; i < mean.size(); ++i) ratios.push_back(largest[i] / mean[i]);
+  cases.add({.name = concat(model.name, ": slowest stage of the chosen cuts, and the mean"),
+             .unit = "ms",
+             .measured = 1e3 * median(largest),
+             .theory = 1e3 * median(mean),
+             .ratio = median(ratios),
+             .limit = 1.08});
+}
+
+// Steps that are recorded, against steps that are not; and all calls of a recorder that is off.
+void cost_of_records(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
+  Trained pipe(model, model.rows,
+               {.micro_batches = kUsual, .cut_after = model.cuts.at(dist::get_world_size())});
+  const Tensor x = model.input(kUsual * model.rows), y = model.target(kUsual * model.rows);
+  pipe.train(x, y);
+  std::vector<double> on, off, ratios;
+  for (int i = 0; i < 2 * args.rounds; ++i)
+    for (const bool records : {i % 2 == 0, i % 2 == 1}) {
+      pipe.record_steps(records ? 1 : 0);
+      (records ? on : off).push_back(pipe.train(x, y));
+    }
+  for (size_t i = 0; i < on.size(); ++i) ratios.push_back(on[i] / off[i]);
+  cases.add({.name = concat(model.name, ": a step recorded, and not"),
+             .unit = "ms",
+             .measured = 1e3 * median(on),
+             .theory = 1e3 * median(off),
+             .ratio = median(ratios),
+             .limit = 1.02});
+
+  constexpr int kCalls = 1'000'000;
+  dist::internal::StepRecorder recorder;
+  const Tensor none;
+  const double seconds = seconds_of([&] {
+    for (int i = 0; i < kCalls; ++i) {
+      recorder.begin({});
+      recorder.begin_message();
+      recorder.received(0, {}, none);
+      recorder.begin_message();
+      recorder.sent(0, {}, none);
+      recorder.end();
+    }
+  });
+  const double per_step = seconds / kCalls * 2 * kUsual;  // an F and a B for each micro-batch
+  cases.add({.name = concat(model.name, ": a step, and without a recorder that is off"),
+             .unit = "ms",
+             .measured = 1e3 * median(off),
+             .theory = 1e3 * (median(off) - per_step),
+             .ratio = median(off) / (median(off) - per_step),
+             .limit = 1.01});
+}
+
+}  // namespace
+
+void choices_of_pipelines(const PipelineArgs& args, PipelineCases& cases) {
+  set_num_threads(1);
+  for (const std::string& name : args.models) {
+    const PipelineModel model = pipeline_model(name);
+    cases.title(concat(name, ", ", kUsual * model.rows, " rows in a batch"));
+    balance_of_cuts(model, args, cases);
+    compare_micro_batches(model, args, cases);
+    cost_of_records(model, args, cases);
+  }
+}
+
+}  // namespace gradus::bench
