@@ -34,7 +34,8 @@ std::vector<StageTimes> times_at(int64_t rows, const std::vector<Measured>& meas
     times.push_back({.forward = between(x.forward, y.forward),
                      .input_gradient = between(x.input_gradient, y.input_gradient),
                      .weight_gradient = between(x.weight_gradient, y.weight_gradient),
-                     .bytes = between(x.bytes, y.bytes)});
+                     .bytes = between(x.bytes, y.bytes),
+                     .input_bytes = between(x.input_bytes, y.input_bytes)});
   }
   return times;
 }
@@ -62,35 +63,33 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
 
   double least_bytes = INFINITY;
   for (int64_t size : sizes) {
-    Candidate c{.number = int(rows / size), .stages = times_at(size, measured)};
-    const SchedulePrediction p = simulate(setting.lists(c.number), c.stages);
-    double bytes = 0;
-    for (size_t r = 0; r < p.ranks.size(); ++r)
-      bytes = std::max(bytes, p.ranks[r].most_bytes + setting.rank_bytes.at(r));
+    const int number = int(rows / size);
+    RecomputeChoice choice =
+        choose_recomputation(setting.recompute, setting.lists(number), times_at(size, measured),
+                             setting.rank_bytes, setting.memory_limit);
+    const double bytes = choice.most_bytes();
     least_bytes = std::min(least_bytes, bytes);
     if (setting.memory_limit > 0 && bytes > setting.memory_limit) continue;
-    c.predicted = p.makespan;
-    c.idle = p.idle_fraction;
-    candidates_.push_back(std::move(c));
+    candidates_.push_back({number, std::move(choice)});
   }
   if (candidates_.empty())
     throw ValueError("Pipeline",
                      "no number of micro-batches keeps memory_limit = ", int64_t(setting.memory_limit),
                      " bytes: a rank needs at least ", int64_t(least_bytes));
-  std::ranges::stable_sort(candidates_, {}, &Candidate::predicted);
+  std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.choice.makespan; });
   best_few_ = std::min(int(candidates_.size()), kTried);
   trials_ = best_few_ > 1 ? best_few_ * kRounds : 0;
 }
 
 int AutoMicroBatches::number_for(int64_t rows) const {
-  const Candidate& c = candidates_[done() ? 0 : size_t(tried_ % best_few_)];
+  const Candidate& c = candidates_[tried()];
   const double number = std::round(double(c.number) * double(rows) / double(rows_));
   return int(std::clamp<double>(number, 1, double(std::min<int64_t>(rows, kMostMicroBatches))));
 }
 
 void AutoMicroBatches::ran(int64_t rows, double seconds, const std::function<double(double)>& largest) {
   if (done()) return;
-  Candidate& c = candidates_[size_t(tried_ % best_few_)];
+  Candidate& c = candidates_[tried()];
   const double scaled = seconds * double(rows_) / double(rows);
   c.ran = c.ran < 0 ? scaled : std::min(c.ran, scaled);
   if (++tried_ < trials_) return;
@@ -103,8 +102,8 @@ std::string AutoMicroBatches::describe() const {
   std::ostringstream text;
   text << std::setprecision(3);
   const auto line = [&](const Candidate& c) {
-    text << c.number << " micro-batches of " << rows_ / c.number << " rows: predicted " << c.predicted
-         << " s, idle " << c.idle;
+    text << c.number << " micro-batches of " << rows_ / c.number << " rows: predicted " << c.choice.makespan
+         << " s, idle " << c.choice.idle_fraction;
     if (c.ran >= 0) text << "; ran in " << c.ran << " s";
     text << '\n';
   };

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/pipeline/schedule_simulation.h"
+#include "gradus/distributed/pipeline/internal/recompute_choice.h"
 
 namespace gradus::dist::internal {
 
@@ -21,8 +21,9 @@ class AutoMicroBatches {
     std::function<ActionLists(int micro_batches)> lists;
     // Returns the times of all stages with so many rows in a micro-batch. Collective.
     std::function<std::vector<StageTimes>(int64_t rows)> measure;
-    std::vector<double> rank_bytes;  // what a rank holds besides micro-batches
-    double memory_limit = 0;         // bytes per rank; 0: none
+    std::vector<double> rank_bytes;         // what a rank holds besides micro-batches
+    double memory_limit = 0;                // bytes per rank; 0: none
+    std::vector<Recompute> recompute = {};  // of each stage
   };
   // Measures. `rows` is the batch's, the same on all ranks. Collective.
   // Errors: ValueError if no candidate keeps the memory limit.
@@ -36,17 +37,19 @@ class AutoMicroBatches {
   bool done() const { return tried_ == trials_; }
   // Returns "8 micro-batches of 4 rows (predicted 0.120 s, idle 0.111; ran in 0.123 s), chosen among ...".
   std::string describe() const;
-  // Of the choice: the times of the stages at its size, and the seconds of a step that were predicted.
-  const std::vector<StageTimes>& stages() const { return candidates_[0].stages; }
+  // What the stages of the next step do, and of the steps to come as far as is known.
+  const RecomputeChoice& next() const { return candidates_[tried()].choice; }
+  const RecomputeChoice& best() const { return candidates_[0].choice; }
+  // Returns the seconds of a step that were predicted for the choice.
   double predicted() const { return candidates_[0].predicted; }
 
  private:
   struct Candidate {
     int number = 1;
-    std::vector<StageTimes> stages;
-    double predicted = 0, idle = 0;  // seconds; fraction
-    double ran = -1;                 // seconds for a batch of rows_; -1: not tried
+    RecomputeChoice choice;
+    double ran = -1;  // seconds for a batch of rows_; -1: not tried
   };
+  size_t tried() const { return done() ? 0 : size_t(tried_ % best_few_); }
 
   int64_t rows_;
   std::vector<Candidate> candidates_;  // the best first

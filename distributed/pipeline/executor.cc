@@ -96,7 +96,9 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
       context.device = model_.device_of(action.stage);
       switch (action.kind) {
         case ActionKind::kForward:
-          forward(step, action, runs_again(work.recompute, list, place.index));
+          forward(
+              step, action,
+              !work.recompute.empty() && runs_again(work.recompute[size_t(action.stage)], list, place.index));
           break;
         case ActionKind::kWeightGradient:
           weight_gradient(step, action);

@@ -26,10 +26,10 @@ struct StepWork {
   // Calls the model with a micro-batch's inputs, and what comes after it: returns the weighted loss, of one
   // element, or an undefined tensor when there is none.
   std::function<Tensor(int micro_batch)> compute;
-  Recompute recompute = Recompute::kNever;
-  double loss_scale = 1;  // multiplies gradients, not the losses returned
-  PhiloxKey draw;         // the step's: each micro-batch has a generator of its own
-  std::string program;    // what runs, for errors: all ranks must run the same
+  std::vector<Recompute> recompute = {};  // of each stage; empty: never
+  double loss_scale = 1;                  // multiplies gradients, not the losses returned
+  PhiloxKey draw;                         // the step's: each micro-batch has a generator of its own
+  std::string program;                    // what runs, for errors: all ranks must run the same
   // Of the all-reduce over replicas, null without: all backwards but this rank's last keep gradients back.
   std::shared_ptr<AllReduceCallback> all_reduce = {};
 };

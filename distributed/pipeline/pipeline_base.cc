@@ -14,6 +14,7 @@
 #include "gradus/distributed/pipeline/deferred_batch_norm.h"
 #include "gradus/distributed/pipeline/gathered_records.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
+#include "gradus/distributed/pipeline/internal/recompute_groups.h"
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/optim/grad_scaler.h"
@@ -81,6 +82,19 @@ PipelineOptions checked(PipelineOptions o) {
   if (o.micro_batches > 0 && o.micro_batch_size > 0)
     throw ValueError(kOp, "expected micro_batches or micro_batch_size, given both");
   if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, given ", o.memory_limit);
+  if (o.recompute != Recompute::kNever && !o.recompute_of_stage.empty())
+    throw ValueError(kOp, "expected recompute or recompute_of_stage, given both");
+  const auto has = [&](Recompute mode) {
+    return o.recompute == mode || std::ranges::find(o.recompute_of_stage, mode) != o.recompute_of_stage.end();
+  };
+  if (has(Recompute::kAuto) && o.memory_limit == 0)
+    throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, given none");
+  if (o.recompute_every < 0)
+    throw ValueError(kOp, "expected recompute_every >= 0, given ", o.recompute_every);
+  if (o.recompute_every > 0 && !has(Recompute::kAlways) && !has(Recompute::kExceptLast) &&
+      !has(Recompute::kAuto))
+    throw ValueError(kOp, "expected stages that run again for recompute_every = ", o.recompute_every,
+                     ", given none");
   if (!o.devices.empty()) {
     if (o.stages != 0 && o.stages != int(o.devices.size()))
       throw ValueError(kOp, "expected as many stages as devices, given ", o.stages, " and ",
@@ -95,25 +109,43 @@ PipelineOptions checked(PipelineOptions o) {
 // Where the number of micro-batches is not known yet, schedules are looked at with so many for each rank.
 constexpr int kUsualPerRank = 4;
 
-// Says which stages this rank has. Chooses the cuts and notes the times of the stages if no cuts are given.
+// Says which stages this rank has. Chooses the cuts if none are given.
 StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, const Group& group,
-                          std::vector<StageTimes>& times) {
+                          StageLayout& layout) {
   const int usual = o.micro_batches > 0 ? o.micro_batches : kUsualPerRank * o.stages;
   const ActionLists lists =
       o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, usual)) : given_lists(o);
-  parts.rank_of_stage = lists.rank_of_stage;
+  layout.recompute = o.recompute_of_stage;
+  if (layout.recompute.empty()) layout.recompute.assign(size_t(lists.stages()), o.recompute);
+  if (int(layout.recompute.size()) != lists.stages())
+    throw ValueError(kOp, "expected recompute_of_stage of ", lists.stages(), " stages, given ",
+                     layout.recompute.size());
+  parts.cut_after = o.cut_after;
+  if (o.cut_after.empty() && lists.stages() > 1) {
+    CutChoice choice = choose_cuts(parts, lists,
+                                   {.memory_limit = o.memory_limit,
+                                    .recompute = layout.recompute,
+                                    .recompute_every = o.recompute_every});
+    parts.cut_after = std::move(choice.cut_after);
+    layout.times = std::move(choice.stages);
+  }
+  if (o.recompute_every > 0) {
+    std::vector<Recompute> of_group;
+    const auto ends = group_ends(parts, layout.recompute, o.recompute_every);
+    for (size_t s = 0; s < ends.size(); ++s) {
+      parts.cut_after.insert(parts.cut_after.end(), ends[s].begin(), ends[s].end());
+      layout.groups.push_back(int(ends[s].size()) + 1);
+      of_group.insert(of_group.end(), ends[s].size() + 1, layout.recompute[s]);
+    }
+    layout.recompute = std::move(of_group);
+  }
+  parts.rank_of_stage = in_groups(lists, layout.groups).rank_of_stage;
   parts.rank = group.rank();
   if (!o.devices.empty())
     for (int& rank : parts.rank_of_stage) {
       parts.device_of_stage.push_back(o.devices[size_t(rank)]);
       rank = 0;
     }
-  parts.cut_after = o.cut_after;
-  if (o.cut_after.empty() && lists.stages() > 1) {
-    CutChoice choice = choose_cuts(parts, lists, o.memory_limit);
-    parts.cut_after = std::move(choice.cut_after);
-    times = std::move(choice.stages);
-  }
   return parts;
 }
 
@@ -130,7 +162,7 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
     : options_(checked(options)),
       grid_({{"replica", -1}, {"pipeline", options_.devices.empty() ? options_.stages : 1}}),
       group_(grid_.group("pipeline")),
-      model_(placed(parts, options_, group_, times_)),
+      model_(placed(parts, options_, group_, layout_)),
       executor_(model_, group_),
       example_(parts.inputs) {
   const Group& replicas = grid_.group("replica");
@@ -158,9 +190,10 @@ void PipelineBase::attach(GradManager& gm) {
 }
 
 ActionLists PipelineBase::lists_for(int micro_batches) const {
-  if (options_.lists.empty())
-    return make_schedule(options_.schedule, schedule_options(options_, micro_batches));
-  return given_lists(options_);
+  return in_groups(options_.lists.empty()
+                       ? make_schedule(options_.schedule, schedule_options(options_, micro_batches))
+                       : given_lists(options_),
+                   layout_.groups);
 }
 
 std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& parts,
@@ -203,9 +236,8 @@ int PipelineBase::micro_batches_for(int64_t rows) const {
   return int(std::min(number, std::min<int64_t>(rows, kMaxActions)));
 }
 
-void PipelineBase::measure(const Batch& batch, const Compute& compute) {
-  const int64_t own_rows = rows_of(batch.inputs, batch.targets);
-  std::vector<double> rank_bytes(size_t(options_.stages));  // or of devices
+std::vector<double> PipelineBase::rank_bytes() {
+  std::vector<double> rank_bytes(size_t(options_.stages));
   for (const auto& held : model_.state()) {
     if (!held.is_parameter) continue;
     const double bytes = kBytesPerParameterByte * double(model_.module().parameter(held.name).nbytes());
@@ -215,13 +247,37 @@ void PipelineBase::measure(const Batch& batch, const Compute& compute) {
     else
       for (int rank : held.ranks) rank_bytes[size_t(rank)] += bytes;
   }
+  return rank_bytes;
+}
+
+const std::vector<Recompute>& PipelineBase::recompute() const {
+  return auto_ ? auto_->next().of_stage : recompute_ ? recompute_->of_stage : layout_.recompute;
+}
+
+void PipelineBase::choose_recompute(const Batch& batch, const Compute& compute) {
+  const int64_t own_rows = rows_of(batch.inputs, batch.targets);
+  const auto rows = int64_t(largest_of_all(double(own_rows)));
+  const ActionLists lists = lists_for(micro_batches_for(rows));
+  const int64_t size = (rows + lists.micro_batches - 1) / lists.micro_batches;
+  RecomputeChoice choice =
+      choose_recomputation(layout_.recompute, lists, measure_stages(batch, compute, std::min(size, own_rows)),
+                           rank_bytes(), double(options_.memory_limit));
+  if (choice.most_bytes() > double(options_.memory_limit))
+    throw ValueError(kOp, "no recomputation keeps memory_limit = ", options_.memory_limit,
+                     " bytes: a rank needs at least ", int64_t(choice.most_bytes()));
+  recompute_ = std::move(choice);
+}
+
+void PipelineBase::measure(const Batch& batch, const Compute& compute) {
+  const int64_t own_rows = rows_of(batch.inputs, batch.targets);
   auto_.emplace(
       int64_t(largest_of_all(double(own_rows))),
       AutoMicroBatches::Setting{
           .lists = [&](int micro_batches) { return lists_for(micro_batches); },
           .measure = [&](int64_t rows) { return measure_stages(batch, compute, std::min(rows, own_rows)); },
-          .rank_bytes = rank_bytes,
-          .memory_limit = double(options_.memory_limit)});
+          .rank_bytes = rank_bytes(),
+          .memory_limit = double(options_.memory_limit),
+          .recompute = layout_.recompute});
 }
 
 std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,
@@ -240,20 +296,20 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
       t = measure_stage(model_.module(), cut, s, split, [&] {
         return Tensors{compute({here(part.inputs), here(part.targets)})};
       });
-      if (options_.recompute == Recompute::kAlways) t.input_gradient += t.forward;
     }
-    numbers.insert(numbers.end(), {t.forward, t.input_gradient, t.weight_gradient, t.bytes});
+    numbers.insert(numbers.end(), {t.forward, t.input_gradient, t.weight_gradient, t.bytes, t.input_bytes});
   }
   const Tensor all = tensor(numbers, {int64_t(numbers.size())});
   if (get_world_size() > 1) all_reduce(all);
   const double replicas = grid_.size("replica");
   numbers = all.to_vector<double>();
   std::vector<StageTimes> times;
-  for (size_t i = 0; i < numbers.size(); i += 4)
+  for (size_t i = 0; i < numbers.size(); i += 5)
     times.push_back({.forward = numbers[i] / replicas,
                      .input_gradient = numbers[i + 1] / replicas,
                      .weight_gradient = numbers[i + 2] / replicas,
-                     .bytes = numbers[i + 3] / replicas});
+                     .bytes = numbers[i + 3] / replicas,
+                     .input_bytes = numbers[i + 4] / replicas});
   return times;
 }
 
@@ -287,11 +343,14 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
                      "{.agree = [](bool found) { return dist::any_rank(found); }}");
   const bool chooses =
       options_.lists.empty() && options_.micro_batches == 0 && options_.micro_batch_size == 0;
-  if (gm && chooses && !auto_) measure(batch, compute);
+  const bool measured = auto_ || recompute_;
+  if (gm && chooses && !measured) measure(batch, compute);
+  if (gm && !chooses && !measured && std::ranges::count(layout_.recompute, Recompute::kAuto) > 0)
+    choose_recompute(batch, compute);
   auto [rows, parts, lists, work] = cut(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
   work.gm = gm;
-  work.recompute = options_.recompute;
+  work.recompute = recompute();
   const std::vector<double> weights = weights_of(parts, options);
   work.compute = [&](int k) {
     const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)});
@@ -374,7 +433,9 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
 std::string PipelineBase::describe() {
   const Cut& cut = model_.cut_for(example_);
   const nn::StateDict parameters = model_.module().named_parameters();
-  const std::vector<StageTimes>& times = auto_ ? auto_->stages() : times_;
+  const RecomputeChoice* choice = auto_ ? &auto_->best() : recompute_ ? &*recompute_ : nullptr;
+  const std::vector<Recompute>& modes = choice ? choice->of_stage : layout_.recompute;
+  const std::vector<StageTimes>& times = choice ? choice->stages : layout_.times;
   std::ostringstream text;
   text << std::setprecision(3);
   double slowest = 0, total = 0;
@@ -400,9 +461,9 @@ std::string PipelineBase::describe() {
     if (!last.empty()) text << ", to " << last;
     text << ": " << modules.size() << (modules.size() == 1 ? " layer, " : " layers, ") << elements
          << " parameters";
-    if (s < int(times.size())) {
+    if (int(times.size()) == stages()) {
       const StageTimes& t = times[size_t(s)];
-      const double sum = t.forward + t.input_gradient + t.weight_gradient;
+      const double sum = (t.runs_again ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
       slowest = std::max(slowest, sum);
       total += sum;
       text << "; " << 1e3 * t.forward << " ms forward, " << 1e3 * (sum - t.forward) << " ms backward";
@@ -416,9 +477,16 @@ std::string PipelineBase::describe() {
       from += (from.empty() ? "" : ", ") + call.path;
     }
     if (s > 0) text << "; receives " << bytes << " bytes from " << from;
+    if (modes[size_t(s)] == Recompute::kAlways) text << "; runs again";
+    if (modes[size_t(s)] == Recompute::kExceptLast) text << "; runs again unless its backward follows";
     text << "\n";
   }
   if (total > 0) text << "the slowest stage takes " << slowest * stages() / total << " times the mean\n";
+  if (std::ranges::count(modes, Recompute::kAuto) > 0)
+    text << "the first training step chooses which stages run again\n";
+  if (choice && options_.memory_limit > 0)
+    text << "a rank needs at most " << int64_t(choice->most_bytes()) << " of " << options_.memory_limit
+         << " bytes\n";
   if (auto_) text << auto_->describe();
   return text.str();
 }

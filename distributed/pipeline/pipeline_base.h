@@ -48,12 +48,18 @@ struct PipelineOptions {
   // measuring the model's parts, so that the slowest stage is as fast as can be. The example should then have
   // as many rows as a micro-batch.
   std::vector<std::string> cut_after = {};
-  // Bytes per rank that cuts and numbers of micro-batches which are chosen by measuring must keep; 0: none.
-  // Counted are four times the parameters (with gradients and two moments), and what forwards leave behind.
+  // Bytes per rank that what is chosen by measuring must keep: cuts, numbers of micro-batches, which stages
+  // run again. 0: none. Counted are four times the parameters (with gradients and two moments), what stages
+  // have received, and what forwards leave behind.
   int64_t memory_limit = 0;
   // Which forwards keep their inputs alone and run again before their backward. Nothing else changes: a step
   // gives the same bits.
   Recompute recompute = Recompute::kNever;
+  std::vector<Recompute> recompute_of_stage = {};  // instead, one for each stage
+  // Stages that run again do so in groups of so many layers, which keep what crosses from group to group and
+  // need the memory of one group. A layer ends where one floating tensor crosses: a block of a transformer or
+  // a ResNet. Each group is then a stage of its own, on the same rank. 0: a stage is one group.
+  int recompute_every = 0;
   // Batch norms move their running statistics once per step, by all its rows, instead of once per
   // micro-batch. They normalize by the micro-batch all the same.
   bool deferred_batch_norm = false;
@@ -76,6 +82,13 @@ struct ForwardOptions {
 };
 
 namespace internal {
+
+// What a schedule's stages consist of.
+struct StageLayout {
+  std::vector<int> groups;           // how many each stage has; empty: one
+  std::vector<Recompute> recompute;  // of each group
+  std::vector<StageTimes> times;     // of the schedule's stages, if cuts were chosen by them
+};
 
 class PipelineBase {
  public:
@@ -107,9 +120,11 @@ class PipelineBase {
   nn::LoadReport load_weights(const std::filesystem::path& path, const nn::LoadOptions& options = {});
 
   // Returns a text: a line per stage with its rank, the module that it ends with, its modules and parameters,
-  // and what it receives. Where something was chosen by measuring: the times of each stage, how much slower
-  // the slowest is than the mean, and the number of micro-batches with what was predicted and measured.
+  // what it receives and whether it runs again. Where something was chosen by measuring: the times of each
+  // stage, how much slower the slowest is than the mean, what a rank needs of the memory limit, and the
+  // number of micro-batches with what was predicted and measured.
   std::string describe();
+  // Returns the number of stages. Each group of `recompute_every` is one.
   int stages() const { return model_.stages(); }
   // Returns the job's ranks in rows: along "pipeline" lie those of this pipeline, along "replica" those that
   // hold the same stages.
@@ -160,14 +175,22 @@ class PipelineBase {
   // Returns the weight of each micro-batch's loss. Collective over the replicas.
   std::vector<double> weights_of(const std::vector<Batch>& parts, const StepOptions& options) const;
 
+  // Returns which of the stages run again in the next step. kAuto: not chosen yet.
+  const std::vector<Recompute>& recompute() const;
+  // Chooses that for a number of micro-batches that was given. Collective over the job.
+  void choose_recompute(const Batch& batch, const Compute& compute);
+  // Returns what each rank or device needs besides micro-batches.
+  std::vector<double> rank_bytes();
+
   PipelineOptions options_;
   Grid grid_;
-  Group group_;                    // this rank's pipeline
-  std::vector<StageTimes> times_;  // of the stages, if cuts were chosen by them
+  Group group_;  // this rank's pipeline
+  StageLayout layout_;
   StagedModel model_;
   Executor executor_;
   Tensors example_;
   std::optional<AutoMicroBatches> auto_;           // once it has measured
+  std::optional<RecomputeChoice> recompute_;       // the same, of a given number of micro-batches
   std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null for one
 };
 

@@ -15,10 +15,19 @@ struct StageAgain final : AutogradSlot {
 }  // namespace
 
 bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i) {
-  if (mode != Recompute::kExceptLast) return mode == Recompute::kAlways;
+  if (mode == Recompute::kNever || mode == Recompute::kAlways) return mode == Recompute::kAlways;
   const bool is_last = i + 1 == list.size();
   return is_last || list[i + 1].kind == ActionKind::kForward || list[i + 1].stage != list[i].stage ||
          list[i + 1].micro_batch != list[i].micro_batch;
+}
+
+std::vector<char> stages_that_run_again(const std::vector<Recompute>& of_stage, const ActionLists& lists) {
+  std::vector<char> again(of_stage.size());
+  for (const auto& list : lists.of_rank)
+    for (size_t i = 0; i < list.size(); ++i)
+      if (list[i].kind == ActionKind::kForward && runs_again(of_stage[size_t(list[i].stage)], list, i))
+        again[size_t(list[i].stage)] = true;
+  return again;
 }
 
 FirstRun::FirstRun(const nn::Module& model)

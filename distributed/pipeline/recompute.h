@@ -10,12 +10,13 @@
 
 namespace gradus::dist {
 
-// Which forwards keep their inputs alone, and run again before their backward. They need less memory, and
-// about a third more time.
+// Which forwards of a stage keep their inputs alone, and run again before their backward. They need less
+// memory, and about a third more time.
 enum class Recompute : uint8_t {
   kNever,
   kAlways,
   kExceptLast,  // not where the backward follows at once, so that nothing would be saved
+  kAuto,        // as kExceptLast where the rank would else need more than the memory limit, else as kNever
 };
 
 namespace internal {
@@ -28,8 +29,10 @@ namespace internal {
 // other micro-batches have changed it since. A rank runs a forward again before it waits for the gradients
 // of the stages after it.
 
-// Returns whether forward number `i` of a rank's list runs again.
+// Returns whether forward number `i` of a rank's list runs again. kAuto counts as kExceptLast.
 bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i);
+// Returns for each stage whether any of its forwards does.
+std::vector<char> stages_that_run_again(const std::vector<Recompute>& of_stage, const ActionLists& lists);
 
 // The scope of a forward that will run again.
 class FirstRun {

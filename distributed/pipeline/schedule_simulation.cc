@@ -15,7 +15,7 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
   if (stages.size() != lists.rank_of_stage.size())
     throw ValueError(kOp, "expected times for ", lists.stages(), " stages, given ", stages.size());
   for (const StageTimes& t : stages)
-    for (double value : {t.forward, t.input_gradient, t.weight_gradient, t.bytes})
+    for (double value : {t.forward, t.input_gradient, t.weight_gradient, t.bytes, t.input_bytes})
       if (!(value >= 0) || std::isinf(value))
         throw ValueError(kOp, "expected times of at least 0, given ", value);
   if (!(links.forward >= 0) || !(links.backward >= 0))
@@ -41,15 +41,16 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
                                                                                : links.backward));
     });
     double time = 0;
+    const double again = t.runs_again ? t.forward : 0;
     switch (a.kind) {
       case ActionKind::kForward:
         time = t.forward;
         break;
       case ActionKind::kBackward:
-        time = t.input_gradient + t.weight_gradient;
+        time = again + t.input_gradient + t.weight_gradient;
         break;
       case ActionKind::kInputGradient:
-        time = t.input_gradient;
+        time = again + t.input_gradient;
         break;
       case ActionKind::kWeightGradient:
         time = t.weight_gradient;
@@ -62,10 +63,14 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
     if (!trains) return;
     if (a.kind == ActionKind::kForward) {
       r.most_held = std::max(r.most_held, ++held[rank]);
-      r.most_bytes = std::max(r.most_bytes, bytes[rank] += t.bytes);
-    } else if (a.kind != ActionKind::kInputGradient) {
+      bytes[rank] += t.input_bytes + (t.runs_again ? 0 : t.bytes);
+    } else if (t.runs_again && a.kind != ActionKind::kWeightGradient) {
+      bytes[rank] += t.bytes;
+    }
+    r.most_bytes = std::max(r.most_bytes, bytes[rank]);
+    if (a.kind == ActionKind::kBackward || a.kind == ActionKind::kWeightGradient) {
       --held[rank];
-      bytes[rank] -= t.bytes;
+      bytes[rank] -= t.input_bytes + t.bytes;
     }
   });
   for (int rank = 0; rank < lists.ranks(); ++rank)

@@ -29,6 +29,22 @@ std::string signature_of(const std::vector<nn::Module*>& modules, std::span<cons
 
 }  // namespace
 
+std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts) {
+  Context context = Context::current().snapshot();
+  context.generator = std::make_shared<RandomGenerator>(*context.generator);
+  const ContextScope in_context(context);
+  const nn::internal::Placement everything_on_meta;
+  std::unique_ptr<nn::Module> model = parts.make();
+  if (!model) throw ValueError("Pipeline", "the function that makes the model returned null");
+  return model;
+}
+
+void check_cuts(const std::vector<std::string>& cut_after, int stages) {
+  if (int(cut_after.size()) != stages - 1)
+    throw ValueError("Pipeline", "expected ", stages - 1, " cuts for ", stages, " stages, given ",
+                     cut_after.size());
+}
+
 ModelTrace trace_model(nn::Module& model, const StagedModel::Parts& parts, std::span<const Tensor> inputs) {
   std::vector<Tensor> meta;
   for (const Tensor& x : inputs) meta.push_back(on_meta(x));
@@ -63,9 +79,7 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
 Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) const {
   Cut cut{trace_model(model, parts_, inputs), {}};
   cut.plan = plan_stages(cut.trace, cuts_after(cut.trace, parts_.cut_after));
-  if (cut.plan.stages != stages())
-    throw ValueError("Pipeline", "expected ", stages() - 1, " cuts for ", stages(), " stages, given ",
-                     parts_.cut_after.size());
+  check_cuts(parts_.cut_after, stages());
   return cut;
 }
 

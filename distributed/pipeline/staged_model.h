@@ -76,6 +76,13 @@ class StagedModel {
   std::vector<std::unique_ptr<Known>> known_;  // the latest last
 };
 
+// Makes the model on the meta device. The generator stays as it is.
+// Errors: ValueError if parts.make() returns null.
+std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts);
+
+// Errors: ValueError unless there is a cut between each two of the stages.
+void check_cuts(const std::vector<std::string>& cut_after, int stages);
+
 // Traces the model as it is called with inputs of these shapes.
 // Errors: as trace_model of the forward.
 ModelTrace trace_model(nn::Module& model, const StagedModel::Parts& parts, std::span<const Tensor> inputs);

@@ -21,6 +21,26 @@ int micro_batches(const TextArgs& a) {
   return int(*count);
 }
 
+// Sets which forwards run again: "never", "always", "except-last", "every-N" layers, "auto-BYTES" of a rank.
+void set_recompute(dist::PipelineOptions& o, const std::string& text) {
+  const auto number_after = [&](const std::string& prefix) -> int64_t {
+    const auto n = text.starts_with(prefix) ? train::count_of(text.substr(prefix.size())) : std::nullopt;
+    return n.value_or(0);
+  };
+  if (text == "always" || text == "except-last") {
+    o.recompute = text == "always" ? dist::Recompute::kAlways : dist::Recompute::kExceptLast;
+  } else if (const int64_t layers = number_after("every-"); layers > 0 && layers <= kMostLayers) {
+    o.recompute = dist::Recompute::kExceptLast;
+    o.recompute_every = int(layers);
+  } else if (const int64_t bytes = number_after("auto-"); bytes > 0) {
+    o.recompute = dist::Recompute::kAuto;
+    o.memory_limit = bytes;
+  } else if (text != "never") {
+    throw ValueError("gpt", "--recompute: expected never, always, except-last, every-N with N from 1 to ",
+                     kMostLayers, ", or auto-BYTES, given ", text);
+  }
+}
+
 }  // namespace
 
 TextArgs parse_text_args(int argc, char** argv) {
@@ -50,8 +70,10 @@ TextArgs parse_text_args(int argc, char** argv) {
   line.add("--micro-batches", a.micro_batches,
            "parts of a replica's batch, or auto: by measuring [2 for each rank of a pipeline]",
            {.value = "M"});
-  line.add("--recompute", a.recompute, "forwards that run again before their backward, to need less memory",
-           {.one_of = {"never", "always", "except-last"}});
+  line.add("--recompute", a.recompute,
+           "forwards that run again before their backward, to need less memory: never, always, except-last, "
+           "every-N (in groups of N layers), auto-BYTES (where a rank would else need more)",
+           {.value = "MODE"});
   line.add("--replicas", a.replicas, "pipelines that share the batch", {.at_least = 1, .at_most = 16});
   line.add("--sample", a.sample, "characters to write at the end",
            {.at_least = 1, .at_most = 1 << 24, .value = "N"});
@@ -84,10 +106,8 @@ dist::PipelineOptions pipeline_options(const TextArgs& a) {
   dist::PipelineOptions o = {.stages = a.pipeline,
                              .interleave = a.interleave,
                              .schedule = dist::parse_schedule_name(a.schedule),
-                             .micro_batches = micro_batches(a),
-                             .recompute = a.recompute == "always"        ? dist::Recompute::kAlways
-                                          : a.recompute == "except-last" ? dist::Recompute::kExceptLast
-                                                                         : dist::Recompute::kNever};
+                             .micro_batches = micro_batches(a)};
+  set_recompute(o, a.recompute);
   for (int64_t s = 1; s < stages; ++s) o.cut_after.push_back(concat("h.", s * a.layers / stages - 1));
   return o;
 }

@@ -126,6 +126,24 @@ TEST(PipelinePage, Checkpoints) {
   std::filesystem::current_path(before);
 }
 
+TEST(PipelinePage, AutomaticRecomputation) {
+  testing::internal::CaptureStdout();
+  dist::run_ranks(2, [] {
+    const Tensor example = zeros({1, 784}), x = zeros({16, 784}), target = zeros({16}, {DType::kI64});
+    dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, example,
+                             {.stages = 2,
+                              .micro_batches = 8,
+                              .cut_after = {"fc1"},
+                              .memory_limit = 500'000'000,  // bytes of each rank
+                              .recompute = dist::Recompute::kAuto});
+    GradManager gm;
+    pipe.attach(gm);
+    pipe.step(gm, x, target, nn::cross_entropy);
+    std::cout << pipe.describe();  // which stages run again, and what a rank needs
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("of 500000000 bytes"));
+}
+
 TEST(PipelinePage, SchedulesAsData) {
   testing::internal::CaptureStdout();
   const dist::ActionLists lists =

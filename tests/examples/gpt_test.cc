@@ -80,6 +80,8 @@ TEST(GptProgram, TrainsInAPipelineAsInOneProcess) {
   expect_same({"--pipeline", "2", "--micro-batches", "auto"}, 2);
   expect_same({"--pipeline", "2", "--schedule", "zb-h1", "--micro-batches", "3"}, 2);
   expect_same({"--pipeline", "2", "--recompute", "always"}, 2);
+  expect_same({"--pipeline", "2", "--recompute", "every-1"}, 2);
+  expect_same({"--pipeline", "2", "--recompute", "auto-1e9"}, 2);
   expect_same({"--pipeline", "2", "--interleave", "2", "--schedule", "zb-v"}, 2);
   expect_same({"--pipeline", "2", "--replicas", "2"}, 4);
 }
@@ -155,6 +157,8 @@ TEST(GptProgram, MistakesAreErrorsBeforeTheFirstStep) {
   expect_mistake({"--data", "nowhere.txt"}, 1, "nowhere.txt");
   expect_mistake({"--data", "rhyme.txt"}, 1, "expected a text longer than the context of 64 characters");
   expect_mistake({"--micro-batches", "0"}, 1, "expected auto, or a number from 1 to 2^20, given 0");
+  expect_mistake({"--recompute", "every-0"}, 1, "expected never, always, except-last, every-N");
+  expect_mistake({"--recompute", "auto"}, 1, "or auto-BYTES, given auto");
   expect_mistake({"--pipeline", "5"}, 1, "as many stages as the 4 blocks");
   expect_mistake({"--pipeline", "2", "--nproc", "3"}, 1, "3 ranks cannot be cut into");
   expect_mistake({"--replicas", "2", "--nproc", "3"}, 1, "expected 2 ranks, given 3");

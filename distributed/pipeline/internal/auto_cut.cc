@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "gradus/autograd/ops/ops.h"
@@ -11,7 +10,6 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/internal/balance.h"
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
-#include "gradus/nn/placement.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
 
@@ -20,29 +18,14 @@ namespace {
 
 constexpr int kTimes = 4;  // numbers of a StageTimes
 
-std::optional<StagePlan> plan_if_possible(const ModelTrace& trace, const std::vector<int>& cuts) {
-  try {
-    return plan_stages(trace, cuts);
-  } catch (const ValueError&) {
-    return {};
-  }
-}
-
 int64_t tensors_received(const StagePlan& plan, int stage) {
   return std::ranges::count_if(plan.needs[stage], [](const Crossing& c) { return c.call >= 0; });
 }
 
 // Returns the calls after which the model may be cut, in order: those over which the fewest tensors go.
 std::vector<int> places(const ModelTrace& trace, int stages) {
-  std::map<std::string, int> calls_of;
-  for (const TracedCall& call : trace.calls) ++calls_of[call.path];
-  std::map<int, int> by_end;  // the outermost call that ends there
-  for (int i = 0; i < int(trace.calls.size()); ++i) {
-    const TracedCall& call = trace.calls[i];
-    if (call.parent >= 0 && !call.hidden && calls_of[call.path] == 1) by_end.try_emplace(call.end, i);
-  }
   std::map<int64_t, std::vector<int>> by_width;
-  for (const auto& [end, call] : by_end)
+  for (const int call : outermost_calls(trace))
     if (const auto plan = plan_if_possible(trace, {call}))
       by_width[tensors_received(*plan, 1)].push_back(call);
 
@@ -98,28 +81,47 @@ StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool spli
   return measure_stage(model, units, unit, split, [&] { return parts.forward(model, parts.inputs); });
 }
 
+// Returns the bytes of what units [begin, end) read of those before, each once.
+double received_bytes(const Cut& units, int begin, int end) {
+  std::set<std::pair<int, int>> seen;
+  double bytes = 0;
+  for (int u = begin; u < end; ++u)
+    for (const Crossing& c : units.plan.needs[u])
+      if (c.call >= 0 && c.stage < begin && seen.insert({c.call, c.result}).second)
+        bytes += double(units.trace.calls[c.call].results[c.result].nbytes());
+  return bytes;
+}
+
 // Returns the bytes of the parameters that units [begin, end) read, each once.
-double parameter_bytes(const Cut& units, const nn::StateDict& parameters, int begin, int end) {
+double parameter_bytes(const Cut& units, const std::vector<double>& bytes_of_state, int begin, int end) {
   double bytes = 0;
   for (size_t i = 0; i < units.trace.state.size(); ++i)
-    if (parameters.contains(units.trace.state[i]) &&
-        std::ranges::any_of(units.plan.owners[i], [&](int u) { return begin <= u && u < end; }))
-      bytes += double(parameters.at(units.trace.state[i]).nbytes());
+    if (std::ranges::any_of(units.plan.owners[i], [&](int u) { return begin <= u && u < end; }))
+      bytes += bytes_of_state[i];
   return bytes;
 }
 
 }  // namespace
 
-std::vector<int64_t> most_held(const ActionLists& lists) {
-  std::vector<int64_t> held(size_t(lists.stages())), most(held);
-  for (const auto& list : lists.of_rank)
-    for (const Action& a : list) {
-      if (a.kind == ActionKind::kForward)
-        most[a.stage] = std::max(most[a.stage], ++held[a.stage]);
-      else if (a.kind != ActionKind::kInputGradient)
-        --held[a.stage];
-    }
-  return most;
+std::vector<int> outermost_calls(const ModelTrace& trace) {
+  std::map<std::string, int> calls_of;
+  for (const TracedCall& call : trace.calls) ++calls_of[call.path];
+  std::map<int, int> by_end;
+  for (int i = 0; i < int(trace.calls.size()); ++i) {
+    const TracedCall& call = trace.calls[i];
+    if (call.parent >= 0 && !call.hidden && calls_of[call.path] == 1) by_end.try_emplace(call.end, i);
+  }
+  std::vector<int> calls;
+  for (const auto& [end, call] : by_end) calls.push_back(call);
+  return calls;
+}
+
+std::optional<StagePlan> plan_if_possible(const ModelTrace& trace, const std::vector<int>& cuts) {
+  try {
+    return plan_stages(trace, cuts);
+  } catch (const ValueError&) {
+    return {};
+  }
 }
 
 bool splits_backwards(const ActionLists& lists) {
@@ -128,17 +130,11 @@ bool splits_backwards(const ActionLists& lists) {
   });
 }
 
-CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists, int64_t memory_limit) {
+CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists, const CutOptions& options) {
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>(*context.generator);
   const ContextScope in_context(context);
-  std::unique_ptr<nn::Module> model;
-  {
-    const nn::internal::Placement everything_on_meta;
-    model = parts.make();
-  }
-  if (!model) throw ValueError("Pipeline", "the function that makes the model returned null");
-
+  const std::unique_ptr<nn::Module> model = make_on_meta(parts);
   const int stages = lists.stages();
   Cut units{trace_model(*model, parts, parts.inputs), {}};
   const std::vector<int> cuts = places(units.trace, stages);
@@ -164,14 +160,12 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   numbers = all.to_vector<double>();
 
   std::vector<StageTimes> times;
-  std::vector<Unit> row;
-  const std::vector<double> bytes = bytes_after(units);
   for (int u = 0; u < n; ++u) {
     const double* t = &numbers[size_t(u) * kTimes];
     times.push_back({.forward = t[0], .input_gradient = t[1], .weight_gradient = t[2], .bytes = t[3]});
-    row.push_back({.seconds = t[0] + t[1] + t[2], .bytes_after = bytes[u]});
   }
-  const auto sum = [&](int begin, int end) {
+  // As one stage.
+  const auto joined = [&](int begin, int end) {
     StageTimes total;
     for (int u = begin; u < end; ++u) {
       total.forward += times[u].forward;
@@ -182,28 +176,65 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
     return total;
   };
 
-  const std::vector<int64_t> held = most_held(lists);
+  std::vector<double> bytes_of_state;
   const nn::StateDict parameters = model->named_parameters();
-  const auto stage_bytes = [&](int stage, int begin, int end) {
-    return kBytesPerParameterByte * parameter_bytes(units, parameters, begin, end) +
-           double(held[stage]) * sum(begin, end).bytes;
+  for (const std::string& name : units.trace.state)
+    bytes_of_state.push_back(parameters.contains(name) ? double(parameters.at(name).nbytes()) : 0);
+  const double limit = options.memory_limit > 0 ? double(options.memory_limit) : INFINITY;
+  std::vector<Recompute> modes = options.recompute;
+  modes.resize(size_t(stages), Recompute::kNever);
+  std::vector<char> may_run_again = stages_that_run_again(modes, lists);
+  if (options.recompute_every > 0)  // all groups but the last one
+    for (int s = 0; s < stages; ++s) may_run_again[s] = modes[s] != Recompute::kNever;
+  const std::vector<HeldMicroBatches> held = most_held(lists);
+  const auto bytes_of = [&](int stage, int begin, int end, bool again) {
+    double kept = 0, running = 0;
+    if (!again) {
+      kept = received_bytes(units, begin, end) + joined(begin, end).bytes;
+    } else {
+      const int length = options.recompute_every > 0 ? options.recompute_every : n;
+      for (int u = begin; u < end; u += length) {
+        const int last = std::min(u + length, end);
+        kept += received_bytes(units, u, last);
+        running = std::max(running, joined(u, last).bytes);
+      }
+    }
+    return kBytesPerParameterByte * parameter_bytes(units, bytes_of_state, begin, end) +
+           double(held[stage].most) * kept + double(held[stage].most_in_backward) * running;
   };
-  const double limit = memory_limit > 0 ? double(memory_limit) : INFINITY;
-  const std::vector<int> ends = balance(row, stages, [&](int stage, int begin, int end) {
-    return memory_limit == 0 || stage_bytes(stage, begin, end) <= limit;
-  });
+  const auto runs_again = [&](int stage, int begin, int end) {
+    if (modes[stage] != Recompute::kAuto || !may_run_again[stage]) return bool(may_run_again[stage]);
+    const auto beside = std::ranges::count(lists.rank_of_stage, lists.rank_of_stage[stage]);
+    return bytes_of(stage, begin, end, false) > limit / double(beside);
+  };
+  const std::vector<int> ends =
+      balance(bytes_after(units), stages, [&](int stage, int begin, int end) -> double {
+        const bool again = runs_again(stage, begin, end);
+        if (options.memory_limit > 0 && bytes_of(stage, begin, end, again) > limit) return INFINITY;
+        const StageTimes t = joined(begin, end);
+        return (again ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
+      });
 
   CutChoice choice;
   std::vector<double> of_rank(size_t(lists.ranks()));
   for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
     if (s + 1 < stages) choice.cut_after.push_back(units.trace.calls[cuts[ends[s] - 1]].path);
-    choice.stages.push_back(sum(begin, ends[s]));
-    of_rank[lists.rank_of_stage[s]] += stage_bytes(s, begin, ends[s]);
+    StageTimes stage = joined(begin, ends[s]);
+    stage.input_bytes = received_bytes(units, begin, ends[s]);
+    stage.runs_again = runs_again(s, begin, ends[s]);
+    of_rank[lists.rank_of_stage[s]] += bytes_of(s, begin, ends[s], stage.runs_again);
+    choice.stages.push_back(stage);
+  }
+  for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
+    double& bytes = of_rank[lists.rank_of_stage[s]];
+    if (bytes <= limit || !may_run_again[s] || choice.stages[s].runs_again) continue;
+    bytes += bytes_of(s, begin, ends[s], true) - bytes_of(s, begin, ends[s], false);
+    choice.stages[s].runs_again = true;
   }
   if (ends.empty() || std::ranges::max(of_rank) > limit)
     throw ValueError(
-        "Pipeline", "no cut into ", stages, " stages keeps memory_limit = ", memory_limit,
-        " bytes on each rank: the whole model needs ", int64_t(stage_bytes(0, 0, n)),
+        "Pipeline", "no cut into ", stages, " stages keeps memory_limit = ", options.memory_limit,
+        " bytes on each rank: the whole model needs ", int64_t(bytes_of(0, 0, n, may_run_again[0])),
         ", with its first stage's micro-batches. More stages or smaller micro-batches need less");
   return choice;
 }

@@ -30,22 +30,18 @@ template <class Cost> std::vector<int> best_ends(int units, int stages, const Co
 
 }  // namespace
 
-std::vector<int> balance(const std::vector<Unit>& units, int stages, const Fits& fits) {
-  std::vector<double> sums = {0};  // of the units before
-  for (const Unit& u : units) sums.push_back(sums.back() + u.seconds);
-  const auto seconds = [&](int begin, int end) { return sums[end] - sums[begin]; };
-  const int n = int(units.size());
-
+std::vector<int> balance(const std::vector<double>& bytes_after, int stages, const StageSeconds& seconds) {
+  const int n = int(bytes_after.size());
   const auto fastest = best_ends(n, stages, [&](double before, int stage, int begin, int end) {
-    return fits(stage, begin, end) ? std::max(before, seconds(begin, end)) : kNever;
+    return std::max(before, seconds(stage, begin, end));
   });
   if (fastest.empty()) return {};
   double slowest = 0;
   for (int s = 0, begin = 0; s < stages; begin = fastest[s++])
-    slowest = std::max(slowest, seconds(begin, fastest[s]));
+    slowest = std::max(slowest, seconds(s, begin, fastest[s]));
   return best_ends(n, stages, [&](double before, int stage, int begin, int end) {
-    if (seconds(begin, end) > slowest * kAlike || !fits(stage, begin, end)) return kNever;
-    return before + (end < n ? units[end - 1].bytes_after : 0);
+    if (seconds(stage, begin, end) > slowest * kAlike) return kNever;
+    return before + (end < n ? bytes_after[end - 1] : 0);
   });
 }
 

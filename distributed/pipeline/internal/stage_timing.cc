@@ -57,21 +57,22 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
   const ContextScope in_context(context);
   const Restored restored(model);
 
+  StageTimes times;
   StageInput input;
   std::vector<Tensor> inputs;  // those that get a gradient
   for (const Crossing& need : cut.plan.needs[stage]) {
     const Tensor x = need.call < 0 ? Tensor() : made_up(cut.trace.calls[need.call].results[need.result]);
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
     input.received.push_back(x);
+    if (x.defined()) times.input_bytes += double(x.nbytes());
   }
   GradManager gm;
   gm.attach(restored.parameters());
   gm.attach(inputs);
 
   std::vector<double> forwards, input_gradients, weight_gradients;
-  StageTimes times;
   for (int run = 0; run <= kRuns; ++run) {
-    const double held = double(memory_stats().live_bytes), begin = now();
+    const double held = double(memory_stats(context.device).live_bytes), begin = now();
     Recording recording = gm.record();
     std::vector<Tensor> roots;
     StageOutput output = run_stage(cut.trace, cut.plan, stage, input, [&] { roots = forward(); });
@@ -82,7 +83,7 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
     recording.pause();
     std::vector<Tensor> dys;
     for (const Tensor& y : roots) dys.push_back(ones_like(y));
-    if (run == 0) times.bytes = std::max(0.0, double(memory_stats().live_bytes) - held);
+    if (run == 0) times.bytes = std::max(0.0, double(memory_stats(context.device).live_bytes) - held);
     const double before_backward = now();
     double between = 0;
     if (roots.empty()) {

@@ -14,7 +14,7 @@ namespace gradus::dist::internal {
 // what the backward begins with on the last stage. The model's gradients and buffers and the thread's
 // generator are as before when it returns. With `split`, the two parts of the backward run apart; else the
 // whole backward counts as `input_gradient`. `bytes` is what the process holds more after a forward: ranks
-// that are threads count each other's.
+// that are threads count each other's. `input_bytes` are those of the tensors that other stages send.
 // Errors: those of the model.
 StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool split,
                          const std::function<std::vector<Tensor>()>& forward);

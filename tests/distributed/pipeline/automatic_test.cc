@@ -63,9 +63,9 @@ TEST(AutomaticCuts, MakeTheSlowestStageFast) {
     run_ranks(ranks, [] {
       const auto parts = parts_of<Uneven>(random_tensor({2, 6}));
       const uint64_t before = Context::current().generator->state()[0];
-      const CutChoice two = internal::choose_cuts(parts, lists_of(2), 0);
+      const CutChoice two = internal::choose_cuts(parts, lists_of(2), {});
       EXPECT_THAT(two.cut_after, ElementsAre("c"));
-      EXPECT_THAT(internal::choose_cuts(parts, lists_of(3), 0).cut_after, ElementsAre(testing::_, "c"));
+      EXPECT_THAT(internal::choose_cuts(parts, lists_of(3), {}).cut_after, ElementsAre(testing::_, "c"));
       EXPECT_EQ(two.stages.size(), 2u);
       for (const StageTimes& t : two.stages) {
         EXPECT_GE(t.forward, 0.012);
@@ -80,19 +80,43 @@ TEST(AutomaticCuts, KeepAMemoryLimit) {
   // Parameters are counted four times: 42 numbers of 4 bytes in each layer.
   const auto parts = parts_of<Uneven>(random_tensor({2, 6}));
   const int64_t layer = 4 * 42 * 4;
-  const CutChoice half = internal::choose_cuts(parts, lists_of(2), 2 * layer + 20'000);
+  const CutChoice half = internal::choose_cuts(parts, lists_of(2), {.memory_limit = 2 * layer + 20'000});
   EXPECT_EQ(half.cut_after.size(), 1u);
   try {
-    internal::choose_cuts(parts, lists_of(2), layer);
+    internal::choose_cuts(parts, lists_of(2), {.memory_limit = layer});
     ADD_FAILURE() << "a limit that no cut keeps";
   } catch (const ValueError& e) {
     EXPECT_THAT(e.what(), HasSubstr("no cut into 2 stages keeps memory_limit = 672 bytes"));
   }
 }
 
+TEST(AutomaticCuts, KnowThatForwardsRunAgain) {
+  const auto parts = parts_of<Uneven>(random_tensor({1000, 6}));
+  const CutChoice never = internal::choose_cuts(parts, lists_of(2), {});
+  EXPECT_THAT(never.cut_after, ElementsAre("c"));
+  // 16 ms each, instead of 24 and 12.
+  const std::vector<Recompute> first = {Recompute::kAlways, Recompute::kNever};
+  EXPECT_THAT(internal::choose_cuts(parts, lists_of(2), {.recompute = first}).cut_after, ElementsAre("b"));
+
+  // The first stage holds two micro-batches, of which each layer keeps its result.
+  const double layer = never.stages[0].bytes / 3;
+  const auto limited = [&](double layers) {
+    return internal::choose_cuts(
+        parts, lists_of(2),
+        {.memory_limit = int64_t(layers * layer), .recompute = {Recompute::kAuto, Recompute::kAuto}});
+  };
+  EXPECT_THAT(limited(20).cut_after, ElementsAre("c"));
+  EXPECT_THAT(limited(4.5).cut_after, ElementsAre("b"));
+  EXPECT_FALSE(limited(4.5).stages[0].runs_again);
+  EXPECT_THAT(limited(3.5).cut_after, ElementsAre("b"));
+  EXPECT_TRUE(limited(3.5).stages[0].runs_again);
+  EXPECT_FALSE(limited(3.5).stages[1].runs_again);
+  EXPECT_THROW(limited(1), ValueError);
+}
+
 TEST(AutomaticCuts, TooManyStagesAreAnErrorThatListsThePlaces) {
   try {
-    internal::choose_cuts(parts_of<Uneven>(random_tensor({2, 6})), lists_of(9), 0);
+    internal::choose_cuts(parts_of<Uneven>(random_tensor({2, 6})), lists_of(9), {});
     ADD_FAILURE() << "nine stages of four layers";
   } catch (const ValueError& e) {
     EXPECT_THAT(e.what(), HasSubstr("one that can be cut after: a b c d"));

@@ -89,15 +89,17 @@ TEST(PipelineGrid, TrainsAsOneProcessOnTheJoinedBatch) {
     const Trained want = one_process(micro_batches);
     EXPECT_GT(want.norms.front(), kClip);
     for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1})
-      for (const Recompute recompute : {Recompute::kNever, Recompute::kAlways})
-        run_ranks(2 * kReplicas, [&] {
+      for (const auto& [recompute, every] :
+           {std::pair(Recompute::kNever, 0), {Recompute::kAlways, 0}, {Recompute::kAlways, 1}})
+        run_ranks(2 * kReplicas, [&, recompute = recompute, every = every] {
           manual_seed(5);
           Pipeline<Net> pipe(make, zeros({2, 6}, {DType::kF64}),
                              {.stages = 2,
                               .schedule = schedule,
                               .micro_batches = micro_batches,
                               .cut_after = {"norm1"},
-                              .recompute = recompute});
+                              .recompute = recompute,
+                              .recompute_every = every});
           convert_sync_batchnorm(pipe.module(), pipe.grid().group("replica"));
           GradManager gm;
           pipe.attach(gm);

@@ -161,5 +161,24 @@ TEST(Simulation, ArgumentsAreChecked) {
   EXPECT_THROW(simulate(parse_schedule({"0B0 0F0"}), {{1, 1, 1}}), ValueError);
 }
 
+TEST(Simulation, AForwardThatRunsAgainTakesTimeAndFewBytes) {
+  const StageTimes kept{
+      .forward = 1, .input_gradient = 1, .weight_gradient = 1, .bytes = 8, .input_bytes = 1};
+  StageTimes again = kept;
+  again.runs_again = true;
+  const ActionLists lists = make_schedule(Schedule::k1F1B, {.ranks = 2, .micro_batches = 4});
+  const auto bytes = [&](const StageTimes& t) {
+    const SchedulePrediction p = simulate(lists, {t, t});
+    return std::vector{p.ranks[0].most_bytes, p.ranks[1].most_bytes};
+  };
+  EXPECT_THAT(bytes(kept), ElementsAre(2 * 9, 9));
+  EXPECT_THAT(bytes(again), ElementsAre(2 + 8, 9));
+  EXPECT_EQ(simulate(lists, {again, again}).makespan, (4 + 1) * 4);
+  // Between I and W a micro-batch holds what its second run has left.
+  const SchedulePrediction apart = simulate(parse_schedule({"0F0 0F1 0I0 0I1 0W0 0W1"}), {again});
+  EXPECT_EQ(apart.ranks[0].most_bytes, 2 * 9);
+  EXPECT_EQ(apart.makespan, 2 + 4 + 2);
+}
+
 }  // namespace
 }  // namespace gradus::dist

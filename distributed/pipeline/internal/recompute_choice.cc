@@ -1,0 +1,57 @@
+#include "gradus/distributed/pipeline/internal/recompute_choice.h"
+
+#include <algorithm>
+
+namespace gradus::dist::internal {
+
+std::vector<HeldMicroBatches> most_held(const ActionLists& lists) {
+  std::vector<HeldMicroBatches> now(size_t(lists.stages())), most(now);
+  for (const auto& list : lists.of_rank)
+    for (const Action& a : list) {
+      HeldMicroBatches &n = now[size_t(a.stage)], &m = most[size_t(a.stage)];
+      const bool begins = a.kind == ActionKind::kBackward || a.kind == ActionKind::kInputGradient;
+      const bool ends = a.kind == ActionKind::kBackward || a.kind == ActionKind::kWeightGradient;
+      if (a.kind == ActionKind::kForward) m.most = std::max(m.most, ++n.most);
+      if (begins) m.most_in_backward = std::max(m.most_in_backward, ++n.most_in_backward);
+      if (ends) --n.most, --n.most_in_backward;
+    }
+  return most;
+}
+
+double RecomputeChoice::most_bytes() const { return std::ranges::max(rank_bytes); }
+
+RecomputeChoice choose_recomputation(std::vector<Recompute> of_stage, const ActionLists& lists,
+                                     std::vector<StageTimes> stages, const std::vector<double>& rank_bytes,
+                                     double limit) {
+  of_stage.resize(stages.size(), Recompute::kNever);
+  const std::vector<char> may = stages_that_run_again(of_stage, lists);
+  const std::vector<HeldMicroBatches> held = most_held(lists);
+  const auto chosen = [&](size_t s) { return of_stage[s] != Recompute::kAuto; };
+  const auto freed = [&](int s) {  // for each second
+    return double(held[size_t(s)].most) * stages[size_t(s)].bytes / std::max(stages[size_t(s)].forward, 1e-9);
+  };
+  for (size_t s = 0; s < stages.size(); ++s) stages[s].runs_again = may[s] && chosen(s);
+  for (;;) {
+    const SchedulePrediction p = simulate(lists, stages);
+    RecomputeChoice choice{of_stage, stages, p.makespan, p.idle_fraction, rank_bytes};
+    bool changed = false;
+    for (size_t r = 0; r < rank_bytes.size(); ++r) {
+      choice.rank_bytes[r] += p.ranks[r].most_bytes;
+      if (limit == 0 || choice.rank_bytes[r] <= limit) continue;
+      int best = -1;
+      for (int s = 0; s < lists.stages(); ++s)
+        if (lists.rank_of_stage[size_t(s)] == int(r) && may[size_t(s)] && !stages[size_t(s)].runs_again &&
+            (best < 0 || freed(s) > freed(best)))
+          best = s;
+      if (best < 0) continue;
+      of_stage[size_t(best)] = Recompute::kExceptLast;
+      stages[size_t(best)].runs_again = changed = true;
+    }
+    if (changed) continue;
+    for (Recompute& mode : choice.of_stage)
+      if (mode == Recompute::kAuto) mode = Recompute::kNever;
+    return choice;
+  }
+}
+
+}  // namespace gradus::dist::internal
