@@ -1,6 +1,7 @@
 // The programs under examples from outside: started in a folder of their own, killed, their files read.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -44,6 +45,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void kill(int signal) const;
+  // Ends a rank that the program has started itself. Returns whether there was one.
+  bool kill_rank(int rank) const;
   // Reads its output until it says `text`; false when it ends before.
   bool wait_for(const std::string& text);
   // Waits for its end.
@@ -52,6 +55,7 @@ class Program {
  private:
   bool read_some();
 
+  std::filesystem::path dir_;
   pid_t pid_ = -1;
   int out_ = -1;
   Result result_;
@@ -64,6 +68,18 @@ Result run(const std::string& name, const std::filesystem::path& dir, const std:
 // Ranks started by hand with torchrun's variables, one for each list of arguments.
 std::vector<std::unique_ptr<Program>> start_ranks(const std::string& name, const std::filesystem::path& dir,
                                                   const std::vector<std::vector<std::string>>& args);
+
+// While it lives, files of programs that are started do not grow beyond `bytes`: a disk that is full.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes);
+  ~FileSizeLimit();
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more);
 nlohmann::json summary(const std::filesystem::path& file);
