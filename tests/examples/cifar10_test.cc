@@ -192,30 +192,10 @@ TEST(Cifar10OnSeveralRanks, OneGoesOnWhereTwoWereKilled) {
 
 // ---- pipelines ----
 
-const std::vector<std::string> kPipeline = {"--data",
-                                            "d",
-                                            "--epochs",
-                                            "2",
-                                            "-b",
-                                            "40",
-                                            "--threads",
-                                            "1",
-                                            "--workers",
-                                            "2",
-                                            "--log-interval",
-                                            "1",
-                                            "--summary",
-                                            "s.json",
-                                            "--sample-log",
-                                            "log",
-                                            "--pipeline",
-                                            "2",
-                                            "--micro-batches",
-                                            "4",
-                                            "--checkpoint-dir",
-                                            "c",
-                                            "--checkpoint-interval",
-                                            "3"};
+const std::vector<std::string> kPipeline = {
+    "--data",           "d", "--epochs",       "2", "-b",        "40",     "--threads",    "1",
+    "--workers",        "2", "--log-interval", "1", "--summary", "s.json", "--sample-log", "log",
+    "--checkpoint-dir", "c", "--pipeline",     "2"};
 
 // Tensors and results are those of a run that nothing disturbed.
 void expect_same_checkpoints(const fs::path& resumed, const fs::path& straight) {
@@ -256,28 +236,31 @@ TEST(Cifar10InAPipeline, LearnsToTellColorsApart) {
 TEST(Cifar10InAPipeline, GoesOnBitIdenticallyAndOnOtherRanks) {
   for (const size_t replicas : {1u, 2u}) {
     Place straight, s;
-    const std::vector<std::string> args = with(kPipeline, {"--nproc", std::to_string(2 * replicas)});
+    Scratch copy;
+    const std::vector<std::string> each =
+        with(kPipeline, {"--micro-batches", "4", "--checkpoint-interval", "3"});
+    const std::vector<std::string> args = with(each, {"--nproc", std::to_string(2 * replicas)});
     const Result whole = run(straight.dir(), args);
     ASSERT_EQ(whole.status, 0) << whole.output;
     EXPECT_EQ(summary(straight.dir() / "s.json").at("test_samples"), kTest);
     {
       const auto killed =
-          start_ranks("cifar10", s.dir(), std::vector<std::vector<std::string>>(2 * replicas, kPipeline));
+          start_ranks("cifar10", s.dir(), std::vector<std::vector<std::string>>(2 * replicas, each));
       ASSERT_TRUE(killed[0]->wait_for("Train Epoch: 2 [200/320"));
       for (const auto& rank : killed) rank->kill(SIGKILL);
       for (const auto& rank : killed) EXPECT_EQ(rank->end().status, 128 + SIGKILL);
     }
-    fs::copy(s.dir(), s.dir() / "copy", fs::copy_options::recursive);
+    fs::copy(s.dir(), copy.dir(), fs::copy_options::recursive);
     const Result more = run(s.dir(), with(args, {"--resume", "c/cifar10.ckpt"}));
     ASSERT_EQ(more.status, 0) << more.output;
     EXPECT_THAT(more.output, HasSubstr("Resuming from c/cifar10.ckpt: epoch 2, 120 images done"));
     expect_same_checkpoints(s.dir(), straight.dir());
 
     // Data parallel, from the file of a pipeline.
-    const Result other = run(s.dir() / "copy", with(kShort, {"--resume", "c/cifar10.ckpt"}));
+    const Result other = run(copy.dir(), with(kShort, {"--resume", "c/cifar10.ckpt"}));
     ASSERT_EQ(other.status, 0) << other.output;
-    EXPECT_EQ(check_each_once(s.dir() / "copy/log", kTrain, 2), "");
-    EXPECT_EQ(steps_in(s.dir() / "copy/log"), steps_in(straight.dir() / "log"));
+    EXPECT_EQ(check_each_once(copy.dir() / "log", kTrain, 2), "");
+    EXPECT_EQ(steps_in(copy.dir() / "log"), steps_in(straight.dir() / "log"));
   }
 }
 

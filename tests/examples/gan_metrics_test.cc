@@ -360,6 +360,20 @@ TEST_F(GanMetrics, OfHostileCheckpointsAreErrors) {
 
 // ---- full disks ----
 
+// While it lives, files of programs that are started do not grow beyond `bytes`.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
 TEST(GanOnAFullDisk, GoesOnWithoutGrids) {
   Scratch s;
   const FileSizeLimit limit(100);

@@ -154,7 +154,7 @@ TEST(GptInAPipeline, GoesOnWhereItsRanksWereKilledOrInterrupted) {
 
 TEST(GptInAPipeline, AnyDivisionGoesOnFromAnyOther) {
   Scratch straight;
-  ASSERT_EQ(gpt(straight.dir(), small("30")).status, 0);
+  ASSERT_EQ(gpt(straight.dir(), small("30", {"--log-interval", "1"})).status, 0);
   const nlohmann::json want = summary(straight.dir() / "s.json");
   const Arguments one = {}, two = {"--pipeline", "2"}, four = {"--pipeline", "4"},
                   square = {"--pipeline", "2", "--replicas", "2"};
@@ -197,16 +197,17 @@ TEST(GptInAPipeline, RefusesTheCheckpointOfAnotherTraining) {
   for (const char* ranks : {"1", "2"}) {
     const auto expect_refused = [&](const std::string& steps, const Arguments& more,
                                     const std::string& text) {
-      Arguments args = small(steps, {"--checkpoint-dir", "c", "--pipeline", ranks});
+      Arguments args = small(steps, {"--pipeline", ranks});
       args.insert(args.end(), more.begin(), more.end());
       const Result r = gpt(s.dir(), args);
       EXPECT_EQ(r.status, 1) << r.output;
       EXPECT_THAT(r.output, HasSubstr(text));
       EXPECT_THAT(r.output, Not(HasSubstr("step ")));
     };
-    expect_refused("40", {}, "c/gpt.ckpt was trained with number of steps 4, not with 40");
-    expect_refused("4", {"--layers", "5"}, "was trained with layers 4, not with 5");
-    expect_refused("4", {"--resume", "c/none.ckpt", "--checkpoint-dir", "d"}, "none.ckpt");
+    expect_refused("40", {"--checkpoint-dir", "c"},
+                   "c/gpt.ckpt was trained with number of steps 4, not with 40");
+    expect_refused("4", {"--checkpoint-dir", "c", "--layers", "5"}, "was trained with layers 4, not with 5");
+    expect_refused("4", {"--resume", "c/none.ckpt"}, "none.ckpt");
     io::Checkpoint other;
     other.put("program", "mnist");
     io::save_checkpoint(s.dir() / "mnist.ckpt", other);
@@ -215,22 +216,17 @@ TEST(GptInAPipeline, RefusesTheCheckpointOfAnotherTraining) {
   EXPECT_EQ(bytes_of(s.dir() / "c/gpt.ckpt"), before);
 }
 
-TEST(GptInAPipeline, AFullDiskKeepsThePreviousCheckpoint) {
+TEST(GptInAPipeline, ACheckpointThatCannotBeWrittenIsAnError) {
   Scratch s;
-  const Arguments args = small("12", {"--pipeline", "2", "--checkpoint-dir", "c", "--checkpoint-interval",
-                                      "4", "--log-interval", "1"});
+  const Arguments args = small("12", {"--pipeline", "2", "--checkpoint-dir", "c", "--log-interval", "1"});
   EXPECT_EQ(gpt(s.dir(), args, SIGINT, "step 5 ").status, 130);
-  const fs::path file = s.dir() / "c/gpt.ckpt";
-  const std::string before = bytes_of(file);
-  {
-    const FileSizeLimit full(before.size() / 2);
-    const Result r = gpt(s.dir(), args);
-    EXPECT_EQ(r.status, 1) << r.output;
-    EXPECT_THAT(r.output, HasSubstr("FileError"));
-    EXPECT_THAT(r.output, HasSubstr("gpt.ckpt"));
-  }
-  EXPECT_EQ(bytes_of(file), before);
-  EXPECT_EQ(gpt(s.dir(), args).status, 0);
+  const std::string before = bytes_of(s.dir() / "c/gpt.ckpt");
+  fs::rename(s.dir() / "c", s.dir() / "d");
+  std::ofstream(s.dir() / "c") << "no folder";
+  const Result r = gpt(s.dir(), with(args, {"--resume", "d/gpt.ckpt"}));
+  EXPECT_EQ(r.status, 1) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("failed: FileError: [save_checkpoint] c/gpt.ckpt"));
+  EXPECT_EQ(bytes_of(s.dir() / "d/gpt.ckpt"), before);
 }
 
 // A text of which every character follows from the one before.

@@ -137,14 +137,6 @@ std::vector<std::unique_ptr<Program>> start_ranks(const std::string& name, const
   return ranks;
 }
 
-FileSizeLimit::FileSizeLimit(rlim_t bytes) {
-  getrlimit(RLIMIT_FSIZE, &before_);
-  const rlimit limit{bytes, before_.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &limit);
-}
-
-FileSizeLimit::~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-
 std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more) {
   args.insert(args.end(), more);
   return args;

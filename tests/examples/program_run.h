@@ -1,7 +1,6 @@
 // The programs under examples from outside: started in a folder of their own, killed, their files read.
 #pragma once
 
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -68,18 +67,6 @@ Result run(const std::string& name, const std::filesystem::path& dir, const std:
 // Ranks started by hand with torchrun's variables, one for each list of arguments.
 std::vector<std::unique_ptr<Program>> start_ranks(const std::string& name, const std::filesystem::path& dir,
                                                   const std::vector<std::vector<std::string>>& args);
-
-// While it lives, files of programs that are started do not grow beyond `bytes`: a disk that is full.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes);
-  ~FileSizeLimit();
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more);
 nlohmann::json summary(const std::filesystem::path& file);
