@@ -5,11 +5,13 @@
 //   ./run cifar10 --data DIR --arch resnet56 --epochs 60
 //   ./run cifar10 --data DIR --amp bf16            matrix products and convolutions in 16 bits
 //   ./run cifar10 --data DIR --nproc 2             2 ranks, data parallel; also under gradus-run, torchrun,
-//   ...
+//                                                  Slurm, ...
+//   ./run cifar10 --data DIR --pipeline 2          the network in two stages, on 2 ranks; 4 are 2 replicas
 //
 // --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any
-// number of ranks.
+// number of ranks, in a pipeline or not.
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -26,6 +28,7 @@ struct Args : train::RunOptions {
   double lr = 0.2, momentum = 0.9, weight_decay = 5e-4;
   int64_t train_samples = 0, test_samples = 0;
   bool save_model = false;
+  train::PipelineRunOptions pipeline;
 };
 
 Args parse(int argc, char** argv) {
@@ -49,7 +52,10 @@ Args parse(int argc, char** argv) {
   line.add("--test-samples", a.test_samples, "use only the first N test images",
            {.at_least = 1, .value = "N"});
   line.add("--save-model", a.save_model, "write the weights to cifar10_ARCH.safetensors");
+  train::add_pipeline(line, a.pipeline,
+                      "which is cut where measuring says; batch norm normalizes by the micro-batch");
   line.parse_or_exit(argc, argv);
+  train::start_ranks_for_pipelines(a, a.pipeline);
   return a;
 }
 
@@ -79,7 +85,18 @@ Data find_data(const Args& a) {
           first(data::CIFAR10(a.data, {.train = false, .transform = plain}), a.test_samples)};
 }
 
-// ---- training ----
+// ---- what both ways to train have in common ----
+
+data::DataLoader training_loader(const Args& a, const Data& d) {
+  return data::DataLoader(d.train, {.batch_size = a.batch_size ? a.batch_size : 1,
+                                    .global_batch_size = a.batch_size ? 0 : a.global_batch_size,
+                                    .shuffle = true,
+                                    .num_workers = a.workers,
+                                    .seed = a.seed});
+}
+data::DataLoader test_loader(const Args& a, const Data& d) {
+  return data::DataLoader(d.test, {.batch_size = a.test_batch_size, .num_workers = a.workers});
+}
 
 models::ResNetOptions network(const Args& a) {
   models::ResNetOptions o = models::resnet(a.arch, {.classes = 10});
@@ -87,44 +104,65 @@ models::ResNetOptions network(const Args& a) {
   return o;
 }
 
+optim::SGDOptions sgd(const Args& a) {
+  return {.lr = a.lr, .momentum = a.momentum, .weight_decay = a.weight_decay, .nesterov = a.momentum > 0};
+}
+
+int64_t number_of_steps(const Args& a, const data::DataLoader& loader) {
+  return std::max<int64_t>(1, a.epochs * loader.size());
+}
+optim::OneCycleLROptions one_cycle(const Args& a, int64_t steps) {
+  return {.max_lr = a.lr, .total_steps = steps, .pct_start = 0.25, .cycle_momentum = false};
+}
+
+Autocast mixed_precision(const Args& a) { return autocast(DType::kBF16, {.enabled = a.amp == "bf16"}); }
+
+// The cycle of the learning rate is planned for so many steps: a checkpoint belongs to it.
+train::TrainingOptions options(const Args& a, int64_t steps, std::function<train::Sums()> test) {
+  return {.fixed = {{"network", a.arch}, {"number of steps", concat(steps)}},
+          .test = std::move(test),
+          .keep_best = true};
+}
+
+void show_first_images(train::Training& training, const data::Batch& b) {
+  if (training.events() && training.steps() == 0)
+    training.events()->add_image("train/images", b.input, 0, {.nrow = 16, .normalize = true});
+}
+
+void print_results(const train::Training& training) {
+  train::print(
+      train::format("Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
+                    100 * training.best().test.mean("accuracy"), int(training.best().epoch),
+                    100 * training.last().test.mean("accuracy"), training.images_per_second()));
+  train::write_summary(training);
+}
+
+// ---- training, data parallel ----
+
 void fit(const Args& a) {
   const Data data = find_data(a);
-  data::DataLoader train_loader(data.train, {.batch_size = a.batch_size ? a.batch_size : 1,
-                                             .global_batch_size = a.batch_size ? 0 : a.global_batch_size,
-                                             .shuffle = true,
-                                             .num_workers = a.workers,
-                                             .seed = a.seed});
-  data::DataLoader test_loader(data.test, {.batch_size = a.test_batch_size, .num_workers = a.workers});
+  data::DataLoader loader = training_loader(a, data), tests = test_loader(a, data);
 
   manual_seed(a.seed);
   models::ResNet net(network(a));
   dist::DistributedDataParallel ddp(net);
   GradManager gm;
   ddp.attach(gm);
-  optim::SGD opt(
-      net.parameters(),
-      {.lr = a.lr, .momentum = a.momentum, .weight_decay = a.weight_decay, .nesterov = a.momentum > 0});
-  const int64_t steps = std::max<int64_t>(1, a.epochs * train_loader.size());
-  optim::OneCycleLR schedule(
-      opt, {.max_lr = a.lr, .total_steps = steps, .pct_start = 0.25, .cycle_momentum = false});
-  // The cycle of the learning rate is planned for so many steps: a checkpoint belongs to it.
-  train::Training training("cifar10", a, train_loader,
-                           {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
-                           {.fixed = {{"network", a.arch}, {"number of steps", concat(steps)}},
-                            .test =
-                                [&] {
-                                  const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
-                                  return training.evaluate(net, test_loader);
-                                },
-                            .keep_best = true});
-  training.describe(concat(a.arch, ": ", net.num_parameters(), " parameters"), test_loader);
+  optim::SGD opt(net.parameters(), sgd(a));
+  const int64_t steps = number_of_steps(a, loader);
+  optim::OneCycleLR schedule(opt, one_cycle(a, steps));
+  train::Training training("cifar10", a, loader, {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
+                           options(a, steps, [&] {
+                             const auto amp = mixed_precision(a);
+                             return training.evaluate(net, tests);
+                           }));
+  training.describe(concat(a.arch, ": ", net.num_parameters(), " parameters"), tests);
   training.resume();
   while (training.next_epoch()) {
     for (const data::Batch& b : training.batches()) {
-      if (training.events() && training.steps() == 0)
-        training.events()->add_image("train/images", b.input, 0, {.nrow = 16, .normalize = true});
+      show_first_images(training, b);
       auto recording = gm.record();
-      const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
+      const auto amp = mixed_precision(a);
       const Tensor logits = ddp(b.input);
       const Tensor loss = nn::cross_entropy(logits, b.target);
       gm.backward(loss);
@@ -135,18 +173,62 @@ void fit(const Args& a) {
     training.end_epoch();
   }
 
-  train::print(
-      train::format("Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
-                    100 * training.best().test.mean("accuracy"), int(training.best().epoch),
-                    100 * training.last().test.mean("accuracy"), training.images_per_second()));
+  print_results(training);
   if (a.save_model && train::is_first_rank()) {
     const std::string file = "cifar10_" + a.arch + ".safetensors";
     io::save_safetensors(file, net.state_dict(), {{"format", "gradus"}});
     train::print("Wrote " + file);
   }
-  train::write_summary(training);
+}
+
+// ---- training in a pipeline ----
+
+// The stages lie on ranks, cut where measuring says. The last one alone has logits: training shows no
+// accuracy, and a test sends them to all.
+void fit_in_pipeline(const Args& a) {
+  if (a.save_model)
+    throw ValueError("cifar10", "--save-model needs the whole network on a rank, and does not go with ",
+                     "--pipeline: a checkpoint of --checkpoint-dir holds the weights as \"model\"");
+  const Data data = find_data(a);
+  const int64_t rows =
+      a.batch_size ? a.batch_size * dist::get_world_size() / a.pipeline.ranks : a.global_batch_size;
+  manual_seed(a.seed);
+  dist::Pipeline<models::ResNet> pipe([&] { return std::make_unique<models::ResNet>(network(a)); },
+                                      zeros({train::micro_batch_rows(a.pipeline, rows), 3, 32, 32}),
+                                      train::pipeline_options(a.pipeline));
+  data::DataLoader loader = training_loader(a, data), tests = test_loader(a, data);
+  GradManager gm;
+  pipe.attach(gm);
+  optim::SGD opt(pipe.parameters(), sgd(a));
+  const int64_t steps = number_of_steps(a, loader);
+  optim::OneCycleLR schedule(opt, one_cycle(a, steps));
+  const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
+  train::Training training("cifar10", a, loader, {{pipe, opt}, {"schedule", schedule}},
+                           options(a, steps, [&] {
+                             const auto amp = mixed_precision(a);
+                             return training.evaluate(pipe.module(), tests, logits_of);
+                           }));
+  training.describe(concat(a.arch, ": ", pipe.module().num_parameters(), " parameters"), tests);
+  if (train::is_first_rank()) std::cout << pipe.describe();
+  training.resume();
+  while (training.next_epoch()) {
+    for (const data::Batch& b : training.batches()) {
+      show_first_images(training, b);
+      const auto amp = mixed_precision(a);
+      const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
+      opt.step().clear_grad();
+      schedule.step();
+      training.end_step({.seen = b.size(), .of = {{"loss", loss * double(b.size())}}});
+    }
+    training.end_epoch();
+  }
+  print_results(training);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return train::run("cifar10", parse(argc, argv), fit); }
+int main(int argc, char** argv) {
+  const Args a = parse(argc, argv);
+  const bool in_pipeline = a.pipeline != train::PipelineRunOptions();
+  return train::run("cifar10", a, in_pipeline ? fit_in_pipeline : fit);
+}

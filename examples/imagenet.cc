@@ -5,17 +5,20 @@
 //   ./run imagenet DIR -a resnet50 --pretrained resnet50.safetensors --epochs 10 --lr 0.01
 //   ./run imagenet DIR --evaluate --resume runs/imagenet.best.ckpt
 //   ./run imagenet DIR --amp bf16 --nproc 4       4 ranks; also under gradus-run, torchrun, Slurm, ...
+//   ./run imagenet DIR -a resnet50 --pipeline 2   the network in two stages, on 2 ranks; 4 are 2 replicas
 //   ./run imagenet --dummy                        random images, to try it out and to measure its speed
 //
 // --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any
-// number of ranks.
+// number of ranks, in a pipeline or not.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
 
 #include "gradus/gradus.h"
+#include "gradus/io/checkpoint_file.h"
 
 using namespace gradus;
 namespace fs = std::filesystem;
@@ -28,6 +31,7 @@ struct Args : train::RunOptions {
   double lr = 0.1, momentum = 0.9, weight_decay = 1e-4;
   bool evaluate = false, dummy = false;
   int64_t train_samples = 0, val_samples = 0;
+  train::PipelineRunOptions pipeline;
 };
 
 Args parse(int argc, char** argv) {
@@ -58,7 +62,10 @@ Args parse(int argc, char** argv) {
            {.at_least = 1, .value = "N"});
   line.add("--val-samples", a.val_samples, "use only the first N validation images",
            {.at_least = 1, .value = "N"});
+  train::add_pipeline(line, a.pipeline,
+                      "which is cut where measuring says; batch norm normalizes by the micro-batch");
   line.parse_or_exit(argc, argv);
+  train::start_ranks_for_pipelines(a, a.pipeline);
   return a;
 }
 
@@ -118,30 +125,50 @@ Data load_data(const Args& a) {
   return d;
 }
 
+// Images of a step, of all ranks.
+int64_t global_batch_size(const Args& a) {
+  return a.batch_size * std::max(1, dist::get_world_size() / dist::get_local_world_size());
+}
+data::DataLoader training_loader(const Args& a, const Data& d) {
+  return data::DataLoader(
+      d.train,
+      {.global_batch_size = global_batch_size(a), .shuffle = true, .num_workers = a.workers, .seed = a.seed});
+}
+data::DataLoader validation_loader(const Args& a, const Data& d) {
+  return data::DataLoader(d.val, {.global_batch_size = global_batch_size(a), .num_workers = a.workers});
+}
+
 // ---- weights ----
 
-// Takes over the weights of a file, or of the model in a checkpoint. A last layer for another number of
-// classes stays as it is, to be trained.
-void load_pretrained(models::ResNet& net, const fs::path& file) {
-  nn::StateDict given = file.extension() == ".ckpt" ? io::load_checkpoint(file).checkpoint.tensors("model")
-                                                    : io::load_safetensors(file).tensors;
-  for (auto& [name, tensor] : given) {
-    if (!name.starts_with("fc.")) continue;
+// Returns the names of the last layer's tensors that have another shape in a file: for another number of
+// classes. They stay as they are, to be trained.
+std::vector<std::string> begin_anew(const nn::Module& net, const nn::StateDict& given) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : given)
     for (const auto& [own_name, own] : net.state_dict())
-      if (own_name == name && own.shape() != tensor.shape()) {
-        tensor = own;
-        train::print(concat("The last layer's ", name, " begins anew, for its shape is another"));
-      }
-  }
-  net.load_state_dict(given);
+      if (name.starts_with("fc.") && own_name == name && own.shape() != tensor.shape()) names.push_back(name);
+  for (const std::string& name : names)
+    train::print(concat("The last layer's ", name, " begins anew, for its shape is another"));
+  return names;
+}
+
+bool is_checkpoint(const fs::path& file) { return file.extension() == ".ckpt"; }
+
+// Takes over the weights of a file, or of the model in a checkpoint.
+void load_pretrained(models::ResNet& net, const fs::path& file) {
+  const nn::StateDict given = is_checkpoint(file) ? io::load_checkpoint(file).checkpoint.tensors("model")
+                                                  : io::load_safetensors(file).tensors;
+  net.load_state_dict(given, {.except = begin_anew(net, given)});
 }
 
 // ---- output ----
 
 std::string meters(const train::Sums& recent, const train::Sums& all) {
-  return train::format("Loss %.4e (%.4e)\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)", recent.mean("loss"),
-                       all.mean("loss"), 100 * recent.mean("accuracy"), 100 * all.mean("accuracy"),
-                       100 * recent.mean("accuracy_in_5"), 100 * all.mean("accuracy_in_5"));
+  const std::string loss = train::format("Loss %.4e (%.4e)", recent.mean("loss"), all.mean("loss"));
+  if (!all.contains("accuracy")) return loss;
+  return loss + train::format("\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)", 100 * recent.mean("accuracy"),
+                              100 * all.mean("accuracy"), 100 * recent.mean("accuracy_in_5"),
+                              100 * all.mean("accuracy_in_5"));
 }
 
 // The figures of the images since the line before, and in brackets the mean of the epoch so far.
@@ -161,24 +188,28 @@ std::string result_line(const train::Sums& all) {
 
 // How many images of the last pass could not be read, on all ranks; says so, if there are any.
 int64_t count_skipped(const char* what, const data::DataLoader& loader) {
-  const Tensor count = full({1}, double(loader.skipped()), {.dtype = DType::kI64});
-  dist::all_reduce(count);
-  const int64_t skipped = count.item<int64_t>();
+  train::Tally tally;
+  tally.add({.seen = loader.skipped()});
+  const int64_t skipped = tally.reduce().seen;
   if (skipped > 0) train::print(concat(skipped, ' ', what));
   return skipped;
 }
 
-// ---- training ----
+// ---- what both ways to train have in common ----
 
-train::Sums validate(models::ResNet& net, data::DataLoader& loader, const Args& a,
+using LogitsOf = std::function<Tensor(const Tensor& images)>;
+
+Autocast mixed_precision(const Args& a) { return autocast(DType::kBF16, {.enabled = a.amp == "bf16"}); }
+
+train::Sums validate(nn::Module& net, const LogitsOf& logits_of, data::DataLoader& loader, const Args& a,
                      train::Training& training) {
   net.eval();
   const auto off = no_record();
-  const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
+  const auto amp = mixed_precision(a);
   train::Tally tally;
   int64_t batch = 0;
   for (const data::Batch& b : loader) {
-    const Tensor logits = net(b.input);
+    const Tensor logits = logits_of(b.input);
     tally.add(train::score(nn::cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b,
                            {.in_5 = true}));
     if (batch++ % a.log_interval == 0) {
@@ -191,15 +222,68 @@ train::Sums validate(models::ResNet& net, data::DataLoader& loader, const Args& 
   return tally.total();
 }
 
+optim::SGDOptions sgd(const Args& a) {
+  return {.lr = a.lr, .momentum = a.momentum, .weight_decay = a.weight_decay};
+}
+
+train::TrainingOptions options(const Args& a, const Data& data) {
+  return {.fixed = {{"network", a.arch}, {"number of classes", concat(data.classes)}},
+          .keep_best = !a.evaluate,
+          .step_line = epoch_line,
+          .test_line = result_line};
+}
+
+std::string description(const Args& a, const Data& data, const nn::Module& net) {
+  return concat(data.train->size(), " training and ", data.val->size(), " validation images of ",
+                data.classes, " classes; ", train::machine_text(), "; seed ", a.seed, '\n', a.arch, ": ",
+                net.num_parameters(), " parameters");
+}
+
+// What is done with each epoch: `step` trains with a batch, and returns what it has seen.
+struct Epochs {
+  nn::Module& net;
+  data::DataLoader &train_loader, &val_loader;
+  optim::StepLR& schedule;
+  LogitsOf logits_of;
+  std::function<train::Sums(const data::Batch&)> step;
+};
+
+// Resumes, and trains or only evaluates.
+void run_epochs(const Args& a, train::Training& training, const Epochs& e) {
+  training.resume();
+  int64_t skipped = 0;
+  const auto test = [&] {
+    training.end_test(validate(e.net, e.logits_of, e.val_loader, a, training));
+    skipped += count_skipped("validation images could not be read and do not count", e.val_loader);
+  };
+  if (a.evaluate) test();
+  while (!a.evaluate) {
+    if (training.test_due()) test();
+    if (!training.next_epoch()) break;
+    e.net.train();
+    for (const data::Batch& b : training.batches()) {
+      if (training.events() && training.steps() == 0)
+        training.events()->add_image("train/images", narrow(b.input, 0, 0, std::min<int64_t>(b.size(), 16)),
+                                     0, {.nrow = 4, .normalize = true});
+      training.end_step(e.step(b));
+    }
+    skipped += count_skipped("training images could not be read: others took their place", e.train_loader);
+    e.schedule.step();
+    training.end_epoch();
+  }
+  train::write_summary(training, {{"skipped", double(skipped)}});  // in all passes of this run
+}
+
+void start_at(const Args& a, data::DataLoader& loader, optim::StepLR& schedule) {
+  loader.set_epoch(uint64_t(a.start_epoch));
+  for (int64_t epoch = 0; epoch < a.start_epoch; ++epoch) schedule.step();
+}
+
+// ---- training, data parallel ----
+
 void fit(const Args& a) {
   const Data data = load_data(a);
-  const int nodes = std::max(1, dist::get_world_size() / dist::get_local_world_size());
-  data::DataLoader train_loader(
-      data.train,
-      {.global_batch_size = a.batch_size * nodes, .shuffle = true, .num_workers = a.workers, .seed = a.seed});
-  data::DataLoader val_loader(data.val,
-                              {.global_batch_size = a.batch_size * nodes, .num_workers = a.workers});
-
+  data::DataLoader train_loader = training_loader(a, data), val_loader = validation_loader(a, data);
   manual_seed(a.seed);
   models::ResNet net(models::resnet(a.arch, {.classes = data.classes}));
   // Rank 0's weights and running statistics are everybody's.
@@ -207,50 +291,77 @@ void fit(const Args& a) {
   dist::DistributedDataParallel ddp(net);
   GradManager gm;
   ddp.attach(gm);
-  optim::SGD opt(net.parameters(), {.lr = a.lr, .momentum = a.momentum, .weight_decay = a.weight_decay});
+  optim::SGD opt(net.parameters(), sgd(a));
   optim::StepLR schedule(opt, {.step_size = 30, .gamma = 0.1});
-  train_loader.set_epoch(uint64_t(a.start_epoch));
-  for (int64_t epoch = 0; epoch < a.start_epoch; ++epoch) schedule.step();
-  train::print(concat(data.train->size(), " training and ", data.val->size(), " validation images of ",
-                      data.classes, " classes; ", train::machine_text(), "; seed ", a.seed, '\n', a.arch,
-                      ": ", net.num_parameters(), " parameters"));
-
+  start_at(a, train_loader, schedule);
+  train::print(description(a, data, net));
   train::Training training("imagenet", a, train_loader,
-                           {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
-                           {.fixed = {{"network", a.arch}, {"number of classes", concat(data.classes)}},
-                            .keep_best = !a.evaluate,
-                            .step_line = epoch_line,
-                            .test_line = result_line});
-  training.resume();
-  int64_t skipped = 0;
-  const auto test = [&] {
-    training.end_test(validate(net, val_loader, a, training));
-    skipped += count_skipped("validation images could not be read and do not count", val_loader);
+                           {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, options(a, data));
+  const auto step = [&](const data::Batch& b) {
+    auto recording = gm.record();
+    const auto amp = mixed_precision(a);
+    const Tensor logits = ddp(b.input);
+    const Tensor loss = nn::cross_entropy(logits, b.target);
+    gm.backward(loss);
+    opt.step().clear_grad();
+    return train::score(loss, logits, b, {.in_5 = true});
   };
-  if (a.evaluate) test();
-  while (!a.evaluate) {
-    if (training.test_due()) test();
-    if (!training.next_epoch()) break;
-    net.train();
-    for (const data::Batch& b : training.batches()) {
-      if (training.events() && training.steps() == 0)
-        training.events()->add_image("train/images", narrow(b.input, 0, 0, std::min<int64_t>(b.size(), 16)),
-                                     0, {.nrow = 4, .normalize = true});
-      auto recording = gm.record();
-      const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
-      const Tensor logits = ddp(b.input);
-      const Tensor loss = nn::cross_entropy(logits, b.target);
-      gm.backward(loss);
-      opt.step().clear_grad();
-      training.end_step(train::score(loss, logits, b, {.in_5 = true}));
-    }
-    skipped += count_skipped("training images could not be read: others took their place", train_loader);
-    schedule.step();
-    training.end_epoch();
+  const auto logits_of = [&](const Tensor& x) { return net(x); };
+  run_epochs(a, training, {net, train_loader, val_loader, schedule, logits_of, step});
+}
+
+// ---- training in a pipeline ----
+
+using Pipeline = dist::Pipeline<models::ResNet>;
+
+// Each rank reads the tensors of its stages. They must all see the file.
+void load_pretrained(Pipeline& pipe, const fs::path& file) {
+  if (!is_checkpoint(file)) {
+    nn::StateDict given;
+    for (const io::SafetensorsEntry& e : io::read_safetensors_header(file).entries)
+      given.emplace_back(e.name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
+    pipe.load_weights(file, {.except = begin_anew(pipe.module(), given)});
+    return;
   }
-  train::write_summary(training, {{"skipped", double(skipped)}});  // in all passes of this run
+  const io::LoadedCheckpoint found = io::inspect_checkpoint(file);
+  pipe.load_weights(found.path, {.except = begin_anew(pipe.module(), found.checkpoint.tensors("model"))},
+                    "model");
+}
+
+// The stages lie on ranks, cut where measuring says. The last one alone has logits: training shows no
+// accuracy, and a validation sends them to all.
+void fit_in_pipeline(const Args& a) {
+  const Data data = load_data(a);
+  manual_seed(a.seed);
+  const models::ResNetOptions network = models::resnet(a.arch, {.classes = data.classes});
+  const int64_t rows = train::micro_batch_rows(a.pipeline, global_batch_size(a));
+  Pipeline pipe([&] { return std::make_unique<models::ResNet>(network); },
+                zeros({rows, 3, a.image_size, a.image_size}), train::pipeline_options(a.pipeline));
+  if (!a.pretrained.empty()) load_pretrained(pipe, a.pretrained);
+  data::DataLoader train_loader = training_loader(a, data), val_loader = validation_loader(a, data);
+  GradManager gm;
+  pipe.attach(gm);
+  optim::SGD opt(pipe.parameters(), sgd(a));
+  optim::StepLR schedule(opt, {.step_size = 30, .gamma = 0.1});
+  start_at(a, train_loader, schedule);
+  train::print(description(a, data, pipe.module()));
+  if (train::is_first_rank()) std::cout << pipe.describe();
+  train::Training training("imagenet", a, train_loader, {{pipe, opt}, {"schedule", schedule}},
+                           options(a, data));
+  const auto step = [&](const data::Batch& b) -> train::Sums {
+    const auto amp = mixed_precision(a);
+    const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
+    opt.step().clear_grad();
+    return {.seen = b.size(), .of = {{"loss", loss * double(b.size())}}};
+  };
+  const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
+  run_epochs(a, training, {pipe.module(), train_loader, val_loader, schedule, logits_of, step});
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return train::run("imagenet", parse(argc, argv), fit); }
+int main(int argc, char** argv) {
+  const Args a = parse(argc, argv);
+  const bool in_pipeline = a.pipeline != train::PipelineRunOptions();
+  return train::run("imagenet", a, in_pipeline ? fit_in_pipeline : fit);
+}

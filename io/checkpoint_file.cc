@@ -170,4 +170,15 @@ LoadedCheckpoint load_newest(const std::filesystem::path& path,
   }
 }
 
+LoadedCheckpoint inspect_checkpoint(const std::filesystem::path& path) {
+  return load_newest(path, [](const std::filesystem::path& p) {
+    CheckpointReader file(p);
+    file.check();
+    LoadedCheckpoint found;
+    found.checkpoint = file.content();
+    found.bytes_read = file.bytes_read();
+    return found;
+  });
+}
+
 }  // namespace gradus::io

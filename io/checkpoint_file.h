@@ -87,4 +87,9 @@ class CheckpointReader {
 LoadedCheckpoint load_newest(const std::filesystem::path& path,
                              const std::function<LoadedCheckpoint(const std::filesystem::path&)>& load);
 
+// Reads PATH, or PATH.previous, as load_checkpoint does, and checks it whole, but keeps no elements: the
+// tensors of the result are on the meta device.
+// Errors: as load_checkpoint.
+LoadedCheckpoint inspect_checkpoint(const std::filesystem::path& path);
+
 }  // namespace gradus::io

@@ -43,6 +43,14 @@ GradScaler::Progress GradScaler::settled() const {
   return {larger <= std::numeric_limits<float>::max() ? larger : progress_.scale, 0};
 }
 
+void GradScaler::note_parts(const std::vector<Tensor>& params, bool are_parts) {
+  for (const Tensor& p : params)
+    if (are_parts)
+      parts_.insert(p.ref().get());
+    else
+      parts_.erase(p.ref().get());
+}
+
 std::vector<GradScaler::Before> GradScaler::begin_backward(const std::vector<Tensor>& params) {
   progress_ = settled();
   stepped_ = found_ = false;
@@ -139,7 +147,8 @@ void GradScaler::unscale_(Optimizer& opt) {
 
 bool GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
   if (o.clip_norm) check_option(*o.clip_norm >= 0, kOp, "clip_norm", ">= 0", *o.clip_norm);
-  if (o.clip_norm && is_part_)
+  if (o.clip_norm &&
+      std::ranges::any_of(opt.parameters(), [&](const Tensor& p) { return parts_.contains(p.ref().get()); }))
     throw StateError(kOp,
                      "these gradients are a part of a model's, and clip_norm would look at their norm alone: "
                      "call unscale_, clip by the norm of all parts, then step");

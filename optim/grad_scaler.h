@@ -19,6 +19,7 @@
 
 #include <functional>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -56,8 +57,9 @@ class GradScaler {
   // Errors: ShapeError unless the loss has one element or dy its shape; StateError when a gradient is added
   // to one that is not scaled.
   template <class Manager> void backward(Manager& gm, const Tensor& loss, const Tensor& dy = {}) {
-    if (!options_.enabled) return gm.backward(loss, dy);
     const std::vector<Tensor> params = gm.attached_tensors();
+    note_parts(params, false);
+    if (!options_.enabled) return gm.backward(loss, dy);
     const std::vector<Before> before = begin_backward(params);
     gm.backward(loss, scaled_dy(loss, dy));
     mark(params, before);
@@ -67,7 +69,7 @@ class GradScaler {
   // gradients of that many times the loss to grad() of `params`. The scalers of all parts need `agree`.
   // Errors: StateError as above; what `backward` throws.
   template <class F> void backward_of_part(const std::vector<Tensor>& params, F backward) {
-    is_part_ = true;
+    note_parts(params, true);
     if (!options_.enabled) return backward(1.0);
     const std::vector<Before> before = begin_backward(params);
     backward(progress_.scale);
@@ -111,6 +113,7 @@ class GradScaler {
     int64_t clean = 0;  // updates without an infinity since the scale last changed
   };
   Progress settled() const;
+  void note_parts(const std::vector<Tensor>& params, bool are_parts);
   std::vector<Before> begin_backward(const std::vector<Tensor>& params);
   void mark(const std::vector<Tensor>& params, const std::vector<Before>& before) const;
   Tensor scaled_dy(const Tensor& loss, const Tensor& dy) const;
@@ -118,8 +121,8 @@ class GradScaler {
 
   GradScalerOptions options_;
   Progress progress_;
-  bool is_part_ = false;                                     // other code has more of the gradients
-  bool stepped_ = false, found_ = false;                     // since the last settled()
+  std::unordered_set<const TensorImpl*> parts_;  // parameters beside which other code has more of the model
+  bool stepped_ = false, found_ = false;         // since the last settled()
   std::vector<std::pair<const Optimizer*, bool>> unscaled_;  // infinities found by unscale_
   int64_t skipped_steps_ = 0;
   Tensor grad_norm_;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/job.h"
 #include "gradus/train/text.h"
 
 namespace gradus::train {
@@ -31,6 +33,10 @@ Sums& Sums::operator+=(const Sums& s) {
   add(of, s.of);
   add(seen_of, s.seen_of);
   return *this;
+}
+
+bool Sums::contains(std::string_view name) const {
+  return std::ranges::any_of(of, [&](const auto& sum) { return sum.first == name; });
 }
 
 double Sums::sum(std::string_view name) const {
@@ -64,11 +70,16 @@ Sums Tally::reduce() {
   } else {
     // A rank that has seen nothing yet has no names.
     dist::WireWriter mine;
+    mine.put(Job::current()->replica().index);
     mine.put(mine_.seen);
     mine.put(mine_.of);
     mine.put(mine_.seen_of);
+    std::set<int> replicas;
     for (const std::string& bytes : dist::all_gather_object(mine.take())) {
       dist::WireReader wire(bytes);
+      int replica = 0;
+      wire.get(replica);
+      if (!replicas.insert(replica).second) continue;
       Sums one;
       wire.get(one.seen);
       wire.get(one.of);

@@ -28,6 +28,7 @@ struct Sums {
 
   // Adds sums of the same names. Names that are new here are added behind the others.
   Sums& operator+=(const Sums& s);
+  bool contains(std::string_view name) const;
   // Returns 0 for a name that is not there.
   double sum(std::string_view name) const;
   // Returns sum(name) / seen, or over seen_of; 0 when nothing was seen.
@@ -39,7 +40,8 @@ struct Sums {
 // "loss 0.0312"; "accuracy 98.97 %": what is named accuracy is shown as a percentage.
 std::string mean_text(const std::string& name, double mean);
 
-// Each rank adds what it has seen itself. Now and then all ranks call reduce().
+// Each rank adds what it has seen itself. Now and then all ranks call reduce(). Ranks that work for one
+// replica (Job::replica: the stages of a pipeline) have seen the same samples: of them the first one counts.
 class Tally {
  public:
   explicit Tally(Sums total = {}) : total_(std::move(total)) {}

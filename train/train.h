@@ -4,6 +4,7 @@
 #include "gradus/train/command_line.h"
 #include "gradus/train/gan/gan.h"
 #include "gradus/train/metrics/metrics.h"
+#include "gradus/train/pipeline_options.h"
 #include "gradus/train/program.h"
 #include "gradus/train/progress.h"
 #include "gradus/train/ranks.h"

@@ -9,9 +9,10 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"
-#include "gradus/distributed/data_parallel/bcast_checkpoint.h"
+#include "gradus/distributed/group/attempt.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/io/checkpoint_file.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/train/program.h"
@@ -88,10 +89,12 @@ std::vector<EpochResult> get_history(const io::Checkpoint& c) {
 }  // namespace
 
 std::string step_line(const StepReport& r) {
-  return format("Train Epoch: %lld [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s",
-                static_cast<long long>(r.epoch), static_cast<long long>(r.samples),
-                static_cast<long long>(r.total), 100.0 * double(r.samples) / double(r.total),
-                r.recent.mean("loss"), 100 * r.all.mean("accuracy"), r.images_per_second);
+  std::string text =
+      format("Train Epoch: %lld [%lld/%lld (%.0f%%)]\tLoss: %.6f", static_cast<long long>(r.epoch),
+             static_cast<long long>(r.samples), static_cast<long long>(r.total),
+             100.0 * double(r.samples) / double(r.total), r.recent.mean("loss"));
+  if (r.all.contains("accuracy")) text += format("\tAccuracy: %.2f%%", 100 * r.all.mean("accuracy"));
+  return text + format("\t%.0f images/s", r.images_per_second);
 }
 
 std::string test_line(const Sums& all) {
@@ -119,7 +122,8 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
 namespace {
 
 std::vector<TrainingState::Part> parts_of(Trained& trained) {
-  std::vector<TrainingState::Part> parts = {{"model", trained.model}};
+  std::vector<TrainingState::Part> parts;
+  if (trained.model) parts.emplace_back("model", trained.model->get());
   for (auto& [name, optimizer] : trained.optimizers) parts.emplace_back("optimizer_" + name, optimizer.get());
   if (trained.ema) parts.emplace_back("ema", trained.ema->get());
   parts.insert(parts.end(), trained.more.begin(), trained.more.end());
@@ -141,7 +145,9 @@ std::string range_line(const StepReport& r, int64_t step, int64_t images, const 
 Training::Training(std::string program, Trained trained, const RunOptions& run, TrainingOptions options)
     : Training(std::move(program), run, trained.loader, parts_of(trained), std::move(options)) {
   is_range_ = true;
-  model_ = &trained.model;
+  if (trained.model) model_ = &trained.model->get();
+  if (!model_ && options_.on_not_finite == OnNotFinite::kSkip)
+    throw ValueError(program_, "steps are left out (OnNotFinite::kSkip) of a model that is named");
 }
 
 // ---- checkpoints ----
@@ -152,25 +158,28 @@ std::string Training::checkpoint_path(const std::string& kind) const {
 }
 
 // After a restart by the launcher this job's own last checkpoint, if it has written one; else what the user
-// names. Only rank 0 need see the files.
-io::LoadedCheckpoint Training::find_checkpoint() const {
-  return dist::bcast_checkpoint([&] {
+// names. Rank 0 looks.
+std::string Training::find_checkpoint() const {
+  const auto find = [&]() -> std::string {
+    if (!is_first_rank()) return "";
     const Environment job = environment();
     const std::string last = checkpoint_path();
     const auto is_there = [](const std::string& file) {
       return fs::exists(file) || fs::exists(file + ".previous");
     };
-    if (job.restart_count > 0 && !last.empty() && is_there(last)) {
-      io::LoadedCheckpoint found = io::load_checkpoint(last);
-      if (found.checkpoint.get<std::string>("job") == job.job_id) return found;  // else an earlier training's
-    }
-    if (!run_.resume.empty()) return io::load_checkpoint(run_.resume);
-    return is_range_ && !last.empty() && is_there(last) ? io::load_checkpoint(last) : io::LoadedCheckpoint();
-  });
+    const bool has_last = !last.empty() && is_there(last);
+    // Else it is an earlier training's.
+    if (job.restart_count > 0 && has_last &&
+        io::inspect_checkpoint(last).checkpoint.get<std::string>("job") == job.job_id)
+      return last;
+    if (!run_.resume.empty()) return run_.resume;
+    return is_range_ && has_last ? last : "";
+  };
+  return dist::attempt("resume", find)[0];
 }
 
 void Training::resume() {
-  if (const io::LoadedCheckpoint from = find_checkpoint(); !from.path.empty()) load(from);
+  if (const std::string file = find_checkpoint(); !file.empty()) load(file);
   samples_.begin(loader_.state());
   if (run_.tensorboard.empty() || !is_first_rank()) return;
   // What an earlier run wrote of the steps to come is not shown.
@@ -179,21 +188,27 @@ void Training::resume() {
       io::EventWriterOptions{.purge_step = steps_ > 0 ? std::optional(steps_ + 1) : std::nullopt});
 }
 
-void Training::load(const io::LoadedCheckpoint& loaded) {
-  const io::Checkpoint& c = loaded.checkpoint;
-  if (!loaded.warning.empty() && is_first_rank())
-    std::cerr << program_ << ": " << loaded.warning << std::endl;
+// Whether a checkpoint is one of this training.
+void Training::check(const io::LoadedCheckpoint& from) const {
+  const io::Checkpoint& c = from.checkpoint;
   if (c.get<std::string>("program") != program_)
-    throw FileError("resume", loaded.path, ": expected a checkpoint of ", program_, ", given one of ",
+    throw FileError("resume", from.path, ": expected a checkpoint of ", program_, ", given one of ",
                     c.get<std::string>("program"));
   const std::string dataset = loader_.dataset().name();
   if (c.get<std::string>("dataset") != dataset)
-    throw ValueError("resume", loaded.path, " was trained on ", c.get<std::string>("dataset"), ", not on ",
+    throw ValueError("resume", from.path, " was trained on ", c.get<std::string>("dataset"), ", not on ",
                      dataset);
   for (const auto& [name, value] : options_.fixed)
     if (const std::string saved = c.get<std::string>("fixed." + name); saved != value)
-      throw ValueError("resume", loaded.path, " was trained with ", name, ' ', saved, ", not with ", value);
-  state_.restore(c);
+      throw ValueError("resume", from.path, " was trained with ", name, ' ', saved, ", not with ", value);
+}
+
+void Training::load(const std::string& file) {
+  const io::LoadedCheckpoint loaded =
+      state_.load(file, [&](const io::LoadedCheckpoint& from) { check(from); });
+  const io::Checkpoint& c = loaded.checkpoint;
+  if (!loaded.warning.empty() && is_first_rank())
+    std::cerr << program_ << ": " << loaded.warning << std::endl;
   train_ = Tally(get(c, "epoch"));
   history_ = get_history(c);
   print(format("Resuming from %s: epoch %lld, %lld %s done", loaded.path.c_str(),
@@ -201,20 +216,17 @@ void Training::load(const io::LoadedCheckpoint& loaded) {
                options_.unit.c_str()));
 }
 
-// Rank 0 writes, the others go on meanwhile.
 void Training::save(const std::string& file) {
   unlogged_ += train_.reduce();
   if (run_.checkpoint_dir.empty()) return;
-  io::Checkpoint c = state_.collect();
-  if (!is_first_rank()) return;
+  io::Checkpoint c;
   c.put("program", program_);
   c.put("dataset", loader_.dataset().name());
   c.put("job", environment().job_id);
   for (const auto& [name, value] : options_.fixed) c.put("fixed." + name, value);
   put(c, "epoch", train_.total());
   put(c, history_);
-  fs::create_directories(run_.checkpoint_dir);
-  io::save_checkpoint(file.empty() ? checkpoint_path() : file, c);
+  state_.save(file.empty() ? checkpoint_path() : file, c);
 }
 
 // ---- epochs ----
@@ -360,11 +372,16 @@ void Training::end_test(const Sums& all) {
 }
 
 Sums Training::evaluate(nn::Layer& net, data::DataLoader& loader) {
-  const nn::ModeScope mode(net, false);
+  return evaluate(net, loader, [&](const Tensor& x) { return net(x); });
+}
+
+Sums Training::evaluate(nn::Module& model, data::DataLoader& loader,
+                        const std::function<Tensor(const Tensor&)>& logits_of) {
+  const nn::ModeScope mode(model, false);
   const auto off = no_record();
   Tally tally;
   for (const data::Batch& b : loader) {
-    const Tensor logits = net(b.input);
+    const Tensor logits = logits_of(b.input);
     tally.add(score(cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b));
     if (end_test_step()) break;
   }
@@ -391,10 +408,10 @@ const EpochResult& Training::best() const {
   last();
   const double sign = options_.lower_is_better ? -1 : 1;
   return *std::ranges::max_element(history_, {}, [&](const EpochResult& e) {
-    const bool has =
-        std::ranges::any_of(e.test.of, [&](const auto& sum) { return sum.first == options_.best_by; });
     const double mean = sign * e.test.mean(options_.best_by);
-    return has && std::isfinite(mean) ? mean : -std::numeric_limits<double>::infinity();
+    return e.test.contains(options_.best_by) && std::isfinite(mean)
+               ? mean
+               : -std::numeric_limits<double>::infinity();
   });
 }
 

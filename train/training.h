@@ -83,7 +83,7 @@ struct StepReport {
   const Meter &step, &data;  // seconds: of whole steps, and of them waiting for data
   double images_per_second;
 };
-// Returns a line of the log:
+// Returns a line of the log, without accuracy where steps have none:
 // Train Epoch: 1 [640/60000 (1%)]  Loss: 1.203912  Accuracy: 52.10%  5210 images/s
 std::string step_line(const StepReport& r);
 // Returns the line of a test:
@@ -92,11 +92,12 @@ std::string test_line(const Sums& all);
 
 // What is trained, with what and on what, by role. All of it must outlive the training.
 struct Trained {
-  nn::Module& model;
+  // None where `more` has a pipeline, {pipe, opt}, which is model and optimizer.
+  std::optional<std::reference_wrapper<nn::Module>> model = {};
   data::DataLoader& loader;
   std::vector<std::pair<std::string, std::reference_wrapper<optim::Optimizer>>> optimizers = {};
   std::optional<std::reference_wrapper<gan::Ema>> ema = {};
-  std::vector<TrainingState::Part> more = {};  // schedules, scalers, numbers, ...
+  std::vector<TrainingState::Part> more = {};  // schedules, scalers, numbers, a pipeline, ...
 };
 
 // What follows when gradients are not finite (Step::backward).
@@ -142,7 +143,7 @@ class Training {
            std::vector<TrainingState::Part> parts, TrainingOptions options = {});
 
   // A training that is a range of steps. The parts are "model", "optimizer_NAME", "ema", and `more`.
-  // Errors: as above.
+  // Errors: as above; ValueError for OnNotFinite::kSkip without a model.
   Training(std::string program, Trained trained, const RunOptions& run, TrainingOptions options = {});
 
   // Loads the checkpoint that --resume names. After a restart by the launcher it loads this job's own last
@@ -184,6 +185,11 @@ class Training {
   // that it had before. Collective.
   // Errors: Interrupted.
   Sums evaluate(nn::Layer& net, data::DataLoader& loader);
+  // The same for a model whose logits come in another way: those of a pipeline.
+  //   training.evaluate(pipe.module(), loader,
+  //                     [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); });
+  Sums evaluate(nn::Module& model, data::DataLoader& loader,
+                const std::function<Tensor(const Tensor&)>& logits_of);
   // Prints what is trained, on what and where: the sizes of the data sets, ranks, threads, seed, and
   // the network. Collective.
   // Errors: ValueError when ranks have different data sets.
@@ -227,8 +233,9 @@ class Training {
                                                    : false);
   }
   void begin_progress();
-  io::LoadedCheckpoint find_checkpoint() const;
-  void load(const io::LoadedCheckpoint& loaded);
+  std::string find_checkpoint() const;  // "": none
+  void check(const io::LoadedCheckpoint& from) const;
+  void load(const std::string& file);
   void begin_step(const data::Batch& b);
   // Makes the step of the batch at hand; ends it.
   Step step_with(const data::Batch& b);
@@ -261,7 +268,7 @@ class Training {
   TrainingState state_;        // of all of these
   bool dry_run_done_ = false;
   bool is_range_ = false;                      // of steps, and not of epochs with batches
-  nn::Module* model_ = nullptr;                // of a range
+  nn::Module* model_ = nullptr;                // of a range that names one
   std::map<std::string, double> last_values_;  // that this rank's steps have logged
   int64_t skipped_ = 0, skipped_in_row_ = 0;   // backwards
   int64_t skipped_step_ = -1;                  // the last step with one

@@ -50,14 +50,25 @@ void get(const io::Checkpoint& c, const std::string& name, size_t rank, RandomGe
 
 TrainingState::TrainingState(std::vector<Part> parts, TrainingStateOptions options)
     : parts_(std::move(parts)), group_(std::move(options.group)) {
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    const std::string& name = parts_[i].name_;
+  std::vector<std::string> names;
+  int pipelines = 0;
+  for (const Part& part : parts_) {
+    if (!part.pipeline_) {
+      names.push_back(part.name_);
+      continue;
+    }
+    if (++pipelines > 1) throw ValueError(kOp, "two pipelines: a checkpoint holds one");
+    if (!group_.is_default()) throw ValueError(kOp, "a pipeline's checkpoint is that of the whole job");
+    names.insert(names.end(), {"model", "optimizer"});
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
     if (name.empty()) throw ValueError(kOp, "part ", i, " has no name");
     if (name == kContextGenerator || lies_below(name, kContextGenerator))
       throw ValueError(kOp, "the name '", name,
                        "' is that of the Context's generator, which is always a part");
     for (size_t j = 0; j < i; ++j) {
-      const std::string& other = parts_[j].name_;
+      const std::string& other = names[j];
       if (name == other) throw ValueError(kOp, "two parts are named '", name, "'");
       if (lies_below(name, other) || lies_below(other, name))
         throw ValueError(kOp, "the names '", other, "' and '", name, "' lie one below the other");
@@ -65,14 +76,19 @@ TrainingState::TrainingState(std::vector<Part> parts, TrainingStateOptions optio
   }
 }
 
+const TrainingState::Part* TrainingState::pipeline() const {
+  const auto found = std::ranges::find_if(parts_, [](const Part& p) { return p.pipeline_ != nullptr; });
+  return found == parts_.end() ? nullptr : &*found;
+}
+
 io::Checkpoint TrainingState::collect() const {
-  std::vector<std::pair<std::string, RandomGenerator>> generators = {
-      {kContextGenerator, *Context::current().generator}};
+  std::vector<std::pair<std::string, RandomGenerator>> generators;
+  if (!pipeline()) generators.emplace_back(kContextGenerator, *Context::current().generator);
   io::Checkpoint c;
   for (const Part& part : parts_)
     if (part.generator_)
       generators.emplace_back(part.name_, *part.generator_);
-    else
+    else if (!part.pipeline_)
       part.put_(c, part.name_);
 
   dist::WireWriter mine;
@@ -97,39 +113,29 @@ void TrainingState::restore(const io::Checkpoint& checkpoint) const {
   for (const Part& part : parts_)
     if (part.generator_)
       get(checkpoint, part.name_, rank, *part.generator_);
-    else
+    else if (!part.pipeline_)
       part.get_(checkpoint, part.name_);
-  get(checkpoint, kContextGenerator, rank, *Context::current().generator);
+  if (!pipeline()) get(checkpoint, kContextGenerator, rank, *Context::current().generator);
 }
 
-void TrainingState::save(const fs::path& path, const io::SaveOptions& options) const {
-  const io::Checkpoint c = collect();
+void TrainingState::save(const fs::path& path, const io::Checkpoint& more,
+                         const io::SaveOptions& options) const {
+  io::Checkpoint c = collect();
+  more.each([&](const std::string& name, const auto& value) { c.put(name, value); });
+  if (const Part* part = pipeline()) return part->pipeline_->save(path, *part->optimizer_, c, options);
   if (group_.rank() != 0) return;
   std::error_code error;  // save_checkpoint says what is wrong
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
   io::save_checkpoint(path, c, options);
 }
 
-io::LoadedCheckpoint TrainingState::load(const fs::path& path) const {
-  return load([&] { return io::load_checkpoint(path); });
-}
-
-bool TrainingState::resume(const fs::path& path) const {
-  const auto is_there = [](const fs::path& p) {
-    std::error_code error;  // what cannot be looked at may be there: load_checkpoint says why
-    return fs::status(p, error).type() != fs::file_type::not_found;
-  };
-  const io::LoadedCheckpoint loaded = load([&] {
-    return is_there(path) || is_there(path.string() + ".previous") ? io::load_checkpoint(path)
-                                                                   : io::LoadedCheckpoint();
-  });
-  if (!loaded.warning.empty() && group_.rank() == 0) std::cerr << "gradus: " << loaded.warning << std::endl;
-  return !loaded.path.empty();
-}
-
-io::LoadedCheckpoint TrainingState::load(const std::function<io::LoadedCheckpoint()>& read) const {
-  io::LoadedCheckpoint loaded = dist::bcast_checkpoint(read, {.group = group_});
-  if (loaded.path.empty()) return loaded;
+io::LoadedCheckpoint TrainingState::load(
+    const fs::path& path, const std::function<void(const io::LoadedCheckpoint&)>& check) const {
+  const Part* part = pipeline();
+  const io::LoadedCheckpoint loaded =
+      part ? part->pipeline_->load(path, *part->optimizer_, check)
+           : dist::bcast_checkpoint([&] { return io::load_checkpoint(path); }, {.group = group_});
+  if (check && !part) check(loaded);
   try {
     restore(loaded.checkpoint);
   } catch (Error& e) {
@@ -139,15 +145,31 @@ io::LoadedCheckpoint TrainingState::load(const std::function<io::LoadedCheckpoin
   return loaded;
 }
 
+bool TrainingState::resume(const fs::path& path) const {
+  const auto is_there = [](const fs::path& p) {
+    std::error_code error;  // what cannot be looked at may be there: load_checkpoint says why
+    return fs::status(p, error).type() != fs::file_type::not_found;
+  };
+  const bool found = group_.rank() == 0 && (is_there(path) || is_there(path.string() + ".previous"));
+  if (dist::broadcast_object(found ? "found" : "", {.src = group_.ranks()[0], .group = group_}).empty())
+    return false;
+  const io::LoadedCheckpoint loaded = load(path);
+  if (!loaded.warning.empty() && group_.rank() == 0) std::cerr << "gradus: " << loaded.warning << std::endl;
+  return true;
+}
+
 void TrainingState::check_synchronized() const {
   for (const Part& part : parts_)
-    if (part.module_) dist::check_synchronized(*part.module_, group_);
+    if (part.module_)
+      dist::check_synchronized(*part.module_, group_);
+    else if (part.pipeline_)
+      dist::check_synchronized(part.pipeline_->named_parameters(), part.pipeline_->grid().group("replica"));
 }
 
 std::vector<std::pair<std::string, optim::Optimizer*>> TrainingState::optimizers() const {
   std::vector<std::pair<std::string, optim::Optimizer*>> found;
   for (const Part& part : parts_)
-    if (part.optimizer_) found.emplace_back(part.name_, part.optimizer_);
+    if (part.optimizer_) found.emplace_back(part.pipeline_ ? "optimizer" : part.name_, part.optimizer_);
   return found;
 }
 

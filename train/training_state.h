@@ -13,6 +13,7 @@
 //   }
 //
 // A GAN lists its two networks, its two optimizers, ...: {"gen", gen}, {"disc", disc}, {"opt_g", opt_g}, ...
+// A dist::Pipeline goes with the optimizer of its parameters, without names of their own: {pipe, opt}.
 // Any number of ranks reads what any number has written.
 #pragma once
 
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "gradus/distributed/group/group.h"
+#include "gradus/distributed/pipeline/pipeline_base.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/nn/module.h"
 #include "gradus/optim/optimizer.h"
@@ -56,6 +58,10 @@ class TrainingState {
       if constexpr (std::derived_from<T, optim::Optimizer>) optimizer_ = &object;
     }
     Part(std::string name, RandomGenerator& generator) : name_(std::move(name)), generator_(&generator) {}
+    // A pipeline writes and reads its parts itself: "model" and "optimizer", with the undivided model's
+    // names, and "generator", which all ranks then share. The same as {"model", net}, {"optimizer", opt}.
+    Part(dist::internal::PipelineBase& pipeline, optim::Optimizer& optimizer)
+        : pipeline_(&pipeline), optimizer_(&optimizer) {}
 
    private:
     friend class TrainingState;
@@ -64,42 +70,49 @@ class TrainingState {
     std::function<void(const io::Checkpoint&, const std::string&)> get_;
     RandomGenerator* generator_ = nullptr;  // instead of put_ and get_
     nn::Module* module_ = nullptr;          // if it is one
+    dist::internal::PipelineBase* pipeline_ = nullptr;
     optim::Optimizer* optimizer_ = nullptr;
   };
 
   // Errors: ValueError for a name that is empty, repeated, "generator", or lies below another one:
-  // "net" and "net.head".
+  // "net" and "net.head"; for a second pipeline, and for one with a group.
   TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {})
       : TrainingState(std::vector<Part>(parts), std::move(options)) {}
   TrainingState(std::vector<Part> parts, TrainingStateOptions options = {});
 
-  // Writes all of it, as io::save_checkpoint does; makes the file's folder. In the body of a loader's loop it
-  // is the state after the batch at hand. Collective, but who does not write does not wait for the file.
-  // Errors: as save_checkpoint, on the group's first rank, which alone writes.
-  void save(const std::filesystem::path& path, const io::SaveOptions& options = {}) const;
+  // Writes all of it, and `more`, as io::save_checkpoint does; makes the file's folder. In the body of a
+  // loader's loop it is the state after the batch at hand. Collective, but who does not write does not wait
+  // for the file, unless there is a pipeline.
+  // Errors: as save_checkpoint, on the group's first rank, which alone writes; with a pipeline on all.
+  void save(const std::filesystem::path& path, const io::Checkpoint& more = {},
+            const io::SaveOptions& options = {}) const;
 
-  // Reads what save has written, on the group's first rank for all. Collective. Returns what was read, for
-  // what else it holds and for its warning.
-  // Errors: as load_checkpoint; FileError for a part that is not there; and those of the parts that do not
-  // fit. They are the same on all ranks. Parts in front of the one that does not fit are loaded then.
-  io::LoadedCheckpoint load(const std::filesystem::path& path) const;
+  // Reads what save has written, on the group's first rank for all; the ranks of a pipeline all read, each
+  // its own part. Collective. Returns what was read, for what else it holds and for its warning. `check` is
+  // called before anything is changed, with the file's path and all that it holds, of a pipeline's tensors
+  // without data; it throws to refuse the file, and must not communicate.
+  // Errors: as load_checkpoint; what `check` throws; FileError for a part that is not there; those of parts
+  // that do not fit. They are the same on all ranks. Parts in front of the one that does not fit are loaded.
+  io::LoadedCheckpoint load(const std::filesystem::path& path,
+                            const std::function<void(const io::LoadedCheckpoint&)>& check = {}) const;
   // Loads `path` if the group's first rank finds it or its previous one; returns whether. Prints the warning,
   // if there is one, to std::cerr. Collective.
   bool resume(const std::filesystem::path& path) const;
 
-  // The same without files: for a checkpoint that holds more. Collective; restore is not, and wants the same
-  // checkpoint on all ranks (dist::bcast_checkpoint).
+  // The same without files, and without what a pipeline writes and reads itself. Collective; restore is not,
+  // and wants the same checkpoint on all ranks (dist::bcast_checkpoint).
   io::Checkpoint collect() const;
   void restore(const io::Checkpoint& checkpoint) const;
 
-  // Compares the parameters and buffers of all parts that are modules, over all ranks. Collective.
+  // Compares the parameters and buffers of all parts that are modules, over all ranks; the parameters of a
+  // pipeline over its replicas. Collective.
   // Errors: MismatchError naming the first tensor that differs.
   void check_synchronized() const;
-  // Returns the parts that are optimizers, with their names.
+  // Returns the optimizers, with their names.
   std::vector<std::pair<std::string, optim::Optimizer*>> optimizers() const;
 
  private:
-  io::LoadedCheckpoint load(const std::function<io::LoadedCheckpoint()>& read) const;
+  const Part* pipeline() const;  // the part that is one; null: none
 
   std::vector<Part> parts_;
   dist::Group group_;

@@ -182,10 +182,49 @@ NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn:
   return given;
 }
 
+using CheckCheckpoint = std::function<void(const io::LoadedCheckpoint&)>;
+
+// What a check has thrown about a whole file: no reason to try the previous one.
+struct Refused {
+  std::exception_ptr error;
+};
+
+// Opens the file on all ranks, and has it checked.
+// Errors: FileError for a file that is damaged, else Refused.
+void open(std::optional<io::CheckpointReader>& file, const std::filesystem::path& path,
+          const CheckCheckpoint& check) {
+  std::exception_ptr error;
+  attempt(kOp, [&] {
+    file.emplace(path);
+    io::LoadedCheckpoint found;
+    found.checkpoint = file->content();
+    found.path = path.string();
+    try {
+      if (check) check(found);
+    } catch (...) {
+      file->check();  // a damaged file may look like that of another training
+      error = std::current_exception();
+    }
+    return std::string();
+  });
+  if (!check) return;
+  try {
+    attempt(kOp, [&] {
+      if (error) std::rethrow_exception(error);
+      return std::string();
+    });
+  } catch (const DistributedError&) {
+    throw;
+  } catch (...) {
+    throw Refused{std::current_exception()};
+  }
+}
+
 // Loads this file, or changes nothing.
 io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& module, optim::Optimizer& opt,
-                               const ParameterNumbers& numbers) {
+                               const ParameterNumbers& numbers, const CheckCheckpoint& check) {
   std::optional<io::CheckpointReader> file;
+  open(file, path, check);
   std::optional<optim::StateReader> state;
   NamedTensors weights;
   RandomGenerator generator = *Context::current().generator;
@@ -212,7 +251,6 @@ io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& mo
     });
   };
   const std::vector<std::string> checksums = attempt(kOp, [&] {
-    file.emplace(path);
     try {
       read(file->content());
     } catch (ValueError& e) {
@@ -288,21 +326,31 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
   });
 }
 
-io::LoadedCheckpoint PipelineBase::load(const std::filesystem::path& path, optim::Optimizer& opt) {
+io::LoadedCheckpoint PipelineBase::load(const std::filesystem::path& path, optim::Optimizer& opt,
+                                        const CheckCheckpoint& check) {
   const ParameterNumbers numbers(model_, opt);
-  return io::load_newest(
-      path, [&](const std::filesystem::path& p) { return load_file(p, model_.module(), opt, numbers); });
+  try {
+    return io::load_newest(path, [&](const std::filesystem::path& p) {
+      return load_file(p, model_.module(), opt, numbers, check);
+    });
+  } catch (const Refused& refused) {
+    std::rethrow_exception(refused.error);
+  }
 }
 
-nn::LoadReport PipelineBase::load_weights(const std::filesystem::path& path, const nn::LoadOptions& options) {
+nn::LoadReport PipelineBase::load_weights(const std::filesystem::path& path, const nn::LoadOptions& options,
+                                          const std::string& section) {
   NamedTensors weights;
   attempt(kOp, [&] {
     io::SafetensorsReader file(path);
     NamedTensors content;
     std::map<std::string, const io::SafetensorsEntry*> entries;
+    const std::string prefix = section.empty() ? "" : section + '.';
     for (const io::SafetensorsEntry& e : file.header().entries) {
-      content.emplace_back(e.name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
-      entries[e.name] = &e;
+      if (!e.name.starts_with(prefix)) continue;
+      const std::string name = e.name.substr(prefix.size());
+      content.emplace_back(name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
+      entries[name] = &e;
     }
     try {
       weights = read_own(model_.module(), content, options,

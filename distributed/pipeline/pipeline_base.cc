@@ -376,6 +376,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
                largest_of_all);
   if (deferred) deferred->apply();
   if (!all_reduce_) return loss;
+  if (gm) share_buffers();
   const Tensor mean = full({}, loss, {.dtype = DType::kF64});
   dist::all_reduce(mean, {.op = ReduceOp::kMean, .group = grid_.group("replica")});
   return mean.item<double>();
@@ -399,6 +400,13 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
     joined.push_back(of_parts[0].defined() ? cat(of_parts, 0) : Tensor());
   }
   return joined;
+}
+
+void PipelineBase::share_buffers() {
+  std::vector<Tensor> own;
+  for (const Tensor& x : model_.module().buffers())
+    if (x.device().type != DeviceType::kMeta) own.push_back(x);
+  if (!own.empty()) bcast_list_(own, {.group = grid_.group("replica"), .verify = false});
 }
 
 double PipelineBase::clip_grad_norm_(double max_norm) {

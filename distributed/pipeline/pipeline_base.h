@@ -95,7 +95,8 @@ class PipelineBase {
   // Returns this rank's parameters, in the undivided model's order.
   std::vector<Tensor> parameters() const;
   nn::StateDict named_parameters() const { return model_.named_parameters(); }
-  // Attaches this rank's parameters, with replicas also the all-reduce over them.
+  // Attaches this rank's parameters, with replicas also the all-reduce over them. Buffers (running
+  // statistics) become the first replica's after every step, as DistributedDataParallel has it.
   void attach(GradManager& gm);
   // Scales the gradients of all stages so that the norm over all of them is at most max_norm. Returns the
   // norm before; all ranks get the same number, whatever the cuts. Collective over the pipeline.
@@ -112,12 +113,18 @@ class PipelineBase {
             const io::SaveOptions& options = {});
   // Reads what any number of ranks, in stages or not, has written by save or with these names. Each rank
   // reads its own tensors only, so all must see the file. Returns what else it has. Collective over the job.
+  // `check` is called before anything is changed, on each rank, with the file's path and all that it holds,
+  // tensors on the meta device. What it throws is thrown on all ranks; it must not communicate.
   // Errors, on all ranks: as io::load_checkpoint; ValueError for what does not fit. Nothing is changed then.
-  io::LoadedCheckpoint load(const std::filesystem::path& path, optim::Optimizer& opt);
+  io::LoadedCheckpoint load(const std::filesystem::path& path, optim::Optimizer& opt,
+                            const std::function<void(const io::LoadedCheckpoint&)>& check = {});
   // Reads a safetensors file with the undivided model's names, as io::load_weights does, for example
-  // torchvision's. Each rank reads its own tensors only. Collective over the job.
+  // torchvision's. Of the file it takes what lies below `section`: "model" in a checkpoint, whose checksum
+  // it does not look at (io::inspect_checkpoint does). Each rank reads its own tensors only. Collective over
+  // the whole job.
   // Errors, on all ranks: as io::load_weights. Nothing is changed then.
-  nn::LoadReport load_weights(const std::filesystem::path& path, const nn::LoadOptions& options = {});
+  nn::LoadReport load_weights(const std::filesystem::path& path, const nn::LoadOptions& options = {},
+                              const std::string& section = "");
 
   // Returns a text: a line per stage with its rank, the module that it ends with, its modules and parameters,
   // what it receives and whether it runs again. Where something was chosen by measuring: the times of each
@@ -172,6 +179,8 @@ class PipelineBase {
   void measure(const Batch& batch, const Compute& compute);
   // Returns the times of all stages with so many rows of the batch. Collective over the job.
   std::vector<StageTimes> measure_stages(const Batch& batch, const Compute& compute, int64_t rows);
+  // Makes buffers (running statistics) those of the first replica. Collective over the replicas.
+  void share_buffers();
   // Returns the weight of each micro-batch's loss. Collective over the replicas.
   std::vector<double> weights_of(const std::vector<Batch>& parts, const StepOptions& options) const;
 

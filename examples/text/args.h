@@ -16,8 +16,9 @@ struct TextArgs : train::RunOptions {
   double dropout = 0;
   int64_t batch = 16, warmup = 100, validation_interval = 250;
   double lr = 1e-3, weight_decay = 0.1, clip = 1;
-  std::string amp, schedule = "1f1b", micro_batches, recompute = "never";
-  int pipeline = 1, interleave = 1, replicas = 1;
+  std::string amp;
+  train::PipelineRunOptions pipeline;
+  int replicas = 1;
   int64_t sample = 0;
 };
 
@@ -27,7 +28,7 @@ TextArgs parse_text_args(int argc, char** argv);
 // Returns the options of the model, for so many characters.
 models::GPTOptions model_options(const TextArgs& a, int64_t characters);
 // Returns how the model is cut: into stages of equally many blocks, as far as they can be.
-// Errors: ValueError for more stages than blocks, and for what a pipeline does not do.
+// Errors: ValueError for more stages than blocks, and for other ranks than are needed.
 dist::PipelineOptions pipeline_options(const TextArgs& a);
 
 }  // namespace gradus::examples

@@ -52,15 +52,14 @@ Loaded load(const std::string& file) {
 
 }  // namespace
 
-std::string write_text(models::GPT& net, const data::Characters& characters, const WriteOptions& o) {
-  const nn::ModeScope mode(net, false);
+std::string write_text(const std::function<Tensor(const Tensor&)>& logits_of, int64_t context,
+                       const data::Characters& characters, const WriteOptions& o) {
   const auto off = no_record();
   std::string text = o.prompt.empty() ? characters.all().substr(0, 1) : o.prompt;
-  const size_t context = size_t(net.options().context);
   for (int64_t i = 0; i < o.length; ++i) {
-    const Tensor seen =
-        characters.encode(std::string_view(text).substr(text.size() - std::min(text.size(), context)));
-    const Tensor logits = select(select(net(unsqueeze(seen, 0)), 0, 0), 0, -1);
+    const std::string_view all = text;
+    const Tensor seen = characters.encode(all.substr(all.size() - std::min(all.size(), size_t(context))));
+    const Tensor logits = select(select(logits_of(unsqueeze(seen, 0)), 0, 0), 0, -1);
     text += characters.decode(distributions::Categorical({.logits = logits / o.temperature}).sample());
   }
   return text;
@@ -83,8 +82,12 @@ int run_text_sample(int argc, char** argv) {
   CLI11_PARSE(line, argc, argv);
   try {
     const Loaded loaded = load(checkpoint);
+    models::GPT& net = *loaded.net;
+    net.eval();
     manual_seed(seed);
-    std::cout << write_text(*loaded.net, loaded.characters, o) << std::endl;
+    std::cout << write_text([&](const Tensor& x) { return net(x); }, net.options().context, loaded.characters,
+                            o)
+              << std::endl;
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "gpt sample: " << e.what() << std::endl;

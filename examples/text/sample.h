@@ -1,6 +1,7 @@
 // Text that a trained model writes.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "gradus/gradus.h"
@@ -13,9 +14,11 @@ struct WriteOptions {
   double temperature = 1;   // below 1, likely characters come more often
 };
 
-// Draws characters one by one from the Context's generator. Returns them behind the prompt.
+// Draws characters one by one from the Context's generator. Returns them behind the prompt. `logits_of` is
+// the model, in evaluation mode, which sees `context` characters: i64[1,T] -> [1,T,characters].
 // Errors: ValueError for a prompt with characters that the model does not know.
-std::string write_text(models::GPT& net, const data::Characters& characters, const WriteOptions& options);
+std::string write_text(const std::function<Tensor(const Tensor&)>& logits_of, int64_t context,
+                       const data::Characters& characters, const WriteOptions& options);
 
 // Runs `gpt sample`: prints text. Returns the program's exit status.
 int run_text_sample(int argc, char** argv);

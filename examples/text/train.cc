@@ -62,7 +62,7 @@ std::string validation_line(const train::Sums& sums, const Corpus& corpus) {
 void report(const TextArgs& a, const train::Training& training, Pipeline& pipe, const Corpus& corpus) {
   const double speed = training.images_per_second() * double(a.context);
   train::print(train::format("Trained at %.0f characters/s", speed));
-  if (a.micro_batches == "auto" && train::is_first_rank()) std::cout << pipe.describe();
+  if (a.pipeline.micro_batches == "auto" && train::is_first_rank()) std::cout << pipe.describe();
   const int micro_batches = pipeline_options(a).micro_batches;
   std::vector<std::pair<std::string, train::SummaryValue>> more = {
       {"loss", training.recent().mean("loss")},
@@ -72,12 +72,20 @@ void report(const TextArgs& a, const train::Training& training, Pipeline& pipe, 
       {"characters_per_second", speed},
       {"ranks", dist::get_world_size()},
       {"stages", pipe.stages()},
-      {"replicas", dist::get_world_size() / a.pipeline},
+      {"replicas", dist::get_world_size() / a.pipeline.ranks},
       {"micro_batches", micro_batches > 0 ? concat(micro_batches) : "auto"},
-      {"schedule", a.schedule}};
+      {"schedule", a.pipeline.schedule}};
   if (corpus.entropy)
     more.insert(more.end(), {{"entropy", *corpus.entropy}, {"least_loss", *corpus.least_loss}});
   train::write_summary(training, more);
+}
+
+// The first replica writes: a forward is that of one pipeline.
+void print_sample(const TextArgs& a, Pipeline& pipe, const data::Characters& characters) {
+  if (pipe.grid().index("replica") > 0) return;
+  const nn::ModeScope mode(pipe.module(), false);
+  const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
+  train::print(write_text(logits_of, a.context, characters, {.length = a.sample}));
 }
 
 }  // namespace
@@ -107,14 +115,8 @@ void train_gpt(const TextArgs& a) {
   const int64_t steps = number_of_steps(a, loader);
   optim::LambdaLR schedule(opt, [&](int64_t step) { return rate_factor(a, steps, step); });
 
-  nn::Module nothing;  // a rank of a pipeline has only a part of the network to save
-  train::Trained trained = {.model = a.pipeline > 1 ? nothing : pipe.module(), .loader = loader};
-  if (a.pipeline == 1) {
-    trained.optimizers = {{"adamw", opt}};
-    trained.more = {{"schedule", schedule}};
-  }
   train::Training training(
-      "gpt", trained, a,
+      "gpt", {.loader = loader, .more = {{pipe, opt}, {"schedule", schedule}}}, a,
       {.fixed = fixed(a, corpus, steps),
        .test = [&] { return validate(a, pipe, validation_loader, training); },
        .test_every = a.validation_interval * a.batch,
@@ -125,7 +127,7 @@ void train_gpt(const TextArgs& a) {
   train::print(concat(loader.dataset().size(), " sequences of ", corpus.characters.size(), " characters, ",
                       loader.dataset().name(), "; ", train::machine_text(), "; seed ", a.seed, '\n',
                       pipe.module().num_parameters(), " parameters"));
-  if (a.pipeline > 1 && train::is_first_rank()) std::cout << pipe.describe();
+  if (a.pipeline.ranks > 1 && train::is_first_rank()) std::cout << pipe.describe();
 
   for (train::Step& s : training) {
     const data::Batch& b = s.batch();
@@ -138,8 +140,7 @@ void train_gpt(const TextArgs& a) {
     schedule.step();
   }
   report(a, training, pipe, corpus);
-  if (a.sample > 0 && train::is_first_rank())
-    std::cout << write_text(pipe.module(), corpus.characters, {.length = a.sample}) << std::endl;
+  if (a.sample > 0) print_sample(a, pipe, corpus.characters);
 }
 
 }  // namespace gradus::examples

@@ -190,21 +190,128 @@ TEST(Cifar10OnSeveralRanks, OneGoesOnWhereTwoWereKilled) {
   EXPECT_EQ(j.at("history").size(), 2u);
 }
 
+// ---- pipelines ----
+
+const std::vector<std::string> kPipeline = {
+    "--data",           "d", "--epochs",       "2", "-b",        "40",     "--threads",    "1",
+    "--workers",        "2", "--log-interval", "1", "--summary", "s.json", "--sample-log", "log",
+    "--checkpoint-dir", "c", "--pipeline",     "2"};
+
+// Tensors and results are those of a run that nothing disturbed.
+void expect_same_checkpoints(const fs::path& resumed, const fs::path& straight) {
+  EXPECT_EQ(check_each_once(resumed / "log", kTrain, 2), "");
+  EXPECT_EQ(steps_in(resumed / "log"), steps_in(straight / "log"));
+  for (const char* kind : {"cifar10.ckpt", "cifar10.best.ckpt"}) {
+    const io::Checkpoint a = io::load_checkpoint(resumed / "c" / kind).checkpoint,
+                         b = io::load_checkpoint(straight / "c" / kind).checkpoint;
+    for (const char* part : {"model", "optimizer"}) {
+      io::save_safetensors(resumed / part, a.tensors(part));
+      io::save_safetensors(straight / part, b.tensors(part));
+      EXPECT_GT(fs::file_size(resumed / part), 1'000'000u);
+      EXPECT_TRUE(bytes_of(resumed / part) == bytes_of(straight / part)) << kind << ' ' << part << " differs";
+    }
+  }
+  nlohmann::json a = summary(resumed / "s.json").at("history"),
+                 b = summary(straight / "s.json").at("history");
+  for (nlohmann::json* history : {&a, &b})
+    for (auto& epoch : *history) epoch.erase("seconds");
+  EXPECT_EQ(a, b);
+}
+
+TEST(Cifar10InAPipeline, LearnsToTellColorsApart) {
+  Place s;
+  const Result r = run(s.dir(), with(kLearns, {"--pipeline", "2", "--micro-batches", "2"}));
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("resnet20: 269722 parameters\nstage 0 on rank 0, to "));
+  EXPECT_THAT(r.output, HasSubstr("]\tLoss: "));
+  EXPECT_THAT(r.output, Not(HasSubstr("\tAccuracy: ")));  // of training
+  EXPECT_THAT(r.output, HasSubstr("/101 ("));
+  const nlohmann::json j = summary(s.dir() / "s.json");
+  EXPECT_GE(j.at("test_accuracy").get<double>(), 0.9) << r.output;
+  EXPECT_EQ(j.at("test_samples"), kTest);
+  EXPECT_EQ(j.at("world_size"), 2);
+  EXPECT_LT(j["history"][9].at("train_loss").get<double>(), 1.0);
+}
+
+TEST(Cifar10InAPipeline, GoesOnBitIdenticallyAndOnOtherRanks) {
+  for (const size_t replicas : {1u, 2u}) {
+    Place straight, s;
+    Scratch copy;
+    const std::vector<std::string> each =
+        with(kPipeline, {"--micro-batches", "4", "--checkpoint-interval", "3"});
+    const std::vector<std::string> args = with(each, {"--nproc", std::to_string(2 * replicas)});
+    const Result whole = run(straight.dir(), args);
+    ASSERT_EQ(whole.status, 0) << whole.output;
+    EXPECT_EQ(summary(straight.dir() / "s.json").at("test_samples"), kTest);
+    {
+      const auto killed =
+          start_ranks("cifar10", s.dir(), std::vector<std::vector<std::string>>(2 * replicas, each));
+      ASSERT_TRUE(killed[0]->wait_for("Train Epoch: 2 [200/320"));
+      for (const auto& rank : killed) rank->kill(SIGKILL);
+      for (const auto& rank : killed) EXPECT_EQ(rank->end().status, 128 + SIGKILL);
+    }
+    fs::copy(s.dir(), copy.dir(), fs::copy_options::recursive);
+    const Result more = run(s.dir(), with(args, {"--resume", "c/cifar10.ckpt"}));
+    ASSERT_EQ(more.status, 0) << more.output;
+    EXPECT_THAT(more.output, HasSubstr("Resuming from c/cifar10.ckpt: epoch 2, 120 images done"));
+    expect_same_checkpoints(s.dir(), straight.dir());
+
+    // Data parallel, from the file of a pipeline.
+    const Result other = run(copy.dir(), with(kShort, {"--resume", "c/cifar10.ckpt"}));
+    ASSERT_EQ(other.status, 0) << other.output;
+    EXPECT_EQ(check_each_once(copy.dir() / "log", kTrain, 2), "");
+    EXPECT_EQ(steps_in(copy.dir() / "log"), steps_in(straight.dir() / "log"));
+  }
+}
+
+TEST(Cifar10InAPipeline, GoesOnFromACheckpointWithoutOne) {
+  Place straight, s;
+  const std::vector<std::string> args = with(kShort, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"});
+  EXPECT_EQ(run(s.dir(), args, SIGKILL, "Train Epoch: 2 [200/320").status, 128 + SIGKILL);
+  // A pipeline of one stage and one micro-batch trains as no pipeline does.
+  ASSERT_EQ(run(straight.dir(), args).status, 0);
+  const Result more = run(s.dir(), with(kPipeline, {"--micro-batches", "1", "--resume", "c/cifar10.ckpt"}));
+  ASSERT_EQ(more.status, 0) << more.output;
+  const nlohmann::json got = summary(s.dir() / "s.json"), want = summary(straight.dir() / "s.json");
+  EXPECT_EQ(got["history"].size(), 2u);
+  // Five steps of sums in another order, in f32.
+  EXPECT_NEAR(got.at("test_loss"), want.at("test_loss").get<double>(), 1e-3);
+}
+
+TEST(Cifar10InAPipeline, MistakesAreErrorsBeforeTheFirstStep) {
+  Place s;
+  const auto expect_mistake = [&](const std::vector<std::string>& args, int status, const std::string& text) {
+    std::vector<std::string> all = {"--data", "d", "--threads", "1"};
+    all.insert(all.end(), args.begin(), args.end());
+    const Result got = run(s.dir(), all);
+    EXPECT_EQ(got.status, status) << got.output;
+    EXPECT_THAT(got.output, HasSubstr(text));
+    EXPECT_THAT(got.output, Not(HasSubstr("Train Epoch")));
+  };
+  expect_mistake({"--pipeline", "0"}, 2, "--pipeline");
+  expect_mistake({"--pipeline", "2", "--schedule", "fastest"}, 2, "--schedule");
+  expect_mistake({"--pipeline", "2", "--save-model"}, 1, "--save-model needs the whole network on a rank");
+  expect_mistake({"--pipeline", "2", "--nproc", "3"}, 1, "3 ranks cannot be cut into");
+  expect_mistake({"--pipeline", "2", "--micro-batches", "many"}, 1, "expected auto, or a number");
+}
+
 TEST(Cifar10Program, RefusesTheCheckpointOfAnotherTraining) {
   Place s;
   const std::vector<std::string> small = {"--data",         "d",  "--threads", "1", "--train-samples", "64",
                                           "--test-samples", "10", "-b",        "32"};
   ASSERT_EQ(run(s.dir(), with(small, {"--epochs", "1", "--checkpoint-dir", "c"})).status, 0);
-  const auto resumed = [&](std::initializer_list<std::string> more) {
-    return run(s.dir(), with(with(small, {"--resume", "c/cifar10.ckpt"}), more));
-  };
-  const Result network = resumed({"--epochs", "1", "--arch", "resnet32"});
-  EXPECT_EQ(network.status, 1);
-  EXPECT_THAT(network.output, HasSubstr("was trained with network resnet20, not with resnet32"));
-  const Result longer = resumed({"--epochs", "3"});
-  EXPECT_EQ(longer.status, 1);
-  EXPECT_THAT(longer.output, HasSubstr("was trained with number of steps 2, not with 6"));
-  EXPECT_EQ(resumed({"--epochs", "1"}).status, 0);
+  for (const char* pipeline : {"1", "2"}) {
+    const auto resumed = [&](std::initializer_list<std::string> more) {
+      return run(s.dir(), with(with(small, {"--resume", "c/cifar10.ckpt", "--pipeline", pipeline}), more));
+    };
+    const Result network = resumed({"--epochs", "1", "--arch", "resnet32"});
+    EXPECT_EQ(network.status, 1);
+    EXPECT_THAT(network.output, HasSubstr("was trained with network resnet20, not with resnet32"));
+    const Result longer = resumed({"--epochs", "3"});
+    EXPECT_EQ(longer.status, 1);
+    EXPECT_THAT(longer.output, HasSubstr("was trained with number of steps 2, not with 6"));
+    EXPECT_EQ(resumed({"--epochs", "1"}).status, 0);
+  }
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gradus/data/sets/generated_text.h"
+#include "gradus/io/checkpoint.h"
 #include "gradus/tests/examples/program_run.h"
 
 namespace gradus::examples {
@@ -96,22 +98,137 @@ TEST(GptProgram, LearnsTheSameInMixedPrecision) {
   EXPECT_NEAR(summary(s.dir() / "s.json").at("validation_loss"), want, 0.01);
 }
 
+// Weights, moments, random numbers and losses are those of a training that nothing disturbed.
+void expect_same(const fs::path& resumed, const fs::path& straight) {
+  const nlohmann::json a = summary(resumed / "s.json"), b = summary(straight / "s.json");
+  for (const char* loss : {"loss", "validation_loss"}) EXPECT_EQ(a.at(loss), b.at(loss)) << loss;
+  std::vector<std::string> bytes;
+  for (const fs::path& dir : {resumed, straight}) {
+    io::Checkpoint c = io::load_checkpoint(dir / "c/gpt.ckpt").checkpoint, own;
+    c.each([&](const std::string& name, const auto& value) {
+      const bool is_time = name == "seconds" || name.ends_with(".seconds") || name == "job";
+      if (!is_time) own.put(name, value);
+    });
+    io::save_checkpoint(dir / "own", own);
+    bytes.push_back(bytes_of(dir / "own"));
+  }
+  EXPECT_GT(bytes[0].size(), 500'000u);
+  EXPECT_TRUE(bytes[0] == bytes[1]) << "the checkpoints differ";
+}
+
+const Arguments kSaving = {"--dropout",      "0.1", "--checkpoint-dir", "c", "--checkpoint-interval", "4",
+                           "--log-interval", "1"};
+
 TEST(GptProgram, GoesOnWhereItWasKilled) {
-  const Arguments args = small("30", {"--dropout", "0.1", "--checkpoint-dir", "c", "--checkpoint-interval",
-                                      "4", "--log-interval", "1"});
+  const Arguments args = small("30", kSaving);
   Scratch straight, s;
   ASSERT_EQ(gpt(straight.dir(), args).status, 0);
   EXPECT_EQ(gpt(s.dir(), args, SIGKILL, "step 10 ").status, 128 + SIGKILL);
   const Result more = gpt(s.dir(), args);
   ASSERT_EQ(more.status, 0) << more.output;
   EXPECT_THAT(more.output, HasSubstr("Resuming from c/gpt.ckpt: epoch 1, "));
-  const nlohmann::json a = summary(s.dir() / "s.json"), b = summary(straight.dir() / "s.json");
-  EXPECT_EQ(a.at("loss"), b.at("loss"));
-  EXPECT_EQ(a.at("validation_loss"), b.at("validation_loss"));
+  expect_same(s.dir(), straight.dir());
+}
 
-  const Result longer = gpt(s.dir(), small("40", {"--checkpoint-dir", "c"}));
-  EXPECT_EQ(longer.status, 1);
-  EXPECT_THAT(longer.output, HasSubstr("was trained with number of steps 30, not with 40"));
+TEST(GptInAPipeline, GoesOnWhereItsRanksWereKilledOrInterrupted) {
+  for (const size_t replicas : {1u, 2u}) {
+    const Arguments args =
+        with(small("30", kSaving), {"--pipeline", "2", "--replicas", std::to_string(replicas)});
+    Scratch straight, killed, interrupted;
+    ASSERT_EQ(gpt(straight.dir(), args).status, 0);
+    {
+      const auto ranks = start_ranks("gpt", killed.dir(), std::vector<Arguments>(2 * replicas, args));
+      ASSERT_TRUE(ranks[0]->wait_for("step 10 "));
+      for (const auto& rank : ranks) rank->kill(SIGKILL);
+      for (const auto& rank : ranks) EXPECT_EQ(rank->end().status, 128 + SIGKILL);
+    }
+    const Result first = gpt(interrupted.dir(), args, SIGINT, "step 10 ");
+    EXPECT_EQ(first.status, 130) << first.output;
+    EXPECT_THAT(first.output, HasSubstr("continue with --resume c/gpt.ckpt"));
+    for (const Scratch* s : {&killed, &interrupted}) {
+      const Result r = gpt(s->dir(), args);
+      ASSERT_EQ(r.status, 0) << r.output;
+      EXPECT_THAT(r.output, HasSubstr("Resuming from c/gpt.ckpt: epoch 1, "));
+      expect_same(s->dir(), straight.dir());
+    }
+  }
+}
+
+TEST(GptInAPipeline, AnyDivisionGoesOnFromAnyOther) {
+  Scratch straight;
+  ASSERT_EQ(gpt(straight.dir(), small("30", {"--log-interval", "1"})).status, 0);
+  const nlohmann::json want = summary(straight.dir() / "s.json");
+  const Arguments one = {}, two = {"--pipeline", "2"}, four = {"--pipeline", "4"},
+                  square = {"--pipeline", "2", "--replicas", "2"};
+  const std::pair<Arguments, Arguments> pairs[] = {{four, one}, {square, one}, {one, two}, {two, square}};
+  for (const auto& [before, after] : pairs) {
+    Scratch s;
+    const std::string what = testing::PrintToString(before) + testing::PrintToString(after);
+    const auto run = [&](const Arguments& division, int signal) {
+      Arguments args = small("30", {"--checkpoint-dir", "c", "--log-interval", "1"});
+      args.insert(args.end(), division.begin(), division.end());
+      return gpt(s.dir(), args, signal, "step 10 ");
+    };
+    EXPECT_EQ(run(before, SIGINT).status, 130) << what;
+    const Result r = run(after, 0);
+    ASSERT_EQ(r.status, 0) << what << r.output;
+    EXPECT_THAT(r.output, HasSubstr("Resuming from")) << what;
+    for (const char* loss : {"loss", "validation_loss"})
+      EXPECT_NEAR(summary(s.dir() / "s.json").at(loss), want.at(loss).get<double>(), kSameLoss) << what;
+  }
+}
+
+TEST(GptInAPipeline, StartsAgainAfterARankWasKilled) {
+  const Arguments args = with(small("30", kSaving), {"--pipeline", "2", "--max-restarts", "1"});
+  Scratch straight, s;
+  ASSERT_EQ(gpt(straight.dir(), args).status, 0);
+  Program program("gpt", s.dir(), args);
+  ASSERT_TRUE(program.wait_for("step 10 "));
+  EXPECT_TRUE(program.kill_rank(1));
+  const Result r = program.end();
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("all ranks start again"));
+  EXPECT_THAT(r.output, HasSubstr("Resuming from c/gpt.ckpt"));
+  expect_same(s.dir(), straight.dir());
+}
+
+TEST(GptInAPipeline, RefusesTheCheckpointOfAnotherTraining) {
+  Scratch s;
+  ASSERT_EQ(gpt(s.dir(), small("4", {"--pipeline", "2", "--checkpoint-dir", "c"})).status, 0);
+  const std::string before = bytes_of(s.dir() / "c/gpt.ckpt");
+  for (const char* ranks : {"1", "2"}) {
+    const auto expect_refused = [&](const std::string& steps, const Arguments& more,
+                                    const std::string& text) {
+      Arguments args = small(steps, {"--pipeline", ranks});
+      args.insert(args.end(), more.begin(), more.end());
+      const Result r = gpt(s.dir(), args);
+      EXPECT_EQ(r.status, 1) << r.output;
+      EXPECT_THAT(r.output, HasSubstr(text));
+      EXPECT_THAT(r.output, Not(HasSubstr("step ")));
+    };
+    expect_refused("40", {"--checkpoint-dir", "c"},
+                   "c/gpt.ckpt was trained with number of steps 4, not with 40");
+    expect_refused("4", {"--checkpoint-dir", "c", "--layers", "5"}, "was trained with layers 4, not with 5");
+    expect_refused("4", {"--resume", "c/none.ckpt"}, "none.ckpt");
+    io::Checkpoint other;
+    other.put("program", "mnist");
+    io::save_checkpoint(s.dir() / "mnist.ckpt", other);
+    expect_refused("4", {"--resume", "mnist.ckpt"}, "expected a checkpoint of gpt, given one of mnist");
+  }
+  EXPECT_EQ(bytes_of(s.dir() / "c/gpt.ckpt"), before);
+}
+
+TEST(GptInAPipeline, ACheckpointThatCannotBeWrittenIsAnError) {
+  Scratch s;
+  const Arguments args = small("12", {"--pipeline", "2", "--checkpoint-dir", "c", "--log-interval", "1"});
+  EXPECT_EQ(gpt(s.dir(), args, SIGINT, "step 5 ").status, 130);
+  const std::string before = bytes_of(s.dir() / "c/gpt.ckpt");
+  fs::rename(s.dir() / "c", s.dir() / "d");
+  std::ofstream(s.dir() / "c") << "no folder";
+  const Result r = gpt(s.dir(), with(args, {"--resume", "d/gpt.ckpt"}));
+  EXPECT_EQ(r.status, 1) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("failed: FileError: [save_checkpoint] c/gpt.ckpt"));
+  EXPECT_EQ(bytes_of(s.dir() / "d/gpt.ckpt"), before);
 }
 
 // A text of which every character follows from the one before.
@@ -141,6 +258,20 @@ TEST(GptProgram, WritesTextLikeThatOfItsFile) {
   EXPECT_THAT(unknown.output, HasSubstr("gpt sample: [Characters] the byte 120 is none of the 6"));
 }
 
+TEST(GptInAPipeline, WritesTextAndACheckpointThatSampleReads) {
+  Scratch s;
+  write_rhyme(s.dir());
+  const Arguments args = small("120", {"--data", "rhyme.txt", "--layers", "2", "--sample", "40",
+                                       "--checkpoint-dir", "c", "--pipeline", "2", "--replicas", "2"});
+  const Result r = gpt(s.dir(), args);
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("\nto be\nto be\n"));
+  std::string want = "be\n";
+  while (want.size() < 50 + 2) want += "to be\n";
+  const Arguments sample = {"sample", "--checkpoint", "c/gpt.ckpt", "--length", "50", "--temperature", "0.1"};
+  EXPECT_EQ(gpt(s.dir(), with(sample, {"--prompt", "be"})).output, want.substr(0, 52) + "\n");
+}
+
 TEST(GptProgram, MistakesAreErrorsBeforeTheFirstStep) {
   Scratch s;
   write_rhyme(s.dir(), 5);
@@ -162,7 +293,6 @@ TEST(GptProgram, MistakesAreErrorsBeforeTheFirstStep) {
   expect_mistake({"--pipeline", "5"}, 1, "as many stages as the 4 blocks");
   expect_mistake({"--pipeline", "2", "--nproc", "3"}, 1, "3 ranks cannot be cut into");
   expect_mistake({"--replicas", "2", "--nproc", "3"}, 1, "expected 2 ranks, given 3");
-  expect_mistake({"--pipeline", "2", "--sample", "9"}, 1, "do not go with --pipeline");
   expect_mistake({"--pipeline", "2", "--schedule", "zb-v"}, 1, "zb-v");
   expect_mistake({"sample", "--checkpoint", "nothing.ckpt"}, 1, "nothing.ckpt");
   expect_mistake({"sample", "--checkpoint", "rhyme.txt"}, 1, "rhyme.txt");

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gradus/io/checkpoint.h"
@@ -121,8 +123,10 @@ TEST(ImagenetProgram, ImagesThatCannotBeReadAreErrorsOrAreSkippedAndCounted) {
   const Result stopped = run(s.dir(), with(kSmall, {"--epochs", "1"}));
   EXPECT_EQ(stopped.status, 1);
   EXPECT_THAT(stopped.output, HasSubstr("d/train/green/7.png"));
-  for (const char* ranks : {"1", "2"}) {
-    const Result r = run(s.dir(), with(kSmall, {"--epochs", "1", "--on-error", "skip", "--nproc", ranks}));
+  for (const auto& [ranks, pipeline] : {std::pair("1", "1"), {"2", "1"}, {"2", "2"}}) {
+    const Result r =
+        run(s.dir(),
+            with(kSmall, {"--epochs", "1", "--on-error", "skip", "--nproc", ranks, "--pipeline", pipeline}));
     ASSERT_EQ(r.status, 0) << r.output;
     EXPECT_THAT(r.output, HasSubstr("1 training images could not be read"));
     EXPECT_THAT(r.output, HasSubstr("1 validation images could not be read"));
@@ -140,13 +144,60 @@ TEST(ImagenetProgram, TakesOverWeightsForOtherClasses) {
   fs::copy(s.dir() / "e/train", s.dir() / "e/val", fs::copy_options::recursive);
   std::vector<std::string> args = with(kSmall, {"--epochs", "1"});
   args[0] = "e";
-  const Result r = run(s.dir(), with(args, {"--pretrained", "c/imagenet.ckpt"}));
-  EXPECT_EQ(r.status, 0) << r.output;
-  EXPECT_THAT(r.output, HasSubstr("fc.weight begins anew"));
-  // To go on from it is another thing.
-  const Result resumed = run(s.dir(), with(args, {"--resume", "c/imagenet.ckpt"}));
-  EXPECT_EQ(resumed.status, 1);
-  EXPECT_THAT(resumed.output, HasSubstr("number of classes 3, not with 4"));
+  io::save_safetensors(s.dir() / "w.safetensors",
+                       io::load_checkpoint(s.dir() / "c/imagenet.ckpt").checkpoint.tensors("model"));
+  std::set<double> losses;
+  const auto run_with = [&](const std::vector<std::string>& division,
+                            std::initializer_list<std::string> more) {
+    std::vector<std::string> all = args;
+    all.insert(all.end(), division.begin(), division.end());
+    return run(s.dir(), with(all, more));
+  };
+  for (const std::vector<std::string>& division :
+       {std::vector<std::string>{}, {"--pipeline", "2", "--micro-batches", "1"}}) {
+    for (const char* file : {"c/imagenet.ckpt", "w.safetensors"}) {
+      const Result r = run_with(division, {"--pretrained", file, "--dry-run"});
+      EXPECT_EQ(r.status, 0) << r.output;
+      EXPECT_THAT(r.output, HasSubstr("fc.weight begins anew"));
+      losses.insert(summary(s.dir() / "s.json").at("history")[0].at("train_loss").get<double>());
+    }
+    // To go on from it is another thing.
+    const Result resumed = run_with(division, {"--resume", "c/imagenet.ckpt"});
+    EXPECT_EQ(resumed.status, 1);
+    EXPECT_THAT(resumed.output, HasSubstr("number of classes 3, not with 4"));
+    const Result none = run_with(division, {"--pretrained", "none.safetensors"});
+    EXPECT_EQ(none.status, 1);
+    EXPECT_THAT(none.output, HasSubstr("none.safetensors"));
+  }
+  EXPECT_EQ(losses.size(), 1u) << testing::PrintToString(losses);
+}
+
+TEST(ImagenetInAPipeline, LearnsKeepsTheBestAndEvaluatesIt) {
+  Place s;
+  for (const char* ranks : {"2", "4"}) {
+    const std::vector<std::string> args =
+        with(kSmall, {"--pipeline", "2", "--nproc", ranks, "--micro-batches", "1", "--amp", "bf16"});
+    const Result r = run(s.dir(), with(args, {"--epochs", "4", "--lr", "0.05", "--checkpoint-dir", ranks}));
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_THAT(r.output, HasSubstr("stage 1 on rank 1: "));
+    EXPECT_THAT(r.output, HasSubstr("Epoch: [3][10/10]\tTime "));
+    EXPECT_THAT(r.output, HasSubstr("Test: [1/2]\tLoss "));
+    const nlohmann::json j = summary(s.dir() / "s.json");
+    EXPECT_GE(j.at("best_test_accuracy").get<double>(), 0.9) << r.output;
+    EXPECT_EQ(j["history"][3].at("test_accuracy_in_5"), 1.0);  // of three classes
+    EXPECT_EQ(j.at("test_samples"), 21);
+
+    // With a pipeline or without, the best weights give its accuracy again.
+    const std::string best = std::string(ranks) + "/imagenet.best.ckpt";
+    for (const char* option : {"--resume", "--pretrained"})
+      for (const bool in_pipeline : {true, false}) {
+        const Result e = run(s.dir(), with(in_pipeline ? args : with(kSmall, {"--amp", "bf16"}),
+                                           {"--evaluate", option, best}));
+        ASSERT_EQ(e.status, 0) << e.output;
+        EXPECT_EQ(summary(s.dir() / "s.json").at("test_accuracy"), j.at("best_test_accuracy")) << option;
+        EXPECT_EQ(summary(s.dir() / "s.json").at("test_samples"), 21);
+      }
+  }
 }
 
 TEST(ImagenetProgram, DummyImagesTakeAStep) {
@@ -205,6 +256,20 @@ TEST(ImagenetProgram, ContinuesBitIdenticallyAfterBeingKilled) {
   const Result more = run(s.dir(), with(kSaving, {"--amp", "bf16", "--resume", "c/imagenet.ckpt"}));
   ASSERT_EQ(more.status, 0) << more.output;
   EXPECT_THAT(more.output, HasSubstr("Resuming from c/imagenet.ckpt: epoch 2, 36 images done"));
+  expect_same(s.dir(), straight.dir());
+}
+
+TEST(ImagenetInAPipeline, ContinuesBitIdenticallyAfterBeingKilled) {
+  Place straight, s;
+  const std::vector<std::string> args = with(kSaving, {"--pipeline", "2", "--schedule", "zb-h1"});
+  const Result whole = run(straight.dir(), args);
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  const auto killed = start_ranks("imagenet", s.dir(), {args, args});
+  ASSERT_TRUE(killed[0]->wait_for("Epoch: [1][ 5/10]"));
+  for (const auto& rank : killed) rank->kill(SIGKILL);
+  for (const auto& rank : killed) EXPECT_EQ(rank->end().status, 128 + SIGKILL);
+  const Result more = run(s.dir(), with(args, {"--resume", "c/imagenet.ckpt"}));
+  ASSERT_EQ(more.status, 0) << more.output;
   expect_same(s.dir(), straight.dir());
 }
 

@@ -47,7 +47,8 @@ Scratch::Scratch() {
 Scratch::~Scratch() { fs::remove_all(dir_); }
 
 Program::Program(const std::string& name, const fs::path& dir, std::vector<std::string> args,
-                 const Variables& variables) {
+                 const Variables& variables)
+    : dir_(dir) {
   args.insert(args.begin(), fs::absolute("examples/" + name).string());
   if (variables.count("LAUNCHER")) {
     const std::string launcher = fs::absolute("distributed/launch/gradus-run").string();
@@ -75,6 +76,18 @@ Program::Program(const std::string& name, const fs::path& dir, std::vector<std::
 Program::~Program() { close(out_); }
 
 void Program::kill(int signal) const { ::kill(pid_, signal); }
+
+bool Program::kill_rank(int rank) const {
+  const auto variable = [](const std::string& text) { return '\0' + text + '\0'; };
+  std::error_code error;
+  for (const auto& process : fs::directory_iterator("/proc", error)) {
+    const std::string variables = '\0' + bytes_of(process.path() / "environ");
+    const bool is_rank = variables.find(variable("RANK=" + std::to_string(rank))) != std::string::npos;
+    const bool is_here = variables.find(variable("XDG_CACHE_HOME=" + dir_.string())) != std::string::npos;
+    if (is_rank && is_here) return ::kill(std::stoi(process.path().filename()), SIGKILL) == 0;
+  }
+  return false;
+}
 
 bool Program::wait_for(const std::string& text) {
   while (result_.output.find(text) == std::string::npos)

@@ -44,6 +44,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void kill(int signal) const;
+  // Ends a rank that the program has started itself. Returns whether there was one.
+  bool kill_rank(int rank) const;
   // Reads its output until it says `text`; false when it ends before.
   bool wait_for(const std::string& text);
   // Waits for its end.
@@ -52,6 +54,7 @@ class Program {
  private:
   bool read_some();
 
+  std::filesystem::path dir_;
   pid_t pid_ = -1;
   int out_ = -1;
   Result result_;

@@ -187,6 +187,28 @@ TEST(LoadCheckpoint, FallsBackToThePreviousOneAndSaysSo) {
                                     HasSubstr("continuing from " + loaded.path)));
 }
 
+TEST(InspectCheckpoint, ChecksTheFileAndKeepsNoElements) {
+  TempDir dir;
+  for (int epoch : {1, 2}) {
+    Checkpoint c;
+    c.put("epoch", epoch);
+    c.put("model.w", counted({2, 3}, DType::kF32));
+    save_checkpoint(dir / "c", c);
+  }
+  const LoadedCheckpoint found = inspect_checkpoint(dir / "c");
+  EXPECT_EQ(found.checkpoint.get<int>("epoch"), 2);
+  EXPECT_EQ(found.path, (dir / "c").string());
+  EXPECT_EQ(found.checkpoint.tensor("model.w").shape(), Shape({2, 3}));
+  EXPECT_EQ(found.checkpoint.tensor("model.w").device(), Device{DeviceType::kMeta});
+
+  std::string content = slurp(dir / "c");
+  content[content.size() - 8] ^= 1;  // an element
+  spit(dir / "c", content);
+  const LoadedCheckpoint previous = inspect_checkpoint(dir / "c");
+  EXPECT_EQ(previous.checkpoint.get<int>("epoch"), 1);
+  EXPECT_THAT(previous.warning, HasSubstr("checksum"));
+}
+
 TEST(LoadCheckpoint, NamesBothFilesWhenNeitherIsGood) {
   TempDir dir;
   spit(dir / "c", "short");

@@ -366,6 +366,30 @@ TEST_F(GradScalerTest, ScalesAPartOfAModel) {
   off.backward_of_part({w}, [&](double scale) { EXPECT_EQ(scale, 1); });
 }
 
+// One scaler serves a model in parts and a whole one.
+TEST_F(GradScalerTest, ClipsAWholeModelAlsoAfterAPartOfOne) {
+  GradScaler scaler({.init_scale = 8});
+  const auto backward_of_part = [&] {
+    scaler.backward_of_part({w}, [&](double scale) { w.set_grad(values32({float(scale), 0})); });
+  };
+  backward_of_part();
+  scaler.step(opt);
+  opt.clear_grad();
+  EXPECT_TRUE(step(scaler, {3, 4}, {.clip_norm = 1.0}));
+  EXPECT_FLOAT_EQ(scaler.grad_norm().item<float>(), 5);
+
+  // The backward of another model does not make this one whole.
+  backward_of_part();
+  const Tensor v = values32({1.0f});
+  GradManager other;
+  other.attach(v);
+  {
+    auto recording = other.record();
+    scaler.backward(other, sum(v));
+  }
+  EXPECT_THROW(scaler.step(opt, {.clip_norm = 1.0}), StateError);
+}
+
 TEST(Unscale, FindsASingleInfinityInAnyDtypeWhateverTheThreads) {
   for (const DType t : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     for (const int threads : {1, 3}) {

@@ -1,10 +1,13 @@
 #include "gradus/train/internal/sample_log.h"
 
 #include <fstream>
+#include <set>
+#include <utility>
 
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 #include "gradus/train/ranks.h"
 
@@ -17,8 +20,13 @@ void SampleLog::begin(const data::LoaderState& at) const {
 void SampleLog::add(const data::LoaderState& at, const std::vector<int64_t>& indices) const {
   if (file_.empty()) return;
   std::string line = concat(at.epoch, ' ', at.samples);
-  for (const std::string& bytes : dist::gather_object(dist::to_wire(indices)))
-    for (const int64_t i : dist::from_wire<std::vector<int64_t>>(bytes)) line += concat(' ', i);
+  std::set<int> replicas;  // their ranks have the same samples
+  for (const std::string& bytes :
+       dist::gather_object(dist::to_wire(std::pair(Job::current()->replica().index, indices)))) {
+    const auto [replica, theirs] = dist::from_wire<std::pair<int, std::vector<int64_t>>>(bytes);
+    if (!replicas.insert(replica).second) continue;
+    for (const int64_t i : theirs) line += concat(' ', i);
+  }
   if (is_first_rank()) write(line);
 }
 

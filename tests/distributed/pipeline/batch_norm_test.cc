@@ -77,6 +77,27 @@ TEST(PipelineBatchNorm, DeferredGivesTheSameBitsForAllSchedules) {
           << name_of(schedule);
 }
 
+// So what a test finds does not depend on who makes it, nor on whether the training went on from a file.
+TEST(PipelineBatchNorm, ReplicasTakeOverTheStatisticsOfTheFirst) {
+  std::vector<std::vector<double>> means(4);
+  run_ranks(4, [&] {
+    manual_seed(5);
+    Pipeline<TwoNorms> pipe(make, batch(2, 0), {.stages = 2, .micro_batches = 2, .cut_after = {"norm1"}});
+    GradManager gm;
+    pipe.attach(gm);
+    for (int i = 0; i < kSteps; ++i)
+      pipe.step(gm, batch(8, 10 * (get_rank() / 2) + i), zeros({8, 3}, {DType::kF64}), nn::mse_loss);
+    const TwoNorms& mine = pipe.module();
+    for (const nn::BatchNorm* norm : {&mine.norm1, &mine.norm2})
+      if (norm->running_mean.device() == kCPU)
+        means[size_t(get_rank())] = norm->running_mean.to_vector<double>();
+  });
+  for (const size_t stage : {0u, 1u}) {
+    EXPECT_EQ(means[stage].size(), 8u);
+    EXPECT_EQ(means[stage], means[stage + 2]);
+  }
+}
+
 TEST(PipelineBatchNorm, AStepThatFailsLeavesTheStatistics) {
   Pipeline<TwoNorms> pipe(make, batch(2, 0), {.micro_batches = 2, .deferred_batch_norm = true});
   GradManager gm;

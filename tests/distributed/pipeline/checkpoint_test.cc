@@ -403,6 +403,39 @@ TEST(PipelineCheckpoint, AFileOfAnotherModelIsRefusedWithAllNames) {
   });
 }
 
+// Another training's file is whole: the previous one is no way out.
+TEST(PipelineCheckpoint, WhatACheckRefusesIsRefusedByAllRanks) {
+  TempDir dir;
+  const auto path = dir / "c";
+  with_pipe(2, [&](Pipeline<Net>& pipe, optim::SGD& opt) {
+    pipe.save(path, opt, steps(1));
+    pipe.save(path, opt, steps(2));
+    for (const int who : {0, 1, 2}) {  // 2: both
+      int checked = 0;
+      const auto check = [&](const io::LoadedCheckpoint& found) {
+        ++checked;
+        EXPECT_EQ(found.path, path.string());
+        EXPECT_EQ(found.checkpoint.get<int>("steps"), 2);
+        EXPECT_EQ(found.checkpoint.tensor("model.in.weight").device().type, DeviceType::kMeta);
+        if (who == 2 || who == get_rank()) throw FileError("test", "of another training");
+      };
+      const std::string text = refused<FileError>(pipe, opt, [&] { pipe.load(path, opt, check); });
+      EXPECT_EQ(text, "[test] of another training");
+      EXPECT_EQ(checked, 1);
+    }
+    // A damaged file is no reason to refuse.
+    std::string content = slurp(path);
+    content[content.size() / 2] ^= 1;
+    barrier();
+    if (get_rank() == 0) spit(path, content);
+    barrier();
+    const auto newest = [&](const io::LoadedCheckpoint& found) {
+      if (found.checkpoint.get<int>("steps") == 2) throw ValueError("test", "newest");
+    };
+    EXPECT_EQ(pipe.load(path, opt, newest).checkpoint.get<int>("steps"), 1);
+  });
+}
+
 TEST(PipelineCheckpoint, AFullDiskIsAnErrorOfAllRanks) {
   TempDir dir;
   const auto path = dir / "c";
@@ -577,6 +610,10 @@ TEST(PipelineCheckpoint, LoadsWeightsWithTheNamesOfTorchvision) {
     EXPECT_THAT(report.kept, ElementsAre("fc.bias"));
 
     pipe.load_weights(dir / "resnet50");
+    optim::SGD opt(pipe.parameters(), {.lr = 1});
+    pipe.save(dir / "c", opt);
+    for (const Tensor& p : pipe.parameters()) fill_(p, 0);
+    pipe.load_weights(dir / "c", {}, "model");
     pipe.eval();
     std::vector<float> got;  // on the last rank
     pipe.eval_step(x, x, [&](const Tensor& y, const Tensor&) {
