@@ -322,7 +322,7 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
   if (!recordings_that_see(*state).empty())
     throw StateError(kOp,
                      "a backward in two parts is for first order alone, and a recording that was opened "
-                     "before this one would record it");
+                     "before this one would record it for the second order");
   manager->forget_dead();
   std::vector<char> first(manager->attached.size());
   for (const Tensor& input : inputs) {

@@ -7,6 +7,7 @@
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/schedule_simulation.h"
 #include "gradus/tensor/runtime/context.h"
 
@@ -107,14 +108,33 @@ double Executor::run_list(const ActionLists& lists, const StepWork& work) {
           backward(step, action);
       }
     } catch (Error& e) {
-      e.add_context("in " + to_string(action));
+      e.add_context("in " + to_string(action) + odd_inputs(step, action));
       throw;
     }
     recorder_.end();
   }
+  if (work.all_reduce) recorder_.reduced(work.all_reduce->stats().bytes);
   recorder_.end_step();
   share_tied_gradients(step, before);
   return share_loss(step);
+}
+
+// Returns what a failed forward was given in other shapes than this rank's trace has.
+std::string Executor::odd_inputs(const Step& step, const Action& action) const {
+  const auto found = step.running.find({action.stage, action.micro_batch});
+  if (found == step.running.end() || !found->second.cut) return "";
+  const auto& [trace, plan] = *found->second.cut;
+  const auto& received = found->second.input.received;
+  std::string text;
+  for (size_t slot = 0; slot < received.size(); ++slot) {
+    const Crossing& need = plan.needs[size_t(action.stage)][slot];
+    if (need.call < 0 || !received[slot].defined()) continue;
+    const Shape& expected = trace.calls[size_t(need.call)].results[size_t(need.result)].shape();
+    if (received[slot].shape() != expected)
+      text += concat(", where rank ", get_global_rank(group_, model_.rank_of(need.stage)), " sent ",
+                     received[slot].shape(), " in place of ", expected);
+  }
+  return text;
 }
 
 // A rank runs its list. A process with several devices runs the lists of all of them: it queues each action

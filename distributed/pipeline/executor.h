@@ -57,6 +57,7 @@ class Executor {
 
   double run_list(const ActionLists& lists, const StepWork& work);
   std::vector<Place> order_of(const ActionLists& lists) const;
+  std::string odd_inputs(const Step& step, const Action& action) const;
   void forward(Step& step, const Action& action, bool recomputes);
   void run_own_stage(Step& step, const Action& action);
   void backward(Step& step, const Action& action);  // B or I

@@ -37,6 +37,7 @@ std::string to_bytes(const std::vector<RankRecord>& records) {
       writer.put(s.number);
       put_all(writer, s.actions);
       put_all(writer, s.messages);
+      writer.put(s.reduced_bytes);
     }
   }
   return writer.take();
@@ -53,6 +54,7 @@ void append_from_bytes(const std::string& bytes, std::vector<RankRecord>& record
       reader.get(s.number);
       get_all(reader, s.actions);
       get_all(reader, s.messages);
+      reader.get(s.reduced_bytes);
     }
   }
   if (reader.left()) WireReader::fail();

@@ -349,6 +349,11 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     choose_recompute(batch, compute);
   auto [rows, parts, lists, work] = cut(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
+  const auto has_backwards = [](const auto& list) {
+    return !list.empty() && list.back().kind != ActionKind::kForward;
+  };
+  if (gm && std::ranges::none_of(lists.of_rank, has_backwards))
+    throw ScheduleError(kOp, {}, "a step needs backwards, and the lists have forwards alone");
   work.gm = gm;
   work.recompute = recompute();
   const std::vector<double> weights = weights_of(parts, options);

@@ -32,6 +32,7 @@ struct StepRecord {
   uint64_t number = 0;  // counts the pipeline's steps
   std::vector<ActionRecord> actions = {};
   std::vector<MessageRecord> messages = {};
+  int64_t reduced_bytes = 0;  // of gradients, given to the all-reduce over replicas
 };
 
 struct RankRecord {

@@ -123,6 +123,7 @@ void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t
     waited += m.end - m.begin;
     before_sending += std::clamp(sent->second, m.begin, m.end) - m.begin;
   }
+  report.reduced_bytes += double(step.reduced_bytes);
   int64_t busy = 0;
   for (const ActionRecord& a : step.actions) busy += a.end - a.begin;
   const int64_t first = step.actions.front().begin, last = step.actions.back().end;
@@ -165,7 +166,8 @@ void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, dou
     idle += (r.fill + r.drain + r.slower_stage + r.communication + r.overhead) / double(reports.size());
     for (double RankReport::*time :
          {&RankReport::busy, &RankReport::fill, &RankReport::drain, &RankReport::slower_stage,
-          &RankReport::communication, &RankReport::overhead, &RankReport::sent_bytes})
+          &RankReport::communication, &RankReport::overhead, &RankReport::sent_bytes,
+          &RankReport::reduced_bytes})
       r.*time /= double(report.steps);
   }
   report.stages.insert(report.stages.end(), stages.begin(), stages.end());
@@ -219,11 +221,13 @@ std::string to_string(const PipelineReport& report) {
     for (double time : {s.forward, s.backward, s.input_gradient, s.weight_gradient}) text += cell(time);
     text += '\n';
   }
-  text += "\n rank   busy ms      fill     drain  slower stage  communication  overhead  held   MB sent\n";
+  text +=
+      "\n rank   busy ms      fill     drain  slower stage  communication  overhead  held   MB sent"
+      "   reduced\n";
   for (const RankReport& r : report.ranks)
-    text += formatted("%5d%10.3f%10.3f%10.3f%14.3f%15.3f%10.3f%6d%10.3f\n", r.rank, 1e3 * r.busy,
+    text += formatted("%5d%10.3f%10.3f%10.3f%14.3f%15.3f%10.3f%6d%10.3f%10.3f\n", r.rank, 1e3 * r.busy,
                       1e3 * r.fill, 1e3 * r.drain, 1e3 * r.slower_stage, 1e3 * r.communication,
-                      1e3 * r.overhead, int(r.most_held), 1e-6 * r.sent_bytes);
+                      1e3 * r.overhead, int(r.most_held), 1e-6 * r.sent_bytes, 1e-6 * r.reduced_bytes);
   return text + formatted("\nstep %.3f ms, idle %.2f %%; theory %.3f ms, idle %.2f %%\n",
                           1e3 * report.makespan, 100 * report.idle_fraction, 1e3 * report.predicted_makespan,
                           100 * report.predicted_idle_fraction);

@@ -29,6 +29,7 @@ struct RankReport {
   double overhead = 0;       // between actions, waiting for nothing
   int64_t most_held = 0;     // micro-batches of its stages at once, between F and the end of B or W
   double sent_bytes = 0;     // per step, to other ranks
+  double reduced_bytes = 0;  // per step, of gradients given to the all-reduce over replicas
 };
 
 struct PipelineReport {

@@ -25,6 +25,8 @@ class StepRecorder {
     if (keep_ > 0) step_.actions.push_back({.action = action, .begin = monotonic_now()});
   }
   void end();
+  // Of gradients, given to the all-reduce over replicas.
+  void reduced(int64_t bytes) { step_.reduced_bytes = bytes; }
 
   // Surround a call of the mailbox. An action is recorded as if it waited first: what it computed before, a
   // forward once more, belongs to it.

@@ -149,7 +149,7 @@ TEST(PipelinePage, SchedulesAsData) {
   const dist::ActionLists lists =
       dist::make_schedule(dist::Schedule::kZeroBubbleH1, {.ranks = 2, .micro_batches = 4});
   std::cout << dist::to_text(lists)[1];          // 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1F3 1I3 1W2 1W3
-  dist::check_schedule(lists);                   // else a ScheduleError names a circle of actions
+  dist::check_schedule(lists);                   // else a ScheduleError says what cannot run
   const double f = 0.010, i = 0.010, w = 0.010;  // seconds
   const dist::SchedulePrediction p = dist::simulate(lists, {{f, i, w}, {f, i, w}});
   std::cout << p.makespan << " s, idle " << p.idle_fraction;

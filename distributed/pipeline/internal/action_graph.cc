@@ -1,18 +1,22 @@
 #include "gradus/distributed/pipeline/internal/action_graph.h"
 
-#include "gradus/tensor/base/error.h"
+#include "gradus/distributed/pipeline/schedule_check.h"
 
 namespace gradus::dist::internal {
 
 ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
-  constexpr auto kOp = "check_schedule";
+  const auto refuse = [](const auto&... why) { throw ScheduleError("check_schedule", {}, why...); };
   int64_t count = 0;
   for (const auto& list : lists.of_rank) count += int64_t(list.size());
   const int64_t stages = lists.stages(), micro_batches = lists.micro_batches;
   if (count > kMaxActions || stages > kMaxActions || micro_batches < 0 ||
       (stages > 0 && micro_batches > kMaxActions / stages))
-    throw ValueError(kOp, "too many actions: the limit is ", kMaxActions);
-  if (stages == 0 || micro_batches == 0) throw ValueError(kOp, "expected actions, given none");
+    refuse("too many actions: the limit is ", kMaxActions);
+  if (stages == 0 || micro_batches == 0) refuse("expected actions, given none");
+  // Before any memory is taken for them.
+  if (count < stages * micro_batches)
+    refuse(stages, " stages and ", micro_batches, " micro-batches have ", stages * micro_batches,
+           " forwards, and there are ", count, " actions");
 
   forward_.assign(size_t(stages * micro_batches), -1);
   input_gradient_ = forward_;
@@ -22,11 +26,11 @@ ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
     begins_.push_back(size());
     for (const Action& a : lists.of_rank[rank]) {
       if (a.stage < 0 || a.stage >= stages || a.micro_batch < 0 || a.micro_batch >= micro_batches)
-        throw ValueError(kOp, "rank ", rank, " has ", to_string(a), ", but there are ", stages,
-                         " stages and ", micro_batches, " micro-batches");
+        refuse("rank ", rank, " has ", to_string(a), ", but there are ", stages, " stages and ",
+               micro_batches, " micro-batches");
       if (lists.rank_of_stage[a.stage] != rank)
-        throw ValueError(kOp, "rank ", rank, " has ", to_string(a), ", but stage ", a.stage, " is on rank ",
-                         lists.rank_of_stage[a.stage]);
+        refuse("rank ", rank, " has ", to_string(a), ", but stage ", a.stage, " is on rank ",
+               lists.rank_of_stage[a.stage]);
       const size_t at = place(a.stage, a.micro_batch);
       bool twice = false;
       if (a.kind == ActionKind::kForward)
@@ -36,7 +40,7 @@ ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
       else
         twice = std::exchange(input_gradient_[at], size()) >= 0;
       if (a.kind == ActionKind::kBackward) twice = std::exchange(weight_gradient[at], 1) || twice;
-      if (twice) throw ValueError(kOp, "rank ", rank, " has ", to_string(a), " or a part of it twice");
+      if (twice) refuse("rank ", rank, " has ", to_string(a), " or a part of it twice");
       has_backwards_ = has_backwards_ || a.kind != ActionKind::kForward;
       actions_.push_back(&a);
     }
@@ -46,7 +50,7 @@ ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
     for (int k = 0; k < micro_batches; ++k) {
       const size_t at = place(stage, k);
       const auto missing = [&](ActionKind kind) {
-        throw ValueError(kOp, "no rank has ", to_string(Action{kind, stage, k}));
+        refuse("no rank has ", to_string(Action{kind, stage, k}));
       };
       if (forward_[at] < 0) missing(ActionKind::kForward);
       if (has_backwards_ && input_gradient_[at] < 0) missing(ActionKind::kBackward);

@@ -10,7 +10,7 @@ namespace gradus::dist::internal {
 
 class ActionGraph {
  public:
-  // Errors: ValueError unless each stage is on one rank, each stage and micro-batch has one F, and either
+  // Errors: ScheduleError unless each stage is on one rank, each stage and micro-batch has one F, and either
   // none has a backward or each has one: B, or I and W.
   explicit ActionGraph(const ActionLists& lists);
 

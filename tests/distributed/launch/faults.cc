@@ -74,6 +74,7 @@ const std::vector<Kind> kKinds = {
     {"pipeline-forward", false, 0, "PeerError", {"[faults] on purpose"}},
     {"pipeline-input-gradient", false, 0, "PeerError", {"[faults] on purpose"}},
     {"pipeline-weight-gradient", false, 0, "PeerError", {"[faults] on purpose"}},
+    {"pipeline-shape", false, 0, "PeerError", {"[2,5]"}},
     {"pipeline-evaluation", false, 0, "MismatchError", {"runs another step than"}},
     {"pipeline-micro-batches", false, 0, "MismatchError", {"runs another step than"}},
     {"pipeline-schedule", false, 0, "MismatchError", {"runs another step than"}},
@@ -212,6 +213,8 @@ int be_rank(const std::string& kind, int victim, int64_t seed) {
     note("error", concat("other ", e.rank(), ' ', e.what()));
   } catch (const StateError&) {
     throw;  // the one on purpose
+  } catch (const ShapeError&) {
+    throw;
   } catch (const std::exception& e) {
     note("error", concat("untyped -1 ", e.what()));
   }
@@ -342,13 +345,14 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
     if (e.name == "fault") fault = e.time;
   if (!fault) wrong.push_back("the fault did not happen");
   const bool mismatch = kind.error == std::string("MismatchError");
-  const std::string name = concat("rank ", victim);
+  const int thrower = FaultyPipeline::thrower(kind.name, world, victim, seed);
+  const std::string name = concat("rank ", thrower);
   std::optional<std::string> common;
   int64_t first_error = INT64_MAX;
   bool ends_well = false;
   if (throws && fault) wrong = judge_training(training, events, fault, figures, ends_well);
   for (int rank = 0; rank < world && !throws; ++rank) {
-    if (rank == victim && !mismatch) continue;
+    if (rank == thrower && !mismatch) continue;
     const auto e = std::find_if(events.begin(), events.end(),
                                 [&](const Event& e) { return e.rank == rank && e.name == "error"; });
     if (e == events.end()) {
@@ -367,13 +371,15 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
     std::getline(words >> std::ws, text);
     if (type != kind.error) wrong.push_back(concat("rank ", rank, " got a ", type, ": ", text));
     const bool either = mismatch && (world == 2 || is_pipeline(kind.name));  // one of two that differ
-    if (named != victim && !either)
+    if (named != thrower && !either)
       wrong.push_back(concat("rank ", rank, "'s error has rank ", named, ": ", text));
     if (text.find(name) == std::string::npos)
       wrong.push_back(concat("rank ", rank, "'s error does not name ", name, ": ", text));
     const std::string action = FaultyPipeline::action(kind.name, world, victim, seed);
     if (text.find(action) == std::string::npos)
       wrong.push_back(concat("rank ", rank, "'s error does not say ", action, ": ", text));
+    if (thrower != victim && text.find(concat("where rank ", victim, " sent ")) == std::string::npos)
+      wrong.push_back(concat("rank ", rank, "'s error does not say what rank ", victim, " sent: ", text));
     const bool cause = std::any_of(kind.causes.begin(), kind.causes.end(),
                                    [&](const std::string& c) { return text.find(c) != std::string::npos; });
     if (!cause) wrong.push_back(concat("rank ", rank, "'s error does not say why: ", text));

@@ -13,7 +13,7 @@ INSTANTIATE_TEST_SUITE_P(All, Faults,
                                          "other-op", "other-shape", "other-dtype", "pipeline-kill",
                                          "pipeline-exit", "pipeline-stop", "pipeline-forward",
                                          "pipeline-input-gradient", "pipeline-weight-gradient",
-                                         "pipeline-evaluation", "pipeline-micro-batches",
+                                         "pipeline-shape", "pipeline-evaluation", "pipeline-micro-batches",
                                          "pipeline-schedule"));
 
 TEST_P(Faults, AreErrorsThatNameThem) {

@@ -29,7 +29,7 @@ Tensor FaultyPipeline::Block::forward(const Tensor& x) {
                run("W");
                return sum(dy * h, {0});
              }));
-  return tanh(y);
+  return is_narrow ? narrow(tanh(y), 1, 0, 5) : tanh(y);
 }
 
 FaultyPipeline::Blocks::Blocks(int count) {
@@ -60,10 +60,12 @@ void FaultyPipeline::step() {
 
 void FaultyPipeline::fault() {
   const std::string part = action(kind_, get_world_size(), get_rank(), seed_);
-  if (!part.empty()) {
-    const int stage = get_rank() % stages(get_world_size(), seed_);
-    pipe_->module().blocks[size_t(stage)].throws_in =
-        kind_ == "pipeline-input-gradient" ? "I" : part.substr(part.size() - 1);
+  Block& own = pipe_->module().blocks[size_t(get_rank() % stages(get_world_size(), seed_))];
+  if (kind_ == "pipeline-shape") {
+    step();  // has looked at the model: what differs comes later
+    own.is_narrow = true;
+  } else if (!part.empty()) {
+    own.throws_in = kind_ == "pipeline-input-gradient" ? "I" : part.substr(part.size() - 1);
   }
   if (kind_ == "pipeline-micro-batches") rows_ = 8;
   if (kind_ == "pipeline-evaluation")
@@ -72,9 +74,15 @@ void FaultyPipeline::fault() {
     step();
 }
 
+int FaultyPipeline::thrower(const std::string& kind, int world, int victim, int64_t seed) {
+  const int count = stages(world, seed);
+  // The last stage's own loss refuses it.
+  return kind == "pipeline-shape" && victim % count + 1 < count ? victim + 1 : victim;
+}
+
 std::string FaultyPipeline::action(const std::string& kind, int world, int victim, int64_t seed) {
-  const std::string in = "in " + std::to_string(victim % stages(world, seed));
-  if (kind == "pipeline-forward") return in + "F";
+  const std::string in = "in " + std::to_string(thrower(kind, world, victim, seed) % stages(world, seed));
+  if (kind == "pipeline-forward" || kind == "pipeline-shape") return in + "F";
   // The first stage's input needs no gradient: what leads to it belongs to W.
   if (kind == "pipeline-input-gradient") return in + (in.back() == '0' ? "W" : "I");
   if (kind == "pipeline-weight-gradient") return in + "W";

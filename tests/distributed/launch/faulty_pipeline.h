@@ -12,7 +12,7 @@
 namespace gradus::dist {
 
 // Kinds: pipeline-kill, pipeline-exit, pipeline-stop, pipeline-forward, pipeline-input-gradient,
-// pipeline-weight-gradient, pipeline-evaluation, pipeline-micro-batches, pipeline-schedule.
+// pipeline-weight-gradient, pipeline-shape, pipeline-evaluation, pipeline-micro-batches, pipeline-schedule.
 class FaultyPipeline {
  public:
   // Every other seed of four ranks makes two pipelines of two stages; else each rank has a stage.
@@ -23,6 +23,8 @@ class FaultyPipeline {
   void fault();
   // Returns what an error says of the action in which the fault lies: "in 1W"; "" where it lies in none.
   static std::string action(const std::string& kind, int world, int victim, int64_t seed);
+  // Returns the rank that throws: of pipeline-shape the next stage's, which refuses what it is sent.
+  static int thrower(const std::string& kind, int world, int victim, int64_t seed);
 
  private:
   static int stages(int world, int64_t seed) { return world == 4 && seed % 2 == 0 ? 2 : world; }
@@ -30,7 +32,8 @@ class FaultyPipeline {
   // A linear layer that throws, from its next call of that kind on.
   struct Block : nn::Layer {
     using Layer::Layer;
-    std::string throws_in;  // "F", "I", "W"
+    std::string throws_in;   // "F", "I", "W"
+    bool is_narrow = false;  // makes a column less
     nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
     Tensor scale = ones({6});
     Block(Module* parent, std::string name);

@@ -15,11 +15,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// Two linear layers; the second may throw, in forward or in backward.
+// Linear layers; the second may throw, in forward or in backward, or make a column less.
 struct Fragile : nn::Layer {
   struct Middle : nn::Layer {
     using Layer::Layer;
     int calls = 0, throw_in_forward = -1, throw_in_backward = -1;
+    bool is_narrow = false;
     nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
     Tensor forward(const Tensor& x) override {
       const int call = calls++;
@@ -31,7 +32,7 @@ struct Fragile : nn::Layer {
                    if (call == bad) throw ValueError("Middle", "does not like it");
                    return dy;
                  }));
-      return z;
+      return is_narrow ? narrow(z, 1, 0, 5) : z;
     }
   };
   nn::Linear in{this, "in", {.in = 6, .out = 6}};
@@ -103,6 +104,18 @@ TEST(FailingPipeline, AnExceptionIsNamedOnAllRanks) {
           EXPECT_LT(heard[rank].seconds, 2);
         }
       }
+}
+
+TEST(FailingPipeline, ATensorThatAStageRefusesIsNamedWithItsSender) {
+  const auto heard = hear([](Pipeline<Fragile>& pipe, GradManager& gm, int step) {
+    pipe.module().middle.is_narrow = step == 1;
+    train(pipe, gm);
+  });
+  for (const Heard& h : heard) {
+    EXPECT_THAT(h.text, HasSubstr("in 2F0, where rank 1 sent [2,5] in place of [2,6]: "));
+    EXPECT_THAT(h.text, HasSubstr("[linear]"));
+    EXPECT_LT(h.seconds, 2);
+  }
 }
 
 TEST(FailingPipeline, RanksThatRunSomethingElseAreNamed) {

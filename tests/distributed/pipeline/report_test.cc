@@ -38,13 +38,15 @@ PipelineRecord by_hand() {
   first.steps.push_back(
       {7,
        {action(ActionKind::kForward, 0, 0, 100, 110), action(ActionKind::kBackward, 0, 0, 140, 160)},
-       {message(0, false, false, 109, 110), message(1, true, true, 112, 140)}});
+       {message(0, false, false, 109, 110), message(1, true, true, 112, 140)},
+       2'000'000});
   RankRecord& second = record.ranks.emplace_back();
   second.rank = second.place = 1;
   second.steps.push_back(
       {7,
        {action(ActionKind::kForward, 1, 0, 113, 120), action(ActionKind::kBackward, 1, 0, 121, 136)},
-       {message(0, true, false, 102, 113), message(1, false, true, 135, 136)}});
+       {message(0, true, false, 102, 113), message(1, false, true, 135, 136)},
+       2'000'000});
   return record;
 }
 
@@ -64,6 +66,7 @@ TEST(PipelineReport, SplitsIdleTime) {
     EXPECT_NEAR(r.overhead, overhead * ms, kExact) << r.rank;
     EXPECT_EQ(r.most_held, 1);
     EXPECT_EQ(r.sent_bytes, 1e6);
+    EXPECT_EQ(r.reduced_bytes, 2e6);
   };
   expect(report.ranks[0], 30, 0, 0, 35 - 12, 40 - 35, 12 - 10);
   expect(report.ranks[1], 22, 13, 24, 0, 0, 1);
@@ -111,11 +114,11 @@ TEST(PipelineReport, PrintsTables) {
   EXPECT_THAT(text, HasSubstr("stage  rank      F ms      B ms      I ms      W ms\n"
                               "    0     0    10.000    20.000         -         -\n"
                               "    1     1     7.000    15.000         -         -\n"));
-  EXPECT_THAT(text, HasSubstr("slower stage  communication  overhead  held   MB sent\n"
+  EXPECT_THAT(text, HasSubstr("slower stage  communication  overhead  held   MB sent   reduced\n"
                               "    0    30.000     0.000     0.000        23.000          5.000     2.000"));
   EXPECT_THAT(text,
               HasSubstr("    1    22.000    13.000    24.000         0.000          0.000     1.000     1"
-                        "     1.000\n"));
+                        "     1.000     2.000\n"));
   EXPECT_THAT(text, HasSubstr("step 60.000 ms, idle 56.67 %; theory 52.000 ms, idle 50.00 %\n"));
 }
 

@@ -42,6 +42,26 @@ struct UNet : nn::Layer {
   }
 };
 
+// A U-Net whose rows do not depend on each other: with group norms, and without dropout.
+// Shapes: x [N,2,8,8] -> [N,2,8,8].
+struct RowwiseUNet : nn::Layer {
+  nn::Conv2d down0{this, "down0", {.in = 2, .out = 4, .kernel = 3, .padding = 1}};
+  nn::Conv2d down1{this, "down1", {.in = 4, .out = 6, .kernel = 3, .stride = 2, .padding = 1}};
+  nn::GroupNorm norm1{this, "norm1", {.groups = 2, .channels = 6}};
+  nn::Conv2d middle{this, "middle", {.in = 6, .out = 6, .kernel = 3, .padding = 1}};
+  nn::GroupNorm norm2{this, "norm2", {.groups = 3, .channels = 6}};
+  nn::ConvTranspose2d up1{this, "up1", {.in = 12, .out = 4, .kernel = 2, .stride = 2}};
+  nn::GroupNorm norm3{this, "norm3", {.groups = 2, .channels = 4}};
+  nn::Conv2d up0{this, "up0", {.in = 8, .out = 2, .kernel = 1}};
+  Tensor forward(const Tensor& x) override {
+    const Tensor d0 = relu(down0(x));
+    const Tensor d1 = relu(norm1(down1(d0)));
+    const Tensor m = relu(norm2(middle(d1)));
+    const Tensor u1 = relu(norm3(up1(cat({m, d1}, 1))));
+    return up0(cat({u1, d0}, 1));
+  }
+};
+
 // The embedding's weight makes the logits, too. The mask is an integer tensor that crosses cuts.
 // Shapes: x i64[N,T] -> [N,T,11].
 struct TiedText : nn::Layer {
