@@ -74,6 +74,7 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
   const Side& best = *std::ranges::min_element(sides, {}, time);
   const auto own = std::ranges::find(sides, chosen, &Side::number);
   if (own == sides.end()) throw StateError("pipeline", "chosen were ", chosen, " micro-batches of ", rows);
+  const double predicted = chooser.choice().best().makespan;
   std::vector<double> ratios;
   for (size_t i = 0; i < best.seconds.size(); ++i) ratios.push_back(own->seconds[i] / best.seconds[i]);
   cases.add({.name = concat(model.name, ": M ", chosen, ", chosen; best: M ", best.number),
@@ -85,8 +86,8 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
   cases.add({.name = concat(model.name, ": the same beside what was predicted"),
              .unit = "ms",
              .measured = 1e3 * time(*own),
-             .theory = 1e3 * chooser.choice().predicted(),
-             .ratio = time(*own) / chooser.choice().predicted(),
+             .theory = 1e3 * predicted,
+             .ratio = time(*own) / predicted,
              .bar = PipelineCase::kWithin,
              .limit = 0.07});
   cases.add({.name = concat(model.name, ": steps until it was chosen", agreed ? "" : ", NOT on all ranks"),

@@ -40,8 +40,6 @@ class AutoMicroBatches {
   // What the stages of the next step do, and of the steps to come as far as is known.
   const RecomputeChoice& next() const { return candidates_[tried()].choice; }
   const RecomputeChoice& best() const { return candidates_[0].choice; }
-  // Returns the seconds of a step that were predicted for the choice.
-  double predicted() const { return candidates_[0].predicted; }
 
  private:
   struct Candidate {

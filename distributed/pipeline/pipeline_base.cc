@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <iomanip>
-#include <set>
-#include <sstream>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
@@ -14,49 +11,18 @@
 #include "gradus/distributed/pipeline/deferred_batch_norm.h"
 #include "gradus/distributed/pipeline/gathered_records.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
+#include "gradus/distributed/pipeline/internal/batch_rows.h"
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"
-#include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::dist::internal {
 namespace {
 
 constexpr auto kOp = "Pipeline";
-
-// Returns the rows of a batch: the first size that all its tensors have.
-int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& targets) {
-  int64_t rows = -1;
-  for (const auto* list : {&inputs, &targets})
-    for (const Tensor& x : *list) {
-      if (!x.defined()) continue;
-      if (x.dim() == 0) throw ShapeError(kOp, "a batch has rows, given ", describe(x));
-      if (rows < 0) rows = x.size(0);
-      if (x.size(0) != rows)
-        throw ShapeError(kOp, "expected as many rows in all tensors of a batch, given ", rows, " and ",
-                         describe(x));
-    }
-  if (rows < 1)
-    throw ShapeError(kOp, "expected a batch of at least one row, given ", std::max<int64_t>(rows, 0));
-  return rows;
-}
-
-// Returns the tensors on the device on which a stage is about to compute.
-std::vector<Tensor> here(std::vector<Tensor> tensors) {
-  for (Tensor& x : tensors)
-    if (x.defined()) x = to(x, Context::current().device);
-  return tensors;
-}
-
-std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end) {
-  std::vector<Tensor> part;
-  for (const Tensor& x : tensors) part.push_back(x.defined() ? narrow(x, 0, begin, end - begin) : x);
-  return part;
-}
 
 ScheduleOptions schedule_options(const PipelineOptions& o, int micro_batches) {
   return {.ranks = o.stages,
@@ -149,13 +115,6 @@ StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, co
   return parts;
 }
 
-// Returns the largest of the job's numbers. Collective over the job.
-double largest_of_all(double x) {
-  const Tensor all = full({}, x, {.dtype = DType::kF64});
-  if (get_world_size() > 1) all_reduce(all, {.op = ReduceOp::kMax});
-  return all.item<double>();
-}
-
 }  // namespace
 
 PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& options)
@@ -236,81 +195,8 @@ int PipelineBase::micro_batches_for(int64_t rows) const {
   return int(std::min(number, std::min<int64_t>(rows, kMaxActions)));
 }
 
-std::vector<double> PipelineBase::rank_bytes() {
-  std::vector<double> rank_bytes(size_t(options_.stages));
-  for (const auto& held : model_.state()) {
-    if (!held.is_parameter) continue;
-    const double bytes = kBytesPerParameterByte * double(model_.module().parameter(held.name).nbytes());
-    if (model_.has_devices())
-      rank_bytes[size_t(std::ranges::find(options_.devices, held.device) - options_.devices.begin())] +=
-          bytes;
-    else
-      for (int rank : held.ranks) rank_bytes[size_t(rank)] += bytes;
-  }
-  return rank_bytes;
-}
-
 const std::vector<Recompute>& PipelineBase::recompute() const {
   return auto_ ? auto_->next().of_stage : recompute_ ? recompute_->of_stage : layout_.recompute;
-}
-
-void PipelineBase::choose_recompute(const Batch& batch, const Compute& compute) {
-  const int64_t own_rows = rows_of(batch.inputs, batch.targets);
-  const auto rows = int64_t(largest_of_all(double(own_rows)));
-  const ActionLists lists = lists_for(micro_batches_for(rows));
-  const int64_t size = (rows + lists.micro_batches - 1) / lists.micro_batches;
-  RecomputeChoice choice =
-      choose_recomputation(layout_.recompute, lists, measure_stages(batch, compute, std::min(size, own_rows)),
-                           rank_bytes(), double(options_.memory_limit));
-  if (choice.most_bytes() > double(options_.memory_limit))
-    throw ValueError(kOp, "no recomputation keeps memory_limit = ", options_.memory_limit,
-                     " bytes: a rank needs at least ", int64_t(choice.most_bytes()));
-  recompute_ = std::move(choice);
-}
-
-void PipelineBase::measure(const Batch& batch, const Compute& compute) {
-  const int64_t own_rows = rows_of(batch.inputs, batch.targets);
-  auto_.emplace(
-      int64_t(largest_of_all(double(own_rows))),
-      AutoMicroBatches::Setting{
-          .lists = [&](int micro_batches) { return lists_for(micro_batches); },
-          .measure = [&](int64_t rows) { return measure_stages(batch, compute, std::min(rows, own_rows)); },
-          .rank_bytes = rank_bytes(),
-          .memory_limit = double(options_.memory_limit),
-          .recompute = layout_.recompute});
-}
-
-std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,
-                                                     int64_t rows) {
-  const Batch part{rows_between(batch.inputs, 0, rows), rows_between(batch.targets, 0, rows)};
-  const bool split = splits_backwards(lists_for(1));
-  std::vector<double> numbers;
-  for (int s = 0; s < stages(); ++s) {
-    StageTimes t;
-    if (model_.rank_of(s) == model_.rank()) {
-      Context context = Context::current().snapshot();
-      context.device = model_.device_of(s);
-      const ContextScope on_device(context);
-      const Cut& cut = model_.cut_for(part.inputs);
-      const nn::ParameterScope tied(model_.module(), model_.from_other_devices(cut, s), {.partial = true});
-      t = measure_stage(model_.module(), cut, s, split, [&] {
-        return Tensors{compute({here(part.inputs), here(part.targets)})};
-      });
-    }
-    numbers.insert(numbers.end(), {t.forward, t.input_gradient, t.weight_gradient, t.bytes, t.input_bytes});
-  }
-  const Tensor all = tensor(numbers, {int64_t(numbers.size())});
-  if (get_world_size() > 1) all_reduce(all);
-  const double replicas = grid_.size("replica");
-  numbers = all.to_vector<double>();
-  std::vector<StageTimes> times;
-  for (size_t i = 0; i < numbers.size(); i += 5)
-    times.push_back({.forward = numbers[i] / replicas,
-                     .input_gradient = numbers[i + 1] / replicas,
-                     .weight_gradient = numbers[i + 2] / replicas,
-                     .bytes = numbers[i + 3] / replicas,
-                     .input_bytes = numbers[i + 4] / replicas});
-  return times;
 }
 
 PipelineBase::CutBatch PipelineBase::cut(const Batch& batch, const std::string& what) const {
@@ -377,8 +263,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   else
     run_lists(1);
   if (gm && chooses)
-    auto_->ran(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-               largest_of_all);
+    note_time(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   if (deferred) deferred->apply();
   if (!all_reduce_) return loss;
   if (gm) share_buffers();
@@ -441,67 +326,6 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
     for (const Tensor& p : parameters())
       if (p.grad().defined()) p.set_grad(p.grad() * scale);
   return norm;
-}
-
-std::string PipelineBase::describe() {
-  const Cut& cut = model_.cut_for(example_);
-  const nn::StateDict parameters = model_.module().named_parameters();
-  const RecomputeChoice* choice = auto_ ? &auto_->best() : recompute_ ? &*recompute_ : nullptr;
-  const std::vector<Recompute>& modes = choice ? choice->of_stage : layout_.recompute;
-  const std::vector<StageTimes>& times = choice ? choice->stages : layout_.times;
-  std::ostringstream text;
-  text << std::setprecision(3);
-  double slowest = 0, total = 0;
-  for (int s = 0; s < stages(); ++s) {
-    std::set<const nn::Module*> modules;  // that have no others inside
-    std::string last;
-    for (size_t i = 0; i < cut.trace.calls.size(); ++i) {
-      const TracedCall& call = cut.trace.calls[i];
-      if (cut.plan.calls[i].stage == s && call.end == int(i) + 1) modules.insert(call.module);
-      if (cut.plan.calls[i].stage == s && cut.plan.calls[i].cut) last = call.path;
-    }
-    int64_t elements = 0;
-    for (size_t i = 0; i < cut.trace.state.size(); ++i) {
-      const auto& owners = cut.plan.owners[i];
-      if (std::ranges::find(owners, s) != owners.end() && parameters.contains(cut.trace.state[i]))
-        elements += parameters.at(cut.trace.state[i]).numel();
-    }
-    text << "stage " << s << " on ";
-    if (model_.has_devices())
-      text << model_.device_of(s);
-    else
-      text << "rank " << model_.rank_of(s);
-    if (!last.empty()) text << ", to " << last;
-    text << ": " << modules.size() << (modules.size() == 1 ? " layer, " : " layers, ") << elements
-         << " parameters";
-    if (int(times.size()) == stages()) {
-      const StageTimes& t = times[size_t(s)];
-      const double sum = (t.runs_again ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
-      slowest = std::max(slowest, sum);
-      total += sum;
-      text << "; " << 1e3 * t.forward << " ms forward, " << 1e3 * (sum - t.forward) << " ms backward";
-    }
-    int64_t bytes = 0;
-    std::string from;
-    for (const Crossing& need : cut.plan.needs[s]) {
-      if (need.call < 0) continue;
-      const TracedCall& call = cut.trace.calls[need.call];
-      bytes += call.results[need.result].nbytes();
-      from += (from.empty() ? "" : ", ") + call.path;
-    }
-    if (s > 0) text << "; receives " << bytes << " bytes from " << from;
-    if (modes[size_t(s)] == Recompute::kAlways) text << "; runs again";
-    if (modes[size_t(s)] == Recompute::kExceptLast) text << "; runs again unless its backward follows";
-    text << "\n";
-  }
-  if (total > 0) text << "the slowest stage takes " << slowest * stages() / total << " times the mean\n";
-  if (std::ranges::count(modes, Recompute::kAuto) > 0)
-    text << "the first training step chooses which stages run again\n";
-  if (choice && options_.memory_limit > 0)
-    text << "a rank needs at most " << int64_t(choice->most_bytes()) << " of " << options_.memory_limit
-         << " bytes\n";
-  if (auto_) text << auto_->describe();
-  return text.str();
 }
 
 std::optional<PipelineRecord> PipelineBase::gather_records() {

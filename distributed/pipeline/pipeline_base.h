@@ -177,6 +177,8 @@ class PipelineBase {
   int micro_batches_for(int64_t rows) const;
   // Chooses the number of micro-batches. Collective over the job.
   void measure(const Batch& batch, const Compute& compute);
+  // Takes notice of how long a training step took, for the choice. Collective over the job.
+  void note_time(int64_t rows, double seconds);
   // Returns the times of all stages with so many rows of the batch. Collective over the job.
   std::vector<StageTimes> measure_stages(const Batch& batch, const Compute& compute, int64_t rows);
   // Makes buffers (running statistics) those of the first replica. Collective over the replicas.

@@ -1,0 +1,72 @@
+// PipelineBase: its stages as text.
+#include <algorithm>
+#include <iomanip>
+#include <set>
+#include <sstream>
+
+#include "gradus/distributed/pipeline/pipeline_base.h"
+
+namespace gradus::dist::internal {
+
+std::string PipelineBase::describe() {
+  const Cut& cut = model_.cut_for(example_);
+  const nn::StateDict parameters = model_.module().named_parameters();
+  const RecomputeChoice* choice = auto_ ? &auto_->best() : recompute_ ? &*recompute_ : nullptr;
+  const std::vector<Recompute>& modes = choice ? choice->of_stage : layout_.recompute;
+  const std::vector<StageTimes>& times = choice ? choice->stages : layout_.times;
+  std::ostringstream text;
+  text << std::setprecision(3);
+  double slowest = 0, total = 0;
+  for (int s = 0; s < stages(); ++s) {
+    std::set<const nn::Module*> modules;  // that have no others inside
+    std::string last;
+    for (size_t i = 0; i < cut.trace.calls.size(); ++i) {
+      const TracedCall& call = cut.trace.calls[i];
+      if (cut.plan.calls[i].stage == s && call.end == int(i) + 1) modules.insert(call.module);
+      if (cut.plan.calls[i].stage == s && cut.plan.calls[i].cut) last = call.path;
+    }
+    int64_t elements = 0;
+    for (size_t i = 0; i < cut.trace.state.size(); ++i) {
+      const auto& owners = cut.plan.owners[i];
+      if (std::ranges::find(owners, s) != owners.end() && parameters.contains(cut.trace.state[i]))
+        elements += parameters.at(cut.trace.state[i]).numel();
+    }
+    text << "stage " << s << " on ";
+    if (model_.has_devices())
+      text << model_.device_of(s);
+    else
+      text << "rank " << model_.rank_of(s);
+    if (!last.empty()) text << ", to " << last;
+    text << ": " << modules.size() << (modules.size() == 1 ? " layer, " : " layers, ") << elements
+         << " parameters";
+    if (int(times.size()) == stages()) {
+      const StageTimes& t = times[size_t(s)];
+      const double sum = (t.runs_again ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
+      slowest = std::max(slowest, sum);
+      total += sum;
+      text << "; " << 1e3 * t.forward << " ms forward, " << 1e3 * (sum - t.forward) << " ms backward";
+    }
+    int64_t bytes = 0;
+    std::string from;
+    for (const Crossing& need : cut.plan.needs[s]) {
+      if (need.call < 0) continue;
+      const TracedCall& call = cut.trace.calls[need.call];
+      bytes += call.results[need.result].nbytes();
+      from += (from.empty() ? "" : ", ") + call.path;
+    }
+    if (s > 0) text << "; receives " << bytes << " bytes from " << from;
+    if (modes[size_t(s)] == Recompute::kAlways) text << "; runs again";
+    if (modes[size_t(s)] == Recompute::kExceptLast) text << "; runs again unless its backward follows";
+    text << "\n";
+  }
+  if (total > 0) text << "the slowest stage takes " << slowest * stages() / total << " times the mean\n";
+  if (std::ranges::count(modes, Recompute::kAuto) > 0)
+    text << "the first training step chooses which stages run again\n";
+  if (choice && options_.memory_limit > 0)
+    text << "a rank needs at most " << int64_t(choice->most_bytes()) << " of " << options_.memory_limit
+         << " bytes\n";
+  if (auto_) text << auto_->describe();
+  return text.str();
+}
+
+}  // namespace gradus::dist::internal

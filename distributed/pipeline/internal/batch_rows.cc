@@ -1,0 +1,42 @@
+#include "gradus/distributed/pipeline/internal/batch_rows.h"
+
+#include <algorithm>
+
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus::dist::internal {
+
+constexpr auto kOp = "Pipeline";
+
+int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& targets) {
+  int64_t rows = -1;
+  for (const auto* list : {&inputs, &targets})
+    for (const Tensor& x : *list) {
+      if (!x.defined()) continue;
+      if (x.dim() == 0) throw ShapeError(kOp, "a batch has rows, given ", describe(x));
+      if (rows < 0) rows = x.size(0);
+      if (x.size(0) != rows)
+        throw ShapeError(kOp, "expected as many rows in all tensors of a batch, given ", rows, " and ",
+                         describe(x));
+    }
+  if (rows < 1)
+    throw ShapeError(kOp, "expected a batch of at least one row, given ", std::max<int64_t>(rows, 0));
+  return rows;
+}
+
+std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end) {
+  std::vector<Tensor> part;
+  for (const Tensor& x : tensors) part.push_back(x.defined() ? narrow(x, 0, begin, end - begin) : x);
+  return part;
+}
+
+std::vector<Tensor> here(std::vector<Tensor> tensors) {
+  for (Tensor& x : tensors)
+    if (x.defined()) x = to(x, Context::current().device);
+  return tensors;
+}
+
+}  // namespace gradus::dist::internal
