@@ -10,7 +10,8 @@
 // Names of the state, in order, are torch.nn's. In f64, |y - PyTorch's| is at most 1e-12 of the largest |y|.
 // The same holds for gradients of inputs, and for buffers after the step; for gradients of parameters the
 // scale is the largest of them all. In f32 the error is at most twice PyTorch's own error plus 1e-6 (also of
-// that scale; `single` of the scale for networks).
+// that scale; `single` of the scale for networks). Gradients that rounding alone makes have a
+// tolerance of their own (golden_layers.cc).
 #pragma once
 
 #include <functional>
