@@ -165,8 +165,6 @@ void take_times(Report& report, Networks& nets, const std::vector<Batch>& batche
                                                   {&report.model_parallel, nets.model_parallel()},
                                                   {&report.data_parallel, nets.data_parallel()}};
   for (Timing& t : report.pipelined) all.emplace_back(&t, nets.pipelined(t.split_size));
-  for (const auto& [timing, net] : all)
-    train_seconds(net, {batches[0]});  // takes memory, which is then there
   for (int i = 0; i < repeats; ++i) {
     for (const auto& [timing, net] : all) timing->seconds.push_back(train_seconds(net, batches));
     std::cout << "repetition " << i + 1 << " of " << repeats << std::endl;

@@ -106,6 +106,8 @@ StepTimes measure(ModelParallelResNet50& net, const Batch& batch) {
     for (int round = 0; round < kRounds; ++round) {
       a.queue_step();
       b.queue_step();
+      synchronize(kFirst);  // so that the next round finds the memory of this one
+      synchronize(kSecond);
     }
     first.add(n, a);
     second.add(n, b);

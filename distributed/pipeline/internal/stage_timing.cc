@@ -16,6 +16,11 @@ namespace {
 // Runs that count. Their number is the same everywhere, for batch norm may talk to other replicas.
 constexpr int kRuns = 4;
 
+double median(std::vector<double> x) {
+  std::ranges::sort(x);
+  return (x[(x.size() - 1) / 2] + x[x.size() / 2]) / 2;
+}
+
 // Returns the time, in seconds, when the device has done what is queued.
 double now() {
   Event::record(current_stream(Context::current().device)).synchronize();
@@ -101,9 +106,9 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
     input_gradients.push_back((between > 0 ? between : end) - before_backward);
     weight_gradients.push_back(between > 0 ? end - between : 0);
   }
-  times.forward = std::ranges::min(forwards);
-  times.input_gradient = std::ranges::min(input_gradients);
-  times.weight_gradient = std::ranges::min(weight_gradients);
+  times.forward = median(forwards);
+  times.input_gradient = median(input_gradients);
+  times.weight_gradient = median(weight_gradients);
   return times;
 }
 

@@ -10,7 +10,7 @@
 namespace gradus::dist::internal {
 
 // Runs a stage of the model several times, with random numbers in place of what other stages send, and
-// returns the least of each of its times. `forward` calls the model, and the loss if there is one; it returns
+// returns the median of each of its times. `forward` calls the model, and the loss if there is one; it returns
 // what the backward begins with on the last stage. The model's gradients and buffers and the thread's
 // generator are as before when it returns. With `split`, the two parts of the backward run apart; else the
 // whole backward counts as `input_gradient`. `bytes` is what the process holds more after a forward: ranks
