@@ -29,8 +29,7 @@ struct Trainee {
 // Returns the gradients of the mean squared error.
 std::vector<Tensor> gradients_of(const Trainee& net, const Batch& batch);
 
-// Trains on the batches by SGD of rate 0.001, once the first one has warmed up. Returns the seconds that it
-// takes.
+// Trains on the batches by SGD of rate 0.001, after a step to warm up. Returns the seconds that it takes.
 double train_seconds(const Trainee& net, const std::vector<Batch>& batches);
 
 }  // namespace gradus::examples
