@@ -1,5 +1,6 @@
 // What pipelines choose by measuring, against the best there is; and what it costs to record their steps.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "benchmarks/pipeline_cases.h"
@@ -40,7 +41,7 @@ class Trained : public dist::Pipeline<nn::Layer> {
   GradManager gm_;
 };
 
-// The number of micro-batches, against all divisors of the batch.
+// The number of micro-batches, against all divisors of the batch up to kMostNumber.
 void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
   const int64_t rows = kUsual * model.rows;
   const Tensor x = model.input(rows), y = model.target(rows);
