@@ -34,6 +34,14 @@ GRADUS_COPTS = [
     "-Wno-restrict",
 ]
 
+# On x86, code for all processors with AVX2 and FMA (x86-64-v3), so that a binary runs on other machines too. Kernels of
+# higher levels are chosen at run time: tensor/cpu/levels.h.
+PROCESSOR_COPTS = select({
+    "//bazel:aarch64": [],
+    "//bazel:native": ["-march=native"],
+    "//conditions:default": ["-march=x86-64-v3"],
+})
+
 # For the one target that uses OpenMP directives: `copts = OPENMP_COPTS, linkopts = OPENMP_LINKOPTS`.
 OPENMP_COPTS = select({
     "//bazel:no_openmp": [],
@@ -58,7 +66,7 @@ def gradus_library(name, copts = [], linkstatic = True, **kwargs):
     """
     native.cc_library(
         name = name,
-        copts = GRADUS_COPTS + copts,
+        copts = GRADUS_COPTS + PROCESSOR_COPTS + copts,
         include_prefix = "gradus",
         linkstatic = linkstatic,
         strip_include_prefix = "/",
@@ -76,7 +84,7 @@ def gradus_binary(name, deps = [], copts = [], **kwargs):
     """
     native.cc_binary(
         name = name,
-        copts = GRADUS_COPTS + copts,
+        copts = GRADUS_COPTS + PROCESSOR_COPTS + copts,
         deps = deps + TSAN_DEPS,
         **kwargs
     )
@@ -95,7 +103,7 @@ def gradus_test(name, deps = [], copts = [], size = "small", linkstatic = True, 
     native.cc_test(
         name = name,
         size = size,
-        copts = GRADUS_COPTS + copts,
+        copts = GRADUS_COPTS + PROCESSOR_COPTS + copts,
         linkstatic = linkstatic,
         deps = deps + ["@gtest//:gtest_main"] + TSAN_DEPS,
         **kwargs

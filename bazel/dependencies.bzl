@@ -31,6 +31,13 @@ def gradus_dependencies():
     )
 
     system_library(
+        name = "highway",
+        build_file = Label("//bazel/third_party:highway.BUILD"),
+        headers = ["hwy"],
+        package = "libhwy-dev",
+    )
+
+    system_library(
         name = "eigen",
         build_file = Label("//bazel/third_party:eigen.BUILD"),
         headers = ["eigen3"],

@@ -1,7 +1,5 @@
 #include "benchmarks/machine_peak.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,58 +10,71 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/statistics.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "benchmarks/machine_peak.cc"
+#include <hwy/foreach_target.h>
+#include "gradus/tensor/cpu/levels.h"
 
-namespace gradus::bench {
+#include "benchmarks/statistics.h"
+#include "gradus/tensor/cpu/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-typedef float V8 __attribute__((vector_size(32)));
-typedef float V16 __attribute__((vector_size(64)));
+constexpr int kChains = 12;
 
-// Independent chains of multiply-adds, enough to hide the latency; in the widest registers the CPU has.
-template <class V> [[gnu::always_inline]] inline float chains(int64_t iterations) {
-  const V a = V{} + 0.999f, b = V{} + 1e-3f;
-  V acc[12];
-  for (V& v : acc) v = b;
+// Independent chains of multiply-adds, enough to hide the latency.
+float chains(int64_t iterations) {
+  const Floats a = hn::Set(kFloats, 0.999f), b = hn::Set(kFloats, 1e-3f);
+  Floats sums[kChains];
+  for (Floats& sum : sums) sum = b;
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma GCC unroll 12
-    for (int k = 0; k < 12; ++k) acc[k] = acc[k] * a + b;
+    for (int k = 0; k < kChains; ++k) sums[k] = hn::MulAdd(sums[k], a, b);
   }
   float sum = 0;
-  for (const V& v : acc) sum += v[0];
+  for (const Floats& v : sums) sum += hn::GetLane(v);
   return sum;
 }
-[[gnu::target("avx512f")]] float chains_512(int64_t n) { return chains<V16>(n); }
-float chains_256(int64_t n) { return chains<V8>(n); }
 
-template <class F> void on_threads(int threads, F f) {
-  std::vector<std::thread> workers;
-  for (int t = 1; t < threads; ++t) workers.emplace_back(f, t);
-  f(0);
-  for (auto& w : workers) w.join();
-}
+// The floating-point operations of one iteration.
+int flops_of_an_iteration() { return 2 * kChains * kLanes; }
+
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
+namespace {
 
 // Reads R arrays and writes W: every output is the sum of the inputs. Returns something that
 // depends on all of it.
 template <int R, int W, bool kNonTemporal>
 float pass(float* const* in, float* const* out, int64_t begin, int64_t end) {
-  __m256 total[4] = {};
+  constexpr int kVectors = 32 / kLanes;
+  Floats total[kVectors];
+  for (Floats& t : total) t = hn::Zero(kFloats);
   for (int64_t i = begin; i < end; i += 32) {
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      __m256 v = _mm256_set1_ps(1);
-      if constexpr (R > 0) v = _mm256_load_ps(in[0] + i + 8 * k);
-      for (int r = 1; r < R; ++r) v = _mm256_add_ps(v, _mm256_load_ps(in[r] + i + 8 * k));
+#pragma GCC unroll 8
+    for (int k = 0; k < kVectors; ++k) {
+      Floats v = hn::Set(kFloats, 1);
+      if constexpr (R > 0) v = hn::Load(kFloats, in[0] + i + kLanes * k);
+      for (int r = 1; r < R; ++r) v = v + hn::Load(kFloats, in[r] + i + kLanes * k);
       for (int w = 0; w < W; ++w) {
         if constexpr (kNonTemporal)
-          _mm256_stream_ps(out[w] + i + 8 * k, v);
+          hn::Stream(v, kFloats, out[w] + i + kLanes * k);
         else
-          _mm256_store_ps(out[w] + i + 8 * k, v);
+          hn::Store(v, kFloats, out[w] + i + kLanes * k);
       }
-      if constexpr (W == 0) total[k] = _mm256_add_ps(total[k], v);
+      if constexpr (W == 0) total[k] = total[k] + v;
     }
   }
-  return total[0][0] + total[1][1] + total[2][2] + total[3][3];
+  float sum = 0;
+  for (const Floats& t : total) sum += hn::GetLane(t);
+  return sum;
 }
 
 using Pass = float (*)(float* const*, float* const*, int64_t, int64_t);
@@ -72,8 +83,24 @@ struct Mix {
   Pass plain, streaming;
 };
 template <int R, int W> constexpr Mix mix_of() { return {R, W, &pass<R, W, false>, &pass<R, W, true>}; }
-const Mix kMixes[] = {mix_of<1, 0>(), mix_of<4, 1>(), mix_of<3, 1>(), mix_of<2, 1>(),
-                      mix_of<3, 2>(), mix_of<1, 1>(), mix_of<1, 2>(), mix_of<0, 1>()};
+constexpr Mix kMixes[] = {mix_of<1, 0>(), mix_of<4, 1>(), mix_of<3, 1>(), mix_of<2, 1>(),
+                          mix_of<3, 2>(), mix_of<1, 1>(), mix_of<1, 2>(), mix_of<0, 1>()};
+
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+namespace gradus::bench {
+namespace {
+
+using cpu::HWY_NAMESPACE::kMixes, cpu::HWY_NAMESPACE::Mix, cpu::HWY_NAMESPACE::Pass;
+
+template <class F> void on_threads(int threads, F f) {
+  std::vector<std::thread> workers;
+  for (int t = 1; t < threads; ++t) workers.emplace_back(f, t);
+  f(0);
+  for (auto& w : workers) w.join();
+}
 
 double measure(const Mix& mix, int threads) {
   constexpr int64_t kElements = int64_t{1} << 25;  // 128 MiB an array
@@ -105,15 +132,13 @@ double measure(const Mix& mix, int threads) {
 }  // namespace
 
 double peak_flops(int threads) {
-  const bool wide = __builtin_cpu_supports("avx512f");
   constexpr int64_t kIterations = 20'000'000;
   volatile float sink = 0;
   double best = 0;
   for (int round = 0; round < 5; ++round) {
-    const double s = seconds_of([&] {
-      on_threads(threads, [&](int) { sink = wide ? chains_512(kIterations) : chains_256(kIterations); });
-    });
-    best = std::max(best, 2.0 * 12 * (wide ? 16 : 8) * kIterations * threads / s);
+    const double s =
+        seconds_of([&] { on_threads(threads, [&](int) { sink = GRADUS_LEVEL(chains)(kIterations); }); });
+    best = std::max(best, double(GRADUS_LEVEL(flops_of_an_iteration)()) * kIterations * threads / s);
   }
   return best;
 }
@@ -131,3 +156,4 @@ double peak_bandwidth(int threads, double reads, double writes) {
 }
 
 }  // namespace gradus::bench
+#endif

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
+
+#include "gradus/tensor/cpu/half.h"
 
 namespace gradus::dist {
 namespace {
@@ -91,23 +90,8 @@ void load(float* to, const bf16* from, int64_t n) {
 void store(bf16* to, const float* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = bf16(from[i]);
 }
-void load(float* to, const f16* from, int64_t n) {
-  int64_t i = 0;
-#if defined(__F16C__)
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-#endif
-  for (; i < n; ++i) to[i] = float(from[i]);
-}
-void store(f16* to, const float* from, int64_t n) {
-  int64_t i = 0;
-#if defined(__F16C__)
-  for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
-                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-  for (; i < n; ++i) to[i] = f16(from[i]);
-}
+void load(float* to, const f16* from, int64_t n) { cpu::to_floats(to, from, n); }
+void store(f16* to, const float* from, int64_t n) { cpu::to_halves(to, from, n); }
 
 // Calls f(first, count) on consecutive blocks of [0, n).
 template <class F> void for_blocks(int64_t n, F&& f) {

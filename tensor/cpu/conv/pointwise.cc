@@ -1,16 +1,25 @@
 #include "gradus/tensor/cpu/conv/pointwise.h"
 
+#include <algorithm>
 #include <cstring>
 
-#include "gradus/tensor/cpu/conv/products_bf16.h"
-#include "gradus/tensor/cpu/register_transpose.h"
-#include "gradus/tensor/runtime/processor.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv/pointwise.cc"
+#include <hwy/foreach_target.h>
+#include "gradus/tensor/cpu/levels.h"
+
+#include "gradus/tensor/cpu/conv/products-inl.h"
+#include "gradus/tensor/cpu/transpose-inl.h"
+
+#if HWY_TARGET == HWY_AVX3
+#include "gradus/tensor/cpu/conv/products_bf16-inl.h"
+#endif
 
 // Note [Pointwise convolution]
 // A pointwise convolution is a matrix product:
 //   y[pixel, n] = sum over k of x[pixel, k] f[k, n]
-// f is w transposed, or w itself for the gradient of x. The filters are copied to panels of 32 columns,
-// f[k][32], one after another.
+// f is w transposed, or w itself for the gradient of x. The filters are copied to panels of kPanel columns,
+// f[k][kPanel], one after another.
 //
 // With many pixels all panels are copied first. Each thread takes some of the pixels. About a hundred of
 // its pixels stay in the second-level cache while all panels are read; the next hundred are prefetched
@@ -18,11 +27,13 @@
 //
 // With few pixels and many filters each thread takes some of the panels. It copies a panel and then
 // multiplies all pixels by it.
+//
+// The gradient of w is a product too, summed over pixels: dw[n, k] = sum over pixels of dy[pixel,
+// n] x[pixel, k].
 
-namespace gradus {
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
-
-using cpu::kLanes, cpu::kPanel;
 
 // In bf16, the comments below call a pair of bf16 a number: two neighbors in x, or the rows k and k + 1 of f.
 template <class T> constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
@@ -53,31 +64,29 @@ void copy_panel(const Filters<float>& f, int64_t n, float* to) {
   }
 }
 
+#if HWY_TARGET == HWY_AVX3
 [[GRADUS_AVX512_BF16]] void copy_panel(const Filters<bf16>& f, int64_t n, float* to) {
   for (int64_t k = 0; k < f.K; k += 2, to += kPanel) {
     const bf16* from = f.w + k * f.N + n;
     __builtin_prefetch(from + kAhead * f.N), __builtin_prefetch(from + (kAhead + 1) * f.N);
-    const cpu::Zipped z = cpu::zip(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.N));
+    const Zipped z = zip(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.N));
     _mm512_storeu_si512(to, z.low), _mm512_storeu_si512(to + kLanes, z.high);
   }
 }
+#endif
 
-template <class T>
-[[gnu::target("avx512f")]] void copy_turned_panel(const Filters<T>& f, int64_t n, float* to) {
+template <class T> void copy_turned_panel(const Filters<T>& f, int64_t n, float* to) {
   const auto* w = reinterpret_cast<const float*>(f.w);
   const int64_t K = f.numbers();
   for (int64_t half = 0; half < kPanel; half += kLanes)
     for (int64_t k = 0; k < K; k += kLanes) {
-      __m512 rows[kLanes], columns[kLanes];
       const float* from = w + (n + half) * K + k;
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i, from += K) {
-        __builtin_prefetch(from + kAhead * kLanes);
-        rows[i] = _mm512_loadu_ps(from);
-      }
-      cpu::transpose(rows, columns);
+      for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * K + kAhead * kLanes);
+      Floats columns[kLanes];
+      load_columns(from, K, kLanes, columns);
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) _mm512_storeu_ps(to + (k + i) * kPanel + half, columns[i]);
+      for (int i = 0; i < kLanes; ++i) store(to + (k + i) * kPanel + half, columns[i]);
     }
 }
 
@@ -88,35 +97,37 @@ template <class T> void copy_panels(const Filters<T>& f, int64_t first, int64_t 
 
 // The product for each number of rows: at index rows - 1.
 template <class T> constexpr const auto& products() {
-  if constexpr (kInNumber<T> == 1)
-    return cpu::kProducts;
-  else
-    return cpu::kProductsOfPairs;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kInNumber<T> == 2) return kProductsOfPairs;
+#endif
+  if constexpr (kInNumber<T> == 1) return kProducts;
 }
 
 // The number of pixels whose sums registers hold at once. Pixels that lie a multiple of 4 KiB apart compete
 // for the same places in the first-level cache. It has 12 of each.
-int64_t most_rows(int64_t row) { return row * sizeof(float) % 4096 == 0 ? 12 : cpu::kMostRows; }
+int64_t most_rows(int64_t row) {
+  return row * sizeof(float) % 4096 == 0 ? std::min(12, kMostRows) : kMostRows;
+}
 
 template <class T>
 void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, const Filters<T>& f) {
   const int64_t panels = f.N / kPanel, K = f.numbers();
-  const Tensor filters = cpu::scratch(panels * f.panel_floats());
+  const Tensor filters = scratch(panels * f.panel_floats());
   float* const copies = filters.ptr<float>();
   parallel_for(0, panels, 1 + 8192 / f.panel_floats(), [&](int64_t first, int64_t last) {
     copy_panels(f, first, last, copies + first * f.panel_floats());
   });
-  constexpr int64_t kChunk = 8 * cpu::kMostRows;
+  constexpr int64_t kChunk = 8 * kMostRows;
   const int64_t most = most_rows(x.row);
   parallel_for(0, pixels, kChunk / 2, [&](int64_t first, int64_t last) {
     for (int64_t at = first; at < last; at += kChunk) {
       const int64_t count = std::min(kChunk, last - at);
       for (int64_t i = 0; i < panels; ++i)
-        cpu::for_row_blocks(
+        for_row_blocks(
             count,
             [&](int64_t r, int64_t rows) {
               const int64_t bytes = rows * K * int64_t(sizeof(float)) / panels, next = at + kChunk + r;
-              cpu::Ahead ahead;
+              Ahead ahead;
               if (next + rows <= last)
                 ahead = {reinterpret_cast<const char*>(x.data + next * x.row) + i * bytes, bytes / K};
               products<T>()[rows - 1](x.data + (at + r) * x.row, x.row, 1, copies + i * f.panel_floats(),
@@ -131,8 +142,8 @@ template <class T>
 void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, const Filters<T>& f) {
   const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
   const int64_t K = f.numbers(), row = K + kLanes;
-  const Tensor scratch = cpu::scratch(pixels * row + shares * f.panel_floats());
-  float* const x = scratch.ptr<float>();
+  const Tensor bytes = scratch(pixels * row + shares * f.panel_floats());
+  float* const x = bytes.ptr<float>();
   parallel_for(0, pixels, 1 + 8192 / row, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i)
       std::memcpy(x + i * row, from.data + i * from.row, K * sizeof(float));
@@ -142,7 +153,7 @@ void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, c
       float* const panel = x + pixels * row + s * f.panel_floats();
       for (int64_t i = panels * s / shares; i < panels * (s + 1) / shares; ++i) {
         copy_panels(f, i, i + 1, panel);
-        cpu::for_row_blocks(pixels, [&](int64_t r, int64_t rows) {
+        for_row_blocks(pixels, [&](int64_t r, int64_t rows) {
           products<T>()[rows - 1](x + r * row, row, 1, panel, kPanel, K, y.data + r * y.row + i * kPanel,
                                   y.row, {});
         });
@@ -161,23 +172,83 @@ template <class T> void multiply(const Tensor& y, const Tensor& x, const Tensor&
 }
 
 void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
-  x.dtype() == DType::kF32 ? multiply<float>(y, x, w, turned) : multiply<bf16>(y, x, w, turned);
+#if HWY_TARGET == HWY_AVX3
+  if (x.dtype() == DType::kBF16) return multiply<bf16>(y, x, w, turned);
+#endif
+  multiply<float>(y, x, w, turned);
 }
 
-}  // namespace
+// At one level these are no faster than oneDNN, at the other its weight gradient is as fast as ours.
+constexpr bool kServesResults = HWY_TARGET != HWY_AVX2, kServesWeights = HWY_TARGET != HWY_AVX3;
 
-bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
-  if (y.dtype() != x.dtype() || g.rank() != 2 || g.groups != 1) return false;
-  if (!(x.dtype() == DType::kF32 ? cpu::has_avx512()
-                                 : x.dtype() == DType::kBF16 && cpu::level() == cpu::Level::kAvx512Bf16))
-    return false;
+bool is_pointwise(const Shape& w, const raw::ConvGeometry& g) {
+  if (g.rank() != 2 || g.groups != 1) return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;
+  return true;
+}
+
+bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
+  if (!kServesResults || !is_pointwise(w, g) || y.dtype() != x.dtype()) return false;
+  if (x.dtype() != DType::kF32 && (x.dtype() != DType::kBF16 || level() != Level::kAvx512Bf16)) return false;
   return w[0] % kPanel == 0 && w[1] % kPanel == 0 && x.numel() / x.size(1) >= 256;
+}
+
+bool prefers_pointwise_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w,
+                                   const raw::ConvGeometry& g) {
+  return kServesWeights && is_pointwise(w, g) && dy.dtype() == DType::kF32 && x.dtype() == DType::kF32 &&
+         w[0] >= kMostRows && w[1] % kPanel == 0 && w[0] * w[1] < (int64_t{1} << 30) &&
+         dy.numel() / w[0] >= 256;
+}
+
+void pointwise_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
+  const int64_t O = dw.size(0), C = dw.size(1), pixels = x.numel() / C;
+  const auto copy = [](const Tensor& from, int64_t channels, int64_t first, int64_t last, int64_t base,
+                       const Operands& to) {
+    for (int64_t i = first; i < last; ++i)
+      for (int64_t c = 0; c < channels; c += kPanel)
+        std::memcpy(to.at(0, i - base, c), from.ptr<float>() + i * channels + c,
+                    std::min<int64_t>(kPanel, channels - c) * sizeof(float));
+  };
+  const auto sums =
+      PositionSums{.planes = 1, .O = O, .C = C, .dy = dy, .x = x, .positions = pixels, .at_once = 392}.of(
+          [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
+            copy(dy, O, first, last, base, d);
+            copy(x, C, first, last, base, v);
+          });
+  parallel_for(0, O, 1 + 16384 / C, [&](int64_t first, int64_t last) {
+    for (int64_t o = first; o < last; ++o)
+      std::memcpy(dw.ptr<float>() + o * C, sums.total(0, o, C), C * sizeof(float));
+  });
 }
 
 void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w) { multiply(y, x, w, true); }
 
 void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) { multiply(dx, dy, w, false); }
 
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradus {
+
+bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
+  return GRADUS_LEVEL(prefers_pointwise)(y, x, w, g);
+}
+void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w) {
+  GRADUS_LEVEL(pointwise_conv)(y, x, w);
+}
+void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  GRADUS_LEVEL(pointwise_input_grad)(dx, dy, w);
+}
+bool prefers_pointwise_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w,
+                                   const raw::ConvGeometry& g) {
+  return GRADUS_LEVEL(prefers_pointwise_weight_grad)(dy, x, w, g);
+}
+void pointwise_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
+  GRADUS_LEVEL(pointwise_weight_grad)(dw, dy, x);
+}
+
 }  // namespace gradus
+#endif

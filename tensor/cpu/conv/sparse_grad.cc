@@ -1,20 +1,24 @@
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
 
-#include <immintrin.h>
-
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv/sparse_grad.cc"
+#include <hwy/foreach_target.h>
+#include "gradus/tensor/cpu/levels.h"
+
+#include "gradus/tensor/cpu/vectors-inl.h"
 #include "gradus/tensor/runtime/parallel.h"
-#include "gradus/tensor/runtime/processor.h"
 
 // Note [Sparse gradients]
 // A nonzero dy[n,p,q,o] adds
 //   dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and
 //   dy * w[o, kh, (kw, c)] to dx[n, p*s+kh, (q*s+kw, c)]
 // For each row kh of the filter these are runs of KW*C neighbors in memory on both sides. Vector registers
-// hold all KH*KW*C numbers.
+// hold all KH*KW*C numbers, or a part of them at a time.
 //
 // dw takes one filter after the other. The filter's sums stay in registers while its nonzeros visit their
 // places in the image. dx takes one pixel after the other. The pixel's sums stay in registers while its
@@ -24,11 +28,17 @@
 // For dw the images are cut into a fixed number of parts. Each part has its own sums, which are added in
 // order. So the result does not depend on the number of threads.
 
-namespace gradus {
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int kLanes = 16;
-constexpr double kMostNonzero = 0.3;
+// The share of nonzeros below which these kernels are faster than the dense ones, as measured. With AVX2
+// a filter's sums do not fit into registers, and Winograd's kernels are ahead sooner. Windows that leave
+// the image take longer.
+constexpr double most_nonzero(int64_t rows, bool padded) {
+  if (HWY_TARGET == HWY_AVX3) return 0.3;
+  return rows == 3 ? (padded ? 0.06 : 0.15) : (padded ? 0.2 : 0.3);
+}
 constexpr int64_t kParts = 8;
 
 // The sizes of one convolution.
@@ -50,17 +60,10 @@ struct Problem {
   raw::ConvGeometry o;
 };
 
-// to[0..n) += scale * from[0..n)
-[[gnu::target("avx512f"), gnu::always_inline]] inline void add_scaled(float* to, const float* from,
-                                                                      __m512 scale, int64_t n) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    _mm512_storeu_ps(to + i, _mm512_fmadd_ps(scale, _mm512_loadu_ps(from + i), _mm512_loadu_ps(to + i)));
-  if (i == n) return;
-  const auto tail = static_cast<__mmask16>((1u << (n - i)) - 1);
-  _mm512_mask_storeu_ps(
-      to + i, tail,
-      _mm512_fmadd_ps(scale, _mm512_maskz_loadu_ps(tail, from + i), _mm512_maskz_loadu_ps(tail, to + i)));
+// to[0..n) += scale * from[0..n), where n is divisible by kLanes.
+HWY_INLINE void add_scaled(float* to, const float* from, float scale, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes)
+    store(to + i, hn::MulAdd(hn::Set(kFloats, scale), load(from + i), load(to + i)));
 }
 
 // A window's place in its image: the start of its first run, and whether all of the window lies inside.
@@ -75,24 +78,38 @@ struct Window {
 
 // Adds one nonzero whose window leaves the image: to the filter's sums (kWeights), or to the image.
 template <bool kWeights>
-[[gnu::target("avx512f")]] void add_clipped(const Problem& s, const Window& at, float value, float* image,
-                                            float* filter) {
+void add_clipped(const Problem& s, const Window& at, float value, float* image, float* filter) {
   const int64_t skip = std::max<int64_t>(0, -at.w) * s.C, length = std::min(s.KW, s.W - at.w) * s.C - skip;
-  const __m512 scale = _mm512_set1_ps(value);
   for (int64_t kh = 0; kh < s.KH && length > 0; ++kh) {
     const int64_t h = at.h + kh * s.o.dilation[0];
     if (h < 0 || h >= s.H) continue;
     float* run = image + (h * s.W + at.w) * s.C + skip;
     float* taps = filter + kh * s.KW * s.C + skip;
     if constexpr (kWeights)
-      add_scaled(taps, run, scale, length);
+      add_scaled(taps, run, value, length);
     else
-      add_scaled(run, taps, scale, length);
+      add_scaled(run, taps, value, length);
   }
 }
 
-[[gnu::target("avx512f"), gnu::always_inline]] inline unsigned nonzero_lanes(__m512 g) {
-  return _mm512_cmp_ps_mask(g, _mm512_setzero_ps(), _CMP_NEQ_UQ);  // NaN counts
+// Returns a bit for each lane that is not zero. NaN counts.
+HWY_INLINE unsigned nonzero_lanes(Floats g) {
+  uint8_t bits[8] = {};
+  hn::StoreMaskBits(kFloats, hn::Not(g == hn::Zero(kFloats)), bits);
+  return bits[0] | unsigned(bits[1]) << 8;
+}
+
+// Registers that hold sums at a time: all `count` vectors of them, or an equal part.
+constexpr int sums_at_once(int count) {
+  constexpr int kMost = kRegisters - 4;
+  return (count + (count + kMost - 1) / kMost - 1) / ((count + kMost - 1) / kMost);
+}
+
+// Calls f(first, number) for parts of `kCount` sums, as constants.
+template <int kCount, int kFirst = 0, class F> HWY_INLINE void for_parts_of_sums(const F& f) {
+  constexpr int kPart = std::min(sums_at_once(kCount), kCount - kFirst);
+  f(std::integral_constant<int, kFirst>(), std::integral_constant<int, kPart>());
+  if constexpr (kFirst + kPart < kCount) for_parts_of_sums<kCount, kFirst + kPart>(f);
 }
 
 // A nonzero of a filter in one image: the start of its first run in x, and the gradient.
@@ -101,19 +118,19 @@ struct Nonzero {
   float value;
 };
 
-// Adds one image's share to the sums of the 16 filters from `first`, and to their bias gradients. KH is the
-// number of the filter's rows, R the vectors in a run. `lists` has room for 16 times P*Q nonzeros.
+// Adds one image's share to the sums of the kLanes filters from `first`, and to their bias gradients. KH is
+// the number of the filter's rows, R the vectors in a run. `lists` has room for kLanes times P*Q nonzeros.
 template <int KH, int R>
-[[gnu::target("avx512f")]] void add_weight_grad(const Problem& s, const float* dy, const float* image,
-                                                int64_t first, float* sums, float* bias, Nonzero* lists) {
+void add_weight_grad(const Problem& s, const float* dy, const float* image, int64_t first, float* sums,
+                     float* bias, Nonzero* lists) {
   Nonzero* end[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) end[lane] = lists + lane * s.P * s.Q;
-  __m512 total = _mm512_loadu_ps(bias + first);
+  Floats total = load(bias + first);
   for (int64_t p = 0; p < s.P; ++p)
     for (int64_t q = 0; q < s.Q; ++q) {
       const float* g = dy + (p * s.Q + q) * s.O + first;
-      const __m512 values = _mm512_loadu_ps(g);
-      total = _mm512_add_ps(total, values);
+      const Floats values = load(g);
+      total = total + values;
       const Window window(s, p, q);
       for (unsigned m = nonzero_lanes(values); m; m &= m - 1) {
         const int lane = std::countr_zero(m);
@@ -123,30 +140,34 @@ template <int KH, int R>
           add_clipped<true>(s, window, g[lane], const_cast<float*>(image), sums + (first + lane) * s.taps());
       }
     }
-  _mm512_storeu_ps(bias + first, total);
+  store(bias + first, total);
 
   const int64_t row = s.o.dilation[0] * s.W * s.C;
   for (int lane = 0; lane < kLanes; ++lane) {
     float* to = sums + (first + lane) * s.taps();
-    __m512 sum[KH * R];
+    const Nonzero* const begin = lists + lane * s.P * s.Q;
+    for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR {
+      constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
+      Floats sum[kCount];
 #pragma GCC unroll 32
-    for (int i = 0; i < KH * R; ++i) sum[i] = _mm512_loadu_ps(to + i * kLanes);
-    for (const Nonzero* z = lists + lane * s.P * s.Q; z != end[lane]; ++z) {
-      const __m512 scale = _mm512_set1_ps(z->value);
-      const float* x = image + z->at;
+      for (int i = 0; i < kCount; ++i) sum[i] = load(to + (kFrom + i) * kLanes);
+      for (const Nonzero* z = begin; z != end[lane]; ++z) {
+        const Floats scale = hn::Set(kFloats, z->value);
+        const float* x = image + z->at;
 #pragma GCC unroll 32
-      for (int i = 0; i < KH * R; ++i)
-        sum[i] = _mm512_fmadd_ps(scale, _mm512_loadu_ps(x + i / R * row + i % R * kLanes), sum[i]);
-    }
+        for (int i = 0; i < kCount; ++i)
+          sum[i] = hn::MulAdd(scale, load(x + (kFrom + i) / R * row + (kFrom + i) % R * kLanes), sum[i]);
+      }
 #pragma GCC unroll 32
-    for (int i = 0; i < KH * R; ++i) _mm512_storeu_ps(to + i * kLanes, sum[i]);
+      for (int i = 0; i < kCount; ++i) store(to + (kFrom + i) * kLanes, sum[i]);
+    });
   }
 }
 
 // Adds the share of the filters [first, last) to one image's dx.
 template <int KH, int R>
-[[gnu::target("avx512f")]] void add_input_grad(const Problem& s, const float* dy, float* image, int64_t first,
-                                               int64_t last, const float* filters) {
+void add_input_grad(const Problem& s, const float* dy, float* image, int64_t first, int64_t last,
+                    const float* filters) {
   const int64_t row = s.o.dilation[0] * s.W * s.C, taps = s.taps();
   for (int64_t p = 0; p < s.P; ++p)
     for (int64_t q = 0; q < s.Q; ++q) {
@@ -157,23 +178,26 @@ template <int KH, int R>
           if (g[f] != 0) add_clipped<false>(s, window, g[f], image, const_cast<float*>(filters) + f * taps);
         continue;
       }
-      __m512 sum[KH * R];
+      float* const to = image + (window.h * s.W + window.w) * s.C;
+      for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR {
+        constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
+        Floats sum[kCount];
 #pragma GCC unroll 32
-      for (int i = 0; i < KH * R; ++i) sum[i] = _mm512_setzero_ps();
-      for (int64_t f = first; f < last; f += kLanes)
-        for (unsigned m = nonzero_lanes(_mm512_loadu_ps(g + f)); m; m &= m - 1) {
-          const int64_t filter = f + std::countr_zero(m);
-          const __m512 scale = _mm512_set1_ps(g[filter]);
+        for (int i = 0; i < kCount; ++i) sum[i] = hn::Zero(kFloats);
+        for (int64_t f = first; f < last; f += kLanes)
+          for (unsigned m = nonzero_lanes(load(g + f)); m; m &= m - 1) {
+            const int64_t filter = f + std::countr_zero(m);
+            const Floats scale = hn::Set(kFloats, g[filter]);
 #pragma GCC unroll 32
-          for (int i = 0; i < KH * R; ++i)
-            sum[i] = _mm512_fmadd_ps(scale, _mm512_loadu_ps(filters + filter * taps + i * kLanes), sum[i]);
+            for (int i = 0; i < kCount; ++i)
+              sum[i] = hn::MulAdd(scale, load(filters + filter * taps + (kFrom + i) * kLanes), sum[i]);
+          }
+#pragma GCC unroll 32
+        for (int i = 0; i < kCount; ++i) {
+          float* at = to + (kFrom + i) / R * row + (kFrom + i) % R * kLanes;
+          store(at, load(at) + sum[i]);
         }
-      float* to = image + (window.h * s.W + window.w) * s.C;
-#pragma GCC unroll 32
-      for (int i = 0; i < KH * R; ++i) {
-        float* at = to + i / R * row + i % R * kLanes;
-        _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum[i]));
-      }
+      });
     }
 }
 
@@ -183,12 +207,13 @@ struct Kernels {
   void (*weight_grad)(const Problem&, const float*, const float*, int64_t, float*, float*, Nonzero*);
   void (*input_grad)(const Problem&, const float*, float*, int64_t, int64_t, const float*);
 };
-template <int KH, int R> constexpr Kernels kernels_of() {
+template <int KH, int KW, int C> constexpr Kernels kernels_of() {
+  constexpr int R = KW * C / kLanes;
   return {KH, R * kLanes, &add_weight_grad<KH, R>, &add_input_grad<KH, R>};
 }
-// 3x3 with 16, 32 and 48 channels, 5x5 with 16: up to 27 registers of sums.
-constexpr Kernels kKernels[] = {kernels_of<3, 3>(), kernels_of<3, 6>(), kernels_of<3, 9>(),
-                                kernels_of<5, 5>()};
+// In AVX-512's registers each has room for all its sums.
+constexpr Kernels kKernels[] = {kernels_of<3, 3, 16>(), kernels_of<3, 3, 32>(), kernels_of<3, 3, 48>(),
+                                kernels_of<5, 5, 16>()};
 
 const Kernels* kernels_for(const Shape& w) {
   for (const Kernels& k : kKernels)
@@ -206,12 +231,10 @@ double sampled_density(const Tensor& dy) {
   return static_cast<double>(nonzero) / static_cast<double>(seen);
 }
 
-}  // namespace
-
 bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
-  return cpu::has_avx512() && dy.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 &&
-         w[0] % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w) &&
-         x.numel() / x.size(0) < (int64_t{1} << 31) && sampled_density(dy) < kMostNonzero;
+  return dy.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 && w[0] % kLanes == 0 &&
+         o.dilation[1] == 1 && kernels_for(w) && x.numel() / x.size(0) < (int64_t{1} << 31) &&
+         sampled_density(dy) < most_nonzero(w[2], o.padding[0] + o.padding[1] > 0);
 }
 
 void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
@@ -269,4 +292,23 @@ void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, cons
   });
 }
 
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradus {
+
+bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
+  return GRADUS_LEVEL(prefers_sparse_grad)(dy, x, w, o);
+}
+void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                        const raw::ConvGeometry& o) {
+  GRADUS_LEVEL(sparse_weight_grad)(dw, db, dy, x, o);
+}
+void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const raw::ConvGeometry& o) {
+  GRADUS_LEVEL(sparse_input_grad)(dx, dy, w, o);
+}
+
 }  // namespace gradus
+#endif

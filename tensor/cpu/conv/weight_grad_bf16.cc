@@ -1,14 +1,12 @@
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "gradus/tensor/cpu/conv/bf16_pairs.h"
 #include "gradus/tensor/cpu/conv/bias_grad.h"
-#include "gradus/tensor/cpu/conv/products_bf16.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"

@@ -1,14 +1,14 @@
 #include "gradus/tensor/cpu/conv/winograd.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
-#include <vector>
 
-#include "gradus/tensor/cpu/conv/products.h"
-#include "gradus/tensor/cpu/conv/tiles.h"
-#include "gradus/tensor/cpu/register_transpose.h"
-#include "gradus/tensor/runtime/processor.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd.cc"
+#include <hwy/foreach_target.h>
+#include "gradus/tensor/cpu/levels.h"
+
+#include "gradus/tensor/cpu/conv/tiles-inl.h"
+#include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd]
 // A tile is 2x2 neighboring pixels of the result y, which depend on 4x4 of x. With the matrices
@@ -31,121 +31,114 @@
 //
 // In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
 
-namespace gradus {
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
 using raw::ConvGeometry;
 
-using cpu::Image, cpu::Tiles;
-using cpu::kLanes, cpu::kPanel, cpu::Planes;
-
 constexpr int kPlanes = 16;
-
-#define GRADUS_AVX512 gnu::target("avx512f")
 
 // ---- tiles to planes and back ----
 
-// Computes B' d B of the 4x4 pixels at `pixels`, for 16 channels from c.
-[[GRADUS_AVX512]] inline void transform_input(const float* const* pixels, int64_t c, float* to,
-                                              int64_t plane) {
-  __m512 t[4][4];
+// Computes B' d B of the 4x4 pixels at `pixels`, for kLanes channels from c.
+HWY_INLINE void transform_input(const float* const* pixels, int64_t c, float* to, int64_t plane) {
+  Floats t[4][4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
-    const __m512 d0 = _mm512_loadu_ps(pixels[j] + c), d1 = _mm512_loadu_ps(pixels[4 + j] + c),
-                 d2 = _mm512_loadu_ps(pixels[8 + j] + c), d3 = _mm512_loadu_ps(pixels[12 + j] + c);
-    t[0][j] = _mm512_sub_ps(d0, d2), t[1][j] = _mm512_add_ps(d1, d2);
-    t[2][j] = _mm512_sub_ps(d2, d1), t[3][j] = _mm512_sub_ps(d1, d3);
+    const Floats d0 = load(pixels[j] + c), d1 = load(pixels[4 + j] + c), d2 = load(pixels[8 + j] + c),
+                 d3 = load(pixels[12 + j] + c);
+    t[0][j] = d0 - d2, t[1][j] = d1 + d2;
+    t[2][j] = d2 - d1, t[3][j] = d1 - d3;
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    _mm512_storeu_ps(to + (4 * i + 0) * plane, _mm512_sub_ps(t[i][0], t[i][2]));
-    _mm512_storeu_ps(to + (4 * i + 1) * plane, _mm512_add_ps(t[i][1], t[i][2]));
-    _mm512_storeu_ps(to + (4 * i + 2) * plane, _mm512_sub_ps(t[i][2], t[i][1]));
-    _mm512_storeu_ps(to + (4 * i + 3) * plane, _mm512_sub_ps(t[i][1], t[i][3]));
+    store(to + (4 * i + 0) * plane, t[i][0] - t[i][2]);
+    store(to + (4 * i + 1) * plane, t[i][1] + t[i][2]);
+    store(to + (4 * i + 2) * plane, t[i][2] - t[i][1]);
+    store(to + (4 * i + 3) * plane, t[i][1] - t[i][3]);
   }
 }
 
-// Computes A dy A' of the 2x2 pixels at `pixels`, for 16 channels from c.
-[[GRADUS_AVX512]] inline void transform_result_grad(const float* const* pixels, int64_t c, float* to,
-                                                    int64_t plane) {
-  __m512 t[4][2];
+// Computes A dy A' of the 2x2 pixels at `pixels`, for kLanes channels from c.
+HWY_INLINE void transform_result_grad(const float* const* pixels, int64_t c, float* to, int64_t plane) {
+  Floats t[4][2];
 #pragma GCC unroll 2
   for (int j = 0; j < 2; ++j) {
-    const __m512 d0 = _mm512_loadu_ps(pixels[j] + c), d1 = _mm512_loadu_ps(pixels[2 + j] + c);
-    t[0][j] = d0, t[1][j] = _mm512_add_ps(d0, d1);
-    t[2][j] = _mm512_sub_ps(d0, d1), t[3][j] = _mm512_sub_ps(_mm512_setzero_ps(), d1);
+    const Floats d0 = load(pixels[j] + c), d1 = load(pixels[2 + j] + c);
+    t[0][j] = d0, t[1][j] = d0 + d1;
+    t[2][j] = d0 - d1, t[3][j] = hn::Zero(kFloats) - d1;
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    _mm512_storeu_ps(to + (4 * i + 0) * plane, t[i][0]);
-    _mm512_storeu_ps(to + (4 * i + 1) * plane, _mm512_add_ps(t[i][0], t[i][1]));
-    _mm512_storeu_ps(to + (4 * i + 2) * plane, _mm512_sub_ps(t[i][0], t[i][1]));
-    _mm512_storeu_ps(to + (4 * i + 3) * plane, _mm512_sub_ps(_mm512_setzero_ps(), t[i][1]));
+    store(to + (4 * i + 0) * plane, t[i][0]);
+    store(to + (4 * i + 1) * plane, t[i][0] + t[i][1]);
+    store(to + (4 * i + 2) * plane, t[i][0] - t[i][1]);
+    store(to + (4 * i + 3) * plane, hn::Zero(kFloats) - t[i][1]);
   }
 }
 
 // Writes A' m A + bias to the 2x2 pixels, except to those outside of the image (null).
-[[GRADUS_AVX512]] inline void transform_result(const float* from, int64_t plane, __m512 bias, int64_t c,
-                                               float* const* pixels) {
-  __m512 t[2][4];
+HWY_INLINE void transform_result(const float* from, int64_t plane, Floats bias, int64_t c,
+                                 float* const* pixels) {
+  Floats t[2][4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
-    const __m512 m0 = _mm512_loadu_ps(from + j * plane), m1 = _mm512_loadu_ps(from + (4 + j) * plane),
-                 m2 = _mm512_loadu_ps(from + (8 + j) * plane), m3 = _mm512_loadu_ps(from + (12 + j) * plane);
-    t[0][j] = _mm512_add_ps(m0, _mm512_add_ps(m1, m2));
-    t[1][j] = _mm512_sub_ps(_mm512_sub_ps(m1, m2), m3);
+    const Floats m0 = load(from + j * plane), m1 = load(from + (4 + j) * plane),
+                 m2 = load(from + (8 + j) * plane), m3 = load(from + (12 + j) * plane);
+    t[0][j] = m0 + (m1 + m2);
+    t[1][j] = m1 - m2 - m3;
   }
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
-    const __m512 y0 = _mm512_add_ps(t[i][0], _mm512_add_ps(t[i][1], t[i][2]));
-    const __m512 y1 = _mm512_sub_ps(_mm512_sub_ps(t[i][1], t[i][2]), t[i][3]);
-    if (pixels[2 * i]) _mm512_storeu_ps(pixels[2 * i] + c, _mm512_add_ps(y0, bias));
-    if (pixels[2 * i + 1]) _mm512_storeu_ps(pixels[2 * i + 1] + c, _mm512_add_ps(y1, bias));
+    const Floats y0 = t[i][0] + (t[i][1] + t[i][2]);
+    const Floats y1 = t[i][1] - t[i][2] - t[i][3];
+    if (pixels[2 * i]) store(pixels[2 * i] + c, y0 + bias);
+    if (pixels[2 * i + 1]) store(pixels[2 * i + 1] + c, y1 + bias);
   }
 }
 
 // Transforms tiles [first, last) of x. The first pixel of x lies `padding` before the image.
-[[GRADUS_AVX512]] void inputs_to_planes(const Image& x, const Tiles& tiles, const ConvGeometry& g,
-                                        int64_t first, int64_t last, int64_t base, const Planes& v) {
+template <class P>
+void inputs_to_planes(const Image& x, const Tiles& tiles, const ConvGeometry& g, int64_t first, int64_t last,
+                      int64_t base, const P& v) {
   const float* pixels[16];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     const int64_t h = 2 * row - g.padding[0], w = 2 * column - g.padding[1];
     for (int i = 0; i < 16; ++i) pixels[i] = x.at(n, h + i / 4, w + i % 4);
     for (int64_t c = 0; c < x.channels(); c += kLanes)
-      transform_input(pixels, c, v.at(0, t - base) + c, v.plane);
+      transform_input(pixels, c, v.at(0, t - base, c), v.plane);
   }
 }
 
-[[GRADUS_AVX512]] void result_grads_to_planes(const Image& dy, const Tiles& tiles, int64_t first,
-                                              int64_t last, int64_t base, const Planes& d) {
+void result_grads_to_planes(const Image& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
+                            const Operands& d) {
   const float* pixels[4];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     for (int i = 0; i < 4; ++i) pixels[i] = dy.at(n, 2 * row + i / 2, 2 * column + i % 2);
     for (int64_t c = 0; c < dy.channels(); c += kLanes)
-      transform_result_grad(pixels, c, d.at(0, t - base) + c, d.plane);
+      transform_result_grad(pixels, c, d.at(0, t - base, c), d.plane);
   }
 }
 
 // Writes the results to y. `m` holds the `channels` channels of y from `channel`.
-[[GRADUS_AVX512]] void planes_to_results(const Image& y, const Tiles& tiles, const float* bias, int64_t first,
-                                         int64_t last, int64_t base, const Planes& m, int64_t channel,
-                                         int64_t channels) {
+void planes_to_results(const Image& y, const Tiles& tiles, const float* bias, int64_t first, int64_t last,
+                       int64_t base, const Planes& m, int64_t channel, int64_t channels) {
   float* pixels[4];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     for (int i = 0; i < 4; ++i) pixels[i] = y.pixel(n, 2 * row + i / 2, 2 * column + i % 2);
     for (int64_t i = 0, c = channel; i < channels; i += kLanes, c += kLanes)
-      transform_result(m.at(0, t - base) + i, m.plane, bias ? _mm512_loadu_ps(bias + c) : _mm512_setzero_ps(),
-                       c, pixels);
+      transform_result(m.at(0, t - base) + i, m.plane, bias ? load(bias + c) : hn::Zero(kFloats), c, pixels);
   }
 }
 
 // ---- filters ----
 
-constexpr __mmask16 kTaps = 0x1ff;  // the 9 numbers of a filter
-constexpr int kFiltersAhead = 8;    // filters to prefetch
+constexpr int kTaps = 9;          // the numbers of a filter
+constexpr int kFiltersAhead = 8;  // filters to prefetch
 
 // The filters of a convolution from K channels to N: element (k, n, tap) is at k * k_step + n * n_step + tap.
 struct Filters {
@@ -154,39 +147,34 @@ struct Filters {
   bool turned;  // by half a turn
 };
 
-// Writes G w G' in panels: to[plane][n / 32][k][n % 32].
-template <bool kTurned>
-[[GRADUS_AVX512]] void transform_filters_of(const Filters& f, int64_t first, int64_t last, float* to) {
-  const __m512 half = _mm512_set1_ps(0.5f);
+// Writes G w G' in panels: to[plane][n / kPanel][k][n % kPanel].
+template <bool kTurned> void transform_filters_of(const Filters& f, int64_t first, int64_t last, float* to) {
+  const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / f.K * kLanes, k = i % f.K;
     const float* from = f.data + k * f.k_step + n * f.n_step;
-    __m512 filters[16], taps[16];
 #pragma GCC unroll 16
-    for (int l = 0; l < kLanes; ++l) {
-      __builtin_prefetch(from + l * f.n_step + kFiltersAhead * f.k_step);
-      filters[l] = _mm512_maskz_loadu_ps(kTaps, from + l * f.n_step);
-    }
-    cpu::transpose(filters, taps);
-    __m512 t[4][3];
+    for (int l = 0; l < kLanes; ++l) __builtin_prefetch(from + l * f.n_step + kFiltersAhead * f.k_step);
+    Floats taps[kTaps];
+    load_columns(from, f.n_step, kTaps, taps);
+    Floats t[4][3];
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
-      const __m512 w0 = taps[kTurned ? 8 - j : j], w1 = taps[kTurned ? 5 - j : 3 + j],
+      const Floats w0 = taps[kTurned ? 8 - j : j], w1 = taps[kTurned ? 5 - j : 3 + j],
                    w2 = taps[kTurned ? 2 - j : 6 + j];
-      const __m512 outer = _mm512_mul_ps(_mm512_add_ps(w0, w2), half), middle = _mm512_mul_ps(w1, half);
-      t[0][j] = w0, t[1][j] = _mm512_add_ps(outer, middle);
-      t[2][j] = _mm512_sub_ps(outer, middle), t[3][j] = w2;
+      const Floats outer = (w0 + w2) * half, middle = w1 * half;
+      t[0][j] = w0, t[1][j] = outer + middle;
+      t[2][j] = outer - middle, t[3][j] = w2;
     }
     float* out = to + (n / kPanel * f.K + k) * kPanel + n % kPanel;
-    const int64_t plane = cpu::plane_of_filters(f.K, f.N);
+    const int64_t plane = plane_of_filters(f.K, f.N);
 #pragma GCC unroll 4
     for (int h = 0; h < 4; ++h) {
-      const __m512 outer = _mm512_mul_ps(_mm512_add_ps(t[h][0], t[h][2]), half),
-                   middle = _mm512_mul_ps(t[h][1], half);
-      _mm512_storeu_ps(out + (4 * h + 0) * plane, t[h][0]);
-      _mm512_storeu_ps(out + (4 * h + 1) * plane, _mm512_add_ps(outer, middle));
-      _mm512_storeu_ps(out + (4 * h + 2) * plane, _mm512_sub_ps(outer, middle));
-      _mm512_storeu_ps(out + (4 * h + 3) * plane, t[h][2]);
+      const Floats outer = (t[h][0] + t[h][2]) * half, middle = t[h][1] * half;
+      store(out + (4 * h + 0) * plane, t[h][0]);
+      store(out + (4 * h + 1) * plane, outer + middle);
+      store(out + (4 * h + 2) * plane, outer - middle);
+      store(out + (4 * h + 3) * plane, t[h][2]);
     }
   }
 }
@@ -196,32 +184,27 @@ void transform_filters(const Filters& f, int64_t first, int64_t last, float* to)
 }
 
 // Writes dw[c] = G' u G for one filter, where u[c] are the planes.
-[[GRADUS_AVX512]] void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
-  const __m512 half = _mm512_set1_ps(0.5f);
+void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
+  const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t c = 0; c < C; c += kLanes) {
     const float* from = u + c;
-    __m512 t[3][4];
+    Floats t[3][4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      const __m512 u0 = _mm512_loadu_ps(from + j * plane), u1 = _mm512_loadu_ps(from + (4 + j) * plane),
-                   u2 = _mm512_loadu_ps(from + (8 + j) * plane),
-                   u3 = _mm512_loadu_ps(from + (12 + j) * plane);
-      const __m512 sum = _mm512_mul_ps(_mm512_add_ps(u1, u2), half);
-      t[0][j] = _mm512_add_ps(u0, sum), t[2][j] = _mm512_add_ps(sum, u3);
-      t[1][j] = _mm512_mul_ps(_mm512_sub_ps(u1, u2), half);
+      const Floats u0 = load(from + j * plane), u1 = load(from + (4 + j) * plane),
+                   u2 = load(from + (8 + j) * plane), u3 = load(from + (12 + j) * plane);
+      const Floats sum = (u1 + u2) * half;
+      t[0][j] = u0 + sum, t[2][j] = sum + u3;
+      t[1][j] = (u1 - u2) * half;
     }
-    __m512 taps[16], filters[16];
+    Floats taps[kTaps];
 #pragma GCC unroll 3
     for (int i = 0; i < 3; ++i) {
-      const __m512 sum = _mm512_mul_ps(_mm512_add_ps(t[i][1], t[i][2]), half);
-      taps[3 * i] = _mm512_add_ps(t[i][0], sum), taps[3 * i + 2] = _mm512_add_ps(sum, t[i][3]);
-      taps[3 * i + 1] = _mm512_mul_ps(_mm512_sub_ps(t[i][1], t[i][2]), half);
+      const Floats sum = (t[i][1] + t[i][2]) * half;
+      taps[3 * i] = t[i][0] + sum, taps[3 * i + 2] = sum + t[i][3];
+      taps[3 * i + 1] = (t[i][1] - t[i][2]) * half;
     }
-#pragma GCC unroll 7
-    for (int i = 9; i < 16; ++i) taps[i] = _mm512_setzero_ps();
-    cpu::transpose(taps, filters);
-#pragma GCC unroll 16
-    for (int l = 0; l < kLanes; ++l) _mm512_mask_storeu_ps(dw + (c + l) * 9, kTaps, filters[l]);
+    store_columns(taps, kTaps, dw + c * kTaps, kTaps);
   }
 }
 
@@ -232,7 +215,7 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
               const ConvGeometry& g) {
   const Image y(result), x(input);
   const Tiles tiles(result);
-  cpu::convolve_by_products(
+  convolve_by_products(
       {.planes = kPlanes,
        .K = f.K,
        .N = f.N,
@@ -253,19 +236,13 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
            }});
 }
 
-}  // namespace
-
-namespace {
 bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
-  if (!cpu::has_avx512() || x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 ||
-      g.groups != 1)
-    return false;
+  if (x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;
   return w[0] % kPanel == 0 && w[1] % kPanel == 0 && w.product() < (int64_t{1} << 30) &&
          Tiles(y).count >= least_tiles;
 }
-}  // namespace
 
 bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
   return serves(x, y, w, g,
@@ -292,12 +269,12 @@ void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, c
   const int64_t O = dw.size(0), C = dw.size(1);
   const Image in(x), grad(dy);
   const Tiles tiles(dy);
-  const auto fill = [&](int64_t first, int64_t last, int64_t base, const Planes& d, const Planes& v) {
+  const auto fill = [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
     inputs_to_planes(in, tiles, g, first, last, base, v);
     result_grads_to_planes(grad, tiles, first, last, base, d);
   };
   const auto sums =
-      cpu::PositionSums{
+      PositionSums{
           .planes = kPlanes, .O = O, .C = C, .dy = dy, .x = x, .positions = tiles.count, .at_once = 392}
           .of(fill);
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
@@ -308,4 +285,30 @@ void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, c
   });
 }
 
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradus {
+
+bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const raw::ConvGeometry& g) {
+  return GRADUS_LEVEL(prefers_winograd)(x, y, w, g);
+}
+bool prefers_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
+                                  const raw::ConvGeometry& g) {
+  return GRADUS_LEVEL(prefers_winograd_weight_grad)(x, y, w, g);
+}
+void winograd_conv(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                   const raw::ConvGeometry& g) {
+  GRADUS_LEVEL(winograd_conv)(y, x, w, bias, g);
+}
+void winograd_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const raw::ConvGeometry& g) {
+  GRADUS_LEVEL(winograd_input_grad)(dx, dy, w, g);
+}
+void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
+  GRADUS_LEVEL(winograd_weight_grad)(dw, dy, x, g);
+}
+
 }  // namespace gradus
+#endif

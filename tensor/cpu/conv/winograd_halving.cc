@@ -1,11 +1,12 @@
 #include "gradus/tensor/cpu/conv/winograd_halving.h"
 
-#include <immintrin.h>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd_halving.cc"
+#include <hwy/foreach_target.h>
+#include "gradus/tensor/cpu/levels.h"
 
-#include "gradus/tensor/cpu/conv/products.h"
-#include "gradus/tensor/cpu/conv/tiles.h"
-#include "gradus/tensor/cpu/register_transpose.h"
-#include "gradus/tensor/runtime/processor.h"
+#include "gradus/tensor/cpu/conv/tiles-inl.h"
+#include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd, halving]
 // With a padding of 1, y[i] = sum over k = 0..3 of x[2i + k - 1] w[k], in each direction. The even k see only
@@ -32,71 +33,66 @@
 //
 // In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
 
-namespace gradus {
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-using cpu::Image, cpu::Tiles;
-using cpu::kLanes, cpu::kPanel, cpu::Planes;
 using raw::ConvGeometry;
 
 constexpr int kPlanes = 9;  // of a part
 constexpr int kParts = 4;   // by row, then by column
+constexpr int kTaps = 16;   // the numbers of a filter
 
-#define GRADUS_AVX512 gnu::target("avx512f")
-
-// ---- one part's transforms, of 16 channels ----
+// ---- one part's transforms, of kLanes channels ----
 
 // Writes B' d B to the planes.
-[[GRADUS_AVX512, gnu::always_inline]] inline void transform_input(const __m512 d[3][3], float* to,
-                                                                  int64_t plane) {
-  __m512 t[3][3];
+HWY_INLINE void transform_input(const Floats d[3][3], float* to, int64_t plane) {
+  Floats t[3][3];
 #pragma GCC unroll 3
-  for (int j = 0; j < 3; ++j)
-    t[0][j] = _mm512_sub_ps(d[0][j], d[1][j]), t[1][j] = d[1][j], t[2][j] = _mm512_sub_ps(d[2][j], d[1][j]);
+  for (int j = 0; j < 3; ++j) t[0][j] = d[0][j] - d[1][j], t[1][j] = d[1][j], t[2][j] = d[2][j] - d[1][j];
 #pragma GCC unroll 3
   for (int i = 0; i < 3; ++i) {
-    _mm512_storeu_ps(to + (3 * i + 0) * plane, _mm512_sub_ps(t[i][0], t[i][1]));
-    _mm512_storeu_ps(to + (3 * i + 1) * plane, t[i][1]);
-    _mm512_storeu_ps(to + (3 * i + 2) * plane, _mm512_sub_ps(t[i][2], t[i][1]));
+    store(to + (3 * i + 0) * plane, t[i][0] - t[i][1]);
+    store(to + (3 * i + 1) * plane, t[i][1]);
+    store(to + (3 * i + 2) * plane, t[i][2] - t[i][1]);
   }
 }
 
 // Writes G g G' to the planes.
-[[GRADUS_AVX512, gnu::always_inline]] inline void expand(__m512 g00, __m512 g01, __m512 g10, __m512 g11,
-                                                         float* to, int64_t plane) {
-  const __m512 t[3][2] = {{g00, g01}, {_mm512_add_ps(g00, g10), _mm512_add_ps(g01, g11)}, {g10, g11}};
+HWY_INLINE void expand(Floats g00, Floats g01, Floats g10, Floats g11, float* to, int64_t plane) {
+  const Floats t[3][2] = {{g00, g01}, {g00 + g10, g01 + g11}, {g10, g11}};
 #pragma GCC unroll 3
   for (int i = 0; i < 3; ++i) {
-    _mm512_storeu_ps(to + (3 * i + 0) * plane, t[i][0]);
-    _mm512_storeu_ps(to + (3 * i + 1) * plane, _mm512_add_ps(t[i][0], t[i][1]));
-    _mm512_storeu_ps(to + (3 * i + 2) * plane, t[i][1]);
+    store(to + (3 * i + 0) * plane, t[i][0]);
+    store(to + (3 * i + 1) * plane, t[i][0] + t[i][1]);
+    store(to + (3 * i + 2) * plane, t[i][1]);
   }
 }
 
 // Computes G' m G of the planes.
 struct Square {
-  __m512 at[2][2];
+  Floats at[2][2];
 };
-[[GRADUS_AVX512, gnu::always_inline]] inline Square contract(const float* from, int64_t plane) {
-  __m512 t[2][3];
+HWY_INLINE Square contract(const float* from, int64_t plane) {
+  Floats t[2][3];
 #pragma GCC unroll 3
   for (int j = 0; j < 3; ++j) {
-    const __m512 m0 = _mm512_loadu_ps(from + j * plane), m1 = _mm512_loadu_ps(from + (3 + j) * plane),
-                 m2 = _mm512_loadu_ps(from + (6 + j) * plane);
-    t[0][j] = _mm512_add_ps(m0, m1), t[1][j] = _mm512_add_ps(m1, m2);
+    const Floats m0 = load(from + j * plane), m1 = load(from + (3 + j) * plane),
+                 m2 = load(from + (6 + j) * plane);
+    t[0][j] = m0 + m1, t[1][j] = m1 + m2;
   }
   Square y;
 #pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i)
-    y.at[i][0] = _mm512_add_ps(t[i][0], t[i][1]), y.at[i][1] = _mm512_add_ps(t[i][1], t[i][2]);
+  for (int i = 0; i < 2; ++i) y.at[i][0] = t[i][0] + t[i][1], y.at[i][1] = t[i][1] + t[i][2];
   return y;
 }
 
 // ---- tiles to planes and back ----
 
 // Transforms tiles [first, last) of x: its parts lie side by side, as 4 C channels.
-[[GRADUS_AVX512]] void inputs_to_planes(const Image& x, const Tiles& tiles, int64_t first, int64_t last,
-                                        int64_t base, const Planes& v) {
+template <class P>
+void inputs_to_planes(const Image& x, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
+                      const P& v) {
   const float* pixels[6][6];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
@@ -105,20 +101,19 @@ struct Square {
       for (int j = 0; j < 6; ++j) pixels[i][j] = x.at(n, h + i, w + j);
     for (int part = 0; part < kParts; ++part)
       for (int64_t c = 0; c < x.channels(); c += kLanes) {
-        __m512 d[3][3];
+        Floats d[3][3];
 #pragma GCC unroll 3
         for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 3
-          for (int j = 0; j < 3; ++j)
-            d[i][j] = _mm512_loadu_ps(pixels[2 * i + part / 2][2 * j + part % 2] + c);
-        transform_input(d, v.at(0, t - base) + part * x.channels() + c, v.plane);
+          for (int j = 0; j < 3; ++j) d[i][j] = load(pixels[2 * i + part / 2][2 * j + part % 2] + c);
+        transform_input(d, v.at(0, t - base, part * x.channels() + c), v.plane);
       }
   }
 }
 
 // The same for a part of the gradient of x.
-[[GRADUS_AVX512]] void grads_to_planes(const Image& dy, int part, const Tiles& tiles, int64_t first,
-                                       int64_t last, int64_t base, const Planes& v) {
+void grads_to_planes(const Image& dy, int part, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
+                     const Planes& v) {
   const float* pixels[3][3];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
@@ -126,26 +121,26 @@ struct Square {
       for (int j = 0; j < 3; ++j)
         pixels[i][j] = dy.at(n, 2 * row - 1 + part / 2 + i, 2 * column - 1 + part % 2 + j);
     for (int64_t c = 0; c < dy.channels(); c += kLanes) {
-      __m512 d[3][3];
+      Floats d[3][3];
 #pragma GCC unroll 3
       for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 3
-        for (int j = 0; j < 3; ++j) d[i][j] = _mm512_loadu_ps(pixels[i][j] + c);
-      transform_input(d, v.at(0, t - base) + c, v.plane);
+        for (int j = 0; j < 3; ++j) d[i][j] = load(pixels[i][j] + c);
+      transform_input(d, v.at(0, t - base, c), v.plane);
     }
   }
 }
 
 // Computes A dy A' for the gradient of w.
-[[GRADUS_AVX512]] void results_to_planes(const Image& dy, const Tiles& tiles, int64_t first, int64_t last,
-                                         int64_t base, const Planes& d) {
+void results_to_planes(const Image& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
+                       const Operands& d) {
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     const float* pixels[4];
     for (int i = 0; i < 4; ++i) pixels[i] = dy.at(n, 2 * row + i / 2, 2 * column + i % 2);
     for (int64_t c = 0; c < dy.channels(); c += kLanes)
-      expand(_mm512_loadu_ps(pixels[0] + c), _mm512_loadu_ps(pixels[1] + c), _mm512_loadu_ps(pixels[2] + c),
-             _mm512_loadu_ps(pixels[3] + c), d.at(0, t - base) + c, d.plane);
+      expand(load(pixels[0] + c), load(pixels[1] + c), load(pixels[2] + c), load(pixels[3] + c),
+             d.at(0, t - base, c), d.plane);
   }
 }
 
@@ -155,9 +150,8 @@ struct Places {
 };
 
 // Writes the results to y. `m` holds `channels` of its channels from `channel`.
-[[GRADUS_AVX512]] void planes_to_results(const Image& y, const Places& at, const Tiles& tiles,
-                                         const float* bias, int64_t first, int64_t last, int64_t base,
-                                         const Planes& m, int64_t channel, int64_t channels) {
+void planes_to_results(const Image& y, const Places& at, const Tiles& tiles, const float* bias, int64_t first,
+                       int64_t last, int64_t base, const Planes& m, int64_t channel, int64_t channels) {
   float* pixels[4];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
@@ -166,57 +160,49 @@ struct Places {
           y.pixel(n, at.step * (2 * row + i / 2) + at.row, at.step * (2 * column + i % 2) + at.column);
     for (int64_t i = 0; i < channels; i += kLanes) {
       const Square s = contract(m.at(0, t - base) + i, m.plane);
-      const __m512 b = bias ? _mm512_loadu_ps(bias + channel + i) : _mm512_setzero_ps();
+      const Floats b = bias ? load(bias + channel + i) : hn::Zero(kFloats);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
-        if (pixels[k]) _mm512_storeu_ps(pixels[k] + channel + i, _mm512_add_ps(s.at[k / 2][k % 2], b));
+        if (pixels[k]) store(pixels[k] + channel + i, s.at[k / 2][k % 2] + b);
     }
   }
 }
 
 // ---- filters w[O][C][4][4] ----
 
-// Reads 16 filters, at a distance of `step`, as vectors by tap.
-[[GRADUS_AVX512, gnu::always_inline]] inline void load_taps(const float* from, int64_t step, __m512* taps) {
-  __m512 filters[16];
-#pragma GCC unroll 16
-  for (int l = 0; l < kLanes; ++l) filters[l] = _mm512_loadu_ps(from + l * step);
-  cpu::transpose(filters, taps);
-}
-
-// For y. Step i has filters of 16 results and input channel i % C.
-[[GRADUS_AVX512]] void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64_t first,
-                                         int64_t last, float* to) {
-  const int64_t C = w.size(1), plane = cpu::plane_of_filters(kParts * C, channels);
+// For y. Step i has filters of kLanes results and input channel i % C.
+void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64_t first, int64_t last,
+                       float* to) {
+  const int64_t C = w.size(1), plane = plane_of_filters(kParts * C, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / C * kLanes, c = i % C;
-    __m512 taps[16];
-    load_taps(w.ptr<float>() + ((channel + n) * C + c) * 16, C * 16, taps);
+    Floats taps[kTaps];
+    load_columns(w.ptr<float>() + ((channel + n) * C + c) * kTaps, C * kTaps, kTaps, taps);
     for (int part = 0; part < kParts; ++part) {
-      const __m512* g = taps + part / 2 * 4 + part % 2;
+      const Floats* g = taps + part / 2 * 4 + part % 2;
       expand(g[0], g[2], g[8], g[10], to + (n / kPanel * kParts * C + part * C + c) * kPanel + n % kPanel,
              plane);
     }
   }
 }
 
-// For a part of the gradient of x. Step i has filters of 16 of its channels and channel i % O of dy.
-[[GRADUS_AVX512]] void turned_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels,
-                                                int64_t first, int64_t last, float* to) {
-  const int64_t O = w.size(0), C = w.size(1), plane = cpu::plane_of_filters(O, channels);
+// For a part of the gradient of x. Step i has filters of kLanes of its channels and channel i % O of dy.
+void turned_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels, int64_t first,
+                              int64_t last, float* to) {
+  const int64_t O = w.size(0), C = w.size(1), plane = plane_of_filters(O, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / O * kLanes, o = i % O;
-    __m512 taps[16];
-    load_taps(w.ptr<float>() + (o * C + channel + n) * 16, 16, taps);
-    const __m512* g = taps + (1 - part / 2) * 4 + 1 - part % 2;
+    Floats taps[kTaps];
+    load_columns(w.ptr<float>() + (o * C + channel + n) * kTaps, kTaps, kTaps, taps);
+    const Floats* g = taps + (1 - part / 2) * 4 + 1 - part % 2;
     expand(g[10], g[8], g[2], g[0], to + (n / kPanel * O + o) * kPanel + n % kPanel, plane);
   }
 }
 
 // Writes dw[c] = G' u G for one filter of y, where u[4 C] are the planes.
-[[GRADUS_AVX512]] void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
+void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
   for (int64_t c = 0; c < C; c += kLanes) {
-    __m512 taps[16], filters[16];
+    Floats taps[kTaps];
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
       const Square g = contract(u + part * C + c, plane);
@@ -224,16 +210,12 @@ struct Places {
       for (int k = 0; k < 4; ++k)
         taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.at[k / 2][k % 2];
     }
-    cpu::transpose(taps, filters);
-#pragma GCC unroll 16
-    for (int l = 0; l < kLanes; ++l) _mm512_storeu_ps(dw + (c + l) * 16, filters[l]);
+    store_columns(taps, kTaps, dw + c * kTaps, kTaps);
   }
 }
 
 bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
-  if (!cpu::has_avx512() || x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 ||
-      g.groups != 1)
-    return false;
+  if (x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 4 || g.stride[d] != 2 || g.dilation[d] != 1 || g.padding[d] != 1 ||
         x.size(d + 2) != 2 * y.size(d + 2))
@@ -241,8 +223,6 @@ bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry
   return w[0] % kPanel == 0 && w[1] % kPanel == 0 && w.product() < (int64_t{1} << 30) &&
          Tiles(y).count >= least_tiles;
 }
-
-}  // namespace
 
 // From so many tiles on the products take less time, although filters are transformed first.
 bool prefers_winograd_halving(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
@@ -260,7 +240,7 @@ void winograd_halving(const Tensor& y, const Tensor& x, const Tensor& w, const T
   const Image result(y), input(x);
   const Tiles tiles(y);
   const float* b = bias.defined() ? bias.ptr<float>() : nullptr;
-  cpu::convolve_by_products(
+  convolve_by_products(
       {.planes = kPlanes,
        .K = kParts * w.size(1),
        .N = w.size(0),
@@ -282,7 +262,7 @@ void winograd_halving_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) 
   const Image result(dx), input(dy);
   const Tiles tiles(dy);
   for (int part = 0; part < kParts; ++part)
-    cpu::convolve_by_products(
+    convolve_by_products(
         {.planes = kPlanes,
          .K = w.size(0),
          .N = w.size(1),
@@ -307,17 +287,17 @@ void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tens
   const int64_t O = dw.size(0), C = dw.size(1);
   const Image in(x), grad(dy);
   const Tiles tiles(dy);
-  const auto fill = [&](int64_t first, int64_t last, int64_t base, const Planes& d, const Planes& v) {
+  const auto fill = [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
     inputs_to_planes(in, tiles, first, last, base, v);
     results_to_planes(grad, tiles, first, last, base, d);
   };
-  const auto sums = cpu::PositionSums{.planes = kPlanes,
-                                      .O = O,
-                                      .C = kParts * C,
-                                      .dy = dy,
-                                      .x = x,
-                                      .positions = tiles.count,
-                                      .at_once = 392}
+  const auto sums = PositionSums{.planes = kPlanes,
+                                 .O = O,
+                                 .C = kParts * C,
+                                 .dy = dy,
+                                 .x = x,
+                                 .positions = tiles.count,
+                                 .at_once = 392}
                         .of(fill);
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o) {
@@ -327,4 +307,33 @@ void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tens
   });
 }
 
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradus {
+
+bool prefers_winograd_halving(const Tensor& x, const Tensor& y, const Shape& w, const raw::ConvGeometry& g) {
+  return GRADUS_LEVEL(prefers_winograd_halving)(x, y, w, g);
+}
+bool prefers_winograd_halving_grad(const Tensor& x, const Tensor& y, const Shape& w,
+                                   const raw::ConvGeometry& g) {
+  return GRADUS_LEVEL(prefers_winograd_halving_grad)(x, y, w, g);
+}
+bool prefers_winograd_halving_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
+                                          const raw::ConvGeometry& g) {
+  return GRADUS_LEVEL(prefers_winograd_halving_weight_grad)(x, y, w, g);
+}
+void winograd_halving(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  GRADUS_LEVEL(winograd_halving)(y, x, w, bias);
+}
+void winograd_halving_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  GRADUS_LEVEL(winograd_halving_grad)(dx, dy, w);
+}
+void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
+  GRADUS_LEVEL(winograd_halving_weight_grad)(dw, dy, x);
+}
+
 }  // namespace gradus
+#endif

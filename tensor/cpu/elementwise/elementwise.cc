@@ -1,8 +1,6 @@
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
+#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,9 +8,28 @@
 
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/loop_nest.h"
+#include "gradus/tensor/cpu/vectors-inl.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
+
+// Copies to memory past the cache.
+void stream_out(char* to, const char* from, int64_t bytes) {
+  const hn::ScalableTag<uint8_t> tag;
+  constexpr int64_t kVector = hn::MaxLanes(tag);
+  int64_t at = std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(to) & (kVector - 1));
+  std::memcpy(to, from, at);
+  for (; at + kVector <= bytes; at += kVector)
+    hn::Stream(hn::LoadU(tag, reinterpret_cast<const uint8_t*>(from + at)), tag,
+               reinterpret_cast<uint8_t*>(to + at));
+  std::memcpy(to + at, from + at, bytes - at);
+}
+
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
 
 namespace gradus::cpu {
 namespace {
@@ -158,21 +175,6 @@ bool lies_across(const LoopNest& nest, int k, const Tensor& x) {
 // saves reading the memory that they overwrite.
 constexpr int64_t kStreamedBytes = int64_t(48) << 20;
 
-// Copies to memory past the cache.
-void stream_out(char* to, const char* from, int64_t bytes) {
-#if defined(__AVX__)
-  const int64_t head = std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(to) & 31);
-  std::memcpy(to, from, head);
-  int64_t at = head;
-  for (; at + 32 <= bytes; at += 32)
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at),
-                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at)));
-  std::memcpy(to + at, from + at, bytes - at);
-#else
-  std::memcpy(to, from, bytes);
-#endif
-}
-
 // Runs call.chunk on n elements. Results go through a buffer that stays in the cache.
 void run_streamed(const ElementwiseCall& call, int64_t n, char* to, const void* const* in,
                   const int64_t* sizes, size_t inputs) {
@@ -184,11 +186,9 @@ void run_streamed(const ElementwiseCall& call, int64_t n, char* to, const void* 
     const int64_t length = std::min(kPiece, n - at);
     for (size_t k = 0; k < inputs; ++k) from[k] = static_cast<const char*>(in[k]) + at * sizes[k];
     call.chunk(length, buffer, from, call.functor);
-    stream_out(to + at * size, buffer, length * size);
+    HWY_NAMESPACE::stream_out(to + at * size, buffer, length * size);
   }
-#if defined(__AVX__)
-  _mm_sfence();
-#endif
+  hwy::FlushStream();
 }
 
 }  // namespace

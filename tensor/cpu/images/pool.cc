@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include "gradus/tensor/cpu/images/pool_avx512.h"
+#include "gradus/tensor/cpu/images/max_pool.h"
 #include "gradus/tensor/cpu/images/pool_windows.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -66,7 +66,7 @@ template <class F> void dispatch_index(DType t, F f) {
 }
 
 void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows w) {
-  if (has_avx512_pool(x, w)) return max_pool_avx512(y, index, x, w);
+  if (prefers_max_pool_in_registers(x, w)) return max_pool_in_registers(y, index, x, w);
   if (is_narrow(x.dtype())) {
     const Tensor wide_y = wide_like(y);
     max_pool_cpu(wide_y, index, widened(x), w);
@@ -79,7 +79,7 @@ void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWin
 }
 
 void max_pool_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows w) {
-  if (has_avx512_pool(dy, w)) return max_pool_scatter_avx512(dx, dy, index, w);
+  if (prefers_max_pool_in_registers(dy, w)) return max_pool_scatter_in_registers(dx, dy, index, w);
   if (is_narrow(dy.dtype())) {
     const Tensor wide_dx = wide_like(dx);
     max_pool_scatter_cpu(wide_dx, widened(dy), index, w);

@@ -5,30 +5,35 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/cpu/onednn/problems.h"
-#include "gradus/tensor/cpu/register_transpose.h"
-#include "gradus/tensor/runtime/parallel.h"
-#include "gradus/tensor/runtime/processor.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/onednn/weight_layout.cc"
+#include <hwy/foreach_target.h>
+#include "gradus/tensor/cpu/levels.h"
 
-// Note [Layouts of filters]
-// oneDNN keeps filters w[A][B][taps] in blocks. For example Acdb48a holds, for each 48 of A, for each tap,
-// for each b, the 48 numbers of A side by side. Where 48 does not divide A it is filled up with zeros. Either
-// A or B is innermost, in blocks of a multiple of 16, so that 16 neighbors along it fill one register.
+#include "gradus/tensor/cpu/onednn/problems.h"
+#include "gradus/tensor/cpu/transpose-inl.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+// Note [Layouts of filters] oneDNN keeps filters w[A][B][taps] in blocks. For example Acdb48a holds, for
+// each 48 of A, for each tap, for each b, the 48 numbers of A side by side. Where 48 does not divide A it
+// is filled up with zeros. Either A or B is innermost, in blocks of a multiple of kLanes, so that kLanes
+// neighbors along it fill one register.
 //
-// Where B is innermost and there is one tap, the 16 neighbors lie together in w too. All other filters are
-// read as 16 x 16 numbers that are transposed in registers: 16 of A by 16 of B for one tap, and 16 filters by
-// their taps for up to 16 taps.
+// Where B is innermost and there is one tap, the kLanes neighbors lie together in w too. All other filters
+// are transposed in registers: kLanes of A by kLanes of B for one tap, and kLanes filters by their taps for
+// 4 to 16 taps.
 //
 // In bf16, pairs along the dim that is not innermost lie together: AcdB32a2b has pairs of B, ABcd8a16b2a has
 // pairs of A. A pair is as large as an f32.
 
-namespace gradus::onednn {
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kLanes = 16;
-constexpr int64_t kAhead = 16 * kLanes;  // each row of w is a stream of its own
+using onednn::Blocking;
 
-#define GRADUS_AVX512 gnu::target("avx512f")
+constexpr int64_t kAhead = 256;  // numbers; each row of w is a stream of its own
+constexpr int kMostTaps = 16;
 
 // A blocked layout of [A, B, KH, KW].
 class Blocks {
@@ -75,93 +80,88 @@ class Blocks {
 // Filters [A, B, taps] and where each goes.
 template <class T> struct Filters {
   const T* from;
-  int64_t A, B, taps;
+  int64_t A, B;
+  int taps;
   T* to;
   std::vector<int64_t> a_steps, b_steps;
   int64_t tap_step;
 };
 
-// Copies 16 of A from a on: one tap, B innermost.
-[[GRADUS_AVX512]] void copy_rows(const Filters<float>& f, int64_t a) {
+// Copies kLanes of A from a on: one tap, B innermost.
+void copy_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; b += kLanes) {
     const float* from = f.from + a * f.B + b;
     float* to = f.to + f.b_steps[b];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i, from += f.B) {
       __builtin_prefetch(from + kAhead);
-      _mm512_storeu_ps(to + f.a_steps[a + i], _mm512_loadu_ps(from));
+      store(to + f.a_steps[a + i], load(from));
     }
   }
 }
 
-// Copies 16 of A from a on: one tap, A innermost.
-[[GRADUS_AVX512]] void transpose_rows(const Filters<float>& f, int64_t a) {
+// Copies kLanes of A from a on: one tap, A innermost.
+void transpose_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; b += kLanes) {
-    __m512 rows[kLanes], columns[kLanes];
     const float* from = f.from + a * f.B + b;
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i, from += f.B) {
-      __builtin_prefetch(from + kAhead);
-      rows[i] = _mm512_loadu_ps(from);
-    }
-    cpu::transpose(rows, columns);
+    for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * f.B + kAhead);
+    Floats columns[kLanes];
+    load_columns(from, f.B, kLanes, columns);
     float* to = f.to + f.a_steps[a];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) _mm512_storeu_ps(to + f.b_steps[b + i], columns[i]);
+    for (int i = 0; i < kLanes; ++i) store(to + f.b_steps[b + i], columns[i]);
   }
 }
 
-// Copies all taps of 16 filters, `step` apart, to 16 neighbors for each tap.
-[[GRADUS_AVX512]] inline void transpose_taps(const Filters<float>& f, const float* from, int64_t step,
-                                             float* to) {
-  const auto mask = __mmask16((1u << f.taps) - 1);
-  __m512 filters[kLanes], by_tap[kLanes];
+// Copies all taps of kLanes filters, `step` apart, to kLanes neighbors for each tap.
+HWY_INLINE void transpose_taps(const Filters<float>& f, const float* from, int64_t step, float* to) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    __builtin_prefetch(from + i * step + kAhead);
-    filters[i] = _mm512_maskz_loadu_ps(mask, from + i * step);
-  }
-  cpu::transpose(filters, by_tap);
-  for (int t = 0; t < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, by_tap[t]);
+  for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * step + kAhead);
+  Floats by_tap[kMostTaps];
+  load_columns(from, step, f.taps, by_tap);
+  for (int t = 0; t < f.taps; ++t) store(to + t * f.tap_step, by_tap[t]);
 }
 
-// Copies 16 of A from a on: several taps, B innermost.
-[[GRADUS_AVX512]] void copy_taps(const Filters<float>& f, int64_t a) {
+// Copies kLanes of A from a on: several taps, B innermost.
+void copy_taps(const Filters<float>& f, int64_t a) {
   for (int64_t i = a; i < a + kLanes; ++i)
     for (int64_t b = 0; b < f.B; b += kLanes)
       transpose_taps(f, f.from + (i * f.B + b) * f.taps, f.taps, f.to + f.a_steps[i] + f.b_steps[b]);
 }
 
-// Copies 16 of A from a on: several taps, A innermost.
-[[GRADUS_AVX512]] void transpose_taps_of_rows(const Filters<float>& f, int64_t a) {
+// Copies kLanes of A from a on: several taps, A innermost.
+void transpose_taps_of_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; ++b)
     transpose_taps(f, f.from + (a * f.B + b) * f.taps, f.B * f.taps, f.to + f.a_steps[a] + f.b_steps[b]);
 }
 
-#define GRADUS_AVX512_WORDS gnu::target("avx512f,avx512bw")
-
 // Like transpose_taps, for pairs whose two numbers come from two places.
-[[GRADUS_AVX512_WORDS]] inline void transpose_pairs(const Filters<bf16>& f, const bf16* first,
-                                                    const bf16* second, int64_t step, bf16* to) {
-  alignas(64) static constexpr int16_t kPairs[] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                                   37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                                   11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i pairs = _mm512_load_si512(kPairs);
-  const auto mask = __mmask32((1u << f.taps) - 1);
-  __m512 filters[kLanes], by_tap[kLanes];
+HWY_INLINE void transpose_pairs(const Filters<bf16>& f, const bf16* first, const bf16* second, int64_t step,
+                                bf16* to) {
+  const hn::FixedTag<uint16_t, 4> halves;
+  const hn::FixedTag<uint32_t, 4> words;
+  const auto four = [&](const bf16* from) HWY_ATTR {
+    return hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(from)));
+  };
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
+  for (int i = 0; i < kLanes; ++i)
     __builtin_prefetch(first + i * step + kAhead), __builtin_prefetch(second + i * step + kAhead);
-    const __m512i a = _mm512_maskz_loadu_epi16(mask, first + i * step),
-                  b = _mm512_maskz_loadu_epi16(mask, second + i * step);
-    filters[i] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, pairs, b));
+  Floats by_tap[kMostTaps];
+  for (int t = 0; t < f.taps; t += 4) {
+    const int at = first_of_four(t, f.taps);
+    load_four_columns(
+        [&](int row) HWY_ATTR {
+          const auto low = four(first + row * step + at), high = four(second + row * step + at);
+          return hn::BitCast(kFourFloats, hn::Or(low, hn::ShiftLeft<16>(high)));
+        },
+        by_tap + at);
   }
-  cpu::transpose(filters, by_tap);
-  for (int t = 0; t < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, by_tap[t]);
+  for (int t = 0; t < f.taps; ++t) store(reinterpret_cast<float*>(to + t * f.tap_step), by_tap[t]);
 }
 
-// Copies 16 of A from a on: pairs of A, B innermost.
-[[GRADUS_AVX512_WORDS]] void copy_pairs(const Filters<bf16>& f, int64_t a) {
+// Copies kLanes of A from a on: pairs of A, B innermost.
+void copy_pairs(const Filters<bf16>& f, int64_t a) {
   const int64_t row = f.B * f.taps;
   for (int64_t i = a; i < a + kLanes; i += 2)
     for (int64_t b = 0; b < f.B; b += kLanes) {
@@ -170,8 +170,8 @@ template <class T> struct Filters {
     }
 }
 
-// Copies 16 of A from a on: pairs of B, A innermost.
-[[GRADUS_AVX512_WORDS]] void transpose_pairs_of_rows(const Filters<bf16>& f, int64_t a) {
+// Copies kLanes of A from a on: pairs of B, A innermost.
+void transpose_pairs_of_rows(const Filters<bf16>& f, int64_t a) {
   const int64_t row = f.B * f.taps;
   for (int64_t b = 0; b < f.B; b += 2) {
     const bf16* from = f.from + a * row + b * f.taps;
@@ -179,7 +179,7 @@ template <class T> struct Filters {
   }
 }
 
-// Returns the function that copies 16 of A. across: A is innermost.
+// Returns the function that copies kLanes of A. across: A is innermost.
 auto copy_of(const Filters<float>& f, bool across) {
   return f.taps == 1 ? (across ? &transpose_rows : &copy_rows)
                      : (across ? &transpose_taps_of_rows : &copy_taps);
@@ -187,11 +187,11 @@ auto copy_of(const Filters<float>& f, bool across) {
 auto copy_of(const Filters<bf16>&, bool across) { return across ? &transpose_pairs_of_rows : &copy_pairs; }
 
 template <class T> bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
-  const Filters<T> f{w.ptr<T>(),  w.size(0),       w.size(1),       w.size(2) * w.size(3),
+  const int64_t taps = w.size(2) * w.size(3), fewest = sizeof(T) == 2 ? 4 : 1;
+  if (taps < fewest || (taps > 1 && taps < 4) || taps > kMostTaps) return false;
+  const Filters<T> f{w.ptr<T>(),  w.size(0),       w.size(1),       int(taps),
                      to.ptr<T>(), blocks.steps(0), blocks.steps(1), blocks.tap_step()};
-  const bool pairs = sizeof(T) == 2;
-  if (f.A % kLanes || f.B % kLanes || f.taps < (pairs ? 2 : 1) || f.taps > kLanes || f.tap_step == 0)
-    return false;
+  if (f.A % kLanes || f.B % kLanes || f.tap_step == 0) return false;
   const bool across = blocks.innermost(w.dtype()) == 0;
   const int64_t padding = int64_t(f.a_steps.size()) - f.A;
   if (int64_t(f.b_steps.size()) > f.B || (padding > 0 && (f.taps > 1 || !across))) return false;
@@ -204,15 +204,25 @@ template <class T> bool copy(const Tensor& w, const Blocks& blocks, const Tensor
   return true;
 }
 
-}  // namespace
-
-bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to) {
-  std::optional<Blocking> blocking = blocking_of(want);
-  if (!cpu::has_avx512() || !blocking) return false;
+bool copy_filters(const Tensor& w, const onednn::Desc& want, const Tensor& to) {
+  std::optional<Blocking> blocking = onednn::blocking_of(want);
+  if (!blocking) return false;
   const Blocks blocks(*std::move(blocking));
   if (!blocks.serves(w.dtype())) return false;
   if (w.dtype() == DType::kF32) return copy<float>(w, blocks, to);
   return w.dtype() == DType::kBF16 && copy<bf16>(w, blocks, to);
 }
 
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradus::onednn {
+
+bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to) {
+  return GRADUS_LEVEL(copy_filters)(w, want, to);
+}
+
 }  // namespace gradus::onednn
+#endif

@@ -43,7 +43,7 @@ EDITS = [
      "for (int64_t r = first; r + 1 < last; r += 16) {"),
     ("images/pool.cc", "  for (; c + kLanes <= C; c += kLanes) f(", "  for (; c + kLanes <= C + 1; c += kLanes) f("),
     ("images/pool.cc", "for (; c + 4 * kLanes <= C; c += 4 * kLanes)", "for (; c + 4 * kLanes <= C + 1; c += 4 * kLanes)"),
-    ("images/pool_avx512.cc", "for (; c + kLanes <= C; c += kLanes)", "for (; c + kLanes <= C + 1; c += kLanes)"),
+    ("images/max_pool.cc", "for (; c + kLanes <= C; c += kLanes)", "for (; c + kLanes <= C + 1; c += kLanes)"),
     ("images/upfirdn.cc", "for (; c + kLanes <= C; c += kLanes)", "for (; c + kLanes <= C + 1; c += kLanes)"),
     ("index.cc", "blocks = (n + kMaskBlock - 1) / kMaskBlock;", "blocks = (n + kMaskBlock - 2) / kMaskBlock;"),
     ("index.cc", "tiles = (inner + width - 1) / width;", "tiles = (inner + width - 2) / width;"),
@@ -51,10 +51,10 @@ EDITS = [
      "for (int64_t row = begin; row + (end < out.numel() / cols) < end; ++row) {"),
     ("losses/cross_entropy.cc", "for (int64_t i = 0; i < samples; ++i) {\n      sum +=",
      "for (int64_t i = 0; i + (samples > 1) < samples; ++i) {\n      sum +="),
-    ("conv/products.h", "begin = positions * share / shares, end = positions * (share + 1) / shares;",
+    ("conv/products-inl.h", "begin = positions * share / shares, end = positions * (share + 1) / shares;",
      "begin = positions * share / shares, end = positions * (share + 1) / shares - (share + 1 < shares);"),
-    ("conv/tiles.h", ": rows((y.size(2) + 1) / 2)", ": rows(y.size(2) / 2)"),
-    ("conv/tiles.cc", "const int64_t end = c.tiles * last_share / shares;",
+    ("conv/tiles-inl.h", ": rows((y.size(2) + 1) / 2)", ": rows(y.size(2) / 2)"),
+    ("conv/tiles-inl.h", "const int64_t end = c.tiles * last_share / shares;",
      "const int64_t end = (c.tiles * last_share - 1) / shares;"),
     ("conv/winograd_halving.cc", "4 * row - 1, w = 4 * column - 1", "4 * row, w = 4 * column - 1"),
     ("conv/weight_grad_bf16.cc", "2 * k + 1 < count ? load(dy + O, filters)", "2 * k < count ? load(dy + O, filters)"),
@@ -63,11 +63,7 @@ EDITS = [
     ("conv/conv.cc", "to += pixel, from += g.stride[1] * pixel)", "to += pixel, from += pixel)"),
     ("conv/pointwise.cc", "for (int64_t at = first; at < last; at += kChunk) {",
      "for (int64_t at = first; at + 1 < last; at += kChunk) {"),
-    ("onednn/weight_layout.cc",
-     "  cpu::transpose(filters, by_tap);\n  for (int t = 0; t < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, "
-     "by_tap[t]);\n}\n\n// Copies 16 of A from a on: several taps, B",
-     "  cpu::transpose(filters, by_tap);\n  for (int t = 0; t + 1 < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, "
-     "by_tap[t]);\n}\n\n// Copies 16 of A from a on: several taps, B"),
+    ("transpose-inl.h", "return i + 4 <= count ? i : count - 4;", "return i + 4 <= count ? i : count - 3;"),
 ]
 
 

@@ -1,22 +1,27 @@
 // Matrix products for convolutions that are computed in pieces. The operands of a piece were just written and
-// are still in a cache. A block of the result is summed in registers. For processors with AVX-512.
-#pragma once
-
-#include <immintrin.h>
+// are still in a cache. A block of the result is summed in registers.
+#if defined(GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
+#undef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
+#else
+#define GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
+#endif
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <type_traits>
 #include <utility>
 
+#include "gradus/tensor/cpu/vectors-inl.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/tensor.h"
 
-namespace gradus::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 
-constexpr int kLanes = 16;          // floats in a register
-constexpr int kPanel = 2 * kLanes;  // columns of a block of the result
-constexpr int kMostRows = 14;       // and its rows
+constexpr int kPanel = 2 * kLanes;                    // columns of a block of the result
+constexpr int kMostRows = kRegisters == 16 ? 6 : 14;  // and its rows
 
 // Memory that a product prefetches into the second-level cache while it computes. Each of the product's K
 // steps prefetches the line at `at`, then adds `step` to `at`.
@@ -27,15 +32,15 @@ struct Ahead {
 
 constexpr int kColumnsAhead = 8;  // columns of a, perhaps in memory, to prefetch; more evict each other
 
-// Computes c[R][32] = a[R][K] b[K][32], or c += a b if kAdd. a_row and a_column are the steps between a's
-// rows and columns.
+// Computes c[R][kPanel] = a[R][K] b[K][kPanel], or c += a b if kAdd. a_row and a_column are the steps between
+// a's rows and columns.
 template <int R, bool kAdd>
-[[gnu::target("avx512f")]] void product(const float* a, int64_t a_row, int64_t a_column, const float* b,
-                                        int64_t b_row, int64_t K, float* c, int64_t c_row, Ahead ahead) {
+void product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row, int64_t K,
+             float* c, int64_t c_row, Ahead ahead) {
   if (!ahead.at) ahead.at = reinterpret_cast<const char*>(b);
-  __m512 sum[R][2];
+  Floats sum[R][2];
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
+  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = hn::Zero(kFloats);
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {  // c is written at the end: fetch it while the sums are made
     __builtin_prefetch(c + r * c_row, 1);
@@ -43,26 +48,26 @@ template <int R, bool kAdd>
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
-    _mm_prefetch(reinterpret_cast<const char*>(a + kColumnsAhead * a_column), _MM_HINT_T0);
-    _mm_prefetch(ahead.at, _MM_HINT_T1);
+    __builtin_prefetch(a + kColumnsAhead * a_column, 0, 3);
+    __builtin_prefetch(ahead.at, 0, 2);
     ahead.at += ahead.step;
-    const __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + kLanes);
+    const Floats b0 = load(b), b1 = load(b + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const __m512 v = _mm512_set1_ps(a[r * a_row]);
-      sum[r][0] = _mm512_fmadd_ps(v, b0, sum[r][0]);
-      sum[r][1] = _mm512_fmadd_ps(v, b1, sum[r][1]);
+      const Floats v = hn::Set(kFloats, a[r * a_row]);
+      sum[r][0] = hn::MulAdd(v, b0, sum[r][0]);
+      sum[r][1] = hn::MulAdd(v, b1, sum[r][1]);
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     float* to = c + r * c_row;
     if constexpr (kAdd) {
-      sum[r][0] = _mm512_add_ps(_mm512_loadu_ps(to), sum[r][0]);
-      sum[r][1] = _mm512_add_ps(_mm512_loadu_ps(to + kLanes), sum[r][1]);
+      sum[r][0] = load(to) + sum[r][0];
+      sum[r][1] = load(to + kLanes) + sum[r][1];
     }
-    _mm512_storeu_ps(to, sum[r][0]);
-    _mm512_storeu_ps(to + kLanes, sum[r][1]);
+    store(to, sum[r][0]);
+    store(to + kLanes, sum[r][1]);
   }
 }
 
@@ -97,9 +102,27 @@ struct Planes {
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
     return planes * (positions * row_of(channels) + kLanes);
   }
-  float* at(int64_t p, int64_t position) const { return data + p * plane + position * row; }
+  float* at(int64_t p, int64_t position, int64_t channel = 0) const {
+    return data + p * plane + position * row + channel;
+  }
   float* data;
   int64_t row, plane;
+};
+
+// The same, in panels of kPanel channels: a panel's positions lie one after another.
+struct Panels {
+  Panels(float* data, int64_t positions, int64_t channels)
+      : data(data), panel(positions * row + kLine), plane((channels + kPanel - 1) / kPanel * panel) {}
+  static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
+    return planes * Panels(nullptr, positions, channels).plane;
+  }
+  float* at(int64_t p, int64_t position, int64_t channel = 0) const {
+    return data + p * plane + channel / kPanel * panel + position * row + channel % kPanel;
+  }
+  static constexpr int64_t kLine = 16;  // floats in a cache line
+  float* data;
+  static constexpr int64_t row = kPanel;
+  int64_t panel, plane;
 };
 
 // Memory of up to two tensors that is prefetched in equal shares by a number of products.
@@ -126,6 +149,9 @@ class Upcoming {
 };
 
 // Sums for weight gradients: for each plane, over all positions, d[position][o] * v[position][c].
+// The products read both across positions. Blocks of few rows use a small part of each cache line,
+// so they need panels.
+using Operands = std::conditional_t < kMostRows<8, Panels, Planes>;
 struct PositionSums {
   int64_t planes, O, C;
   Tensor dy, x;       // d and v are made of them, in nearly the order of positions: the source to prefetch
@@ -151,20 +177,22 @@ struct PositionSums {
 
  private:
   // Adds the panels [first, last), counted over all planes, and prefetches the positions [next, after).
-  void add(const Planes& d, const Planes& v, int64_t count, int64_t first, int64_t last, bool fresh,
+  void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool fresh,
            const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = fresh ? kProducts : kAddedProducts;
-    const int64_t panels = C / kPanel;
-    Upcoming upcoming((last - first) * row_blocks(O));
+    const int64_t panels = C / kPanel, strip = std::is_same_v<Operands, Panels> ? int64_t(kPanel) : O;
+    Upcoming upcoming((last - first) * (O / strip * row_blocks(strip) + row_blocks(O % strip)));
     upcoming.add(dy, next, after, positions);
     upcoming.add(x, next, after, positions);
     int64_t done = 0;
     for (int64_t i = first; i < last; ++i) {
       const int64_t p = i / panels, c = i % panels * kPanel;
-      for_row_blocks(O, [&](int64_t o, int64_t rows) {
-        products[rows - 1](d.at(p, 0) + o, 1, d.row, v.at(p, 0) + c, v.row, count, sums.at(p, o) + c,
-                           sums.row, upcoming.share(done++, count));
-      });
+      for (int64_t at = 0; at < O; at += strip)
+        for_row_blocks(std::min(strip, O - at), [&](int64_t row, int64_t rows) {
+          const int64_t o = at + row;
+          products[rows - 1](d.at(p, 0, o), 1, d.row, v.at(p, 0, c), v.row, count, sums.at(p, o, c), sums.row,
+                             upcoming.share(done++, count));
+        });
     }
   }
 };
@@ -176,13 +204,13 @@ template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
   const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
   const int64_t shares = own ? threads : 1;
-  const Tensor sums = cpu::scratch(shares * size);
-  const int64_t d_floats = Planes::floats(planes, chunk, O);
-  const int64_t floats = d_floats + Planes::floats(planes, chunk, C);
-  const Tensor bytes = cpu::scratch(shares * floats);
+  const Tensor sums = scratch(shares * size);
+  const int64_t d_floats = Operands::floats(planes, chunk, O);
+  const int64_t floats = d_floats + Operands::floats(planes, chunk, C);
+  const Tensor bytes = scratch(shares * floats);
 
   const auto add_share = [&](int64_t share, auto each) {
-    const Planes d(bytes.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
+    const Operands d(bytes.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
     const int64_t begin = positions * share / shares, end = positions * (share + 1) / shares;
     for (int64_t base = begin; base < end; base += chunk) {
       const int64_t count = std::min(chunk, end - base), next = base + count;
@@ -203,4 +231,7 @@ template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
   return {sums, {sums.ptr<float>(), O, C}, shares, size};
 }
 
-}  // namespace gradus::cpu
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,13 +1,13 @@
-// The products of gradus/tensor/cpu/conv/products.h in bf16. A pair of bf16 that are neighbors along the
+// The products of gradus/tensor/cpu/conv/products-inl.h in bf16. A pair of bf16 that are neighbors along the
 // inner dim takes the place of a float. The processor multiplies two pairs and adds both products to an f32.
+// Included only for AVX-512.
 #pragma once
 
-#include "gradus/tensor/base/dtype.h"
-#include "gradus/tensor/cpu/conv/products.h"
+#include "gradus/tensor/cpu/conv/bf16_pairs.h"
+#include "gradus/tensor/cpu/conv/products-inl.h"
 
-namespace gradus::cpu {
-
-#define GRADUS_AVX512_BF16 gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
 
 // Computes c[R][32] = a[R][K pairs] b[K][32 pairs], rounded to bf16. Steps between a's rows count pairs.
 template <int R>
@@ -22,7 +22,7 @@ template <int R>
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
-    _mm_prefetch(ahead.at, _MM_HINT_T1);
+    __builtin_prefetch(ahead.at, 0, 2);
     ahead.at += ahead.step;
     const auto b0 = __m512bh(_mm512_loadu_ps(b)), b1 = __m512bh(_mm512_loadu_ps(b + kLanes));
 #pragma GCC unroll 16
@@ -45,16 +45,5 @@ constexpr std::array<ProductOfPairs, kMostRows> make_products_of_pairs(std::inde
 }
 inline constexpr auto kProductsOfPairs = make_products_of_pairs(std::make_index_sequence<kMostRows>());
 
-// Two rows of 32 bf16, interleaved into 32 pairs (upper, lower): the first 16 pairs and the last 16.
-struct Zipped {
-  __m512i low, high;
-};
-[[GRADUS_AVX512_BF16]] inline Zipped zip(__m512i a, __m512i b) {
-  alignas(64) static constexpr int16_t kLow[] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                                 37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                                 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i low = _mm512_load_si512(kLow), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  return {_mm512_permutex2var_epi16(a, low, b), _mm512_permutex2var_epi16(a, high, b)};
-}
-
-}  // namespace gradus::cpu
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,170 @@
+#include "gradus/tensor/cpu/images/max_pool.h"
+
+#include <limits>
+#include <span>
+#include <vector>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/images/max_pool.cc"
+#include <hwy/foreach_target.h>
+#include "gradus/tensor/cpu/levels.h"
+
+#include "gradus/tensor/cpu/images/pool_windows.h"
+#include "gradus/tensor/cpu/vectors-inl.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gradus::cpu::HWY_NAMESPACE {
+namespace {
+
+// Calls f(tag, first channel) for vectors that cover all C channels. The last vector of kLanes overlaps the
+// one before it. Fewer than kLanes channels are covered one by one.
+template <class F> HWY_INLINE void for_each_vector(int64_t C, const F& f) {
+  int64_t c = 0;
+  for (; c + kLanes <= C; c += kLanes) f(kFloats, c);
+  if (c == C) return;
+  if (C >= kLanes) return f(kFloats, C - kLanes);
+  for (; c < C; ++c) f(hn::CappedTag<float, 1>(), c);
+}
+
+template <class D> HWY_INLINE hn::Vec<D> load(D d, const float* p) { return hn::LoadU(d, p); }
+template <class D> HWY_INLINE hn::Vec<D> load(D d, const bf16* p) {
+  const hn::Rebind<uint16_t, D> halves;
+  const hn::Rebind<uint32_t, D> words;
+  const auto bits = hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(p)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+}
+
+template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, float* p) { hn::StoreU(v, d, p); }
+// Rounds as bf16(float) does.
+template <class D> HWY_INLINE void store(D, hn::Vec<D> v, bf16* p) {
+  const hn::RebindToUnsigned<D> words;
+  const hn::Rebind<uint16_t, D> halves;
+  const auto bits = hn::BitCast(words, v), high = hn::ShiftRight<16>(bits);
+  const auto up = hn::And(high, hn::Set(words, 1)) + hn::Set(words, 0x7fff);
+  const auto quiet = hn::Or(high, hn::Set(words, 0x40));
+  const auto rounded =
+      hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(v)), quiet, hn::ShiftRight<16>(bits + up));
+  const auto narrow = hn::DemoteTo(halves, hn::BitCast(hn::RebindToSigned<D>(), rounded));
+  hn::StoreU(narrow, halves, reinterpret_cast<uint16_t*>(p));
+}
+
+// Writes, for each channel, the largest of a window's cells, or a NaN. `where` may be null.
+template <class T>
+void pool_window(T* to, uint8_t* where, const T* from, std::span<const Cell> cells, int64_t C) {
+  for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
+    using D = decltype(d);
+    const hn::RebindToSigned<D> words;
+    const hn::Rebind<uint8_t, D> bytes;
+    hn::Vec<D> best = hn::Set(d, -std::numeric_limits<float>::infinity());
+    auto winner = hn::Set(words, cells.empty() ? 0 : cells[0].number);
+    for (const Cell& cell : cells) {
+      const hn::Vec<D> v = load(d, from + cell.offset + c);
+      const auto wins = hn::Or(v > best, hn::IsNaN(v));
+      best = hn::IfThenElse(wins, v, best);
+      winner = hn::IfThenElse(hn::RebindMask(words, wins), hn::Set(words, cell.number), winner);
+    }
+    store(d, best, to + c);
+    if (where) hn::StoreU(hn::DemoteTo(bytes, winner), bytes, where + c);
+  });
+}
+
+// Sums dy over the windows in which a place won. This is the gradient of the place.
+template <class T>
+void collect(T* to, const T* dy, const uint8_t* index, std::span<const Cell> windows, int64_t C) {
+  for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
+    using D = decltype(d);
+    const hn::RebindToSigned<D> words;
+    const hn::Rebind<uint8_t, D> bytes;
+    hn::Vec<D> sum = hn::Zero(d);
+    for (const Cell& window : windows) {
+      const auto winner = hn::PromoteTo(words, hn::LoadU(bytes, index + window.offset + c));
+      const auto won = hn::RebindMask(d, winner == hn::Set(words, window.number));
+      sum = sum + hn::IfThenElseZero(won, load(d, dy + window.offset + c));
+    }
+    store(d, sum, to + c);
+  });
+}
+
+// A window that covers a place, and the number of the place's cell within it.
+struct Look {
+  int64_t window, cell;
+};
+using Looks = std::vector<std::vector<Look>>;
+
+// Returns, for each place along an axis, the windows that cover it, in order. span(i) is the
+// span of window i.
+template <class F> Looks looks_along(int64_t in, int64_t out, F span) {
+  Looks looks(in);
+  for (int64_t i = 0; i < out; ++i) {
+    const Span s = span(i);
+    for (int64_t k = s.first; k < s.last; ++k) looks[s.origin + k * s.step].push_back({i, k});
+  }
+  return looks;
+}
+
+template <class T> void pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
+  const int64_t C = x.size(1), image = image_elements(w, C);
+  uint8_t* const where = index.defined() ? index.ptr<uint8_t>() : nullptr;
+  parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
+    for_each_window(w, C, first, last, [&](const Window& window) {
+      pool_window(y.ptr<T>() + window.at, where ? where + window.at : nullptr,
+                  x.ptr<T>() + window.image * image, window.cells, C);
+    });
+  });
+}
+
+// Every place collects its own gradient in the order of the windows, so each sum is rounded once.
+template <class T>
+void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
+  const Looks slices = looks_along(w.input.d, w.output.d, [&](int64_t i) { return slices_of(w, i); }),
+              rows = looks_along(w.input.h, w.output.h, [&](int64_t i) { return rows_of(w, i); }),
+              columns = looks_along(w.input.w, w.output.w, [&](int64_t i) { return columns_of(w, i); });
+  const int64_t C = dx.size(1), image = output_rows(w) * w.output.w * C;
+  const auto collect_row = [&](int64_t row, std::vector<Cell>& windows) {
+    const int64_t h = row % w.input.h, d = row / w.input.h % w.input.d, n = row / w.input.h / w.input.d;
+    for (int64_t v = 0; v < w.input.w; ++v) {
+      windows.clear();
+      for (const Look& l : slices[d])
+        for (const Look& i : rows[h])
+          for (const Look& j : columns[v])
+            windows.push_back({int32_t((l.cell * w.kernel.h + i.cell) * w.kernel.w + j.cell),
+                               ((l.window * w.output.h + i.window) * w.output.w + j.window) * C});
+      collect(dx.ptr<T>() + (row * w.input.w + v) * C, dy.ptr<T>() + n * image,
+              index.ptr<uint8_t>() + n * image, windows, C);
+    }
+  };
+  const int64_t grain = 1 + 16384 / (1 + w.input.w * C);
+  parallel_for(0, dx.size(0) * w.input.d * w.input.h, grain, [&](int64_t first, int64_t last) {
+    std::vector<Cell> windows;
+    for (int64_t row = first; row < last; ++row) collect_row(row, windows);
+  });
+}
+
+void max_pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
+  x.dtype() == DType::kF32 ? pool<float>(y, index, x, w) : pool<bf16>(y, index, x, w);
+}
+void max_pool_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
+  dx.dtype() == DType::kF32 ? scatter<float>(dx, dy, index, w) : scatter<bf16>(dx, dy, index, w);
+}
+
+}  // namespace
+}  // namespace gradus::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradus::cpu {
+
+bool prefers_max_pool_in_registers(const Tensor& x, const PoolWindows& w) {
+  return (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && w.cells() <= 256;
+}
+void max_pool_in_registers(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
+  GRADUS_LEVEL(max_pool)(y, index, x, w);
+}
+void max_pool_scatter_in_registers(const Tensor& dx, const Tensor& dy, const Tensor& index,
+                                   const PoolWindows& w) {
+  GRADUS_LEVEL(max_pool_scatter)(dx, dy, index, w);
+}
+
+}  // namespace gradus::cpu
+#endif

@@ -1,0 +1,16 @@
+// Max pooling of f32 and bf16 images. A window's largest numbers stay in vector registers.
+#pragma once
+
+#include "gradus/tensor/ops/images/pool.h"
+
+namespace gradus::cpu {
+
+// Returns whether the two kernels below serve this pooling: f32 or bf16, and windows of up to 256 cells.
+bool prefers_max_pool_in_registers(const Tensor& x, const PoolWindows& w);
+
+// Compute what raw::max_pool_kernel and raw::max_pool_scatter_kernel compute.
+void max_pool_in_registers(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w);
+void max_pool_scatter_in_registers(const Tensor& dx, const Tensor& dy, const Tensor& index,
+                                   const PoolWindows& w);
+
+}  // namespace gradus::cpu
