@@ -11,6 +11,7 @@
 
 #include "benchmarks/gan_steps.h"
 #include "gradus/gradus.h"
+#include "gradus/models/gpt.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/models/resnet.h"
 
@@ -55,6 +56,29 @@ Model classifier(std::function<std::shared_ptr<nn::Layer>()> make, int64_t batch
   };
 }
 
+// A small GPT on rows of 256 characters.
+Training gpt_step(const Options& o) {
+  struct State {
+    State() { gm.attach(net.parameters()); }
+    models::GPT net{{.vocabulary = 65, .context = 256, .layers = 6, .heads = 6, .width = 384}};
+    GradManager gm;
+    optim::AdamW opt{net.parameters(), {.lr = 3e-4}};
+  };
+  const Shape shape{o.batch > 0 ? o.batch : 4, 256};
+  const Tensor x = randint(0, 65, shape), y = randint(0, 65, {shape.product()});
+  const auto state = std::make_shared<State>();
+  return {"tokens " + to_string(shape), [=, bf16 = o.bf16] {
+            auto recording = state->gm.record();
+            const Tensor loss = [&] {
+              auto range = profile_range("forward");
+              auto amp = autocast(DType::kBF16, {.enabled = bf16});
+              return nn::cross_entropy(flatten(state->net(x), 0, 1), y);
+            }();
+            state->gm.backward(loss);
+            state->opt.step().clear_grad();
+          }};
+}
+
 // A GAN, all of whose step is in mixed precision.
 template <class Step> Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t)> make) {
   return [=](const Options& o) {
@@ -84,6 +108,7 @@ std::map<std::string, Model> models_by_name() {
       {"resnet18", resnet(models::resnet18(), 16, 224)},
       {"resnet50", resnet(models::resnet50(), 8, 224)},
       {"resnet20", resnet(models::cifar_resnet(20), 128, 32)},
+      {"gpt", gpt_step},
       {"dcgan64", dcgan({})},
       {"dcgan32", dcgan({.size = 32, .channels = 1, .width = 32, .batch = 128})},
       {"wgan_gp64", gan_step<WganGpCriticStep>(

@@ -148,15 +148,17 @@ class Upcoming {
   int64_t first_bytes_ = 0, bytes_ = 0, products_;
 };
 
+// What products across positions read. Blocks of few rows use a small part of each cache line, so that their
+// operands lie in panels.
+using Operands = std::conditional_t<(kMostRows < 8), Panels, Planes>;
+constexpr int kGroup = 128;  // channels that stay in the second-level cache while they meet all panels
+
 // Sums for weight gradients: for each plane, over all positions, d[position][o] * v[position][c].
-// The products read both across positions. Blocks of few rows use a small part of each cache line,
-// so they need panels.
-using Operands = std::conditional_t < kMostRows<8, Panels, Planes>;
 struct PositionSums {
   int64_t planes, O, C;
   Tensor dy, x;       // d and v are made of them, in nearly the order of positions: the source to prefetch
   int64_t positions;  // in all
-  int64_t at_once;    // positions that caches hold at once
+  int64_t at_once = kMostRows < 8 ? 256 : 392;  // positions that caches hold at once
 
   // One or several partial results, a set of sums for each share of the positions.
   struct Result {
@@ -180,19 +182,25 @@ struct PositionSums {
   void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool fresh,
            const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = fresh ? kProducts : kAddedProducts;
-    const int64_t panels = C / kPanel, strip = std::is_same_v<Operands, Panels> ? int64_t(kPanel) : O;
+    constexpr bool kInPanels = std::is_same_v<Operands, Panels>;
+    const int64_t panels = C / kPanel, strip = kInPanels ? int64_t(kPanel) : O;
+    const int64_t group = kInPanels ? int64_t(kGroup) : O;
     Upcoming upcoming((last - first) * (O / strip * row_blocks(strip) + row_blocks(O % strip)));
     upcoming.add(dy, next, after, positions);
     upcoming.add(x, next, after, positions);
     int64_t done = 0;
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t p = i / panels, c = i % panels * kPanel;
-      for (int64_t at = 0; at < O; at += strip)
-        for_row_blocks(std::min(strip, O - at), [&](int64_t row, int64_t rows) {
-          const int64_t o = at + row;
-          products[rows - 1](d.at(p, 0, o), 1, d.row, v.at(p, 0, c), v.row, count, sums.at(p, o, c), sums.row,
-                             upcoming.share(done++, count));
-        });
+    const auto multiply = [&](int64_t p, int64_t c, int64_t o, int64_t count_of_o) {
+      for_row_blocks(count_of_o, [&](int64_t row, int64_t rows) {
+        products[rows - 1](d.at(p, 0, o + row), 1, d.row, v.at(p, 0, c), v.row, count, sums.at(p, o + row, c),
+                           sums.row, upcoming.share(done++, count));
+      });
+    };
+    for (int64_t i = first, end; i < last; i = end) {  // panels of one plane
+      end = std::min(last, (i / panels + 1) * panels);
+      for (int64_t o = 0; o < O; o += group)
+        for (int64_t k = i; k < end; ++k)
+          for (int64_t at = o; at < std::min(O, o + group); at += strip)
+            multiply(i / panels, k % panels * kPanel, at, std::min(strip, O - at));
     }
   }
 };

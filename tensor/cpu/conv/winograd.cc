@@ -274,9 +274,7 @@ void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, c
     result_grads_to_planes(grad, tiles, first, last, base, d);
   };
   const auto sums =
-      PositionSums{
-          .planes = kPlanes, .O = O, .C = C, .dy = dy, .x = x, .positions = tiles.count, .at_once = 392}
-          .of(fill);
+      PositionSums{.planes = kPlanes, .O = O, .C = C, .dy = dy, .x = x, .positions = tiles.count}.of(fill);
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o) {
       for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, C);
