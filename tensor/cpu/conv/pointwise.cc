@@ -178,8 +178,8 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
   multiply<float>(y, x, w, turned);
 }
 
-// With AVX2 oneDNN computes results as fast. With AVX-512 it computes weight gradients, where ours were not
-// measured.
+// With AVX2 oneDNN computes results as fast. With AVX-512 it computes weight gradients, where
+// ours were not measured.
 constexpr bool kServesResults = HWY_TARGET != HWY_AVX2, kServesWeights = HWY_TARGET != HWY_AVX3;
 
 bool is_pointwise(const Shape& w, const raw::ConvGeometry& g) {
