@@ -6,7 +6,7 @@
 """
 
 load("//bazel:bazel_tools.bzl", "bazel_tools_dependencies")
-load("//bazel:system_library.bzl", "system_library")
+load("//bazel:system_library.bzl", "sysroot", "system_library")
 
 def gradus_dependencies():
     """Declares all repositories that Gradus refers to.
@@ -15,6 +15,7 @@ def gradus_dependencies():
     at only when a target that is built depends on it: whoever does not build the benchmarks needs no LibTorch.
     """
     bazel_tools_dependencies()
+    sysroot(name = "gradus_sysroot")
     system_library(
         name = "onednn",
         build_file = Label("//bazel/third_party:onednn.BUILD"),

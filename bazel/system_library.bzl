@@ -1,4 +1,6 @@
-"""A repository made of the headers and static libraries of a distribution package."""
+"""Repositories made of files of distribution packages: below /usr, or below the folder that GRADUS_SYSROOT names."""
+
+_SYSROOT = "GRADUS_SYSROOT"
 
 _INCLUDE_DIRS = [
     "/usr/include",
@@ -14,7 +16,7 @@ _LIB_DIRS = [
 
 def _link(ctx, name, dirs, into):
     for directory in dirs:
-        path = ctx.path(directory + "/" + name)
+        path = ctx.path(ctx.os.environ.get(_SYSROOT, "") + directory + "/" + name)
         if path.exists:
             ctx.symlink(path, into + "/" + name)
             return
@@ -38,5 +40,17 @@ system_library = repository_rule(
         "libs": attr.string_list(doc = "Static libraries; shared ones are found by -l."),
         "package": attr.string(mandatory = True, doc = "What to install when a file is missing."),
     },
+    environ = [_SYSROOT],
+    local = True,
+)
+
+def _sysroot_impl(ctx):
+    ctx.file("BUILD.bazel")
+    ctx.file("sysroot.bzl", "SYSROOT = {}\n".format(repr(ctx.os.environ.get(_SYSROOT, ""))))
+
+sysroot = repository_rule(
+    implementation = _sysroot_impl,
+    doc = "Holds SYSROOT, the folder's name, for cross compilers.",
+    environ = [_SYSROOT],
     local = True,
 )

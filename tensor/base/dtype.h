@@ -29,7 +29,12 @@ struct bf16 {
 };
 
 namespace internal {
-// Half precision in software, for compilers without _Float16 (clang 14 on x86).
+#if defined(__aarch64__)
+using Half = __fp16;  // g++ 12 has no _Float16 there
+#elif defined(__FLT16_MANT_DIG__)
+using Half = _Float16;
+#endif
+// Half precision in software, for compilers without it (clang 14 on x86).
 uint16_t half_of(float f);
 float float_of(uint16_t half);
 }  // namespace internal
@@ -39,8 +44,8 @@ struct f16 {
   uint16_t bits = 0;
   f16() = default;
 #ifdef __FLT16_MANT_DIG__
-  f16(float f) : bits(std::bit_cast<uint16_t>(static_cast<_Float16>(f))) {}
-  operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+  f16(float f) : bits(std::bit_cast<uint16_t>(static_cast<internal::Half>(f))) {}
+  operator float() const { return static_cast<float>(std::bit_cast<internal::Half>(bits)); }
 #else
   f16(float f) : bits(internal::half_of(f)) {}
   operator float() const { return internal::float_of(bits); }

@@ -4,7 +4,9 @@
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd.cc"
 //   #include "gradus/tensor/cpu/levels.h"
+//
 //   #include <hwy/foreach_target.h>
+//
 //   #include "gradus/tensor/cpu/conv/tiles-inl.h"  // a header that is compiled for each level too
 //
 //   HWY_BEFORE_NAMESPACE();
@@ -28,5 +30,6 @@
 // The level is NEON. Registers of SVE have no size that the compiler knows, so that arrays cannot hold them.
 // Processors with SVE have NEON too.
 #define HWY_BASELINE_TARGETS HWY_NEON
+#define HWY_COMPILE_ONLY_STATIC
 #define GRADUS_LEVEL(f) (&::gradus::cpu::N_NEON::f)
 #endif

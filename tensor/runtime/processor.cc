@@ -12,7 +12,7 @@
 namespace gradus::cpu {
 namespace {
 
-constexpr std::string_view kNames[] = {"sse41", "avx2", "avx512", "avx512_bf16", "amx"};
+constexpr std::string_view kNames[] = {"neon", "sse41", "avx2", "avx512", "avx512_bf16", "amx"};
 
 }  // namespace
 
@@ -37,14 +37,15 @@ Level processor_level() {
   const bool has_amx_bf16 = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
   return has_amx_bf16 ? Level::kAmx : Level::kAvx512Bf16;
 #else
-  return Level::kSse41;
+  return Level::kNeon;
 #endif
 }
 
 Level level() {
   static const Level used = [] {
     const char* name = std::getenv("GRADUS_CPU");
-    return name && *name ? std::min(parse_level(name), processor_level()) : processor_level();
+    const Level named = name && *name ? parse_level(name) : processor_level();
+    return named == Level::kNeon ? processor_level() : std::min(named, processor_level());
   }();
   return used;
 }

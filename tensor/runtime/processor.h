@@ -5,11 +5,12 @@
 
 namespace gradus::cpu {
 
-// Levels of instruction sets. Each level includes all before it. The code of Gradus is compiled for AVX2 at
-// least, so kSse41 limits oneDNN alone. kAvx512 stands for F, BW, DQ and VL together.
-enum class Level { kSse41, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+// Levels of instruction sets. kNeon is the one level of ARM. The others are those of x86, and each includes
+// all before it. The code of Gradus is compiled for AVX2 at least, so kSse41 limits oneDNN alone. kAvx512
+// stands for F, BW, DQ and VL together.
+enum class Level { kNeon, kSse41, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-// Returns the level of a name: sse41, avx2, avx512, avx512_bf16 or amx.
+// Returns the level of a name: neon, sse41, avx2, avx512, avx512_bf16 or amx.
 // Errors: ValueError listing the names.
 Level parse_level(std::string_view name);
 std::string_view name_of(Level level);
@@ -18,7 +19,7 @@ std::string_view name_of(Level level);
 Level processor_level();
 
 // Returns the level that kernels use: the processor's, or the one that the variable GRADUS_CPU names, if that
-// is lower. The variable is read once, when a kernel first asks.
+// is lower and of the same kind of processor. The variable is read once, when a kernel first asks.
 // Errors: ValueError when GRADUS_CPU names no level.
 Level level();
 

@@ -11,9 +11,13 @@
 namespace gradus::cpu {
 namespace {
 
+constexpr Level kLevelsOfX86[] = {Level::kSse41, Level::kAvx2, Level::kAvx512, Level::kAvx512Bf16,
+                                  Level::kAmx};
+
 TEST(Processor, LevelsHaveNames) {
-  for (Level l : {Level::kSse41, Level::kAvx2, Level::kAvx512, Level::kAvx512Bf16, Level::kAmx})
-    EXPECT_EQ(parse_level(name_of(l)), l);
+  EXPECT_EQ(parse_level("neon"), Level::kNeon);
+  EXPECT_EQ(name_of(Level::kNeon), "neon");
+  for (Level l : kLevelsOfX86) EXPECT_EQ(parse_level(name_of(l)), l);
 }
 
 // Each in a process of its own, for the variable is read once.
@@ -28,14 +32,15 @@ int level_in_child(const char* value) {
 }
 
 TEST(ProcessorDeathTest, TheVariableHoldsItToALesserLevelAndNeverAHigherOne) {
-  for (Level l : {Level::kSse41, Level::kAvx2, Level::kAvx512, Level::kAvx512Bf16, Level::kAmx})
+  for (Level l : kLevelsOfX86)
     EXPECT_EXIT(std::_Exit(level_in_child(name_of(l).data())),
                 testing::ExitedWithCode(int(std::min(l, processor_level()))), "");
-  EXPECT_EXIT(std::_Exit(level_in_child("")), testing::ExitedWithCode(int(processor_level())), "");
+  for (const char* own : {"", "neon"})
+    EXPECT_EXIT(std::_Exit(level_in_child(own)), testing::ExitedWithCode(int(processor_level())), "");
 }
 
 TEST(ProcessorDeathTest, AnUnknownLevelIsAnErrorThatListsThem) {
-  const char* text = "GRADUS_CPU. expected one of sse41, avx2, avx512, avx512_bf16, amx, given 'avx3";
+  const char* text = "GRADUS_CPU. expected one of neon, sse41, avx2, avx512, avx512_bf16, amx, given 'avx3";
   for (const char* wrong :
        {"avx3", "avx3 and very much more than anybody would ever want to read in a message"})
     EXPECT_EXIT(std::_Exit(level_in_child(wrong)), testing::ExitedWithCode(100), text);

@@ -5,8 +5,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/conv/pointwise.cc"
-#include <hwy/foreach_target.h>
 #include "gradus/tensor/cpu/levels.h"
+
+#include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/conv/products-inl.h"
 #include "gradus/tensor/cpu/transpose-inl.h"

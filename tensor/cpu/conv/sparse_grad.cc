@@ -7,8 +7,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/conv/sparse_grad.cc"
-#include <hwy/foreach_target.h>
 #include "gradus/tensor/cpu/levels.h"
+
+#include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/vectors-inl.h"
 #include "gradus/tensor/runtime/parallel.h"

@@ -1,5 +1,7 @@
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 
+#if defined(__x86_64__)
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -461,3 +463,17 @@ void bf16_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
 }
 
 }  // namespace gradus
+
+#else
+
+namespace gradus {
+
+bool has_bf16_weight_grad(const Tensor&, const Tensor&, const raw::ConvGeometry&) { return false; }
+
+void bf16_weight_grad(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const raw::ConvGeometry&) {
+  throw InternalError("bf16_weight_grad: this processor has no AVX512-BF16");
+}
+
+}  // namespace gradus
+
+#endif

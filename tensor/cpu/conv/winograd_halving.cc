@@ -2,8 +2,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd_halving.cc"
-#include <hwy/foreach_target.h>
 #include "gradus/tensor/cpu/levels.h"
+
+#include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/conv/tiles-inl.h"
 #include "gradus/tensor/cpu/transpose-inl.h"

@@ -6,8 +6,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/images/max_pool.cc"
-#include <hwy/foreach_target.h>
 #include "gradus/tensor/cpu/levels.h"
+
+#include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/images/pool_windows.h"
 #include "gradus/tensor/cpu/vectors-inl.h"

@@ -79,7 +79,8 @@ struct ReorderedWeights final : Counted {
 void hold_to_level() {
   using dnnl::cpu_isa;
   constexpr cpu_isa kIsa[] = {cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core, cpu_isa::avx512_core_bf16};
-  if (cpu::level() < cpu::processor_level()) dnnl::set_max_cpu_isa(kIsa[size_t(cpu::level())]);
+  if (cpu::level() < cpu::processor_level())
+    dnnl::set_max_cpu_isa(kIsa[size_t(cpu::level()) - size_t(cpu::Level::kSse41)]);
 }
 
 std::mutex reordered_mutex;  // guards every storage's companion
@@ -108,6 +109,7 @@ int use_threads() {
 
 bool computes_in(DType t) {
   static const bool has_bf16 = [] {
+    if (!cpu::has_avx512()) return false;  // ARM's instruction sets have the same numbers
     engine();
     const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
     const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);

@@ -7,8 +7,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/onednn/weight_layout.cc"
-#include <hwy/foreach_target.h>
 #include "gradus/tensor/cpu/levels.h"
+
+#include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/transpose-inl.h"
