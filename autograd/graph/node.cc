@@ -11,6 +11,9 @@ Tensor Tensor::grad() const {
 
 void Tensor::set_grad(const Tensor& grad) const {
   if (grad.defined()) {
+    if (grad.is_same(*this))  // which would keep itself alive
+      throw ValueError("set_grad", "expected another tensor, given ", describe(*this),
+                       " itself: pass a clone");
     if (!(grad.shape() == shape()))
       throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ",
                        describe(*this));

@@ -163,6 +163,8 @@ TEST(Engine, MisuseIsATypedError) {
   EXPECT_THROW(gm.attach(vec({1})), StateError);
   EXPECT_THROW(autograd::apply(nullptr, {vec({1})}), ValueError);
   EXPECT_THROW(vec({1}).set_grad(vec({1, 2})), ShapeError);
+  const Tensor x = vec({1});
+  EXPECT_THROW(x.set_grad(x), ValueError);  // it would keep itself alive
 }
 
 TEST(Probe, ACheckpointedSegmentIsRightAtSecondOrder) {

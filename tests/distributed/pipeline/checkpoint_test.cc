@@ -523,7 +523,7 @@ const RankFunction saves{
           ++done;
           for (const Tensor& p : pipe.parameters()) {
             copy_(p, full({}, done));
-            p.set_grad(p);
+            p.set_grad(clone(p));
           }
           io::Checkpoint more;
           more.put("saves", done);
