@@ -123,7 +123,8 @@ class Tensor {
   // grad() returns the gradient that the last backward set or added to; undefined when there is none.
   // Only attached tensors have one. set_grad replaces it; an undefined `grad` removes it. Both are
   // defined in autograd/.
-  // Errors: ShapeError, DTypeError, DeviceError unless `grad` is like the tensor.
+  // Errors: ShapeError, DTypeError, DeviceError unless `grad` is like the tensor; ValueError when it is the
+  // tensor itself, which would keep itself alive.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
 
