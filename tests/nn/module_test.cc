@@ -178,7 +178,7 @@ TEST(Module, ToConvertsFloatsInPlaceWithTheirGradients) {
   Net net;
   const Tensor weight = net.head.weight;
   const std::vector<float> before = values(weight);
-  net.head.weight.set_grad(net.head.weight);
+  net.head.weight.set_grad(clone(net.head.weight));
   net.to(DType::kF64);
   EXPECT_TRUE(net.head.weight.is_same(weight));
   EXPECT_EQ(weight.dtype(), DType::kF64);
