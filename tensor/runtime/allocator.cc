@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/backlog.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/guarded_memory.h"
 #include "gradus/tensor/runtime/memory.h"
@@ -49,11 +50,6 @@ int class_index(int64_t size) {  // size: a small class's size
   return 16 + (power - 10) * 16 + static_cast<int>((size - (int64_t{1} << power)) / step);
 }
 constexpr int kClasses = 16 + 10 * 16 + 1;
-
-int64_t physical_memory() {
-  static const int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  return bytes;
-}
 
 class SpinLock {
  public:
@@ -242,7 +238,7 @@ class CachingAllocator {
   }
 
   static void* from_system(int64_t size) {
-    if (size > physical_memory())
+    if (size > internal::physical_memory())
       return nullptr;  // otherwise the system may grant it, and kill the process that uses it
     const bool huge = size >= kHugePage;
     void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
@@ -313,6 +309,7 @@ void* allocate(Device device, int64_t bytes) {
     p = allocator.allocate(bytes);
   else
     allocator.count(bytes);
+  if (device.index > 0) internal::Backlog::add_to_next_task(bytes);
   if (Observer* o = observer()) [[unlikely]]
     o->allocated(device);
   return p;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/backlog.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -55,21 +56,27 @@ struct EventState {
   }
 };
 
+struct Task {
+  std::function<void()> run;
+  int64_t bytes = 0;  // of the memory taken for it: Note [Backlog]
+};
+
 // State that a worker thread, the handles of its stream and synchronize(device) share. synchronize may come
 // when the handles are gone.
 struct WorkQueue {
   const Owner owner = {};
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> tasks;
+  std::deque<Task> tasks;
   bool busy = false, stop = false;
   std::exception_ptr error;  // the first one since the last synchronize
 
-  void push(std::function<void()> task) {
+  void push(std::function<void()> task, int64_t bytes = 0) {
     owner.check();
     {
       std::lock_guard lock(mutex);
-      tasks.push_back(std::move(task));
+      tasks.push_back({std::move(task), bytes});
+      backlog().enter(bytes);
     }
     changed.notify_all();
   }
@@ -93,21 +100,23 @@ struct WorkQueue {
   }
 
   void run() {
+    Backlog::never_wait_here();
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [&] { return stop || !tasks.empty(); });
       if (tasks.empty()) return;
-      std::function<void()> task = std::move(tasks.front());
+      Task task = std::move(tasks.front());
       tasks.pop_front();
       busy = true;
       lock.unlock();
       std::exception_ptr thrown;
       try {
-        task();
+        task.run();
       } catch (...) {
         thrown = std::current_exception();
       }
-      task = nullptr;  // frees its tensors before the stream counts as idle
+      task.run = nullptr;  // frees its tensors before the stream counts as idle
+      backlog().leave(task.bytes);
       lock.lock();
       if (thrown && !error) error = thrown;
       busy = false;
@@ -186,10 +195,13 @@ Stream Stream::create(Device device) {
 
 void Stream::enqueue(std::function<void()> task) const {
   if (is_inline()) return task();
-  queue_->work->push([task = std::move(task), threads = Context::current().threads] {
-    Context::current().threads = threads;
-    task();
-  });
+  internal::backlog().wait_for_room();
+  queue_->work->push(
+      [task = std::move(task), threads = Context::current().threads] {
+        Context::current().threads = threads;
+        task();
+      },
+      internal::Backlog::take_for_task());
 }
 
 void Stream::wait(const Event& event) const {

@@ -9,7 +9,9 @@
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/backlog.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/memory.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
@@ -85,6 +87,84 @@ TEST(Stream, ManyThreadsMayAskForADefaultStreamAtOnce) {
   for (auto& t : threads) t.join();
   synchronize(fresh);
   EXPECT_EQ(ran, 8);
+}
+
+// Gives the backlog another limit and patience for the scope's duration.
+class BacklogLimit {
+ public:
+  BacklogLimit(int64_t bytes, std::chrono::milliseconds patience)
+      : bytes_(internal::backlog().limit.exchange(bytes)),
+        patience_(internal::backlog().patience.exchange(patience)) {}
+  ~BacklogLimit() {
+    internal::backlog().limit = bytes_;
+    internal::backlog().patience = patience_;
+  }
+
+ private:
+  int64_t bytes_;
+  std::chrono::milliseconds patience_;
+};
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+TEST(Backlog, BoundsWhatQueuedKernelsHold) {
+  const BacklogLimit limit(8 * kMiB, std::chrono::seconds(60));
+  const PeakMemory peak(kFirst);
+  const int64_t before = memory_stats(kFirst).live_bytes;
+  for (int i = 0; i < 60; ++i) {
+    Stream::of(kFirst).enqueue([] { nap(1); });
+    zeros({kMiB / 4}, {.device = kFirst});
+  }
+  synchronize(kFirst);
+  EXPECT_LE(peak.bytes() - before, 10 * kMiB);  // the limit, the task that runs and the one that waited
+  EXPECT_EQ(memory_stats(kFirst).live_bytes, before);
+}
+
+TEST(Backlog, CountsAllQueuesTogether) {
+  const BacklogLimit limit(4 * kMiB, std::chrono::seconds(60));
+  Gate gate;
+  gate.hold(Stream::of(kFirst));
+  for (int i = 0; i < 5; ++i) zeros({kMiB / 4}, {.device = kFirst});
+  std::atomic<bool> queued{false};
+  std::thread host([&] {
+    zeros({16}, {.device = kSecond});
+    queued = true;
+  });
+  nap(50);
+  EXPECT_FALSE(queued);
+  gate.open();
+  host.join();
+  synchronize(kFirst);
+  synchronize(kSecond);
+}
+
+TEST(Backlog, AHostThatATaskWaitsForGoesOn) {
+  const BacklogLimit limit(kMiB, std::chrono::milliseconds(50));
+  Gate gate;
+  gate.hold(Stream::of(kFirst));
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) zeros({kMiB / 4}, {.device = kFirst});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(500));  // waited once, not 20 times
+  gate.open();
+  synchronize(kFirst);
+}
+
+TEST(Backlog, AStreamsThreadNeverWaits) {
+  const BacklogLimit limit(kMiB, std::chrono::seconds(60));
+  Gate gate;
+  gate.hold(Stream::of(kFirst));
+  for (int i = 0; i < 2; ++i) zeros({kMiB / 4}, {.device = kFirst});
+  Stream::of(kSecond).synchronize();
+  std::atomic<bool> ran{false};
+  std::thread([&] {
+    internal::Backlog::never_wait_here();
+    Stream::of(kSecond).enqueue([&] { Stream::of(kFirst).enqueue([&] { ran = true; }); });
+    Stream::of(kSecond).synchronize();
+  }).join();
+  gate.open();
+  synchronize(kFirst);
+  EXPECT_TRUE(ran);
 }
 
 TEST(Stream, TwoOfOneDeviceRunSideBySide) {

@@ -1,0 +1,54 @@
+#include "gradus/tensor/runtime/backlog.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <new>
+#include <thread>
+#include <utility>
+
+namespace gradus::internal {
+namespace {
+
+thread_local int64_t taken = 0;
+thread_local bool waits = true;
+
+}  // namespace
+
+int64_t physical_memory() {
+  static const int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+void Backlog::add_to_next_task(int64_t bytes) { taken += bytes; }
+int64_t Backlog::take_for_task() { return std::exchange(taken, 0); }
+void Backlog::never_wait_here() { waits = false; }
+
+void Backlog::wait_for_room() {
+  using Clock = std::chrono::steady_clock;
+  if (!waits || bytes_ <= limit) return;
+  int64_t ended = ended_;
+  if (ended == stuck_at_) return;
+  Clock::time_point since = Clock::now();
+  while (bytes_ > limit) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (const int64_t now = ended_; now != ended) {
+      ended = now;
+      since = Clock::now();
+    } else if (Clock::now() - since > patience.load()) {
+      stuck_at_ = ended;
+      return;
+    }
+  }
+}
+
+Backlog& backlog() {
+  static auto* b = [] {
+    // A child of fork() has none of its parent's tasks.
+    pthread_atfork(nullptr, nullptr, [] { new (&backlog()) Backlog; });
+    return new Backlog;
+  }();
+  return *b;
+}
+
+}  // namespace gradus::internal
