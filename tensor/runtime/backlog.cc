@@ -3,9 +3,12 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 #include <thread>
 #include <utility>
+
+#include "gradus/tensor/runtime/cgroup.h"
 
 namespace gradus::internal {
 namespace {
@@ -16,7 +19,8 @@ thread_local bool waits = true;
 }  // namespace
 
 int64_t physical_memory() {
-  static const int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  static const int64_t bytes =
+      std::min(int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE), cgroup_memory());
   return bytes;
 }
 

@@ -17,7 +17,7 @@
 
 namespace gradus::internal {
 
-// Returns the bytes of memory that the machine has.
+// Returns the bytes of memory that the machine has, or that containers leave of it.
 int64_t physical_memory();
 
 class Backlog {

@@ -2,10 +2,8 @@
 
 #include <sched.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <mutex>
 #include <string>
 #ifdef GRADUS_NO_OPENMP
@@ -16,30 +14,19 @@
 #endif
 
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/cgroup.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/neighbor.h"
 
 namespace gradus {
-namespace {
-
-// Returns the CPU quota of this process's cgroup (v2), or a large number where there is none.
-int cgroup_cores() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
-  return std::max(1, static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period)));
-}
-
-}  // namespace
 
 int usable_cores() {
   static const int cores = [] {
     cpu_set_t set;
     CPU_ZERO(&set);
     const int by_mask = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return std::clamp(std::min(by_mask, cgroup_cores()), 1, 1024);
+    return std::clamp(std::min(by_mask, internal::cgroup_cores()), 1, 1024);
   }();
   return cores;
 }
