@@ -7,9 +7,9 @@
 
 namespace gradus {
 
-// Returns whether visiting the nonzeros alone pays. It does with AVX-512, one group, filters w[O,C,KH,KW]
-// with O and C multiples of 16 and KH*KW*C sums that registers hold, no horizontal dilation, and few nonzeros
-// in a sample of dy.
+// Returns whether visiting the nonzeros alone pays. It does with one group, filters w[O,C,KH,KW] of the
+// sizes that there are kernels for and O a multiple of a register's numbers, no horizontal dilation, and few
+// nonzeros in a sample of dy.
 bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                          const raw::ConvGeometry& geometry);
 
