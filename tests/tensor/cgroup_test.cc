@@ -1,4 +1,4 @@
-// Limits of containers, read from files as the system writes them.
+// Limits of containers, read from files such as the system writes.
 #include "gradus/tensor/runtime/cgroup.h"
 
 #include <gtest/gtest.h>
