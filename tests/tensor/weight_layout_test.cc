@@ -12,11 +12,14 @@ namespace {
 
 using tag = dnnl::memory::format_tag;
 
+// Which registers a layout's blocks fill: all, those of fewer than 16 floats, none.
+enum Served { kAlways, kByFewLanes, kNever };
+
 struct Case {
   const char* name;
   int64_t A, B, KH, KW;
   tag layout;
-  bool served = true;
+  Served served = kAlways;
   DType dtype = DType::kF32;
 };
 
@@ -32,18 +35,18 @@ const Case kCases[] = {
     {"TapsOfRows", 64, 32, 3, 3, tag::Acdb32a},
     {"TapsOfColumns", 32, 64, 3, 3, tag::ABcd16a16b},
     {"OblongTaps", 32, 32, 2, 5, tag::ABcd16b16a},
-    {"TapsWithZerosAfter", 64, 32, 3, 3, tag::Acdb48a, false},
-    {"TooManyTaps", 64, 32, 5, 5, tag::Acdb32a, false},
-    {"FewChannels", 64, 3, 7, 7, tag::Acdb16a, false},
-    {"OddChannels", 40, 32, 1, 1, tag::ABcd16b16a, false},
-    {"SmallBlocks", 32, 32, 1, 1, tag::ABcd8b8a, false},
-    {"NoBlocks", 32, 32, 3, 3, tag::acdb, false},
-    {"PairsOfColumns", 96, 48, 3, 3, tag::AcdB32a2b, true, DType::kBF16},
-    {"PairsOfColumnsIn64", 128, 16, 3, 3, tag::AcdB64a2b, true, DType::kBF16},
-    {"PairsOfRows", 48, 96, 3, 3, tag::ABcd8a16b2a, true, DType::kBF16},
-    {"PairsOfRowsColumnsFirst", 48, 96, 2, 4, tag::BAcd8a16b2a, true, DType::kBF16},
-    {"PairsOfOneTap", 48, 96, 1, 1, tag::ABcd8a16b2a, false, DType::kBF16},
-    {"NoPairs", 48, 96, 3, 3, tag::ABcd16a16b, false, DType::kBF16},
+    {"TapsWithZerosAfter", 64, 32, 3, 3, tag::Acdb48a, kNever},
+    {"TooManyTaps", 64, 32, 5, 5, tag::Acdb32a, kNever},
+    {"FewChannels", 64, 3, 7, 7, tag::Acdb16a, kNever},
+    {"OddChannels", 40, 32, 1, 1, tag::ABcd16b16a, kByFewLanes},
+    {"SmallBlocks", 32, 32, 1, 1, tag::ABcd8b8a, kByFewLanes},
+    {"NoBlocks", 32, 32, 3, 3, tag::acdb, kNever},
+    {"PairsOfColumns", 96, 48, 3, 3, tag::AcdB32a2b, kAlways, DType::kBF16},
+    {"PairsOfColumnsIn64", 128, 16, 3, 3, tag::AcdB64a2b, kAlways, DType::kBF16},
+    {"PairsOfRows", 48, 96, 3, 3, tag::ABcd8a16b2a, kAlways, DType::kBF16},
+    {"PairsOfRowsColumnsFirst", 48, 96, 2, 4, tag::BAcd8a16b2a, kAlways, DType::kBF16},
+    {"PairsOfOneTap", 48, 96, 1, 1, tag::ABcd8a16b2a, kNever, DType::kBF16},
+    {"NoPairs", 48, 96, 3, 3, tag::ABcd16a16b, kNever, DType::kBF16},
 };
 INSTANTIATE_TEST_SUITE_P(Cases, WeightLayout, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
@@ -57,11 +60,12 @@ TEST_P(WeightLayout, IsThatOfOneDnn) {
     if (c.dtype == DType::kF32)
       w.ptr<float>()[i] = float(i);
     else
-      w.ptr<bf16>()[i].bits = uint16_t(i * 40503 % 0x7f80);  // finite
+      // Normal numbers: oneDNN's reorder for AVX2 turns subnormal ones into zeros.
+      w.ptr<bf16>()[i].bits = uint16_t(0x80 + i * 40503 % 0x7f00);
   const Tensor expected = scratch(want), got = scratch(want);
   std::memset(got.raw_ptr(), 0xee, got.nbytes());
   const bool served = copy_filters(w, want, got);
-  ASSERT_EQ(served, c.served);
+  ASSERT_EQ(served, c.served == kAlways || (c.served == kByFewLanes && !cpu::has_avx512()));
   if (!served) return;
   reorder(memory(plain, w), memory(want, expected));
   EXPECT_EQ(std::memcmp(got.raw_ptr(), expected.raw_ptr(), expected.nbytes()), 0);
