@@ -54,19 +54,26 @@ Executor::Executor(StagedModel& model, const Group& group) : model_(model), grou
 Executor::~Executor() = default;
 
 double Executor::run(const ActionLists& lists, const StepWork& work) {
-  if (!mailbox_) return run_list(lists, work);
-  mailbox_->set_program(work.program);
+  if (mailbox_) mailbox_->set_program(work.program);
+  Step step{lists, work, steps_++, {}, {}, {}};
   try {
-    return run_list(lists, work);
+    return run_list(step);
   } catch (...) {
     // The others wait for what this rank does not send any more.
-    report_backward_failure(group_.state().world(), std::current_exception(), "failed in its step");
+    if (mailbox_ || work.all_reduce)
+      report_backward_failure(group_.state().world(), std::current_exception(), "failed in its step");
+    // Recordings that end without a backward tell the other replicas, which might hear of that before they
+    // hear of the failure. Within no_sync they tell nobody.
+    std::optional<NoSync> silent;
+    if (work.all_reduce) silent.emplace(work.all_reduce->no_sync());
+    step.running.clear();
     throw;
   }
 }
 
-double Executor::run_list(const ActionLists& lists, const StepWork& work) {
-  Step step{lists, work, steps_++, {}, {}, {}};
+double Executor::run_list(Step& step) {
+  const ActionLists& lists = step.lists;
+  const StepWork& work = step.work;
   std::map<std::string, Tensor> before;
   if (work.gm)
     for (const auto& held : model_.state())

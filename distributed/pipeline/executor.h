@@ -55,7 +55,7 @@ class Executor {
     size_t list, index;  // of an action
   };
 
-  double run_list(const ActionLists& lists, const StepWork& work);
+  double run_list(Step& step);
   std::vector<Place> order_of(const ActionLists& lists) const;
   std::string odd_inputs(const Step& step, const Action& action) const;
   void forward(Step& step, const Action& action, bool recomputes);

@@ -1,6 +1,9 @@
 // What all ranks of a pipeline hear when one throws, or runs something else.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <thread>
+
 #include "gradus/autograd/graph/record.h"
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/group/collectives.h"
@@ -115,6 +118,60 @@ TEST(FailingPipeline, ATensorThatAStageRefusesIsNamedWithItsSender) {
     EXPECT_THAT(h.text, HasSubstr("in 2F0, where rank 1 sent [2,5] in place of [2,6]: "));
     EXPECT_THAT(h.text, HasSubstr("[linear]"));
     EXPECT_LT(h.seconds, 2);
+  }
+}
+
+// Takes its time to let go of what it recorded, and throws in the third micro-batch.
+struct SlowToForget : nn::Layer {
+  using Layer::Layer;
+  int calls = 0;
+  bool is_broken = false;
+  nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
+  Tensor forward(const Tensor& x) override {
+    if (++calls == 4 && is_broken)  // the first call is a trace's
+      throw ValueError("SlowToForget", "does not like it");
+    const Tensor y = fc(x);
+    const Tensor z = detach(y);
+    const std::shared_ptr<int> slow(new int, [slow = is_broken](int* p) {
+      if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      delete p;
+    });
+    if (Recorder r{"slow", y}) r.record(z, wrt(y, [slow](const Tensor& dy) { return dy; }));
+    return z;
+  }
+};
+
+struct TwoStages : nn::Layer {
+  nn::Linear first{this, "first", {.in = 6, .out = 6}};
+  SlowToForget second{this, "second"};
+  Tensor forward(const Tensor& x) override { return second(first(x)); }
+};
+
+// The recordings that a failed step leaves end without a backward. The other replica does not take them for
+// one that was left out: the failure alone is told.
+TEST(FailingPipeline, TheOtherReplicaHearsTheFailureToo) {
+  std::vector<std::string> heard(4);
+  try {
+    run_ranks(4, [&] {
+      Pipeline<TwoStages> pipe(
+          [] { return std::make_unique<TwoStages>(); }, random_tensor({2, 6}),
+          {.stages = 2, .schedule = Schedule::kGPipe, .micro_batches = 4, .cut_after = {"first"}});
+      pipe.module().second.is_broken = get_rank() == 3;
+      GradManager gm;
+      pipe.attach(gm);
+      try {
+        pipe.step(gm, random_tensor({8, 6}), random_tensor({8, 6}), nn::mse_loss);
+      } catch (const std::exception& e) {
+        heard[get_rank()] = e.what();
+        throw;
+      }
+      barrier();
+    });
+  } catch (const std::exception&) {
+  }
+  for (const std::string& text : heard) {
+    EXPECT_THAT(text, HasSubstr("does not like it"));
+    EXPECT_THAT(text, HasSubstr("in 1F2"));
   }
 }
 
