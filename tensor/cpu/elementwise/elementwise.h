@@ -68,9 +68,10 @@ void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* 
       return;
     }
     const auto loop = [&] {
-    // An input either lies elsewhere or is the output itself: element i is read before it is written.
+      const F local = f;  // read before the loop: a condition may read a member
+      // An input either lies elsewhere or is the output itself: element i is read before it is written.
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) o[i] = f(std::get<I>(x)[i]...);
+      for (int64_t i = 0; i < n; ++i) o[i] = local(std::get<I>(x)[i]...);
     };
     if constexpr (std::is_same_v<Out, bf16>)
       with_wide_vectors(loop);

@@ -438,10 +438,10 @@ void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict c
 #pragma GCC unroll 8
     for (int r = 0; r < N; ++r) {
       const int64_t at = r * n + i;
-      const T part = A(y[at]) <= 0 ? T(0) : dy[at];
-      g[at] = part;
-      total += A(part);
-      centered = std::fma(A(part), A(x[at]) - mean[i], centered);
+      const A given = dy[at], part = A(y[at]) <= 0 ? A(0) : given;
+      g[at] = T(part);
+      total += part;
+      centered = std::fma(part, A(x[at]) - mean[i], centered);
     }
     sum[i] += total;
     centered_sum[i] += centered;
