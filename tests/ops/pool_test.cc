@@ -238,6 +238,22 @@ TEST_P(Pool, GradientOfReluAgreesWithTheTwoSteps) {
   }
 }
 
+// A gradient is one of dy's numbers or zero, so no dtype rounds it. In f64 a plain loop computes it.
+TEST(MaxPool2dOfRelu, GivesTheBitsOfF64InEachDtype) {
+  for (const DType t : {DType::kF32, DType::kBF16, DType::kF16})
+    for (int64_t C = 1; C <= 40; ++C)
+      for (const int64_t stride : {2, 3}) {
+        const Tensor some = relu(random_tensor({2, C, 7, 8}, t, uint64_t(C)));
+        const Tensor x = raw::clone(raw::channels_last(some)),
+                     x64 = raw::channels_last(raw::to(x, DType::kF64));
+        const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2, .stride = stride});
+        const Tensor dy = random_tensor(raw::max_pool_value(x, w).shape(), t, 2);
+        raw::max_pool_relu_grad_(x, dy, w);
+        raw::max_pool_relu_grad_(x64, raw::to(dy, DType::kF64), w);
+        ASSERT_EQ(x.to_vector<double>(), x64.to_vector<double>()) << name_of(t) << ' ' << C;
+      }
+}
+
 TEST(PoolSizes, AnEmptyBatchWorks) {
   const Tensor x = empty({0, 3, 8, 8});
   const auto [y, index] = raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2}));

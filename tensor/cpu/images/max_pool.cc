@@ -28,28 +28,6 @@ template <class F> HWY_INLINE void for_each_vector(int64_t C, const F& f) {
   for (; c < C; ++c) f(hn::CappedTag<float, 1>(), c);
 }
 
-template <class D> HWY_INLINE hn::Vec<D> load(D d, const float* p) { return hn::LoadU(d, p); }
-template <class D> HWY_INLINE hn::Vec<D> load(D d, const bf16* p) {
-  const hn::Rebind<uint16_t, D> halves;
-  const hn::Rebind<uint32_t, D> words;
-  const auto bits = hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(p)));
-  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
-}
-
-template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, float* p) { hn::StoreU(v, d, p); }
-// Rounds as bf16(float) does.
-template <class D> HWY_INLINE void store(D, hn::Vec<D> v, bf16* p) {
-  const hn::RebindToUnsigned<D> words;
-  const hn::Rebind<uint16_t, D> halves;
-  const auto bits = hn::BitCast(words, v), high = hn::ShiftRight<16>(bits);
-  const auto up = hn::And(high, hn::Set(words, 1)) + hn::Set(words, 0x7fff);
-  const auto quiet = hn::Or(high, hn::Set(words, 0x40));
-  const auto rounded =
-      hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(v)), quiet, hn::ShiftRight<16>(bits + up));
-  const auto narrow = hn::DemoteTo(halves, hn::BitCast(hn::RebindToSigned<D>(), rounded));
-  hn::StoreU(narrow, halves, reinterpret_cast<uint16_t*>(p));
-}
-
 // Writes, for each channel, the largest of a window's cells, or a NaN. `where` may be null.
 template <class T>
 void pool_window(T* to, uint8_t* where, const T* from, std::span<const Cell> cells, int64_t C) {
@@ -142,11 +120,41 @@ void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const Pool
   });
 }
 
+// No vector may overlap another one here: a cell that was replaced is no input any more.
+template <class T>
+HWY_INLINE void replace_window(T* in, const T* dy, std::span<const Cell> cells, int64_t C) {
+  const auto replace = [&](auto d, int64_t c) HWY_ATTR {
+    const auto zero = hn::Zero(d);
+    auto best = zero;
+    for (const Cell& cell : cells) {
+      const auto v = load(d, in + cell.offset + c);
+      best = hn::IfThenElse(v > best, v, best);
+    }
+    auto left = hn::IfThenElseZero(best > zero, load(d, dy + c));  // until a cell has taken it
+    for (const Cell& cell : cells) {
+      const auto wins = load(d, in + cell.offset + c) == best;
+      store(d, hn::IfThenElseZero(wins, left), in + cell.offset + c);
+      left = hn::IfThenZeroElse(wins, left);
+    }
+  };
+  int64_t c = 0;
+  for (; c + kLanes <= C; c += kLanes) replace(kFloats, c);
+  for (; c < C; ++c) replace(hn::CappedTag<float, 1>(), c);
+}
+
+template <class T> void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
+  replace_by_relu_grad<T>(x, dy, w, &replace_window<T>);
+}
+
 void max_pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
   x.dtype() == DType::kF32 ? pool<float>(y, index, x, w) : pool<bf16>(y, index, x, w);
 }
 void max_pool_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
   dx.dtype() == DType::kF32 ? scatter<float>(dx, dy, index, w) : scatter<bf16>(dx, dy, index, w);
+}
+
+void max_pool_relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
+  x.dtype() == DType::kF32 ? relu_grad<float>(x, dy, w) : relu_grad<bf16>(x, dy, w);
 }
 
 }  // namespace
@@ -165,6 +173,9 @@ void max_pool_in_registers(const Tensor& y, const Tensor& index, const Tensor& x
 void max_pool_scatter_in_registers(const Tensor& dx, const Tensor& dy, const Tensor& index,
                                    const PoolWindows& w) {
   GRADUS_LEVEL(max_pool_scatter)(dx, dy, index, w);
+}
+void max_pool_relu_grad_in_registers(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
+  GRADUS_LEVEL(max_pool_relu_grad)(x, dy, w);
 }
 
 }  // namespace gradus::cpu

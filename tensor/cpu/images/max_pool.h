@@ -12,5 +12,7 @@ bool prefers_max_pool_in_registers(const Tensor& x, const PoolWindows& w);
 void max_pool_in_registers(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w);
 void max_pool_scatter_in_registers(const Tensor& dx, const Tensor& dy, const Tensor& index,
                                    const PoolWindows& w);
+// Computes what raw::max_pool_relu_grad_kernel computes, for f32 and bf16 and windows of any size.
+void max_pool_relu_grad_in_registers(const Tensor& x, const Tensor& dy, const PoolWindows& w);
 
 }  // namespace gradus::cpu

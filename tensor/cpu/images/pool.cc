@@ -5,7 +5,7 @@
 
 #include <limits>
 #include <span>
-#include <type_traits>
+#include <utility>
 
 #include "gradus/tensor/cpu/images/max_pool.h"
 #include "gradus/tensor/cpu/images/pool_windows.h"
@@ -17,48 +17,26 @@ namespace {
 
 using namespace cpu;
 
-// N neighboring channels. Comparisons give lanes of all ones or all zeros, by which `? :` selects.
-template <class T, int N>
-using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
-template <class T> using IntegerLike = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
-
-template <int N, class T> Vector<T, N>& lanes(T* p) { return *reinterpret_cast<Vector<T, N>*>(p); }
-template <int N, class T> const Vector<T, N>& lanes(const T* p) {
-  return *reinterpret_cast<const Vector<T, N>*>(p);
-}
-
-// Calls f(number of lanes, first channel) until all C channels are covered: with vectors of 32 bytes, then
-// with single channels.
-template <class T, class F> void for_each_vector(int64_t C, F f) {
-  constexpr int kLanes = 32 / sizeof(T);
-  int64_t c = 0;
-  for (; c + kLanes <= C; c += kLanes) f(std::integral_constant<int, kLanes>(), c);
-  for (; c < C; ++c) f(std::integral_constant<int, 1>(), c);
-}
-
 // `where` may be null.
 template <class T, class I>
 void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1), image = image_elements(w, C);
-  const auto pool = [=, from = x.ptr<T>(), to = y.ptr<T>()](const Window& window) {
-    const int32_t none = window.cells.empty() ? 0 : window.cells[0].number;
-    for_each_vector<T>(C, [=](auto count, int64_t c) {
-      constexpr int N = decltype(count)::value;
-      using Integers = Vector<IntegerLike<T>, N>;
-      Vector<T, N> best = Vector<T, N>{} - std::numeric_limits<T>::infinity();
-      Integers winner = Integers{} + none;
+  parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
+    for_each_window(w, C, first, last, [&](const Window& window) {
+      T* __restrict best = y.ptr<T>() + window.at;
+      std::fill_n(best, C, -std::numeric_limits<T>::infinity());
+      I* __restrict number = where ? where + window.at : nullptr;
+      if (where) std::fill_n(number, C, I(window.cells.empty() ? 0 : window.cells[0].number));
       for (const Cell& cell : window.cells) {
-        const Vector<T, N> v = lanes<N>(from + window.image * image + cell.offset + c);
-        const auto wins = (v > best) | (v != v);
-        best = wins ? v : best;
-        if (where) winner = wins ? Integers{} + cell.number : winner;
+        const T* __restrict v = x.ptr<T>() + window.image * image + cell.offset;
+        for (int64_t c = 0; c < C; ++c) {
+          const bool wins = v[c] > best[c] || v[c] != v[c];
+          best[c] = wins ? v[c] : best[c];
+          if (where) number[c] = wins ? I(cell.number) : number[c];
+        }
       }
-      lanes<N>(to + window.at + c) = best;
-      if (where) lanes<N>(where + window.at + c) = __builtin_convertvector(winner, Vector<I, N>);
     });
-  };
-  parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C),
-               [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, pool); });
+  });
 }
 
 template <class F> void dispatch_index(DType t, F f) {
@@ -142,29 +120,19 @@ template <class T> T weight_of(const PoolWindows& w, const Window& window) {
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
 }
 
-// Writes the means over a window's cells for Count vectors of N channels.
-template <int N, int Count, class T>
-void mean_of_cells(T* to, const T* from, std::span<const Cell> cells, T weight) {
-  Vector<T, N> sums[Count] = {};
-  for (const Cell& cell : cells)
-    for (int i = 0; i < Count; ++i) sums[i] += lanes<N>(from + cell.offset + i * N);
-  for (int i = 0; i < Count; ++i) lanes<N>(to + i * N) = sums[i] * weight;
-}
-
 void avg_pool_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
   const int64_t C = x.size(1), image = image_elements(w, C);
   dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
-    constexpr int kLanes = 32 / sizeof(T);
     parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
       for_each_window(w, C, first, last, [&](const Window& window) {
+        T* __restrict to = y.ptr<T>() + window.at;
+        std::fill_n(to, C, T(0));
+        for (const Cell& cell : window.cells) {
+          const T* __restrict from = x.ptr<T>() + window.image * image + cell.offset;
+          for (int64_t c = 0; c < C; ++c) to[c] += from[c];
+        }
         const T weight = weight_of<T>(w, window);
-        const T* from = x.ptr<T>() + window.image * image;
-        T* to = y.ptr<T>() + window.at;
-        int64_t c = 0;
-        for (; c + 4 * kLanes <= C; c += 4 * kLanes)
-          mean_of_cells<kLanes, 4>(to + c, from + c, window.cells, weight);
-        for (; c + kLanes <= C; c += kLanes) mean_of_cells<kLanes, 1>(to + c, from + c, window.cells, weight);
-        for (; c < C; ++c) mean_of_cells<1, 1>(to + c, from + c, window.cells, weight);
+        for (int64_t c = 0; c < C; ++c) to[c] *= weight;
       });
     });
   });
@@ -187,49 +155,24 @@ void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
   });
 }
 
-// Writes zeros to the cells of a signal or an image that lie in no window.
-template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
-  auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
-    return i / stride < count && i % stride < kernel;
-  };
-  for (int64_t h = 0; h < w.input.h; ++h)
-    for (int64_t v = 0; v < w.input.w; ++v)
-      if (!covered(h, w.stride.h, w.kernel.h, w.output.h) || !covered(v, w.stride.w, w.kernel.w, w.output.w))
-        std::fill_n(image + (h * w.input.w + v) * C, C, T(0));
-}
-
-// x's buffer becomes the gradient in one pass: each window is read and overwritten before the next one.
-template <class T> void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
-  const int64_t C = x.size(1), image = image_elements(w, C);
-  const auto replace = [=, cells = x.ptr<T>(), from = dy.ptr<T>()](const Window& window) {
-    for_each_vector<T>(C, [=](auto count, int64_t c) {
-      constexpr int N = decltype(count)::value;
-      T* in = cells + window.image * image + c;
-      Vector<T, N> best{};
-      for (const Cell& cell : window.cells) {
-        const Vector<T, N> v = lanes<N>(in + cell.offset);
-        best = v > best ? v : best;
-      }
-      Vector<T, N> left = lanes<N>(from + window.at + c);  // dy until a cell has taken it, then 0
-      left = best > 0 ? left : Vector<T, N>{};
-      for (const Cell& cell : window.cells) {
-        const auto wins = lanes<N>(in + cell.offset) == best;
-        lanes<N>(in + cell.offset) = wins ? left : Vector<T, N>{};
-        left = wins ? Vector<T, N>{} : left;
-      }
-    });
-  };
-  const bool all_covered =
-      w.kernel == w.stride && w.output.h * w.stride.h >= w.input.h && w.output.w * w.stride.w >= w.input.w;
-  parallel_for(0, x.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
-    for_each_window(w, C, first * output_rows(w), last * output_rows(w), replace);
-    if (!all_covered)
-      for (int64_t n = first; n < last; ++n) clear_uncovered(x.ptr<T>() + n * image, C, w);
-  });
-}
-
 void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
-  dispatch_floating(x.dtype(), "max_pool_relu_grad_", [&]<class T>() { relu_grad<T>(x, dy, w); });
+  if (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) return max_pool_relu_grad_in_registers(x, dy, w);
+  const Tensor wide = is_narrow(x.dtype()) ? widened(x) : x;
+  dispatch_floating(wide.dtype(), "max_pool_relu_grad_", [&]<class T>() {
+    replace_by_relu_grad<T>(wide, is_narrow(dy.dtype()) ? widened(dy) : dy, w,
+                            [](T* in, const T* dy, std::span<const Cell> cells, int64_t C) {
+                              for (int64_t c = 0; c < C; ++c) {
+                                T best = 0;
+                                for (const Cell& cell : cells) best = std::max(best, in[cell.offset + c]);
+                                T left = best > 0 ? dy[c] : T(0);
+                                for (const Cell& cell : cells) {
+                                  T& v = in[cell.offset + c];
+                                  v = v == best ? std::exchange(left, T(0)) : T(0);
+                                }
+                              }
+                            });
+  });
+  if (!wide.is_same(x)) round_to(x, wide);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gradus/tensor/ops/images/pool.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
 
@@ -101,6 +102,33 @@ inline int64_t row_grain(const PoolWindows& w, int64_t C) {
 // The same in whole images. Overlapping windows write to shared cells, so one thread takes a whole image.
 inline int64_t image_grain(const PoolWindows& w, int64_t C) {
   return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * most_cells(w));
+}
+
+// Writes zeros to the cells of a signal or an image that lie in no window.
+template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
+  auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
+    return i / stride < count && i % stride < kernel;
+  };
+  for (int64_t h = 0; h < w.input.h; ++h)
+    for (int64_t v = 0; v < w.input.w; ++v)
+      if (!covered(h, w.stride.h, w.kernel.h, w.output.h) || !covered(v, w.stride.w, w.kernel.w, w.output.w))
+        std::fill_n(image + (h * w.input.w + v) * C, C, T(0));
+}
+
+// x's buffer becomes the gradient in one pass: each window is read and overwritten before the next one, by
+// replace(its image, its dy, its cells, C).
+template <class T, class Replace>
+void replace_by_relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w, Replace replace) {
+  const int64_t C = x.size(1), image = image_elements(w, C);
+  const bool all_covered =
+      w.kernel == w.stride && w.output.h * w.stride.h >= w.input.h && w.output.w * w.stride.w >= w.input.w;
+  parallel_for(0, x.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
+    for_each_window(w, C, first * output_rows(w), last * output_rows(w), [&](const Window& window) {
+      replace(x.ptr<T>() + window.image * image, dy.ptr<T>() + window.at, window.cells, C);
+    });
+    if (!all_covered)
+      for (int64_t n = first; n < last; ++n) clear_uncovered(x.ptr<T>() + n * image, C, w);
+  });
 }
 
 }  // namespace gradus::cpu

@@ -207,10 +207,7 @@ void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& w
   check_cells("max_pool_relu_grad_", "x", x, w.rank, w.input);
   check_cells("max_pool_relu_grad_", "dy", dy, w.rank, w.output);
   x.storage()->bump_version();
-  if (x.numel() == 0) return;
-  const Tensor in = to(x, computed(x.dtype()));
-  max_pool_relu_grad_kernel(in, prepared(dy), w);
-  if (!in.is_same(x)) copy_(x, in);
+  if (x.numel() > 0) max_pool_relu_grad_kernel(x, channels_last(dy), w);
 }
 
 }  // namespace gradus::raw
