@@ -238,7 +238,6 @@ const Case kWinogradCases[] = {
 class WinogradConv2d : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!cpu::has_avx512()) GTEST_SKIP() << "needs AVX-512";
     const bool halving = shape.w[2] == 4;
     for (auto prefers : {halving ? &prefers_winograd_halving : &prefers_winograd,
                          halving ? &prefers_winograd_halving_grad : &prefers_winograd,
@@ -422,6 +421,53 @@ TEST_P(NarrowConv2d, IsRoundedOnce) {
   EXPECT_EQ(dw.dtype(), dtype);
   expect_rounded_once(dw, dw64, pixels);
   expect_rounded_once(db, db64, pixels);
+}
+
+// Kernels of our own read and write bf16 where no processor multiplies it. Around the numbers of channels and
+// tiles from which they serve, the results are those of f32, rounded once: the same bits.
+TEST(NarrowConv2dKernels, GiveTheBitsOfF32Rounded) {
+  if (cpu::has_avx512()) GTEST_SKIP() << "AVX-512 computes bf16 by kernels of its own";
+  struct Filter {
+    int64_t size;
+    Conv2dFuncOptions options;
+  };
+  const Filter filters[] = {
+      {3, {}}, {3, {.padding = 1}}, {3, {.padding = 2}}, {4, {.stride = 2, .padding = 1}},
+      {5, {}}, {5, {.padding = 2}}};
+  const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF32); };
+  const auto rounded = [](const Tensor& t) { return raw::to(t, DType::kBF16).to_vector<float>(); };
+  uint64_t seed = 1;
+  for (const auto& [size, options] : filters)
+    for (const auto& [C, O] :
+         {std::pair(16, 8), {16, 16}, {16, 32}, {32, 16}, {48, 16}, {32, 24}, {15, 16}, {17, 32}, {64, 33}})
+      for (const int64_t images : {1, 5, 8})
+        for (const int64_t width : {6, 8, 9, 14}) {
+          const Case c{"", {images, C, 8, width}, {O, C, size, size}, options};
+          const Shape y = result_shape(c);
+          const Tensor x = random_tensor(c.x, DType::kBF16, ++seed), w = random_tensor(c.w, DType::kBF16, 2),
+                       b = random_tensor({O}, DType::kBF16, 3);
+          const Tensor y32 = raw::conv2d(wide(x), wide(w), wide(b), options);
+          ASSERT_EQ(raw::conv2d(x, w, b, options).to_vector<float>(), rounded(y32)) << c.x << c.w;
+          for (const uint32_t one_in : {1, 4, 20}) {
+            const Tensor dy = random_tensor(y, DType::kBF16, ++seed);
+            for (int64_t i = 0; i < dy.numel(); ++i)
+              if (philox(seed, 0, uint64_t(i))[0] % one_in) dy.ptr<bf16>()[i] = 0.f;
+            const auto what = [&] { return concat(c.x, c.w, " one in ", one_in); };
+            ASSERT_EQ(raw::conv2d_input_grad(dy, w, c.x, options).to_vector<float>(),
+                      rounded(raw::conv2d_input_grad(wide(dy), wide(w), c.x, options)))
+                << what();
+            const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, options);
+            const auto [dw32, db32] = raw::conv2d_weight_grad(wide(dy), wide(x), c.w, true, options);
+            ASSERT_EQ(dw.to_vector<float>(), rounded(dw32)) << what();
+            ASSERT_EQ(db.to_vector<float>(), rounded(db32)) << what();
+            const auto unrounded =
+                raw::conv_weight_grad("conv2d", dy, x, c.w, false, options, DType::kF32).first;
+            ASSERT_EQ(
+                unrounded.to_vector<float>(),
+                raw::conv2d_weight_grad(wide(dy), wide(x), c.w, false, options).first.to_vector<float>())
+                << what();
+          }
+        }
 }
 
 // Extents far beyond those above, where oneDNN computes wrongly in one of its ways

@@ -105,6 +105,16 @@ void run_first(std::span<const Kernel> table, const Problem& p) {
 }
 
 bool always(const Problem&) { return true; }
+
+// Kernels of our own take filters and biases, and give their gradients, in f32.
+Tensor in_f32(const Tensor& x) { return x.defined() && cpu::is_narrow(x.dtype()) ? widened(x) : x; }
+template <class F> void give_in_f32(const Tensor& dw, F f) {
+  if (!dw.defined() || !cpu::is_narrow(dw.dtype())) return f(dw);
+  const Tensor wide = wide_like(dw);
+  f(wide);
+  round_to(dw, wide);
+}
+
 bool is_f64(const Problem& p) { return p.y.dtype() == DType::kF64; }
 bool strided_pointwise(const Problem& p) { return is_strided_pointwise(p.x, p.w, p.geometry); }
 
@@ -148,10 +158,10 @@ constexpr Kernel kForward[] = {
      },
      [](const Problem& p) { pointwise_conv(p.y, p.x, p.w); }},
     {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_conv(p.y, p.x, p.w, p.bias, p.geometry); }},
+     [](const Problem& p) { winograd_conv(p.y, p.x, in_f32(p.w), in_f32(p.bias), p.geometry); }},
     {"winograd, halving",
      [](const Problem& p) { return prefers_winograd_halving(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_halving(p.y, p.x, p.w, p.bias); }},
+     [](const Problem& p) { winograd_halving(p.y, p.x, in_f32(p.w), in_f32(p.bias)); }},
     {"seen pixels", strided_pointwise,
      [](const Problem& p) {
        conv_cpu(p.y, seen_pixels(p.x, p.y, p.geometry), p.w, p.bias, without_stride(p.geometry));
@@ -222,15 +232,15 @@ constexpr Kernel kInputGrad[] = {
     {"patches", [](const Problem& p) { return p.x.dtype() == DType::kF64; },
      [](const Problem& p) { conv_input_grad_reference(p.x, p.y, p.w, p.geometry); }},
     {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
-     [](const Problem& p) { sparse_input_grad(p.x, p.y, p.w, p.geometry); }},
+     [](const Problem& p) { sparse_input_grad(p.x, p.y, in_f32(p.w), p.geometry); }},
     {"pointwise product",
      [](const Problem& p) { return prefers_pointwise(p.x, p.y, p.w.shape(), p.geometry); },
      [](const Problem& p) { pointwise_input_grad(p.x, p.y, p.w); }},
     {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_input_grad(p.x, p.y, p.w, p.geometry); }},
+     [](const Problem& p) { winograd_input_grad(p.x, p.y, in_f32(p.w), p.geometry); }},
     {"winograd, halving",
      [](const Problem& p) { return prefers_winograd_halving_grad(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_halving_grad(p.x, p.y, p.w); }},
+     [](const Problem& p) { winograd_halving_grad(p.x, p.y, in_f32(p.w)); }},
     {"seen pixels", [](const Problem& p) { return p.x.dtype() == p.y.dtype() && strided_pointwise(p); },
      input_grad_of_seen_pixels},
     {"onednn", has_input_grad_plan, run_input_grad_plan},
@@ -297,6 +307,11 @@ void weight_grad_and_bias(const Problem& p) {
   bias_grad(p.bias, p.y);
 }
 
+bool has_bias_apart(const Problem& p) {
+  const bool has_kernels = p.y.dtype() == DType::kF32 || (p.y.dtype() == DType::kBF16 && !cpu::has_avx512());
+  return p.bias.defined() && has_kernels;
+}
+
 void weight_grad_in_f32(const Problem& p) {
   const bool narrow = cpu::is_narrow(p.w.dtype());
   const Tensor dw = narrow ? wide_like(p.w) : p.w, db = narrow ? wide_like(p.bias) : p.bias;
@@ -311,18 +326,25 @@ constexpr Kernel kWeightGrad[] = {
     {"patches", is_f64,
      [](const Problem& p) { conv_weight_grad_reference(p.w, p.bias, p.y, p.x, p.geometry); }},
     {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
-     [](const Problem& p) { sparse_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
-    {"bias", [](const Problem& p) { return p.bias.defined() && p.y.dtype() == DType::kF32; },
-     weight_grad_and_bias},
+     [](const Problem& p) {
+       give_in_f32(p.w, [&](const Tensor& dw) {
+         give_in_f32(p.bias, [&](const Tensor& db) { sparse_weight_grad(dw, db, p.y, p.x, p.geometry); });
+       });
+     }},
+    {"bias", has_bias_apart, weight_grad_and_bias},
     {"pointwise product",
      [](const Problem& p) { return prefers_pointwise_weight_grad(p.y, p.x, p.w.shape(), p.geometry); },
      [](const Problem& p) { pointwise_weight_grad(p.w, p.y, p.x); }},
     {"winograd",
      [](const Problem& p) { return prefers_winograd_weight_grad(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_weight_grad(p.w, p.y, p.x, p.geometry); }},
+     [](const Problem& p) {
+       give_in_f32(p.w, [&](const Tensor& dw) { winograd_weight_grad(dw, p.y, p.x, p.geometry); });
+     }},
     {"winograd, halving",
      [](const Problem& p) { return prefers_winograd_halving_weight_grad(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_halving_weight_grad(p.w, p.y, p.x); }},
+     [](const Problem& p) {
+       give_in_f32(p.w, [&](const Tensor& dw) { winograd_halving_weight_grad(dw, p.y, p.x); });
+     }},
     {"seen pixels", strided_pointwise,
      [](const Problem& p) {
        conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));

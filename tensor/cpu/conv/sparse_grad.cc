@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "gradus/tensor/cpu/convert.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/conv/sparse_grad.cc"
 #include "gradus/tensor/cpu/levels.h"
@@ -222,20 +224,46 @@ const Kernels* kernels_for(const Shape& w) {
   return nullptr;
 }
 
+// A thread's room for images of `elements` numbers in f32. Where a tensor is f32 its own memory serves.
+class WideImages {
+ public:
+  WideImages(const Tensor& t, int64_t elements)
+      : t_(t), elements_(elements), room_(t.dtype() == DType::kF32 ? 0 : elements) {}
+  float* at(int64_t n) { return room_.empty() ? t_.ptr<float>() + n * elements_ : room_.data(); }
+  float* read(int64_t n) {
+    if (!room_.empty()) converter(DType::kF32, t_.dtype())(elements_, room_.data(), 1, memory(n), 1);
+    return at(n);
+  }
+  void write(int64_t n) {
+    if (!room_.empty()) converter(t_.dtype(), DType::kF32)(elements_, memory(n), 1, room_.data(), 1);
+  }
+
+ private:
+  void* memory(int64_t n) const {
+    return static_cast<char*>(t_.raw_ptr()) + n * elements_ * size_of(t_.dtype());
+  }
+  const Tensor& t_;
+  int64_t elements_;
+  std::vector<float> room_;
+};
+
 // Returns the share of nonzeros in evenly spaced rows of dy.
-double sampled_density(const Tensor& dy) {
+template <class T> double sampled_density(const Tensor& dy) {
   const int64_t rows = dy.size(0) * dy.size(2), row = dy.size(3) * dy.size(1);
   const int64_t step = std::max<int64_t>(1, rows / 32);
   int64_t nonzero = 0, seen = 0;
   for (int64_t r = 0; r < rows; r += step, seen += row)
-    for (const float *v = dy.ptr<float>() + r * row, *end = v + row; v != end; ++v) nonzero += *v != 0;
+    for (const T *v = dy.ptr<T>() + r * row, *end = v + row; v != end; ++v) nonzero += *v != 0;
   return static_cast<double>(nonzero) / static_cast<double>(seen);
 }
 
 bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
-  return dy.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 && w[0] % kLanes == 0 &&
+  const bool is_f32 = dy.dtype() == DType::kF32;
+  if (!is_f32 && (dy.dtype() != DType::kBF16 || has_avx512())) return false;
+  return x.dtype() == dy.dtype() && o.rank() == 2 && o.groups == 1 && w[0] % kLanes == 0 &&
          o.dilation[1] == 1 && kernels_for(w) && x.numel() / x.size(0) < (int64_t{1} << 31) &&
-         sampled_density(dy) < most_nonzero(w[2], o.padding[0] + o.padding[1] > 0);
+         (is_f32 ? sampled_density<float>(dy) : sampled_density<bf16>(dy)) <
+             most_nonzero(w[2], o.padding[0] + o.padding[1] > 0);
 }
 
 void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
@@ -246,13 +274,15 @@ void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, co
   const Tensor sums = empty({kParts, part}, {DType::kF32});
   parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
     std::vector<Nonzero> lists(kLanes * s.P * s.Q);
+    WideImages grads(dy, s.P * s.Q * s.O), images(x, s.H * s.W * s.C);
     for (int64_t i = first; i < last; ++i) {
       float* mine = sums.ptr<float>() + i * part;
       std::memset(mine, 0, part * sizeof(float));
-      for (int64_t n = s.N * i / kParts; n < s.N * (i + 1) / kParts; ++n)
+      for (int64_t n = s.N * i / kParts; n < s.N * (i + 1) / kParts; ++n) {
+        const float *g = grads.read(n), *image = images.read(n);
         for (int64_t filter = 0; filter < s.O; filter += kLanes)
-          kernels.weight_grad(s, dy.ptr<float>() + n * s.P * s.Q * s.O, x.ptr<float>() + n * s.H * s.W * s.C,
-                              filter, mine, mine + s.O * taps, lists.data());
+          kernels.weight_grad(s, g, image, filter, mine, mine + s.O * taps, lists.data());
+      }
     }
   });
   auto total = [&](int64_t at) {
@@ -283,12 +313,14 @@ void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, cons
   // Filters that are taken together: as many as fit into 32 KiB of a first-level cache of 48 KiB.
   const int64_t together = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
   parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
+    WideImages grads(dy, s.P * s.Q * s.O), images(dx, s.H * s.W * s.C);
     for (int64_t n = first; n < last; ++n) {
-      float* image = dx.ptr<float>() + n * s.H * s.W * s.C;
+      const float* g = grads.read(n);
+      float* image = images.at(n);
       std::memset(image, 0, s.H * s.W * s.C * sizeof(float));
       for (int64_t f = 0; f < s.O; f += together)
-        kernels.input_grad(s, dy.ptr<float>() + n * s.P * s.Q * s.O, image, f, std::min(s.O, f + together),
-                           filters.ptr<float>());
+        kernels.input_grad(s, g, image, f, std::min(s.O, f + together), filters.ptr<float>());
+      images.write(n);
     }
   });
 }

@@ -1,6 +1,6 @@
-// The f32 gradients of channels-last convolution over images, where the result's gradient dy is mostly zeros.
+// The gradients of channels-last convolution over images, where the result's gradient dy is mostly zeros.
 // Below a max pooling it is: a 2x2 window passes its gradient to one of four pixels. These kernels visit the
-// nonzeros of dy alone.
+// nonzeros of dy alone. Images are f32, without AVX-512 bf16 too, and filters f32.
 #pragma once
 
 #include "gradus/tensor/ops/images/conv.h"

@@ -25,30 +25,36 @@ struct Tiles {
   int64_t rows, columns, count;
 };
 
-// An image of C channels. Its surroundings are zeros.
-class Image {
+// An image of C channels, f32 or bf16. Its surroundings are zeros.
+template <class T> class Image {
  public:
   explicit Image(const Tensor& x)
-      : data_(x.ptr<float>()),
-        channels_(x.size(1)),
-        height_(x.size(2)),
-        width_(x.size(3)),
-        zeros_(channels_) {}
+      : data_(x.ptr<T>()), channels_(x.size(1)), height_(x.size(2)), width_(x.size(3)), zeros_(channels_) {}
   int64_t channels() const { return channels_; }
-  const float* at(int64_t n, int64_t h, int64_t w) const {
+  const T* at(int64_t n, int64_t h, int64_t w) const {
     return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : zeros_.data();
   }
   // Returns null outside of the image.
-  float* pixel(int64_t n, int64_t h, int64_t w) const {
+  T* pixel(int64_t n, int64_t h, int64_t w) const {
     return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : nullptr;
   }
 
  private:
   bool inside(int64_t h, int64_t w) const { return h >= 0 && h < height_ && w >= 0 && w < width_; }
-  float* data_;
+  T* data_;
   int64_t channels_, height_, width_;
-  std::vector<float> zeros_;
+  std::vector<T> zeros_;
 };
+
+// Calls f(T()) for the type of an image's elements.
+template <class F> void with_type_of(const Tensor& image, F f) {
+  image.dtype() == DType::kBF16 ? f(bf16()) : f(float());
+}
+
+// Returns whether images of these dtypes are computed by tiles. With AVX-512, bf16 has faster kernels.
+inline bool has_tiles(const Tensor& x, const Tensor& y) {
+  return x.dtype() == y.dtype() && (x.dtype() == DType::kF32 || (x.dtype() == DType::kBF16 && !has_avx512()));
+}
 
 struct Place {
   int64_t n, row, column;

@@ -43,7 +43,8 @@ constexpr int kPlanes = 16;
 // ---- tiles to planes and back ----
 
 // Computes B' d B of the 4x4 pixels at `pixels`, for kLanes channels from c.
-HWY_INLINE void transform_input(const float* const* pixels, int64_t c, float* to, int64_t plane) {
+template <class T>
+HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -62,7 +63,8 @@ HWY_INLINE void transform_input(const float* const* pixels, int64_t c, float* to
 }
 
 // Computes A dy A' of the 2x2 pixels at `pixels`, for kLanes channels from c.
-HWY_INLINE void transform_result_grad(const float* const* pixels, int64_t c, float* to, int64_t plane) {
+template <class T>
+HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][2];
 #pragma GCC unroll 2
   for (int j = 0; j < 2; ++j) {
@@ -80,8 +82,8 @@ HWY_INLINE void transform_result_grad(const float* const* pixels, int64_t c, flo
 }
 
 // Writes A' m A + bias to the 2x2 pixels, except to those outside of the image (null).
-HWY_INLINE void transform_result(const float* from, int64_t plane, Floats bias, int64_t c,
-                                 float* const* pixels) {
+template <class T>
+HWY_INLINE void transform_result(const float* from, int64_t plane, Floats bias, int64_t c, T* const* pixels) {
   Floats t[2][4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -100,10 +102,10 @@ HWY_INLINE void transform_result(const float* from, int64_t plane, Floats bias, 
 }
 
 // Transforms tiles [first, last) of x. The first pixel of x lies `padding` before the image.
-template <class P>
-void inputs_to_planes(const Image& x, const Tiles& tiles, const ConvGeometry& g, int64_t first, int64_t last,
-                      int64_t base, const P& v) {
-  const float* pixels[16];
+template <class T, class P>
+void inputs_to_planes(const Image<T>& x, const Tiles& tiles, const ConvGeometry& g, int64_t first,
+                      int64_t last, int64_t base, const P& v) {
+  const T* pixels[16];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     const int64_t h = 2 * row - g.padding[0], w = 2 * column - g.padding[1];
@@ -113,9 +115,10 @@ void inputs_to_planes(const Image& x, const Tiles& tiles, const ConvGeometry& g,
   }
 }
 
-void result_grads_to_planes(const Image& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
+template <class T>
+void result_grads_to_planes(const Image<T>& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
                             const Operands& d) {
-  const float* pixels[4];
+  const T* pixels[4];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     for (int i = 0; i < 4; ++i) pixels[i] = dy.at(n, 2 * row + i / 2, 2 * column + i % 2);
@@ -125,9 +128,10 @@ void result_grads_to_planes(const Image& dy, const Tiles& tiles, int64_t first, 
 }
 
 // Writes the results to y. `m` holds the `channels` channels of y from `channel`.
-void planes_to_results(const Image& y, const Tiles& tiles, const float* bias, int64_t first, int64_t last,
+template <class T>
+void planes_to_results(const Image<T>& y, const Tiles& tiles, const float* bias, int64_t first, int64_t last,
                        int64_t base, const Planes& m, int64_t channel, int64_t channels) {
-  float* pixels[4];
+  T* pixels[4];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     for (int i = 0; i < 4; ++i) pixels[i] = y.pixel(n, 2 * row + i / 2, 2 * column + i % 2);
@@ -212,9 +216,10 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
 // ---- the three convolutions ----
 
 // y = the convolution of x by filters, plus bias if not null.
+template <class T>
 void convolve(const Tensor& result, const Tensor& input, const Filters& f, const float* bias,
               const ConvGeometry& g) {
-  const Image y(result), x(input);
+  const Image<T> y(result), x(input);
   const Tiles tiles(result);
   convolve_by_products(
       {.planes = kPlanes,
@@ -238,7 +243,7 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
 }
 
 bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
-  if (x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
+  if (!has_tiles(x, y) || g.rank() != 2 || g.groups != 1) return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;
   return w[0] % kPanel == 0 && w[1] % kPanel == 0 && w.product() < (int64_t{1} << 30) &&
@@ -256,19 +261,25 @@ bool prefers_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape&
 void winograd_conv(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
                    const ConvGeometry& g) {
   const int64_t O = w.size(0), C = w.size(1);
-  convolve(y, x, {w.ptr<float>(), C, O, 9, 9 * C, false}, bias.defined() ? bias.ptr<float>() : nullptr, g);
+  with_type_of(x, [&]<class T>(T) {
+    convolve<T>(y, x, {w.ptr<float>(), C, O, 9, 9 * C, false}, bias.defined() ? bias.ptr<float>() : nullptr,
+                g);
+  });
 }
 
 void winograd_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const ConvGeometry& geometry) {
   const int64_t O = w.size(0), C = w.size(1);
   ConvGeometry g = geometry;
   for (int d = 0; d < 2; ++d) g.padding[d] = 2 - g.padding[d];
-  convolve(dx, dy, {w.ptr<float>(), O, C, 9 * C, 9, true}, nullptr, g);
+  with_type_of(dy, [&]<class T>(T) {
+    convolve<T>(dx, dy, {w.ptr<float>(), O, C, 9 * C, 9, true}, nullptr, g);
+  });
 }
 
-void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g) {
+template <class T>
+void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g) {
   const int64_t O = dw.size(0), C = dw.size(1);
-  const Image in(x), grad(dy);
+  const Image<T> in(x), grad(dy);
   const Tiles tiles(dy);
   const auto fill = [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
     inputs_to_planes(in, tiles, g, first, last, base, v);
@@ -282,6 +293,10 @@ void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, c
       filter_grads(sums.planes.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * 9);
     }
   });
+}
+
+void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g) {
+  with_type_of(x, [&]<class T>(T) { weight_grad<T>(dw, dy, x, g); });
 }
 
 }  // namespace

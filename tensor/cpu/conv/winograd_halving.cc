@@ -91,10 +91,10 @@ HWY_INLINE Square contract(const float* from, int64_t plane) {
 // ---- tiles to planes and back ----
 
 // Transforms tiles [first, last) of x: its parts lie side by side, as 4 C channels.
-template <class P>
-void inputs_to_planes(const Image& x, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
+template <class T, class P>
+void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
                       const P& v) {
-  const float* pixels[6][6];
+  const T* pixels[6][6];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     const int64_t h = 4 * row - 1, w = 4 * column - 1;
@@ -113,9 +113,10 @@ void inputs_to_planes(const Image& x, const Tiles& tiles, int64_t first, int64_t
 }
 
 // The same for a part of the gradient of x.
-void grads_to_planes(const Image& dy, int part, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
-                     const Planes& v) {
-  const float* pixels[3][3];
+template <class T>
+void grads_to_planes(const Image<T>& dy, int part, const Tiles& tiles, int64_t first, int64_t last,
+                     int64_t base, const Planes& v) {
+  const T* pixels[3][3];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     for (int i = 0; i < 3; ++i)
@@ -133,11 +134,12 @@ void grads_to_planes(const Image& dy, int part, const Tiles& tiles, int64_t firs
 }
 
 // Computes A dy A' for the gradient of w.
-void results_to_planes(const Image& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
+template <class T>
+void results_to_planes(const Image<T>& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
                        const Operands& d) {
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
-    const float* pixels[4];
+    const T* pixels[4];
     for (int i = 0; i < 4; ++i) pixels[i] = dy.at(n, 2 * row + i / 2, 2 * column + i % 2);
     for (int64_t c = 0; c < dy.channels(); c += kLanes)
       expand(load(pixels[0] + c), load(pixels[1] + c), load(pixels[2] + c), load(pixels[3] + c),
@@ -151,9 +153,11 @@ struct Places {
 };
 
 // Writes the results to y. `m` holds `channels` of its channels from `channel`.
-void planes_to_results(const Image& y, const Places& at, const Tiles& tiles, const float* bias, int64_t first,
-                       int64_t last, int64_t base, const Planes& m, int64_t channel, int64_t channels) {
-  float* pixels[4];
+template <class T>
+void planes_to_results(const Image<T>& y, const Places& at, const Tiles& tiles, const float* bias,
+                       int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
+                       int64_t channels) {
+  T* pixels[4];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     for (int i = 0; i < 4; ++i)
@@ -216,7 +220,7 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
 }
 
 bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
-  if (x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
+  if (!has_tiles(x, y) || g.rank() != 2 || g.groups != 1) return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 4 || g.stride[d] != 2 || g.dilation[d] != 1 || g.padding[d] != 1 ||
         x.size(d + 2) != 2 * y.size(d + 2))
@@ -237,8 +241,8 @@ bool prefers_winograd_halving_weight_grad(const Tensor& x, const Tensor& y, cons
   return serves(x, y, w, g, 64);
 }
 
-void winograd_halving(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  const Image result(y), input(x);
+template <class T> void convolve(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const Image<T> result(y), input(x);
   const Tiles tiles(y);
   const float* b = bias.defined() ? bias.ptr<float>() : nullptr;
   convolve_by_products(
@@ -259,8 +263,8 @@ void winograd_halving(const Tensor& y, const Tensor& x, const Tensor& w, const T
            }});
 }
 
-void winograd_halving_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
-  const Image result(dx), input(dy);
+template <class T> void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  const Image<T> result(dx), input(dy);
   const Tiles tiles(dy);
   for (int part = 0; part < kParts; ++part)
     convolve_by_products(
@@ -284,9 +288,9 @@ void winograd_halving_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) 
              }});
 }
 
-void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
+template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
   const int64_t O = dw.size(0), C = dw.size(1);
-  const Image in(x), grad(dy);
+  const Image<T> in(x), grad(dy);
   const Tiles tiles(dy);
   const auto fill = [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
     inputs_to_planes(in, tiles, first, last, base, v);
@@ -301,6 +305,16 @@ void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tens
       filter_grads(sums.planes.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * 16);
     }
   });
+}
+
+void winograd_halving(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  with_type_of(x, [&]<class T>(T) { convolve<T>(y, x, w, bias); });
+}
+void winograd_halving_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+  with_type_of(dy, [&]<class T>(T) { input_grad<T>(dx, dy, w); });
+}
+void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
+  with_type_of(x, [&]<class T>(T) { weight_grad<T>(dw, dy, x); });
 }
 
 }  // namespace
