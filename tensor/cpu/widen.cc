@@ -65,7 +65,15 @@ Tensor widened(const Tensor& x) {
     int inner = 0;  // the dim with the shortest step
     for (int d = 0; d < x.dim(); ++d)
       if (strides[d] == 1 && x.shape()[d] > 1) inner = d;
-    widen_part(x, strides, convert, inner, 0, to, 0, 0);
+    if (inner == 0 || strides[0] == 0) {
+      widen_part(x, strides, convert, inner, 0, to, 0, 0);
+    } else {
+      parallel_for(0, x.shape()[0], 1 + kGrain / (x.numel() / x.shape()[0]),
+                   [&](int64_t first, int64_t last) {
+                     for (int64_t i = first; i < last; ++i)
+                       widen_part(x, strides, convert, inner, 1, to, i * x.strides()[0], i * strides[0]);
+                   });
+    }
   }
   return y;
 }
