@@ -116,24 +116,40 @@ TEST_F(AutocastTest, GradientsOfFiltersAreNotRoundedOnTheirWay) {
   }
 }
 
-TEST_F(AutocastTest, SecondOrderOfConvolutionWorks) {
-  const Tensor images = randn({2, 16, 5, 5}), weight = randn({8, 16, 3, 3});
-  backward({images}, [&] {
+TEST_F(AutocastTest, TheGradientOfALinearWeightIsNotRounded) {
+  const Tensor ones_rows = ones({301, 16}), weight = zeros({8, 16});
+  backward({weight}, [&] {
     auto amp = autocast(DType::kBF16);
-    const Tensor dw = autograd::grad([&](const Tensor& v) { return sum(square(conv2d(images, v))); }, weight);
-    EXPECT_EQ(dw.dtype(), DType::kF32);
-    return square(dw);
+    return linear(ones_rows, weight, {});
   });
-  ASSERT_TRUE(images.grad().defined());
-  const Tensor low = images.grad();
-  images.set_grad({});
-  backward({images}, [&] {
-    return square(autograd::grad([&](const Tensor& v) { return sum(square(conv2d(images, v))); }, weight));
-  });
-  const auto a = low.to_vector<double>(), b = images.grad().to_vector<double>();
-  double difference = 0, all = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), all += b[i] * b[i];
-  EXPECT_LT(std::sqrt(difference / all), 8 / 256.0);  // eight roundings to 8 bits, at most
+  EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+  for (float v : weight.grad().to_vector<float>()) EXPECT_EQ(v, 301);
+}
+
+TEST_F(AutocastTest, SecondOrderOfConvolutionAndLinearWorks) {
+  const std::pair<Tensor, Tensor> operands[] = {{randn({2, 16, 5, 5}), randn({8, 16, 3, 3})},
+                                                {randn({2, 5, 16}), randn({8, 16})}};
+  for (const auto& [input, weight] : operands) {
+    const auto squares_of_grad = [&, &input = input, &weight = weight] {
+      const Tensor dw = autograd::grad(
+          [&](const Tensor& v) { return sum(square(v.dim() == 2 ? linear(input, v) : conv2d(input, v))); },
+          weight);
+      EXPECT_EQ(dw.dtype(), DType::kF32);
+      return square(dw);
+    };
+    backward({input}, [&] {
+      auto amp = autocast(DType::kBF16);
+      return squares_of_grad();
+    });
+    ASSERT_TRUE(input.grad().defined());
+    const Tensor low = input.grad();
+    input.set_grad({});
+    backward({input}, squares_of_grad);
+    const auto a = low.to_vector<double>(), b = input.grad().to_vector<double>();
+    double difference = 0, all = 0;
+    for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), all += b[i] * b[i];
+    EXPECT_LT(std::sqrt(difference / all), 8 / 256.0);  // eight roundings to 8 bits, at most
+  }
 }
 
 // PyTorch keeps the cast with its place in the graph: made under no_grad, it would cut the parameter off.

@@ -2,6 +2,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
@@ -17,6 +18,20 @@ Tensor as_rows(const Tensor& x) {
   return x.dim() == 2 ? x : reshape(x, {k == 0 ? x.shape().product() : x.numel() / k, k});
 }
 
+// The gradient of a weight that was cast stays in the dtype of the sums: rounding it would serve nobody.
+Tensor weight_grad(const Tensor& dy, const Tensor& x, bool in_f32) {
+  const Tensor a = transposed(dy);
+  if (!in_f32) return matmul(a, x);
+  Tensor dw = raw::matmul_in_f32(a, x);
+  if (Recorder r{"matmul", dy, x})
+    r.record(
+        dw,
+        wrt(dy,
+            [x = r.save(x)](const Tensor& v) { return matmul(x.get(), transposed(to(v, x.get().dtype()))); }),
+        wrt(x, [dy = r.save(dy)](const Tensor& v) { return matmul(dy.get(), to(v, dy.get().dtype())); }));
+  return dw;
+}
+
 // Return the gradients of matmul for operands of two dimensions or more. The engine sums over batch
 // dims that broadcast.
 Tensor matmul_left_grad(const Tensor& dy, const Tensor& b) { return matmul(dy, transposed(b)); }
@@ -24,6 +39,11 @@ Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
   // When b is one matrix for a whole batch, computes one large product instead of a sum over the batch.
   if (b_dims == 2 && a.dim() > 2) return matmul(transposed(as_rows(a)), as_rows(dy));
   return matmul(transposed(a), dy);
+}
+
+// Returns whether w is a weight in f32 that was cast to 16 bits.
+bool is_cast_from_f32(const Tensor& w) {
+  return w.dtype() != DType::kF32 && autograd::gradient_dtype(w) == DType::kF32;
 }
 
 }  // namespace
@@ -48,8 +68,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   Tensor y = raw::linear(x, w, bias);
   if (Recorder r{"linear", x, w, bias})
     r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),
-             wrt(w, [x = r.save(x)](
-                        const Tensor& dy) { return matmul(transposed(as_rows(dy)), as_rows(x.get())); }),
+             wrt(w, [x = r.save(x), in_f32 = is_cast_from_f32(w)](
+                        const Tensor& dy) { return weight_grad(as_rows(dy), as_rows(x.get()), in_f32); }),
              wrt(bias, [](const Tensor& dy) { return sum(as_rows(dy), {0}); }));
   return y;
 }
