@@ -473,20 +473,22 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
                                         uint64_t level) {
   manager.forget_dead();
   std::vector<Ref<AutogradSlot>> leaves;
+  const auto is_chosen = [&](const Ref<AutogradSlot>& slot) {
+    return std::find(leaves.begin(), leaves.end(), slot) != leaves.end();
+  };
   for (const auto& a : manager.attached) leaves.push_back(a.leaf);
   if (!only.empty()) {
     std::vector<Ref<AutogradSlot>> chosen;
     for (const Tensor& x : only.get()) {
       const Ref<AutogradSlot> slot = x.defined() ? x.ref()->slot : nullptr;
-      if (!slot || std::find(leaves.begin(), leaves.end(), slot) == leaves.end())
+      if (!slot || !is_chosen(slot))
         throw StateError("record", "`only` names a tensor that is not attached: ", describe(x));
       chosen.push_back(slot);
     }
     leaves = std::move(chosen);
   }
   for (const auto& a : manager.attached)
-    if (only.empty() || std::find(leaves.begin(), leaves.end(), a.leaf) != leaves.end())
-      autograd::check_guard(*a.leaf, a.callbacks);
+    if (only.empty() || is_chosen(a.leaf)) autograd::check_guard(*a.leaf, a.callbacks);
   return make_ref<autograd::RecordingState>(leaves, level);
 }
 

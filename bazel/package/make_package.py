@@ -53,9 +53,7 @@ def main():
     for path in args.doc:
         install(path, "share", "doc", "gradus", os.path.basename(path))
 
-    # The library is linked by whatever compiler the user has; the flag would choose that compiler's OpenMP.
-    flags = ["-lgomp" if flag == "-fopenmp" else flag for flag in args.link_flag]
-    flags = list(dict.fromkeys(flags))
+    flags = list(dict.fromkeys(args.link_flag))
     unknown = [flag for flag in flags if not flag.startswith("-l") and flag != "-pthread"]
     if unknown:
         sys.exit(f"package files cannot express these link flags: {unknown}")

@@ -54,7 +54,7 @@ double BatchNorm::next_momentum() {
 
 void BatchNorm::defer_statistics(bool on) {
   deferred_.reset();
-  if (on) deferred_.emplace();
+  if (on) deferred_ = Deferred();
 }
 
 // Joins a batch with those collected, as forward_joined joins those of several processes.

@@ -6,13 +6,15 @@
 namespace gradus::cpu {
 
 #if defined(__x86_64__)
+#if defined(__clang__)
+#define GRADUS_AVX512 gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), clang::min_vector_width(512)
+#else
+#define GRADUS_AVX512 gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
+#endif
+
 // `flatten` compiles the functions that f calls into this one. A function of its own would be compiled for
 // the processor of the build.
-template <class F>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"), gnu::flatten]] void
-run_in_avx512(const F& f) {
-  f();
-}
+template <class F> [[GRADUS_AVX512, gnu::flatten]] void run_in_avx512(const F& f) { f(); }
 #endif
 
 // Calls f(). Its loops exist for vectors of 64 bytes as well, which run where the processor has

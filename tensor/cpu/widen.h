@@ -1,12 +1,16 @@
 // Kernels for f32 on 16-bit floats: inputs are widened before, results are rounded once after.
 #pragma once
 
+#include "gradus/tensor/runtime/processor.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cpu {
 
 // Returns whether a dtype is bf16 or f16.
 constexpr bool is_narrow(DType t) { return t == DType::kBF16 || t == DType::kF16; }
+// Returns whether kernels for f32 that widen by themselves compute images of a dtype: f32, and bf16 where it
+// has no faster kernels, which need AVX-512.
+inline bool is_computed_in_f32(DType t) { return t == DType::kF32 || (t == DType::kBF16 && !has_avx512()); }
 
 // Returns x's elements as f32. The dims keep their order in memory, and broadcast dims (stride 0) stay so. An
 // undefined x stays undefined.

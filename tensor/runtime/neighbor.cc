@@ -9,7 +9,6 @@ bool has_busy_neighbor(int) { return false; }
 #else
 
 #include <fcntl.h>
-#include <omp.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -17,7 +16,6 @@ bool has_busy_neighbor(int) { return false; }
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <charconv>
 #include <condition_variable>
 #include <cstdint>
@@ -28,6 +26,7 @@ bool has_busy_neighbor(int) { return false; }
 
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/team.h"
 
 namespace gradus::internal {
 namespace {
@@ -134,9 +133,7 @@ class WaitingAsleep {
  private:
   // Makes a team and keeps it until end(). The team ends with this thread.
   void hold_team(int64_t turn) {
-    std::atomic<int> members{0};
-#pragma omp parallel num_threads(2)
-    members.fetch_add(1, std::memory_order_relaxed);  // work, as the compiler removes an empty team
+    run_on_team(2, [] {});
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [&] { return turn_ != turn; });
   }
@@ -204,9 +201,8 @@ class Watch {
     };
     if (!can_tell_) return {};
     if (const auto waited = sum()) return waited;
-      // On the first call, and where the team has other threads than before.
-#pragma omp parallel num_threads(2)
-    threads_[omp_get_thread_num()].be_me();
+    // On the first call, and where the team has other threads than before.
+    run_on_team(2, [&] { threads_[omp_get_thread_num()].be_me(); });
     waited_.reset();
     const auto waited = sum();
     can_tell_ = waited.has_value();

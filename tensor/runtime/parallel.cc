@@ -9,8 +9,6 @@
 #ifdef GRADUS_NO_OPENMP
 #include <thread>
 #include <vector>
-#else
-#include <omp.h>
 #endif
 
 #include "gradus/tensor/base/error.h"
@@ -18,6 +16,7 @@
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/neighbor.h"
+#include "gradus/tensor/runtime/team.h"
 
 namespace gradus {
 
@@ -114,15 +113,14 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
     return;
   }
   FirstException error;
-#pragma omp parallel num_threads(threads)
-  {
+  run_on_team(threads, [&] {
     const int t = omp_get_thread_num(), count = omp_get_num_threads();
     try {
       body(context, begin + n * t / count, begin + n * (t + 1) / count);
     } catch (...) {
       error.capture();
     }
-  }
+  });
   error.rethrow();
 }
 

@@ -7,6 +7,7 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/ops/view.h"
 
 namespace gradus {
 namespace {
@@ -20,9 +21,8 @@ Tensor as_rows(const Tensor& x) {
 
 // The gradient of a weight that was cast stays in the dtype of the sums: rounding it would serve nobody.
 Tensor weight_grad(const Tensor& dy, const Tensor& x, bool in_f32) {
-  const Tensor a = transposed(dy);
-  if (!in_f32) return matmul(a, x);
-  Tensor dw = raw::matmul_in_f32(a, x);
+  if (!in_f32) return matmul(transposed(dy), x);
+  Tensor dw = raw::matmul_in_f32(raw::transpose(dy, 0, 1), x);
   if (Recorder r{"matmul", dy, x})
     r.record(
         dw,

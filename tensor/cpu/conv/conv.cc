@@ -307,16 +307,11 @@ void weight_grad_and_bias(const Problem& p) {
   bias_grad(p.bias, p.y);
 }
 
-bool has_bias_apart(const Problem& p) {
-  const bool has_kernels = p.y.dtype() == DType::kF32 || (p.y.dtype() == DType::kBF16 && !cpu::has_avx512());
-  return p.bias.defined() && has_kernels;
-}
+bool has_bias_apart(const Problem& p) { return p.bias.defined() && cpu::is_computed_in_f32(p.y.dtype()); }
 
-void weight_grad_in_f32(const Problem& p) {
-  const bool narrow = cpu::is_narrow(p.w.dtype());
-  const Tensor dw = narrow ? wide_like(p.w) : p.w, db = narrow ? wide_like(p.bias) : p.bias;
-  conv_weight_grad_cpu(dw, db, widened(p.y), widened(p.x), p.geometry);
-  if (narrow) round_to(p.w, dw), round_to(p.bias, db);
+// Calls f(dw, db), both in f32.
+template <class F> void give_both_in_f32(const Problem& p, F f) {
+  give_in_f32(p.w, [&](const Tensor& dw) { give_in_f32(p.bias, [&](const Tensor& db) { f(dw, db); }); });
 }
 
 constexpr Kernel kWeightGrad[] = {
@@ -327,9 +322,8 @@ constexpr Kernel kWeightGrad[] = {
      [](const Problem& p) { conv_weight_grad_reference(p.w, p.bias, p.y, p.x, p.geometry); }},
     {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
      [](const Problem& p) {
-       give_in_f32(p.w, [&](const Tensor& dw) {
-         give_in_f32(p.bias, [&](const Tensor& db) { sparse_weight_grad(dw, db, p.y, p.x, p.geometry); });
-       });
+       give_both_in_f32(
+           p, [&](const Tensor& dw, const Tensor& db) { sparse_weight_grad(dw, db, p.y, p.x, p.geometry); });
      }},
     {"bias", has_bias_apart, weight_grad_and_bias},
     {"pointwise product",
@@ -350,7 +344,12 @@ constexpr Kernel kWeightGrad[] = {
        conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));
      }},
     {"onednn", has_weight_grad_plan, run_weight_grad_plan},
-    {"f32", always, weight_grad_in_f32},
+    {"f32", always,
+     [](const Problem& p) {
+       give_both_in_f32(p, [&](const Tensor& dw, const Tensor& db) {
+         conv_weight_grad_cpu(dw, db, widened(p.y), widened(p.x), p.geometry);
+       });
+     }},
 };
 
 void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,

@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/vectors-inl.h"
+#include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 // Note [Sparse gradients]
@@ -259,9 +260,9 @@ template <class T> double sampled_density(const Tensor& dy) {
 
 bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
   const bool is_f32 = dy.dtype() == DType::kF32;
-  if (!is_f32 && (dy.dtype() != DType::kBF16 || has_avx512())) return false;
-  return x.dtype() == dy.dtype() && o.rank() == 2 && o.groups == 1 && w[0] % kLanes == 0 &&
-         o.dilation[1] == 1 && kernels_for(w) && x.numel() / x.size(0) < (int64_t{1} << 31) &&
+  return x.dtype() == dy.dtype() && is_computed_in_f32(dy.dtype()) && o.rank() == 2 && o.groups == 1 &&
+         w[0] % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w) &&
+         x.numel() / x.size(0) < (int64_t{1} << 31) &&
          (is_f32 ? sampled_density<float>(dy) : sampled_density<bf16>(dy)) <
              most_nonzero(w[2], o.padding[0] + o.padding[1] > 0);
 }

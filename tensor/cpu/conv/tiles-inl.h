@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/conv/products-inl.h"
+#include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/tensor.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -51,9 +52,9 @@ template <class F> void with_type_of(const Tensor& image, F f) {
   image.dtype() == DType::kBF16 ? f(bf16()) : f(float());
 }
 
-// Returns whether images of these dtypes are computed by tiles. With AVX-512, bf16 has faster kernels.
+// Returns whether images of these dtypes are computed by tiles.
 inline bool has_tiles(const Tensor& x, const Tensor& y) {
-  return x.dtype() == y.dtype() && (x.dtype() == DType::kF32 || (x.dtype() == DType::kBF16 && !has_avx512()));
+  return x.dtype() == y.dtype() && is_computed_in_f32(x.dtype());
 }
 
 struct Place {

@@ -408,7 +408,7 @@ void add_tables() {
     };
   };
   const std::vector<Sample> dys = {{in({2, 3, 5}), indices({2, 3}, {3, 0, 3, 1, 3, 2})},
-                                   {in({70}), indices({}, {2})},
+                                   {in({70}), indices({}, 2)},
                                    {in({0, 2}), indices({0}, 1)}};
   add_row({.op = "embedding_backward",
            .samples = dys,
