@@ -10,11 +10,21 @@
 
 // The AVX-512 header of g++ 12 starts from variables that it does not set, and g++ warns of them.
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 namespace gradus::cpu {
 
 #define GRADUS_AVX512_BF16 gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")
+
+// Returns a register as pairs. Clang 16 crashes where it sees that all of them are one pair.
+template <class V> [[GRADUS_AVX512_BF16]] inline __m512bh as_pairs(V v) {
+#if defined(__clang__) && __clang_major__ < 17
+  asm("" : "+v"(v));
+#endif
+  return __m512bh(v);
+}
 
 // Two rows of 32 bf16, interleaved into 32 pairs (upper, lower): the first 16 pairs and the last 16.
 struct Zipped {

@@ -27,7 +27,7 @@ template <int R>
     const auto b0 = __m512bh(_mm512_loadu_ps(b)), b1 = __m512bh(_mm512_loadu_ps(b + kLanes));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const auto v = __m512bh(_mm512_set1_ps(a[r * a_row]));
+      const auto v = as_pairs(_mm512_set1_ps(a[r * a_row]));
       sum[r][0] = _mm512_dpbf16_ps(sum[r][0], v, b0);
       sum[r][1] = _mm512_dpbf16_ps(sum[r][1], v, b1);
     }

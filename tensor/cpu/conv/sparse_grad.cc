@@ -98,9 +98,9 @@ void add_clipped(const Problem& s, const Window& at, float value, float* image, 
 
 // Returns a bit for each lane that is not zero. NaN counts.
 HWY_INLINE unsigned nonzero_lanes(Floats g) {
-  uint8_t bits[8] = {};
-  hn::StoreMaskBits(kFloats, hn::Not(g == hn::Zero(kFloats)), bits);
-  return bits[0] | unsigned(bits[1]) << 8;
+  uint16_t bits = 0;
+  hn::StoreMaskBits(kFloats, hn::Not(g == hn::Zero(kFloats)), reinterpret_cast<uint8_t*>(&bits));
+  return bits;
 }
 
 // Registers that hold sums at a time: all `count` vectors of them, or an equal part.
@@ -150,7 +150,7 @@ void add_weight_grad(const Problem& s, const float* dy, const float* image, int6
   for (int lane = 0; lane < kLanes; ++lane) {
     float* to = sums + (first + lane) * s.taps();
     const Nonzero* const begin = lists + lane * s.P * s.Q;
-    for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR {
+    for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
       Floats sum[kCount];
 #pragma GCC unroll 32
@@ -183,7 +183,7 @@ void add_input_grad(const Problem& s, const float* dy, float* image, int64_t fir
         continue;
       }
       float* const to = image + (window.h * s.W + window.w) * s.C;
-      for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR {
+      for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
         constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
         Floats sum[kCount];
 #pragma GCC unroll 32

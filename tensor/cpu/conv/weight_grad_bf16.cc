@@ -142,7 +142,7 @@ class Ahead {
         for (int o = 0; o < kFilters; ++o) {
           int pair;
           std::memcpy(&pair, g + 2 * o, sizeof(pair));
-          const auto both = (__m512bh)_mm512_set1_epi32(pair);
+          const auto both = cpu::as_pairs(_mm512_set1_epi32(pair));
           s[o][0] = _mm512_dpbf16_ps(s[o][0], low, both);
           s[o][1] = _mm512_dpbf16_ps(s[o][1], high, both);
         }

@@ -12,10 +12,10 @@ namespace gradus::cpu::HWY_NAMESPACE {
 inline constexpr int kPhiloxCounters = 8;
 inline constexpr int kPhiloxWords = 4 * kPhiloxCounters;
 
-// Writes the words of counters first .. first + 7 under `key`, counter by counter. They equal those of
-// philox() in gradus/tensor/runtime/random.h, but come five times as fast. Compilers do not vectorize
-// products of two 32-bit words into 64 bits, hence the vectors.
-inline void philox_words(PhiloxKey key, uint64_t first, uint32_t* words) {
+// Writes the words of `blocks` times 8 counters from `first` under `key`, counter by counter. They equal
+// those of philox() in gradus/tensor/runtime/random.h, but come five times as fast. Compilers do not
+// vectorize products of two 32-bit words into 64 bits, hence the vectors.
+inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t* words) {
   // A 32-bit word per 64-bit lane. Shifts and products leave garbage in the upper half, which is never read.
   constexpr hn::ScalableTag<uint64_t> tag;
   constexpr hn::Repartition<uint32_t, decltype(tag)> halves;
@@ -24,33 +24,35 @@ inline void philox_words(PhiloxKey key, uint64_t first, uint32_t* words) {
   const auto multiply = [&](Words a, Words b)
                             HWY_ATTR { return hn::MulEven(hn::BitCast(halves, a), hn::BitCast(halves, b)); };
   const Words m0 = hn::Set(tag, 0xD2511F53u), m1 = hn::Set(tag, 0xCD9E8D57u);
-  Words c[4][kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
-    c[0][v] = hn::Iota(tag, first + kWords * v);
-    c[1][v] = hn::ShiftRight<32>(c[0][v]);
-    c[2][v] = hn::Set(tag, key.stream);
-    c[3][v] = hn::ShiftRight<32>(c[2][v]);
-  }
-  uint32_t k0 = uint32_t(key.seed), k1 = uint32_t(key.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
+  const Words low = hn::Set(tag, 0xffffffffu);
+  for (; blocks > 0; --blocks, first += kPhiloxCounters, words += kPhiloxWords) {
+    Words c[4][kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const Words p0 = multiply(c[0][v], m0), p1 = multiply(c[2][v], m1);
-      c[0][v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c[1][v]), hn::Set(tag, k0));
-      c[1][v] = p1;
-      c[2][v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c[3][v]), hn::Set(tag, k1));
-      c[3][v] = p0;
+      c[0][v] = hn::Iota(tag, 0) + hn::Set(tag, first + kWords * v);
+      c[1][v] = hn::ShiftRight<32>(c[0][v]);
+      c[2][v] = hn::Set(tag, key.stream);
+      c[3][v] = hn::ShiftRight<32>(c[2][v]);
     }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  const Words low = hn::Set(tag, 0xffffffffu);
+    uint32_t k0 = uint32_t(key.seed), k1 = uint32_t(key.seed >> 32);
+    for (int round = 0; round < 10; ++round) {
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
-    const Words front = hn::Or(hn::And(c[0][v], low), hn::ShiftLeft<32>(c[1][v])),
-                back = hn::Or(hn::And(c[2][v], low), hn::ShiftLeft<32>(c[3][v]));
-    hn::StoreInterleaved2(front, back, tag, reinterpret_cast<uint64_t*>(words + 4 * kWords * v));
+      for (int v = 0; v < kVectors; ++v) {
+        const Words p0 = multiply(c[0][v], m0), p1 = multiply(c[2][v], m1);
+        c[0][v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c[1][v]), hn::Set(tag, k0));
+        c[1][v] = p1;
+        c[2][v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c[3][v]), hn::Set(tag, k1));
+        c[3][v] = p0;
+      }
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Words front = hn::Or(hn::And(c[0][v], low), hn::ShiftLeft<32>(c[1][v])),
+                  back = hn::Or(hn::And(c[2][v], low), hn::ShiftLeft<32>(c[3][v]));
+      hn::StoreInterleaved2(front, back, tag, reinterpret_cast<uint64_t*>(words + 4 * kWords * v));
+    }
   }
 }
 

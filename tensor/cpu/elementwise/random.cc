@@ -42,9 +42,12 @@ template <class T, int kElements, class F> void draw(const Tensor& out, PhiloxKe
   T* const to = out.ptr<T>();
   const int64_t n = out.numel(), blocks = (n + kElements - 1) / kElements;
   parallel_for(0, blocks, 16384 / kElements, [&](int64_t begin, int64_t end) {
-    alignas(32) uint32_t words[kPhiloxWords];
+    constexpr int64_t kBatch = 8;
+    alignas(32) uint32_t batch[kBatch * kPhiloxWords];
     for (int64_t b = begin; b < end; ++b) {
-      philox_words(key, static_cast<uint64_t>(b) * kPhiloxCounters, words);
+      const int64_t i = (b - begin) % kBatch;
+      if (i == 0) philox_words(key, uint64_t(b) * kPhiloxCounters, std::min(kBatch, end - b), batch);
+      const uint32_t* words = batch + i * kPhiloxWords;
       const int64_t at = b * kElements;
       if (n - at >= kElements) {
         f(words, to + at);
@@ -156,7 +159,7 @@ void randperm_cpu(const Tensor& out, PhiloxKey key) {
   uint32_t words[kPhiloxWords];
   for (int64_t i = 0; i + 1 < n; ++i) {
     constexpr int kElements = kPhiloxWords / 2;
-    if (i % kElements == 0) philox_words(key, static_cast<uint64_t>(i / kElements) * kPhiloxCounters, words);
+    if (i % kElements == 0) philox_words(key, uint64_t(i / kElements) * kPhiloxCounters, 1, words);
     std::swap(order[i],
               order[i + static_cast<int64_t>(scaled_bits(words + 2 * (i % kElements), uint64_t(n - i)))]);
   }
