@@ -53,6 +53,7 @@ const Case kCases[] = {
     {"PaddingBeyondKernel", {1, 2, 4, 4}, {3, 2, 2, 2}, {.padding = 3}},
     // What oneDNN computes wrongly in one of its ways or another: docs/kernels.md.
     {"NarrowerThanStride", {2, 4, 1, 2}, {6, 4, 1, 5}, {.stride = {1, 4}, .padding = {0, 2}}},
+    {"OneChannelStridePadding", {2, 1, 1, 8}, {3, 1, 1, 3}, {.stride = {1, 2}, .padding = {0, 2}}},
     {"DepthwiseNarrowerThanStride",
      {4, 40, 11, 2},
      {40, 1, 7, 3},

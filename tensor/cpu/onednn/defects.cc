@@ -49,6 +49,11 @@ bool of_joined_taps(const Problem& p) {
 bool of_one_channel_odd_taps_and_a_stride(const Problem& p) {
   return summed_channels(p) == 1 && p.w[p.last() + 2] % 2 == 1 && p.g.stride[p.last()] > 1;
 }
+// Rows of one channel are copied apart for each phase of the stride. The copy begins with the padding, in front
+// of the image.
+bool of_one_channel_padding_and_a_stride(const Problem& p) {
+  return p.w[1] == 1 && p.g.padding[p.last()] > 0 && p.g.stride[p.last()] > 1;
+}
 // The kernel loads whole tiles of input rows, also those that follow the last one.
 bool of_long_rows(const Problem& p) {
   const bool pointwise = p.w.product() == p.w[0] * p.w[1];
@@ -139,6 +144,7 @@ const struct {
     {"1x1:", kWeightGrad, with_a_stride},
     {"jit:", kWeightGrad, of_padding_like_the_stride},
     {"jit_bf16:", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
+    {"jit_bf16:", kWeightGrad, of_one_channel_padding_and_a_stride},
     {"jit:avx512_core_amx", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
     {"jit:avx512_core_amx", kWeightGrad, of_very_wide_images},
 };
