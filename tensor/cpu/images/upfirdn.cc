@@ -4,6 +4,7 @@
 #include "gradus/tensor/kernel.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "gradus/tensor/runtime/parallel.h"
@@ -44,16 +45,19 @@ template <class T> struct Tap {
 };
 
 // N neighboring channels.
-template <class T, int N>
-using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
+template <class T, int N> using Vector [[gnu::vector_size(N * sizeof(T))]] = T;
 
 // Sums the taps. The sums of Count vectors of N channels stay in registers.
 template <int N, int Count, class T> void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
   using Lanes = Vector<T, N>;
   Lanes sums[Count] = {};
   for (const Tap<T>& t : taps)
-    for (int i = 0; i < Count; ++i) sums[i] += t.weight * *reinterpret_cast<const Lanes*>(t.from + c + i * N);
-  for (int i = 0; i < Count; ++i) *reinterpret_cast<Lanes*>(to + c + i * N) = sums[i];
+    for (int i = 0; i < Count; ++i) {
+      Lanes from;
+      std::memcpy(&from, t.from + c + i * N, sizeof from);
+      sums[i] += t.weight * from;
+    }
+  std::memcpy(to + c, sums, sizeof sums);
 }
 
 template <class T> void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>& taps) {

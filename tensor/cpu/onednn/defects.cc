@@ -49,8 +49,8 @@ bool of_joined_taps(const Problem& p) {
 bool of_one_channel_odd_taps_and_a_stride(const Problem& p) {
   return summed_channels(p) == 1 && p.w[p.last() + 2] % 2 == 1 && p.g.stride[p.last()] > 1;
 }
-// Rows of one channel are copied apart for each phase of the stride. The copy begins with the padding, in front
-// of the image.
+// Rows of one channel are copied apart for each phase of the stride. The copy begins with the padding, which
+// lies in front of the image.
 bool of_one_channel_padding_and_a_stride(const Problem& p) {
   return p.w[1] == 1 && p.g.padding[p.last()] > 0 && p.g.stride[p.last()] > 1;
 }

@@ -89,7 +89,7 @@ static const bool added = [] {
   };
   const std::vector<Sample> samples = {{in({4, 5}, -3, 3), indices({4}, {2, 0, 4, 2})},
                                        {in({4, 5}, -3, 3), indices({4}, {kIgnored, 0, kIgnored, 3})},
-                                       {in({1, 5}, -3, 3), indices({1}, {1})},
+                                       {in({1, 5}, -3, 3), indices({1}, 1)},
                                        {in({2, 5, 2, 1}, -3, 3), indices({2, 2, 1}, {3, 1, 0, 4})}};
   const std::vector<ErrorCase> errors = {
       {"batch sizes",

@@ -675,7 +675,7 @@ void add_multi_class() {
         add_with_empty(
             {.op = "multi_margin_loss",
              .variant = variant + " " + std::to_string(p),
-             .samples = {{in({3, 4}), indices({3}, {2, 0, 3})}, {in({4}), indices({}, {1})}},
+             .samples = {{in({3, 4}), indices({3}, {2, 0, 3})}, {in({4}), indices({}, 1)}},
              .run =
                  [=](X x) {
                    return multi_margin_loss(x[0], x[1],

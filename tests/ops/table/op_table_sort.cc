@@ -476,7 +476,7 @@ void add_counts() {
   };
   add_row(
       {.op = "bincount",
-       .samples = {{indices({9}, {0, 3, 3, 1, 0, 3, 5, 1, 3})}, {indices({1}, {2})}, {indices({0}, {})}},
+       .samples = {{indices({9}, {0, 3, 3, 1, 0, 3, 5, 1, 3})}, {indices({1}, 2)}, {indices({0}, {})}},
        .run = [](X x) { return bincount(x[0]); },
        .reference = [counted](A x) { return counted(x, 0); },
        .fixed_result = true,
