@@ -1,0 +1,22 @@
+// Kernels that are right, and kernels with one fault each, for the checker of the emulated device.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/cuda/emulated/fault.h"
+
+namespace planted {
+
+struct Case {
+  std::string name;
+  std::optional<gradus::cuda::emulated::FaultKind> fault;  // none: the kernel is right
+  std::string says;                                        // part of the report
+  std::function<bool()> run;  // launches and waits; returns whether the result is right
+};
+
+const std::vector<Case>& cases();
+
+}  // namespace planted
