@@ -28,6 +28,8 @@ struct Cell {
   uint32_t read_by_warps : 1;   // by several of one block
   uint32_t read_by_blocks : 1;  // by several
   uint32_t : 1;
+
+  bool operator==(const Cell&) const = default;
 };
 static_assert(sizeof(Cell) == 24);
 

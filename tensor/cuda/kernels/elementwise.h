@@ -36,24 +36,6 @@ struct DenseInput {
   bool is_scalar;
 };
 
-// Elements of one input, from position `at` on. Those beyond n are 0.
-template <class T, int n>
-__device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, int64_t at, int64_t count) {
-  Vector<T, n> v{};
-  if (in.is_scalar) {
-    const T x = load_as<T>(in.data, in.dtype, 0);
-#pragma unroll
-    for (int i = 0; i < n; ++i) v.v[i] = x;
-    return v;
-  }
-  const T* p = static_cast<const T*>(in.data) + at;
-  if (at + n <= count) return load_vector<Vector<T, n>>(p);
-#pragma unroll
-  for (int i = 0; i < n; ++i)
-    if (at + i < count) v.v[i] = p[i];
-  return v;
-}
-
 // A functor that is right for most pairs of numbers only says so, and computes the others another way.
 template <class F, class... C> __device__ __forceinline__ auto evaluate(const F& f, C... x) {
   if constexpr (sizeof...(C) == 2 && (std::is_same_v<C, float> && ...) && requires { f.is_far(x...); })
@@ -70,32 +52,52 @@ __device__ __forceinline__ Vector<Out, n> compute(const F& f, const Vector<In, n
   return out;
 }
 
-// Thread t of a block takes vectors t, t + kThreads, ...: neighbors read side by side. All loads come before
-// the first store. `out` may be one of the inputs: a thread reads what it writes.
+// The first `left` of n elements of an input from a position on; all, where there are more.
+template <class T, int n>
+__device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, T scalar, int64_t at, int64_t left) {
+  const T* p = static_cast<const T*>(in.data) + at;
+  if (!in.is_scalar && left >= n) return load_vector<Vector<T, n>>(p);
+  Vector<T, n> v;
+#pragma unroll
+  for (int i = 0; i < n; ++i) v.v[i] = in.is_scalar || i >= left ? scalar : p[i];
+  return v;
+}
+
+// A block computes `each` vectors in each thread: neighbors take neighbors, and all loads come before the
+// first store. The last block takes what is left. `out` may be one of the inputs.
 template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
   constexpr int n = vector_size<Out, In...>;
-  const int64_t first = block_index() * (kThreads * each) + thread_index();
+  const int64_t begin = block_index() * (kThreads * each * n);
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
-    std::tuple<Vector<In, n>...> loaded[each];
+    const std::tuple<In...> scalars{in[I].is_scalar ? load_as<In>(in[I].data, in[I].dtype, 0) : In()...};
+    const auto load = [&](int64_t at, int64_t left) {
+      return std::tuple<Vector<In, n>...>{load_some<In, n>(in[I], std::get<I>(scalars), at, left)...};
+    };
+    const auto computed = [&](const std::tuple<Vector<In, n>...>& v) {
+      return compute<F, Out, n, In...>(f, std::get<I>(v)...);
+    };
+    if (begin + kThreads * each * n <= count) {
+      std::tuple<Vector<In, n>...> loaded[each];
 #pragma unroll
-    for (int e = 0; e < each; ++e) {
-      const int64_t at = (first + e * kThreads) * n;
-      if (at < count) loaded[e] = {load_some<In, n>(in[I], at, count)...};
+      for (int e = 0; e < each; ++e) loaded[e] = load(begin + (thread_index() + e * kThreads) * n, n);
+#pragma unroll
+      for (int e = 0; e < each; ++e)
+        store_vector(out + begin + (thread_index() + e * kThreads) * n, computed(loaded[e]));
+      return;
     }
-#pragma unroll
-    for (int e = 0; e < each; ++e) {
-      const int64_t at = (first + e * kThreads) * n;
-      if (at >= count) return;
-      const Vector<Out, n> v = compute<F, Out, n, In...>(f, std::get<I>(loaded[e])...);
-      if (at + n <= count) {
+#pragma unroll 1
+    for (int64_t at = begin + thread_index() * n; at < count; at += kThreads * n) {
+      const int64_t left = count - at;
+      const Vector<Out, n> v = computed(load(at, left));
+      if (left >= n) {
         store_vector(out + at, v);
-      } else {
-#pragma unroll
-        for (int i = 0; i < n; ++i)
-          if (at + i < count) out[at + i] = v.v[i];
+        continue;
       }
+#pragma unroll
+      for (int i = 0; i < n; ++i)
+        if (i < left) out[at + i] = v.v[i];
     }
   };
   run(std::index_sequence_for<In...>());

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <utility>
 
@@ -39,10 +40,32 @@ template <class Op> struct Merged : Op {
 
 template <class T> constexpr int vector_of = sizeof(T) <= 8 ? 16 / static_cast<int>(sizeof(T)) : 1;
 
+template <class T, int n> struct Few {
+  T v[n];
+};
+template <class T, int n> __device__ __forceinline__ Few<T, n> load_few(const T* p) {
+  if constexpr (n == 1)
+    return {*p};
+  else
+    return std::bit_cast<Few<T, n>>(load_vector<Vector<T, n>>(p));
+}
+
+// shuffle_xor of any number of words.
+template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int lanes) {
+  if constexpr (sizeof(T) <= 8) {
+    return shuffle_xor(kAllLanes, value, lanes);
+  } else {
+    auto words = std::bit_cast<Few<uint64_t, sizeof(T) / 8>>(value);
+#pragma unroll
+    for (uint64_t& w : words.v) w = shuffle_xor(kAllLanes, w, lanes);
+    return std::bit_cast<T>(words);
+  }
+}
+
 // Combines the values of `lanes` neighboring lanes, a power of two, in each of them. All lanes take part.
 template <class Op> __device__ typename Op::Wide merge_lanes(const Op& op, typename Op::Wide a, int lanes) {
   for (int d = lanes / 2; d > 0; d /= 2) {
-    const typename Op::Wide b = shuffle_xor(kAllLanes, a, d);
+    const typename Op::Wide b = shuffle_xor_words(a, d);
     // In the order of lanes, on both sides.
     a = thread_index() & d ? op.merge(b, a) : op.merge(a, b);
   }
@@ -70,7 +93,7 @@ __device__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, i
 #pragma unroll
     for (int k = 0; k < kVector; ++k) part[k] = op.start();
     const auto take = [&] {
-      const auto v = load_vector<Vector<In, kVector>>(p + head + at * kVector);
+      const auto v = load_few<In, kVector>(p + head + at * kVector);
 #pragma unroll
       for (int k = 0; k < kVector; ++k) part[k] = op.step(part[k], v.v[k]);
       at += lanes;
@@ -146,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int k = 0; k < vector; ++k) part[k] = op.start();
       const auto take = [&] {
-        const auto v = load_vector<Vector<In, vector>>(p + row * inner);
+        const auto v = load_few<In, vector>(p + row * inner);
 #pragma unroll
         for (int k = 0; k < vector; ++k) part[k] = op.step(part[k], v.v[k]);
         row += groups;

@@ -141,6 +141,38 @@ template <class T, bool largest> void test_extreme(const char* name) {
   });
 }
 
+// Lanes round 16 times, and a power once.
+template <cuda::Power power> void test_norm(const char* name, double p) {
+  Group group(std::string("norm of ") + name);
+  if (!group) return;
+  run(group, cuda::Norm<float, power>{{1.}, p, true}, false,
+      [&](float got, const float* x, int64_t n, int64_t stride) {
+        ExactSum sum;
+        for (int64_t i = 0; i < n; ++i)
+          sum += p == 0 ? double(x[i * stride] != 0) : std::pow(std::abs(double(x[i * stride])), p);
+        const double want = p == 0 ? sum.get() : std::pow(sum.get(), 1 / p);
+        return std::abs(got - want) <=
+               (20 * 0x1p-24 + static_cast<double>(n) * 0x1p-53) * want + rounding<float>(want);
+      });
+}
+// A lane's distances are from its first element: their squares are up to 16 times those from the mean, for
+// numbers between -1 and 1. It rounds 16 times.
+template <class T> void test_variance(const char* name) {
+  Group group(std::string("variance of ") + name);
+  if (!group) return;
+  run(group, cuda::Variance<T>{0.5}, false, [](T got, const T* x, int64_t n, int64_t stride) {
+    ExactSum sum, squares;
+    for (int64_t i = 0; i < n; ++i) sum += double(x[i * stride]);
+    const double mean = sum.get() / static_cast<double>(n);
+    for (int64_t i = 0; i < n; ++i)
+      squares += (double(x[i * stride]) - mean) * (double(x[i * stride]) - mean);
+    const double want = squares.get() * 0.5, unit = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;
+    const double most = static_cast<double>(n) * 4 * 0.5;
+    return std::abs(double(got) - want) <=
+           18 * unit * most + (64 + static_cast<double>(n) / 16) * 0x1p-53 * most + rounding<T>(want);
+  });
+}
+
 }  // namespace
 
 void test_reductions() {
@@ -165,17 +197,30 @@ void test_reductions() {
         return got == any;
       });
   }
+  test_norm<cuda::Power::kZero>("f32, p = 0", 0);
+  test_norm<cuda::Power::kOne>("f32, p = 1", 1);
+  test_norm<cuda::Power::kTwo>("f32, p = 2", 2);
+  test_norm<cuda::Power::kAny>("f32, p = 3", 3);
+  test_variance<float>("f32");
+  test_variance<double>("f64");
   {
-    Group group("norm of f32");
+    Group group("largest |x| of f32");
     if (group)
-      run(group, cuda::Norm<float>{{1.}, true}, false,
+      run(group, cuda::ExtremeAbs<float, true>{}, false,
           [](float got, const float* x, int64_t n, int64_t stride) {
-            ExactSum squares;
-            for (int64_t i = 0; i < n; ++i) squares += double(x[i * stride]) * double(x[i * stride]);
-            const double want = std::sqrt(squares.get());
-            return std::abs(got - want) <=
-                   (17 * 0x1p-24 + static_cast<double>(n) * 0x1p-53) * want + rounding<float>(want);
+            float best = 0;
+            for (int64_t i = 0; i < n; ++i) best = std::max(best, std::abs(x[i * stride]));
+            return got == best;
           });
+  }
+  {
+    Group group("prod of i64");
+    if (group)
+      run(group, cuda::Prod<int64_t>{}, true, [](int64_t got, const int64_t* x, int64_t n, int64_t stride) {
+        uint64_t product = 1;
+        for (int64_t i = 0; i < n; ++i) product *= static_cast<uint64_t>(x[i * stride]);
+        return got == static_cast<int64_t>(product);
+      });
   }
 }
 
