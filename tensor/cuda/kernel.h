@@ -60,7 +60,7 @@ namespace gradus::cuda {
 // Errors: CudaError naming `op`.
 template <class... P, class... A>
 void launch(const char* op, void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {
-  check(op, "launch", try_launch(kernel, grid, stream, args...));
+  check(op, "launch", try_launch(op, kernel, grid, stream, args...));
 }
 
 }  // namespace gradus::cuda

@@ -64,7 +64,7 @@ __device__ __forceinline__ uint16_t float_to_bf16(float x) {
 }
 
 template <class... P, class... A>
-cudaError_t try_launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {
+cudaError_t try_launch(const char*, void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {
   static_assert(sizeof...(P) == sizeof...(A) && (std::is_trivially_copyable_v<P> && ...));
   // From here on a launch needs leave to use so much.
   constexpr int64_t kSharedBytes = 48 << 10;

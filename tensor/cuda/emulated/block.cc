@@ -230,11 +230,11 @@ void Block::stop(FaultKind kind, const std::string& what, const Place& place, co
 Fault Block::describe(FaultKind kind, const std::string& what, const Place& place, const Thread& thread,
                       const std::string& memory) const {
   std::string text = "gradus emulated device: " + what + "\n  at " + emulated::describe(place) + ", block " +
-                     std::to_string(index_) + ", thread " + std::to_string(thread.index) + "\n  kernel " +
-                     name_of_function(launch_->kernel) + ", " + std::to_string(launch_->blocks) +
-                     " blocks of " + std::to_string(launch_->threads) + " threads, " +
-                     std::to_string(launch_->shared_bytes) + " bytes of shared memory, device " +
-                     std::to_string(launch_->device);
+                     std::to_string(index_) + ", thread " + std::to_string(thread.index) + "\n  op " +
+                     launch_->op + ", kernel " + name_of_function(launch_->kernel) + ", " +
+                     std::to_string(launch_->blocks) + " blocks of " + std::to_string(launch_->threads) +
+                     " threads, " + std::to_string(launch_->shared_bytes) +
+                     " bytes of shared memory, device " + std::to_string(launch_->device);
   if (!memory.empty()) text += "\n  memory " + memory;
   text += "\n  repeat with GRADUS_EMULATED_SEED=" + std::to_string(seed());
   return {kind, std::move(text)};

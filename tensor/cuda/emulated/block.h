@@ -25,6 +25,7 @@ inline constexpr int64_t kMaxSharedBytes = 232448;
 
 // A kernel with its arguments.
 struct Launch {
+  const char* op = "";           // what it is launched for
   const void* kernel = nullptr;  // for its name
   void (*call)(const void* arguments) = nullptr;
   const void* arguments = nullptr;

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/emulated/call.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/pinned.h"
@@ -124,7 +125,7 @@ extern "C" {
 cudaError_t CUDARTAPI cudaMalloc(void** p, size_t bytes) {
   return call([&](Runtime&) {
     if (!p) return cudaErrorInvalidValue;
-    *p = bytes ? memory_of(current_device)->allocate(bytes) : nullptr;
+    *p = bytes ? memory_of(current_device)->allocate(bytes, gradus::internal::called_op) : nullptr;
     return bytes && !*p ? cudaErrorMemoryAllocation : cudaSuccess;
   });
 }

@@ -20,8 +20,8 @@ cudaError_t enqueue_launch(QueuedLaunch launch, cudaStream_t handle) {
     const cudaStream_t stream = runtime.stream(handle);
     runtime.enqueue(
         stream, {[device = stream->device, launch = std::move(launch)] {
-          run_grid({launch.kernel, launch.call, launch.arguments.get(), launch.argument_bytes, launch.blocks,
-                    static_cast<int>(launch.threads), launch.shared_bytes, device});
+          run_grid({launch.op, launch.kernel, launch.call, launch.arguments.get(), launch.argument_bytes,
+                    launch.blocks, static_cast<int>(launch.threads), launch.shared_bytes, device});
         }});
     return cudaSuccess;
   });

@@ -112,7 +112,8 @@ inline uint16_t float_to_bf16(float x) {
 #undef GRADUS_UNSEEN
 
 template <class... P, class... A>
-cudaError_t try_launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {
+cudaError_t try_launch(const char* op, void (*kernel)(P...), const Grid& grid, cudaStream_t stream,
+                       A... args) {
   static_assert(sizeof...(P) == sizeof...(A) && (std::is_trivially_copyable_v<P> && ...));
   struct Call {
     void (*kernel)(P...);
@@ -125,8 +126,8 @@ cudaError_t try_launch(void (*kernel)(P...), const Grid& grid, cudaStream_t stre
     const Call& queued = *static_cast<const Call*>(c);
     std::apply(queued.kernel, queued.arguments);
   };
-  return emulated::enqueue_launch({reinterpret_cast<const void*>(kernel), run, std::move(call), sizeof(Call),
-                                   grid.blocks, grid.threads, grid.shared_bytes},
+  return emulated::enqueue_launch({op, reinterpret_cast<const void*>(kernel), run, std::move(call),
+                                   sizeof(Call), grid.blocks, grid.threads, grid.shared_bytes},
                                   stream);
 }
 

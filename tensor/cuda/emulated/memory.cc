@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/queued_launch.h"
@@ -96,7 +97,7 @@ DeviceMemory::~DeviceMemory() {
   munmap(cells_, bytes_ * sizeof(Cell));
 }
 
-void* DeviceMemory::allocate(size_t bytes) {
+void* DeviceMemory::allocate(size_t bytes, const char* op) {
   if (bytes == 0 || bytes > bytes_) return nullptr;
   const size_t wanted = rounded(bytes, kAlignment) + kGap;
   // From next_ to the end, then from the beginning.
@@ -110,7 +111,8 @@ void* DeviceMemory::allocate(size_t bytes) {
     for (; block != blocks_.end() && block->first < at + wanted; ++block)
       at = rounded(block->first + block->second.bytes, kAlignment) + kGap;
     if (at + wanted > bytes_) continue;
-    blocks_[at] = {bytes, ++allocations_};
+    blocks_[at] = {bytes, "allocation " + std::to_string(++allocations_) + " of " + std::to_string(bytes) +
+                              " bytes" + (op ? std::string(" for ") + op : "")};
     next_ = at + wanted;
     used_ += bytes;
     unpoison(open_ + at, bytes);
@@ -124,12 +126,12 @@ void* DeviceMemory::allocate(size_t bytes) {
 bool DeviceMemory::free(void* p) {
   const auto block = blocks_.find(static_cast<size_t>(static_cast<char*>(p) - closed_));
   if (block == blocks_.end()) return false;
-  const auto [at, what] = *block;
-  std::memset(state_ + at, static_cast<int>(Byte::kFree), what.bytes);
-  poison(open_ + at, what.bytes);
-  freed_.push_back({at, what.bytes, what.number});
+  const size_t at = block->first, bytes = block->second.bytes;
+  std::memset(state_ + at, static_cast<int>(Byte::kFree), bytes);
+  poison(open_ + at, bytes);
+  freed_.push_back({at, std::move(block->second)});
   if (freed_.size() > 1000) freed_.pop_front();
-  used_ -= what.bytes;
+  used_ -= bytes;
   blocks_.erase(block);
   return true;
 }
@@ -159,27 +161,21 @@ void DeviceMemory::set(void* to, int value, size_t bytes) {
 }
 
 std::string DeviceMemory::describe(size_t offset) const {
-  const auto name = [](uint64_t number, size_t bytes) {
-    return "allocation " + std::to_string(number) + " of " + std::to_string(bytes) + " bytes";
-  };
   auto block = blocks_.upper_bound(offset);
   const auto behind = block;
   if (block != blocks_.begin()) {
     --block;
     if (offset < block->first + block->second.bytes)
-      return name(block->second.number, block->second.bytes) + ", byte " +
-             std::to_string(offset - block->first);
+      return block->second.name + ", byte " + std::to_string(offset - block->first);
   }
   for (auto freed = freed_.rbegin(); freed != freed_.rend(); ++freed)
-    if (offset >= freed->offset && offset < freed->offset + freed->bytes)
-      return name(freed->number, freed->bytes) + ", which was freed, byte " +
-             std::to_string(offset - freed->offset);
+    if (offset >= freed->offset && offset < freed->offset + freed->block.bytes)
+      return freed->block.name + ", which was freed, byte " + std::to_string(offset - freed->offset);
   if (block != blocks_.end() && block->first < offset)
     return std::to_string(offset - block->first - block->second.bytes + 1) + " bytes beyond " +
-           name(block->second.number, block->second.bytes);
+           block->second.name;
   if (behind != blocks_.end())
-    return std::to_string(behind->first - offset) + " bytes before " +
-           name(behind->second.number, behind->second.bytes);
+    return std::to_string(behind->first - offset) + " bytes before " + behind->second.name;
   return "no allocation";
 }
 

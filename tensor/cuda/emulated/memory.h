@@ -27,8 +27,9 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Returns the host's address of a new block, filled with 0xff; null when there is no room.
-  void* allocate(size_t bytes);
+  // Returns the host's address of a new block, filled with 0xff; null when there is no room. Reports name the
+  // op that it was made for, unless there is none.
+  void* allocate(size_t bytes, const char* op = nullptr);
   // Returns false unless p is what allocate() returned and was not freed.
   bool free(void* p);
   // Returns whether [p, p + bytes) lies within one block.
@@ -57,7 +58,7 @@ class DeviceMemory {
   static void copy(void* to, const void* from, size_t bytes);
   void set(void* to, int value, size_t bytes);
 
-  // "allocation 3 of 4096 bytes, byte 20", "512 bytes behind allocation 3", "allocation 3, which was freed".
+  // "allocation 3 of 4096 bytes for conv2d, byte 20", "1 bytes beyond allocation 3 ...", and the like.
   std::string describe(size_t offset) const;
 
   size_t size() const { return bytes_; }
@@ -67,11 +68,11 @@ class DeviceMemory {
  private:
   struct Block {
     size_t bytes;
-    uint64_t number;
+    std::string name;
   };
   struct Freed {
-    size_t offset, bytes;
-    uint64_t number;
+    size_t offset;
+    Block block;
   };
 
   size_t bytes_;

@@ -10,6 +10,7 @@
 namespace gradus::cuda::emulated {
 
 struct QueuedLaunch {
+  const char* op;  // a literal
   const void* kernel;
   void (*call)(const void* arguments);
   std::shared_ptr<void> arguments;

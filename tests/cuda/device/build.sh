@@ -23,11 +23,13 @@ for source in "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
   if [ "$(basename "$source")" = half.cc ]; then
     g++ -std=c++20 -O2 -march=x86-64-v3 -c "$source" -o "$object"
   else
-    "$nvcc" -x cu -std=c++20 -O2 -arch="sm_$architecture" --expt-relaxed-constexpr --extended-lambda -fmad=false \
+    "$nvcc" -x cu -std=c++20 -O2 -arch="sm_$architecture" --compress-mode=size --expt-relaxed-constexpr \
+      --extended-lambda -fmad=false \
       -U__FLT16_MANT_DIG__ -Xcompiler -march=x86-64-v3,-ffp-contract=off,-O2 --diag-suppress 20012,20014,20015,186 \
       -I"$work" -I"$here" -c "$source" -o "$object"
   fi
   objects+=("$object")
 done
-"$nvcc" -arch="sm_$architecture" -cudart static "${objects[@]}" -o "$output"
+"$nvcc" -arch="sm_$architecture" -cudart static -Xcompiler -static-libstdc++,-static-libgcc "${objects[@]}" -o "$output"
+strip "$output"
 ls -l "$output"

@@ -344,7 +344,7 @@ const std::vector<Case>& cases() {
          const Buffer y(64);
          return run_line(write_after_many_reads, 64, y.get(), false);
        }},
-      {"blocks write one place", Kind::kRace, "block",
+      {"blocks write one place", Kind::kRace, "op planted",
        [] {
          const Buffer y(1);
          return run(one_place, 2, 1, y.get());

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/emulated/call.h"
 #include "gradus/tensor/cuda/emulated/grid.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
@@ -349,8 +350,11 @@ TEST(EmulatedRuntime, ADeviceHasAsMuchMemoryAsATestGivesIt) {
 
 TEST(EmulatedRuntimeDeathTest, TheHostMustNotTouchDeviceMemory) {
   void* p = nullptr;
+  gradus::internal::called_op = "conv2d";
   cudaMalloc(&p, 16);
-  EXPECT_DEATH(static_cast<volatile char*>(p)[3] = 1, "the host touched device memory: allocation .*byte 3");
+  gradus::internal::called_op = nullptr;
+  EXPECT_DEATH(static_cast<volatile char*>(p)[3] = 1,
+               "the host touched device memory: allocation [0-9]* of 16 bytes for conv2d, byte 3");
   cudaFree(p);
 }
 
