@@ -43,12 +43,12 @@ std::optional<Fault> Block::run(const Launch& launch, uint32_t stamp, uint32_t i
   next_ = 0, gone_ = 0, time_ = 1, barrier_time_ = 0;
   meeting_.fill(0), left_.fill(0);
   const auto shared_bytes = static_cast<size_t>(launch.shared_bytes);
-  std::memset(shared_, 0xff, shared_bytes);
-  std::memset(shared_state_, static_cast<int>(Byte::kUnwritten), shared_bytes);
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(shared_, shared_bytes);
   __asan_poison_memory_region(shared_ + shared_bytes, static_cast<size_t>(kMaxSharedBytes) - shared_bytes);
 #endif
+  std::memset(shared_, 0xff, shared_bytes);
+  std::memset(shared_state_, static_cast<int>(Byte::kUnwritten), shared_bytes);
 
   running_ = this;
   while (!fault_) {

@@ -1,7 +1,9 @@
+#include <functional>
 #include <memory>
 
 #include "device_test.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
+#include "gradus/tensor/cuda/kernels/creation.h"
 
 namespace device_test {
 namespace {
@@ -132,6 +134,30 @@ template <class T> void test_fill(const char* name, T value) {
     }
 }
 
+template <class T> void test_lines(Group& group) {
+  for (const int64_t n : {0, 1, 2, 3, 255, 256, 257, 1000}) {
+    const Buffer out(static_cast<size_t>(n) * sizeof(T));
+    const cuda::View view{out.data(), gradus::dtype_v<T>};
+    const auto check = [&](const char* what, const std::function<double(int64_t)>& value) {
+      const auto got = out.take();
+      std::vector<unsigned char> want(got.size(), 0xA5);
+      for (int64_t i = 0; i < n; ++i) {
+        const T x = stored<T>(value(i));
+        std::memcpy(&want[Buffer::kMargin + static_cast<size_t>(i) * sizeof(T)], &x, sizeof x);
+      }
+      group.check(got == want, "%s, %lld elements of %s", what, static_cast<long long>(n),
+                  std::string(gradus::name_of(view.dtype)).c_str());
+    };
+    cuda::arange("test", view, n, -3.3, 0.7, nullptr);
+    check("arange", [](int64_t i) { return std::fma(double(i), 0.7, -3.3); });
+    cuda::linspace("test", view, n, 0.1, 99.9, nullptr);
+    const double step = n > 1 ? (99.9 - 0.1) / double(n - 1) : 0;
+    check("linspace", [&](int64_t i) {
+      return i < (n + 1) / 2 ? std::fma(double(i), step, 0.1) : std::fma(-double(n - 1 - i), step, 99.9);
+    });
+  }
+}
+
 }  // namespace
 
 void test_copies() {
@@ -156,6 +182,16 @@ void test_copies() {
   test_fill<bf16>("bf16", bf16(3.f));
   test_fill<int64_t>("i64", -7);
   test_fill<uint8_t>("u8", 200);
+  {
+    Group group("arange and linspace");
+    if (group) {
+      test_lines<double>(group);
+      test_lines<float>(group);
+      test_lines<bf16>(group);
+      test_lines<int64_t>(group);
+      test_lines<int32_t>(group);
+    }
+  }
 }
 
 }  // namespace device_test
