@@ -166,12 +166,20 @@ uint64_t Block::meet(Meeting meeting, uint32_t mask, uint64_t value, int from, c
   if (left_[warp] & mask) stop(FaultKind::kMask, "the mask names lanes that have left", place);
   self.meeting = meeting, self.mask = mask, self.value = value, self.from = from, self.place = place;
   meeting_[warp] |= 1u << self.lane();
-  if ((meeting_[warp] & mask) != mask) {
+  if (!all_meet(mask, warp)) {
     leave(State::kMeets);
     return self.result;
   }
   complete(mask, warp);
   return self.result;
+}
+
+// A lane may still be at an earlier meeting, of other lanes.
+bool Block::all_meet(uint32_t mask, uint32_t warp) const {
+  if ((meeting_[warp] & mask) != mask) return false;
+  for (uint32_t rest = mask; rest; rest &= rest - 1)
+    if (threads_[warp * kLanes + static_cast<uint32_t>(__builtin_ctz(rest))].mask != mask) return false;
+  return true;
 }
 
 // All lanes of the mask are there; the running thread came last.
@@ -180,7 +188,7 @@ void Block::complete(uint32_t mask, uint32_t warp) {
   uint64_t votes = 0;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     const Thread& t = lanes[__builtin_ctz(rest)];
-    if (t.mask != mask || t.meeting != self_->meeting || !(t.place == self_->place))
+    if (t.meeting != self_->meeting || !(t.place == self_->place))
       stop(FaultKind::kMask, "lanes meet at different places, another at " + emulated::describe(t.place),
            self_->place);
     if (t.meeting == Meeting::kShuffle && !(mask >> (t.from & (kLanes - 1)) & 1))

@@ -86,6 +86,7 @@ class Block {
   void leave(State state);
   Fiber* idle_fiber();
   bool pass_barrier();
+  bool all_meet(uint32_t mask, uint32_t warp) const;
   void complete(uint32_t mask, uint32_t warp);
   void check_shadow(Cell* cells, uint32_t stamp, size_t bytes, Access access, const Place& place,
                     const void* address);

@@ -2,8 +2,11 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "gradus/tensor/cuda/emulated/counters.h"
 #include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/cuda/error.h"
 #include "planted.h"
 
 namespace {
@@ -32,6 +35,22 @@ TEST(Checker, FindsEachFaultInEveryOrderAndNothingElse) {
       EXPECT_NE(found[0].text.find(c.says), std::string::npos) << found[0].text;
     }
   }
+}
+
+TEST(Launch, OutOfLimitsIsAnErrorThatNamesTheOp) {
+  planted::launch_nothing(1, 1024, 232448);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (const auto& [blocks, threads, bytes] :
+       {std::array<int64_t, 3>{0, 1, 0}, {1, 1025, 0}, {1, 0, 0}, {1, 1, 232449}}) {
+    try {
+      planted::launch_nothing(blocks, static_cast<int>(threads), bytes);
+      ADD_FAILURE() << blocks << " blocks, " << threads << " threads, " << bytes << " bytes";
+    } catch (const gradus::cuda::CudaError& e) {
+      EXPECT_EQ(e.status, cudaErrorInvalidValue);
+      EXPECT_STREQ(e.what(), "[planted] launch failed: invalid argument (cudaErrorInvalidValue)");
+    }
+  }
+  cudaGetLastError();
 }
 
 }  // namespace

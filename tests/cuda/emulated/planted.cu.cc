@@ -125,6 +125,38 @@ __global__ void write_after_many_reads(float* y, bool sync) {
   if (sync) sync_block();
   if (thread_index() == 5) t.v[0] = 2;
 }
+// One thread reads, one of another warp writes: in half of the orders the read comes first.
+__global__ void one_reads_one_writes(float* y) {
+  Line& t = shared_memory<Line>();
+  if (thread_index() == 0) t.v[0] = 1;
+  sync_block();
+  if (thread_index() == 40) y[0] = t.v[0];
+  if (thread_index() == 0) t.v[0] = 2;
+}
+// Two warps read, each waits for itself, and one of them writes.
+__global__ void write_after_reads_of_two_warps(float* y) {
+  Line& t = shared_memory<Line>();
+  if (thread_index() == 0) t.v[0] = 1;
+  sync_block();
+  if (thread_index() % kWarp == 0) y[thread_index()] = t.v[0];
+  sync_warp();
+  if (thread_index() == 0) t.v[0] = 2;
+}
+// A block's barrier orders nothing in another block.
+__global__ void barriers_of_two_blocks(float* y) {
+  if (block_index() == 0 && thread_index() == 0) y[0] = 1;
+  sync_block();
+  if (block_index() == 1 && thread_index() == 0) y[0] = 2;
+}
+// Lanes 0 to 15 meet, then 8 to 23: lane 16 may read what lane 0 wrote.
+__global__ void handed_on(float* y) {
+  Line& t = shared_memory<Line>();
+  const int lane = thread_index();
+  if (lane == 0) t.v[0] = 7;
+  if (lane < 16) sync_warp(0x0000ffffu);
+  if (lane >= 8 && lane < 24) sync_warp(0x00ffff00u);
+  if (lane == 16) y[0] = t.v[0];
+}
 __global__ void bytes_side_by_side(uint8_t* y) {
   y[block_index() * 64 + thread_index()] = uint8_t(thread_index());
 }
@@ -174,6 +206,7 @@ __global__ void shared_beyond(float* y, int n) {
   y[thread_index()] = s[thread_index()];
 }
 __global__ void misaligned(float* y, const float* x) { y[0] = load_vector<Four>(x + 1).v[0]; }
+__global__ void nothing() {}
 __global__ void write_one(float* y, int64_t at) { y[at] = 1; }
 __global__ void read_one(float* y, const float* x, int64_t at) { y[0] = x[at]; }
 
@@ -299,6 +332,14 @@ const std::vector<Case>& cases() {
          run_line(write_after_many_reads, 64, y.get(), true);
          return y.equals([](int) { return 1; });
        }},
+      {"right: handed on",
+       {},
+       "",
+       [] {
+         const Buffer y(1);
+         run_line(handed_on, 32, y.get());
+         return y.equals([](int) { return 7; });
+       }},
       {"right: votes",
        {},
        "",
@@ -343,6 +384,21 @@ const std::vector<Case>& cases() {
        [] {
          const Buffer y(64);
          return run_line(write_after_many_reads, 64, y.get(), false);
+       }},
+      {"one reads, one writes", Kind::kRace, "",
+       [] {
+         const Buffer y(1);
+         return run_line(one_reads_one_writes, 64, y.get());
+       }},
+      {"write after reads of two warps", Kind::kRace, "",
+       [] {
+         const Buffer y(64);
+         return run_line(write_after_reads_of_two_warps, 64, y.get());
+       }},
+      {"barriers of two blocks", Kind::kRace, "",
+       [] {
+         const Buffer y(1);
+         return run(barriers_of_two_blocks, 2, 64, y.get());
        }},
       {"blocks write one place", Kind::kRace, "op planted",
        [] {
@@ -447,6 +503,10 @@ const std::vector<Case>& cases() {
        }},
   };
   return all;
+}
+
+void launch_nothing(int64_t blocks, int threads, int64_t shared_bytes) {
+  launch("planted", nothing, {blocks, threads, shared_bytes}, nullptr);
 }
 
 }  // namespace planted

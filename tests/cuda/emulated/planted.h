@@ -1,6 +1,7 @@
 // Kernels that are right, and kernels with one fault each, for the checker of the emulated device.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,5 +19,8 @@ struct Case {
 };
 
 const std::vector<Case>& cases();
+
+// Launches a kernel that does nothing.
+void launch_nothing(int64_t blocks, int threads, int64_t shared_bytes);
 
 }  // namespace planted
