@@ -14,7 +14,7 @@ device (tensor/cuda/emulated).
 load("@cuda_toolkit//:toolkit.bzl", "NVCC")
 load("//bazel:defs.bzl", "gradus_library", "gradus_test")
 
-_INCOMPATIBLE = ["@platforms//:incompatible"]
+_INCOMPATIBLE = ["//bazel:incompatible"]
 
 def _compatible_unless(conditions):
     if not NVCC:
