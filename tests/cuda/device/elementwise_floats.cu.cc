@@ -16,7 +16,7 @@ void test_elementwise_floats() {
   test_binary("remainder", Remainder{}, Exact::kNearly);
   test_binary("pow", Pow{}, Exact::kNearly);
   test_binary("relu_backward", ReluBackward{});
-  test_binary("gelu_backward", GeluBackward{}, Exact::kNearly);
+  test_binary("gelu_backward", GeluBackward{}, Exact::kNearlyOfInputs);
   test_unary("relu", Relu{});
   test_unary("sqrt", Sqrt{});
   test_unary("rsqrt", Rsqrt{});
