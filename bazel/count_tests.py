@@ -1,7 +1,8 @@
 """Counts the test cases of a bazel run: python3 count_tests.py EVENTS, bazel's --build_event_json_file.
 
 Prints "passed failed skipped". A target that did not build, crashed or timed out is one failed case, unless it has
-failed cases of its own. Of repeated attempts the last one counts.
+failed cases of its own. A test that bazel skips, because it cannot be here, is one skipped case. Of repeated attempts the
+last one counts.
 """
 import json
 import sys
@@ -23,16 +24,18 @@ def cases(path):
 
 
 def main():
-    results, unbuilt = {}, 0
+    results, unbuilt, left_out = {}, 0, 0
     with open(sys.argv[1], encoding="utf-8") as events:
         for line in events:
             event = json.loads(line)
             if "testResult" in event["id"]:
                 which = {k: v for k, v in event["id"]["testResult"].items() if k != "attempt"}
                 results[json.dumps(which, sort_keys=True)] = event.get("testResult", {})
+            elif event.get("aborted", {}).get("reason") == "SKIPPED":
+                left_out += event["id"].get("targetCompleted", {}).get("label", "").endswith("_test")
             elif "targetCompleted" in event["id"] and not event.get("completed", {}).get("success"):
                 unbuilt += 1
-    total = [0, unbuilt, 0]
+    total = [0, unbuilt, left_out]
     for result in results.values():
         counts = [0, 0, 0]
         for output in result.get("testActionOutput", ()):

@@ -6,6 +6,7 @@
 """
 
 load("//bazel:bazel_tools.bzl", "bazel_tools_dependencies")
+load("//bazel:cuda_toolkit.bzl", "cuda_toolkit")
 load("//bazel:system_library.bzl", "sysroot", "system_library")
 
 def gradus_dependencies():
@@ -15,6 +16,7 @@ def gradus_dependencies():
     at only when a target that is built depends on it: whoever does not build the benchmarks needs no LibTorch.
     """
     bazel_tools_dependencies()
+    cuda_toolkit(name = "cuda_toolkit")
     sysroot(name = "gradus_sysroot")
     system_library(
         name = "onednn",

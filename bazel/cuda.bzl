@@ -1,0 +1,175 @@
+"""Rules for kernels. A kernel file, *.cu.cc, is compiled twice: by nvcc for GPUs, by the host's compiler for the emulated
+device (tensor/cuda/emulated).
+
+    load("//bazel:cuda.bzl", "gpu_library")
+
+    gpu_library(
+        name = "kernels",                       # for GPUs; "kernels_emulated" for the emulated device
+        srcs = ["copy.cu.cc"],
+        hdrs = ["copy.h"],
+        deps = ["//tensor/cuda:kernel"],
+    )
+"""
+
+load("@cuda_toolkit//:toolkit.bzl", "NVCC")
+load("//bazel:defs.bzl", "gradus_library", "gradus_test")
+
+_INCOMPATIBLE = ["//bazel:incompatible"]
+
+def _compatible_unless(conditions):
+    if not NVCC:
+        return _INCOMPATIBLE
+    return select(dict(
+        {condition: _INCOMPATIBLE for condition in conditions},
+        **{"//conditions:default": []}
+    ))
+
+# Targets that need the toolkit are skipped where there is none, and for processors that it is not for.
+CUDA_COMPATIBLE = _compatible_unless(["//bazel:aarch64"])
+
+# Fibers are unknown to ThreadSanitizer.
+FIBERS_COMPATIBLE = _compatible_unless(["//bazel:aarch64", "//bazel:no_openmp"])
+
+# Tests of the checker need its hooks, which other sanitizers displace.
+CHECKER_COMPATIBLE = _compatible_unless(["//bazel:aarch64", "//bazel:address_sanitizer", "//bazel:no_openmp"])
+
+# The hooks of this sanitizer are the checker's (tensor/cuda/emulated/hooks.cc). Elements are accessed one by one, as the
+# kernel has it. Products and sums are not fused: nor does nvcc with -fmad=false.
+EMULATED_COPTS = [
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-tree-vectorize",
+    "-g1",
+    "-Wno-unknown-pragmas",
+] + select({
+    "//bazel:address_sanitizer": [],
+    "//bazel:no_openmp": ["-fno-sanitize=thread"],
+    "//conditions:default": ["-fsanitize=thread"],
+})
+
+# Binaries for A100 and H100, and PTX for what comes later.
+_ARCHITECTURES = [
+    "-gencode=arch=compute_80,code=sm_80",
+    "-gencode=arch=compute_90,code=[sm_90,compute_90]",
+]
+
+_NVCC_OPTIONS = [
+    "-x",
+    "cu",
+    "-std=c++20",
+    "-O3",
+    "-fmad=false",
+    "--expt-relaxed-constexpr",
+    "--extended-lambda",
+    "--compress-mode=size",
+    # Calls of host functions in functors that compute in double, which no kernel makes.
+    "--diag-suppress=20012,20014,20015",
+    "-Werror=all-warnings",
+    "-Xcompiler=-march=x86-64-v3,-ffp-contract=off,-fPIC,-Wno-missing-field-initializers",
+]
+
+def _nvcc_archive_impl(ctx):
+    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
+    includes = depset(transitive = [context.includes, context.quote_includes, context.system_includes]).to_list()
+    objects = []
+    for src in ctx.files.srcs:
+        object = ctx.actions.declare_file("{}_nvcc/{}.o".format(ctx.label.name, src.basename))
+        ctx.actions.run(
+            executable = NVCC,
+            arguments = _NVCC_OPTIONS + _ARCHITECTURES + ["-I" + path for path in includes] + ["-I.", "-c", src.path, "-o", object.path],
+            inputs = depset([src], transitive = [context.headers]),
+            outputs = [object],
+            env = {"PATH": "/usr/bin:/bin"},
+            mnemonic = "Nvcc",
+            progress_message = "Compiling {} for GPUs".format(src.short_path),
+        )
+        objects.append(object)
+    archive = ctx.actions.declare_file("lib{}.a".format(ctx.label.name))
+    ctx.actions.run_shell(
+        command = "rm -f $1; ar rcs \"$@\"",
+        arguments = [archive.path] + [object.path for object in objects],
+        inputs = objects,
+        outputs = [archive],
+        mnemonic = "NvccArchive",
+    )
+    return [DefaultInfo(files = depset([archive]))]
+
+_nvcc_archive = rule(
+    implementation = _nvcc_archive_impl,
+    doc = "Compiles kernel files by nvcc into a static library.",
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu.cc"], mandatory = True),
+        "deps": attr.label_list(providers = [CcInfo]),
+    },
+)
+
+def emulated_library(name, srcs, hdrs = [], deps = [], **kwargs):
+    """Kernel files for the emulated device alone.
+
+    Args:
+      name: the target's name.
+      srcs: *.cu.cc
+      hdrs: headers for hosts and kernels.
+      deps: what they include; the emulated device is added.
+      **kwargs: as for cc_library.
+    """
+    gradus_library(
+        name = name,
+        srcs = srcs,
+        hdrs = hdrs,
+        copts = EMULATED_COPTS,
+        target_compatible_with = CUDA_COMPATIBLE,
+        deps = deps + [
+            "//tensor/cuda:emulated",
+            "//tensor/cuda:kernel",
+        ],
+        **kwargs
+    )
+
+def gpu_library(name, srcs, hdrs = [], deps = [], **kwargs):
+    """Kernel files for GPUs, as `name`, and for the emulated device, as `name`_emulated.
+
+    Args:
+      name: the target's name.
+      srcs: *.cu.cc
+      hdrs: headers for hosts and kernels.
+      deps: what they include.
+      **kwargs: as for cc_library.
+    """
+    emulated_library(name + "_emulated", srcs, hdrs, deps, **kwargs)
+    gradus_library(
+        name = name + "_headers",
+        hdrs = hdrs,
+        target_compatible_with = CUDA_COMPATIBLE,
+        deps = deps + ["//tensor/cuda:kernel"],
+        **kwargs
+    )
+    _nvcc_archive(
+        name = name + "_nvcc",
+        srcs = srcs,
+        deps = [":" + name + "_headers"],
+        target_compatible_with = CUDA_COMPATIBLE,
+    )
+    gradus_library(
+        name = name,
+        srcs = [":" + name + "_nvcc"],
+        target_compatible_with = CUDA_COMPATIBLE,
+        deps = [":" + name + "_headers"],
+        **kwargs
+    )
+
+def gpu_test(name, deps, target_compatible_with = CUDA_COMPATIBLE, **kwargs):
+    """A GoogleTest program that runs kernels on the emulated device.
+
+    Args:
+      name: the target's name.
+      deps: what is tested.
+      target_compatible_with: CHECKER_COMPATIBLE where the checker must find something.
+      **kwargs: as for gradus_test.
+    """
+    gradus_test(
+        name = name,
+        target_compatible_with = target_compatible_with,
+        deps = deps + ["//tensor/cuda:emulated"],
+        **kwargs
+    )

@@ -1,0 +1,87 @@
+#include "gradus/tensor/cuda/emulated/counters.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace gradus::cuda::emulated {
+Counters* Counters::active_ = nullptr;
+
+uint64_t Counters::sectors_of(const Request& request) {
+  std::vector<uintptr_t> sectors;
+  for (const LaneAccess& a : request)
+    for (uintptr_t s = a.address / kSectorBytes; s <= (a.address + a.bytes - 1) / kSectorBytes; ++s)
+      sectors.push_back(s);
+  std::sort(sectors.begin(), sectors.end());
+  return static_cast<uint64_t>(std::unique(sectors.begin(), sectors.end()) - sectors.begin());
+}
+
+// Vectors of 8 and 16 bytes are served by halves and quarters of a warp. Each takes as many passes as the
+// busiest bank has different words. Returns 1 and the passes beyond one for each part.
+uint64_t Counters::passes_of(const Request& request) {
+  uint32_t widest = 4;
+  for (const LaneAccess& a : request) widest = std::max(widest, a.bytes);
+  const uint32_t parts = widest / 4;
+  uint64_t passes = 1;
+  for (uint32_t part = 0; part < parts; ++part) {
+    std::vector<uintptr_t> words;
+    for (const LaneAccess& a : request)
+      if (a.lane * parts / 32 == part)
+        for (uintptr_t w = a.address / 4; w <= (a.address + a.bytes - 1) / 4; ++w) words.push_back(w);
+    if (words.empty()) continue;
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    std::array<uint64_t, kBanks> busy{};
+    for (const uintptr_t w : words) ++busy[w % kBanks];
+    passes += *std::max_element(busy.begin(), busy.end()) - 1;
+  }
+  return passes;
+}
+
+void Counters::count(const Place& place, int thread, uintptr_t address, size_t bytes, Access access,
+                     bool shared) {
+  const bool write = access != Access::kRead;
+  Site& site = sites_[2 * shared + write][place];
+  site.place = place, site.shared = shared, site.write = write;
+  const auto index = static_cast<size_t>(thread);
+  if (site.turns.size() <= index) site.turns.resize(index + 1);
+  site.requests[static_cast<uint64_t>(site.turns[index]++) << 5 | index / 32].push_back(
+      {static_cast<uint32_t>(index % 32), static_cast<uint32_t>(bytes), address});
+}
+
+void Counters::end_block() {
+  for (auto& sites : sites_)
+    for (auto& [place, site] : sites) {
+      for (auto& [key, request] : site.requests) {
+        ++site.total.requests;
+        for (const LaneAccess& a : request) site.total.bytes += a.bytes;
+        (site.shared ? site.total.passes : site.total.sectors) +=
+            site.shared ? passes_of(request) : sectors_of(request);
+      }
+      site.requests.clear();
+      site.turns.clear();
+    }
+}
+
+std::vector<Traffic> Counters::take() {
+  std::vector<Traffic> all;
+  for (auto& sites : sites_) {
+    for (auto& [place, site] : sites) {
+      Traffic t = site.total;
+      t.place = describe(place), t.shared = site.shared, t.write = site.write;
+      all.push_back(std::move(t));
+    }
+    sites.clear();
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Traffic& a, const Traffic& b) { return a.place < b.place; });
+  return all;
+}
+
+CounterScope::CounterScope() : counters_(std::make_unique<Counters>()) {
+  Counters::active_ = counters_.get();
+}
+CounterScope::~CounterScope() { Counters::active_ = nullptr; }
+std::vector<Traffic> CounterScope::take() { return counters_->take(); }
+
+}  // namespace gradus::cuda::emulated

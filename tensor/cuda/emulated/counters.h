@@ -1,0 +1,91 @@
+// What kernels ask of memory, by line of their source: sectors of 32 bytes of global memory, and passes over
+// the banks of shared memory.
+//
+//   CounterScope counting;
+//   add(...);                                   // kernels
+//   for (const Traffic& t : counting.take()) ...
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "gradus/tensor/cuda/emulated/place.h"
+#include "gradus/tensor/cuda/emulated/shadow.h"
+
+namespace gradus::cuda::emulated {
+
+inline constexpr uint64_t kSectorBytes = 32;
+inline constexpr int kBanks = 32;
+
+struct Traffic {
+  std::string place;
+  bool shared = false, write = false;
+  uint64_t requests = 0;  // by warps
+  uint64_t bytes = 0;     // that threads asked for
+  uint64_t sectors = 0;   // of global memory: moved in units of 32 bytes
+  uint64_t passes = 0;    // of shared memory: 1 for each request without bank conflicts
+
+  double passes_per_request() const {
+    return requests ? static_cast<double>(passes) / static_cast<double>(requests) : 0;
+  }
+};
+
+class Counters {
+ public:
+  // The counters of the scope that lives; null without one.
+  static Counters* active() { return active_; }
+
+  void count(const Place& place, int thread, uintptr_t address, size_t bytes, Access access, bool shared);
+  // The block has ended: accesses of its warps are put together.
+  void end_block();
+  std::vector<Traffic> take();
+
+ private:
+  friend class CounterScope;
+
+  // The accesses that the lanes of a warp make by one instruction at the same turn.
+  struct LaneAccess {
+    uint32_t lane, bytes;
+    uintptr_t address;
+  };
+  using Request = std::vector<LaneAccess>;
+  struct Site {
+    Place place;
+    bool shared = false, write = false;
+    std::vector<uint32_t> turns;                     // of each thread
+    std::unordered_map<uint64_t, Request> requests;  // by warp and turn
+    Traffic total;
+  };
+  struct Less {
+    bool operator()(const Place& a, const Place& b) const {
+      return a.code != b.code ? a.code < b.code : a.line != b.line ? a.line < b.line : a.file < b.file;
+    }
+  };
+
+  static uint64_t sectors_of(const Request& request);
+  static uint64_t passes_of(const Request& request);
+
+  static Counters* active_;
+  std::map<Place, Site, Less> sites_[4];  // global and shared, reads and writes
+};
+
+// Counts while it lives. One at a time.
+class CounterScope {
+ public:
+  CounterScope();
+  ~CounterScope();
+  CounterScope(const CounterScope&) = delete;
+  CounterScope& operator=(const CounterScope&) = delete;
+
+  // Returns what was counted since the beginning, or since the last take(), in the order of places.
+  std::vector<Traffic> take();
+
+ private:
+  std::unique_ptr<Counters> counters_;
+};
+
+}  // namespace gradus::cuda::emulated

@@ -1,0 +1,105 @@
+// The CUDA runtime's devices: each answers like the H100 of tests/cuda/recorded, but for its memory.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "gradus/tensor/cuda/emulated/block.h"
+#include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+
+using namespace gradus::cuda::emulated;  // NOLINT
+
+namespace {
+
+cudaDeviceProp properties(int device) {
+  cudaDeviceProp p{};
+  std::strcpy(p.name, "Gradus emulated device");
+  p.totalGlobalMem = memory_of(device)->size();
+  p.sharedMemPerBlock = 49152;
+  p.sharedMemPerBlockOptin = static_cast<size_t>(kMaxSharedBytes);
+  p.sharedMemPerMultiprocessor = 233472;
+  p.reservedSharedMemPerBlock = 1024;
+  p.regsPerBlock = p.regsPerMultiprocessor = 65536;
+  p.warpSize = kLanes;
+  p.maxThreadsPerBlock = kMaxThreads;
+  p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024, p.maxThreadsDim[2] = 64;
+  p.maxGridSize[0] = 2147483647, p.maxGridSize[1] = p.maxGridSize[2] = 65535;
+  p.totalConstMem = 65536;
+  p.major = 9, p.minor = 0;
+  p.multiProcessorCount = 132;
+  p.maxThreadsPerMultiProcessor = 2048;
+  p.maxBlocksPerMultiProcessor = 32;
+  p.l2CacheSize = 52428800;
+  p.memoryBusWidth = 5120;
+  p.unifiedAddressing = p.canMapHostMemory = p.concurrentKernels = p.streamPrioritiesSupported = 1;
+  p.asyncEngineCount = 3;
+  return p;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t CUDARTAPI cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t CUDARTAPI cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+
+cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
+  return call_always(
+      [&](Runtime&) { return count ? (*count = device_count(), cudaSuccess) : cudaErrorInvalidValue; });
+}
+cudaError_t CUDARTAPI cudaSetDevice(int device) {
+  return call_always([&](Runtime&) {
+    if (!memory_of(device)) return cudaErrorInvalidDevice;
+    current_device = device;
+    return cudaSuccess;
+  });
+}
+cudaError_t CUDARTAPI cudaGetDevice(int* device) {
+  return call_always(
+      [&](Runtime&) { return device ? (*device = current_device, cudaSuccess) : cudaErrorInvalidValue; });
+}
+cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  return call_always([&](Runtime&) {
+    if (!memory_of(device)) return cudaErrorInvalidDevice;
+    if (!p) return cudaErrorInvalidValue;
+    *p = properties(device);
+    return cudaSuccess;
+  });
+}
+cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  return call([&](Runtime&) {
+    if (!memory_of(device)) return cudaErrorInvalidDevice;
+    const cudaDeviceProp p = properties(device);
+    switch (attribute) {
+      case cudaDevAttrMaxThreadsPerBlock:
+        return *value = p.maxThreadsPerBlock, cudaSuccess;
+      case cudaDevAttrMultiProcessorCount:
+        return *value = p.multiProcessorCount, cudaSuccess;
+      case cudaDevAttrWarpSize:
+        return *value = p.warpSize, cudaSuccess;
+      case cudaDevAttrComputeCapabilityMajor:
+        return *value = p.major, cudaSuccess;
+      case cudaDevAttrComputeCapabilityMinor:
+        return *value = p.minor, cudaSuccess;
+      case cudaDevAttrMaxSharedMemoryPerBlock:
+        return *value = static_cast<int>(p.sharedMemPerBlock), cudaSuccess;
+      case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        return *value = static_cast<int>(p.sharedMemPerBlockOptin), cudaSuccess;
+      case cudaDevAttrMaxThreadsPerMultiProcessor:
+        return *value = p.maxThreadsPerMultiProcessor, cudaSuccess;
+      case cudaDevAttrL2CacheSize:
+        return *value = p.l2CacheSize, cudaSuccess;
+      default:
+        return cudaErrorInvalidValue;
+    }
+  });
+}
+cudaError_t CUDARTAPI cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call([&](Runtime&) {
+    if (!memory_of(device) || !memory_of(peer)) return cudaErrorInvalidDevice;
+    *can = 0;
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,42 @@
+#include "gradus/tensor/cuda/emulated/fault.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+namespace gradus::cuda::emulated {
+namespace {
+
+std::mutex mutex;
+bool collecting = false;
+std::vector<Fault> collected;
+
+}  // namespace
+
+FaultScope::FaultScope() {
+  const std::lock_guard lock(mutex);
+  collecting = true;
+  collected.clear();
+}
+
+FaultScope::~FaultScope() {
+  const std::lock_guard lock(mutex);
+  collecting = false;
+}
+
+std::vector<Fault> FaultScope::take() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(collected, {});
+}
+
+void deliver(Fault fault) {
+  {
+    const std::lock_guard lock(mutex);
+    if (collecting) return collected.push_back(std::move(fault));
+  }
+  std::fprintf(stderr, "%s\n", fault.text.c_str());
+  std::abort();
+}
+
+}  // namespace gradus::cuda::emulated

@@ -1,0 +1,232 @@
+// Copies of one dtype move the largest words that layouts allow. What lies across goes through tiles in
+// shared memory. Copies between dtypes are element-wise ops.
+#include "gradus/tensor/cuda/kernels/copy.h"
+
+#include <cstring>
+#include <utility>
+
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/kernels/strided.h"
+
+namespace gradus::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kEach = 4;
+constexpr int kTile = 32;
+
+// Calls f(W()) with a word of so many bytes.
+template <class F> void with_word(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(Vector<uint8_t, 1>());
+    case 2:
+      return f(Vector<uint16_t, 1>());
+    case 4:
+      return f(Vector<uint32_t, 1>());
+    case 8:
+      return f(Vector<uint64_t, 1>());
+    default:
+      return f(Vector<uint64_t, 2>());
+  }
+}
+
+template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
+  const auto first =
+      static_cast<uint32_t>(block_index()) * (kThreads * kEach) + static_cast<uint32_t>(thread_index());
+  W words[kEach];
+  int64_t at[kEach][2];
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const uint32_t i = first + static_cast<uint32_t>(e * kThreads);
+    if (i >= o.count) break;
+    o.locate(i, at[e]);
+    words[e] = load_vector<W>(static_cast<const W*>(o.data[1]) + at[e][1]);
+  }
+#pragma unroll
+  for (int e = 0; e < kEach; ++e)
+    if (first + static_cast<uint32_t>(e * kThreads) < o.count)
+      store_vector(static_cast<W*>(o.data[0]) + at[e][0], words[e]);
+}
+
+// Rows of the destination are columns of the source: dst[r * dst_row + c] = src[c * src_row + r].
+struct Transposed {
+  int64_t rows, columns, dst_row, src_row;
+  int64_t row_tiles, column_tiles;
+  StridedOperands<2> planes;  // the other loops
+};
+// A column of padding: the lanes that read a column of the tile reach different banks.
+template <class W> struct Tile {
+  W v[kTile][kTile + 1];
+};
+template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(Transposed t) {
+  auto& tile = shared_memory<Tile<W>>();
+  const int64_t c0 = block_index() % t.column_tiles * kTile;
+  const int64_t r0 = block_index() / t.column_tiles % t.row_tiles * kTile;
+  int64_t plane[2];
+  t.planes.locate(static_cast<uint32_t>(block_index() / t.column_tiles / t.row_tiles), plane);
+  const int lane = thread_index() % kTile, line = thread_index() / kTile;
+  constexpr int kLines = kThreads / kTile;
+  const W* src = static_cast<const W*>(t.planes.data[1]) + plane[1];
+#pragma unroll
+  for (int k = line; k < kTile; k += kLines)
+    if (r0 + lane < t.rows && c0 + k < t.columns) tile.v[k][lane] = src[(c0 + k) * t.src_row + r0 + lane];
+  sync_block();
+  W* dst = static_cast<W*>(t.planes.data[0]) + plane[0];
+#pragma unroll
+  for (int k = line; k < kTile; k += kLines)
+    if (r0 + k < t.rows && c0 + lane < t.columns) dst[(r0 + k) * t.dst_row + c0 + lane] = tile.v[lane][k];
+}
+
+// A pattern of 16 bytes, from an aligned address on.
+__global__ void __launch_bounds__(kThreads)
+    fill_dense(uint8_t* to, int64_t bytes, Vector<uint64_t, 2> pattern) {
+  const int64_t at = (block_index() * kThreads + thread_index()) * 16;
+  if (at + 16 <= bytes) return store_vector(to + at, pattern);
+  const auto parts = __builtin_bit_cast(Vector<uint8_t, 16>, pattern);
+#pragma unroll
+  for (int i = 0; i < 16; ++i)
+    if (at + i < bytes) to[at + i] = parts.v[i];
+}
+template <class W> __global__ void __launch_bounds__(kThreads) fill_words(StridedOperands<1> o, W word) {
+  const uint32_t i = static_cast<uint32_t>(block_index()) * kThreads + static_cast<uint32_t>(thread_index());
+  if (i >= o.count) return;
+  int64_t at[1];
+  o.locate(i, at);
+  store_vector(static_cast<W*>(o.data[0]) + at[0], word);
+}
+
+struct Identity {
+  template <class T> __device__ T operator()(T x) const { return x; }
+};
+
+// Any dtypes. Integers pass as i64 and floats as f64, which hold all of theirs.
+__global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
+  const uint32_t i = static_cast<uint32_t>(block_index()) * kThreads + static_cast<uint32_t>(thread_index());
+  if (i >= o.count) return;
+  int64_t at[2];
+  o.locate(i, at);
+  if (is_floating(o.dtype[1]))
+    store_as(o.data[0], o.dtype[0], at[0], load_as<double>(o.data[1], o.dtype[1], at[1]));
+  else
+    store_as(o.data[0], o.dtype[0], at[0], load_as<int64_t>(o.data[1], o.dtype[1], at[1]));
+}
+
+bool is_flat(const Nest& nest, size_t k) {
+  return nest.dims == 1 && (nest.numel == 1 || nest.stride[k][0] == 1);
+}
+
+// Joins neighbors of the innermost loop into larger words while layouts and addresses allow it. Returns the
+// bytes of a word.
+int64_t join_words(Nest* nest, const View* views, int64_t bytes) {
+  const auto inner = static_cast<size_t>(nest->dims - 1);
+  if (nest->inner_stride(0) != 1 || nest->inner_stride(1) != 1) return bytes;
+  while (bytes < 16 && nest->size[inner] % 2 == 0) {
+    for (size_t k = 0; k < 2; ++k) {
+      if (reinterpret_cast<uintptr_t>(views[k].data) % static_cast<uintptr_t>(2 * bytes)) return bytes;
+      for (size_t d = 0; d < inner; ++d)
+        if (nest->stride[k][d] % 2) return bytes;
+    }
+    for (size_t k = 0; k < 2; ++k)
+      for (size_t d = 0; d < inner; ++d) nest->stride[k][d] /= 2;
+    nest->size[inner] /= 2;
+    nest->numel /= 2;
+    bytes *= 2;
+  }
+  return bytes;
+}
+
+// The loop along which the source lies side by side, where the destination does so along the innermost
+// one. -1 if there is none.
+int transposed_loop(const Nest& nest) {
+  if (nest.inner_stride(0) != 1 || nest.inner_stride(1) <= 1) return -1;
+  for (int d = 0; d < nest.dims - 1; ++d)
+    if (nest.stride[1][size_t(d)] == 1 && nest.stride[0][size_t(d)] > 0) return d;
+  return -1;
+}
+
+void run_transposed(const char* op, const Nest& nest, int loop, const View* views, cudaStream_t stream) {
+  const auto along = static_cast<size_t>(loop), inner = static_cast<size_t>(nest.dims - 1);
+  Transposed t{};
+  t.rows = nest.size[along], t.columns = nest.size[inner];
+  t.dst_row = nest.stride[0][along], t.src_row = nest.stride[1][inner];
+  t.row_tiles = blocks_for(t.rows, kTile), t.column_tiles = blocks_for(t.columns, kTile);
+  Nest planes = nest;
+  planes.dims = 0;
+  planes.numel = nest.numel / (t.rows * t.columns);
+  for (size_t d = 0; d < inner; ++d) {
+    if (d == along) continue;
+    const auto at = static_cast<size_t>(planes.dims++);
+    planes.size[at] = nest.size[d];
+    for (size_t k = 0; k < 2; ++k) planes.stride[k][at] = nest.stride[k][d];
+  }
+  if (planes.dims == 0) planes.dims = 1, planes.size[0] = 1, planes.stride[0][0] = planes.stride[1][0] = 0;
+  t.planes = strided_operands<2>(planes, views, {});
+  const int64_t blocks = planes.numel * t.row_tiles * t.column_tiles;
+  with_word(size_of(views[0].dtype), [&]<class W>(W) {
+    launch(op, copy_transposed<W>, {blocks, kThreads, sizeof(Tile<W>)}, stream, t);
+  });
+}
+
+// Casts between floats, of dense tensors. Returns whether it was one.
+bool run_cast(const char* op, const Nest& nest, const View* views, cudaStream_t stream) {
+  using elementwise_detail::run_dense;
+  const DType from = views[1].dtype;
+  if (from == DType::kF32)
+    return run_dense<bf16, Identity, double, bf16, float>(op, {}, nest, views, stream) ||
+           run_dense<f16, Identity, double, f16, float>(op, {}, nest, views, stream);
+  if (views[0].dtype != DType::kF32) return false;
+  return run_dense<bf16, Identity, double, float, bf16>(op, {}, nest, views, stream) ||
+         run_dense<f16, Identity, double, float, f16>(op, {}, nest, views, stream);
+}
+
+}  // namespace
+
+void copy(const char* op, const Nest& nest, const View* views, cudaStream_t stream) {
+  if (nest.numel == 0) return;
+  if (views[0].dtype != views[1].dtype) {
+    if (run_cast(op, nest, views, stream)) return;
+    return for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+      launch(op, convert_any, {blocks_for(part.numel, kThreads), kThreads}, stream,
+             strided_operands<2>(part, views, offsets));
+    });
+  }
+  int64_t bytes = size_of(views[0].dtype);
+  if (is_flat(nest, 0) && is_flat(nest, 1))
+    return check(op, "cudaMemcpyAsync",
+                 cudaMemcpyAsync(views[0].data, views[1].data, static_cast<size_t>(nest.numel * bytes),
+                                 cudaMemcpyDeviceToDevice, stream));
+  if (const int loop = transposed_loop(nest); loop >= 0 && nest.numel < kMostDivided)
+    return run_transposed(op, nest, loop, views, stream);
+  Nest words = nest;
+  bytes = join_words(&words, views, bytes);
+  for_each_part(words, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+    auto o = strided_operands<2>(part, views, {});
+    for (size_t k = 0; k < 2; ++k) o.data[k] = static_cast<char*>(views[k].data) + offsets[k] * bytes;
+    with_word(bytes, [&]<class W>(W) {
+      launch(op, copy_words<W>, {blocks_for(part.numel, kThreads * kEach), kThreads}, stream, o);
+    });
+  });
+}
+
+void fill(const char* op, const Nest& nest, const View& view, const void* element, cudaStream_t stream) {
+  if (nest.numel == 0) return;
+  const int64_t bytes = size_of(view.dtype);
+  if (is_flat(nest, 0) && reinterpret_cast<uintptr_t>(view.data) % 16 == 0) {
+    Vector<uint64_t, 2> pattern;
+    for (int64_t i = 0; i < 16; i += bytes)
+      std::memcpy(reinterpret_cast<char*>(&pattern) + i, element, static_cast<size_t>(bytes));
+    return launch(op, fill_dense, {blocks_for(nest.numel * bytes, kThreads * 16), kThreads}, stream,
+                  static_cast<uint8_t*>(view.data), nest.numel * bytes, pattern);
+  }
+  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+    const auto o = strided_operands<1>(part, &view, offsets);
+    with_word(bytes, [&]<class W>(W word) {
+      std::memcpy(&word, element, sizeof word);
+      launch(op, fill_words<W>, {blocks_for(part.numel, kThreads), kThreads}, stream, o, word);
+    });
+  });
+}
+
+}  // namespace gradus::cuda

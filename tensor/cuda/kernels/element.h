@@ -1,0 +1,96 @@
+// Elements in memory and the types they are computed in: 16-bit floats in f32, i16 and i8 in i32.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/cuda/kernel.h"
+
+namespace gradus::cuda {
+
+template <class T> struct ComputeOf {
+  using type = T;
+};
+template <> struct ComputeOf<f16> {
+  using type = float;
+};
+template <> struct ComputeOf<bf16> {
+  using type = float;
+};
+template <> struct ComputeOf<int16_t> {
+  using type = int32_t;
+};
+template <> struct ComputeOf<int8_t> {
+  using type = int32_t;
+};
+template <class T> using compute_t = typename ComputeOf<T>::type;
+
+template <class T> __device__ __forceinline__ compute_t<T> widen(T x) {
+  if constexpr (std::is_same_v<T, f16>)
+    return f16_to_float(x.bits);
+  else if constexpr (std::is_same_v<T, bf16>)
+    return __builtin_bit_cast(float, uint32_t(x.bits) << 16);
+  else
+    return x;
+}
+
+// Converts as the CPU does, within the range of To. Beyond it floats become other integers than there.
+template <class To, class From> __device__ __forceinline__ To convert(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (!std::is_same_v<From, compute_t<From>>) {
+    return convert<To>(widen(x));
+  } else if constexpr (std::is_same_v<To, f16>) {
+    f16 y;
+    y.bits = float_to_f16(static_cast<float>(x));
+    return y;
+  } else if constexpr (std::is_same_v<To, bf16>) {
+    bf16 y;
+    y.bits = float_to_bf16(static_cast<float>(x));
+    return y;
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_integral_v<To> && sizeof(To) < 4 && std::is_floating_point_v<From>) {
+    return static_cast<To>(static_cast<int32_t>(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+// Calls f(T()) with the type of elements that `dtype` names, on either side.
+template <class F> __host__ __device__ __forceinline__ auto with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF64:
+      return f(double());
+    case DType::kF32:
+      return f(float());
+    case DType::kF16:
+      return f(f16());
+    case DType::kBF16:
+      return f(bf16());
+    case DType::kI64:
+      return f(int64_t());
+    case DType::kI32:
+      return f(int32_t());
+    case DType::kI16:
+      return f(int16_t());
+    case DType::kI8:
+      return f(int8_t());
+    case DType::kU8:
+      return f(uint8_t());
+    default:
+      return f(bool());
+  }
+}
+
+// Reads element i of an array whose type is known at run time. The whole grid takes one way.
+template <class To> __device__ __forceinline__ To load_as(const void* data, DType dtype, int64_t i) {
+  return with_type(dtype,
+                   [&](auto type) { return convert<To>(static_cast<const decltype(type)*>(data)[i]); });
+}
+template <class From> __device__ __forceinline__ void store_as(void* data, DType dtype, int64_t i, From x) {
+  with_type(dtype, [&](auto type) { static_cast<decltype(type)*>(data)[i] = convert<decltype(type)>(x); });
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,187 @@
+// Runs a functor (tensor/ops/functor.h) over the elements of operands that broadcast. Two kernels compute it:
+//
+// * dense: all operands lie in the output's order without gaps, or are one element. 16-byte vectors of the
+//   largest element; types are known when it is compiled.
+// * strided: anything else. One kernel per functor and compute type, dtypes known at run time.
+//
+// Both compute an element by the same functor, so the path changes no bit.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided.h"
+
+namespace gradus::cuda {
+namespace elementwise_detail {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kStridedEach = 4;  // elements of a thread of the strided kernel
+inline constexpr int kDenseEach = 2;    // vectors of a thread of the dense kernel
+
+template <class... T> constexpr int vector_size = 16 / static_cast<int>(std::max({sizeof(T)...}));
+
+// An input of the dense kernel: elements of type T in the output's order, or one element of any dtype.
+struct DenseInput {
+  const void* data;
+  DType dtype;
+  bool is_scalar;
+};
+
+// A functor that is right for most pairs of numbers only says so, and computes the others another way.
+template <class F, class... C> __device__ __forceinline__ auto evaluate(const F& f, C... x) {
+  if constexpr (sizeof...(C) == 2 && (std::is_same_v<C, float> && ...) && requires { f.is_far(x...); })
+    return f.is_far(x...) ? f.far(x...) : f(x...);
+  else
+    return f(x...);
+}
+
+template <class F, class Out, int n, class... In>
+__device__ __forceinline__ Vector<Out, n> compute(const F& f, const Vector<In, n>&... in) {
+  Vector<Out, n> out;
+#pragma unroll
+  for (int i = 0; i < n; ++i) out.v[i] = convert<Out>(evaluate(f, widen(in.v[i])...));
+  return out;
+}
+
+// The first `left` of n elements of an input from a position on; all, where there are more.
+template <class T, int n>
+__device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, T scalar, int64_t at, int64_t left) {
+  const T* p = static_cast<const T*>(in.data) + at;
+  if (!in.is_scalar && left >= n) return load_vector<Vector<T, n>>(p);
+  Vector<T, n> v;
+#pragma unroll
+  for (int i = 0; i < n; ++i) v.v[i] = in.is_scalar || i >= left ? scalar : p[i];
+  return v;
+}
+
+// A block computes `each` vectors in each thread: neighbors take neighbors, and all loads come before the
+// first store. The last block takes what is left. `out` may be one of the inputs.
+template <class F, int each, class Out, class... In>
+__global__ void __launch_bounds__(kThreads)
+    dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
+  constexpr int n = vector_size<Out, In...>;
+  const int64_t begin = block_index() * (kThreads * each * n);
+  const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
+    const std::tuple<In...> scalars{in[I].is_scalar ? load_as<In>(in[I].data, in[I].dtype, 0) : In()...};
+    const auto load = [&](int64_t at, int64_t left) {
+      return std::tuple<Vector<In, n>...>{load_some<In, n>(in[I], std::get<I>(scalars), at, left)...};
+    };
+    const auto computed = [&](const std::tuple<Vector<In, n>...>& v) {
+      return compute<F, Out, n, In...>(f, std::get<I>(v)...);
+    };
+    if (begin + kThreads * each * n <= count) {
+      std::tuple<Vector<In, n>...> loaded[each];
+#pragma unroll
+      for (int e = 0; e < each; ++e) loaded[e] = load(begin + (thread_index() + e * kThreads) * n, n);
+#pragma unroll
+      for (int e = 0; e < each; ++e)
+        store_vector(out + begin + (thread_index() + e * kThreads) * n, computed(loaded[e]));
+      return;
+    }
+#pragma unroll 1
+    for (int64_t at = begin + thread_index() * n; at < count; at += kThreads * n) {
+      const int64_t left = count - at;
+      const Vector<Out, n> v = computed(load(at, left));
+      if (left >= n) {
+        store_vector(out + at, v);
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < n; ++i)
+        if (i < left) out[at + i] = v.v[i];
+    }
+  };
+  run(std::index_sequence_for<In...>());
+}
+
+template <class F, class... In>
+__global__ void __launch_bounds__(kThreads) strided(F f, StridedOperands<1 + sizeof...(In)> o) {
+  const uint32_t first = static_cast<uint32_t>(block_index()) * (kThreads * kStridedEach) +
+                         static_cast<uint32_t>(thread_index());
+  const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
+#pragma unroll
+    for (int e = 0; e < kStridedEach; ++e) {
+      const uint32_t i = first + static_cast<uint32_t>(e * kThreads);
+      if (i >= o.count) return;
+      int64_t at[1 + sizeof...(In)];
+      o.locate(i, at);
+      store_as(o.data[0], o.dtype[0], at[0],
+               evaluate(f, load_as<In>(o.data[1 + I], o.dtype[1 + I], at[1 + I])...));
+    }
+  };
+  run(std::index_sequence_for<In...>());
+}
+
+// Whether an array of this dtype can be read as elements of T. Bytes are bools, too.
+template <class T> bool holds(DType dtype) {
+  if constexpr (std::is_same_v<T, uint8_t> || std::is_same_v<T, bool>)
+    return dtype == DType::kU8 || dtype == DType::kBool;
+  return dtype == dtype_v<T>;
+}
+
+// The type in memory of an operand that is computed as X, where those computed as C lie as S.
+template <class S, class C, class X> using Stored = std::conditional_t<std::is_same_v<X, C>, S, X>;
+
+// Runs the dense kernel for elements S, if all operands fit it.
+template <class S, class F, class C, class OutC, class... InC>
+bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, cudaStream_t stream) {
+  using Out = Stored<S, C, OutC>;
+  constexpr int n = vector_size<Out, Stored<S, C, InC>...>;
+  if (nest.dims != 1 || (nest.stride[0][0] != 1 && nest.numel != 1) || !holds<Out>(views[0].dtype))
+    return false;
+  const auto is_aligned = [](const void* p, size_t size) {
+    return reinterpret_cast<uintptr_t>(p) % (n * size) == 0;
+  };
+  if (!is_aligned(views[0].data, sizeof(Out))) return false;
+  std::array<DenseInput, sizeof...(InC)> in;
+  bool fits = true;
+  const auto take = [&]<class T>(size_t k, T*) {
+    const View& v = views[k + 1];
+    const bool is_scalar = nest.stride[k + 1][0] == 0 && nest.numel != 1;
+    in[k] = {v.data, v.dtype, is_scalar};
+    fits = fits && (is_scalar || (nest.numel != 1 && nest.stride[k + 1][0] != 1
+                                      ? false
+                                      : holds<T>(v.dtype) && is_aligned(v.data, sizeof(T))));
+  };
+  size_t k = 0;
+  (take(k++, static_cast<Stored<S, C, InC>*>(nullptr)), ...);
+  if (!fits) return false;
+  const int64_t blocks = blocks_for(nest.numel, int64_t(kThreads) * kDenseEach * n);
+  launch(op, dense<F, kDenseEach, Out, Stored<S, C, InC>...>, {blocks, kThreads}, stream, f,
+         static_cast<Out*>(views[0].data), nest.numel, in);
+  return true;
+}
+
+}  // namespace elementwise_detail
+
+// Computes views[0] = f(views[1], ...). C is the type to compute in; OutC and InC are those of the functor's
+// result and operands. Operands may be the output itself, element for element.
+template <class C, class OutC, class... InC, class F>
+void elementwise(const char* op, const F& f, const Nest& nest, const View* views, cudaStream_t stream) {
+  using namespace elementwise_detail;  // NOLINT
+  if (nest.numel == 0) return;
+  const auto dense = [&]<class... S>(std::tuple<S...>*) {
+    return (run_dense<S, F, C, OutC, InC...>(op, f, nest, views, stream) || ...);
+  };
+  if constexpr (std::is_same_v<C, float>) {
+    if (dense(static_cast<std::tuple<float, bf16, f16>*>(nullptr))) return;
+  } else {
+    if (dense(static_cast<std::tuple<C>*>(nullptr))) return;
+  }
+  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+    const auto operands = strided_operands<1 + static_cast<int>(sizeof...(InC))>(part, views, offsets);
+    launch(op, strided<F, InC...>, {blocks_for(part.numel, kThreads * kStridedEach), kThreads}, stream, f,
+           operands);
+  });
+}
+
+}  // namespace gradus::cuda

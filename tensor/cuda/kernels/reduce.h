@@ -1,0 +1,307 @@
+// Reductions of dense tensors seen as [outer, n, inner] to [outer, inner]. An Op (reduce_ops.h) says how
+// elements are combined.
+//
+// Note [Order of summation on a GPU]
+// Shapes and the input's address modulo 16 alone decide how elements are combined, so two runs agree bit for
+// bit. A thread takes kBlock steps in Lane, then merges them into its Wide value. Threads of a row, rows of a
+// column and pieces are merged pairwise, in order of their numbers. Pieces, made where there would be too few
+// blocks otherwise, are merged by a second kernel: blocks never wait for each other, and there are
+// no atomic sums.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "gradus/tensor/cuda/kernel.h"
+
+namespace gradus::cuda {
+namespace reduce_detail {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kBlock = 16;         // steps of a lane: few, so that f32 lanes round little
+inline constexpr int64_t kShort = 1024;   // elements of a row that is left to one warp or less
+inline constexpr int64_t kWanted = 1024;  // blocks that fill a device; no more than kShort pieces
+inline constexpr int64_t kPiece = 4096;   // elements of a row that are worth a block
+
+// The first of two kernels: what a piece comes to.
+template <class Op> struct Partial : Op {
+  using Out = typename Op::Wide;
+  __device__ Out finish(Out a) const { return a; }
+};
+// The second: pieces are the elements.
+template <class Op> struct Merged : Op {
+  using In = typename Op::Wide;
+  using Lane = typename Op::Wide;
+  __device__ Lane start() const { return static_cast<Lane>(Op::start()); }
+  __device__ Lane step(Lane a, In x) const { return Op::merge(a, x); }
+};
+
+template <class T> constexpr int vector_of = sizeof(T) <= 8 ? 16 / static_cast<int>(sizeof(T)) : 1;
+
+template <class T, int n> struct Few {
+  T v[n];
+};
+template <class T, int n> __device__ __forceinline__ Few<T, n> load_few(const T* p) {
+  if constexpr (n == 1)
+    return {*p};
+  else
+    return std::bit_cast<Few<T, n>>(load_vector<Vector<T, n>>(p));
+}
+
+// shuffle_xor of any number of words.
+template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int lanes) {
+  if constexpr (sizeof(T) <= 8) {
+    return shuffle_xor(kAllLanes, value, lanes);
+  } else {
+    auto words = std::bit_cast<Few<uint64_t, sizeof(T) / 8>>(value);
+#pragma unroll
+    for (uint64_t& w : words.v) w = shuffle_xor(kAllLanes, w, lanes);
+    return std::bit_cast<T>(words);
+  }
+}
+
+// Combines the values of `lanes` neighboring lanes, a power of two, in each of them. All lanes take part.
+template <class Op> __device__ typename Op::Wide merge_lanes(const Op& op, typename Op::Wide a, int lanes) {
+  for (int d = lanes / 2; d > 0; d /= 2) {
+    const typename Op::Wide b = shuffle_xor_words(a, d);
+    // In the order of lanes, on both sides.
+    a = thread_index() & d ? op.merge(b, a) : op.merge(a, b);
+  }
+  return a;
+}
+
+// The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned.
+template <class Op>
+__device__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, int64_t n, int lane,
+                                       int lanes) {
+  using In = typename Op::In;
+  using Wide = typename Op::Wide;
+  constexpr int kVector = vector_of<In>;
+  Wide total = static_cast<Wide>(op.start());
+  const auto take_single = [&](int64_t from, int64_t to) {  // fewer than kVector
+    for (int64_t i = from + lane; i < to; i += lanes)
+      total = op.merge(total, static_cast<Wide>(op.step(op.start(), p[i])));
+  };
+  const auto misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) % 16 / sizeof(In));
+  const int64_t head = misaligned ? (n < kVector - misaligned ? n : kVector - misaligned) : 0;
+  const int64_t vectors = (n - head) / kVector;
+  take_single(0, head);
+  for (int64_t at = lane; at < vectors;) {
+    typename Op::Lane part[kVector];
+#pragma unroll
+    for (int k = 0; k < kVector; ++k) part[k] = op.start();
+    const auto take = [&] {
+      const auto v = load_few<In, kVector>(p + head + at * kVector);
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) part[k] = op.step(part[k], v.v[k]);
+      at += lanes;
+    };
+    if (at + int64_t(kBlock - 1) * lanes < vectors) {
+#pragma unroll 4
+      for (int s = 0; s < kBlock; ++s) take();  // without a condition: several loads are under way
+    } else {
+      while (at < vectors) take();
+    }
+#pragma unroll
+    for (int k = 0; k < kVector; ++k) total = op.merge(total, static_cast<Wide>(part[k]));
+  }
+  take_single(head + vectors * kVector, n);
+  return total;
+}
+
+// Rows of [rows, n], `lanes` lanes each.
+template <class Op>
+__global__ void __launch_bounds__(kThreads)
+    short_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t rows, int64_t n, int lanes) {
+  const int64_t row = block_index() * (kThreads / lanes) + thread_index() / lanes;
+  const int lane = thread_index() % lanes;
+  auto total = static_cast<typename Op::Wide>(op.start());
+  if (row < rows) total = take_span(op, x + row * n, n, lane, lanes);
+  total = merge_lanes(op, total, lanes);
+  if (row < rows && lane == 0) out[row] = op.finish(total);
+}
+
+template <class Wide> struct OfWarps {
+  Wide v[kThreads / kWarp];
+};
+// Pieces of rows of [rows, n], a block each. out is [rows, pieces].
+template <class Op>
+__global__ void __launch_bounds__(kThreads) long_rows(Op op, typename Op::Out* out, const typename Op::In* x,
+                                                      int64_t n, int64_t pieces, int64_t piece) {
+  const int64_t row = block_index() / pieces, from = block_index() % pieces * piece;
+  const int64_t length = n - from < piece ? n - from : piece;
+  auto total = take_span(op, x + row * n + from, length, thread_index(), kThreads);
+  total = merge_lanes(op, total, kWarp);
+  auto& warps = shared_memory<OfWarps<typename Op::Wide>>();
+  if (thread_index() % kWarp == 0) warps.v[thread_index() / kWarp] = total;
+  sync_block();
+  if (thread_index() >= kWarp) return;
+  constexpr int kWarps = kThreads / kWarp;
+  total = merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
+  if (thread_index() == 0) out[block_index()] = op.finish(total);
+}
+
+template <class Wide, int vector> struct OfThreads {
+  Wide v[vector][kThreads];
+};
+// Columns of [outer, n, inner]. A block has `lanes` threads side by side, each for `vector` columns, and
+// kThreads / lanes rows of such threads. out is [outer, pieces, inner].
+template <class Op, int vector>
+__global__ void __launch_bounds__(kThreads)
+    columns(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t inner, int64_t pieces,
+            int64_t piece, int lanes) {
+  using In = typename Op::In;
+  using Wide = typename Op::Wide;
+  const int64_t tiles = blocks_for(inner, int64_t(lanes) * vector);
+  const int64_t tile = block_index() % tiles, o = block_index() / tiles / pieces;
+  const int64_t from = block_index() / tiles % pieces * piece, to = n - from < piece ? n : from + piece;
+  const int lane = thread_index() % lanes, group = thread_index() / lanes, groups = kThreads / lanes;
+  const int64_t column = (tile * lanes + lane) * vector;
+  Wide total[vector];
+#pragma unroll
+  for (int k = 0; k < vector; ++k) total[k] = static_cast<Wide>(op.start());
+  if (column < inner) {
+    const In* p = x + o * n * inner + column;
+    for (int64_t row = from + group; row < to;) {
+      typename Op::Lane part[vector];
+#pragma unroll
+      for (int k = 0; k < vector; ++k) part[k] = op.start();
+      const auto take = [&] {
+        const auto v = load_few<In, vector>(p + row * inner);
+#pragma unroll
+        for (int k = 0; k < vector; ++k) part[k] = op.step(part[k], v.v[k]);
+        row += groups;
+      };
+      if (row + int64_t(kBlock - 1) * groups < to) {
+#pragma unroll 4
+        for (int s = 0; s < kBlock; ++s) take();
+      } else {
+        while (row < to) take();
+      }
+#pragma unroll
+      for (int k = 0; k < vector; ++k) total[k] = op.merge(total[k], static_cast<Wide>(part[k]));
+    }
+  }
+  auto& threads = shared_memory<OfThreads<Wide, vector>>();
+#pragma unroll
+  for (int k = 0; k < vector; ++k) threads.v[k][thread_index()] = total[k];
+  for (int half = groups / 2; half > 0; half /= 2) {
+    sync_block();
+    if (group >= half) continue;
+#pragma unroll
+    for (int k = 0; k < vector; ++k) {
+      total[k] = op.merge(total[k], threads.v[k][thread_index() + half * lanes]);
+      threads.v[k][thread_index()] = total[k];
+    }
+  }
+  if (group != 0 || column >= inner) return;
+  typename Op::Out* to_row = out + (block_index() / tiles) * inner + column;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) to_row[k] = op.finish(total[k]);
+}
+
+struct Pieces {
+  int64_t count, length;
+};
+// Cuts n into pieces of at least `least` where `blocks` blocks alone would not fill a device.
+inline Pieces pieces_for(int64_t n, int64_t blocks, int64_t least) {
+  const int64_t most = std::min(blocks_for(n, least), blocks_for(kWanted, blocks));
+  if (most <= 1) return {1, n};
+  const int64_t length = blocks_for(blocks_for(n, most), 16) * 16;
+  return {blocks_for(n, length), length};
+}
+
+inline int power_of_two_from(int64_t n, int most) {
+  int lanes = 1;
+  while (lanes < most && lanes < n) lanes *= 2;
+  return lanes;
+}
+
+inline Pieces row_pieces(int64_t rows, int64_t n) {
+  return n > kShort ? pieces_for(n, rows, kPiece) : Pieces{1, n};
+}
+
+template <class Op>
+void run_short_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
+                    int64_t rows, int64_t n, cudaStream_t stream) {
+  const int lanes = power_of_two_from(blocks_for(n, vector_of<typename Op::In>), kWarp);
+  launch(name, short_rows<Op>, {blocks_for(rows, kThreads / lanes), kThreads}, stream, op, out, x, rows, n,
+         lanes);
+}
+template <class Op>
+void run_long_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
+                   int64_t rows, int64_t n, const Pieces& pieces, cudaStream_t stream) {
+  launch(name, long_rows<Op>, {rows * pieces.count, kThreads, sizeof(OfWarps<typename Op::Wide>)}, stream, op,
+         out, x, n, pieces.count, pieces.length);
+}
+
+// How columns() covers [outer, n, inner].
+struct ColumnPlan {
+  int vector, lanes;
+  int64_t tiles;
+  Pieces pieces;
+};
+template <class In> ColumnPlan plan_columns(const In* x, int64_t outer, int64_t n, int64_t inner) {
+  constexpr int kVector = vector_of<In>;
+  const bool is_aligned = inner % kVector == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0;
+  ColumnPlan plan{is_aligned ? kVector : 1, 0, 0, {}};
+  const int64_t threads = blocks_for(inner, plan.vector);
+  plan.lanes = power_of_two_from(threads, kWarp);
+  // Few rows: more threads side by side.
+  while (plan.lanes < kThreads && plan.lanes < threads && kThreads / plan.lanes > blocks_for(n, 4))
+    plan.lanes *= 2;
+  plan.tiles = blocks_for(inner, int64_t(plan.lanes) * plan.vector);
+  plan.pieces = pieces_for(n, outer * plan.tiles, int64_t(kBlock) * (kThreads / plan.lanes));
+  return plan;
+}
+
+template <class Op>
+void run_columns(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
+                 int64_t outer, int64_t n, int64_t inner, const ColumnPlan& plan, cudaStream_t stream) {
+  const auto start = [&]<int vector>() {
+    launch(name, columns<Op, vector>,
+           {outer * plan.pieces.count * plan.tiles, kThreads, sizeof(OfThreads<typename Op::Wide, vector>)},
+           stream, op, out, x, n, inner, plan.pieces.count, plan.pieces.length, plan.lanes);
+  };
+  constexpr int kVector = vector_of<typename Op::In>;
+  if constexpr (kVector > 1)
+    if (plan.vector == kVector) return start.template operator()<kVector>();
+  start.template operator()<1>();
+}
+
+}  // namespace reduce_detail
+
+// Returns the bytes of workspace that reduce() needs, aligned to 16.
+template <class Op>
+int64_t reduce_workspace(const typename Op::In* x, int64_t outer, int64_t n, int64_t inner) {
+  using namespace reduce_detail;  // NOLINT
+  const int64_t pieces =
+      inner == 1 ? row_pieces(outer, n).count : plan_columns(x, outer, n, inner).pieces.count;
+  return pieces > 1 ? outer * pieces * inner * static_cast<int64_t>(sizeof(typename Op::Wide)) : 0;
+}
+
+// out[outer, inner] = op over n of x[outer, n, inner].
+template <class Op>
+void reduce(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x, int64_t outer,
+            int64_t n, int64_t inner, void* workspace, cudaStream_t stream) {
+  using namespace reduce_detail;  // NOLINT
+  if (outer == 0 || inner == 0) return;
+  auto* const partial = static_cast<typename Op::Wide*>(workspace);
+  if (inner == 1) {
+    const Pieces pieces = row_pieces(outer, n);
+    if (n <= kShort) return run_short_rows(name, op, out, x, outer, n, stream);
+    if (pieces.count == 1) return run_long_rows(name, op, out, x, outer, n, pieces, stream);
+    run_long_rows(name, Partial<Op>{op}, partial, x, outer, n, pieces, stream);
+    return run_short_rows(name, Merged<Op>{op}, out, partial, outer, pieces.count, stream);
+  }
+  const ColumnPlan plan = plan_columns(x, outer, n, inner);
+  if (plan.pieces.count == 1) return run_columns(name, op, out, x, outer, n, inner, plan, stream);
+  run_columns(name, Partial<Op>{op}, partial, x, outer, n, inner, plan, stream);
+  ColumnPlan second = plan_columns(partial, outer, plan.pieces.count, inner);
+  second.pieces = {1, plan.pieces.count};
+  run_columns(name, Merged<Op>{op}, out, partial, outer, plan.pieces.count, inner, second, stream);
+}
+
+}  // namespace gradus::cuda

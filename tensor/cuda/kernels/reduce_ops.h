@@ -1,0 +1,136 @@
+// How reductions combine elements, as tensor/cpu/reduce_loops.h has it: few steps in Lane, the type of the
+// elements' precision, then in Wide (f64 for floats). Integers are summed as unsigned ones, which wrap.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/ops/scalar_math.h"
+
+namespace gradus::cuda {
+
+template <class T>
+using LaneOf = std::conditional_t<std::is_same_v<T, double>, double,
+                                  std::conditional_t<std::is_integral_v<T>, uint64_t, float>>;
+template <class T> using WideOf = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+
+// scale times the sum.
+template <class T> struct Sum {
+  using In = T;
+  using Lane = LaneOf<T>;
+  using Wide = WideOf<T>;
+  using Out = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
+  double scale = 1;
+  __device__ Lane start() const { return 0; }
+  __device__ Lane step(Lane a, T x) const { return a + static_cast<Lane>(widen(x)); }
+  __device__ Wide merge(Wide a, Wide b) const { return a + b; }
+  __device__ Out finish(Wide a) const {
+    if constexpr (std::is_same_v<Wide, double>)
+      return convert<Out>(a * scale);
+    else
+      return static_cast<Out>(a);
+  }
+};
+
+template <class T> struct Prod {
+  using In = T;
+  using Lane = WideOf<T>;  // a product of few f32 leaves their range easily
+  using Wide = WideOf<T>;
+  using Out = T;
+  __device__ Lane start() const { return 1; }
+  __device__ Lane step(Lane a, T x) const { return a * static_cast<Lane>(x); }
+  __device__ Wide merge(Wide a, Wide b) const { return a * b; }
+  __device__ Out finish(Wide a) const { return static_cast<Out>(a); }
+};
+
+// The largest or smallest element; NaN when there is one.
+template <class T, bool largest> struct Extreme {
+  using In = T;
+  using Lane = T;
+  using Wide = T;
+  using Out = T;
+  __device__ T start() const {
+    using L = std::numeric_limits<T>;
+    if constexpr (L::has_infinity) return largest ? -L::infinity() : L::infinity();
+    return largest ? L::lowest() : L::max();
+  }
+  __device__ T step(T a, T x) const {
+    const bool better = largest ? x > a : x < a;
+    return better || x != x ? x : a;
+  }
+  __device__ T merge(T a, T b) const { return step(a, b); }
+  __device__ T finish(T a) const { return a; }
+};
+
+// Of bytes 0 and 1: whether any, or all, are 1.
+template <bool any> struct Logical : Extreme<uint8_t, any> {
+  __device__ uint8_t finish(uint8_t a) const { return a != 0; }
+};
+
+// Which power the elements' magnitudes are taken to.
+enum class Power { kZero, kOne, kTwo, kAny };
+
+// (scale times the sum of |x|^p)^(1/p), or without the root. p = 0 counts nonzeros.
+template <class T, Power power> struct Norm : Sum<T> {
+  using typename Sum<T>::Lane;
+  double p = 2;
+  bool root = true;
+  __device__ Lane step(Lane a, T x) const {
+    const auto v = static_cast<Lane>(x);
+    if constexpr (power == Power::kZero) return a + static_cast<Lane>(v != 0);
+    if constexpr (power == Power::kOne) return a + m::abs(v);
+    if constexpr (power == Power::kTwo) return a + v * v;
+    return a + m::pow(m::abs(v), static_cast<Lane>(p));
+  }
+  __device__ T finish(double a) const {
+    a *= this->scale;
+    if (!root || power == Power::kZero || power == Power::kOne) return static_cast<T>(a);
+    return static_cast<T>(power == Power::kTwo ? m::sqrt(a) : m::pow(a, 1 / p));
+  }
+};
+
+template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
+  __device__ T step(T a, T x) const { return Extreme<T, largest>::step(a, m::abs(x)); }
+};
+
+// How many elements, their mean, and the sum of their squared distances from it.
+struct Spread {
+  double n, mean, squares;
+};
+// The same of few: distances are from the first of them, which is near the others.
+template <class T> struct SpreadOfFew {
+  T first, sum, squares;
+  int n;
+  __device__ explicit operator Spread() const {
+    if (n == 0) return {0, 0, 0};
+    const double off = double(sum) / n, left = double(squares) - off * off * n;
+    return {double(n), double(first) + off, left < 0 ? 0 : left};
+  }
+};
+
+// scale times the sum of squared distances from the mean, in one pass.
+// Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
+template <class T> struct Variance {
+  using In = T;
+  using Lane = SpreadOfFew<T>;
+  using Wide = Spread;
+  using Out = T;
+  double scale = 1;
+  __device__ Lane start() const { return {0, 0, 0, 0}; }
+  __device__ Lane step(Lane a, T x) const {
+    if (a.n == 0) a.first = x;
+    const T d = x - a.first;
+    return {a.first, a.sum + d, a.squares + d * d, a.n + 1};
+  }
+  __device__ Wide merge(const Wide& a, const Wide& b) const {
+    const double n = a.n + b.n, apart = b.mean - a.mean;
+    if (n == 0) return a;
+    const double part = b.n / n;
+    return {n, a.mean + apart * part, a.squares + b.squares + apart * apart * (a.n * part)};
+  }
+  __device__ T finish(const Wide& a) const { return static_cast<T>(a.squares * scale); }
+};
+
+}  // namespace gradus::cuda

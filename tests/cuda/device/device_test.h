@@ -1,0 +1,177 @@
+// Kernels against host results, on whatever device the program is built for: a GPU or the emulated one.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/kernels/nest.h"
+
+namespace device_test {
+
+using gradus::bf16;
+using gradus::DType;
+using gradus::f16;
+namespace cuda = gradus::cuda;
+
+// Of the command line.
+struct Options {
+  bool small = false;   // fewer and smaller shapes: the emulated device takes its time
+  double seconds = 50;  // no group begins after these
+  std::string only;     // the groups whose names contain this
+};
+Options& options();
+double elapsed();
+
+// Counts checks, and prints one line in the end.
+class Group {
+ public:
+  explicit Group(std::string name);
+  ~Group();
+  explicit operator bool() const { return runs_; }  // false: left out
+  void check(bool right, const char* format, ...) __attribute__((format(printf, 3, 4)));
+
+  static int passed, failed, left_out;
+
+ private:
+  std::string name_;
+  bool runs_;
+  double begin_;
+  int64_t checks_ = 0, wrong_ = 0;
+  std::string first_;
+};
+
+inline void must(cudaError_t status, const char* what) { cuda::check("device test", what, status); }
+#define MUST(call) device_test::must((call), #call)
+
+// Device memory with bytes around it that nobody may write.
+class Buffer {
+ public:
+  static constexpr size_t kMargin = 512;
+  explicit Buffer(size_t bytes) : bytes_(bytes) {
+    void* p;
+    MUST(cudaMalloc(&p, bytes + 2 * kMargin));
+    base_ = static_cast<char*>(p);
+    MUST(cudaMemset(base_, 0xA5, bytes + 2 * kMargin));
+  }
+  ~Buffer() { cudaFree(base_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  char* data() const { return base_ + kMargin; }
+  size_t bytes() const { return bytes_; }
+  void put(const void* from, size_t bytes) const {
+    MUST(cudaMemcpy(data(), from, bytes, cudaMemcpyHostToDevice));
+  }
+  // With the margins.
+  std::vector<unsigned char> take() const {
+    std::vector<unsigned char> all(bytes_ + 2 * kMargin);
+    MUST(cudaMemcpy(all.data(), base_, all.size(), cudaMemcpyDeviceToHost));
+    return all;
+  }
+
+ private:
+  size_t bytes_;
+  char* base_;
+};
+
+inline uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// 16-bit floats of the host. nvcc compiles these with f16 in software (build.sh): it knows no _Float16.
+template <class T> T from_double(double v) {
+  if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)
+    return T(static_cast<float>(v));
+  else
+    return static_cast<T>(v);
+}
+template <class T> auto widened(T x) {
+  if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)
+    return static_cast<float>(x);
+  else if constexpr (std::is_same_v<T, int16_t> || std::is_same_v<T, int8_t>)
+    return static_cast<int32_t>(x);
+  else
+    return x;
+}
+// A result in the type in which it is stored.
+template <class Out, class C> Out stored(C x) {
+  if constexpr (std::is_same_v<Out, f16> || std::is_same_v<Out, bf16>)
+    return Out(static_cast<float>(x));
+  else
+    return static_cast<Out>(x);
+}
+
+// Element i of a sequence: numbers of all sizes and special ones (wild), or between -1 and 1.
+template <class T> T sample(uint64_t i, uint64_t salt, bool wild = true) {
+  const uint64_t z = mix((i + salt * 0x51ed27) * 0x9E3779B97F4A7C15u);
+  if constexpr (std::is_same_v<T, bool>) {
+    return z >> 40 & 1;
+  } else if constexpr (std::is_integral_v<T>) {
+    return wild && z % 4 == 0 ? static_cast<T>(z >> 20) : static_cast<T>(z >> 20 & 63);
+  } else {
+    const double unit = static_cast<double>(static_cast<int64_t>(mix(z + 77))) * 0x1p-63;
+    if (!wild) return from_double<T>(unit);
+    constexpr double kSpecial[] = {0.,  -0.,    1.,    -1.,    INFINITY, -INFINITY, NAN,   1e-45,
+                                   0.5, -1e-40, 1e-38, 3.4e38, -3.4e38,  88.8,      -104., 65504.};
+    if (z % 64 == 0) return from_double<T>(kSpecial[z >> 32 & 15]);
+    if (z % 5 == 0) return from_double<T>(unit * std::ldexp(1., static_cast<int>(z >> 32 & 127) - 64));
+    return from_double<T>(z % 3 == 1 ? unit * 10 : unit);
+  }
+}
+
+template <class T> bool is_nan(T x) {
+  const auto v = widened(x);
+  return v != v;
+}
+// The same bits; every NaN is the same.
+template <class T> bool same(T a, T b) {
+  return std::memcmp(&a, &b, sizeof a) == 0 || (is_nan(a) && is_nan(b));
+}
+template <class T> double as_double(T x) { return static_cast<double>(widened(x)); }
+
+using Sizes = std::vector<int64_t>;
+
+// Calls f(element offsets of all operands) for every position.
+template <class F>
+void for_each_position(const Sizes& sizes, const std::vector<cuda::Strides>& strides,
+                       const std::vector<int64_t>& start, F&& f) {
+  int64_t n = 1;
+  for (const int64_t s : sizes) n *= s;
+  std::vector<int64_t> at(strides.size());
+  for (int64_t i = 0; i < n; ++i) {
+    at = start;
+    int64_t rest = i;
+    for (size_t d = sizes.size(); d-- > 0; rest /= sizes[d])
+      for (size_t k = 0; k < strides.size(); ++k) at[k] += rest % sizes[d] * strides[k][d];
+    f(at.data());
+  }
+}
+inline cuda::Strides row_major(const Sizes& sizes) {
+  cuda::Strides s{};
+  int64_t next = 1;
+  for (size_t d = sizes.size(); d-- > 0; next *= sizes[d]) s[d] = next;
+  return s;
+}
+
+void test_elementwise_floats();
+void test_elementwise_integers();
+void test_copies();
+void test_reductions();
+void time_kernels();
+
+}  // namespace device_test

@@ -1,0 +1,13 @@
+// f16's conversions on the host, for files that nvcc compiles: it has no _Float16.
+#include <bit>
+#include <cstdint>
+
+namespace gradus::internal {
+
+uint16_t half_of(float f);
+float float_of(uint16_t half);
+
+uint16_t half_of(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
+float float_of(uint16_t half) { return static_cast<float>(std::bit_cast<_Float16>(half)); }
+
+}  // namespace gradus::internal

@@ -1,0 +1,90 @@
+// Gradus' kernels against host results, and their times. Prints a line for each group as it goes, and in the
+// end "N passed, N failed".
+//
+//   kernels_on_device [--small] [--seconds N] [--only TEXT] [--no-times]
+#include <unistd.h>
+
+#include <exception>
+#include <thread>
+
+#include "device_test.h"
+
+namespace device_test {
+
+Options& options() {
+  static Options o;
+  return o;
+}
+double elapsed() {
+  static const auto begin = std::chrono::steady_clock::now();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+int Group::passed = 0, Group::failed = 0, Group::left_out = 0;
+
+Group::Group(std::string name) : name_(std::move(name)), runs_(true), begin_(elapsed()) {
+  if (name_.find(options().only) == std::string::npos) runs_ = false;
+  if (runs_ && begin_ > options().seconds) runs_ = false, ++left_out;
+}
+Group::~Group() {
+  if (!runs_) return;
+  wrong_ ? ++failed : ++passed;
+  std::printf("%-4s  %-34s %7lld checks, %lld wrong, %.2f s%s%s\n", wrong_ ? "FAIL" : "ok", name_.c_str(),
+              static_cast<long long>(checks_), static_cast<long long>(wrong_), elapsed() - begin_,
+              wrong_ ? ": " : "", first_.c_str());
+  std::fflush(stdout);
+}
+void Group::check(bool right, const char* format, ...) {
+  ++checks_;
+  if (right) return;
+  if (wrong_++ != 0) return;
+  char text[500];
+  va_list list;
+  va_start(list, format);
+  std::vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  first_ = text;
+}
+
+}  // namespace device_test
+
+int main(int argc, char** argv) {
+  using namespace device_test;  // NOLINT
+  bool times = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--small") options().small = true;
+    if (arg == "--no-times") times = false;
+    if (arg == "--seconds" && i + 1 < argc) options().seconds = std::atof(argv[++i]);
+    if (arg == "--only" && i + 1 < argc) options().only = argv[++i];
+  }
+  elapsed();
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(options().seconds + 8));
+    std::printf("FAIL  the program takes too long: it ends here\n%d passed, %d failed\n", Group::passed,
+                Group::failed + 1);
+    std::fflush(stdout);
+    _exit(3);
+  }).detach();
+  try {
+    cudaDeviceProp p;
+    MUST(cudaGetDeviceProperties(&p, 0));
+    int driver = 0;
+    MUST(cudaDriverGetVersion(&driver));
+    std::printf("device %s, sm_%d%d, driver for CUDA %d.%d, runtime %d.%d\n", p.name, p.major, p.minor,
+                driver / 1000, driver / 10 % 100, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
+    std::fflush(stdout);
+    test_elementwise_floats();
+    test_elementwise_integers();
+    test_copies();
+    test_reductions();
+    if (times) time_kernels();
+  } catch (const std::exception& e) {
+    ++Group::failed;
+    std::printf("FAIL  %s\n", e.what());
+  }
+  if (Group::left_out) std::printf("%d groups left out: no time\n", Group::left_out);
+  std::printf("%d passed, %d failed\n", Group::passed, Group::failed);
+  std::fflush(stdout);
+  _exit(Group::failed ? 1 : 0);  // whatever hangs in the driver's own end
+}

@@ -1,0 +1,363 @@
+// The emulated runtime answers as a real device did. Each call is looked up by its text, in the order of
+// calls, in tests/cuda/recorded/h100/cudart_answers.txt.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/grid.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/emulated/streams.h"
+
+namespace {
+
+using namespace gradus::cuda::emulated;  // NOLINT
+
+// The answers of one group, by what was asked.
+class Record {
+ public:
+  explicit Record(const std::string& group) {
+    std::ifstream file("tests/cuda/recorded/h100/cudart_answers.txt");
+    EXPECT_TRUE(file) << "the record is not there";
+    for (std::string line; std::getline(file, line);) {
+      const size_t first = line.find('\t'), second = line.find('\t', first + 1);
+      if (first == std::string::npos || line.substr(0, first) != group) continue;
+      answers_[line.substr(first + 1, second - first - 1)].push_back(line.substr(second + 1));
+    }
+  }
+  std::string next(const std::string& asked) {
+    auto& list = answers_[asked];
+    if (list.empty()) return "(not recorded)";
+    std::string answer = list.front();
+    list.pop_front();
+    return answer;
+  }
+
+ private:
+  std::map<std::string, std::deque<std::string>> answers_;
+};
+
+std::string said(cudaError_t status) {
+  std::string text = cudaGetErrorName(status);
+  if (const cudaError_t last = cudaGetLastError(); last != cudaSuccess)
+    text += std::string(" last: ") + cudaGetErrorName(last);
+  return text;
+}
+#define ASK(...) EXPECT_EQ(said(__VA_ARGS__), record.next(#__VA_ARGS__)) << #__VA_ARGS__
+
+TEST(EmulatedRuntime, AnswersAsRecordedAboutMemory) {
+  Record record("memory");
+  void *p = nullptr, *q = nullptr;
+  ASK(cudaMalloc(&p, 0));
+  EXPECT_EQ(p, nullptr);
+  ASK(cudaFree(p));
+  ASK(cudaFree(nullptr));
+  ASK(cudaMalloc(nullptr, 16));
+  ASK(cudaMalloc(&p, size_t(1) << 50));
+  ASK(cudaMalloc(&p, size_t(-1)));
+  ASK(cudaMalloc(&p, size_t(int64_t(-4096))));
+  ASK(cudaMalloc(&p, 1));
+  ASK(cudaFree(static_cast<char*>(p) + 256));
+  ASK(cudaFree(static_cast<char*>(p) + 1));
+  ASK(cudaFree(p));
+  ASK(cudaFree(p));
+  ASK(cudaFree(reinterpret_cast<void*>(0x1234)));
+  ASK(cudaFree(&p));
+  ASK(cudaMallocHost(&q, 4096));
+  ASK(cudaFree(q));
+  ASK(cudaFreeHost(q));
+  ASK(cudaFreeHost(q));
+  ASK(cudaMalloc(&p, 4096));
+  ASK(cudaFreeHost(p));
+  ASK(cudaFree(p));
+  ASK(cudaFreeHost(nullptr));
+  ASK(cudaMallocHost(&q, 0));
+  size_t free_bytes, total;
+  ASK(cudaMemGetInfo(&free_bytes, &total));
+  ASK(cudaMemGetInfo(nullptr, &total));
+}
+
+TEST(EmulatedRuntime, AnswersAsRecordedAboutCopies) {
+  Record record("copies");
+  void* made[3];
+  cudaMalloc(&made[0], 4096);
+  cudaMalloc(&made[1], 4096);
+  cudaMallocHost(&made[2], 4096);
+  char *const d = static_cast<char*>(made[0]), *const e = static_cast<char*>(made[1]),
+              *const pinned = static_cast<char*>(made[2]);
+  std::vector<char> host(1 << 20);
+  char* const h = host.data();
+  ASK(cudaMemcpy(d, h, 4096, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(d, h, 4096, cudaMemcpyDeviceToHost));
+  ASK(cudaMemcpy(h, d, 4096, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(d, h, 4096, cudaMemcpyHostToHost));
+  ASK(cudaMemcpy(d, h, 4096, cudaMemcpyDeviceToDevice));
+  ASK(cudaMemcpy(h, h + 4096, 4096, cudaMemcpyDeviceToDevice));
+  ASK(cudaMemcpy(h, h + 4096, 4096, cudaMemcpyHostToHost));
+  ASK(cudaMemcpy(h, h + 4096, 4096, cudaMemcpyDefault));
+  ASK(cudaMemcpy(d, h, 4096, cudaMemcpyDefault));
+  ASK(cudaMemcpy(d, e, 4096, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(d, pinned, 4096, cudaMemcpyDeviceToDevice));
+  ASK(cudaMemcpy(pinned, d, 4096, cudaMemcpyHostToDevice));
+#if !defined(__SANITIZE_ADDRESS__)  // beside it, no such value may be looked at
+  ASK(cudaMemcpy(d, h, 4096, cudaMemcpyKind(9)));
+#endif
+  ASK(cudaMemcpy(d, h, 0, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(nullptr, h, 0, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(nullptr, nullptr, 0, cudaMemcpyDefault));
+  ASK(cudaMemcpy(nullptr, h, 16, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(d, nullptr, 16, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(d, nullptr, 16, cudaMemcpyDefault));
+  ASK(cudaMemcpy(d, h, 4097, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(d + 4000, h, 200, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(d, h, 1 << 20, cudaMemcpyHostToDevice));
+  ASK(cudaMemcpy(h, d, 1 << 20, cudaMemcpyDeviceToHost));
+  ASK(cudaMemcpy(d, d + 100, 1000, cudaMemcpyDeviceToDevice));
+  ASK(cudaMemcpy(d + 100, d, 1000, cudaMemcpyDeviceToDevice));
+  ASK(cudaMemcpy(d, d, 1000, cudaMemcpyDeviceToDevice));
+  ASK(cudaMemcpyAsync(d, h, 4096, cudaMemcpyHostToDevice, nullptr));
+  ASK(cudaMemcpyAsync(d, pinned, 4096, cudaMemcpyHostToDevice, nullptr));
+  ASK(cudaMemcpyAsync(h, d, 4096, cudaMemcpyDeviceToHost, nullptr));
+  ASK(cudaMemcpyAsync(d, pinned, 4097, cudaMemcpyHostToDevice, nullptr));
+  ASK(cudaDeviceSynchronize());
+  ASK(cudaMemset(d, 1, 4096));
+  ASK(cudaMemset(d, 1, 0));
+  ASK(cudaMemset(nullptr, 1, 0));
+  ASK(cudaMemset(nullptr, 1, 16));
+  ASK(cudaMemset(h, 1, 16));
+  ASK(cudaMemset(pinned, 1, 16));
+  ASK(cudaMemset(d, 1, 4097));
+  ASK(cudaMemset(d, 1, 64 << 20));
+  ASK(cudaMemset(d + 1, 300, 3));
+  ASK(cudaMemcpyPeerAsync(d, 0, e, 0, 4096, nullptr));
+  cudaFree(e);
+  ASK(cudaMemcpy(d, e, 4096, cudaMemcpyDeviceToDevice));
+  ASK(cudaMemcpy(h, e, 4096, cudaMemcpyDeviceToHost));
+  cudaFree(d);
+  cudaFreeHost(pinned);
+}
+
+TEST(EmulatedRuntime, AnswersAsRecordedAboutPinnedMemory) {
+  Record record("pinned");
+  void* p;
+  std::vector<char> memory(1 << 17);
+  char* const h = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
+  ASK(cudaHostAlloc(&p, size_t(1) << 50, 0));
+  ASK(cudaHostRegister(h + 1, 100, 0));
+  ASK(cudaHostUnregister(h + 1));
+  ASK(cudaHostRegister(h, 8192, 0));
+  ASK(cudaHostRegister(h, 8192, 0));
+  ASK(cudaHostRegister(h + 4096, 8192, 0));
+  ASK(cudaHostRegister(h + 8192, 4096, 0));
+  ASK(cudaHostUnregister(h + 4096));
+  ASK(cudaHostUnregister(h));
+  ASK(cudaHostUnregister(h));
+  ASK(cudaHostUnregister(nullptr));
+  ASK(cudaHostRegister(nullptr, 4096, 0));
+  ASK(cudaHostRegister(h, 0, 0));
+  cudaHostUnregister(h + 8192);
+  cudaMallocHost(&p, 4096);
+  ASK(cudaHostUnregister(p));
+  ASK(cudaHostRegister(p, 4096, 0));
+  cudaFreeHost(p);
+  for (const unsigned flags : {0u, 1u, 2u, 3u, 4u, 7u, 8u, 0x10u, 0xffffffffu}) {
+    char asked[64];
+    std::snprintf(asked, sizeof asked, "cudaHostAlloc(&p, 4096, %#x)", flags);
+    const cudaError_t status = cudaHostAlloc(&p, 4096, flags);
+    EXPECT_EQ(said(status), record.next(asked)) << asked;
+    if (status == cudaSuccess) cudaFreeHost(p);
+  }
+}
+
+TEST(EmulatedRuntime, AnswersAsRecordedAboutEvents) {
+  Record record("events");
+  cudaEvent_t a, b, untimed, recorded;
+  float ms = -1;
+  for (const unsigned flags : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
+    cudaEvent_t x;
+    const std::string asked = "cudaEventCreateWithFlags(&x, " + std::to_string(flags) + ")";
+    const cudaError_t status = cudaEventCreateWithFlags(&x, flags);
+    EXPECT_EQ(said(status), record.next(asked)) << asked;
+    if (status == cudaSuccess) cudaEventDestroy(x);
+  }
+  ASK(cudaEventCreate(nullptr));
+  cudaEventCreate(&a);
+  cudaEventCreate(&b);
+  cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming);
+  ASK(cudaEventQuery(a));
+  ASK(cudaEventSynchronize(a));
+  ASK(cudaStreamWaitEvent(nullptr, a, 0));
+  ASK(cudaEventElapsedTime(&ms, a, b));
+  cudaEventRecord(a, nullptr);
+  ASK(cudaEventElapsedTime(&ms, a, b));
+  cudaEventRecord(b, nullptr);
+  cudaEventSynchronize(b);
+  ASK(cudaEventElapsedTime(&ms, a, b));
+  ASK(cudaEventElapsedTime(&ms, b, a));
+  EXPECT_LE(ms, 0);
+  ASK(cudaEventElapsedTime(&ms, a, a));
+  ASK(cudaEventElapsedTime(nullptr, a, b));
+  cudaEventRecord(untimed, nullptr);
+  cudaEventSynchronize(untimed);
+  ASK(cudaEventElapsedTime(&ms, a, untimed));
+  ASK(cudaEventElapsedTime(&ms, untimed, a));
+  ASK(cudaEventDestroy(b));
+  ASK(cudaDeviceSynchronize());
+  cudaEventCreate(&recorded);
+  ASK(cudaEventRecord(recorded, nullptr));
+  ASK(cudaEventRecord(nullptr, nullptr));
+  ASK(cudaEventQuery(nullptr));
+  ASK(cudaEventDestroy(nullptr));
+  ASK(cudaEventDestroy(recorded));
+  ASK(cudaStreamWaitEvent(nullptr, a, 9));
+  cudaEventDestroy(a);
+  cudaEventDestroy(untimed);
+}
+
+TEST(EmulatedRuntime, AnswersAsRecordedAboutStreams) {
+  Record record("streams");
+  cudaStream_t s, x;
+  for (const unsigned flags : {0u, 1u, 2u, 3u}) {
+    const std::string asked = "cudaStreamCreateWithFlags(&x, " + std::to_string(flags) + ")";
+    const cudaError_t status = cudaStreamCreateWithFlags(&x, flags);
+    EXPECT_EQ(said(status), record.next(asked)) << asked;
+    if (status == cudaSuccess) cudaStreamDestroy(x);
+  }
+  for (const int priority : {-100, -5, 0, 1, 100}) {
+    int got = 99;
+    const std::string asked = "cudaStreamCreateWithPriority(&x, 1, " + std::to_string(priority) + ")";
+    const std::string status = said(cudaStreamCreateWithPriority(&x, cudaStreamNonBlocking, priority));
+    cudaStreamGetPriority(x, &got);
+    EXPECT_EQ(status + " priority " + std::to_string(got), record.next(asked)) << asked;
+    cudaStreamDestroy(x);
+  }
+  ASK(cudaStreamCreate(nullptr));
+  cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+  ASK(cudaStreamQuery(s));
+  ASK(cudaStreamQuery(nullptr));
+  ASK(cudaStreamQuery(cudaStreamLegacy));
+  ASK(cudaStreamQuery(cudaStreamPerThread));
+  ASK(cudaStreamSynchronize(s));
+  cudaEvent_t unrecorded;
+  cudaEventCreate(&unrecorded);
+  ASK(cudaStreamWaitEvent(s, unrecorded, 0));
+  ASK(cudaStreamWaitEvent(s, nullptr, 0));
+  cudaEventDestroy(unrecorded);
+  ASK(cudaStreamDestroy(nullptr));
+  ASK(cudaStreamDestroy(cudaStreamLegacy));
+  ASK(cudaLaunchHostFunc(s, nullptr, nullptr));
+  static cudaError_t inside = cudaSuccess, inside_free = cudaSuccess;
+  cudaLaunchHostFunc(
+      s,
+      [](void*) {
+        inside = cudaStreamQuery(nullptr);
+        inside_free = cudaFree(nullptr);
+      },
+      nullptr);
+  cudaStreamSynchronize(s);
+  EXPECT_EQ(cudaGetErrorName(inside), record.next("cudaStreamQuery within a host function"));
+  EXPECT_EQ(cudaGetErrorName(inside_free), record.next("cudaFree within a host function"));
+  cudaGetLastError();
+  ASK(cudaStreamDestroy(s));
+}
+
+TEST(EmulatedRuntime, RefusesTheLaunchesThatWereRefused) {
+  Record record("launches");
+  const auto answered = [&](int64_t blocks, int64_t threads, int64_t shared) {
+    return std::string(cudaGetErrorName(check_shape(blocks, threads, shared)));
+  };
+  const auto recorded = [&](const std::string& asked) {
+    const std::string answer = record.next(asked);
+    return answer.substr(0, answer.find(' '));
+  };
+  EXPECT_EQ(answered(1, 1, 0), recorded("nothing, dim3(1), dim3(1), 0"));
+  EXPECT_EQ(answered(1, 0, 0), recorded("nothing, dim3(1), dim3(0), 0"));
+  EXPECT_EQ(answered(0, 1, 0), recorded("nothing, dim3(0), dim3(1), 0"));
+  EXPECT_EQ(answered(1, 1024, 0), recorded("nothing, dim3(1), dim3(1024), 0"));
+  EXPECT_EQ(answered(1, 1025, 0), recorded("nothing, dim3(1), dim3(1025), 0"));
+  EXPECT_EQ(answered(0x7fffffff, 1, 0), recorded("nothing, dim3(0x7fffffff), dim3(1), 0"));
+  EXPECT_EQ(answered(0x80000000, 1, 0), recorded("nothing, dim3(0x80000000u), dim3(1), 0"));
+  EXPECT_EQ(answered(1, 64, 232448), recorded("uses_shared, dim3(1), dim3(64), 232448, d"));
+  EXPECT_EQ(check_shape(1, 64, 232449), cudaErrorInvalidValue);
+}
+
+TEST(EmulatedRuntime, AnswersAsRecordedAboutDevices) {
+  Record record("devices");
+  int n = 0, current = -1;
+  ASK(cudaGetDeviceCount(&n));
+  ASK(cudaGetDeviceCount(nullptr));
+  ASK(cudaSetDevice(0));
+  ASK(cudaSetDevice(-1));
+  ASK(cudaGetDevice(&current));
+  ASK(cudaGetDeviceProperties(nullptr, 0));
+  EXPECT_EQ(cudaSetDevice(n), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+}
+
+TEST(EmulatedRuntime, ErrorsAreRememberedAsRecorded) {
+  void* p = nullptr;
+  EXPECT_EQ(cudaMalloc(&p, size_t(1) << 50), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaMalloc(&p, 16), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation) << "a success does not forget it";
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  cudaFree(p);
+}
+
+TEST(EmulatedRuntime, AnInjectedFailureIsThatOfOneCallAStickyOneOfAllThatFollow) {
+  void* p = nullptr;
+  fail_call(1, cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaMalloc(&p, 16), cudaSuccess);
+  EXPECT_EQ(cudaFree(p), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
+  cudaGetLastError();
+  fail_call(0, cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaMalloc(&p, 16), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  int n = 0;
+  EXPECT_EQ(cudaGetDeviceCount(&n), cudaSuccess);
+  cudaPointerAttributes attributes;
+  EXPECT_EQ(cudaPointerGetAttributes(&attributes, &n), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaMemGetInfo(nullptr, nullptr), cudaErrorIllegalAddress) << "the next call sets it again";
+  Runtime::get().reset();
+  cudaGetLastError();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(EmulatedRuntime, ADeviceHasAsMuchMemoryAsATestGivesIt) {
+  set_devices(2, size_t(1) << 20);
+  void *p = nullptr, *q = nullptr;
+  EXPECT_EQ(cudaMalloc(&p, 600 << 10), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&q, 600 << 10), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&q, 600 << 10), cudaSuccess);
+  EXPECT_EQ(device_number(device_that_holds(p)), 0);
+  EXPECT_EQ(device_number(device_that_holds(q)), 1);
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
+  EXPECT_EQ(cudaFree(q), cudaSuccess);
+  cudaSetDevice(0);
+  cudaGetLastError();
+  set_devices(2, size_t(1) << 30);
+}
+
+TEST(EmulatedRuntimeDeathTest, TheHostMustNotTouchDeviceMemory) {
+  void* p = nullptr;
+  gradus::internal::called_op = "conv2d";
+  cudaMalloc(&p, 16);
+  gradus::internal::called_op = nullptr;
+  EXPECT_DEATH(static_cast<volatile char*>(p)[3] = 1,
+               "the host touched device memory: allocation [0-9]* of 16 bytes for conv2d, byte 3");
+  cudaFree(p);
+}
+
+}  // namespace
