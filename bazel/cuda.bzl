@@ -24,14 +24,18 @@ def _compatible_unless(conditions):
         **{"//conditions:default": []}
     ))
 
-# Targets that need the toolkit are skipped where there is none, and for processors that it is not for.
-CUDA_COMPATIBLE = _compatible_unless(["//bazel:aarch64"])
+# Targets that need the toolkit are skipped where there is none, and where it or the emulated device was never tried.
+_NOT_TRIED = [
+    "//bazel:aarch64",
+    "//bazel:clang",
+]
+CUDA_COMPATIBLE = _compatible_unless(_NOT_TRIED)
 
 # Fibers are unknown to ThreadSanitizer.
-FIBERS_COMPATIBLE = _compatible_unless(["//bazel:aarch64", "//bazel:no_openmp"])
+FIBERS_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:no_openmp"])
 
 # Tests of the checker need its hooks, which other sanitizers displace.
-CHECKER_COMPATIBLE = _compatible_unless(["//bazel:aarch64", "//bazel:address_sanitizer", "//bazel:no_openmp"])
+CHECKER_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:address_sanitizer", "//bazel:no_openmp"])
 
 # The hooks of this sanitizer are the checker's (tensor/cuda/emulated/hooks.cc). Elements are accessed one by one, as the
 # kernel has it. Products and sums are not fused: nor does nvcc with -fmad=false.
