@@ -72,6 +72,9 @@ HWY_INLINE void expand(Floats g00, Floats g01, Floats g10, Floats g11, float* to
 
 // Computes G' m G of the planes.
 struct Square {
+#if HWY_TARGET == HWY_NEON
+  HWY_INLINE Square() {}  // g++ for ARM would make one for another level, and not inline it
+#endif
   Floats at[2][2];
 };
 HWY_INLINE Square contract(const float* from, int64_t plane) {
