@@ -140,7 +140,10 @@ TEST(Threads, BackwardOnTwoDevicesGivesTheGradientsOfOne) {
     gm.attach(w);
     auto recording = gm.record();
     Tensor h = w;
-    for (int i = 0; i < 10; ++i) h = to(tanh(matmul(to(h, b), to(w, b))), a);
+    for (int i = 0; i < 10; ++i) {
+      const Tensor weight = to(w, b), x = to(h, b);  // in this order, which gradients are added in
+      h = to(tanh(matmul(x, weight)), a);
+    }
     gm.backward(mean(square(h)));
     return w.grad().to_vector<float>();
   };
