@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -36,40 +37,19 @@ template <class F> void dispatch_width(const Tensor& x, F&& f) {
   }
 }
 
-template <class T> T sum_of(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>)
-    return a || b;
-  else if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else
-    return a + b;
-}
-
-template <class T> T product_of(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else
-    return a * b;
-}
-
-// Returns the larger (or smaller) of a and b, or NaN if one of them is NaN.
-template <class T> T extremum_of(T a, T b, bool largest) {
-  if (a != a) return a;
-  return b != b || (largest ? b > a : b < a) ? b : a;
-}
-
 // Calls f.operator()<T>(combine). `combine` gives the new value of a place from its old value and the written
 // one. For kPut, T is only an unsigned type as wide as x's elements.
 template <class F> void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
   if (how == Write::kPut)
     return dispatch_width(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
   if (how == Write::kAdd) {
-    const auto add = [&]<class T>() { f.template operator()<T>([](T a, T b) { return sum_of(a, b); }); };
+    const auto add = [&]<class T>() { f.template operator()<T>(functors::Add()); };
     return x.dtype() == DType::kBool ? add.template operator()<bool>() : dispatch_numeric(x.dtype(), op, add);
   }
   dispatch_numeric(x.dtype(), op, [&]<class T>() {
     f.template operator()<T>([how](T a, T b) {
-      return how == Write::kMultiply ? product_of(a, b) : extremum_of(a, b, how == Write::kMax);
+      if (how == Write::kMultiply) return functors::Mul()(a, b);
+      return how == Write::kMax ? functors::Maximum()(b, a) : functors::Minimum()(b, a);
     });
   });
 }
