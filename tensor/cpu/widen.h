@@ -20,4 +20,14 @@ Tensor wide_like(const Tensor& y);
 // Rounds the elements of wide_like(y) into y.
 void round_to(const Tensor& y, const Tensor& wide);
 
+// Returns x, widened if it has 16 bits.
+inline Tensor in_f32(const Tensor& x) { return x.defined() && is_narrow(x.dtype()) ? widened(x) : x; }
+// Calls f(y), or f(wide_like(y)) and rounds that into y if y has 16 bits.
+template <class F> void give_in_f32(const Tensor& y, F f) {
+  if (!y.defined() || !is_narrow(y.dtype())) return f(y);
+  const Tensor wide = wide_like(y);
+  f(wide);
+  round_to(y, wide);
+}
+
 }  // namespace gradus::cpu
