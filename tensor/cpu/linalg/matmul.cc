@@ -51,7 +51,7 @@ bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bia
   if (!plan) return false;
   onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, a)},
                       {DNNL_ARG_WEIGHTS, onednn::memory(plan->weights, b)},
-                      {DNNL_ARG_BIAS, bias.defined() ? onednn::memory(plan->bias, bias) : dnnl::memory()},
+                      {DNNL_ARG_BIAS, onednn::memory(plan->bias, bias)},
                       {DNNL_ARG_DST, onednn::memory(plan->dst, out)}});
   return true;
 }
@@ -77,9 +77,8 @@ void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const
 // A product with at most one batch dim.
 void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (gemm(out, a, b, bias)) return;
-  const Tensor wide = out.dtype() == DType::kF32 ? out : cpu::wide_like(out);
-  matmul_cpu(wide, cpu::widened(a), cpu::widened(b), cpu::widened(bias));
-  if (!wide.is_same(out)) cpu::round_to(out, wide);
+  cpu::give_in_f32(
+      out, [&](const Tensor& y) { matmul_cpu(y, cpu::widened(a), cpu::widened(b), cpu::widened(bias)); });
 }
 
 // Merges neighboring batch dims where the strides of all three tensors allow it, so that as few products

@@ -24,33 +24,11 @@ struct KeyHash {
   size_t operator()(const PlanKey& k) const { return k.hash(); }
 };
 
-// A bounded cache that removes the least recently used plans first.
-class PlanCache {
- public:
-  PlanPtr find(const PlanKey& key) {
-    std::lock_guard lock(mutex_);
-    const auto it = index_.find(key);
-    if (it == index_.end()) return nullptr;
-    plans_.splice(plans_.begin(), plans_, it->second);
-    return plans_.front().second;
-  }
-  PlanPtr keep(const PlanKey& key, Plan&& plan) {
-    std::lock_guard lock(mutex_);
-    if (const auto it = index_.find(key); it != index_.end()) return it->second->second;
-    plans_.emplace_front(key, std::make_shared<const Plan>(std::move(plan)));
-    index_.emplace(key, plans_.begin());
-    PlanPtr kept = plans_.front().second;
-    if (plans_.size() > kMaxPlans) {
-      index_.erase(plans_.back().first);
-      plans_.pop_back();
-    }
-    return kept;
-  }
-
- private:
-  std::mutex mutex_;
-  std::list<std::pair<PlanKey, PlanPtr>> plans_;
-  std::unordered_map<PlanKey, std::list<std::pair<PlanKey, PlanPtr>>::iterator, KeyHash> index_;
+// The least recently used plans come last, and are removed first.
+struct PlanCache {
+  std::mutex mutex;
+  std::list<std::pair<PlanKey, PlanPtr>> plans;
+  std::unordered_map<PlanKey, std::list<std::pair<PlanKey, PlanPtr>>::iterator, KeyHash> index;
 };
 
 // Never destroyed: kernels may run while the program exits.
@@ -130,8 +108,28 @@ size_t PlanKey::hash() const {
   return h ^ (h >> 29);
 }
 
-PlanPtr find_plan(const PlanKey& key) { return plan_cache().find(key); }
-PlanPtr keep_plan(const PlanKey& key, Plan plan) { return plan_cache().keep(key, std::move(plan)); }
+PlanPtr find_plan(const PlanKey& key) {
+  PlanCache& c = plan_cache();
+  std::lock_guard lock(c.mutex);
+  const auto it = c.index.find(key);
+  if (it == c.index.end()) return nullptr;
+  c.plans.splice(c.plans.begin(), c.plans, it->second);
+  return c.plans.front().second;
+}
+
+PlanPtr keep_plan(const PlanKey& key, Plan plan) {
+  PlanCache& c = plan_cache();
+  std::lock_guard lock(c.mutex);
+  if (const auto it = c.index.find(key); it != c.index.end()) return it->second->second;
+  c.plans.emplace_front(key, std::make_shared<const Plan>(std::move(plan)));
+  c.index.emplace(key, c.plans.begin());
+  PlanPtr kept = c.plans.front().second;
+  if (c.plans.size() > kMaxPlans) {
+    c.index.erase(c.plans.back().first);
+    c.plans.pop_back();
+  }
+  return kept;
+}
 
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attr;

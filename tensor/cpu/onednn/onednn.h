@@ -40,7 +40,6 @@ class PlanKey {
     for (int64_t v : d) add(v);
     return *this;
   }
-  PlanKey& add(Size2 s) { return add(s.h).add(s.w); }
   bool operator==(const PlanKey& o) const {
     return size_ == o.size_ && std::equal(values_.begin(), values_.begin() + size_, o.values_.begin());
   }
@@ -55,17 +54,6 @@ using PlanPtr = std::shared_ptr<const Plan>;
 PlanPtr find_plan(const PlanKey& key);
 PlanPtr keep_plan(const PlanKey& key, Plan plan);
 
-// Returns the plan of `key`, and makes it on first use. Two threads may make the same plan at once; the first
-// one to be stored then serves both.
-template <class Make> PlanPtr plan_for(const PlanKey& key, Make make) {
-  if (PlanPtr p = find_plan(key)) return p;
-  try {
-    return keep_plan(key, make());
-  } catch (const dnnl::error& e) {
-    throw InternalError("oneDNN: ", e.what());
-  }
-}
-
 // Returns whether oneDNN has kernels for this dtype on this processor: for f32 always, for bf16 with AVX-512.
 bool computes_in(DType t);
 // Returns oneDNN's name of an implementation, "jit:avx512_core". The slow ones begin with "ref".
@@ -74,20 +62,21 @@ inline dnnl::memory::data_type type_of(DType t) {
   return t == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-// Like plan_for, for problems in any dtype. Returns null where the caller must compute in f32: oneDNN does
-// not compute in this dtype, or has only reference code for this problem.
+// Returns the plan of `key` for a problem in a dtype, and makes it on first use. Two threads may make the
+// same plan at once; the first one to be stored then serves both. Returns null where the caller must compute
+// in f32: oneDNN does not compute in this dtype, or has only reference code for this problem.
 template <class Make> PlanPtr plan_in(DType t, PlanKey key, Make make) {
-  if (t == DType::kF32) return plan_for(key, make);
-  if (!computes_in(t)) return nullptr;
+  const bool narrow = t != DType::kF32;
+  if (narrow && !computes_in(t)) return nullptr;
   key.add(int64_t(t));
   PlanPtr p = find_plan(key);
   if (!p) {
     Plan made;
     try {
       made = make();
-      if (implementation(made.primitive).starts_with("ref")) made = {};
+      if (narrow && implementation(made.primitive).starts_with("ref")) made = {};
     } catch (const dnnl::error& e) {
-      if (e.status != dnnl_unimplemented) throw InternalError("oneDNN: ", e.what());
+      if (!narrow || e.status != dnnl_unimplemented) throw InternalError("oneDNN: ", e.what());
     }
     p = keep_plan(key, std::move(made));
   }
@@ -97,8 +86,10 @@ template <class Make> PlanPtr plan_in(DType t, PlanKey key, Make make) {
 // Returns attributes by which oneDNN takes its scratch memory from the caller.
 dnnl::primitive_attr user_scratchpad();
 
-inline dnnl::memory memory(const Desc& d, void* p) { return dnnl::memory(d, engine(), p); }
-inline dnnl::memory memory(const Desc& d, const Tensor& x) { return memory(d, x.raw_ptr()); }
+// Returns no memory for an undefined x.
+inline dnnl::memory memory(const Desc& d, const Tensor& x) {
+  return x.defined() ? dnnl::memory(d, engine(), x.raw_ptr()) : dnnl::memory();
+}
 
 // Runs the plan's primitive with these arguments and scratch memory.
 struct Arg {

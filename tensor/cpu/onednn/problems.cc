@@ -1,6 +1,6 @@
 #include "gradus/tensor/cpu/onednn/problems.h"
 
-#include <type_traits>
+#include <tuple>
 
 #include "gradus/tensor/cpu/onednn/defects.h"
 
@@ -13,30 +13,20 @@ using Forward = dnnl::convolution_forward;
 using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-struct NoHint {};
-
-// Returns the first implementation for which errs(name) is false. Before version 3, oneDNN has an object for
-// a problem, which must live while its implementations are tried.
-template <class Primitive, class Errs, class Hint, class... Part>
-typename Primitive::primitive_desc first_right(const Errs& errs, const Hint& hint, const Part&... problem) {
+// Returns the first implementation for which errs(name) is false. Only gradients have a hint. Before version
+// 3, oneDNN has an object for a problem, which must live while its implementations are tried.
+template <class Primitive, class Errs, class... Hint, class... Part>
+typename Primitive::primitive_desc first_right(const Errs& errs, const std::tuple<Hint...>& hint,
+                                               const Part&... problem) {
   using Implementation = typename Primitive::primitive_desc;
   const dnnl::primitive_attr attr = user_scratchpad();
 #if DNNL_VERSION_MAJOR < 3
   const typename Primitive::desc whole(problem...);
-  Implementation pd = [&] {
-    if constexpr (std::is_same_v<Hint, NoHint>)
-      return Implementation(whole, attr, engine());
-    else
-      return Implementation(whole, attr, engine(), hint);
-  }();
+  const auto make = [&](const Hint&... h) { return Implementation(whole, attr, engine(), h...); };
 #else
-  Implementation pd = [&] {
-    if constexpr (std::is_same_v<Hint, NoHint>)
-      return Implementation(engine(), problem..., attr);
-    else
-      return Implementation(engine(), problem..., hint, attr);
-  }();
+  const auto make = [&](const Hint&... h) { return Implementation(engine(), problem..., h..., attr); };
 #endif
+  Implementation pd = std::apply(make, hint);
   while (errs(pd.impl_info_str()))
     if (!pd.next_impl()) throw dnnl::error(dnnl_unimplemented, "every implementation is known to err");
   return pd;
@@ -75,8 +65,8 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   };
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   const auto forward = [&] {
-    return first_right<Forward>(errs_in(Pass::kForward), NoHint(), dnnl::prop_kind::forward_training, kDirect,
-                                src, weights, bias, dst, stride, gaps, padding, padding);
+    return first_right<Forward>(errs_in(Pass::kForward), std::tuple(), dnnl::prop_kind::forward_training,
+                                kDirect, src, weights, bias, dst, stride, gaps, padding, padding);
   };
   Plan plan;
   plan.src = src, plan.dst = dst, plan.bias = bias, plan.plain_weights = row_major(filters, w.dtype());
@@ -87,16 +77,16 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
       break;
     }
     case Pass::kInputGrad: {
-      const auto pd = first_right<BackwardData>(errs_in(pass), forward(), kDirect, src, weights, dst, stride,
-                                                gaps, padding, padding);
+      const auto pd = first_right<BackwardData>(errs_in(pass), std::tuple(forward()), kDirect, src, weights,
+                                                dst, stride, gaps, padding, padding);
       plan.primitive = BackwardData(pd), plan.weights = pd.weights_desc(),
       plan.scratchpad = pd.scratchpad_desc();
       break;
     }
     case Pass::kWeightGrad: {
       const Desc gradient(filters, type_of(w.dtype()), tag::any);
-      const auto pd = first_right<BackwardWeights>(errs_in(pass), forward(), kDirect, src, gradient, bias,
-                                                   dst, stride, gaps, padding, padding);
+      const auto pd = first_right<BackwardWeights>(errs_in(pass), std::tuple(forward()), kDirect, src,
+                                                   gradient, bias, dst, stride, gaps, padding, padding);
       plan.primitive = BackwardWeights(pd), plan.weights = pd.diff_weights_desc();
       plan.scratchpad = pd.scratchpad_desc(), plan.src = pd.src_desc(), plan.dst = pd.diff_dst_desc();
       break;
@@ -115,7 +105,7 @@ Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor
   plan.dst = row_major(dims_of(out.shape()), out.dtype());
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1;
   const auto errs = [&](const char* name) { return errs_in_matmul(name, a, b, batch, use_threads()); };
-  const auto pd = first_right<dnnl::matmul>(errs, NoHint(), plan.src, plan.weights, plan.bias, plan.dst);
+  const auto pd = first_right<dnnl::matmul>(errs, std::tuple(), plan.src, plan.weights, plan.bias, plan.dst);
   plan.primitive = dnnl::matmul(pd), plan.scratchpad = pd.scratchpad_desc();
   return plan;
 }
