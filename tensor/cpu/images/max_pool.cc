@@ -83,13 +83,10 @@ template <class F> Looks looks_along(int64_t in, int64_t out, F span) {
 }
 
 template <class T> void pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
-  const int64_t C = x.size(1), image = image_elements(w, C);
   uint8_t* const where = index.defined() ? index.ptr<uint8_t>() : nullptr;
-  parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
-    for_each_window(w, C, first, last, [&](const Window& window) {
-      pool_window(y.ptr<T>() + window.at, where ? where + window.at : nullptr,
-                  x.ptr<T>() + window.image * image, window.cells, C);
-    });
+  for_all_windows(w, x.size(0), x.size(1), [&](const Window& window) {
+    pool_window(y.ptr<T>() + window.at, where ? where + window.at : nullptr, x.ptr<T>() + window.image,
+                window.cells, x.size(1));
   });
 }
 

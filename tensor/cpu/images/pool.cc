@@ -12,7 +12,7 @@
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus {
+namespace gradus::raw {
 namespace {
 
 using namespace cpu;
@@ -20,22 +20,20 @@ using namespace cpu;
 // `where` may be null.
 template <class T, class I>
 void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& w) {
-  const int64_t C = x.size(1), image = image_elements(w, C);
-  parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
-    for_each_window(w, C, first, last, [&](const Window& window) {
-      T* __restrict best = y.ptr<T>() + window.at;
-      std::fill_n(best, C, -std::numeric_limits<T>::infinity());
-      I* __restrict number = where ? where + window.at : nullptr;
-      if (where) std::fill_n(number, C, I(window.cells.empty() ? 0 : window.cells[0].number));
-      for (const Cell& cell : window.cells) {
-        const T* __restrict v = x.ptr<T>() + window.image * image + cell.offset;
-        for (int64_t c = 0; c < C; ++c) {
-          const bool wins = v[c] > best[c] || v[c] != v[c];
-          best[c] = wins ? v[c] : best[c];
-          if (where) number[c] = wins ? I(cell.number) : number[c];
-        }
+  const int64_t C = x.size(1);
+  for_all_windows(w, x.size(0), C, [&](const Window& window) {
+    T* __restrict best = y.ptr<T>() + window.at;
+    std::fill_n(best, C, -std::numeric_limits<T>::infinity());
+    I* __restrict number = where ? where + window.at : nullptr;
+    if (where) std::fill_n(number, C, I(window.cells.empty() ? 0 : window.cells[0].number));
+    for (const Cell& cell : window.cells) {
+      const T* __restrict v = x.ptr<T>() + window.image + cell.offset;
+      for (int64_t c = 0; c < C; ++c) {
+        const bool wins = v[c] > best[c] || v[c] != v[c];
+        best[c] = wins ? v[c] : best[c];
+        if (where) number[c] = wins ? I(cell.number) : number[c];
       }
-    });
+    }
   });
 }
 
@@ -45,56 +43,55 @@ template <class F> void dispatch_index(DType t, F f) {
 
 void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows w) {
   if (prefers_max_pool_in_registers(x, w)) return max_pool_in_registers(y, index, x, w);
-  if (is_narrow(x.dtype())) {
-    const Tensor wide_y = wide_like(y);
-    max_pool_cpu(wide_y, index, widened(x), w);
-    return round_to(y, wide_y);
-  }
+  if (is_narrow(x.dtype()))
+    return give_in_f32(y, [&](const Tensor& wide_y) { max_pool_cpu(wide_y, index, widened(x), w); });
   dispatch_floating(x.dtype(), "max_pool", [&]<class T>() {
     if (!index.defined()) return max_forward<T, uint8_t>(y, nullptr, x, w);
     dispatch_index(index.dtype(), [&]<class I>() { max_forward<T, I>(y, index.ptr<I>(), x, w); });
   });
 }
 
+// Sets dx to zero, then calls f(window, its image in dx) for all windows.
+template <class T, class F> void add_by_windows(const Tensor& dx, const PoolWindows& w, F f) {
+  const int64_t C = dx.size(1), image = image_elements(w, C), rows = output_rows(w);
+  parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
+    std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
+    for_each_window(w, C, first * rows, last * rows,
+                    [&](const Window& window) { f(window, dx.ptr<T>() + window.image); });
+  });
+}
+
 void max_pool_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows w) {
   if (prefers_max_pool_in_registers(dy, w)) return max_pool_scatter_in_registers(dx, dy, index, w);
-  if (is_narrow(dy.dtype())) {
-    const Tensor wide_dx = wide_like(dx);
-    max_pool_scatter_cpu(wide_dx, widened(dy), index, w);
-    return round_to(dx, wide_dx);
-  }
-  const int64_t C = dx.size(1), image = image_elements(w, C);
+  if (is_narrow(dy.dtype()))
+    return give_in_f32(dx, [&](const Tensor& wide) { max_pool_scatter_cpu(wide, widened(dy), index, w); });
+  const int64_t C = dx.size(1);
   dispatch_floating(dx.dtype(), "max_pool_scatter", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
-      parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
-        std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
-        for_each_window(w, C, first * output_rows(w), last * output_rows(w), [&](const Window& window) {
-          const T* __restrict from = dy.ptr<T>() + window.at;
-          const I* __restrict where = index.ptr<I>() + window.at;
-          for (const Cell& cell : window.cells) {
-            T* __restrict to = dx.ptr<T>() + window.image * image + cell.offset;
-            for (int64_t c = 0; c < C; ++c) to[c] += where[c] == I(cell.number) ? from[c] : T(0);
-          }
-        });
+      add_by_windows<T>(dx, w, [&](const Window& window, T* image) {
+        const T* __restrict from = dy.ptr<T>() + window.at;
+        const I* __restrict where = index.ptr<I>() + window.at;
+        for (const Cell& cell : window.cells) {
+          T* __restrict to = image + cell.offset;
+          for (int64_t c = 0; c < C; ++c) to[c] += where[c] == I(cell.number) ? from[c] : T(0);
+        }
       });
     });
   });
 }
 
 void max_pool_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index, PoolWindows w) {
-  const int64_t C = x.size(1), image = image_elements(w, C);
+  const int64_t C = x.size(1);
   dispatch_floating(x.dtype(), "max_pool_gather", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
-      parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
-        for_each_window(w, C, first, last, [&](const Window& window) {
-          T* __restrict to = y.ptr<T>() + window.at;
-          const I* __restrict where = index.ptr<I>() + window.at;
-          std::fill_n(to, C, T(0));
-          for (const Cell& cell : window.cells) {
-            const T* __restrict from = x.ptr<T>() + window.image * image + cell.offset;
-            for (int64_t c = 0; c < C; ++c) to[c] = where[c] == I(cell.number) ? from[c] : to[c];
-          }
-        });
+      for_all_windows(w, x.size(0), C, [&](const Window& window) {
+        T* __restrict to = y.ptr<T>() + window.at;
+        const I* __restrict where = index.ptr<I>() + window.at;
+        std::fill_n(to, C, T(0));
+        for (const Cell& cell : window.cells) {
+          const T* __restrict from = x.ptr<T>() + window.image + cell.offset;
+          for (int64_t c = 0; c < C; ++c) to[c] = where[c] == I(cell.number) ? from[c] : to[c];
+        }
       });
     });
   });
@@ -103,13 +100,11 @@ void max_pool_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index, 
 void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWindows w) {
   const int64_t C = index.size(1);
   dispatch_index(index.dtype(), [&]<class I>() {
-    parallel_for(0, index.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
-      for_each_window(w, C, first, last, [&](const Window& window) {
-        for (int64_t c = 0; c < C; ++c)
-          for (const Cell& cell : window.cells)
-            if (index.ptr<I>()[window.at + c] == I(cell.number))
-              positions.ptr<int64_t>()[window.at + c] = cell.offset / C;
-      });
+    for_all_windows(w, index.size(0), C, [&](const Window& window) {
+      for (int64_t c = 0; c < C; ++c)
+        for (const Cell& cell : window.cells)
+          if (index.ptr<I>()[window.at + c] == I(cell.number))
+            positions.ptr<int64_t>()[window.at + c] = cell.offset / C;
     });
   });
 }
@@ -121,64 +116,57 @@ template <class T> T weight_of(const PoolWindows& w, const Window& window) {
 }
 
 void avg_pool_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
-  const int64_t C = x.size(1), image = image_elements(w, C);
+  const int64_t C = x.size(1);
   dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
-    parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
-      for_each_window(w, C, first, last, [&](const Window& window) {
-        T* __restrict to = y.ptr<T>() + window.at;
-        std::fill_n(to, C, T(0));
-        for (const Cell& cell : window.cells) {
-          const T* __restrict from = x.ptr<T>() + window.image * image + cell.offset;
-          for (int64_t c = 0; c < C; ++c) to[c] += from[c];
-        }
-        const T weight = weight_of<T>(w, window);
-        for (int64_t c = 0; c < C; ++c) to[c] *= weight;
-      });
+    for_all_windows(w, x.size(0), C, [&](const Window& window) {
+      T* __restrict to = y.ptr<T>() + window.at;
+      std::fill_n(to, C, T(0));
+      for (const Cell& cell : window.cells) {
+        const T* __restrict from = x.ptr<T>() + window.image + cell.offset;
+        for (int64_t c = 0; c < C; ++c) to[c] += from[c];
+      }
+      const T weight = weight_of<T>(w, window);
+      for (int64_t c = 0; c < C; ++c) to[c] *= weight;
     });
   });
 }
 
 void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
-  const int64_t C = dx.size(1), image = image_elements(w, C);
+  const int64_t C = dx.size(1);
   dispatch_floating(dx.dtype(), "avg_pool_spread", [&]<class T>() {
-    parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
-      std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
-      for_each_window(w, C, first * output_rows(w), last * output_rows(w), [&](const Window& window) {
-        const T* __restrict from = dy.ptr<T>() + window.at;
-        const T weight = weight_of<T>(w, window);
-        for (const Cell& cell : window.cells) {
-          T* __restrict to = dx.ptr<T>() + window.image * image + cell.offset;
-          for (int64_t c = 0; c < C; ++c) to[c] += from[c] * weight;
-        }
-      });
+    add_by_windows<T>(dx, w, [&](const Window& window, T* image) {
+      const T* __restrict from = dy.ptr<T>() + window.at;
+      const T weight = weight_of<T>(w, window);
+      for (const Cell& cell : window.cells) {
+        T* __restrict to = image + cell.offset;
+        for (int64_t c = 0; c < C; ++c) to[c] += from[c] * weight;
+      }
     });
   });
 }
 
 void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
   if (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) return max_pool_relu_grad_in_registers(x, dy, w);
-  const Tensor wide = is_narrow(x.dtype()) ? widened(x) : x;
-  dispatch_floating(wide.dtype(), "max_pool_relu_grad_", [&]<class T>() {
-    replace_by_relu_grad<T>(wide, is_narrow(dy.dtype()) ? widened(dy) : dy, w,
-                            [](T* in, const T* dy, std::span<const Cell> cells, int64_t C) {
-                              for (int64_t c = 0; c < C; ++c) {
-                                T best = 0;
-                                for (const Cell& cell : cells) best = std::max(best, in[cell.offset + c]);
-                                T left = best > 0 ? dy[c] : T(0);
-                                for (const Cell& cell : cells) {
-                                  T& v = in[cell.offset + c];
-                                  v = v == best ? std::exchange(left, T(0)) : T(0);
-                                }
-                              }
-                            });
-  });
-  if (!wide.is_same(x)) round_to(x, wide);
+  if (is_narrow(x.dtype())) {
+    const Tensor wide = widened(x);
+    max_pool_relu_grad_cpu(wide, widened(dy), w);
+    return round_to(x, wide);
+  }
+  const auto replace = [](double* in, const double* dy, std::span<const Cell> cells, int64_t C) {
+    for (int64_t c = 0; c < C; ++c) {
+      double best = 0;
+      for (const Cell& cell : cells) best = std::max(best, in[cell.offset + c]);
+      double left = best > 0 ? dy[c] : 0;
+      for (const Cell& cell : cells) {
+        double& v = in[cell.offset + c];
+        v = v == best ? std::exchange(left, 0) : 0;
+      }
+    }
+  };
+  replace_by_relu_grad<double>(x, dy, w, replace);
 }
 
 }  // namespace
-}  // namespace gradus
-
-namespace gradus::raw {
 
 constinit decltype(max_pool_kernel) max_pool_kernel{"max_pool", &max_pool_cpu};
 constinit decltype(max_pool_scatter_kernel) max_pool_scatter_kernel{"max_pool_scatter",

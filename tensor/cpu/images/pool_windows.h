@@ -43,7 +43,7 @@ struct Cell {
   int64_t offset;
 };
 struct Window {
-  int64_t image;                // n
+  int64_t image;                // offset of its image
   int64_t at;                   // offset of the output's C channels
   std::span<const Cell> cells;  // those inside of the image
   int64_t padded_size;          // cells in the padding counted
@@ -87,7 +87,7 @@ void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t
     for (int64_t q = 0; q < w.output.w; ++q) {
       const Span columns = columns_of(w, q);
       const size_t count = list_cells(w, C, slices, rows, columns, cells.data());
-      f(Window{row / output_rows(w),
+      f(Window{row / output_rows(w) * image_elements(w, C),
                (row * w.output.w + q) * C,
                {cells.data(), count},
                slices.padded_length * rows.padded_length * columns.padded_length});
@@ -95,11 +95,14 @@ void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t
   }
 }
 
-// The number of output rows that are worth a thread.
-inline int64_t row_grain(const PoolWindows& w, int64_t C) {
-  return 1 + 16384 / (1 + w.output.w * C * most_cells(w));
+// Calls f(window) for the windows of N images, whose rows are divided among threads.
+template <class F> void for_all_windows(const PoolWindows& w, int64_t N, int64_t C, F f) {
+  const int64_t grain = 1 + 16384 / (1 + w.output.w * C * most_cells(w));
+  parallel_for(0, N * output_rows(w), grain,
+               [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, f); });
 }
-// The same in whole images. Overlapping windows write to shared cells, so one thread takes a whole image.
+// The number of images that are worth a thread. Overlapping windows write to shared cells, so one thread
+// takes a whole image.
 inline int64_t image_grain(const PoolWindows& w, int64_t C) {
   return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * most_cells(w));
 }
@@ -124,7 +127,7 @@ void replace_by_relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& 
       w.kernel == w.stride && w.output.h * w.stride.h >= w.input.h && w.output.w * w.stride.w >= w.input.w;
   parallel_for(0, x.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
     for_each_window(w, C, first * output_rows(w), last * output_rows(w), [&](const Window& window) {
-      replace(x.ptr<T>() + window.image * image, dy.ptr<T>() + window.at, window.cells, C);
+      replace(x.ptr<T>() + window.image, dy.ptr<T>() + window.at, window.cells, C);
     });
     if (!all_covered)
       for (int64_t n = first; n < last; ++n) clear_uncovered(x.ptr<T>() + n * image, C, w);
