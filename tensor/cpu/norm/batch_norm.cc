@@ -12,7 +12,7 @@
 #include "gradus/tensor/ops/norm/batch_norm.h"
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus {
+namespace gradus::raw {
 namespace {
 
 // One number per channel, aligned to a cache line, because loops load vectors as long as a line.
@@ -49,18 +49,9 @@ template <class T> using Arithmetic = std::conditional_t<std::is_same_v<T, doubl
 
 // Calls f<T>() for the dtypes that a batch norm takes.
 template <class F> void dispatch(DType t, F&& f) {
-  switch (t) {
-    case DType::kF64:
-      return f.template operator()<double>();
-    case DType::kF32:
-      return f.template operator()<float>();
-    case DType::kF16:
-      return f.template operator()<f16>();
-    case DType::kBF16:
-      return f.template operator()<bf16>();
-    default:
-      throw InternalError("batch_norm: unexpected dtype ", name_of(t));
-  }
+  dispatch_all(t, [&]<class T>() {
+    if constexpr (is_floating(dtype_v<T>)) f.template operator()<T>();
+  });
 }
 
 // Calls f(N as a constant, first row) for all rows in [first, last): eight rows at a time, then single ones.
@@ -127,67 +118,51 @@ template <class A> struct Affine {
   Channels<A> mean, scale, shift;
 };
 
-// Calls f(first element, width of a row, mean, scale, shift) for all rows. f is also compiled
-// for wide vectors.
-template <class A, class F> void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
+// Calls f(r) for all rows. f is also compiled for wide vectors.
+template <class F> void for_each_row(const Rows& rows, F f) {
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
     cpu::with_wide_vectors([&] {
-      for (int64_t r = first; r < last; ++r)
-        f(r * rows.width, rows.width, affine.mean.data(), affine.scale.data(), affine.shift.data());
+      for (int64_t r = first; r < last; ++r) f(r);
     });
-  });
-}
-
-template <class T, class A> void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
-  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
-    T* __restrict to = y.ptr<T>() + at;
-    const T* __restrict v = x.ptr<T>() + at;
-    for (int64_t i = 0; i < n; ++i) to[i] = T(normalized(A(v[i]), mean[i], scale[i], shift[i]));
   });
 }
 
 // Returns max(v, 0), but NaN for NaN.
 template <class A> inline A positive_part(A v) { return v < 0 ? A(0) : v; }
 
-template <class T, class A> void normalize_relu(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
-  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
-    T* __restrict to = y.ptr<T>() + at;
-    const T* __restrict v = x.ptr<T>() + at;
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = T(positive_part(normalized(A(v[i]), mean[i], scale[i], shift[i])));
+// y[i] = finish(normalized x[i], i). y may be a tensor that `finish` reads at i.
+template <class T, class A, class F>
+void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine, F finish) {
+  const Rows rows(x);
+  for_each_row(rows, [&](int64_t r) {
+    const A *mean = affine.mean.data(), *scale = affine.scale.data(), *shift = affine.shift.data();
+    T* const to = rows.at<T>(y, r);
+    const T* const v = rows.at<T>(x, r);
+    const F local = finish;  // so that its pointers stay in registers
+    const int64_t width = rows.width, at = r * width;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < width; ++i)
+      to[i] = T(local(normalized(A(v[i]), mean[i], scale[i], shift[i]), at + i));
   });
 }
-
-// y may be the residual.
-template <class T, class A>
-void normalize_add_relu(const Tensor& y, const Tensor& x, const Tensor& residual, const Affine<A>& affine) {
-  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
-    T* to = y.ptr<T>() + at;
-    const T *v = x.ptr<T>() + at, *add = residual.ptr<T>() + at;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = T(positive_part(normalized(A(v[i]), mean[i], scale[i], shift[i]) + A(add[i])));
-  });
+template <class T, class A> void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+  normalize<T>(y, x, affine, [](A v, int64_t) { return v; });
 }
 
 struct Moments {
   std::vector<double> mean, m2;  // by channel; m2: sum of squared differences from the mean
 };
 
-// Adds x - about, and its square, of N rows to the sums.
-template <int N, class T, class A>
-void add_differences(int64_t n, A* __restrict sum, A* __restrict squares, const T* __restrict x,
-                     const A* __restrict about) {
+// Adds two numbers of each element of N rows to two sums by column. add(at, i, first, second) adds those of
+// element `at`, in column i, to `first` and `second`.
+template <int N, class A, class F> inline void add_rows(int64_t n, A* first, A* second, F add) {
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    A s = 0, q = 0;
+    A a = 0, b = 0;
 #pragma GCC unroll 8
-    for (int r = 0; r < N; ++r) {
-      const A d = A(x[r * n + i]) - about[i];
-      s += d;
-      q = std::fma(d, d, q);
-    }
-    sum[i] += s;
-    squares[i] += q;
+    for (int r = 0; r < N; ++r) add(r * n + i, i, a, b);
+    first[i] += a;
+    second[i] += b;
   }
 }
 
@@ -210,8 +185,13 @@ template <class T> Moments moments(const Tensor& x) {
   Channels<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
 
   const auto differences = [&] {  // sums of the differences from `about`, and of their squares
-    return sum_rows<2, A>(rows, [&](auto count, A* __restrict part, int64_t r) {
-      add_differences<count()>(rows.width, part, part + rows.width, rows.at<T>(x, r), about.data());
+    return sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+      add_rows<count()>(rows.width, part, part + rows.width,
+                        [v = rows.at<T>(x, r), a = about.data()](int64_t at, int64_t i, A& sum, A& squares) {
+                          const A d = A(v[at]) - a[i];
+                          sum += d;
+                          squares = std::fma(d, d, squares);
+                        });
     });
   };
   std::vector<double> sums = differences();
@@ -261,33 +241,11 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
       return rows.spread<A>([&](int64_t c) { return t.ptr<A>()[c]; });
     };
     const auto m = by_channel(mean), a = by_channel(offset), b = by_channel(slope);
-    parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-      cpu::with_wide_vectors([&] {
-        for (int64_t r = first; r < last; ++r)
-          affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<A>(add, r) : nullptr,
-                        rows.at<T>(x, r), m.data(), a.data(), b.data());
-      });
+    for_each_row(rows, [&](int64_t r) {
+      affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<A>(add, r) : nullptr,
+                    rows.at<T>(x, r), m.data(), a.data(), b.data());
     });
   });
-}
-
-// dx = dy * scale. Adds dy and dy * (x - mean) to the sums.
-template <int N, class T, class A>
-void apply_backward_rows(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centered_sum,
-                         const T* __restrict dy, const T* __restrict x, const A* __restrict mean,
-                         const A* __restrict scale) {
-  for (int64_t i = 0; i < n; ++i) {
-    A s = 0, cs = 0;
-#pragma GCC unroll 8
-    for (int r = 0; r < N; ++r) {
-      const A g = dy[r * n + i];
-      s += g;
-      cs = std::fma(g, A(x[r * n + i]) - mean[i], cs);
-      dx[r * n + i] = g * scale[i];
-    }
-    sum[i] += s;
-    centered_sum[i] += cs;
-  }
 }
 
 void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Tensor& centered_sum,
@@ -298,8 +256,15 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
     const Rows rows(x);
     const Affine<A> affine(rows, mean, var, weight, {}, eps);
     const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
-      apply_backward_rows<count()>(rows.width, rows.at<A>(dx, r), part, part + rows.width, rows.at<T>(dy, r),
-                                   rows.at<T>(x, r), affine.mean.data(), affine.scale.data());
+      const auto add = [to = rows.at<A>(dx, r), g = rows.at<T>(dy, r), v = rows.at<T>(x, r),
+                        mean = affine.mean.data(),
+                        scale = affine.scale.data()](int64_t at, int64_t i, A& sum, A& centered) {
+        const A given = g[at];
+        sum += given;
+        centered = std::fma(given, A(v[at]) - mean[i], centered);
+        to[at] = given * scale[i];
+      };
+      add_rows<count()>(rows.width, part, part + rows.width, add);
     });
     for (int64_t c = 0; c < rows.C; ++c) {
       sum.ptr<A>()[c] = A(sums[c]);
@@ -336,32 +301,16 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
                          const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
   dispatch(x.dtype(), [&]<class T>() {
     const auto affine = by_the_batch<T>(mean, var, x, weight, bias, eps);
-    if (residual.defined())
-      normalize_add_relu<T>(y, x, residual, affine);
-    else
-      normalize_relu<T>(y, x, affine);
+    using A = Arithmetic<T>;
+    if (!residual.defined()) return normalize<T>(y, x, affine, [](A v, int64_t) { return positive_part(v); });
+    normalize<T>(y, x, affine,
+                 [add = residual.ptr<const T>()](A v, int64_t i) { return positive_part(v + A(add[i])); });
   });
 }
 
-// Adds dy and dy * (x - mean) of N rows to the sums. With kRectified only elements with a
-// nonzero result count.
-template <bool kRectified, int N, class T, class A>
-void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centered_sum, const T* __restrict dy,
-                        const T* __restrict x, const Affine<A>& affine) {
-  const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
-  for (int64_t i = 0; i < n; ++i) {
-    A total = 0, centered = 0;
-#pragma GCC unroll 8
-    for (int r = 0; r < N; ++r) {
-      A g = dy[r * n + i];
-      const A v = x[r * n + i];
-      if constexpr (kRectified) g = normalized(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
-      total += g;
-      centered = std::fma(g, v - m[i], centered);
-    }
-    sum[i] += total;
-    centered_sum[i] += centered;
-  }
+// The gradient of a normalized v: dy, or 0 where it was rectified to 0.
+template <bool kRectified, class A> inline A rectified(A dy, A v, A mean, A scale, A shift) {
+  return kRectified && normalized(v, mean, scale, shift) <= 0 ? A(0) : dy;
 }
 
 // dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
@@ -371,9 +320,7 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    A g = dy[i];
-    const A v = x[i];
-    if constexpr (kRectified) g = normalized(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
+    const A v = x[i], g = rectified<kRectified>(A(dy[i]), v, m[i], s[i], b[i]);
     dx[i] = T(s[i] * (g - offset[i] - (v - m[i]) * slope[i]));
   }
 }
@@ -394,12 +341,9 @@ void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbi
   const double n = double(rows.total);
   const auto offset = rows.spread<A>([&](int64_t c) { return sums[c] / n; });
   const auto slope = rows.spread<A>([&](int64_t c) { return sums[rows.C + c] * inv_var[c] / n; });
-  parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-    cpu::with_wide_vectors([&] {
-      for (int64_t r = first; r < last; ++r)
-        backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
-                                 offset.data(), slope.data());
-    });
+  for_each_row(rows, [&](int64_t r) {
+    backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
+                             offset.data(), slope.data());
   });
 }
 
@@ -409,8 +353,14 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
   using A = Arithmetic<T>;
   const Rows rows(x);
   const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
-    backward_sums_rows<kRectified, count()>(rows.width, part, part + rows.width, rows.at<T>(dy, r),
-                                            rows.at<T>(x, r), affine);
+    const auto add = [dy = rows.at<T>(dy, r), x = rows.at<T>(x, r), m = affine.mean.data(),
+                      s = affine.scale.data(),
+                      b = affine.shift.data()](int64_t at, int64_t i, A& sum, A& centered) {
+      const A v = x[at], g = rectified<kRectified>(A(dy[at]), v, m[i], s[i], b[i]);
+      sum += g;
+      centered = std::fma(g, v - m[i], centered);
+    };
+    add_rows<count()>(rows.width, part, part + rows.width, add);
   });
   backward_by_sums<T, kRectified>(dx, dweight, dbias, dy, x, var, affine, eps, sums);
 }
@@ -427,27 +377,6 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
-// The gradient of relu: g = dy where y is not 0, for N rows. Adds g and g * (x - mean) to the
-// sums. g may be dy.
-template <int N, class T, class A>
-void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict centered_sum, const T* dy,
-                             const T* y, const T* x, const A* __restrict mean) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    A total = 0, centered = 0;
-#pragma GCC unroll 8
-    for (int r = 0; r < N; ++r) {
-      const int64_t at = r * n + i;
-      const A given = dy[at], part = A(y[at]) <= 0 ? A(0) : given;
-      g[at] = T(part);
-      total += part;
-      centered = std::fma(part, A(x[at]) - mean[i], centered);
-    }
-    sum[i] += total;
-    centered_sum[i] += centered;
-  }
-}
-
 void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight,
                                       const Tensor& dbias, const Tensor& dy, const Tensor& y, const Tensor& x,
                                       const Tensor& mean, const Tensor& var, const Tensor& weight,
@@ -457,9 +386,16 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
     const Rows rows(x);
     const Affine<A> affine(rows, mean, var, weight, {}, eps);
     const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
-      relu_backward_sums_rows<count()>(rows.width, rows.at<T>(dresidual, r), part, part + rows.width,
-                                       rows.at<T>(dy, r), rows.at<T>(y, r), rows.at<T>(x, r),
-                                       affine.mean.data());
+      // The gradient of relu: dy where y is not 0. dresidual may be dy.
+      const auto add = [g = rows.at<T>(dresidual, r), dy = rows.at<T>(dy, r), y = rows.at<T>(y, r),
+                        x = rows.at<T>(x, r),
+                        mean = affine.mean.data()](int64_t at, int64_t i, A& sum, A& centered) {
+        const A given = dy[at], kept = A(y[at]) <= 0 ? A(0) : given;
+        g[at] = T(kept);
+        sum += kept;
+        centered = std::fma(kept, A(x[at]) - mean[i], centered);
+      };
+      add_rows<count()>(rows.width, part, part + rows.width, add);
     });
     backward_by_sums<T, false>(dx, dweight, dbias, dresidual, x, var, affine, eps, sums);
   });
@@ -481,9 +417,6 @@ void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var
 }
 
 }  // namespace
-}  // namespace gradus
-
-namespace gradus::raw {
 
 constinit decltype(batch_norm_kernel) batch_norm_kernel{"batch_norm", &batch_norm_cpu};
 constinit decltype(batch_norm_relu_kernel) batch_norm_relu_kernel{"batch_norm_relu", &batch_norm_relu_cpu};
