@@ -150,8 +150,8 @@ TEST_P(Conv2d, GradientsAgreeWithTheReference) {
   const Tensor x = raw::channels_last(random_tensor(c.x, dtype(), 1)), w = random_tensor(c.w, dtype(), 2);
   const Tensor dy = raw::channels_last(random_tensor(result_shape(c), dtype(), 3));
   Tensor dx = empty_channels_last(c.x, {dtype(), kCPU}), dw = empty(c.w, {dtype(), kCPU});
-  conv_input_grad_reference(dx, dy, w, c.options);
-  conv_weight_grad_reference(dw, {}, dy, x, c.options);
+  conv_input_grad_reference({dx, w, {}, dy, c.options});
+  conv_weight_grad_reference({x, dw, {}, dy, c.options});
   expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), dx, tolerance());
   expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, dw, tolerance() * 10);
 }
@@ -184,8 +184,9 @@ TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
   const Tensor x = raw::channels_last(random_tensor(c.x)), w = random_tensor(c.w, DType::kF32, 2);
   const Tensor dy = sparse(result_shape(c));
   if (cpu::has_avx512()) {
-    EXPECT_TRUE(prefers_sparse_grad(dy, x, c.w, c.options));
-    EXPECT_FALSE(prefers_sparse_grad(raw::channels_last(random_tensor(result_shape(c))), x, c.w, c.options));
+    const Tensor dense = raw::channels_last(random_tensor(result_shape(c)));
+    EXPECT_TRUE(sparse_grad().weight_grad.applies({x, w, {}, dy, c.options}));
+    EXPECT_FALSE(sparse_grad().weight_grad.applies({x, w, {}, dense, c.options}));
   }
   const Tensor x64 = raw::to(x, DType::kF64), w64 = raw::to(w, DType::kF64), dy64 = raw::to(dy, DType::kF64);
   const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
@@ -239,11 +240,9 @@ const Case kWinogradCases[] = {
 class WinogradConv2d : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const bool halving = shape.w[2] == 4;
-    for (auto prefers : {halving ? &prefers_winograd_halving : &prefers_winograd,
-                         halving ? &prefers_winograd_halving_grad : &prefers_winograd,
-                         halving ? &prefers_winograd_halving_weight_grad : &prefers_winograd_weight_grad})
-      ASSERT_TRUE(prefers(x, dy, shape.w, shape.options));
+    const ConvKernels& kernels = shape.w[2] == 4 ? winograd_halving() : winograd();
+    for (const ConvKernel& kernel : {kernels.forward, kernels.input_grad, kernels.weight_grad})
+      ASSERT_TRUE(kernel.applies({x, w, {}, dy, shape.options}));
   }
   const Case& shape = GetParam();
   Tensor x = raw::channels_last(random_tensor(shape.x, DType::kF32, 1));
@@ -386,10 +385,9 @@ TEST_P(PointwiseConv2d, IsExactForIntegers) {
     const Tensor y = empty_channels_last(dy.shape(), {dtype}), dx = empty_channels_last(x.shape(), {dtype});
     const bool is_best =
         dtype == DType::kF32 || cpu::level() == cpu::Level::kAvx512Bf16;  // oneDNN's with AMX
-    ASSERT_EQ(prefers_pointwise(y, x, w.shape(), Conv2dFuncOptions{}), is_best);
-    ASSERT_EQ(prefers_pointwise(dx, dy, w.shape(), Conv2dFuncOptions{}), is_best);
-    pointwise_conv(y, x, w);
-    pointwise_input_grad(dx, dy, w);
+    ASSERT_EQ(pointwise().input_grad.applies({dx, w, {}, dy, Conv2dFuncOptions{}}), is_best);
+    pointwise().forward.run({x, w, {}, y, Conv2dFuncOptions{}});
+    pointwise().input_grad.run({dx, w, {}, dy, Conv2dFuncOptions{}});
     expect_near(wide(y), y64, 0);
     expect_near(wide(dx), dx64, 0);
   }

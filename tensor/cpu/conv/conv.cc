@@ -24,26 +24,13 @@
 namespace gradus {
 namespace {
 
-using cpu::round_to;
-using cpu::wide_like;
+using cpu::give_in_f32;
+using cpu::in_f32;
 using cpu::widened;
 using onednn::Desc;
 using onednn::Pass;
 using raw::ConvGeometry;
 
-onednn::PlanKey key_of(const char* kind, const Tensor& x, const Tensor& w, const ConvGeometry& g,
-                       bool with_bias) {
-  onednn::PlanKey key(kind);
-  key.add(x.shape()).add(w.shape()).add(g.stride).add(g.padding).add(g.dilation).add(g.groups).add(with_bias);
-  return key;
-}
-
-// Pointwise filters with a stride. Both oneDNN and our matrix products are faster on an image of the
-// seen pixels alone.
-bool is_strided_pointwise(const Tensor& x, const Tensor& w, const ConvGeometry& g) {
-  return (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && g.rank() == 2 &&
-         w.size(2) * w.size(3) == 1 && g.stride[0] * g.stride[1] > 1 && g.padding[0] + g.padding[1] == 0;
-}
 ConvGeometry without_stride(ConvGeometry g) {
   g.stride = {1, 1};
   return g;
@@ -81,42 +68,27 @@ void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometr
   });
 }
 
-// A convolution, or one gradient of it. x is the image, w the weight and y the result, or their gradients: a
-// direction computes one of them from the other two. The bias, or its gradient, may be undefined.
-struct Problem {
-  const Tensor &x, &w, &bias, &y;
-  const ConvGeometry& geometry;
-  mutable onednn::PlanPtr plan = nullptr;  // set where oneDNN applies
-};
-
-struct Kernel {
-  const char* name;
-  bool (*applies)(const Problem&);
-  void (*run)(const Problem&);
-};
-
 // Runs the first kernel that applies. The last one of a table always does.
-void run_first(std::span<const Kernel> table, const Problem& p) {
-  for (const Kernel& kernel : table) {
+void run_first(std::span<const ConvKernel> table, const ConvProblem& p) {
+  for (const ConvKernel& kernel : table) {
     if (!kernel.applies(p)) continue;
     tell_kernel(kernel.name);
     return kernel.run(p);
   }
 }
 
-bool always(const Problem&) { return true; }
+bool always(const ConvProblem&) { return true; }
+bool has_bias(const ConvProblem& p) { return p.bias.defined(); }
+bool is_f64(const ConvProblem& p) { return p.y.dtype() == DType::kF64; }
 
-// Kernels of our own take filters and biases, and give their gradients, in f32.
-Tensor in_f32(const Tensor& x) { return x.defined() && cpu::is_narrow(x.dtype()) ? widened(x) : x; }
-template <class F> void give_in_f32(const Tensor& dw, F f) {
-  if (!dw.defined() || !cpu::is_narrow(dw.dtype())) return f(dw);
-  const Tensor wide = wide_like(dw);
-  f(wide);
-  round_to(dw, wide);
+// Pointwise filters with a stride. Both oneDNN and our matrix products are faster on an image of the
+// seen pixels alone.
+bool sees_few_pixels(const ConvProblem& p) {
+  const ConvGeometry& g = p.geometry;
+  return (p.x.dtype() == DType::kF32 || p.x.dtype() == DType::kBF16) && p.x.dtype() == p.y.dtype() &&
+         g.rank() == 2 && p.w.size(2) * p.w.size(3) == 1 && g.stride[0] * g.stride[1] > 1 &&
+         g.padding[0] + g.padding[1] == 0;
 }
-
-bool is_f64(const Problem& p) { return p.y.dtype() == DType::kF64; }
-bool strided_pointwise(const Problem& p) { return is_strided_pointwise(p.x, p.w, p.geometry); }
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g);
 void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
@@ -124,54 +96,57 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
 void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                           ConvGeometry g);
 
-// Forward.
+// With a stride, oneDNN's weight gradient of channels-last images takes 1.6 times as long as that of blocked
+// images. The difference is more than the time to reorder them.
+bool prefers_blocked_images(const ConvProblem& p) {
+  return p.y.dtype() == DType::kF32 && p.geometry.rank() == 2 && p.geometry.groups == 1 &&
+         p.geometry.stride[0] > 1 && p.w.size(2) > 1 && p.w.size(1) >= 16;
+}
 
-bool has_forward_plan(const Problem& p) {
-  static const char kind[] = "conv";
-  p.plan = onednn::plan_in(p.y.dtype(), key_of(kind, p.x, p.w, p.geometry, p.bias.defined()), [&] {
-    return onednn::conv_plan(Pass::kForward, p.x, p.w, p.y, p.geometry, p.bias.defined());
+template <Pass pass> bool has_plan(const ConvProblem& p) {
+  static const char kind[] = "convolution";
+  const ConvGeometry& g = p.geometry;
+  onednn::PlanKey key(kind);
+  key.add(p.x.shape()).add(p.w.shape()).add(g.stride).add(g.padding).add(g.dilation).add(g.groups);
+  key.add(has_bias(p)).add(int64_t(p.x.dtype())).add(int64_t(p.w.dtype()));
+  p.plan = onednn::plan_in(p.y.dtype(), key, [&] {
+    const bool own_layout = pass == Pass::kWeightGrad && prefers_blocked_images(p);
+    return onednn::conv_plan(pass, p.x, p.w, p.y, g, has_bias(p), own_layout);
   });
   return p.plan != nullptr;
 }
 
-void run_forward_plan(const Problem& p) {
+// Forward.
+
+void run_forward_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   Tensor hold;
   onednn::run(plan, {{DNNL_ARG_SRC, onednn::memory(plan.src, p.x)},
                      {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, hold)},
-                     {DNNL_ARG_BIAS, p.bias.defined() ? onednn::memory(plan.bias, p.bias) : dnnl::memory()},
+                     {DNNL_ARG_BIAS, onednn::memory(plan.bias, p.bias)},
                      {DNNL_ARG_DST, onednn::memory(plan.dst, p.y)}});
 }
 
-void forward_in_f32(const Problem& p) {
-  const Tensor wide = wide_like(p.y);
-  conv_cpu(wide, widened(p.x), widened(p.w), widened(p.bias), p.geometry);
-  round_to(p.y, wide);
+void forward_in_f32(const ConvProblem& p) {
+  give_in_f32(p.y,
+              [&](const Tensor& y) { conv_cpu(y, widened(p.x), widened(p.w), widened(p.bias), p.geometry); });
 }
 
-constexpr Kernel kForward[] = {
-    {"patches", is_f64, [](const Problem& p) { conv_reference(p.y, p.x, p.w, p.bias, p.geometry); }},
-    {"pointwise product",
-     [](const Problem& p) {
-       return !p.bias.defined() && prefers_pointwise(p.y, p.x, p.w.shape(), p.geometry) &&
-              !onednn::keeps_reordered(p.w);
-     },
-     [](const Problem& p) { pointwise_conv(p.y, p.x, p.w); }},
-    {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_conv(p.y, p.x, in_f32(p.w), in_f32(p.bias), p.geometry); }},
-    {"winograd, halving",
-     [](const Problem& p) { return prefers_winograd_halving(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_halving(p.y, p.x, in_f32(p.w), in_f32(p.bias)); }},
-    {"seen pixels", strided_pointwise,
-     [](const Problem& p) {
-       conv_cpu(p.y, seen_pixels(p.x, p.y, p.geometry), p.w, p.bias, without_stride(p.geometry));
-     }},
-    {"onednn", has_forward_plan, run_forward_plan},
-    {"f32", always, forward_in_f32},
-};
+void forward_of_seen_pixels(const ConvProblem& p) {
+  conv_cpu(p.y, seen_pixels(p.x, p.y, p.geometry), p.w, p.bias, without_stride(p.geometry));
+}
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
-  run_first(kForward, {x, w, bias, y, g});
+  static const ConvKernel table[] = {
+      {"patches", is_f64, conv_reference},
+      pointwise().forward,
+      winograd().forward,
+      winograd_halving().forward,
+      {"seen pixels", sees_few_pixels, forward_of_seen_pixels},
+      {"onednn", has_plan<Pass::kForward>, run_forward_plan},
+      {"f32", always, forward_in_f32},
+  };
+  run_first(table, {x, w, bias, y, g});
 }
 
 // The gradient of the image, which is f32 or of the result's dtype.
@@ -189,31 +164,21 @@ void add_to_channels(const Tensor& x, const Tensor& bias) {
 }
 
 // A transposed convolution has a bias. It is added before the one rounding.
-void input_grad_and_bias(const Problem& p) {
-  const bool narrow = cpu::is_narrow(p.x.dtype());
-  const Tensor sum = narrow ? wide_like(p.x) : p.x;
-  conv_input_grad_cpu(sum, p.y, p.w, {}, p.geometry);
-  add_to_channels(sum, narrow ? widened(p.bias) : p.bias);
-  if (narrow) round_to(p.x, sum);
+void input_grad_and_bias(const ConvProblem& p) {
+  give_in_f32(p.x, [&](const Tensor& sum) {
+    conv_input_grad_cpu(sum, p.y, p.w, {}, p.geometry);
+    add_to_channels(sum, in_f32(p.bias));
+  });
 }
 
-void input_grad_of_seen_pixels(const Problem& p) {
+void input_grad_of_seen_pixels(const ConvProblem& p) {
   const Tensor dseen =
       empty_channels_last({p.x.size(0), p.x.size(1), p.y.size(2), p.y.size(3)}, {p.x.dtype(), p.x.device()});
   conv_input_grad_cpu(dseen, p.y, p.w, {}, without_stride(p.geometry));
   spread_seen_pixels(p.x, dseen, p.geometry);
 }
 
-bool has_input_grad_plan(const Problem& p) {
-  static const char kind[] = "conv_input_grad";
-  onednn::PlanKey key = key_of(kind, p.x, p.w, p.geometry, false);
-  p.plan = onednn::plan_in(p.y.dtype(), key.add(int64_t(p.x.dtype())), [&] {
-    return onednn::conv_plan(Pass::kInputGrad, p.x, p.w, p.y, p.geometry, false);
-  });
-  return p.plan != nullptr;
-}
-
-void run_input_grad_plan(const Problem& p) {
+void run_input_grad_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   Tensor hold;
   onednn::run(plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan.dst, p.y)},
@@ -221,59 +186,32 @@ void run_input_grad_plan(const Problem& p) {
                      {DNNL_ARG_DIFF_SRC, onednn::memory(plan.src, p.x)}});
 }
 
-void input_grad_in_f32(const Problem& p) {
-  const Tensor wide = p.x.dtype() == DType::kF32 ? p.x : wide_like(p.x);
-  conv_input_grad_cpu(wide, widened(p.y), widened(p.w), {}, p.geometry);
-  if (!wide.is_same(p.x)) round_to(p.x, wide);
+void input_grad_in_f32(const ConvProblem& p) {
+  give_in_f32(p.x,
+              [&](const Tensor& dx) { conv_input_grad_cpu(dx, widened(p.y), widened(p.w), {}, p.geometry); });
 }
-
-constexpr Kernel kInputGrad[] = {
-    {"bias", [](const Problem& p) { return p.bias.defined(); }, input_grad_and_bias},
-    {"patches", [](const Problem& p) { return p.x.dtype() == DType::kF64; },
-     [](const Problem& p) { conv_input_grad_reference(p.x, p.y, p.w, p.geometry); }},
-    {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
-     [](const Problem& p) { sparse_input_grad(p.x, p.y, in_f32(p.w), p.geometry); }},
-    {"pointwise product",
-     [](const Problem& p) { return prefers_pointwise(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { pointwise_input_grad(p.x, p.y, p.w); }},
-    {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_input_grad(p.x, p.y, in_f32(p.w), p.geometry); }},
-    {"winograd, halving",
-     [](const Problem& p) { return prefers_winograd_halving_grad(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) { winograd_halving_grad(p.x, p.y, in_f32(p.w)); }},
-    {"seen pixels", [](const Problem& p) { return p.x.dtype() == p.y.dtype() && strided_pointwise(p); },
-     input_grad_of_seen_pixels},
-    {"onednn", has_input_grad_plan, run_input_grad_plan},
-    {"f32", always, input_grad_in_f32},
-};
 
 void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                          ConvGeometry g) {
-  run_first(kInputGrad, {dx, w, bias, dy, g});
+  static const ConvKernel table[] = {
+      {"bias", has_bias, input_grad_and_bias},
+      {"patches", is_f64, conv_input_grad_reference},
+      sparse_grad().input_grad,
+      pointwise().input_grad,
+      winograd().input_grad,
+      winograd_halving().input_grad,
+      {"seen pixels", sees_few_pixels, input_grad_of_seen_pixels},
+      {"onednn", has_plan<Pass::kInputGrad>, run_input_grad_plan},
+      {"f32", always, input_grad_in_f32},
+  };
+  run_first(table, {dx, w, bias, dy, g});
 }
 
 // The gradients of the weight and of the bias, which are f32 or of the images' dtype.
 
-// With a stride, oneDNN's weight gradient of channels-last images takes 1.6 times as long as that of blocked
-// images. The difference is more than the time to reorder them.
-bool prefers_blocked_images(const Problem& p) {
-  return p.y.dtype() == DType::kF32 && p.geometry.rank() == 2 && p.geometry.groups == 1 &&
-         p.geometry.stride[0] > 1 && p.w.size(2) > 1 && p.w.size(1) >= 16;
-}
-
-bool has_weight_grad_plan(const Problem& p) {
-  static const char kind[] = "conv_weight_grad";
-  onednn::PlanKey key = key_of(kind, p.x, p.w, p.geometry, p.bias.defined());
-  p.plan = onednn::plan_in(p.y.dtype(), key.add(int64_t(p.w.dtype())), [&] {
-    return onednn::conv_plan(Pass::kWeightGrad, p.x, p.w, p.y, p.geometry, p.bias.defined(),
-                             prefers_blocked_images(p));
-  });
-  return p.plan != nullptr;
-}
-
 // oneDNN's kernels for AMX take half the time of ours for pairs of pixels.
-bool has_amx_weight_grad_plan(const Problem& p) {
-  return cpu::level() == cpu::Level::kAmx && p.y.dtype() == DType::kBF16 && has_weight_grad_plan(p) &&
+bool has_amx_weight_grad_plan(const ConvProblem& p) {
+  return cpu::level() == cpu::Level::kAmx && p.y.dtype() == DType::kBF16 && has_plan<Pass::kWeightGrad>(p) &&
          onednn::implementation(p.plan->primitive).find("amx") != std::string_view::npos;
 }
 
@@ -287,74 +225,57 @@ dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& want, Tens
 }
 
 // dw is row-major, like its weights.
-void run_weight_grad_plan(const Problem& p) {
+void run_weight_grad_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   const bool direct = plan.weights == plan.plain_weights;
   const Tensor packed = direct ? p.w : onednn::scratch(plan.weights);
   const dnnl::memory weights = onednn::memory(plan.weights, packed);
   Tensor hold_x, hold_dy;
-  onednn::run(plan,
-              {{DNNL_ARG_SRC, image_as(p.x, onednn::image_layout(p.x), plan.src, hold_x)},
-               {DNNL_ARG_DIFF_DST, image_as(p.y, onednn::image_layout(p.y), plan.dst, hold_dy)},
-               {DNNL_ARG_DIFF_WEIGHTS, weights},
-               {DNNL_ARG_DIFF_BIAS, p.bias.defined() ? onednn::memory(plan.bias, p.bias) : dnnl::memory()}});
+  onednn::run(plan, {{DNNL_ARG_SRC, image_as(p.x, onednn::image_layout(p.x), plan.src, hold_x)},
+                     {DNNL_ARG_DIFF_DST, image_as(p.y, onednn::image_layout(p.y), plan.dst, hold_dy)},
+                     {DNNL_ARG_DIFF_WEIGHTS, weights},
+                     {DNNL_ARG_DIFF_BIAS, onednn::memory(plan.bias, p.bias)}});
   if (!direct) onednn::reorder(weights, onednn::memory(plan.plain_weights, p.w));
 }
 
 // oneDNN takes longer for both together, and other kernels compute the weight's alone.
-void weight_grad_and_bias(const Problem& p) {
+void weight_grad_and_bias(const ConvProblem& p) {
   conv_weight_grad_cpu(p.w, {}, p.y, p.x, p.geometry);
   bias_grad(p.bias, p.y);
 }
 
-bool has_bias_apart(const Problem& p) { return p.bias.defined() && cpu::is_computed_in_f32(p.y.dtype()); }
+bool has_bias_apart(const ConvProblem& p) { return has_bias(p) && cpu::is_computed_in_f32(p.y.dtype()); }
 
-// Calls f(dw, db), both in f32.
-template <class F> void give_both_in_f32(const Problem& p, F f) {
-  give_in_f32(p.w, [&](const Tensor& dw) { give_in_f32(p.bias, [&](const Tensor& db) { f(dw, db); }); });
+void weight_grad_of_seen_pixels(const ConvProblem& p) {
+  conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));
 }
 
-constexpr Kernel kWeightGrad[] = {
-    {"onednn", has_amx_weight_grad_plan, run_weight_grad_plan},
-    {"pairs of pixels", [](const Problem& p) { return has_bf16_weight_grad(p.y, p.x, p.geometry); },
-     [](const Problem& p) { bf16_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
-    {"patches", is_f64,
-     [](const Problem& p) { conv_weight_grad_reference(p.w, p.bias, p.y, p.x, p.geometry); }},
-    {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
-     [](const Problem& p) {
-       give_both_in_f32(
-           p, [&](const Tensor& dw, const Tensor& db) { sparse_weight_grad(dw, db, p.y, p.x, p.geometry); });
-     }},
-    {"bias", has_bias_apart, weight_grad_and_bias},
-    {"pointwise product",
-     [](const Problem& p) { return prefers_pointwise_weight_grad(p.y, p.x, p.w.shape(), p.geometry); },
-     [](const Problem& p) { pointwise_weight_grad(p.w, p.y, p.x); }},
-    {"winograd",
-     [](const Problem& p) { return prefers_winograd_weight_grad(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) {
-       give_in_f32(p.w, [&](const Tensor& dw) { winograd_weight_grad(dw, p.y, p.x, p.geometry); });
-     }},
-    {"winograd, halving",
-     [](const Problem& p) { return prefers_winograd_halving_weight_grad(p.x, p.y, p.w.shape(), p.geometry); },
-     [](const Problem& p) {
-       give_in_f32(p.w, [&](const Tensor& dw) { winograd_halving_weight_grad(dw, p.y, p.x); });
-     }},
-    {"seen pixels", strided_pointwise,
-     [](const Problem& p) {
-       conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));
-     }},
-    {"onednn", has_weight_grad_plan, run_weight_grad_plan},
-    {"f32", always,
-     [](const Problem& p) {
-       give_both_in_f32(p, [&](const Tensor& dw, const Tensor& db) {
-         conv_weight_grad_cpu(dw, db, widened(p.y), widened(p.x), p.geometry);
-       });
-     }},
-};
+void weight_grad_in_f32(const ConvProblem& p) {
+  give_in_f32(p.w, [&](const Tensor& dw) {
+    give_in_f32(p.bias, [&](const Tensor& db) {
+      conv_weight_grad_cpu(dw, db, widened(p.y), widened(p.x), p.geometry);
+    });
+  });
+}
 
 void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                           ConvGeometry g) {
-  run_first(kWeightGrad, {x, dw, db, dy, g});
+  static const ConvKernel table[] = {
+    {"onednn", has_amx_weight_grad_plan, run_weight_grad_plan},
+#if defined(__x86_64__)
+    pairs_of_pixels().weight_grad,
+#endif
+    {"patches", is_f64, conv_weight_grad_reference},
+    sparse_grad().weight_grad,
+    {"bias", has_bias_apart, weight_grad_and_bias},
+    pointwise().weight_grad,
+    winograd().weight_grad,
+    winograd_halving().weight_grad,
+    {"seen pixels", sees_few_pixels, weight_grad_of_seen_pixels},
+    {"onednn", has_plan<Pass::kWeightGrad>, run_weight_grad_plan},
+    {"f32", always, weight_grad_in_f32},
+  };
+  run_first(table, {x, dw, db, dy, g});
 }
 
 }  // namespace

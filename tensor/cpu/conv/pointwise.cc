@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/conv/products-inl.h"
+#include "gradus/tensor/cpu/onednn/onednn.h"
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
@@ -183,28 +184,32 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
 // ours were not measured.
 constexpr bool kServesResults = HWY_TARGET != HWY_AVX2, kServesWeights = HWY_TARGET != HWY_AVX3;
 
-bool is_pointwise(const Shape& w, const raw::ConvGeometry& g) {
-  if (g.rank() != 2 || g.groups != 1) return false;
+bool is_pointwise(const ConvProblem& p) {
+  if (p.geometry.rank() != 2 || p.geometry.groups != 1 || p.bias.defined()) return false;
   for (int d = 0; d < 2; ++d)
-    if (w[d + 2] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;
-  return true;
+    if (p.w.size(d + 2) != 1 || p.geometry.stride[d] != 1 || p.geometry.padding[d] != 0) return false;
+  return p.x.dtype() == p.y.dtype();
 }
 
-bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
-  if (!kServesResults || !is_pointwise(w, g) || y.dtype() != x.dtype()) return false;
-  if (x.dtype() != DType::kF32 && (x.dtype() != DType::kBF16 || level() != Level::kAvx512Bf16)) return false;
-  return w[0] % kPanel == 0 && w[1] % kPanel == 0 && x.numel() / x.size(1) >= 256;
+bool pays(const ConvProblem& p) {
+  if (!kServesResults || !is_pointwise(p)) return false;
+  const DType t = p.x.dtype();
+  if (t != DType::kF32 && (t != DType::kBF16 || level() != Level::kAvx512Bf16)) return false;
+  return p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.x.numel() / p.x.size(1) >= 256;
+}
+bool pays_forward(const ConvProblem& p) { return pays(p) && !onednn::keeps_reordered(p.w); }
+
+bool pays_for_weights(const ConvProblem& p) {
+  const int64_t O = p.w.size(0), C = p.w.size(1);
+  return kServesWeights && is_pointwise(p) && p.x.dtype() == DType::kF32 && O >= kMostRows &&
+         C % kPanel == 0 && O * C < (int64_t{1} << 30) && O * C >= 150 * (O + C) && p.y.numel() / O >= 256;
 }
 
-bool prefers_pointwise_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w,
-                                   const raw::ConvGeometry& g) {
-  return kServesWeights && is_pointwise(w, g) && dy.dtype() == DType::kF32 && x.dtype() == DType::kF32 &&
-         w[0] >= kMostRows && w[1] % kPanel == 0 && w[0] * w[1] < (int64_t{1} << 30) &&
-         w[0] * w[1] >= 150 * (w[0] + w[1]) && dy.numel() / w[0] >= 256;
-}
+void forward(const ConvProblem& p) { multiply(p.y, p.x, p.w, true); }
+void input_grad(const ConvProblem& p) { multiply(p.x, p.y, p.w, false); }
 
-void pointwise_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
-  const int64_t O = dw.size(0), C = dw.size(1), pixels = x.numel() / C;
+void weight_grad(const ConvProblem& p) {
+  const int64_t O = p.w.size(0), C = p.w.size(1), pixels = p.x.numel() / C;
   const auto copy = [](const Tensor& from, int64_t channels, int64_t first, int64_t last, int64_t base,
                        const Operands& to) {
     for (int64_t i = first; i < last; ++i)
@@ -212,44 +217,25 @@ void pointwise_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) 
         std::memcpy(to.at(0, i - base, c), from.ptr<float>() + i * channels + c,
                     std::min<int64_t>(kPanel, channels - c) * sizeof(float));
   };
-  const auto sums = PositionSums{.planes = 1, .O = O, .C = C, .dy = dy, .x = x, .positions = pixels}.of(
+  const auto sums = PositionSums{.planes = 1, .O = O, .C = C, .dy = p.y, .x = p.x, .positions = pixels}.of(
       [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
-        copy(dy, O, first, last, base, d);
-        copy(x, C, first, last, base, v);
+        copy(p.y, O, first, last, base, d);
+        copy(p.x, C, first, last, base, v);
       });
   parallel_for(0, O, 1 + 16384 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o)
-      std::memcpy(dw.ptr<float>() + o * C, sums.total(0, o, C), C * sizeof(float));
+      std::memcpy(p.w.ptr<float>() + o * C, sums.total(0, o, C), C * sizeof(float));
   });
 }
 
-void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w) { multiply(y, x, w, true); }
-
-void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) { multiply(dx, dy, w, false); }
+constexpr ConvKernels kPointwise = {{"pointwise product", pays_forward, forward},
+                                    {"pointwise product", pays, input_grad},
+                                    {"pointwise product", pays_for_weights, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace gradus {
-
-bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
-  return GRADUS_LEVEL(prefers_pointwise)(y, x, w, g);
-}
-void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w) {
-  GRADUS_LEVEL(pointwise_conv)(y, x, w);
-}
-void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
-  GRADUS_LEVEL(pointwise_input_grad)(dx, dy, w);
-}
-bool prefers_pointwise_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w,
-                                   const raw::ConvGeometry& g) {
-  return GRADUS_LEVEL(prefers_pointwise_weight_grad)(dy, x, w, g);
-}
-void pointwise_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
-  GRADUS_LEVEL(pointwise_weight_grad)(dw, dy, x);
-}
-
-}  // namespace gradus
+const gradus::ConvKernels& gradus::pointwise() { return *GRADUS_LEVEL(kPointwise); }
 #endif

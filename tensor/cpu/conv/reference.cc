@@ -13,32 +13,17 @@ template <class T> using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<
 
 // Sizes of one convolution; an image is a volume of depth 1.
 struct Geometry {
-  Geometry(const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g)
-      : N(x.size(0)),
-        C(x.size(1)),
-        O(w.size(0)),
-        in(volume(x.shape(), 1)),
-        taps(volume(w.shape(), 1)),
-        out(volume(y.shape(), 1)),
-        stride(padded_to_3(g.stride, 1)),
-        padding(padded_to_3(g.padding, 0)),
-        dilation(padded_to_3(g.dilation, 1)),
-        Cg(C / g.groups),
-        Og(O / g.groups),
-        pixels(in.product()),
-        K(taps.product()),
-        P(out.product()) {}
-
   static Dims padded_to_3(Dims d, int64_t fill) {
     while (d.size() < 3) d.insert(0, fill);
     return d;
   }
-  static Dims volume(const Shape& s, int64_t fill) {
-    return padded_to_3(Dims(std::span(s.begin() + 2, s.end())), fill);
-  }
+  static Dims volume(const Shape& s) { return padded_to_3(Dims(std::span(s.begin() + 2, s.end())), 1); }
 
   template <class T> Channels<T> outputs(const Tensor& y, int64_t n, int64_t g) const {
     return {y.ptr<T>() + n * P * O + g * Og, P, Og, Eigen::OuterStride<>(O)};
+  }
+  template <class T> Eigen::Map<Eigen::RowVectorX<T>> biases(const Tensor& bias, int64_t g) const {
+    return {bias.ptr<T>() + g * Og, Og};
   }
 
   // Calls f(index) for each place of the volume d, in row-major order: output positions or taps.
@@ -103,64 +88,61 @@ struct Geometry {
   // Images that are worth a thread: about 65 thousand multiplications.
   int64_t images_per_thread() const { return 1 + 65536 / std::max<int64_t>(1, P * K * Cg * Og); }
 
-  const int64_t N, C, O;
-  const Dims in, taps, out, stride, padding, dilation;
-  const int64_t Cg, Og, pixels, K, P;
+  const ConvProblem& p;
+  const int64_t N = p.x.size(0), C = p.x.size(1), O = p.w.size(0), groups = p.geometry.groups;
+  const Dims in = volume(p.x.shape()), taps = volume(p.w.shape()), out = volume(p.y.shape());
+  const Dims stride = padded_to_3(p.geometry.stride, 1), padding = padded_to_3(p.geometry.padding, 0),
+             dilation = padded_to_3(p.geometry.dilation, 1);
+  const int64_t Cg = C / groups, Og = O / groups;
+  const int64_t pixels = in.product(), K = taps.product(), P = out.product();
 };
 
 }  // namespace
 
-void conv_reference(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                    const raw::ConvGeometry& geometry) {
-  dispatch_floating(y.dtype(), "conv", [&]<class T>() {
-    const Geometry s(x, w, y, geometry);
-    for (int64_t g = 0; g < geometry.groups; ++g) {
-      const Matrix<T> filters = s.filters_of<T>(w, g);
+void conv_reference(const ConvProblem& p) {
+  dispatch_floating(p.y.dtype(), "conv", [&]<class T>() {
+    const Geometry s{p};
+    for (int64_t g = 0; g < s.groups; ++g) {
+      const Matrix<T> filters = s.filters_of<T>(p.w, g);
       parallel_for(0, s.N, s.images_per_thread(), [&](int64_t first, int64_t last) {
         for (int64_t n = first; n < last; ++n) {
-          auto out = s.outputs<T>(y, n, g);
-          out.noalias() = s.unfold<T>(x, n, g) * filters;
-          if (bias.defined())
-            out.rowwise() +=
-                Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias.ptr<T>() + g * s.Og, s.Og);
+          auto out = s.outputs<T>(p.y, n, g);
+          out.noalias() = s.unfold<T>(p.x, n, g) * filters;
+          if (p.bias.defined()) out.rowwise() += s.biases<T>(p.bias, g);
         }
       });
     }
   });
 }
 
-void conv_input_grad_reference(const Tensor& dx, const Tensor& dy, const Tensor& w,
-                               const raw::ConvGeometry& geometry) {
-  dispatch_floating(dx.dtype(), "conv_input_grad", [&]<class T>() {
-    const Geometry s(dx, w, dy, geometry);
-    std::fill_n(dx.ptr<T>(), dx.numel(), T(0));
-    for (int64_t g = 0; g < geometry.groups; ++g) {
-      const Matrix<T> filters = s.filters_of<T>(w, g);
+void conv_input_grad_reference(const ConvProblem& p) {
+  dispatch_floating(p.x.dtype(), "conv_input_grad", [&]<class T>() {
+    const Geometry s{p};
+    std::fill_n(p.x.ptr<T>(), p.x.numel(), T(0));
+    for (int64_t g = 0; g < s.groups; ++g) {
+      const Matrix<T> filters = s.filters_of<T>(p.w, g);
       parallel_for(0, s.N, s.images_per_thread(), [&](int64_t first, int64_t last) {
         for (int64_t n = first; n < last; ++n) {
-          const Matrix<T> patches = s.outputs<T>(dy, n, g) * filters.transpose();
-          s.fold<T>(patches, dx, n, g);
+          const Matrix<T> patches = s.outputs<T>(p.y, n, g) * filters.transpose();
+          s.fold<T>(patches, p.x, n, g);
         }
       });
     }
   });
 }
 
-void conv_weight_grad_reference(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                                const raw::ConvGeometry& geometry) {
-  dispatch_floating(dw.dtype(), "conv_weight_grad", [&]<class T>() {
-    const Geometry s(x, dw, dy, geometry);
-    if (db.defined()) std::fill_n(db.ptr<T>(), db.numel(), T(0));
-    for (int64_t g = 0; g < geometry.groups; ++g) {
+void conv_weight_grad_reference(const ConvProblem& p) {
+  dispatch_floating(p.w.dtype(), "conv_weight_grad", [&]<class T>() {
+    const Geometry s{p};
+    if (p.bias.defined()) std::fill_n(p.bias.ptr<T>(), p.bias.numel(), T(0));
+    for (int64_t g = 0; g < s.groups; ++g) {
       Matrix<T> filters = Matrix<T>::Zero(s.K * s.Cg, s.Og);
       for (int64_t n = 0; n < s.N; ++n) {
-        const auto out = s.outputs<T>(dy, n, g);
-        filters.noalias() += s.unfold<T>(x, n, g).transpose() * out;
-        if (db.defined())
-          Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(db.ptr<T>() + g * s.Og, s.Og) +=
-              out.colwise().sum();
+        const auto out = s.outputs<T>(p.y, n, g);
+        filters.noalias() += s.unfold<T>(p.x, n, g).transpose() * out;
+        if (p.bias.defined()) s.biases<T>(p.bias, g) += out.colwise().sum();
       }
-      s.for_each_weight(dw, g, filters, [](T& to, T& from) { to = from; });
+      s.for_each_weight(p.w, g, filters, [](T& to, T& from) { to = from; });
     }
   });
 }

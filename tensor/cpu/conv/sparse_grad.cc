@@ -47,21 +47,11 @@ constexpr int64_t kParts = 8;
 
 // The sizes of one convolution.
 struct Problem {
-  Problem(const Tensor& x, const Tensor& dy, const Shape& w, const raw::ConvGeometry& o)
-      : N(x.size(0)),
-        C(x.size(1)),
-        H(x.size(2)),
-        W(x.size(3)),
-        O(w[0]),
-        KH(w[2]),
-        KW(w[3]),
-        P(dy.size(2)),
-        Q(dy.size(3)),
-        o(o) {}
+  const ConvProblem& p;
+  int64_t N = p.x.size(0), C = p.x.size(1), H = p.x.size(2), W = p.x.size(3);
+  int64_t O = p.w.size(0), KH = p.w.size(2), KW = p.w.size(3), P = p.y.size(2), Q = p.y.size(3);
+  raw::ConvGeometry o = p.geometry;
   int64_t taps() const { return KH * KW * C; }
-
-  int64_t N, C, H, W, O, KH, KW, P, Q;
-  raw::ConvGeometry o;
 };
 
 // to[0..n) += scale * from[0..n), where n is divisible by kLanes.
@@ -258,24 +248,25 @@ template <class T> double sampled_density(const Tensor& dy) {
   return static_cast<double>(nonzero) / static_cast<double>(seen);
 }
 
-bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
+bool pays(const ConvProblem& p) {
+  const Tensor &x = p.x, &w = p.w, &dy = p.y;
+  const raw::ConvGeometry& o = p.geometry;
   const bool is_f32 = dy.dtype() == DType::kF32;
   return x.dtype() == dy.dtype() && is_computed_in_f32(dy.dtype()) && o.rank() == 2 && o.groups == 1 &&
-         w[0] % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w) &&
+         w.size(0) % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w.shape()) &&
          x.numel() / x.size(0) < (int64_t{1} << 31) &&
          (is_f32 ? sampled_density<float>(dy) : sampled_density<bf16>(dy)) <
-             most_nonzero(w[2], o.padding[0] + o.padding[1] > 0);
+             most_nonzero(w.size(2), o.padding[0] + o.padding[1] > 0);
 }
 
-void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                        const raw::ConvGeometry& o) {
-  const Problem s(x, dy, dw.shape(), o);
+void weight_grad(const ConvProblem& p, const Tensor& dw, const Tensor& db) {
+  const Problem s{p};
   const Kernels& kernels = *kernels_for(dw.shape());
   const int64_t taps = s.taps(), part = s.O * taps + s.O;  // a part's sums, then its bias gradients
   const Tensor sums = empty({kParts, part}, {DType::kF32});
   parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
     std::vector<Nonzero> lists(kLanes * s.P * s.Q);
-    WideImages grads(dy, s.P * s.Q * s.O), images(x, s.H * s.W * s.C);
+    WideImages grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
     for (int64_t i = first; i < last; ++i) {
       float* mine = sums.ptr<float>() + i * part;
       std::memset(mine, 0, part * sizeof(float));
@@ -302,8 +293,14 @@ void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, co
   });
 }
 
-void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const raw::ConvGeometry& o) {
-  const Problem s(dx, dy, w.shape(), o);
+void weight_grad(const ConvProblem& p) {
+  give_in_f32(
+      p.w, [&](const Tensor& dw) { give_in_f32(p.bias, [&](const Tensor& db) { weight_grad(p, dw, db); }); });
+}
+
+void input_grad(const ConvProblem& p) {
+  const Problem s{p};
+  const Tensor w = in_f32(p.w);
   const Kernels& kernels = *kernels_for(w.shape());
   const int64_t taps = s.taps();
   const Tensor filters = empty({s.O, taps});  // w[o, c, kh, kw] -> filters[o, kh, kw, c]
@@ -314,7 +311,7 @@ void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, cons
   // Filters that are taken together: as many as fit into 32 KiB of a first-level cache of 48 KiB.
   const int64_t together = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
   parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
-    WideImages grads(dy, s.P * s.Q * s.O), images(dx, s.H * s.W * s.C);
+    WideImages grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
     for (int64_t n = first; n < last; ++n) {
       const float* g = grads.read(n);
       float* image = images.at(n);
@@ -326,23 +323,13 @@ void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, cons
   });
 }
 
+constexpr ConvKernels kSparseGrad = {.input_grad = {"nonzeros", pays, input_grad},
+                                     .weight_grad = {"nonzeros", pays, weight_grad}};
+
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace gradus {
-
-bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
-  return GRADUS_LEVEL(prefers_sparse_grad)(dy, x, w, o);
-}
-void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                        const raw::ConvGeometry& o) {
-  GRADUS_LEVEL(sparse_weight_grad)(dw, db, dy, x, o);
-}
-void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const raw::ConvGeometry& o) {
-  GRADUS_LEVEL(sparse_input_grad)(dx, dy, w, o);
-}
-
-}  // namespace gradus
+const gradus::ConvKernels& gradus::sparse_grad() { return *GRADUS_LEVEL(kSparseGrad); }
 #endif

@@ -12,6 +12,7 @@
 #include <functional>
 #include <vector>
 
+#include "gradus/tensor/cpu/conv/kernels.h"
 #include "gradus/tensor/cpu/conv/products-inl.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/tensor.h"
@@ -52,9 +53,10 @@ template <class F> void with_type_of(const Tensor& image, F f) {
   image.dtype() == DType::kBF16 ? f(bf16()) : f(float());
 }
 
-// Returns whether images of these dtypes are computed by tiles.
-inline bool has_tiles(const Tensor& x, const Tensor& y) {
-  return x.dtype() == y.dtype() && is_computed_in_f32(x.dtype());
+// Returns whether images of these dtypes and filters of these channels are computed by tiles.
+inline bool has_tiles(const ConvProblem& p) {
+  return p.x.dtype() == p.y.dtype() && is_computed_in_f32(p.x.dtype()) && p.geometry.groups == 1 &&
+         p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.w.numel() < (int64_t{1} << 30);
 }
 
 struct Place {

@@ -219,26 +219,7 @@ struct Range {
 
 class WeightGrad {
  public:
-  WeightGrad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g)
-      : g_(g),
-        dw_(dw),
-        x_(x.ptr<bf16>()),
-        dy_(dy.ptr<bf16>()),
-        C_(x.size(1)),
-        H_(x.size(2)),
-        W_(x.size(3)),
-        O_(dy.size(1)),
-        P_(dy.size(2)),
-        Q_(dy.size(3)),
-        KH_(dw.size(2)),
-        KW_(dw.size(3)),
-        taps_(KH_ * KW_),
-        strips_(ceil_div(O_, kStrip)),
-        pixels_(x.size(0) * P_ * Q_),
-        x_pixels_(x.size(0) * H_ * W_),
-        by_columns_(KH_ > 1 && Q_ % 2 == 0 && Q_ <= kMostOverlapping / 4),
-        few_sums_(taps_ * C_ * O_ <= kFewSums),
-        zeros_(std::max(C_, O_)) {
+  explicit WeightGrad(const ConvProblem& p) : p_(p) {
     const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
     const bool overlap = by_columns_ && g_.stride[0] == 1;
     int64_t most = std::min(overlap ? kMostOverlapping : kMostPixels, kPackedPixels / copies);
@@ -438,41 +419,36 @@ class WeightGrad {
       *to = inside && uint64_t(w) < uint64_t(W_) ? row + w * C_ : zeros;
   }
 
-  const raw::ConvGeometry& g_;
-  const Tensor& dw_;
-  const bf16 *x_, *dy_;
-  const int64_t C_, H_, W_, O_, P_, Q_, KH_, KW_, taps_, strips_, pixels_, x_pixels_;
-  const bool by_columns_, few_sums_;
+  const ConvProblem& p_;
+  const raw::ConvGeometry& g_ = p_.geometry;
+  const Tensor& dw_ = p_.w;
+  const bf16 *x_ = p_.x.ptr<bf16>(), *dy_ = p_.y.ptr<bf16>();
+  const int64_t C_ = p_.x.size(1), H_ = p_.x.size(2), W_ = p_.x.size(3);
+  const int64_t O_ = p_.y.size(1), P_ = p_.y.size(2), Q_ = p_.y.size(3);
+  const int64_t KH_ = p_.w.size(2), KW_ = p_.w.size(3), taps_ = KH_ * KW_, strips_ = ceil_div(O_, kStrip);
+  const int64_t pixels_ = p_.x.size(0) * P_ * Q_, x_pixels_ = p_.x.size(0) * H_ * W_;
+  const bool by_columns_ = KH_ > 1 && Q_ % 2 == 0 && Q_ <= kMostOverlapping / 4;
+  const bool few_sums_ = taps_ * C_ * O_ <= kFewSums;
   int64_t block_, blocks_;  // pixels of a block; blocks
   int64_t groups_;          // groups of panels of x; one group is packed at a time
   int64_t parts_ = 1;       // of the filters, for different threads
-  std::vector<bf16> zeros_;
+  std::vector<bf16> zeros_ = std::vector<bf16>(std::max(C_, O_));
 };
+
+bool pays(const ConvProblem& p) {
+  return cpu::has_avx512_bf16() && p.y.dtype() == DType::kBF16 && p.geometry.rank() == 2 &&
+         p.geometry.groups == 1 && p.x.size(1) >= 16 && p.y.size(1) >= kFilters;
+}
+void weight_grad(const ConvProblem& p) {
+  WeightGrad(p).run();
+  if (p.bias.defined()) bias_grad(p.bias, p.y);
+}
+
+constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", pays, weight_grad}};
 
 }  // namespace
 
-bool has_bf16_weight_grad(const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
-  return cpu::has_avx512_bf16() && dy.dtype() == DType::kBF16 && g.rank() == 2 && g.groups == 1 &&
-         x.size(1) >= 16 && dy.size(1) >= kFilters;
-}
-
-void bf16_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                      const raw::ConvGeometry& g) {
-  WeightGrad(dw, dy, x, g).run();
-  if (db.defined()) bias_grad(db, dy);
-}
-
-}  // namespace gradus
-
-#else
-
-namespace gradus {
-
-bool has_bf16_weight_grad(const Tensor&, const Tensor&, const raw::ConvGeometry&) { return false; }
-
-void bf16_weight_grad(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const raw::ConvGeometry&) {
-  throw InternalError("bf16_weight_grad: this processor has no AVX512-BF16");
-}
+const ConvKernels& pairs_of_pixels() { return kPairsOfPixels; }
 
 }  // namespace gradus
 

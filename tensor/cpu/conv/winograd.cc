@@ -242,37 +242,35 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
            }});
 }
 
-bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
-  if (!has_tiles(x, y) || g.rank() != 2 || g.groups != 1) return false;
+bool serves(const ConvProblem& p, int64_t least_tiles) {
+  const ConvGeometry& g = p.geometry;
+  if (!has_tiles(p) || g.rank() != 2) return false;
   for (int d = 0; d < 2; ++d)
-    if (w[d + 2] != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;
-  return w[0] % kPanel == 0 && w[1] % kPanel == 0 && w.product() < (int64_t{1} << 30) &&
-         Tiles(y).count >= least_tiles;
+    if (p.w.size(d + 2) != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;
+  return Tiles(p.y).count >= least_tiles;
 }
+bool pays(const ConvProblem& p) {
+  return serves(p,
+                std::max<int64_t>(128, p.w.size(0) * p.w.size(1) / 4096));  // filters are transformed first
+}
+bool pays_for_weights(const ConvProblem& p) { return serves(p, 128); }
 
-bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
-  return serves(x, y, w, g,
-                std::max<int64_t>(128, w[0] * w[1] / 4096));  // enough to pay for transforming the filters
-}
-bool prefers_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
-  return serves(x, y, w, g, 128);
-}
-
-void winograd_conv(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                   const ConvGeometry& g) {
+void forward(const ConvProblem& p) {
+  const Tensor w = in_f32(p.w), bias = in_f32(p.bias);
   const int64_t O = w.size(0), C = w.size(1);
-  with_type_of(x, [&]<class T>(T) {
-    convolve<T>(y, x, {w.ptr<float>(), C, O, 9, 9 * C, false}, bias.defined() ? bias.ptr<float>() : nullptr,
-                g);
+  with_type_of(p.x, [&]<class T>(T) {
+    convolve<T>(p.y, p.x, {w.ptr<float>(), C, O, 9, 9 * C, false},
+                bias.defined() ? bias.ptr<float>() : nullptr, p.geometry);
   });
 }
 
-void winograd_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const ConvGeometry& geometry) {
+void input_grad(const ConvProblem& p) {
+  const Tensor w = in_f32(p.w);
   const int64_t O = w.size(0), C = w.size(1);
-  ConvGeometry g = geometry;
+  ConvGeometry g = p.geometry;
   for (int d = 0; d < 2; ++d) g.padding[d] = 2 - g.padding[d];
-  with_type_of(dy, [&]<class T>(T) {
-    convolve<T>(dx, dy, {w.ptr<float>(), O, C, 9 * C, 9, true}, nullptr, g);
+  with_type_of(p.y, [&]<class T>(T) {
+    convolve<T>(p.x, p.y, {w.ptr<float>(), O, C, 9 * C, 9, true}, nullptr, g);
   });
 }
 
@@ -295,34 +293,19 @@ void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const Conv
   });
 }
 
-void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g) {
-  with_type_of(x, [&]<class T>(T) { weight_grad<T>(dw, dy, x, g); });
+void weight_grad(const ConvProblem& p) {
+  give_in_f32(p.w, [&](const Tensor& dw) {
+    with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x, p.geometry); });
+  });
 }
+
+constexpr ConvKernels kWinograd = {
+    {"winograd", pays, forward}, {"winograd", pays, input_grad}, {"winograd", pays_for_weights, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace gradus {
-
-bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const raw::ConvGeometry& g) {
-  return GRADUS_LEVEL(prefers_winograd)(x, y, w, g);
-}
-bool prefers_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
-                                  const raw::ConvGeometry& g) {
-  return GRADUS_LEVEL(prefers_winograd_weight_grad)(x, y, w, g);
-}
-void winograd_conv(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                   const raw::ConvGeometry& g) {
-  GRADUS_LEVEL(winograd_conv)(y, x, w, bias, g);
-}
-void winograd_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const raw::ConvGeometry& g) {
-  GRADUS_LEVEL(winograd_input_grad)(dx, dy, w, g);
-}
-void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
-  GRADUS_LEVEL(winograd_weight_grad)(dw, dy, x, g);
-}
-
-}  // namespace gradus
+const gradus::ConvKernels& gradus::winograd() { return *GRADUS_LEVEL(kWinograd); }
 #endif

@@ -222,26 +222,15 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
   }
 }
 
-bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
-  if (!has_tiles(x, y) || g.rank() != 2 || g.groups != 1) return false;
-  for (int d = 0; d < 2; ++d)
-    if (w[d + 2] != 4 || g.stride[d] != 2 || g.dilation[d] != 1 || g.padding[d] != 1 ||
-        x.size(d + 2) != 2 * y.size(d + 2))
-      return false;
-  return w[0] % kPanel == 0 && w[1] % kPanel == 0 && w.product() < (int64_t{1} << 30) &&
-         Tiles(y).count >= least_tiles;
-}
-
 // From so many tiles on the products take less time, although filters are transformed first.
-bool prefers_winograd_halving(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
-  return serves(x, y, w, g, 64);
-}
-bool prefers_winograd_halving_grad(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
-  return serves(x, y, w, g, 128);
-}
-bool prefers_winograd_halving_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
-                                          const ConvGeometry& g) {
-  return serves(x, y, w, g, 64);
+template <int64_t kLeastTiles> bool pays(const ConvProblem& p) {
+  const ConvGeometry& g = p.geometry;
+  if (!has_tiles(p) || g.rank() != 2) return false;
+  for (int d = 0; d < 2; ++d)
+    if (p.w.size(d + 2) != 4 || g.stride[d] != 2 || g.dilation[d] != 1 || g.padding[d] != 1 ||
+        p.x.size(d + 2) != 2 * p.y.size(d + 2))
+      return false;
+  return Tiles(p.y).count >= kLeastTiles;
 }
 
 template <class T> void convolve(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
@@ -310,43 +299,25 @@ template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Te
   });
 }
 
-void winograd_halving(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  with_type_of(x, [&]<class T>(T) { convolve<T>(y, x, w, bias); });
+void forward(const ConvProblem& p) {
+  with_type_of(p.x, [&]<class T>(T) { convolve<T>(p.y, p.x, in_f32(p.w), in_f32(p.bias)); });
 }
-void winograd_halving_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
-  with_type_of(dy, [&]<class T>(T) { input_grad<T>(dx, dy, w); });
+void input_grad(const ConvProblem& p) {
+  with_type_of(p.y, [&]<class T>(T) { input_grad<T>(p.x, p.y, in_f32(p.w)); });
 }
-void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
-  with_type_of(x, [&]<class T>(T) { weight_grad<T>(dw, dy, x); });
+void weight_grad(const ConvProblem& p) {
+  give_in_f32(
+      p.w, [&](const Tensor& dw) { with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); }); });
 }
+
+constexpr ConvKernels kHalving = {{"winograd, halving", pays<64>, forward},
+                                  {"winograd, halving", pays<128>, input_grad},
+                                  {"winograd, halving", pays<64>, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace gradus {
-
-bool prefers_winograd_halving(const Tensor& x, const Tensor& y, const Shape& w, const raw::ConvGeometry& g) {
-  return GRADUS_LEVEL(prefers_winograd_halving)(x, y, w, g);
-}
-bool prefers_winograd_halving_grad(const Tensor& x, const Tensor& y, const Shape& w,
-                                   const raw::ConvGeometry& g) {
-  return GRADUS_LEVEL(prefers_winograd_halving_grad)(x, y, w, g);
-}
-bool prefers_winograd_halving_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
-                                          const raw::ConvGeometry& g) {
-  return GRADUS_LEVEL(prefers_winograd_halving_weight_grad)(x, y, w, g);
-}
-void winograd_halving(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  GRADUS_LEVEL(winograd_halving)(y, x, w, bias);
-}
-void winograd_halving_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
-  GRADUS_LEVEL(winograd_halving_grad)(dx, dy, w);
-}
-void winograd_halving_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
-  GRADUS_LEVEL(winograd_halving_weight_grad)(dw, dy, x);
-}
-
-}  // namespace gradus
+const gradus::ConvKernels& gradus::winograd_halving() { return *GRADUS_LEVEL(kHalving); }
 #endif
