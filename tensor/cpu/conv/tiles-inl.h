@@ -66,6 +66,55 @@ inline Place place_of(const Tiles& tiles, int64_t t) {
   return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
 }
 
+// Writes tiles [first, last) of x to v, at `tile - base`. A tile is made of kSide x kSide pixels. Those of
+// the first tile begin at (h, w). transform(pixels, c, to, plane) writes the planes of kLanes channels.
+template <int kSide, auto transform, class T, class P>
+void pixels_to_planes(const Image<T>& x, const Tiles& tiles, int64_t h, int64_t w, int64_t first,
+                      int64_t last, int64_t base, const P& v) {
+  const T* pixels[kSide * kSide];
+  for (int64_t t = first; t < last; ++t) {
+    const auto [n, row, column] = place_of(tiles, t);
+    for (int i = 0; i < kSide * kSide; ++i)
+      pixels[i] = x.at(n, 2 * row + h + i / kSide, 2 * column + w + i % kSide);
+    for (int64_t c = 0; c < x.channels(); c += kLanes) transform(pixels, c, v.at(0, t - base, c), v.plane);
+  }
+}
+
+// The 2x2 results of a tile.
+struct Square {
+#if HWY_TARGET == HWY_NEON
+  HWY_INLINE Square() {}  // g++ for ARM would make one for another level, and not inline it
+#endif
+  Floats at[2][2];
+};
+
+// Which pixels of an image they are: neighbors, or every other one.
+struct Places {
+  int64_t step = 1, row = 0, column = 0;
+};
+
+// Writes the results of tiles [first, last), plus bias if not null, to y. `m` holds `channels` of y's
+// channels from `channel`. contract(m, plane) makes the Square of kLanes channels.
+template <auto contract, class T>
+void planes_to_results(const Image<T>& y, const Places& at, const Tiles& tiles, const float* bias,
+                       int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
+                       int64_t channels) {
+  T* pixels[4];
+  for (int64_t t = first; t < last; ++t) {
+    const auto [n, row, column] = place_of(tiles, t);
+    for (int i = 0; i < 4; ++i)
+      pixels[i] =
+          y.pixel(n, at.step * (2 * row + i / 2) + at.row, at.step * (2 * column + i % 2) + at.column);
+    for (int64_t i = 0; i < channels; i += kLanes) {
+      const Square s = contract(m.at(0, t - base) + i, m.plane);
+      const Floats b = bias ? load(bias + channel + i) : hn::Zero(kFloats);
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k)
+        if (pixels[k]) store(pixels[k] + channel + i, s.at[k / 2][k % 2] + b);
+    }
+  }
+}
+
 // The distance of the planes of K x N filters: such that planes do not compete for places in a cache.
 inline int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
 

@@ -40,8 +40,6 @@ using raw::ConvGeometry;
 
 constexpr int kPlanes = 16;
 
-// ---- tiles to planes and back ----
-
 // Computes B' d B of the 4x4 pixels at `pixels`, for kLanes channels from c.
 template <class T>
 HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, int64_t plane) {
@@ -81,9 +79,8 @@ HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* 
   }
 }
 
-// Writes A' m A + bias to the 2x2 pixels, except to those outside of the image (null).
-template <class T>
-HWY_INLINE void transform_result(const float* from, int64_t plane, Floats bias, int64_t c, T* const* pixels) {
+// Computes A' m A of the planes.
+HWY_INLINE Square transform_result(const float* from, int64_t plane) {
   Floats t[2][4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -92,52 +89,20 @@ HWY_INLINE void transform_result(const float* from, int64_t plane, Floats bias, 
     t[0][j] = m0 + (m1 + m2);
     t[1][j] = m1 - m2 - m3;
   }
+  Square y;
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
-    const Floats y0 = t[i][0] + (t[i][1] + t[i][2]);
-    const Floats y1 = t[i][1] - t[i][2] - t[i][3];
-    if (pixels[2 * i]) store(pixels[2 * i] + c, y0 + bias);
-    if (pixels[2 * i + 1]) store(pixels[2 * i + 1] + c, y1 + bias);
+    y.at[i][0] = t[i][0] + (t[i][1] + t[i][2]);
+    y.at[i][1] = t[i][1] - t[i][2] - t[i][3];
   }
+  return y;
 }
 
 // Transforms tiles [first, last) of x. The first pixel of x lies `padding` before the image.
 template <class T, class P>
 void inputs_to_planes(const Image<T>& x, const Tiles& tiles, const ConvGeometry& g, int64_t first,
                       int64_t last, int64_t base, const P& v) {
-  const T* pixels[16];
-  for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
-    const int64_t h = 2 * row - g.padding[0], w = 2 * column - g.padding[1];
-    for (int i = 0; i < 16; ++i) pixels[i] = x.at(n, h + i / 4, w + i % 4);
-    for (int64_t c = 0; c < x.channels(); c += kLanes)
-      transform_input(pixels, c, v.at(0, t - base, c), v.plane);
-  }
-}
-
-template <class T>
-void result_grads_to_planes(const Image<T>& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
-                            const Operands& d) {
-  const T* pixels[4];
-  for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
-    for (int i = 0; i < 4; ++i) pixels[i] = dy.at(n, 2 * row + i / 2, 2 * column + i % 2);
-    for (int64_t c = 0; c < dy.channels(); c += kLanes)
-      transform_result_grad(pixels, c, d.at(0, t - base, c), d.plane);
-  }
-}
-
-// Writes the results to y. `m` holds the `channels` channels of y from `channel`.
-template <class T>
-void planes_to_results(const Image<T>& y, const Tiles& tiles, const float* bias, int64_t first, int64_t last,
-                       int64_t base, const Planes& m, int64_t channel, int64_t channels) {
-  T* pixels[4];
-  for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
-    for (int i = 0; i < 4; ++i) pixels[i] = y.pixel(n, 2 * row + i / 2, 2 * column + i % 2);
-    for (int64_t i = 0, c = channel; i < channels; i += kLanes, c += kLanes)
-      transform_result(m.at(0, t - base) + i, m.plane, bias ? load(bias + c) : hn::Zero(kFloats), c, pixels);
-  }
+  pixels_to_planes<4, transform_input<T>>(x, tiles, -g.padding[0], -g.padding[1], first, last, base, v);
 }
 
 // ---- filters ----
@@ -153,7 +118,7 @@ struct Filters {
 };
 
 // Writes G w G' in panels: to[plane][n / kPanel][k][n % kPanel].
-template <bool kTurned> void transform_filters_of(const Filters& f, int64_t first, int64_t last, float* to) {
+template <bool kTurned> void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
   const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / f.K * kLanes, k = i % f.K;
@@ -182,10 +147,6 @@ template <bool kTurned> void transform_filters_of(const Filters& f, int64_t firs
       store(out + (4 * h + 3) * plane, t[h][2]);
     }
   }
-}
-
-void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
-  (f.turned ? transform_filters_of<true> : transform_filters_of<false>)(f, first, last, to);
 }
 
 // Writes dw[c] = G' u G for one filter, where u[c] are the planes.
@@ -232,13 +193,13 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
                           const Planes& v) { inputs_to_planes(x, tiles, g, first, last, base, v); },
        .fill_filters =
            [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
-             const float* data = f.data + channel * f.n_step;
-             transform_filters({data, f.K, channels, f.k_step, f.n_step, f.turned}, first, last, to);
+             const Filters some{f.data + channel * f.n_step, f.K, channels, f.k_step, f.n_step, f.turned};
+             (f.turned ? transform_filters<true> : transform_filters<false>)(some, first, last, to);
            },
        .write_results =
            [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                int64_t channels) {
-             planes_to_results(y, tiles, bias, first, last, base, m, channel, channels);
+             planes_to_results<transform_result>(y, {}, tiles, bias, first, last, base, m, channel, channels);
            }});
 }
 
@@ -281,7 +242,7 @@ void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const Conv
   const Tiles tiles(dy);
   const auto fill = [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
     inputs_to_planes(in, tiles, g, first, last, base, v);
-    result_grads_to_planes(grad, tiles, first, last, base, d);
+    pixels_to_planes<2, transform_result_grad<T>>(grad, tiles, 0, 0, first, last, base, d);
   };
   const auto sums =
       PositionSums{.planes = kPlanes, .O = O, .C = C, .dy = dy, .x = x, .positions = tiles.count}.of(fill);

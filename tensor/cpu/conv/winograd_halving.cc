@@ -70,13 +70,20 @@ HWY_INLINE void expand(Floats g00, Floats g01, Floats g10, Floats g11, float* to
   }
 }
 
+// The same of pixels: for the gradient of x, and as A dy A' for the gradient of w.
+template <class T>
+HWY_INLINE void transform_pixels(const T* const* pixels, int64_t c, float* to, int64_t plane) {
+  Floats d[3][3];
+#pragma GCC unroll 9
+  for (int i = 0; i < 9; ++i) d[i / 3][i % 3] = load(pixels[i] + c);
+  transform_input(d, to, plane);
+}
+template <class T>
+HWY_INLINE void expand_pixels(const T* const* pixels, int64_t c, float* to, int64_t plane) {
+  expand(load(pixels[0] + c), load(pixels[1] + c), load(pixels[2] + c), load(pixels[3] + c), to, plane);
+}
+
 // Computes G' m G of the planes.
-struct Square {
-#if HWY_TARGET == HWY_NEON
-  HWY_INLINE Square() {}  // g++ for ARM would make one for another level, and not inline it
-#endif
-  Floats at[2][2];
-};
 HWY_INLINE Square contract(const float* from, int64_t plane) {
   Floats t[2][3];
 #pragma GCC unroll 3
@@ -90,8 +97,6 @@ HWY_INLINE Square contract(const float* from, int64_t plane) {
   for (int i = 0; i < 2; ++i) y.at[i][0] = t[i][0] + t[i][1], y.at[i][1] = t[i][1] + t[i][2];
   return y;
 }
-
-// ---- tiles to planes and back ----
 
 // Transforms tiles [first, last) of x: its parts lie side by side, as 4 C channels.
 template <class T, class P>
@@ -112,67 +117,6 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
           for (int j = 0; j < 3; ++j) d[i][j] = load(pixels[2 * i + part / 2][2 * j + part % 2] + c);
         transform_input(d, v.at(0, t - base, part * x.channels() + c), v.plane);
       }
-  }
-}
-
-// The same for a part of the gradient of x.
-template <class T>
-void grads_to_planes(const Image<T>& dy, int part, const Tiles& tiles, int64_t first, int64_t last,
-                     int64_t base, const Planes& v) {
-  const T* pixels[3][3];
-  for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
-    for (int i = 0; i < 3; ++i)
-      for (int j = 0; j < 3; ++j)
-        pixels[i][j] = dy.at(n, 2 * row - 1 + part / 2 + i, 2 * column - 1 + part % 2 + j);
-    for (int64_t c = 0; c < dy.channels(); c += kLanes) {
-      Floats d[3][3];
-#pragma GCC unroll 3
-      for (int i = 0; i < 3; ++i)
-#pragma GCC unroll 3
-        for (int j = 0; j < 3; ++j) d[i][j] = load(pixels[i][j] + c);
-      transform_input(d, v.at(0, t - base, c), v.plane);
-    }
-  }
-}
-
-// Computes A dy A' for the gradient of w.
-template <class T>
-void results_to_planes(const Image<T>& dy, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
-                       const Operands& d) {
-  for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
-    const T* pixels[4];
-    for (int i = 0; i < 4; ++i) pixels[i] = dy.at(n, 2 * row + i / 2, 2 * column + i % 2);
-    for (int64_t c = 0; c < dy.channels(); c += kLanes)
-      expand(load(pixels[0] + c), load(pixels[1] + c), load(pixels[2] + c), load(pixels[3] + c),
-             d.at(0, t - base, c), d.plane);
-  }
-}
-
-// Which pixels of an image a tile's 2x2 results are: neighbors, or every other one.
-struct Places {
-  int64_t step = 1, row = 0, column = 0;
-};
-
-// Writes the results to y. `m` holds `channels` of its channels from `channel`.
-template <class T>
-void planes_to_results(const Image<T>& y, const Places& at, const Tiles& tiles, const float* bias,
-                       int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
-                       int64_t channels) {
-  T* pixels[4];
-  for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
-    for (int i = 0; i < 4; ++i)
-      pixels[i] =
-          y.pixel(n, at.step * (2 * row + i / 2) + at.row, at.step * (2 * column + i % 2) + at.column);
-    for (int64_t i = 0; i < channels; i += kLanes) {
-      const Square s = contract(m.at(0, t - base) + i, m.plane);
-      const Floats b = bias ? load(bias + channel + i) : hn::Zero(kFloats);
-#pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k)
-        if (pixels[k]) store(pixels[k] + channel + i, s.at[k / 2][k % 2] + b);
-    }
   }
 }
 
@@ -251,7 +195,7 @@ template <class T> void convolve(const Tensor& y, const Tensor& x, const Tensor&
        .write_results =
            [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                int64_t channels) {
-             planes_to_results(result, {}, tiles, b, first, last, base, m, channel, channels);
+             planes_to_results<contract>(result, {}, tiles, b, first, last, base, m, channel, channels);
            }});
 }
 
@@ -259,25 +203,27 @@ template <class T> void input_grad(const Tensor& dx, const Tensor& dy, const Ten
   const Image<T> result(dx), input(dy);
   const Tiles tiles(dy);
   for (int part = 0; part < kParts; ++part)
-    convolve_by_products(
-        {.planes = kPlanes,
-         .K = w.size(0),
-         .N = w.size(1),
-         .tiles = tiles.count,
-         .input = dy,
-         .filter_rows = w.size(0),
-         .fill_inputs = [&](int64_t first, int64_t last, int64_t base,
-                            const Planes& v) { grads_to_planes(input, part, tiles, first, last, base, v); },
-         .fill_filters =
-             [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
-               turned_filters_to_panels(w, part, channel, channels, first, last, to);
-             },
-         .write_results =
-             [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
-                 int64_t channels) {
-               planes_to_results(result, {2, part / 2, part % 2}, tiles, nullptr, first, last, base, m,
-                                 channel, channels);
-             }});
+    convolve_by_products({.planes = kPlanes,
+                          .K = w.size(0),
+                          .N = w.size(1),
+                          .tiles = tiles.count,
+                          .input = dy,
+                          .filter_rows = w.size(0),
+                          .fill_inputs =
+                              [&](int64_t first, int64_t last, int64_t base, const Planes& v) {
+                                pixels_to_planes<3, transform_pixels<T>>(input, tiles, part / 2 - 1,
+                                                                         part % 2 - 1, first, last, base, v);
+                              },
+                          .fill_filters =
+                              [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
+                                turned_filters_to_panels(w, part, channel, channels, first, last, to);
+                              },
+                          .write_results =
+                              [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
+                                  int64_t channels) {
+                                planes_to_results<contract>(result, {2, part / 2, part % 2}, tiles, nullptr,
+                                                            first, last, base, m, channel, channels);
+                              }});
 }
 
 template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x) {
@@ -286,7 +232,7 @@ template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Te
   const Tiles tiles(dy);
   const auto fill = [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
     inputs_to_planes(in, tiles, first, last, base, v);
-    results_to_planes(grad, tiles, first, last, base, d);
+    pixels_to_planes<2, expand_pixels<T>>(grad, tiles, 0, 0, first, last, base, d);
   };
   const auto sums =
       PositionSums{.planes = kPlanes, .O = O, .C = kParts * C, .dy = dy, .x = x, .positions = tiles.count}.of(
