@@ -16,14 +16,11 @@ namespace {
 constexpr int64_t kGrain = 16384;  // elements
 
 struct Samples {
-  Samples(const Tensor& x, const GroupNormSpec& spec)
-      : N(x.size(0)),
-        C(x.size(1)),
-        rows(x.numel() / (N * C)),
-        per_group(C / spec.groups),
-        groups(spec.groups) {}
+  const Tensor& x;
+  const GroupNormSpec& spec;
+  int64_t N = x.size(0), C = x.size(1), rows = x.numel() / (N * C);
+  int64_t groups = spec.groups, per_group = C / groups;
   double group_size() const { return double(rows * per_group); }
-  int64_t N, C, rows, per_group, groups;
 };
 
 // Calls f(sample) for each sample. Where there are fewer samples than threads, threads divide each
@@ -129,11 +126,6 @@ template <class T> void statistics(const Samples& s, const T* x, double* mean, d
 
 // Per channel: y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that a large
 // mean costs no digits.
-template <class T> struct Coefficients {
-  explicit Coefficients(int64_t C) : high(size_t(C)), scale(size_t(C)), shift(size_t(C)) {}
-  std::vector<T> high, scale, shift;
-};
-
 template <class T>
 void apply_row(int64_t C, T* __restrict y, const T* __restrict x, const T* __restrict high,
                const T* __restrict scale, const T* __restrict shift) {
@@ -145,23 +137,23 @@ template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.pt
 void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
-    const Samples s(x, spec);
+    const Samples s{x, spec};
     const T *w = or_null<T>(weight), *b = or_null<T>(bias);
     for_each_sample(s, [&](int64_t n) {
       const T* from = x.ptr<T>() + n * s.rows * s.C;
       T* to = y.ptr<T>() + n * s.rows * s.C;
       double *m = mean.ptr<double>() + n * s.groups, *v = var.ptr<double>() + n * s.groups;
       statistics(s, from, m, v);
-      Coefficients<T> k(s.C);
+      std::vector<T> high(size_t(s.C)), scales(high), shift(high);
       for (int64_t c = 0; c < s.C; ++c) {
         const int64_t g = c / s.per_group;
         const double scale = (w ? double(w[c]) : 1.0) / std::sqrt(v[g] + spec.eps);
-        k.high[size_t(c)] = T(m[g]), k.scale[size_t(c)] = T(scale);
-        k.shift[size_t(c)] = T((double(T(m[g])) - m[g]) * scale + (b ? double(b[c]) : 0.0));
+        high[size_t(c)] = T(m[g]), scales[size_t(c)] = T(scale);
+        shift[size_t(c)] = T((double(T(m[g])) - m[g]) * scale + (b ? double(b[c]) : 0.0));
       }
       parallel_for(0, s.rows, 1 + kGrain / s.C, [&](int64_t first, int64_t last) {
         for (int64_t r = first; r < last; ++r)
-          apply_row(s.C, to + r * s.C, from + r * s.C, k.high.data(), k.scale.data(), k.shift.data());
+          apply_row(s.C, to + r * s.C, from + r * s.C, high.data(), scales.data(), shift.data());
       });
     });
   });
@@ -172,11 +164,12 @@ void add_gradients(int64_t C, T* __restrict sum, T* __restrict centered_sum, con
                    const T* __restrict x, const T* __restrict high) {
   for (int64_t c = 0; c < C; ++c) sum[c] += dy[c], centered_sum[c] += dy[c] * (x[c] - high[c]);
 }
+// y = dy * scale + (x - high) * slope + shift.
 template <class T>
-void backward_row(int64_t C, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
-                  const T* __restrict high, const T* __restrict scale, const T* __restrict slope,
-                  const T* __restrict offset) {
-  for (int64_t c = 0; c < C; ++c) dx[c] = dy[c] * scale[c] - (x[c] - high[c]) * slope[c] - offset[c];
+void combine_row(int64_t C, T* __restrict y, const T* __restrict dy, const T* __restrict x,
+                 const T* __restrict high, const T* __restrict scale, const T* __restrict slope,
+                 const T* __restrict shift) {
+  for (int64_t c = 0; c < C; ++c) y[c] = dy[c] * scale[c] + (x[c] - high[c]) * slope[c] + shift[c];
 }
 
 // dx = (dy w - mean(dy w) - z mean(dy w z)) / std, where z is the normalized x and means are over a group.
@@ -184,18 +177,17 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                              const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm_backward", [&]<class T>() {
-    const Samples s(x, spec);
+    const Samples s{x, spec};
     const T* w = or_null<T>(weight);
     std::vector<double> dw(size_t(s.N * s.C)), db(size_t(s.N * s.C));  // of each sample
     for_each_sample(s, [&](int64_t n) {
       const int64_t at = n * s.rows * s.C;
       const T *v = x.ptr<T>() + at, *g = dy.ptr<T>() + at;
       const double *m = mean.ptr<double>() + n * s.groups, *variance = var.ptr<double>() + n * s.groups;
-      Coefficients<T> k(s.C);
-      std::vector<T> offset(size_t(s.C));
-      for (int64_t c = 0; c < s.C; ++c) k.high[size_t(c)] = T(m[c / s.per_group]);
+      std::vector<T> high(size_t(s.C)), scales(high), slopes(high), shift(high);
+      for (int64_t c = 0; c < s.C; ++c) high[size_t(c)] = T(m[c / s.per_group]);
       const auto sums = sum_rows<T, 2>(s, [&](T* part, int64_t r) {
-        add_gradients(s.C, part, part + s.C, g + r * s.C, v + r * s.C, k.high.data());
+        add_gradients(s.C, part, part + s.C, g + r * s.C, v + r * s.C, high.data());
       });
       for (int64_t group = 0; group < s.groups; ++group) {
         const double inv_std = 1 / std::sqrt(variance[group] + spec.eps);
@@ -209,15 +201,15 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
         }
         const double slope = normal_total / s.group_size() * inv_std * inv_std;
         for (int64_t c = begin; c < end; ++c) {
-          k.scale[size_t(c)] = T((w ? double(w[c]) : 1.0) * inv_std);
-          k.shift[size_t(c)] = T(slope);
-          offset[size_t(c)] = T(total / s.group_size() * inv_std + low * slope);
+          scales[size_t(c)] = T((w ? double(w[c]) : 1.0) * inv_std);
+          slopes[size_t(c)] = T(-slope);
+          shift[size_t(c)] = T(-(total / s.group_size() * inv_std + low * slope));
         }
       }
       parallel_for(0, s.rows, 1 + kGrain / s.C, [&](int64_t first, int64_t last) {
         for (int64_t r = first; r < last; ++r)
-          backward_row(s.C, dx.ptr<T>() + at + r * s.C, g + r * s.C, v + r * s.C, k.high.data(),
-                       k.scale.data(), k.shift.data(), offset.data());
+          combine_row(s.C, dx.ptr<T>() + at + r * s.C, g + r * s.C, v + r * s.C, high.data(), scales.data(),
+                      slopes.data(), shift.data());
       });
     });
     for (int64_t c = 0; c < s.C; ++c) {
@@ -239,31 +231,10 @@ void add_products(int64_t C, T* __restrict sums, const T* __restrict ddx, const 
   }
 }
 
-// Per channel: ddy = ddx * scale + (x - high) * slope + shift, and dx likewise, from dy too.
-template <class T> struct DoubleCoefficients {
-  explicit DoubleCoefficients(int64_t C)
-      : high(size_t(C)),
-        scale(size_t(C)),
-        slope(size_t(C)),
-        shift(size_t(C)),
-        dx_of_dy(size_t(C)),
-        dx_of_ddx(size_t(C)),
-        dx_slope(size_t(C)),
-        dx_shift(size_t(C)) {}
-  std::vector<T> high, scale, slope, shift, dx_of_dy, dx_of_ddx, dx_slope, dx_shift;
-};
-
 template <class T>
-void ddy_row(int64_t C, T* __restrict ddy, const T* __restrict ddx, const T* __restrict x,
-             const DoubleCoefficients<T>& k) {
-  const T *high = k.high.data(), *scale = k.scale.data(), *slope = k.slope.data(), *shift = k.shift.data();
-  for (int64_t c = 0; c < C; ++c) ddy[c] = ddx[c] * scale[c] + (x[c] - high[c]) * slope[c] + shift[c];
-}
-template <class T>
-void dx_row(int64_t C, T* __restrict dx, const T* __restrict ddx, const T* __restrict dy,
-            const T* __restrict x, const DoubleCoefficients<T>& k) {
-  const T *high = k.high.data(), *of_dy = k.dx_of_dy.data(), *of_ddx = k.dx_of_ddx.data(),
-          *slope = k.dx_slope.data(), *shift = k.dx_shift.data();
+void combine_both(int64_t C, T* __restrict dx, const T* __restrict ddx, const T* __restrict dy,
+                  const T* __restrict x, const T* __restrict high, const T* __restrict of_ddx,
+                  const T* __restrict of_dy, const T* __restrict slope, const T* __restrict shift) {
   for (int64_t c = 0; c < C; ++c)
     dx[c] = dy[c] * of_dy[c] + ddx[c] * of_ddx[c] + (x[c] - high[c]) * slope[c] + shift[c];
 }
@@ -281,17 +252,18 @@ void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const T
                                     const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                     const Tensor& weight, const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm_double_backward", [&]<class T>() {
-    const Samples s(x, spec);
+    const Samples s{x, spec};
     const T *w = or_null<T>(weight), *dw = or_null<T>(ddweight), *db = or_null<T>(ddbias);
     std::vector<double> dweights(size_t(s.N * s.C));  // of each sample
     for_each_sample(s, [&](int64_t n) {
       const int64_t at = n * s.rows * s.C;
       const T *a = ddx.ptr<T>() + at, *g = dy.ptr<T>() + at, *v = x.ptr<T>() + at;
       const double *m = mean.ptr<double>() + n * s.groups, *variance = var.ptr<double>() + n * s.groups;
-      DoubleCoefficients<T> k(s.C);
-      for (int64_t c = 0; c < s.C; ++c) k.high[size_t(c)] = T(m[c / s.per_group]);
+      std::vector<T> high(size_t(s.C)), scales(high), slopes(high), shift(high);  // ddy from ddx
+      std::vector<T> of_dy(high), of_ddx(high), dx_slopes(high), dx_shift(high);
+      for (int64_t c = 0; c < s.C; ++c) high[size_t(c)] = T(m[c / s.per_group]);
       const auto sums = sum_rows<T, 5>(s, [&](T* part, int64_t r) {
-        add_products(s.C, part, a + r * s.C, g + r * s.C, v + r * s.C, k.high.data());
+        add_products(s.C, part, a + r * s.C, g + r * s.C, v + r * s.C, high.data());
       });
       for (int64_t group = 0; group < s.groups; ++group) {
         const double r = 1 / std::sqrt(variance[group] + spec.eps);
@@ -316,21 +288,23 @@ void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const T
         for (int64_t c = begin; c < end; ++c) {
           const double scale = w ? double(w[c]) : 1.0, q = dw ? double(dw[c]) : 0.0;
           const double slope = r * (q - scale * r * mean_az);
-          k.scale[size_t(c)] = T(scale * r);
-          k.slope[size_t(c)] = T(slope);
-          k.shift[size_t(c)] = T(low * slope - scale * r * mean_a + (db ? double(db[c]) : 0.0));
-          k.dx_of_dy[size_t(c)] = T(r * (q - r * scale * mean_az));
-          k.dx_of_ddx[size_t(c)] = T(-r * r * mean_uz);
-          k.dx_slope[size_t(c)] = T(dx_slope);
-          k.dx_shift[size_t(c)] = T(low * dx_slope - r * mean_h);
+          scales[size_t(c)] = T(scale * r);
+          slopes[size_t(c)] = T(slope);
+          shift[size_t(c)] = T(low * slope - scale * r * mean_a + (db ? double(db[c]) : 0.0));
+          of_dy[size_t(c)] = T(r * (q - r * scale * mean_az));
+          of_ddx[size_t(c)] = T(-r * r * mean_uz);
+          dx_slopes[size_t(c)] = T(dx_slope);
+          dx_shift[size_t(c)] = T(low * dx_slope - r * mean_h);
           dweights[size_t(n * s.C + c)] = r * (sum_of(4, c) - mean_a * sum_of(2, c) - mean_az * dy_z(c));
         }
       }
       parallel_for(0, s.rows, 1 + kGrain / s.C, [&](int64_t first, int64_t last) {
         for (int64_t r = first; r < last; ++r) {
           const int64_t row = r * s.C;
-          ddy_row(s.C, ddy.ptr<T>() + at + row, a + row, v + row, k);
-          dx_row(s.C, dx.ptr<T>() + at + row, a + row, g + row, v + row, k);
+          combine_row(s.C, ddy.ptr<T>() + at + row, a + row, v + row, high.data(), scales.data(),
+                      slopes.data(), shift.data());
+          combine_both(s.C, dx.ptr<T>() + at + row, a + row, g + row, v + row, high.data(), of_ddx.data(),
+                       of_dy.data(), dx_slopes.data(), dx_shift.data());
         }
       });
     });
