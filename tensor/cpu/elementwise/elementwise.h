@@ -23,20 +23,12 @@ struct ElementwiseCall {
 };
 void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
-// A functor that is vector code may be right for most numbers only. Then `is_far` picks the numbers for which
-// it is not, and `far` computes those.
-template <class F, class T>
-concept HasFarNumbers = requires(const F& f, T x) {
-  requires std::is_same_v<T, float>;
-  f.is_far(x);
-  f.far(x);
-};
-
-template <class F, class T>
-concept HasFarPairs = requires(const F& f, T x) {
-  requires std::is_same_v<T, float>;
-  f.is_far(x, x);
-  f.far(x, x);
+// A functor that is vector code may be right for most numbers only. Then `is_far` picks the f32 numbers for
+// which it is not, and `far` computes those.
+template <class F, class... In>
+concept HasFar = (std::is_same_v<In, float> && ...) && requires(const F& f, In... x) {
+  f.is_far(x...);
+  f.far(x...);
 };
 
 template <class F, class Out, class... In>
@@ -45,21 +37,12 @@ void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* 
   [&]<size_t... I>(std::index_sequence<I...>) {
     Out* o = static_cast<Out*>(out);
     const std::tuple<const In*...> x{static_cast<const In*>(in[I])...};
-    if constexpr (sizeof...(In) == 1 && HasFarNumbers<F, Out>) {
-      const Out* v = std::get<0>(x);
+    if constexpr (HasFar<F, In...>) {
+      const auto compute = [&](auto... v) { return f.is_far(v...) ? f.far(v...) : f(v...); };
       bool any = false;
-      for (int64_t i = 0; i < n; ++i) any |= f.is_far(v[i]);
+      for (int64_t i = 0; i < n; ++i) any |= f.is_far(std::get<I>(x)[i]...);
       if (any) {
-        for (int64_t i = 0; i < n; ++i) o[i] = f.is_far(v[i]) ? f.far(v[i]) : f(v[i]);
-        return;
-      }
-    }
-    if constexpr (sizeof...(In) == 2 && HasFarPairs<F, Out>) {
-      const Out *a = std::get<0>(x), *b = std::get<sizeof...(In) - 1>(x);
-      bool any = false;
-      for (int64_t i = 0; i < n; ++i) any |= f.is_far(a[i], b[i]);
-      if (any) {
-        for (int64_t i = 0; i < n; ++i) o[i] = f.is_far(a[i], b[i]) ? f.far(a[i], b[i]) : f(a[i], b[i]);
+        for (int64_t i = 0; i < n; ++i) o[i] = compute(std::get<I>(x)[i]...);
         return;
       }
     }

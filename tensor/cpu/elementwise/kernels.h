@@ -32,17 +32,18 @@ constexpr bool is_light = is_one_of<F, functors::Add, functors::Sub, functors::M
                                     functors::Maximum, functors::Minimum, functors::Relu,
                                     functors::ReluBackward, functors::LeakyRelu, functors::LeakyReluBackward>;
 
+// Computes out = f(inputs...) in these types.
+template <class Out, class... T, class F, class... In>
+void run_functor(const F& f, const Tensor& out, const In&... inputs) {
+  const Tensor* in[] = {&inputs...};
+  run_elementwise({&elementwise_chunk<F, Out, T...>, &f, dtype_v<Out>, {dtype_v<T>...}}, out, in);
+}
+
 // Computes out = f(inputs...) by such a loop if all tensors are bf16 and F has one. Returns whether it did.
 template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
   if constexpr (is_light<F>) {
     if (out.dtype() != DType::kBF16 || ((inputs.dtype() != DType::kBF16) || ...)) return false;
-    const OnBF16<F> functor{f};
-    const Tensor* in[] = {&inputs...};
-    run_elementwise({&elementwise_chunk<OnBF16<F>, bf16, std::conditional_t<true, bf16, In>...>,
-                     &functor,
-                     DType::kBF16,
-                     {(void(inputs), DType::kBF16)...}},
-                    out, in);
+    run_functor<bf16, std::conditional_t<true, bf16, In>...>(OnBF16<F>{f}, out, inputs...);
     return true;
   }
   return false;
@@ -50,29 +51,20 @@ template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& 
 
 template <class F> void unary(const Tensor& out, const Tensor& x, F f) {
   if (computed_in_bf16(f, out, x)) return;
-  with_compute_type<F>("elementwise", compute_type<F>(out, x), [&]<class T>() {
-    using Out = decltype(f(T()));
-    const Tensor* in[] = {&x};
-    run_elementwise({&elementwise_chunk<F, Out, T>, &f, dtype_v<Out>, {dtype_v<T>}}, out, in);
-  });
+  with_compute_type<F>("elementwise", compute_type<F>(out, x),
+                       [&]<class T>() { run_functor<decltype(f(T())), T>(f, out, x); });
 }
 
 template <class F> void binary(const Tensor& out, const Tensor& a, const Tensor& b, F f = {}) {
   if (computed_in_bf16(f, out, a, b)) return;
-  with_compute_type<F>("elementwise", compute_type<F>(out, a, b), [&]<class T>() {
-    using Out = decltype(f(T(), T()));
-    const Tensor* in[] = {&a, &b};
-    run_elementwise({&elementwise_chunk<F, Out, T, T>, &f, dtype_v<Out>, {dtype_v<T>, dtype_v<T>}}, out, in);
-  });
+  with_compute_type<F>("elementwise", compute_type<F>(out, a, b),
+                       [&]<class T>() { run_functor<decltype(f(T(), T())), T, T>(f, out, a, b); });
 }
 
 template <class F>
 void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f = {}) {
-  with_compute_type<F>("elementwise", out.dtype(), [&]<class T>() {
-    const Tensor* in[] = {&a, &b, &c};
-    run_elementwise({&elementwise_chunk<F, T, T, T, T>, &f, dtype_v<T>, {dtype_v<T>, dtype_v<T>, dtype_v<T>}},
-                    out, in);
-  });
+  with_compute_type<F>("elementwise", out.dtype(),
+                       [&]<class T>() { run_functor<T, T, T, T>(f, out, a, b, c); });
 }
 
 }  // namespace gradus::cpu
