@@ -10,9 +10,14 @@ namespace {
 
 constexpr int64_t kGrain = 4096;  // elements of the state
 
-// Calls f(first row, end) for pieces of the rows of [N,H].
-template <class F> void for_rows(const Tensor& state, F f) {
-  parallel_for(0, state.size(0), 1 + kGrain / state.size(1), f);
+// Calls f.operator()<T>(n, H) for each row n of the state [N,H].
+template <class F> void for_rows(const char* op, const Tensor& state, F f) {
+  dispatch_floating(state.dtype(), op, [&]<class T>() {
+    const int64_t H = state.size(1);
+    parallel_for(0, state.size(0), 1 + kGrain / H, [&](int64_t first, int64_t end) {
+      for (int64_t n = first; n < end; ++n) f.template operator()<T>(n, H);
+    });
+  });
 }
 
 template <class T>
@@ -25,13 +30,8 @@ void lstm_row(T* __restrict h, T* __restrict next, const T* __restrict g, const 
 }
 
 void lstm_cell_cpu(const Tensor& h, const Tensor& next, const Tensor& gates, const Tensor& c) {
-  dispatch_floating(c.dtype(), "lstm_cell", [&]<class T>() {
-    const int64_t H = c.size(1);
-    for_rows(c, [&](int64_t first, int64_t end) {
-      for (int64_t n = first; n < end; ++n)
-        lstm_row(h.ptr<T>() + n * H, next.ptr<T>() + n * H, gates.ptr<T>() + n * 4 * H, c.ptr<T>() + n * H,
-                 H);
-    });
+  for_rows("lstm_cell", c, [&]<class T>(int64_t n, int64_t H) {
+    lstm_row(h.ptr<T>() + n * H, next.ptr<T>() + n * H, gates.ptr<T>() + n * 4 * H, c.ptr<T>() + n * H, H);
   });
 }
 
@@ -53,13 +53,9 @@ void lstm_backward_row(T* __restrict dg, T* __restrict dc, const T* __restrict d
 
 void lstm_cell_backward_cpu(const Tensor& dgates, const Tensor& dc, const Tensor& dh, const Tensor& dnext,
                             const Tensor& gates, const Tensor& c) {
-  dispatch_floating(c.dtype(), "lstm_cell_backward", [&]<class T>() {
-    const int64_t H = c.size(1);
-    for_rows(c, [&](int64_t first, int64_t end) {
-      for (int64_t n = first; n < end; ++n)
-        lstm_backward_row(dgates.ptr<T>() + n * 4 * H, dc.ptr<T>() + n * H, dh.ptr<T>() + n * H,
-                          dnext.ptr<T>() + n * H, gates.ptr<T>() + n * 4 * H, c.ptr<T>() + n * H, H);
-    });
+  for_rows("lstm_cell_backward", c, [&]<class T>(int64_t n, int64_t H) {
+    lstm_backward_row(dgates.ptr<T>() + n * 4 * H, dc.ptr<T>() + n * H, dh.ptr<T>() + n * H,
+                      dnext.ptr<T>() + n * H, gates.ptr<T>() + n * 4 * H, c.ptr<T>() + n * H, H);
   });
 }
 
@@ -74,13 +70,9 @@ void gru_row(T* __restrict y, const T* __restrict x, const T* __restrict s, cons
 }
 
 void gru_cell_cpu(const Tensor& y, const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
-  dispatch_floating(h.dtype(), "gru_cell", [&]<class T>() {
-    const int64_t H = h.size(1);
-    for_rows(h, [&](int64_t first, int64_t end) {
-      for (int64_t n = first; n < end; ++n)
-        gru_row(y.ptr<T>() + n * H, x_gates.ptr<T>() + n * 3 * H, h_gates.ptr<T>() + n * 3 * H,
-                h.ptr<T>() + n * H, H);
-    });
+  for_rows("gru_cell", h, [&]<class T>(int64_t n, int64_t H) {
+    gru_row(y.ptr<T>() + n * H, x_gates.ptr<T>() + n * 3 * H, h_gates.ptr<T>() + n * 3 * H,
+            h.ptr<T>() + n * H, H);
   });
 }
 
@@ -102,14 +94,10 @@ void gru_backward_row(T* __restrict dx, T* __restrict ds, T* __restrict dh, cons
 
 void gru_cell_backward_cpu(const Tensor& dx, const Tensor& ds, const Tensor& dh, const Tensor& dy,
                            const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
-  dispatch_floating(h.dtype(), "gru_cell_backward", [&]<class T>() {
-    const int64_t H = h.size(1);
-    for_rows(h, [&](int64_t first, int64_t end) {
-      for (int64_t n = first; n < end; ++n)
-        gru_backward_row(dx.ptr<T>() + n * 3 * H, ds.ptr<T>() + n * 3 * H, dh.ptr<T>() + n * H,
-                         dy.ptr<T>() + n * H, x_gates.ptr<T>() + n * 3 * H, h_gates.ptr<T>() + n * 3 * H,
-                         h.ptr<T>() + n * H, H);
-    });
+  for_rows("gru_cell_backward", h, [&]<class T>(int64_t n, int64_t H) {
+    gru_backward_row(dx.ptr<T>() + n * 3 * H, ds.ptr<T>() + n * 3 * H, dh.ptr<T>() + n * H,
+                     dy.ptr<T>() + n * H, x_gates.ptr<T>() + n * 3 * H, h_gates.ptr<T>() + n * 3 * H,
+                     h.ptr<T>() + n * H, H);
   });
 }
 

@@ -7,10 +7,8 @@
 
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus {
+namespace gradus::raw {
 namespace {
-
-using raw::UnfoldWindows;
 
 // The windows q in [first, last): those whose cell at q * stride + offset lies inside of [0, n).
 struct Inside {
@@ -36,47 +34,44 @@ template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns
     }
 }
 
+// Calls f(image, columns) for each channel of each image.
+template <class T, class F>
+void for_each_channel(const Tensor& images, const Tensor& columns, const UnfoldWindows& w, F f) {
+  const int64_t count = images.size(0) * images.size(1), length = columns.numel() / count;
+  parallel_for(0, count, 1 + 32768 / (1 + length), [&](int64_t first, int64_t last) {
+    for (int64_t c = first; c < last; ++c)
+      f(images.ptr<T>() + c * w.image.h * w.image.w, columns.ptr<T>() + c * length);
+  });
+}
+
 template <class T> void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w) {
-  const int64_t image = w.image.h * w.image.w, length = columns.numel() / (images.size(0) * images.size(1));
-  parallel_for(0, images.size(0) * images.size(1), 1 + 32768 / (1 + length),
-               [&](int64_t first, int64_t last) {
-                 for (int64_t c = first; c < last; ++c) {
-                   const T* from = images.ptr<T>() + c * image;
-                   for_each_run(w, columns.ptr<T>() + c * length, w.image.w,
-                                [&](T* to, int64_t row, Inside in, int64_t offset) {
-                                  if (row < 0) in = {0, 0};
-                                  std::fill_n(to, in.first, T(0));
-                                  const T* start = from + row + offset;
-                                  if (w.stride.w == 1 && in.last > in.first)
-                                    std::copy_n(start + in.first, in.last - in.first, to + in.first);
-                                  else
-                                    for (int64_t q = in.first; q < in.last; ++q)
-                                      to[q] = start[q * w.stride.w];
-                                  std::fill(to + in.last, to + w.blocks.w, T(0));
-                                });
-                 }
-               });
+  for_each_channel<T>(images, columns, w, [&](const T* from, T* channel) {
+    for_each_run(w, channel, w.image.w, [&](T* to, int64_t row, Inside in, int64_t offset) {
+      if (row < 0) in = {0, 0};
+      std::fill_n(to, in.first, T(0));
+      const T* start = from + row + offset;
+      if (w.stride.w == 1 && in.last > in.first)
+        std::copy_n(start + in.first, in.last - in.first, to + in.first);
+      else
+        for (int64_t q = in.first; q < in.last; ++q) to[q] = start[q * w.stride.w];
+      std::fill(to + in.last, to + w.blocks.w, T(0));
+    });
+  });
 }
 
 template <class T> void fold(const Tensor& images, const Tensor& columns, const UnfoldWindows& w) {
-  const int64_t image = w.image.h * w.image.w, length = columns.numel() / (images.size(0) * images.size(1));
-  parallel_for(0, images.size(0) * images.size(1), 1 + 32768 / (1 + length),
-               [&](int64_t first, int64_t last) {
-                 for (int64_t c = first; c < last; ++c) {
-                   T* to = images.ptr<T>() + c * image;
-                   std::fill_n(to, image, T(0));
-                   for_each_run(w, columns.ptr<const T>() + c * length, w.image.w,
-                                [&](const T* __restrict from, int64_t row, Inside in, int64_t offset) {
-                                  if (row < 0) return;
-                                  T* __restrict start = to + row + offset;
-                                  if (w.stride.w == 1)
-                                    for (int64_t q = in.first; q < in.last; ++q) start[q] += from[q];
-                                  else
-                                    for (int64_t q = in.first; q < in.last; ++q)
-                                      start[q * w.stride.w] += from[q];
-                                });
-                 }
-               });
+  for_each_channel<T>(images, columns, w, [&](T* to, const T* channel) {
+    std::fill_n(to, w.image.h * w.image.w, T(0));
+    for_each_run(w, channel, w.image.w,
+                 [&](const T* __restrict from, int64_t row, Inside in, int64_t offset) {
+                   if (row < 0) return;
+                   T* __restrict start = to + row + offset;
+                   if (w.stride.w == 1)
+                     for (int64_t q = in.first; q < in.last; ++q) start[q] += from[q];
+                   else
+                     for (int64_t q = in.first; q < in.last; ++q) start[q * w.stride.w] += from[q];
+                 });
+  });
 }
 
 void unfold_cpu(const Tensor& columns, const Tensor& images, UnfoldWindows w) {
@@ -87,9 +82,6 @@ void fold_cpu(const Tensor& images, const Tensor& columns, UnfoldWindows w) {
 }
 
 }  // namespace
-}  // namespace gradus
-
-namespace gradus::raw {
 
 constinit decltype(unfold_kernel) unfold_kernel{"unfold", &unfold_cpu};
 constinit decltype(fold_kernel) fold_kernel{"fold", &fold_cpu};
