@@ -6,7 +6,7 @@
 
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus::cpu {
+namespace gradus::raw {
 namespace {
 
 // Copies bytes: in every dtype 0 has all bits 0.
@@ -48,10 +48,6 @@ void repeat_cpu(const Tensor& out, const Tensor& counts) {
 }
 
 }  // namespace
-}  // namespace gradus::cpu
-
-namespace gradus::raw {
-using namespace cpu;  // NOLINT
 
 constinit decltype(triangle_kernel) triangle_kernel{"tril", &triangle_cpu};
 constinit decltype(repeat_kernel) repeat_kernel{"repeat_interleave", &repeat_cpu};

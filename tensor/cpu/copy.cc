@@ -9,8 +9,10 @@
 #include "gradus/tensor/cpu/transpose.h"
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus::cpu {
+namespace gradus::raw {
 namespace {
+
+using namespace cpu;  // NOLINT
 
 // Copies row by row along the inner loop. Long rows are cut into blocks. Threads divide the
 // blocks among them.
@@ -92,10 +94,6 @@ void fill_cpu(const Tensor& dst, Number value) {
 }
 
 }  // namespace
-}  // namespace gradus::cpu
-
-namespace gradus::raw {
-using namespace cpu;  // NOLINT
 
 constinit decltype(copy_kernel) copy_kernel{"copy", &copy_cpu};
 constinit decltype(fill_kernel) fill_kernel{"fill_", &fill_cpu};

@@ -4,8 +4,10 @@
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus::cpu {
+namespace gradus::raw {
 namespace {
+
+using namespace cpu;  // NOLINT
 
 constexpr int64_t kBlock = 512;
 
@@ -38,10 +40,6 @@ void linspace_cpu(const Tensor& out, double start, double end) {
 }
 
 }  // namespace
-}  // namespace gradus::cpu
-
-namespace gradus::raw {
-using namespace cpu;  // NOLINT
 
 constinit decltype(arange_kernel) arange_kernel{"arange", &arange_cpu};
 constinit decltype(linspace_kernel) linspace_kernel{"linspace", &linspace_cpu};

@@ -9,10 +9,8 @@
 
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus {
+namespace gradus::raw {
 namespace {
-
-using raw::UpfirdnGeometry;
 
 // An input cell along one axis, and the cell of the kernel that it is multiplied by.
 struct Meeting {
@@ -121,9 +119,6 @@ void upfirdn2d_kernel_grad_cpu(const Tensor& dk, const Tensor& dy, const Tensor&
 }
 
 }  // namespace
-}  // namespace gradus
-
-namespace gradus::raw {
 
 constinit decltype(upfirdn2d_kernel) upfirdn2d_kernel{"upfirdn2d", &upfirdn2d_cpu};
 constinit decltype(upfirdn2d_kernel_grad_kernel) upfirdn2d_kernel_grad_kernel{"upfirdn2d_kernel_grad",
