@@ -3,37 +3,24 @@
 #include "gradus/tensor/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace gradus::cpu::HWY_NAMESPACE {
-namespace {
+namespace gradus::cpu {
 
+using namespace HWY_NAMESPACE;  // NOLINT
 constexpr hn::Rebind<hwy::float16_t, FloatTag> kHalves;
 
-// Return how many of the n numbers they converted: all but less than a vector.
-int64_t to_floats(float* to, const f16* from, int64_t n) {
+void to_floats(float* to, const f16* from, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     store(to + i,
           hn::PromoteTo(kFloats, hn::LoadU(kHalves, reinterpret_cast<const hwy::float16_t*>(from + i))));
-  return i;
+  for (; i < n; ++i) to[i] = float(from[i]);
 }
-int64_t to_halves(f16* to, const float* from, int64_t n) {
+void to_halves(f16* to, const float* from, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     hn::StoreU(hn::DemoteTo(kHalves, load(from + i)), kHalves, reinterpret_cast<hwy::float16_t*>(to + i));
-  return i;
-}
-
-}  // namespace
-}  // namespace gradus::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-namespace gradus::cpu {
-
-void to_floats(float* to, const f16* from, int64_t n) {
-  for (int64_t i = HWY_NAMESPACE::to_floats(to, from, n); i < n; ++i) to[i] = float(from[i]);
-}
-void to_halves(f16* to, const float* from, int64_t n) {
-  for (int64_t i = HWY_NAMESPACE::to_halves(to, from, n); i < n; ++i) to[i] = f16(from[i]);
+  for (; i < n; ++i) to[i] = f16(from[i]);
 }
 
 }  // namespace gradus::cpu
+HWY_AFTER_NAMESPACE();
