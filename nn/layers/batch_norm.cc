@@ -53,8 +53,7 @@ double BatchNorm::next_momentum() {
 }
 
 void BatchNorm::defer_statistics(bool on) {
-  deferred_.reset();
-  if (on) deferred_ = Deferred();
+  deferred_ = on ? std::optional(Deferred()) : std::nullopt;
 }
 
 // Joins a batch with those collected, as forward_joined joins those of several processes.
