@@ -115,7 +115,12 @@ template <class F> void give_in_f32(const Tensor& dw, F f) {
   round_to(dw, wide);
 }
 
-bool is_f64(const Problem& p) { return p.y.dtype() == DType::kF64; }
+// Eigen multiplies matrices of patches in f64, and in f32 where oneDNN is slow.
+bool prefers_patches(const Problem& p) {
+  const DType dtype = p.y.dtype();
+  return p.x.dtype() == dtype &&
+         (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastProducts));
+}
 bool strided_pointwise(const Problem& p) { return is_strided_pointwise(p.x, p.w, p.geometry); }
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g);
@@ -150,7 +155,6 @@ void forward_in_f32(const Problem& p) {
 }
 
 constexpr Kernel kForward[] = {
-    {"patches", is_f64, [](const Problem& p) { conv_reference(p.y, p.x, p.w, p.bias, p.geometry); }},
     {"pointwise product",
      [](const Problem& p) {
        return !p.bias.defined() && prefers_pointwise(p.y, p.x, p.w.shape(), p.geometry) &&
@@ -166,6 +170,7 @@ constexpr Kernel kForward[] = {
      [](const Problem& p) {
        conv_cpu(p.y, seen_pixels(p.x, p.y, p.geometry), p.w, p.bias, without_stride(p.geometry));
      }},
+    {"patches", prefers_patches, [](const Problem& p) { conv_reference(p.y, p.x, p.w, p.bias, p.geometry); }},
     {"onednn", has_forward_plan, run_forward_plan},
     {"f32", always, forward_in_f32},
 };
@@ -229,8 +234,6 @@ void input_grad_in_f32(const Problem& p) {
 
 constexpr Kernel kInputGrad[] = {
     {"bias", [](const Problem& p) { return p.bias.defined(); }, input_grad_and_bias},
-    {"patches", [](const Problem& p) { return p.x.dtype() == DType::kF64; },
-     [](const Problem& p) { conv_input_grad_reference(p.x, p.y, p.w, p.geometry); }},
     {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
      [](const Problem& p) { sparse_input_grad(p.x, p.y, in_f32(p.w), p.geometry); }},
     {"pointwise product",
@@ -243,6 +246,8 @@ constexpr Kernel kInputGrad[] = {
      [](const Problem& p) { winograd_halving_grad(p.x, p.y, in_f32(p.w)); }},
     {"seen pixels", [](const Problem& p) { return p.x.dtype() == p.y.dtype() && strided_pointwise(p); },
      input_grad_of_seen_pixels},
+    {"patches", prefers_patches,
+     [](const Problem& p) { conv_input_grad_reference(p.x, p.y, p.w, p.geometry); }},
     {"onednn", has_input_grad_plan, run_input_grad_plan},
     {"f32", always, input_grad_in_f32},
 };
@@ -318,8 +323,6 @@ constexpr Kernel kWeightGrad[] = {
     {"onednn", has_amx_weight_grad_plan, run_weight_grad_plan},
     {"pairs of pixels", [](const Problem& p) { return has_bf16_weight_grad(p.y, p.x, p.geometry); },
      [](const Problem& p) { bf16_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
-    {"patches", is_f64,
-     [](const Problem& p) { conv_weight_grad_reference(p.w, p.bias, p.y, p.x, p.geometry); }},
     {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
      [](const Problem& p) {
        give_both_in_f32(
@@ -343,6 +346,8 @@ constexpr Kernel kWeightGrad[] = {
      [](const Problem& p) {
        conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));
      }},
+    {"patches", prefers_patches,
+     [](const Problem& p) { conv_weight_grad_reference(p.w, p.bias, p.y, p.x, p.geometry); }},
     {"onednn", has_weight_grad_plan, run_weight_grad_plan},
     {"f32", always,
      [](const Problem& p) {

@@ -153,12 +153,17 @@ void conv_weight_grad_reference(const Tensor& dw, const Tensor& db, const Tensor
     if (db.defined()) std::fill_n(db.ptr<T>(), db.numel(), T(0));
     for (int64_t g = 0; g < geometry.groups; ++g) {
       Matrix<T> filters = Matrix<T>::Zero(s.K * s.Cg, s.Og);
-      for (int64_t n = 0; n < s.N; ++n) {
-        const auto out = s.outputs<T>(dy, n, g);
-        filters.noalias() += s.unfold<T>(x, n, g).transpose() * out;
-        if (db.defined())
-          Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(db.ptr<T>() + g * s.Og, s.Og) +=
-              out.colwise().sum();
+      // A thread has some of the filters. It unfolds all images.
+      parallel_for(0, s.Og, 1 + 65536 / std::max<int64_t>(1, s.N * s.P * s.K * s.Cg),
+                   [&](int64_t first, int64_t last) {
+                     auto some = filters.middleCols(first, last - first);
+                     for (int64_t n = 0; n < s.N; ++n)
+                       some.noalias() += s.unfold<T>(x, n, g).transpose() *
+                                         s.outputs<T>(dy, n, g).middleCols(first, last - first);
+                   });
+      if (db.defined()) {
+        Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>> sums(db.ptr<T>() + g * s.Og, s.Og);
+        for (int64_t n = 0; n < s.N; ++n) sums += s.outputs<T>(dy, n, g).colwise().sum();
       }
       s.for_each_weight(dw, g, filters, [](T& to, T& from) { to = from; });
     }
