@@ -95,7 +95,7 @@ def gradus_dependencies():
             "jmorecfg.h",
             "jpeglib.h",
         ],
-        package = "libjpeg62-turbo-dev",
+        package = "libjpeg-dev",
     )
 
     system_library(

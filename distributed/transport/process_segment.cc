@@ -163,7 +163,7 @@ Received receive_hello(const Descriptor& socket, Hello& hello, Descriptor* memor
 // Sleeps until one of the sockets is readable, or a time slice has passed. Throws if the job has failed or
 // the deadline has passed.
 void wait_for(std::vector<pollfd>& sockets, const Watch& watch, const std::vector<int>& missing) {
-  const Membership::Awaiting awaiting(*watch.membership, [missing] { return missing; });
+  const Membership::Awaiting awaiting(*watch.membership, [&missing] { return missing; });
   if (watch.membership->failed()) throw_wait(kOp, Wait::kFailed, watch, missing);
   if (watch.deadline.passed()) throw_wait(kOp, Wait::kTimeout, watch, missing);
   const Milliseconds slice = std::min(kSlice, watch.deadline.left());
@@ -249,7 +249,7 @@ class ProcessSegments : public SegmentProvider {
 
   std::string get_name(const std::string& key, const Watch& watch, const std::vector<int>& missing) {
     std::string name;
-    const Membership::Awaiting awaiting(*watch.membership, [missing] { return missing; });
+    const Membership::Awaiting awaiting(*watch.membership, [&missing] { return missing; });
     try {
       name = store_->get(key, watch.deadline.left());
     } catch (const TimeoutError&) {

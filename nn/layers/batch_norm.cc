@@ -52,10 +52,7 @@ double BatchNorm::next_momentum() {
   return has_data(num_batches_tracked) ? 1 / num_batches_tracked.item<double>() : 1;
 }
 
-void BatchNorm::defer_statistics(bool on) {
-  deferred_.reset();
-  if (on) deferred_ = Deferred();
-}
+void BatchNorm::defer_statistics(bool on) { deferred_ = on ? std::optional(Deferred()) : std::nullopt; }
 
 // Joins a batch with those collected, as forward_joined joins those of several processes.
 void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_t batch_rows) {

@@ -79,7 +79,13 @@ void run_first(std::span<const ConvKernel> table, const ConvProblem& p) {
 
 bool always(const ConvProblem&) { return true; }
 bool has_bias(const ConvProblem& p) { return p.bias.defined(); }
-bool is_f64(const ConvProblem& p) { return p.y.dtype() == DType::kF64; }
+
+// Eigen multiplies matrices of patches in f64, and in f32 where oneDNN is slow.
+bool prefers_patches(const ConvProblem& p) {
+  const DType dtype = p.y.dtype();
+  return p.x.dtype() == dtype &&
+         (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastProducts));
+}
 
 // Pointwise filters with a stride. Both oneDNN and our matrix products are faster on an image of the
 // seen pixels alone.
@@ -138,11 +144,11 @@ void forward_of_seen_pixels(const ConvProblem& p) {
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   static const ConvKernel table[] = {
-      {"patches", is_f64, conv_reference},
       pointwise().forward,
       winograd().forward,
       winograd_halving().forward,
       {"seen pixels", sees_few_pixels, forward_of_seen_pixels},
+      {"patches", prefers_patches, conv_reference},
       {"onednn", has_plan<Pass::kForward>, run_forward_plan},
       {"f32", always, forward_in_f32},
   };
@@ -195,12 +201,12 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
                          ConvGeometry g) {
   static const ConvKernel table[] = {
       {"bias", has_bias, input_grad_and_bias},
-      {"patches", is_f64, conv_input_grad_reference},
       sparse_grad().input_grad,
       pointwise().input_grad,
       winograd().input_grad,
       winograd_halving().input_grad,
       {"seen pixels", sees_few_pixels, input_grad_of_seen_pixels},
+      {"patches", prefers_patches, conv_input_grad_reference},
       {"onednn", has_plan<Pass::kInputGrad>, run_input_grad_plan},
       {"f32", always, input_grad_in_f32},
   };
@@ -265,13 +271,13 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
 #if defined(__x86_64__)
     pairs_of_pixels().weight_grad,
 #endif
-    {"patches", is_f64, conv_weight_grad_reference},
     sparse_grad().weight_grad,
     {"bias", has_bias_apart, weight_grad_and_bias},
     pointwise().weight_grad,
     winograd().weight_grad,
     winograd_halving().weight_grad,
     {"seen pixels", sees_few_pixels, weight_grad_of_seen_pixels},
+    {"patches", prefers_patches, conv_weight_grad_reference},
     {"onednn", has_plan<Pass::kWeightGrad>, run_weight_grad_plan},
     {"f32", always, weight_grad_in_f32},
   };

@@ -137,11 +137,16 @@ void conv_weight_grad_reference(const ConvProblem& p) {
     if (p.bias.defined()) std::fill_n(p.bias.ptr<T>(), p.bias.numel(), T(0));
     for (int64_t g = 0; g < s.groups; ++g) {
       Matrix<T> filters = Matrix<T>::Zero(s.K * s.Cg, s.Og);
-      for (int64_t n = 0; n < s.N; ++n) {
-        const auto out = s.outputs<T>(p.y, n, g);
-        filters.noalias() += s.unfold<T>(p.x, n, g).transpose() * out;
-        if (p.bias.defined()) s.biases<T>(p.bias, g) += out.colwise().sum();
-      }
+      // A thread has some of the filters. It unfolds all images.
+      parallel_for(0, s.Og, 1 + 65536 / std::max<int64_t>(1, s.N * s.P * s.K * s.Cg),
+                   [&](int64_t first, int64_t last) {
+                     auto some = filters.middleCols(first, last - first);
+                     for (int64_t n = 0; n < s.N; ++n)
+                       some.noalias() += s.unfold<T>(p.x, n, g).transpose() *
+                                         s.outputs<T>(p.y, n, g).middleCols(first, last - first);
+                   });
+      for (int64_t n = 0; p.bias.defined() && n < s.N; ++n)
+        s.biases<T>(p.bias, g) += s.outputs<T>(p.y, n, g).colwise().sum();
       s.for_each_weight(p.w, g, filters, [](T& to, T& from) { to = from; });
     }
   });

@@ -109,15 +109,17 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
   for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
 }
 
-// Returns whether a product is so small that oneDNN's start takes longer than the product.
-bool is_tiny(const Tensor& out, const Tensor& a) {
-  return out.dtype() == DType::kF32 && a.dtype() == DType::kF32 && out.dim() == 2 &&
-         out.numel() * a.size(-1) <= 4096;
+// Returns whether Eigen computes a product. A small one is over before oneDNN begins; on ARM oneDNN is slow.
+bool prefers_reference(const Tensor& out, const Tensor& a) {
+  if (out.dtype() != a.dtype()) return false;
+  if (out.dtype() == DType::kF32)
+    return !onednn::kHasFastProducts || (out.dim() == 2 && out.numel() * a.size(-1) <= 4096);
+  return out.dtype() == DType::kF64;
 }
 
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (a.size(-1) == 0) return fill_with_bias(out, bias);
-  if (out.dtype() == DType::kF64 || is_tiny(out, a)) return matmul_reference(out, a, b, bias);
+  if (prefers_reference(out, a)) return matmul_reference(out, a, b, bias);
   if (out.dim() == 2) return product(out, a, b, bias);
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
