@@ -18,6 +18,7 @@
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"
 
@@ -38,18 +39,10 @@ ConvGeometry without_stride(ConvGeometry g) {
 
 // Returns the pixels of x that the filters see, as [N,C,P,Q].
 Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
-  const int64_t C = x.size(1), H = x.size(2), W = x.size(3), P = y.size(2), Q = y.size(3);
-  const int64_t pixel = C * size_of(x.dtype());
-  Tensor seen = empty_channels_last({x.size(0), C, P, Q}, {x.dtype(), x.device()});
-  parallel_for(0, x.size(0) * P, 1 + 65536 / (Q * pixel), [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const char* from =
-          static_cast<const char*>(x.raw_ptr()) + (r / P * H + r % P * g.stride[0]) * W * pixel;
-      char* to = static_cast<char*>(seen.raw_ptr()) + r * Q * pixel;
-      for (int64_t q = 0; q < Q; ++q, to += pixel, from += g.stride[1] * pixel) std::memcpy(to, from, pixel);
-    }
-  });
-  return seen;
+  Strides strides = x.strides();
+  strides[2] *= g.stride[0], strides[3] *= g.stride[1];
+  const Shape shape = {x.size(0), x.size(1), y.size(2), y.size(3)};
+  return raw::channels_last(view_as_strided(x, shape, strides, x.impl().offset));
 }
 
 // Writes the gradient of the seen pixels into dx, and zeros for all other pixels.
