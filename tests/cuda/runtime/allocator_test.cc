@@ -93,6 +93,7 @@ TEST_F(CudaAllocator, OutOfMemoryEmptiesTheCacheThenSaysWhatIsHeld) {
                              "held by outside of ops: 52428800 bytes in 1 block", "conv2d: 5242880 bytes"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
   }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   held = {};
   const Tensor fits = zeros({10 * kMiB}, {DType::kU8, kCuda});  // the device goes on
   EXPECT_EQ(raw::to(fits, kCPU).data<uint8_t>()[12345], 0);
@@ -111,7 +112,7 @@ TEST_F(CudaAllocator, CountsAndPeaks) {
 }
 
 // A block that a second stream reads is freed, and its own stream asks for memory.
-bool is_right(bool told) {
+bool is_right(bool told, bool event_fails = false) {
   const Stream side = Stream::create(kCuda);
   Tensor x = full({4096}, 1, {.device = kCuda});
   side.wait(Event::record(current_stream(kCuda)));
@@ -126,6 +127,7 @@ bool is_right(bool told) {
                       static_cast<cudaStream_t>(internal::native_stream(side)->handle()));
     }
   }
+  if (event_fails) cuda::emulated::fail_call(0, cudaErrorInvalidValue);
   x = {};
   const Tensor z = full({4096}, 2, {.device = kCuda});  // of the same size
   side.synchronize();
@@ -138,6 +140,7 @@ TEST_F(CudaAllocator, ABlockThatOtherStreamsUseWaitsForThem) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     cuda::emulated::set_seed(seed);
     EXPECT_TRUE(is_right(true)) << "seed " << seed;
+    EXPECT_TRUE(is_right(true, true)) << "seed " << seed;
     wrong += !is_right(false);
     synchronize(kCuda);
   }

@@ -1,8 +1,10 @@
 // Tensors travel between the host, the further CPU devices and two CUDA devices, in any layout and dtype.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/order.h"
@@ -122,11 +124,25 @@ TEST(CudaCopies, AreInTheOrderOfBothStreams) {
     EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 1)) << seed;
     EXPECT_EQ(z.to_vector<float>(), std::vector<float>(1000, 1)) << seed;
     EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1000, 3)) << seed;
+    // A copy into a block that its device's stream still reads.
+    Tensor old = full({1000}, 6, {.device = second()});
+    const Tensor kept = raw::clone(old);
+    old = {};
+    const Tensor reused = raw::to(x, second());
+    EXPECT_EQ(kept.to_vector<float>(), std::vector<float>(1000, 6)) << seed;
+    EXPECT_EQ(reused.to_vector<float>(), std::vector<float>(1000, 1)) << seed;
     Tensor host = full({1000}, 4);
     const Tensor w = raw::to(host, kCuda);
     raw::fill_(host, 5);  // pageable memory was read
     EXPECT_EQ(w.to_vector<float>(), std::vector<float>(1000, 4)) << seed;
   }
+}
+
+TEST(CudaCopies, WaitForAWorkersQueue) {
+  const Tensor x = full({8}, 1, {.device = kWorker});
+  Stream::of(kWorker).enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  raw::fill_(x, 2);
+  EXPECT_EQ(raw::to(x, kCuda).to_vector<float>(), std::vector<float>(8, 2));
 }
 
 }  // namespace
