@@ -66,8 +66,8 @@ _NVCC_OPTIONS = [
     "--expt-relaxed-constexpr",
     "--extended-lambda",
     "--compress-mode=size",
-    # Calls of host functions in functors that compute in double, which no kernel makes.
-    "--diag-suppress=20012,20014,20015",
+    # Calls of host functions in functors that compute in double, which no kernel makes; unsigned numbers below 0.
+    "--diag-suppress=20012,20014,20015,186",
     "-Werror=all-warnings",
     "-Xcompiler=-march=x86-64-v3,-ffp-contract=off,-fPIC,-Wno-missing-field-initializers",
 ]
@@ -88,7 +88,7 @@ def _nvcc_archive_impl(ctx):
             progress_message = "Compiling {} for GPUs".format(src.short_path),
         )
         objects.append(object)
-    archive = ctx.actions.declare_file("lib{}.a".format(ctx.label.name))
+    archive = ctx.actions.declare_file("lib{}.{}".format(ctx.label.name, "lo" if ctx.attr.alwayslink else "a"))
     ctx.actions.run_shell(
         command = "rm -f $1; ar rcs \"$@\"",
         arguments = [archive.path] + [object.path for object in objects],
@@ -102,12 +102,13 @@ _nvcc_archive = rule(
     implementation = _nvcc_archive_impl,
     doc = "Compiles kernel files by nvcc into a static library.",
     attrs = {
+        "alwayslink": attr.bool(doc = "Whether programs get objects that they do not refer to."),
         "srcs": attr.label_list(allow_files = [".cu.cc"], mandatory = True),
         "deps": attr.label_list(providers = [CcInfo]),
     },
 )
 
-def emulated_library(name, srcs, hdrs = [], deps = [], **kwargs):
+def emulated_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
     """Kernel files for the emulated device alone.
 
     Args:
@@ -115,13 +116,14 @@ def emulated_library(name, srcs, hdrs = [], deps = [], **kwargs):
       srcs: *.cu.cc
       hdrs: headers for hosts and kernels.
       deps: what they include; the emulated device is added.
+      copts: added to those of the emulated device.
       **kwargs: as for cc_library.
     """
     gradus_library(
         name = name,
         srcs = srcs,
         hdrs = hdrs,
-        copts = EMULATED_COPTS,
+        copts = EMULATED_COPTS + copts,
         target_compatible_with = CUDA_COMPATIBLE,
         deps = deps + [
             "//tensor/cuda:emulated",
@@ -130,7 +132,7 @@ def emulated_library(name, srcs, hdrs = [], deps = [], **kwargs):
         **kwargs
     )
 
-def gpu_library(name, srcs, hdrs = [], deps = [], **kwargs):
+def gpu_library(name, srcs, hdrs = [], deps = [], emulated_copts = [], alwayslink = False, **kwargs):
     """Kernel files for GPUs, as `name`, and for the emulated device, as `name`_emulated.
 
     Args:
@@ -138,9 +140,11 @@ def gpu_library(name, srcs, hdrs = [], deps = [], **kwargs):
       srcs: *.cu.cc
       hdrs: headers for hosts and kernels.
       deps: what they include.
+      emulated_copts: the host compiler's options for the emulated device.
+      alwayslink: whether programs get objects that they do not refer to.
       **kwargs: as for cc_library.
     """
-    emulated_library(name + "_emulated", srcs, hdrs, deps, **kwargs)
+    emulated_library(name + "_emulated", srcs, hdrs, deps, emulated_copts, alwayslink = alwayslink, **kwargs)
     gradus_library(
         name = name + "_headers",
         hdrs = hdrs,
@@ -151,6 +155,7 @@ def gpu_library(name, srcs, hdrs = [], deps = [], **kwargs):
     _nvcc_archive(
         name = name + "_nvcc",
         srcs = srcs,
+        alwayslink = alwayslink,
         deps = [":" + name + "_headers"],
         target_compatible_with = CUDA_COMPATIBLE,
     )

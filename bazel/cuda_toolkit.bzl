@@ -8,9 +8,10 @@ cc_library(
     includes = ["include"],
 )
 
-filegroup(
+cc_library(
     name = "static_runtime",
     srcs = glob(["lib64/libcudart_static.a"]),
+    linkopts = ["-ldl", "-lpthread", "-lrt"],
 )
 """
 
@@ -18,7 +19,7 @@ _NONE = """package(default_visibility = ["//visibility:public"])
 
 cc_library(name = "headers")
 
-filegroup(name = "static_runtime")
+cc_library(name = "static_runtime")
 """
 
 _NEEDED = ["bin/nvcc", "include/cuda_runtime_api.h", "lib64/libcudart_static.a"]

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "gradus/tensor/runtime/device_runtime.h"
+
 namespace gradus {
 
 void throw_no_kernel(const char* op, Device device) {
-  throw DeviceError(op, "has no kernel for ", device,
-                    device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
+  if (device.type != DeviceType::kCUDA) throw DeviceError(op, "has no kernel for ", device);
+  internal::runtime_of(device, op);
+  throw DeviceError(op, "has no kernel for ", device, " yet: compute it on the CPU, to(x, kCPU)");
 }
 
 bool internal::any_on_meta(const TensorPointers& tensors) {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <ostream>
 
-#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/host_copy.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -119,9 +119,9 @@ class Printer {
 
 std::string to_string(const Tensor& x) {
   if (!x.defined()) return "undefined";
-  if (x.device().type != DeviceType::kCPU) return describe(x);
-  synchronize(x.device());
-  return Printer(x).text() + "\n" + describe(x);
+  if (x.device().type == DeviceType::kMeta) return describe(x);
+  const Tensor host = internal::in_host_memory(x, "to_string");
+  return Printer(host).text() + "\n" + describe(x);
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <limits>
 
+#include "gradus/tensor/host_copy.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus {
@@ -43,11 +45,11 @@ Dims memory_order(const Strides& strides) {
   return order;
 }
 
-void wait_for_item(const Tensor& x) {
+// Returns x, which has one element, where the host can read it.
+Tensor waited_for(const Tensor& x) {
   if (x.numel() != 1)
     throw ShapeError("item", "needs exactly one element, given ", describe(x), "; to_vector() gives all");
-  if (x.device().type != DeviceType::kCPU) throw DeviceError("item", "not in host memory: ", describe(x));
-  synchronize(x.device());
+  return internal::in_host_memory(x, "item");
 }
 
 double read_as_double(const Tensor& x, int64_t offset) {
@@ -108,24 +110,16 @@ const void* Tensor::host_data(DType want) const {
   return raw_ptr();
 }
 
-double Tensor::item_f64() const {
-  wait_for_item(*this);
-  return read_as_double(*this, 0);
-}
+double Tensor::item_f64() const { return read_as_double(waited_for(*this), 0); }
 
-int64_t Tensor::item_i64() const {
-  wait_for_item(*this);
-  return *ptr<int64_t>();
-}
+int64_t Tensor::item_i64() const { return *waited_for(*this).ptr<int64_t>(); }
 
 template <class T> std::vector<T> Tensor::to_vector() const {
-  if (device().type != DeviceType::kCPU)
-    throw DeviceError("to_vector", "not in host memory: ", describe(*this));
-  synchronize(device());
+  const Tensor host = internal::in_host_memory(*this, "to_vector");
   std::vector<T> out(numel());
   if (out.empty()) return out;
   dispatch_all(dtype(), [&]<class S>() {
-    const S* p = ptr<S>();
+    const S* p = host.ptr<S>();
     Dims at = Dims::filled(dim(), 0);
     for (int64_t i = 0; i < numel(); ++i) {
       int64_t offset = 0;
@@ -199,9 +193,13 @@ template <class T, class Range> Tensor copy_in(const Range& values, const Shape&
   if (checked_numel(shape, "tensor") != static_cast<int64_t>(values.size()))
     throw ShapeError("tensor", values.size(), " values do not fill shape ", shape);
   if (device.type == DeviceType::kMeta) return empty(shape, {dtype_v<T>, device});
-  if (device.type != DeviceType::kCPU) throw DeviceError("tensor", "expected a cpu device, given ", device);
+  const bool on_host = device.type == DeviceType::kCPU;
+  if (!on_host) internal::runtime_of(device, "tensor");
+  Tensor host = empty(shape, {dtype_v<T>, on_host ? device : kCPU});
+  std::copy(values.begin(), values.end(), host.ptr<T>());
+  if (on_host) return host;
   Tensor out = empty(shape, {dtype_v<T>, device});
-  std::copy(values.begin(), values.end(), out.ptr<T>());
+  internal::copy_from_host(out, host);
   return out;
 }
 }  // namespace
@@ -292,7 +290,7 @@ Tensor scalar(Number number, TensorOptions options) {
       std::memcpy(out.raw_ptr(), host.raw_ptr(), size_of(out.dtype()));
     });
   else if (options.device.type == DeviceType::kCUDA)
-    throw DeviceError("scalar", "has no kernel for ", options.device, " (built without CUDA)");
+    internal::copy_from_host(out, host);
   return out;
 }
 

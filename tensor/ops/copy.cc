@@ -56,14 +56,18 @@ Tensor seen_from(Device device, const Tensor& x) {
 }
 
 // Copies into a tensor that no queued kernel uses. The source's stream writes it: behind what makes src,
-// before what changes it. So neither device waits for what else is queued on the other.
+// before what changes it. So neither device waits for what else is queued on the other. The kernel for CUDA
+// copies from and to every device, in the order of both streams.
 void copy_across(const Tensor& dst, const Tensor& src) {
   const Device to = dst.device(), from = src.device();
   if (from.type == DeviceType::kMeta)
     throw DeviceError("copy_", "a meta tensor has no data: source ", describe(src), ", destination ",
                       describe(dst));
-  for (const Device device : {from, to})
-    if (device.type == DeviceType::kCUDA) throw_no_kernel("copy_", device);
+  for (const Device device : {from, to}) {
+    if (device.type != DeviceType::kCUDA) continue;
+    if (!copy_kernel.cuda) throw_no_kernel("copy_", device);
+    return copy_kernel.cuda(dst, src);
+  }
   copy_kernel(seen_from(from, dst), src);
   current_stream(to).wait(Event::record(current_stream(from)));
 }
@@ -107,7 +111,8 @@ void copy_(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0) return;
   if (dst.device().type == DeviceType::kMeta) return copy_kernel(dst, from);  // an observer sees it
   if (dst.device() != from.device()) {
-    if (current_stream(dst.device()).is_inline())
+    const bool in_order = dst.device().type == DeviceType::kCUDA && src.shape() == dst.shape();
+    if (in_order || current_stream(dst.device()).is_inline())
       copy_across(dst, from);
     else
       copy_kernel(dst, broadcast_to(to(src, dst.device()), dst));  // behind what uses dst now

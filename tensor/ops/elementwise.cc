@@ -32,7 +32,11 @@ Tensor operand(Number number, const Tensor& x) {
   // 16-bit floats are computed as float, so the number keeps float's precision; not next to a 0-dimensional
   // x, which would promote to f32 with it.
   const bool widen = (t == DType::kF16 || t == DType::kBF16) && x.dim() > 0;
-  return scalar(number, {widen ? DType::kF32 : t, x.device()});
+  const TensorOptions options{widen ? DType::kF32 : t, x.device()};
+  if (options.device.type != DeviceType::kCUDA) return scalar(number, options);
+  const Tensor y = empty({}, options);
+  fill_(y, number);  // the number goes with the launch: no copy from the host
+  return y;
 }
 
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands) {

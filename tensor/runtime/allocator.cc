@@ -18,8 +18,10 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/backlog.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/guarded_memory.h"
 #include "gradus/tensor/runtime/memory.h"
+#include "gradus/tensor/runtime/memory_counts.h"
 
 namespace gradus {
 namespace {
@@ -83,7 +85,7 @@ class CachingAllocator {
       if (p) {
         ++stats_.allocations;
         stats_.cached_bytes -= taken;
-        count_live(taken);
+        stats_.add_live(taken);
         return p;
       }
       ++stats_.system_calls;
@@ -97,7 +99,7 @@ class CachingAllocator {
     if (!p) throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
     if (size > kSmallLimit) remember_large(p, size);
     ++stats_.allocations;
-    count_live(size);
+    stats_.add_live(size);
     return p;
   }
 
@@ -153,7 +155,7 @@ class CachingAllocator {
   void count(int64_t bytes) {
     std::lock_guard lock(lock_);
     ++stats_.allocations;
-    count_live(class_size(bytes));
+    stats_.add_live(class_size(bytes));
   }
   void uncount(int64_t bytes) noexcept {
     std::lock_guard lock(lock_);
@@ -163,32 +165,10 @@ class CachingAllocator {
   void lock() { lock_.lock(); }
   void unlock() { lock_.unlock(); }
 
-  MemoryStats stats() {
+  // Calls f(counts) with the lock held.
+  template <class F> auto counts(F&& f) {
     std::lock_guard lock(lock_);
-    return stats_;
-  }
-  void reset_peak() {
-    std::lock_guard lock(lock_);
-    stats_.peak_bytes = stats_.live_bytes;
-  }
-
-  // Peaks of PeakMemory scopes, each since its own beginning.
-  int begin_peak(int64_t& live) {
-    std::lock_guard lock(lock_);
-    live = stats_.live_bytes;
-    for (size_t i = 0; i < peaks_.size(); ++i)
-      if (peaks_[i] < 0) return peaks_[i] = live, static_cast<int>(i);
-    peaks_.push_back(live);
-    return static_cast<int>(peaks_.size()) - 1;
-  }
-  int64_t peak(int slot) {
-    std::lock_guard lock(lock_);
-    return peaks_[slot];
-  }
-  void end_peak(int slot) {
-    std::lock_guard lock(lock_);
-    peaks_[slot] = -1;
-    while (!peaks_.empty() && peaks_.back() < 0) peaks_.pop_back();
+    return f(stats_);
   }
 
  private:
@@ -201,15 +181,8 @@ class CachingAllocator {
                   " blocks have mappings of their own by GRADUS_GUARD, two or three each: the system allows "
                   "so many per process as vm.max_map_count says");
     ++stats_.allocations, ++stats_.system_calls;
-    count_live(size);
+    stats_.add_live(size);
     return p;
-  }
-
-  void count_live(int64_t size) {
-    stats_.live_bytes += size;
-    if (stats_.live_bytes > stats_.peak_bytes) stats_.peak_bytes = stats_.live_bytes;
-    for (int64_t& peak : peaks_)
-      if (peak >= 0 && stats_.live_bytes > peak) peak = stats_.live_bytes;
   }
 
   void remember_large(void* p, int64_t size) {
@@ -248,8 +221,7 @@ class CachingAllocator {
 
   const bool guarding_ = is_guarding();
   SpinLock lock_;
-  MemoryStats stats_;
-  std::vector<int64_t> peaks_;  // one for each open scope; -1: free
+  internal::MemoryCounts stats_;
   std::array<void*, kClasses> free_{};
   std::multimap<int64_t, void*> large_free_;
   std::unordered_map<void*, int64_t> large_sizes_;
@@ -288,33 +260,49 @@ Allocators& allocators() {
 
 CachingAllocator& allocator_of(Device device) {
   if (device.type == DeviceType::kMeta) return allocators()[kMaxCpuDevices];
-  if (device.type != DeviceType::kCPU)
-    throw DeviceError("allocate", device, " has no allocator",
-                      device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
   if (device.index < 0 || device.index >= kMaxCpuDevices)
     throw DeviceError("allocate", device, " does not exist: indices go from 0 to ", kMaxCpuDevices - 1);
   return allocators()[device.index];
 }
 
+bool is_native(Device device) { return device.type == DeviceType::kCUDA; }
+
+// Calls f(counts) of the device's allocator.
+template <class F> auto with_counts(Device device, F&& f) {
+  return is_native(device) ? internal::DeviceAllocator::of(device).counts(f) : allocator_of(device).counts(f);
+}
+
 }  // namespace
 
-MemoryStats memory_stats(Device device) { return allocator_of(device).stats(); }
-void reset_peak_memory(Device device) { allocator_of(device).reset_peak(); }
-void empty_cache(Device device) { allocator_of(device).release_cached(); }
+using internal::MemoryCounts;
+
+MemoryStats memory_stats(Device device) {
+  return with_counts(device, [](const MemoryStats& s) { return s; });
+}
+void reset_peak_memory(Device device) {
+  with_counts(device, [](MemoryCounts& c) { c.reset_peak(); });
+}
+void empty_cache(Device device) {
+  if (is_native(device)) return internal::DeviceAllocator::of(device).release_cached();
+  allocator_of(device).release_cached();
+}
 int64_t allocation_size(int64_t bytes) { return class_size(bytes); }
 void* allocate(Device device, int64_t bytes) {
-  CachingAllocator& allocator = allocator_of(device);
   void* p = nullptr;
-  if (device.type != DeviceType::kMeta)
-    p = allocator.allocate(bytes);
-  else
+  if (is_native(device)) {
+    p = internal::DeviceAllocator::of(device).allocate(bytes, internal::current_native_stream(device));
+  } else if (CachingAllocator& allocator = allocator_of(device); device.type == DeviceType::kMeta) {
     allocator.count(bytes);
-  if (device.index > 0) internal::Backlog::add_to_next_task(bytes);
+  } else {
+    p = allocator.allocate(bytes);
+    if (device.index > 0) internal::Backlog::add_to_next_task(bytes);
+  }
   if (Observer* o = observer()) [[unlikely]]
     o->allocated(device);
   return p;
 }
 void deallocate(Device device, void* p, int64_t bytes) noexcept {
+  if (is_native(device)) return internal::DeviceAllocator::find(device)->deallocate(p);
   CachingAllocator& allocator = allocator_of(device);
   if (device.type != DeviceType::kMeta) return allocator.deallocate(p, bytes);
   allocator.uncount(bytes);
@@ -339,12 +327,19 @@ std::string memory_summary() {
     for (int64_t count : {s.allocations, s.system_calls}) text += in_column(concat(count), kWidth);
   };
   for (int16_t i = 0; i < kMaxCpuDevices; ++i) add({DeviceType::kCPU, i});
+  for (const Device device : internal::DeviceAllocator::devices()) add(device);
   add({DeviceType::kMeta});
   return text + "\n";
 }
 
-PeakMemory::PeakMemory(Device device) : device_(device), slot_(allocator_of(device).begin_peak(before_)) {}
-PeakMemory::~PeakMemory() { allocator_of(device_).end_peak(slot_); }
-int64_t PeakMemory::bytes() const { return allocator_of(device_).peak(slot_); }
+PeakMemory::PeakMemory(Device device) : device_(device) {
+  with_counts(device, [this](MemoryCounts& c) { before_ = c.live_bytes, slot_ = c.begin_peak(); });
+}
+PeakMemory::~PeakMemory() {
+  with_counts(device_, [this](MemoryCounts& c) { c.end_peak(slot_); });
+}
+int64_t PeakMemory::bytes() const {
+  return with_counts(device_, [this](MemoryCounts& c) { return c.peak(slot_); });
+}
 
 }  // namespace gradus

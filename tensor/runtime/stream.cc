@@ -1,8 +1,10 @@
 #include "gradus/tensor/runtime/stream.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/backlog.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -33,25 +36,45 @@ class Owner {
   const int process_ = fork_count();
 };
 
+// What an event and a stream are: workers' on CPU devices, native ones elsewhere.
 struct EventState {
+  virtual ~EventState() = default;
+  virtual bool done() = 0;
+  virtual void wait() = 0;  // of the host
+};
+struct StreamQueue {
+  virtual ~StreamQueue() = default;
+  virtual void enqueue(std::function<void()> task) = 0;
+  virtual void wait(const std::shared_ptr<EventState>& event) = 0;
+  virtual void synchronize() = 0;
+  virtual std::shared_ptr<EventState> record() = 0;
+};
+
+namespace {
+
+struct WorkerEvent final : EventState {
   const Owner owner = {};
   std::mutex mutex;
   std::condition_variable changed;
-  bool done = false;
+  bool happened = false;
   std::exception_ptr error;  // the stream's error at that point
 
   void set(std::exception_ptr e) {
     {
       std::lock_guard lock(mutex);
-      done = true;
+      happened = true;
       error = std::move(e);
     }
     changed.notify_all();
   }
-  void wait() {
+  bool done() override {
+    std::lock_guard lock(mutex);
+    return happened;
+  }
+  void wait() override {
     owner.check();
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return done; });
+    changed.wait(lock, [&] { return happened; });
     if (error) std::rethrow_exception(error);
   }
 };
@@ -126,11 +149,11 @@ struct WorkQueue {
 };
 
 // The part that belongs to the handles. When the last handle is gone, the worker finishes the queue and ends.
-struct StreamQueue {
+struct WorkerQueue final : StreamQueue {
   std::shared_ptr<WorkQueue> work = std::make_shared<WorkQueue>();
   std::thread worker{[work = work] { work->run(); }};
 
-  ~StreamQueue() {
+  ~WorkerQueue() override {
     if (!work->owner.is_here()) {
       forget_thread(worker);
       return;
@@ -146,7 +169,129 @@ struct StreamQueue {
     else
       worker.join();
   }
+
+  void enqueue(std::function<void()> task) override {
+    backlog().wait_for_room();
+    work->push(
+        [task = std::move(task), threads = Context::current().threads] {
+          Context::current().threads = threads;
+          task();
+        },
+        Backlog::take_for_task());
+  }
+  void wait(const std::shared_ptr<EventState>& event) override {
+    work->push([event] { event->wait(); });
+  }
+  void synchronize() override { work->drain(); }
+  std::shared_ptr<EventState> record() override {
+    auto event = std::make_shared<WorkerEvent>();
+    // The queue lives as long as its tasks.
+    work->push([event, queue = work.get()] { event->set(queue->pending_error()); });
+    return event;
+  }
 };
+
+struct DeviceEvent final : EventState {
+  explicit DeviceEvent(std::unique_ptr<NativeEvent> e) : event(std::move(e)) {}
+  std::unique_ptr<NativeEvent> event;
+  bool done() override { return event->is_done(); }
+  void wait() override { event->synchronize(); }
+};
+
+// A host's task in the order of a device's stream.
+struct HostTask {
+  std::function<void()> run;
+  std::exception_ptr error;
+  std::atomic<bool> done{false};
+
+  static void call(void* task) {
+    auto* const t = static_cast<HostTask*>(task);
+    try {
+      t->run();
+    } catch (...) {
+      t->error = std::current_exception();
+    }
+    t->done = true;
+  }
+};
+
+// Tasks that run, or were not looked at since. The host frees them and their tensors: on the runtime's thread
+// no function of the runtime may be called.
+using HostTasks = std::list<std::unique_ptr<HostTask>>;
+
+// Those of streams whose handles are gone.
+struct OrphanedTasks {
+  std::mutex mutex;
+  HostTasks tasks;
+
+  void take(HostTasks&& more) {
+    const std::lock_guard lock(mutex);
+    tasks.splice(tasks.end(), std::move(more));
+    std::erase_if(tasks, [](const auto& task) { return task->done.load(); });
+  }
+  static OrphanedTasks& get() {
+    static auto* all = new OrphanedTasks;  // may run until the process ends
+    return *all;
+  }
+};
+
+struct DeviceQueue final : StreamQueue {
+  explicit DeviceQueue(std::shared_ptr<NativeStream> s) : stream(std::move(s)) {}
+  ~DeviceQueue() override { OrphanedTasks::get().take(std::move(tasks_)); }
+
+  const std::shared_ptr<NativeStream> stream;
+
+  void enqueue(std::function<void()> run) override {
+    auto task = std::make_unique<HostTask>();
+    task->run = std::move(run);
+    const std::lock_guard lock(mutex_);
+    collect();
+    tasks_.push_back(std::move(task));
+    try {
+      stream->runtime().call_on_host(stream->handle(), &HostTask::call, tasks_.back().get());
+    } catch (...) {
+      tasks_.pop_back();
+      throw;
+    }
+  }
+  void wait(const std::shared_ptr<EventState>& event) override {
+    if (const auto* native = dynamic_cast<DeviceEvent*>(event.get())) return stream->wait(*native->event);
+    enqueue([event] { event->wait(); });
+  }
+  void synchronize() override {
+    stream->synchronize();
+    const std::lock_guard lock(mutex_);
+    collect();
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+  std::shared_ptr<EventState> record() override { return std::make_shared<DeviceEvent>(stream->record()); }
+
+ private:
+  void collect() {
+    while (!tasks_.empty() && tasks_.front()->done) {
+      if (!error_) error_ = tasks_.front()->error;
+      tasks_.pop_front();
+    }
+  }
+
+  std::mutex mutex_;
+  HostTasks tasks_;
+  std::exception_ptr error_;  // the first one since the last synchronize
+};
+
+// A stream hides its queue. This task asks for what is behind it, and does not run.
+struct AskForNative {
+  std::shared_ptr<NativeStream>* answer;
+  void operator()() const {}
+};
+
+}  // namespace
+
+std::shared_ptr<NativeStream> native_stream(const Stream& stream) {
+  std::shared_ptr<NativeStream> answer;
+  if (stream.device().type == DeviceType::kCUDA) stream.enqueue(AskForNative{&answer});
+  return answer;
+}
 
 }  // namespace internal
 
@@ -154,7 +299,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<int, Stream> defaults;                                            // by device index
+  std::map<std::pair<DeviceType, int>, Stream> defaults;                     // by device
   std::vector<std::pair<Device, std::shared_ptr<internal::WorkQueue>>> all;  // to synchronize a device
 };
 Registry& registry() {
@@ -162,79 +307,85 @@ Registry& registry() {
   return *r;
 }
 
+bool is_inline_on(Device device) { return device == kCPU || device.type == DeviceType::kMeta; }
+
 }  // namespace
 
 Stream Stream::of(Device device) {
-  if (device == kCPU || device.type != DeviceType::kCPU) {
+  if (is_inline_on(device)) {
     Stream s;
     s.device_ = device;
     return s;
   }
+  const std::pair key(device.type, int(device.index));
   Registry& r = registry();
   {
     std::lock_guard lock(r.mutex);
-    if (auto it = r.defaults.find(device.index); it != r.defaults.end()) return it->second;
+    if (auto it = r.defaults.find(key); it != r.defaults.end()) return it->second;
   }
   Stream fresh = create(device);
   std::lock_guard lock(r.mutex);
-  return r.defaults.emplace(device.index, fresh).first->second;
+  return r.defaults.emplace(key, fresh).first->second;
 }
 
 Stream Stream::create(Device device) {
-  if (device == kCPU || device.type != DeviceType::kCPU) return of(device);
+  if (is_inline_on(device)) return of(device);
   Stream s;
   s.device_ = device;
-  s.queue_ = std::make_shared<internal::StreamQueue>();
+  if (device.type == DeviceType::kCUDA) {
+    internal::DeviceRuntime& runtime = internal::runtime_of(device, "stream");
+    s.queue_ =
+        std::make_shared<internal::DeviceQueue>(std::make_shared<internal::NativeStream>(runtime, device));
+    return s;
+  }
+  auto queue = std::make_shared<internal::WorkerQueue>();
+  s.queue_ = queue;
   s.enqueue([name = to_string(device)] { name_thread(name); });
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   std::erase_if(r.all, [](const auto& entry) { return entry.second->is_over(); });
-  r.all.emplace_back(device, s.queue_->work);
+  r.all.emplace_back(device, queue->work);
   return s;
 }
 
 void Stream::enqueue(std::function<void()> task) const {
   if (is_inline()) return task();
-  internal::backlog().wait_for_room();
-  queue_->work->push(
-      [task = std::move(task), threads = Context::current().threads] {
-        Context::current().threads = threads;
-        task();
-      },
-      internal::Backlog::take_for_task());
+  if (const auto* ask = task.target<internal::AskForNative>()) {
+    *ask->answer = static_cast<internal::DeviceQueue*>(queue_.get())->stream;
+    return;
+  }
+  queue_->enqueue(std::move(task));
 }
 
 void Stream::wait(const Event& event) const {
   if (!event.state_) return;
   if (is_inline()) return event.synchronize();
-  queue_->work->push([state = event.state_] { state->wait(); });
+  queue_->wait(event.state_);
 }
 
 void Stream::synchronize() const {
-  if (queue_) queue_->work->drain();
+  if (queue_) queue_->synchronize();
 }
 
 Event Event::record(const Stream& stream) {
   Event e;
-  if (stream.is_inline()) return e;
-  e.state_ = std::make_shared<internal::EventState>();
-  internal::WorkQueue* work = stream.queue_->work.get();  // lives as long as its tasks
-  work->push([state = e.state_, work] { state->set(work->pending_error()); });
+  if (!stream.is_inline()) e.state_ = stream.queue_->record();
   return e;
 }
 
-bool Event::done() const {
-  if (!state_) return true;
-  std::lock_guard lock(state_->mutex);
-  return state_->done;
-}
+bool Event::done() const { return !state_ || state_->done(); }
 
 void Event::synchronize() const {
   if (state_) state_->wait();
 }
 
 void synchronize(Device device) {
-  if (device == kCPU || device.type != DeviceType::kCPU) return;
+  if (is_inline_on(device)) return;
+  if (device.type == DeviceType::kCUDA) {
+    internal::runtime_of(device, "synchronize").synchronize_device(device.index);
+    internal::OrphanedTasks::get().take({});
+    return Stream::of(device).synchronize();  // throws what its tasks threw
+  }
   std::vector<std::shared_ptr<internal::WorkQueue>> queues;
   {
     Registry& r = registry();

@@ -47,7 +47,7 @@ TEST(Launch, OutOfLimitsIsAnErrorThatNamesTheOp) {
       ADD_FAILURE() << blocks << " blocks, " << threads << " threads, " << bytes << " bytes";
     } catch (const gradus::cuda::CudaError& e) {
       EXPECT_EQ(e.status, cudaErrorInvalidValue);
-      EXPECT_STREQ(e.what(), "[planted] launch failed: invalid argument (cudaErrorInvalidValue)");
+      EXPECT_STREQ(e.what(), "[planted] launch failed on cuda:0: invalid argument (cudaErrorInvalidValue)");
     }
   }
   cudaGetLastError();

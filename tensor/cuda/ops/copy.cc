@@ -1,0 +1,72 @@
+// Copies within a device, between devices, and to and from the host.
+#include "gradus/tensor/ops/copy.h"
+
+#include "gradus/tensor/cuda/kernels/copy.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/runtime/device_runtime.h"
+
+namespace gradus::cuda {
+namespace {
+
+using internal::NativeStream;
+
+bool on_cuda(const Tensor& x) { return x.device().type == DeviceType::kCUDA; }
+
+// Copies the bytes of dense tensors of one layout and dtype.
+void move_bytes(const Tensor& dst, const Tensor& src) {
+  const Stream to = current_stream(dst.device()), from = current_stream(src.device());
+  if (!on_cuda(src)) {
+    Event::record(from).synchronize();
+    const cudaStream_t stream = stream_for({&dst});
+    return internal::native_stream(to)->runtime().copy(dst.raw_ptr(), src.raw_ptr(), src.nbytes(), stream);
+  }
+  const std::shared_ptr<NativeStream> native = internal::native_stream(from);
+  // What used dst's block before is queued on its stream.
+  if (on_cuda(dst)) from.wait(Event::record(to));
+  const cudaStream_t stream = stream_for({&src});
+  if (on_cuda(dst)) {
+    native->runtime().copy_between(dst.raw_ptr(), dst.device().index, src.raw_ptr(), src.device().index,
+                                   src.nbytes(), stream);
+    return to.wait(Event::record(from));
+  }
+  native->runtime().copy(dst.raw_ptr(), src.raw_ptr(), src.nbytes(), stream);
+  from.synchronize();
+}
+
+// Elements travel in the destination's layout and dtype.
+void copy_between_devices(const Tensor& dst, const Tensor& src) {
+  if (!dst.is_dense()) {
+    const Tensor dense = empty(dst.shape(), {dst.dtype(), dst.device()});
+    copy_between_devices(dense, src);
+    return raw::copy_kernel(dst, dense);
+  }
+  if (src.dtype() == dst.dtype() && src.strides() == dst.strides()) return move_bytes(dst, src);
+  const Tensor like = empty_strided(dst.shape(), dst.strides(), {dst.dtype(), src.device()});
+  raw::copy_kernel(like, src);
+  move_bytes(dst, like);
+}
+
+void copy_cuda(const Tensor& dst, const Tensor& src) {
+  if (dst.device() != src.device()) return copy_between_devices(dst, src);
+  const Operands o = operands_of({&dst, &src});
+  copy("copy", o.nest, o.views.data(), o.stream);
+}
+
+void fill_cuda(const Tensor& dst, Number value) {
+  const Tensor element = empty({}, {.dtype = dst.dtype()});
+  raw::fill_kernel.cpu(element, value);
+  // Elements that share a place along a dim are written once.
+  Shape shape = dst.shape();
+  for (int d = 0; d < dst.dim(); ++d)
+    if (dst.strides()[d] == 0) shape[d] = 1;
+  const Tensor apart = view_as_strided(dst, shape, dst.strides(), dst.impl().offset);
+  const Operands o = operands_of({&apart});
+  fill("fill_", o.nest, o.views[0], element.raw_ptr(), o.stream);
+}
+
+[[maybe_unused]] const bool is_set =
+    (raw::copy_kernel.cuda = &copy_cuda, raw::fill_kernel.cuda = &fill_cuda, true);
+
+}  // namespace
+}  // namespace gradus::cuda

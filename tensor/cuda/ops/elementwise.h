@@ -1,0 +1,88 @@
+// Fills the slots of element-wise ops (tensor/ops/elementwise.h) for CUDA. A family's file names them:
+//
+//   const Slots arithmetic{on_cuda<raw::Binary<Add>>, on_cuda<raw::Unary<Neg>>};
+#pragma once
+
+#include <initializer_list>
+#include <type_traits>
+
+#include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::cuda {
+
+// Returns the dtype to compute in, as the CPU does: for predicates the common dtype of the operands, else the
+// dtype of the result.
+template <class F, class... In> DType compute_type(const Tensor& out, const In&... in) {
+  if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
+    return DType::kBool;
+  else if constexpr (sizeof...(In) <= 2 && std::is_same_v<decltype(F{}((void(in), 0.f)...)), bool>)
+    return raw::result_dtype(in...);
+  else
+    return out.dtype();
+}
+
+// Calls g(T()) with the type to compute `t` in, if F accepts that type. i8 and i16 are computed in i32; the
+// low bits are the result.
+// Errors: DTypeError.
+template <class F, class G> void with_compute_type(DType t, G&& g) {
+  const auto call = [&](auto type) {
+    if constexpr (F::template accepts<decltype(type)>)
+      g(type);
+    else
+      throw DTypeError(F::name, "is not defined for ", name_of(t));
+  };
+  switch (t) {
+    case DType::kF64:
+      return call(double());
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      return call(float());
+    case DType::kI64:
+      return call(int64_t());
+    case DType::kI32:
+    case DType::kI16:
+    case DType::kI8:
+      return call(int32_t());
+    case DType::kU8:
+      return call(uint8_t());
+    case DType::kBool:
+      return call(bool());
+  }
+}
+
+// The kernel of a functor of any number of operands of one type.
+template <class F, class... In> void compute(const F& f, const Tensor& out, const In&... in) {
+  if (out.numel() == 0) return;
+  with_compute_type<F>(compute_type<F>(out, in...), [&](auto type) {
+    using T = decltype(type);
+    using Out = decltype(f((void(in), T())...));
+    const Operands o = operands_of({&out, &in...});
+    elementwise<T, Out, std::conditional_t<true, T, In>...>(F::name, f, o.nest, o.views.data(), o.stream);
+  });
+}
+
+template <class Slot> struct OnCuda;
+template <class F> struct OnCuda<raw::Unary<F>> {
+  static void run(const Tensor& out, const Tensor& x, F f) { compute(f, out, x); }
+};
+template <class F> struct OnCuda<raw::Binary<F>> {
+  static void run(const Tensor& out, const Tensor& a, const Tensor& b, F f) { compute(f, out, a, b); }
+};
+template <class F> struct OnCuda<raw::Ternary<F>> {
+  static void run(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f) {
+    compute(f, out, a, b, c);
+  }
+};
+
+template <class Slot> void on_cuda() { Slot::kernel.cuda = &OnCuda<Slot>::run; }
+
+struct Slots {
+  Slots(std::initializer_list<void (*)()> fill) {
+    for (void (*const f)() : fill) f();
+  }
+};
+
+}  // namespace gradus::cuda

@@ -1,0 +1,82 @@
+#include "gradus/tensor/cuda/ops/operands.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/device_allocator.h"
+
+namespace gradus::cuda {
+
+cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
+  const Device device = (*tensors.begin())->device();
+  check("cuda", "cudaSetDevice", cudaSetDevice(device.index));
+  const std::shared_ptr<internal::NativeStream> stream = internal::current_native_stream(device);
+  for (const Tensor* x : tensors)
+    if (internal::DeviceAllocator* allocator = internal::DeviceAllocator::find(device))
+      allocator->use(x->storage()->data(), stream);
+  return static_cast<cudaStream_t>(stream->handle());
+}
+
+Operands operands_of(std::initializer_list<const Tensor*> tensors) {
+  const Tensor& out = **tensors.begin();
+  Operands o{};
+  std::array<Strides, kMaxOperands> strides{};
+  size_t k = 0;
+  for (const Tensor* x : tensors) {
+    const int lead = out.dim() - x->dim();
+    for (int d = 0; d < x->dim(); ++d)
+      if (x->shape()[d] != 1 || k == 0) strides[k][static_cast<size_t>(lead + d)] = x->strides()[d];
+    o.views[k++] = view_of(*x);
+  }
+  const std::span<const int64_t> sizes(out.shape().begin(), static_cast<size_t>(out.dim()));
+  o.nest = make_nest(sizes, {strides.data(), k});
+  o.stream = stream_for(tensors);
+  return o;
+}
+
+Lines lines_of(const Tensor& out, const Tensor& x) {
+  const auto is_reduced = [&](int d) { return out.shape()[d] != x.shape()[d]; };
+  // Dims of size 1 are anywhere.
+  Dims order;  // of memory, the outermost first
+  for (int d = 0; d < x.dim(); ++d) {
+    if (x.shape()[d] == 1) continue;
+    int at = order.size();
+    while (at > 0 && x.strides()[static_cast<int>(order[at - 1])] < x.strides()[d]) --at;
+    order.insert(at, d);
+  }
+  Lines lines{x};
+  bool fits = x.is_dense();
+  int64_t last_kept = -1;
+  for (const int64_t dim : order) {
+    const int d = static_cast<int>(dim);
+    const int64_t size = x.shape()[d];
+    if (is_reduced(d)) {
+      fits = fits && lines.inner == 1;
+      lines.n *= size;
+    } else {
+      fits = fits && d > last_kept;  // as they lie in the output
+      last_kept = d;
+      (lines.n == 1 ? lines.outer : lines.inner) *= size;
+    }
+  }
+  if (fits || x.numel() == 0) return lines;
+
+  // The reduced dims go behind the others.
+  Shape shape;
+  gradus::Strides strides;
+  lines = {};
+  for (const bool reduced : {false, true}) {
+    for (int d = 0; d < x.dim(); ++d) {
+      if (is_reduced(d) != reduced) continue;
+      shape.push_back(x.shape()[d]);
+      strides.push_back(x.strides()[d]);
+      (reduced ? lines.n : lines.outer) *= x.shape()[d];
+    }
+  }
+  lines.x = raw::contiguous(view_as_strided(x, shape, strides, x.impl().offset));
+  return lines;
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,38 @@
+// A kernel's tensors as kernels take them (kernels/nest.h), and the stream on which they run.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::cuda {
+
+// Returns the current stream of the first tensor's device, for work on these tensors. The device becomes the
+// calling thread's. Every kernel asks: so the allocator knows which blocks are used beyond their own stream.
+cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors);
+
+inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }
+
+struct Operands {
+  Nest nest;
+  std::array<View, kMaxOperands> views;
+  cudaStream_t stream;
+};
+// Takes the output first. The others broadcast to its shape.
+Operands operands_of(std::initializer_list<const Tensor*> tensors);
+
+// What a reduction reads: dense elements as [outer, n, inner]. `x` keeps them, where they are a copy.
+struct Lines {
+  Tensor x;
+  int64_t outer = 1, n = 1, inner = 1;
+};
+// Returns x as the dims say in which `out`, row-major and with as many dims, has size 1. What does not lie so
+// is copied first.
+Lines lines_of(const Tensor& out, const Tensor& x);
+
+}  // namespace gradus::cuda

@@ -1,0 +1,149 @@
+// The device runtime (tensor/runtime/device_runtime.h) of CUDA, for GPUs and for the emulated device alike.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/runtime/device_runtime.h"
+
+namespace gradus::cuda {
+namespace {
+
+// The lowest compute capability that kernels are compiled for (bazel/cuda.bzl).
+constexpr int kLowestMajor = 8;
+
+// Of an op that the user called, else of the runtime itself.
+#define GRADUS_CHECK(call, ...) cuda::check("cuda", #call, call(__VA_ARGS__))
+
+// Makes a device the calling thread's.
+void use(int device) { GRADUS_CHECK(cudaSetDevice, device); }
+
+std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
+
+class Runtime final : public internal::DeviceRuntime {
+ public:
+  int device_count() override {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count > 0) return count;
+    ignore(status);
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+      throw DeviceError("cuda", "there is no CUDA device: no NVIDIA driver is installed");
+    if (status == cudaErrorInsufficientDriver)
+      throw DeviceError("cuda", "there is no CUDA device: the NVIDIA driver is for CUDA ",
+                        version_text(driver), ", and this program needs one for CUDA ",
+                        version_text(CUDART_VERSION));
+    if (status == cudaErrorNoDevice || status == cudaSuccess)
+      throw DeviceError("cuda", "there is no CUDA device: the NVIDIA driver finds none");
+    throw CudaError("cuda", "cudaGetDeviceCount", status);
+  }
+
+  void check(int device) override {
+    if (device >= 0 && device < kMaxDevices && usable_[static_cast<size_t>(device)]) return;
+    const int count = device_count();
+    if (device < 0 || device >= std::min(count, kMaxDevices))
+      throw DeviceError("cuda", "cuda:", device, " does not exist: there ",
+                        count == 1 ? "is one device" : concat("are ", count, " devices"));
+    const internal::DeviceProperties p = properties(device);
+    if (p.major < kLowestMajor)
+      throw DeviceError("cuda", "cuda:", device, " (", p.name, ") has compute capability ", p.major, '.',
+                        p.minor, ", and kernels need ", kLowestMajor, ".0 at least");
+    usable_[static_cast<size_t>(device)] = true;
+  }
+
+  internal::DeviceProperties properties(int device) override {
+    cudaDeviceProp p;
+    GRADUS_CHECK(cudaGetDeviceProperties, &p, device);
+    return {p.name, static_cast<int64_t>(p.totalGlobalMem), p.major, p.minor, p.multiProcessorCount};
+  }
+
+  void* allocate(int device, int64_t bytes) override {
+    use(device);
+    void* p = nullptr;
+    return or_null("cudaMalloc", cudaMalloc(&p, static_cast<size_t>(bytes))) ? p : nullptr;
+  }
+  void free(int, void* p) override { GRADUS_CHECK(cudaFree, p); }
+  void* allocate_pinned(int64_t bytes) override {
+    void* p = nullptr;
+    return or_null("cudaMallocHost", cudaMallocHost(&p, static_cast<size_t>(bytes))) ? p : nullptr;
+  }
+  void free_pinned(void* p) override { GRADUS_CHECK(cudaFreeHost, p); }
+
+  StreamHandle create_stream(int device) override {
+    use(device);
+    cudaStream_t made;
+    GRADUS_CHECK(cudaStreamCreateWithFlags, &made, cudaStreamNonBlocking);
+    return made;
+  }
+  void destroy_stream(StreamHandle stream) noexcept override { ignore(cudaStreamDestroy(of(stream))); }
+  bool is_idle(StreamHandle stream) override { return ready("cudaStreamQuery", cudaStreamQuery(of(stream))); }
+  void synchronize(StreamHandle stream) override { GRADUS_CHECK(cudaStreamSynchronize, of(stream)); }
+  void synchronize_device(int device) override {
+    use(device);
+    GRADUS_CHECK(cudaDeviceSynchronize);
+  }
+  void call_on_host(StreamHandle stream, void (*f)(void*), void* data) override {
+    GRADUS_CHECK(cudaLaunchHostFunc, of(stream), f, data);
+  }
+
+  EventHandle create_event(int device) override {
+    use(device);
+    cudaEvent_t made;
+    GRADUS_CHECK(cudaEventCreateWithFlags, &made, cudaEventDisableTiming);
+    return made;
+  }
+  void destroy_event(EventHandle event) noexcept override { ignore(cudaEventDestroy(event_of(event))); }
+  void record(EventHandle event, StreamHandle stream) override {
+    GRADUS_CHECK(cudaEventRecord, event_of(event), of(stream));
+  }
+  void wait(StreamHandle stream, EventHandle event) override {
+    GRADUS_CHECK(cudaStreamWaitEvent, of(stream), event_of(event), 0);
+  }
+  bool is_done(EventHandle event) override {
+    return ready("cudaEventQuery", cudaEventQuery(event_of(event)));
+  }
+  void synchronize_event(EventHandle event) override { GRADUS_CHECK(cudaEventSynchronize, event_of(event)); }
+
+  void copy(void* to, const void* from, int64_t bytes, StreamHandle stream) override {
+    GRADUS_CHECK(cudaMemcpyAsync, to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, of(stream));
+  }
+  void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
+                    StreamHandle stream) override {
+    GRADUS_CHECK(cudaMemcpyPeerAsync, to, to_device, from, from_device, static_cast<size_t>(bytes),
+                 of(stream));
+  }
+
+ private:
+  static constexpr int kMaxDevices = 64;
+
+  static cudaStream_t of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
+  static cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
+
+  // Nobody shall find the error later.
+  static void ignore(cudaError_t status) {
+    if (status != cudaSuccess) (void)cudaGetLastError();
+  }
+  static bool or_null(const char* call, cudaError_t status) {
+    if (status != cudaErrorMemoryAllocation) cuda::check("cuda", call, status);
+    ignore(status);
+    return status == cudaSuccess;
+  }
+  static bool ready(const char* call, cudaError_t status) {
+    if (status != cudaErrorNotReady) cuda::check("cuda", call, status);
+    return status == cudaSuccess;
+  }
+
+  std::array<std::atomic<bool>, kMaxDevices> usable_{};
+};
+
+#undef GRADUS_CHECK
+
+constinit Runtime runtime;
+[[maybe_unused]] const bool is_set = (internal::set_device_runtime(DeviceType::kCUDA, &runtime), true);
+
+}  // namespace
+}  // namespace gradus::cuda

@@ -1,0 +1,39 @@
+#include "gradus/tensor/host_copy.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_runtime.h"
+
+namespace gradus::internal {
+
+Tensor in_host_memory(const Tensor& x, const char* op) {
+  const Device device = x.device();
+  if (device.type == DeviceType::kMeta) throw DeviceError(op, "a meta tensor has no data: ", describe(x));
+  if (device.type == DeviceType::kCPU) {
+    synchronize(device);
+    return x;
+  }
+  int64_t first = 0, last = 0;  // elements, from x's own first one
+  for (int d = 0; d < x.dim(); ++d) {
+    const int64_t way = (x.shape()[d] - 1) * x.strides()[d];
+    (way < 0 ? first : last) += way;
+  }
+  const int64_t size = size_of(x.dtype()), bytes = x.numel() == 0 ? 0 : (last - first + 1) * size;
+  Ref<Storage> host = Storage::allocate(kCPU, bytes);
+  if (bytes > 0) {
+    const auto stream = current_native_stream(device);
+    stream->runtime().copy(host->data(), static_cast<const char*>(x.raw_ptr()) + first * size, bytes,
+                           stream->handle());
+  }
+  current_stream(device).synchronize();
+  return Tensor(make_ref<TensorImpl>(std::move(host), -first, x.shape(), x.strides(), x.dtype()));
+}
+
+void copy_from_host(const Tensor& to, const Tensor& from) {
+  if (to.numel() == 0) return;
+  const auto stream = current_native_stream(to.device());
+  stream->runtime().copy(to.raw_ptr(), from.raw_ptr(), from.nbytes(), stream->handle());
+}
+
+}  // namespace gradus::internal

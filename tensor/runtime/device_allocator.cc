@@ -1,0 +1,287 @@
+#include "gradus/tensor/runtime/device_allocator.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/runtime/guarded_memory.h"
+
+namespace gradus::internal {
+namespace {
+
+constexpr int64_t kAlignment = 512;
+constexpr int64_t kSmallLimit = int64_t(1) << 20;  // bytes of the largest small block
+constexpr int64_t kSmallSegment = int64_t(2) << 20;
+constexpr int64_t kLargeSegment = int64_t(20) << 20;  // for blocks up to half of it
+constexpr int64_t kSegmentStep = int64_t(2) << 20;
+constexpr size_t kMaxDevices = 64;
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+// Never destroyed, because static tensors may be destroyed later.
+constinit std::array<std::atomic<DeviceAllocator*>, kMaxDevices> allocators{};
+
+}  // namespace
+
+DeviceAllocator* DeviceAllocator::find(Device device) noexcept {
+  return allocators[static_cast<size_t>(device.index)];
+}
+
+DeviceAllocator& DeviceAllocator::of(Device device) {
+  DeviceRuntime& runtime = runtime_of(device, "allocate");
+  if (DeviceAllocator* made = find(device)) return *made;
+  static std::mutex making;
+  const std::lock_guard lock(making);
+  auto& place = allocators[static_cast<size_t>(device.index)];
+  if (!place) place = new DeviceAllocator(runtime, device);
+  return *place;
+}
+
+std::vector<Device> DeviceAllocator::devices() {
+  std::vector<Device> all;
+  for (const auto& a : allocators)
+    if (const DeviceAllocator* made = a) all.push_back(made->device_);
+  return all;
+}
+
+DeviceAllocator::DeviceAllocator(DeviceRuntime& runtime, Device device)
+    : runtime_(runtime), device_(device), process_(fork_count()), keeps_nothing_(is_guarding()) {}
+
+void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
+  const std::lock_guard lock(mutex_);
+  const int64_t size = keeps_nothing_ ? bytes : round_up(bytes, kAlignment);
+  const Kind kind = keeps_nothing_ ? Kind::kOnly : size <= kSmallLimit ? Kind::kSmall : Kind::kLarge;
+  collect_pending(false);
+  Block* block = take_free(size, kind, stream);
+  if (!block) block = take_from_other_stream(size, kind, stream, false);
+  if (!block) block = new_segment(size, kind, stream);
+  if (!block) block = take_from_other_stream(size, kind, stream, true);
+  if (!block) {
+    collect_pending(true);
+    block = take_free(size, kind, stream);
+  }
+  if (!block) {
+    release_all();
+    block = new_segment(size, kind, stream);
+  }
+  if (!block)
+    throw Error("allocate", "out of memory on ", device_, ": asked for ", bytes, " bytes; ",
+                to_string(counts_), held_by_op());
+  cut(block, size);
+  live_.emplace(block->p, block);
+  block->op = called_op;
+  ++counts_.allocations;
+  counts_.cached_bytes -= block->bytes;
+  counts_.add_live(block->bytes);
+  return block->p;
+}
+
+void DeviceAllocator::deallocate(void* p) noexcept {
+  if (process_ != fork_count()) return;  // the parent's
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(p);
+  Block* const block = found->second;
+  live_.erase(found);
+  counts_.live_bytes -= block->bytes;
+  counts_.cached_bytes += block->bytes;
+  Pending pending{block, {}};
+  for (const StreamRef& user : std::exchange(block->users, {})) {
+    try {
+      pending.events.push_back(user->record());
+    } catch (const std::exception&) {
+      pending.is_known = false;
+    }
+  }
+  if (pending.events.empty() && pending.is_known) {
+    if (block->segment->kind != Kind::kOnly) return put_free(block);
+    try {
+      return give_back(block);
+    } catch (const Error&) {
+      pending.is_known = false;
+    }
+  }
+  pending_.push_back(std::move(pending));
+}
+
+void DeviceAllocator::use(const void* p, const StreamRef& stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(p);
+  if (found == live_.end() || found->second->segment->stream == stream) return;
+  auto& users = found->second->users;
+  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+}
+
+void DeviceAllocator::release_cached() {
+  const std::lock_guard lock(mutex_);
+  collect_pending(true);
+  release_all();
+}
+
+// The smallest free block of the stream that is large enough.
+DeviceAllocator::Block* DeviceAllocator::take_free(int64_t bytes, Kind kind, const StreamRef& stream) {
+  if (kind == Kind::kOnly) return nullptr;
+  const auto pool = pools_.find(stream.get());
+  if (pool == pools_.end()) return nullptr;
+  auto& free = pool->second.free[static_cast<int>(kind)];
+  Block wanted{nullptr, bytes, nullptr};
+  const auto found = free.lower_bound(&wanted);
+  if (found == free.end()) return nullptr;
+  Block* const block = *found;
+  free.erase(found);
+  block->is_free = false;
+  return block;
+}
+
+DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, Kind kind,
+                                                                const StreamRef& stream, bool may_wait) {
+  if (kind == Kind::kOnly) return nullptr;
+  for (auto& [owner, pool] : pools_) {
+    if (owner == stream.get()) continue;
+    auto& free = pool.free[static_cast<int>(kind)];
+    const auto fits = [&](const Block* b) { return b->bytes >= bytes && b->is_whole_segment(); };
+    const auto found = std::find_if(free.begin(), free.end(), fits);
+    if (found == free.end()) continue;
+    if (may_wait)
+      stream->wait(*owner->record());
+    else if (!owner->is_idle())
+      continue;
+    Block* const block = *found;
+    free.erase(found);
+    block->is_free = false;
+    block->segment->stream = stream;  // may end the other stream: owner and pool are not used any more
+    return block;
+  }
+  return nullptr;
+}
+
+DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, const StreamRef& stream) {
+  std::vector<int64_t> sizes = {round_up(bytes, kSegmentStep)};
+  if (kind == Kind::kOnly) sizes = {bytes};
+  if (kind == Kind::kSmall) sizes = {kSmallSegment};
+  if (kind == Kind::kLarge && bytes <= kLargeSegment / 2) sizes.insert(sizes.begin(), kLargeSegment);
+  for (const int64_t size : sizes) {
+    auto segment = std::make_unique<Segment>(Segment{kind, stream});
+    auto block = std::make_unique<Block>(Block{nullptr, size, segment.get()});
+    if (kind != Kind::kOnly) pools_[stream.get()];  // so that nothing after it can fail
+    ++counts_.system_calls;
+    block->p = static_cast<char*>(runtime_.allocate(device_.index, size));
+    if (!block->p) continue;
+    counts_.cached_bytes += size;
+    segment.release();
+    return block.release();
+  }
+  return nullptr;
+}
+
+// Leaves `bytes` to the block, and what is worth it behind them to another one.
+void DeviceAllocator::cut(Block* block, int64_t bytes) {
+  const int64_t rest = block->bytes - bytes;
+  if (rest < (block->segment->kind == Kind::kLarge ? kSmallLimit : kAlignment)) return;
+  auto* const other = new Block{block->p + bytes, rest, block->segment, block, block->behind};
+  if (other->behind) other->behind->before = other;
+  block->behind = other;
+  block->bytes = bytes;
+  put_free(other);
+}
+
+void DeviceAllocator::put_free(Block* block) {
+  block->is_free = true;
+  block->op = nullptr;
+  auto& free = pools_[block->segment->stream.get()].free[static_cast<int>(block->segment->kind)];
+  if (block->behind && block->behind->is_free) {
+    free.erase(block->behind);
+    join(block);
+  }
+  if (block->before && block->before->is_free) {
+    block = block->before;
+    free.erase(block);
+    join(block);
+  }
+  free.insert(block);
+}
+
+// Makes one block of this one and the next.
+void DeviceAllocator::join(Block* first) {
+  Block* const second = first->behind;
+  first->bytes += second->bytes;
+  first->behind = second->behind;
+  if (first->behind) first->behind->before = first;
+  delete second;
+}
+
+// Returns a segment, which is one block in no list, to the device.
+void DeviceAllocator::give_back(Block* block) {
+  runtime_.free(device_.index, block->p);
+  counts_.cached_bytes -= block->bytes;
+  delete block->segment;
+  delete block;
+}
+
+// Frees what other streams use no longer. They are asked in the order of freeing, or waited for.
+void DeviceAllocator::collect_pending(bool wait) {
+  while (!pending_.empty()) {
+    Pending& first = pending_.front();
+    for (const auto& event : first.events) {
+      if (wait)
+        event->synchronize();
+      else if (!event->is_done())
+        return;
+    }
+    if (!first.is_known) {
+      if (!wait) return;
+      runtime_.synchronize_device(device_.index);
+    }
+    if (first.block->segment->kind == Kind::kOnly)
+      give_back(first.block);
+    else
+      put_free(first.block);
+    pending_.pop_front();
+  }
+}
+
+void DeviceAllocator::release_all() {
+  for (auto& [stream, pool] : pools_) {
+    for (auto& free : pool.free) {
+      for (auto at = free.begin(); at != free.end();) {
+        Block* const block = *at;
+        if (!block->is_whole_segment()) {
+          ++at;
+          continue;
+        }
+        at = free.erase(at);
+        try {
+          give_back(block);
+        } catch (...) {
+          free.insert(block);
+          throw;
+        }
+      }
+    }
+  }
+  std::erase_if(
+      pools_, [](const auto& entry) { return entry.second.free[0].empty() && entry.second.free[1].empty(); });
+}
+
+std::string DeviceAllocator::held_by_op() const {
+  std::map<std::string_view, std::pair<int64_t, int64_t>> ops;  // bytes and blocks
+  for (const auto& [p, block] : live_) {
+    auto& [bytes, blocks] = ops[block->op ? block->op : "outside of ops"];
+    bytes += block->bytes, ++blocks;
+  }
+  std::vector<std::pair<std::string_view, std::pair<int64_t, int64_t>>> sorted(ops.begin(), ops.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
+  std::string text = sorted.empty() ? "" : "; held by";
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
+    text += concat(i ? ", " : " ", sorted[i].first, ": ", sorted[i].second.first, " bytes in ",
+                   sorted[i].second.second, sorted[i].second.second == 1 ? " block" : " blocks");
+  return text;
+}
+
+}  // namespace gradus::internal

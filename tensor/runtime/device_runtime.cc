@@ -1,0 +1,38 @@
+#include "gradus/tensor/runtime/device_runtime.h"
+
+#include <array>
+#include <atomic>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/fork.h"
+
+namespace gradus::internal {
+namespace {
+
+constinit std::array<std::atomic<DeviceRuntime*>, 3> runtimes{};  // by device type
+
+std::atomic<DeviceRuntime*>& slot(DeviceType type) { return runtimes[static_cast<size_t>(type)]; }
+
+}  // namespace
+
+DeviceRuntime* find_device_runtime(DeviceType type) noexcept { return slot(type); }
+void set_device_runtime(DeviceType type, DeviceRuntime* runtime) { slot(type) = runtime; }
+
+DeviceRuntime& runtime_of(Device device, const char* op) {
+  DeviceRuntime* const runtime = find_device_runtime(device.type);
+  if (!runtime)
+    throw DeviceError(op, device, " cannot be used: this program was built without CUDA (--config=cuda)");
+  static std::atomic<int> user = -1;  // the fork_count() of the process that uses it
+  if (user >= 0 && user != fork_count())
+    throw StateError(op, device, " belongs to the process that this one is a fork() of: compute on the CPU");
+  runtime->check(device.index);
+  user = fork_count();
+  return *runtime;
+}
+
+std::shared_ptr<NativeStream> current_native_stream(Device device) {
+  return native_stream(current_stream(device));
+}
+
+}  // namespace gradus::internal

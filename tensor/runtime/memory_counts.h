@@ -1,0 +1,39 @@
+// What an allocator counts. Its lock guards it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "gradus/tensor/runtime/allocator.h"
+
+namespace gradus::internal {
+
+class MemoryCounts : public MemoryStats {
+ public:
+  void add_live(int64_t bytes) {
+    live_bytes += bytes;
+    peak_bytes = std::max(peak_bytes, live_bytes);
+    for (int64_t& peak : peaks_)
+      if (peak >= 0 && live_bytes > peak) peak = live_bytes;
+  }
+  void reset_peak() { peak_bytes = live_bytes; }
+
+  // Peaks of PeakMemory scopes, each since its own beginning.
+  int begin_peak() {
+    for (size_t i = 0; i < peaks_.size(); ++i)
+      if (peaks_[i] < 0) return peaks_[i] = live_bytes, static_cast<int>(i);
+    peaks_.push_back(live_bytes);
+    return static_cast<int>(peaks_.size()) - 1;
+  }
+  int64_t peak(int scope) const { return peaks_[static_cast<size_t>(scope)]; }
+  void end_peak(int scope) {
+    peaks_[static_cast<size_t>(scope)] = -1;
+    while (!peaks_.empty() && peaks_.back() < 0) peaks_.pop_back();
+  }
+
+ private:
+  std::vector<int64_t> peaks_;  // one for each open scope; -1: free
+};
+
+}  // namespace gradus::internal

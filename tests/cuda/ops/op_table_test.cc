@@ -1,0 +1,267 @@
+// Every row of the op table on cuda:0 against the CPU: values in all dtypes and layouts, gradients, gradients
+// of gradients. Values have the CPU's bits. exceptions.txt names the ops that round otherwise, and those that
+// need a kernel that is not there yet. An op that is wrongly named there, or not, is an error.
+//
+//   op_table_test [exceptions.txt]     without the file any op may be an exception
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gradus/autograd/functional.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/device_allocator.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tests/ops/table/op_table.h"
+
+namespace gradus::optest {
+namespace {
+
+const Device kCuda = Device::parse("cuda:0");
+using Tensors = std::vector<Tensor>;
+
+std::set<std::string>& found() {
+  static std::set<std::string> lines;
+  return lines;
+}
+
+std::set<size_t>& rows_without_kernels() {
+  static std::set<size_t> rows;
+  return rows;
+}
+
+std::string bits(const Tensor& t) {
+  const Tensor c = raw::contiguous(t);
+  return dispatch_all(c.dtype(), [&]<class T>() {
+    return std::string(reinterpret_cast<const char*>(c.data<T>()), size_t(c.nbytes()));
+  });
+}
+
+Tensor strided(const Tensor& x) {
+  Shape wide = x.shape();
+  for (int64_t& n : wide) n *= 2;
+  const Tensor base = empty(wide, {.dtype = x.dtype(), .device = x.device()});
+  raw::fill_(base, 77);
+  Strides strides = base.strides();
+  for (int64_t& s : strides) s *= 2;
+  const Tensor y = view_as_strided(base, x.shape(), strides, 0);
+  raw::copy_(y, x);
+  return y;
+}
+Tensor reversed_order(const Tensor& x) {
+  Strides strides = x.strides();
+  int64_t step = 1;
+  for (int d = 0; d < x.dim(); ++d) strides[d] = step, step *= std::max<int64_t>(1, x.size(d));
+  const Tensor y = empty_strided(x.shape(), strides, {.dtype = x.dtype(), .device = x.device()});
+  raw::copy_(y, x);
+  return y;
+}
+Tensor channels_last(const Tensor& x) { return x.dim() == 4 ? raw::channels_last(x) : x; }
+
+class CudaTable : public testing::TestWithParam<size_t> {
+ protected:
+  CudaTable() { set_num_threads(1); }
+  const OpCase& row() const { return all_rows()[GetParam()]; }
+  std::string name() const { return row().op + (row().variant.empty() ? "" : "/" + row().variant); }
+  bool has(DType t) const { return std::count(row().dtypes.begin(), row().dtypes.end(), t) != 0; }
+
+  // Runs a part of the row. Returns whether the kernels for it are there; if not, the op is an exception.
+  template <class F> bool has_kernels(const char* what, F&& f) {
+    try {
+      f();
+      return true;
+    } catch (const DeviceError& e) {
+      if (std::string(e.what()).find("has no kernel for cuda:0 yet") == std::string::npos) throw;
+      found().insert(row().op + ": no kernel for the " + what);
+      return false;
+    }
+  }
+
+  // Both are within the tolerance of what is right.
+  void expect_same(const Tensor& got, const Tensor& want, double terms, bool is_value,
+                   const std::string& where) {
+    ASSERT_EQ(to_string(got.shape()), to_string(want.shape())) << where;
+    ASSERT_EQ(name_of(got.dtype()), name_of(want.dtype())) << where;
+    ASSERT_EQ(to_string(got.device()), to_string(kCuda)) << where;
+    ASSERT_EQ(to_string(got.strides()), to_string(want.strides())) << where;
+    const Tensor here = raw::to(got, kCPU);
+    if (bits(here) == bits(want)) return;
+    Array expected;
+    expected.shape = want.shape(), expected.v = want.to_vector<double>();
+    const std::vector<double> v = here.to_vector<double>();
+    OpCase bound;
+    bound.terms = terms;
+    const double allowed = 2 * tolerance(bound, want.dtype(), expected);
+    bool differs = false;
+    for (size_t i = 0; i < v.size(); ++i) {
+      const double e = expected.v[i];
+      if (v[i] == e || (std::isnan(e) && std::isnan(v[i]))) continue;
+      differs = true;
+      ASSERT_LE(std::abs(v[i] - e), allowed)
+          << where << ": element " << i << " is " << v[i] << ", on the CPU " << e;
+    }
+    if (differs && is_value) found().insert(row().op + ": rounds otherwise");
+  }
+
+  static Tensors moved(const Tensors& x) {
+    Tensors there;
+    for (const Tensor& t : x) there.push_back(raw::to(t, kCuda));
+    return there;
+  }
+
+  // The gradients of <dy, row> with respect to the inputs of dtype t, and those of <c, gradients>.
+  Tensors gradients(const Tensors& x, const Tensor& dy, DType t) const {
+    std::vector<size_t> wanted;
+    Tensors followed;
+    for (size_t k = 0; k < x.size(); ++k)
+      if (x[k].dtype() == t) wanted.push_back(k), followed.push_back(x[k]);
+    const auto f = [&](const Tensors& v) {
+      Tensors all = x;
+      for (size_t k = 0; k < wanted.size(); ++k) all[wanted[k]] = v[k];
+      return row().run(all);
+    };
+    return autograd::grad(f, followed, dy);
+  }
+  Tensors second_gradients(const Tensors& x, const Tensor& dy, DType t) const {
+    std::vector<size_t> wanted;
+    Tensors followed;
+    for (size_t k = 0; k < x.size(); ++k)
+      if (x[k].dtype() == t) wanted.push_back(k), followed.push_back(x[k]);
+    const auto f = [&](const Tensors& v) {
+      Tensors all = x;
+      for (size_t k = 0; k < wanted.size(); ++k) all[wanted[k]] = v[k];
+      Tensor total;
+      for (const Tensor& g : gradients(all, dy, t)) {
+        const Tensor weighted = sum(g * g);
+        total = total ? total + weighted : weighted;
+      }
+      return total;
+    };
+    return autograd::grad(f, followed);
+  }
+  // Seeds that f32 holds.
+  static Tensor seed_like(const Tensor& y) {
+    std::vector<double> v(size_t(y.numel()));
+    for (size_t i = 0; i < v.size(); ++i) v[i] = (i % 2 ? -1 : 1) * (0.5 + double(i * 7 % 16) / 16);
+    return raw::to(tensor(v, y.shape()), y.dtype());
+  }
+  static int64_t largest(const Tensors& x) {
+    int64_t n = 0;
+    for (const Tensor& t : x) n = std::max(n, t.numel());
+    return n;
+  }
+};
+
+TEST_P(CudaTable, IsAsOnTheCpu) {
+  const bool is_emulated =
+      internal::runtime_of(kCuda).properties(0).name.find("emulated") != std::string::npos;
+  auto& allocator = internal::DeviceAllocator::of(kCuda);
+  allocator.keep_nothing(is_emulated);
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    for (const DType t : row().dtypes) {
+      const std::string where = name() + " sample " + std::to_string(s) + " " + std::string(name_of(t));
+      const Tensors x = make_inputs(row(), s, t);
+      if (x.empty()) continue;  // nothing that says where
+      const bool runs = has_kernels(
+          "value", [&] { expect_same(row().run(moved(x)), row().run(x), row().terms, true, where); });
+      if (!runs) rows_without_kernels().insert(GetParam());
+      if (!runs || HasFatalFailure()) return;
+      if (!row().layouts || (t != DType::kF32 && t != row().dtypes[0])) continue;
+      for (Tensor (*const lay_out)(const Tensor&) : {&strided, &reversed_order, &channels_last}) {
+        const bool images = std::any_of(x.begin(), x.end(), [](const Tensor& v) { return v.dim() == 4; });
+        if (lay_out == &channels_last && !images) continue;
+        for (size_t k = x.size() > 1 ? 0 : x.size(); k <= x.size(); ++k) {
+          Tensors here = x, there = moved(x);
+          for (size_t i = 0; i < x.size(); ++i)
+            if (k == i || k == x.size()) here[i] = lay_out(here[i]), there[i] = lay_out(there[i]);
+          has_kernels("value", [&] {
+            expect_same(row().run(there), row().run(here), row().terms, true,
+                        where + " in another layout, input " + std::to_string(k));
+          });
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  allocator.keep_nothing(false);
+  if (!row().differentiable) return;
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    for (const DType t : {DType::kF32, DType::kF64}) {
+      if (!has(t)) continue;
+      const Tensors x = make_inputs(row(), s, t), there = moved(x);
+      if (x.empty() || largest(x) > 2000) continue;
+      const std::string where = name() + " sample " + std::to_string(s) + " " + std::string(name_of(t));
+      const auto compare = [&](const Tensors& got, const Tensors& want, double factor, const char* what) {
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t k = 0; k < got.size(); ++k) {
+          // A gradient may be a sum over all of the result, whose errors grow like a random walk.
+          const double terms = factor * (8 + row().terms + 2 * std::sqrt(double(largest(x))));
+          if (want[k]) expect_same(got[k], want[k], terms, false, where + what + std::to_string(k));
+        }
+      };
+      has_kernels("gradient", [&] {
+        const Tensor dy = seed_like(row().run(x));
+        if (!is_floating(dy.dtype())) return;
+        const Tensor there_dy = raw::to(dy, kCuda);
+        compare(gradients(there, there_dy, t), gradients(x, dy, t), 1, " gradient ");
+        if (HasFatalFailure() || !row().second_order || t != DType::kF64) return;
+        has_kernels("gradient of the gradient", [&] {
+          compare(second_gradients(there, there_dy, t), second_gradients(x, dy, t), 4, " second gradient ");
+        });
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+std::vector<size_t> row_numbers() {
+  std::vector<size_t> n(all_rows().size());
+  for (size_t i = 0; i < n.size(); ++i) n[i] = i;
+  return n;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaTable, testing::ValuesIn(row_numbers()), [](const auto& info) {
+  const OpCase& r = all_rows()[info.param];
+  std::string name = r.op + (r.variant.empty() ? "" : "_" + r.variant);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name + "_" + std::to_string(info.param);
+});
+
+}  // namespace
+
+// What was found against what is written down, when all rows have run.
+void compare_exceptions(const char* path) {
+  std::ifstream file(path);
+  std::set<std::string> known;
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty() && line[0] != '#') known.insert(line);
+  for (const std::string& line : found())
+    if (!known.contains(line)) ADD_FAILURE() << "not in " << path << ": " << line;
+  for (const std::string& line : known)
+    if (!found().contains(line)) ADD_FAILURE() << "an exception no more: " << line;
+}
+
+}  // namespace gradus::optest
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  struct AllRows : testing::Environment {
+    const char* path = nullptr;
+    void TearDown() override {
+      using namespace gradus::optest;  // NOLINT
+      for (const std::string& line : found()) std::cout << line << '\n';
+      std::cout << all_rows().size() << " rows, " << rows_without_kernels().size() << " without kernels\n";
+      if (path && testing::GTEST_FLAG(filter) == "*") compare_exceptions(path);
+    }
+  };
+  auto* const all = new AllRows;
+  if (argc > 1) all->path = argv[1];
+  testing::AddGlobalTestEnvironment(all);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,182 @@
+// The allocator of CUDA devices, on an emulated device of 64 MiB.
+#include "gradus/tensor/runtime/device_allocator.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/memory.h"
+
+namespace gradus {
+namespace {
+
+using internal::DeviceAllocator;
+
+const Device kCuda = Device::parse("cuda:0");
+constexpr int64_t kKiB = int64_t{1} << 10, kMiB = int64_t{1} << 20;
+
+[[maybe_unused]] const bool is_small = (cuda::emulated::set_devices(1, size_t(64 * kMiB)), true);
+
+Tensor bytes(int64_t n) { return empty({n}, {DType::kU8, kCuda}); }
+
+class CudaAllocator : public testing::Test {
+ protected:
+  CudaAllocator() { clear(); }
+  // Each test leaves nothing behind, neither with the allocator nor on the device.
+  ~CudaAllocator() override {
+    clear();
+    EXPECT_EQ(memory_stats(kCuda).live_bytes, 0);
+    EXPECT_EQ(memory_stats(kCuda).cached_bytes, 0);
+    EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 0u);
+  }
+  static void clear() {
+    synchronize(kCuda);
+    empty_cache(kCuda);
+    reset_peak_memory(kCuda);
+  }
+  int64_t system_calls() const { return memory_stats(kCuda).system_calls; }
+};
+
+TEST_F(CudaAllocator, AFreedBlockIsUsedAgainOnItsStream) {
+  const void* const first = bytes(1000).raw_ptr();
+  const int64_t calls = system_calls();
+  const Tensor again = bytes(1000);
+  EXPECT_EQ(again.raw_ptr(), first);
+  EXPECT_EQ(system_calls(), calls);
+  EXPECT_EQ(memory_stats(kCuda).live_bytes, 1024);
+  EXPECT_EQ(memory_stats(kCuda).cached_bytes, 2 * kMiB - 1024);
+}
+
+TEST_F(CudaAllocator, BlocksAreCutAndJoined) {
+  std::vector<Tensor> small;
+  for (int i = 0; i < 16; ++i) small.push_back(bytes(128 * kKiB));  // fill a segment of 2 MiB
+  EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 1u);
+  for (size_t i = 1; i < small.size(); ++i)
+    EXPECT_EQ(static_cast<char*>(small[i].raw_ptr()) - static_cast<char*>(small[i - 1].raw_ptr()),
+              128 * kKiB);
+  const void* const second = small[1].raw_ptr();
+  small[1] = {}, small[3] = {}, small[2] = {};  // the last one joins its neighbors
+  const Tensor three = bytes(384 * kKiB);
+  EXPECT_EQ(three.raw_ptr(), second);
+  EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 1u);
+
+  const Tensor large = bytes(6 * kMiB), other = bytes(7 * kMiB);  // of one segment of 20 MiB
+  EXPECT_EQ(static_cast<char*>(other.raw_ptr()) - static_cast<char*>(large.raw_ptr()), 6 * kMiB);
+  EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 2u);
+}
+
+TEST_F(CudaAllocator, OutOfMemoryEmptiesTheCacheThenSaysWhatIsHeld) {
+  { const Tensor a = bytes(20 * kMiB), b = bytes(20 * kMiB); }
+  EXPECT_EQ(memory_stats(kCuda).cached_bytes, 40 * kMiB);
+  Tensor held = bytes(50 * kMiB);  // fits only where both cached segments are gone
+  EXPECT_EQ(memory_stats(kCuda).cached_bytes, 0);
+  Tensor more;
+  {
+    const OpCall call("conv2d");
+    more = bytes(5 * kMiB);
+  }
+  try {
+    bytes(20 * kMiB);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    for (const char* part : {"out of memory on cuda:0", "asked for 20971520 bytes", "live 55.0 MiB",
+                             "held by outside of ops: 52428800 bytes in 1 block", "conv2d: 5242880 bytes"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  held = {};
+  const Tensor fits = zeros({10 * kMiB}, {DType::kU8, kCuda});  // the device goes on
+  EXPECT_EQ(raw::to(fits, kCPU).data<uint8_t>()[12345], 0);
+}
+
+TEST_F(CudaAllocator, CountsAndPeaks) {
+  const PeakMemory outer(kCuda);
+  {
+    const PeakMemory inner(kCuda);
+    const Tensor a = bytes(4 * kMiB), b = bytes(kMiB);
+    EXPECT_EQ(inner.added_bytes(), 5 * kMiB);
+  }
+  EXPECT_EQ(outer.bytes(), 5 * kMiB);
+  EXPECT_EQ(memory_stats(kCuda).peak_bytes, 5 * kMiB);
+  EXPECT_NE(memory_summary().find("cuda:0"), std::string::npos);
+}
+
+// A block that a second stream reads is freed, and its own stream asks for memory.
+bool is_right(bool told, bool event_fails = false) {
+  const Stream side = Stream::create(kCuda);
+  Tensor x = full({4096}, 1, {.device = kCuda});
+  side.wait(Event::record(current_stream(kCuda)));
+  Tensor y;
+  {
+    const StreamScope scope(side);
+    y = empty({4096}, {.device = kCuda});
+    if (told) {
+      raw::copy_(y, x);
+    } else {  // past the kernel's slot, which tells the allocator
+      cudaMemcpyAsync(y.raw_ptr(), x.raw_ptr(), size_t(x.nbytes()), cudaMemcpyDefault,
+                      static_cast<cudaStream_t>(internal::native_stream(side)->handle()));
+    }
+  }
+  if (event_fails) cuda::emulated::fail_call(0, cudaErrorInvalidValue);
+  x = {};
+  const Tensor z = full({4096}, 2, {.device = kCuda});  // of the same size
+  side.synchronize();
+  const StreamScope scope(side);
+  return y.to_vector<float>() == std::vector<float>(4096, 1);
+}
+
+TEST_F(CudaAllocator, ABlockThatOtherStreamsUseWaitsForThem) {
+  int wrong = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    cuda::emulated::set_seed(seed);
+    EXPECT_TRUE(is_right(true)) << "seed " << seed;
+    EXPECT_TRUE(is_right(true, true)) << "seed " << seed;
+    wrong += !is_right(false);
+    synchronize(kCuda);
+  }
+  EXPECT_GE(wrong, 5) << "the test would not notice";
+}
+
+TEST_F(CudaAllocator, AnotherStreamGetsASegmentWhenItsOwnIsIdleOrMemoryIsShort) {
+  const Stream side = Stream::create(kCuda);
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    cuda::emulated::set_seed(seed);
+    clear();
+    const auto first_bytes = [](const Tensor& x) { return view_as_strided(x, {kKiB}, {1}, 0); };
+    Tensor x = bytes(40 * kMiB);
+    raw::fill_(first_bytes(x), 1);
+    const Tensor kept = raw::clone(first_bytes(x));  // queued: may run after what another stream does now
+    x = {};
+    const StreamScope scope(side);
+    const Tensor z = bytes(40 * kMiB);  // 2 * 40 MiB have no room
+    raw::fill_(first_bytes(z), 2);
+    EXPECT_EQ(cuda::emulated::memory_of(0)->used(), size_t(42 * kMiB)) << "seed " << seed;
+    synchronize(kCuda);
+    EXPECT_EQ(raw::to(kept, kCPU).to_vector<int32_t>(), std::vector<int32_t>(kKiB, 1)) << "seed " << seed;
+  }
+}
+
+TEST_F(CudaAllocator, KeepsNothingWhenTold) {
+  DeviceAllocator& allocator = DeviceAllocator::of(kCuda);
+  allocator.keep_nothing(true);
+  {
+    const Tensor x = bytes(1001), y = bytes(3);
+    EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 2u);
+    EXPECT_EQ(cuda::emulated::memory_of(0)->used(), 1004u);
+  }
+  EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 0u);
+  allocator.keep_nothing(false);
+}
+
+}  // namespace
+}  // namespace gradus

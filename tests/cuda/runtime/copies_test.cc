@@ -1,0 +1,149 @@
+// Tensors travel between the host, the further CPU devices and two CUDA devices, in any layout and dtype.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/device_runtime.h"
+#include "gradus/tensor/runtime/stream.h"
+
+namespace gradus {
+namespace {
+
+const Device kCuda = Device::parse("cuda:0");
+// The first one where there is no other.
+Device second() {
+  const bool is_there = internal::find_device_runtime(DeviceType::kCUDA)->device_count() > 1;
+  return {DeviceType::kCUDA, int16_t(is_there)};
+}
+const Device kWorker = Device::parse("cpu:1");
+const Device kMeta{DeviceType::kMeta};
+
+Tensor numbers(const Shape& shape, DType dtype = DType::kF32) {
+  return raw::to(
+      view_as_strided(arange(shape.product(), {.dtype = DType::kF64}), shape, row_major_strides(shape), 0),
+      dtype);
+}
+
+std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+
+TEST(CudaCopies, EveryDeviceReachesEveryOther) {
+  const Tensor x = numbers({3, 5, 7});
+  for (const Device a : {kCPU, kWorker, kCuda, second()}) {
+    for (const Device b : {kCPU, kWorker, kCuda, second()}) {
+      const Tensor there = raw::to(raw::to(x, a), b);
+      EXPECT_EQ(there.device(), b);
+      EXPECT_EQ(values(there), values(x)) << to_string(a) << " to " << to_string(b);
+    }
+    EXPECT_EQ(raw::to(raw::to(x, a), kMeta).shape(), x.shape());
+  }
+}
+
+TEST(CudaCopies, LayoutsAndDTypes) {
+  const Tensor image = numbers({2, 3, 4, 5});
+  const Tensor last = raw::to(raw::channels_last(image), kCuda);
+  EXPECT_TRUE(last.is_channels_last());
+  EXPECT_EQ(values(last), values(image));
+  EXPECT_EQ(values(raw::contiguous(last)), values(image));
+  EXPECT_EQ(values(raw::to(last, kCPU)), values(image));
+  for (const DType t : {DType::kF64, DType::kF16, DType::kBF16, DType::kI64, DType::kI8, DType::kU8}) {
+    const Tensor on_cpu = raw::to(image, t), on_cuda = raw::to(raw::to(image, kCuda), t);
+    EXPECT_EQ(on_cuda.dtype(), t);
+    EXPECT_EQ(values(on_cuda), values(on_cpu)) << name_of(t);
+    EXPECT_EQ(values(raw::to(on_cuda, kCPU)), values(on_cpu)) << name_of(t);
+  }
+  const Tensor x = raw::to(numbers({4, 6}), kCuda);
+  const Tensor part = view_as_strided(x, {2, 3}, {12, 2}, 1);  // every other element of every other row
+  const std::vector<double> want = {1, 3, 5, 13, 15, 17};
+  EXPECT_EQ(values(part), want);
+  EXPECT_EQ(values(raw::to(part, kCPU)), want);
+  EXPECT_EQ(values(raw::to(part, second())), want);
+  EXPECT_EQ(values(raw::clone(part)), want);
+}
+
+TEST(CudaCopies, IntoPartsAndByBroadcasting) {
+  for (const Device from : {kCPU, kWorker, kCuda, second()}) {
+    for (const Device to : {kCPU, kWorker, kCuda}) {
+      const Tensor x = raw::to(zeros({3, 4}), to);
+      const Tensor column = view_as_strided(x, {3}, {4}, 1);
+      raw::copy_(column, raw::to(numbers({3}), from));
+      raw::copy_(view_as_strided(x, {3, 2}, {4, 1}, 2), raw::to(numbers({2}), from));
+      EXPECT_EQ(values(x), (std::vector<double>{0, 0, 0, 1, 0, 1, 0, 1, 0, 2, 0, 1}))
+          << to_string(from) << " to " << to_string(to);
+    }
+  }
+}
+
+TEST(CudaCopies, ValuesReachTheHost) {
+  const Tensor x = tensor(std::vector<float>{1, 2.5, -3}, {3}, kCuda);
+  EXPECT_EQ(values(x), (std::vector<double>{1, 2.5, -3}));
+  EXPECT_EQ(scalar(7, {DType::kI64, kCuda}).item<int64_t>(), 7);
+  EXPECT_EQ(scalar(0.5, {DType::kBF16, kCuda}).item<double>(), 0.5);
+  EXPECT_EQ(view_as_strided(x, {}, {}, 2).item<float>(), -3);
+  EXPECT_EQ(to_string(x), "[ 1.0000,  2.5000, -3.0000]\nf32[3] cuda:0");
+  std::ostringstream out;
+  out << raw::to(numbers({2, 2}), kCuda);
+  EXPECT_EQ(out.str(), to_string(numbers({2, 2})).substr(0, out.str().find('\n', 12)) + "\nf32[2,2] cuda:0");
+  EXPECT_THROW(x.data<float>(), DeviceError);
+  EXPECT_TRUE(values(empty({0, 3}, {.device = kCuda})).empty());
+}
+
+TEST(CudaCopies, FillsAndSequences) {
+  for (const DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32,
+                        DType::kI16, DType::kI8, DType::kU8, DType::kBool}) {
+    const Number value = t == DType::kBool ? Number(true) : Number(3);
+    EXPECT_EQ(values(full({17}, value, {t, kCuda})), values(full({17}, value, {t}))) << name_of(t);
+    if (t == DType::kBool) continue;
+    EXPECT_EQ(values(arange(1, 20, 3, {t, kCuda})), values(arange(1, 20, 3, {t}))) << name_of(t);
+    EXPECT_EQ(values(linspace(0, 8, 5, {t, kCuda})), values(linspace(0, 8, 5, {t}))) << name_of(t);
+  }
+  const Tensor x = zeros({2, 3, 4}, {.device = kCuda});
+  raw::fill_(view_as_strided(x, {2, 3}, {12, 4}, 2), 5);
+  raw::fill_(view_as_strided(x, {9}, {0}, 1), 6);  // nine times the same place
+  const auto v = values(x);
+  for (size_t i = 0; i < v.size(); ++i) EXPECT_EQ(v[i], i == 1 ? 6 : i % 4 == 2 ? 5 : 0) << i;
+  EXPECT_EQ(values(eye(3, -1, {.device = kCuda})), values(eye(3)));
+}
+
+// What is queued runs late, and in another order with each seed.
+TEST(CudaCopies, AreInTheOrderOfBothStreams) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    cuda::emulated::set_seed(seed);
+    Tensor x = full({1000}, 1, {.device = kCuda});
+    const Tensor y = raw::clone(raw::to(x, second())), z = raw::to(x, kCPU);
+    raw::fill_(x, 2);
+    raw::copy_(x, raw::to(y, kCuda));
+    raw::fill_(y, 3);
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 1)) << seed;
+    EXPECT_EQ(z.to_vector<float>(), std::vector<float>(1000, 1)) << seed;
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1000, 3)) << seed;
+    // A copy into a block that its device's stream still reads.
+    Tensor old = full({1000}, 6, {.device = second()});
+    const Tensor kept = raw::clone(old);
+    old = {};
+    const Tensor reused = raw::to(x, second());
+    EXPECT_EQ(kept.to_vector<float>(), std::vector<float>(1000, 6)) << seed;
+    EXPECT_EQ(reused.to_vector<float>(), std::vector<float>(1000, 1)) << seed;
+    Tensor host = full({1000}, 4);
+    const Tensor w = raw::to(host, kCuda);
+    raw::fill_(host, 5);  // pageable memory was read
+    EXPECT_EQ(w.to_vector<float>(), std::vector<float>(1000, 4)) << seed;
+  }
+}
+
+TEST(CudaCopies, WaitForAWorkersQueue) {
+  const Tensor x = full({8}, 1, {.device = kWorker});
+  Stream::of(kWorker).enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  raw::fill_(x, 2);
+  EXPECT_EQ(raw::to(x, kCuda).to_vector<float>(), std::vector<float>(8, 2));
+}
+
+}  // namespace
+}  // namespace gradus

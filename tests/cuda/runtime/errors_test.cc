@@ -1,0 +1,120 @@
+// Each call of the CUDA runtime that a piece of work makes fails in turn. The error names the call and the
+// device, nothing is lost, and both devices go on.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/softmax.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_runtime.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+const Device kCuda = Device::parse("cuda:0");
+const Device kSecond = Device::parse("cuda:1");
+
+TEST(CudaErrors, DevicesThatAreNotThere) {
+  const auto fails = [](int16_t index, const char* part) {
+    try {
+      zeros({2}, {.device = {DeviceType::kCUDA, index}});
+      ADD_FAILURE() << "no error";
+    } catch (const DeviceError& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+      EXPECT_EQ(e.op(), "zeros");
+    }
+  };
+  fails(2, "cuda:2 does not exist: there are 2 devices");
+  fails(-1, "cuda:-1 does not exist");
+  fails(64, "cuda:64 does not exist");
+  EXPECT_THROW(Stream::create({DeviceType::kCUDA, 5}), DeviceError);
+  EXPECT_THROW(synchronize({DeviceType::kCUDA, 5}), DeviceError);
+  EXPECT_EQ(internal::find_device_runtime(DeviceType::kCUDA)->device_count(), 2);
+  EXPECT_EQ(internal::find_device_runtime(DeviceType::kCUDA)->properties(1).name, "Gradus emulated device");
+}
+
+TEST(CudaErrors, AnOpWithoutAKernelSaysWhatToDo) {
+  try {
+    raw::softmax(zeros({2, 3}, {.device = kCuda}), 1);
+    ADD_FAILURE() << "no error";
+  } catch (const DeviceError& e) {
+    EXPECT_STREQ(e.what(), "[softmax] has no kernel for cuda:0 yet: compute it on the CPU, to(x, kCPU)");
+  }
+}
+
+// Allocates, launches, copies, waits, on two streams and two devices.
+double work() {
+  const Stream side = Stream::create(kCuda);
+  const Tensor x = full({1000}, 2, {.device = kCuda});
+  Tensor y = raw::clone(x);
+  side.wait(Event::record(current_stream(kCuda)));
+  Tensor z;
+  {
+    const StreamScope scope(side);
+    z = raw::to(y, DType::kF64);
+    y = {};
+  }
+  current_stream(kCuda).wait(Event::record(side));
+  const Tensor there = raw::to(z, kSecond);
+  const double value = view_as_strided(raw::to(there, kCPU), {}, {}, 999).item<double>();
+  synchronize(kCuda);
+  empty_cache(kCuda);
+  return value;
+}
+
+TEST(CudaErrors, EachCallMayFail) {
+  EXPECT_EQ(work(), 2);
+  empty_cache(kSecond);
+  std::set<std::string> calls;
+  int64_t n = 0;
+  for (int passed = 0; passed < 1; ++n) {
+    ASSERT_LT(n, 1000);
+    cuda::emulated::fail_call(n, cudaErrorInvalidValue);
+    try {
+      EXPECT_EQ(work(), 2);
+      bool is_left = false;  // a call that only frees may fail without an error of ours
+      for (const Device d : {kCuda, kSecond}) is_left = is_left || memory_stats(d).live_bytes > 0;
+      EXPECT_FALSE(is_left) << "call " << n;
+      int device;
+      cuda::emulated::fail_call(-1, cudaSuccess);
+      passed = n > 40 && cudaGetDevice(&device) == cudaSuccess && calls.size() > 8;
+    } catch (const cuda::CudaError& e) {
+      const std::string text = e.what();
+      EXPECT_NE(text.find("failed on cuda:"), std::string::npos) << text;
+      EXPECT_NE(text.find("(cudaErrorInvalidValue)"), std::string::npos) << text;
+      calls.insert(text.substr(text.find("] ") + 2, text.find(" failed") - text.find("] ") - 2));
+    }
+    cuda::emulated::fail_call(-1, cudaSuccess);
+    synchronize(kCuda), synchronize(kSecond);
+    empty_cache(kCuda), empty_cache(kSecond);
+    for (int d = 0; d < 2; ++d)
+      EXPECT_EQ(cuda::emulated::memory_of(d)->blocks(), 0u) << "after a failure of call " << n;
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
+  for (const char* call :
+       {"cudaMalloc", "launch", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaEventRecord",
+        "cudaStreamWaitEvent", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags"})
+    EXPECT_TRUE(calls.contains(call)) << call << " never failed";
+  EXPECT_EQ(work(), 2);
+}
+
+// The last test: no call of CUDA works any more in this process.
+TEST(CudaErrors, ZLostDeviceLeavesTheCpu) {
+  const Tensor x = full({3}, 2, {.device = kCuda});
+  cuda::emulated::fail_call(0, cudaErrorIllegalAddress);
+  EXPECT_THROW(raw::clone(x), cuda::CudaError);
+  EXPECT_THROW(raw::to(x, kCPU), cuda::CudaError);
+  EXPECT_THROW(synchronize(kCuda), cuda::CudaError);
+  EXPECT_EQ(raw::clone(full({3}, 2)).to_vector<float>(), std::vector<float>(3, 2));
+}
+
+}  // namespace
+}  // namespace gradus
