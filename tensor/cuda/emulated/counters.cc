@@ -49,6 +49,13 @@ void Counters::count(const Place& place, int thread, uintptr_t address, size_t b
       {static_cast<uint32_t>(index % 32), static_cast<uint32_t>(bytes), address});
 }
 
+void Counters::launched(const void* kernel, int64_t threads, int64_t shared_bytes) {
+  Launched& l = launched_[kernel];
+  ++l.launches;
+  l.threads = std::max(l.threads, threads);
+  l.shared_bytes = std::max(l.shared_bytes, shared_bytes);
+}
+
 void Counters::end_block() {
   for (auto& sites : sites_)
     for (auto& [place, site] : sites) {
@@ -78,10 +85,22 @@ std::vector<Traffic> Counters::take() {
   return all;
 }
 
+std::vector<Launched> Counters::take_launches() {
+  std::vector<Launched> all;
+  for (auto& [kernel, l] : launched_) {
+    l.kernel = name_of_function(kernel);
+    all.push_back(std::move(l));
+  }
+  launched_.clear();
+  std::sort(all.begin(), all.end(), [](const Launched& a, const Launched& b) { return a.kernel < b.kernel; });
+  return all;
+}
+
 CounterScope::CounterScope() : counters_(std::make_unique<Counters>()) {
   Counters::active_ = counters_.get();
 }
 CounterScope::~CounterScope() { Counters::active_ = nullptr; }
 std::vector<Traffic> CounterScope::take() { return counters_->take(); }
+std::vector<Launched> CounterScope::take_launches() { return counters_->take_launches(); }
 
 }  // namespace gradus::cuda::emulated

@@ -1,5 +1,5 @@
 // What kernels ask of memory, by line of their source: sectors of 32 bytes of global memory, and passes over
-// the banks of shared memory.
+// the banks of shared memory. And which kernels ran.
 //
 //   CounterScope counting;
 //   add(...);                                   // kernels
@@ -34,15 +34,25 @@ struct Traffic {
   }
 };
 
+// A kernel that ran, and the most that a launch of it was given.
+struct Launched {
+  std::string kernel;
+  int64_t launches = 0;
+  int64_t threads = 0;
+  int64_t shared_bytes = 0;
+};
+
 class Counters {
  public:
   // The counters of the scope that lives; null without one.
   static Counters* active() { return active_; }
 
   void count(const Place& place, int thread, uintptr_t address, size_t bytes, Access access, bool shared);
+  void launched(const void* kernel, int64_t threads, int64_t shared_bytes);
   // The block has ended: accesses of its warps are put together.
   void end_block();
   std::vector<Traffic> take();
+  std::vector<Launched> take_launches();
 
  private:
   friend class CounterScope;
@@ -71,6 +81,7 @@ class Counters {
 
   static Counters* active_;
   std::map<Place, Site, Less> sites_[4];  // global and shared, reads and writes
+  std::map<const void*, Launched> launched_;
 };
 
 // Counts while it lives. One at a time.
@@ -83,6 +94,8 @@ class CounterScope {
 
   // Returns what was counted since the beginning, or since the last take(), in the order of places.
   std::vector<Traffic> take();
+  // The same of kernels, in the order of their names.
+  std::vector<Launched> take_launches();
 
  private:
   std::unique_ptr<Counters> counters_;
