@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/place.h"
@@ -66,8 +65,8 @@ class Counters {
   struct Site {
     Place place;
     bool shared = false, write = false;
-    std::vector<uint32_t> turns;                     // of each thread
-    std::unordered_map<uint64_t, Request> requests;  // by warp and turn
+    std::vector<uint32_t> turns;    // of each thread
+    std::vector<Request> requests;  // by turn and warp
     Traffic total;
   };
   struct Less {
@@ -76,12 +75,13 @@ class Counters {
     }
   };
 
-  static uint64_t sectors_of(const Request& request);
-  static uint64_t passes_of(const Request& request);
+  uint64_t sectors_of(const Request& request);
+  uint64_t passes_of(const Request& request);
 
   static Counters* active_;
   std::map<Place, Site, Less> sites_[4];  // global and shared, reads and writes
   std::map<const void*, Launched> launched_;
+  std::vector<uintptr_t> scratch_;  // sectors or words of a request
 };
 
 // Counts while it lives. One at a time.

@@ -79,23 +79,24 @@ __device__ __forceinline__ typename Op::Wide merge_lanes(const Op& op, typename 
   return a;
 }
 
-// The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned.
-template <class Op>
-__device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, int64_t n,
-                                                       int lane, int lanes) {
+// The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned. N is int for
+// short spans: it takes fewer registers.
+template <class Op, class N>
+__device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, N n, int lane,
+                                                       int lanes) {
   using In = typename Op::In;
   using Wide = typename Op::Wide;
   constexpr int kVector = vector_of<In>;
   Wide total = static_cast<Wide>(op.start());
-  const auto take_single = [&](int64_t from, int64_t to) {  // fewer than kVector
-    for (int64_t i = from + lane; i < to; i += lanes)
+  const auto take_single = [&](N from, N to) {  // fewer than kVector
+    for (N i = from + lane; i < to; i += lanes)
       total = op.merge(total, static_cast<Wide>(op.step(op.start(), p[i])));
   };
-  const auto misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) % 16 / sizeof(In));
-  const int64_t head = misaligned ? std::min(n, kVector - misaligned) : 0;
-  const int64_t vectors = (n - head) / kVector;
+  const auto misaligned = static_cast<N>(reinterpret_cast<uintptr_t>(p) % 16 / sizeof(In));
+  const N head = misaligned ? std::min<N>(n, kVector - misaligned) : 0;
+  const N vectors = (n - head) / kVector;
   take_single(0, head);
-  for (int64_t at = lane; at < vectors;) {
+  for (N at = lane; at < vectors;) {
     typename Op::Lane part[kVector];
 #pragma unroll
     for (int k = 0; k < kVector; ++k) part[k] = op.start();
@@ -105,7 +106,7 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
       for (int k = 0; k < kVector; ++k) part[k] = op.step(part[k], v.v[k]);
       at += lanes;
     };
-    if (at + int64_t(kBlock - 1) * lanes < vectors) {
+    if (at + (kBlock - 1) * lanes < vectors) {
 #pragma unroll 4
       for (int s = 0; s < kBlock; ++s) take();  // without a condition: several loads are under way
     } else {
@@ -118,14 +119,15 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
   return total;
 }
 
-// Rows of [rows, n], `lanes` lanes each.
+// Rows of [rows, n], `lanes` lanes each. At least 4 blocks fit a multiprocessor: without the number, ptxas spills
+// a register of some ops so that 8 do.
 template <class Op>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     short_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t rows, int64_t n, int lanes) {
   const int64_t row = block_index() * (kThreads / lanes) + thread_index() / lanes;
   const int lane = thread_index() % lanes;
   auto total = static_cast<typename Op::Wide>(op.start());
-  if (row < rows) total = take_span(op, x + row * n, n, lane, lanes);
+  if (row < rows) total = take_span(op, x + row * n, static_cast<int>(n), lane, lanes);
   total = merge_lanes(op, total, lanes);
   if (row < rows && lane == 0) out[row] = op.finish(total);
 }
@@ -144,7 +146,6 @@ __global__ void __launch_bounds__(kThreads) long_rows(Op op, typename Op::Out* o
   auto& warps = shared_memory<OfWarps<typename Op::Wide>>();
   if (thread_index() % kWarp == 0) warps.v[thread_index() / kWarp] = total;
   sync_block();
-  if (thread_index() >= kWarp) return;
   constexpr int kWarps = kThreads / kWarp;
   total = merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
   if (thread_index() == 0) out[block_index()] = op.finish(total);

@@ -91,9 +91,9 @@ class Mutator:
     def __init__(self):
         self.mutants = []
 
-    def new(self, kind, name, text, begin, end):
+    def new(self, kind, name, text, begin, end, becomes=""):
         line = text.count("\n", 0, begin) + 1
-        self.mutants.append((kind, name, line, " ".join(text[begin:end].split())))
+        self.mutants.append((kind, name, line, " ".join(text[begin:end].split()) + becomes))
         return "::gradus::cuda::mutant(%d)" % len(self.mutants)
 
     def mutate(self, name, text):
@@ -125,15 +125,14 @@ class Mutator:
                     self.new("mask", name, text, at, until), text[at:until])))
         if base in NO_BOUNDS:
             return
-        for match in re.finditer(r"\bstd::min\(", code[begin:end]):
+        for match in re.finditer(r"\bstd::min(?:<\w+>)?\(", code[begin:end]):
             at = begin + match.start()
             until = closing(code, begin + match.end() - 1, "()") + 1
             both = text[begin + match.end():until - 1].split(", ")
             if len(both) != 2:
                 raise ValueError("std::min of other than two: " + text[at:until])
-            edits.append((at, until, "(%s ? %s : %s ? %s : %s)" % (
-                self.new("bound", name, text, at, until), both[0], self.new("bound", name, text, at, until), both[1],
-                text[at:until])))
+            first, second = [self.new("bound", name, text, at, until, " is " + one) for one in both]
+            edits.append((at, until, "(%s ? %s : %s ? %s : %s)" % (first, both[0], second, both[1], text[at:until])))
         for match in COMPARISON.finditer(code[begin:end]):
             operator = begin + match.start(), begin + match.end()
             (a, b), (c, d) = term(code, operator)
