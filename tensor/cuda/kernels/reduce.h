@@ -119,7 +119,7 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
   return total;
 }
 
-// Rows of [rows, n], `lanes` lanes each. At least 4 blocks fit a multiprocessor: without the number, ptxas spills
+// Rows of [rows, n], `lanes` lanes each. At least 4 blocks fit a multiprocessor: left to itself, ptxas spills
 // a register of some ops so that 8 do.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, 4)

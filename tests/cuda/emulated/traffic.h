@@ -18,8 +18,8 @@ class Zeros {
   void* p_ = nullptr;
 };
 
-// 64 x 64 transposed through shared memory; 512 elements of which each is 8 apart; structs of 24 bytes that 256
-// threads exchange.
+// 64 x 64 transposed through shared memory; 512 elements of which each is 8 apart; 24 bytes from each of 256
+// threads to another.
 void transpose(bool padded);
 void every_eighth();
 void exchange_structs();
