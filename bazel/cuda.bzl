@@ -89,8 +89,8 @@ def _nvcc_archive_impl(ctx):
             mnemonic = "Nvcc",
             progress_message = "Compiling {} for GPUs".format(src.short_path),
         )
-        objects.append(object)
         resources.append(needs)
+        objects.append(object)
     archive = ctx.actions.declare_file("lib{}.a".format(ctx.label.name))
     ctx.actions.run_shell(
         command = "rm -f $1; ar rcs \"$@\"",
@@ -159,8 +159,8 @@ def gpu_library(name, srcs, hdrs = [], deps = [], **kwargs):
     )
     _nvcc_archive(
         name = name + "_nvcc",
-        srcs = srcs,
         testonly = kwargs.get("testonly", False),
+        srcs = srcs,
         deps = [":" + name + "_headers"],
         target_compatible_with = CUDA_COMPATIBLE,
     )
