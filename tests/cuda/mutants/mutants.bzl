@@ -1,4 +1,4 @@
-"""Kernel files whose checks can be taken out one at a time, while a program runs."""
+"""Files whose checks can be taken out one at a time, while a program runs."""
 
 def _mutated_kernels_impl(ctx):
     listing = ctx.actions.declare_file(ctx.label.name + ".tsv")
@@ -6,7 +6,7 @@ def _mutated_kernels_impl(ctx):
     copies = [ctx.actions.declare_file("{}/gradus/{}".format(root, src.short_path)) for src in ctx.files.srcs]
     ctx.actions.run(
         executable = "/usr/bin/python3",
-        arguments = [ctx.file._mutate.path, listing.path] +
+        arguments = [ctx.file._mutate.path, listing.path, str(ctx.attr.first)] +
                     ["{}={}".format(src.path, copy.path) for src, copy in zip(ctx.files.srcs, copies)],
         inputs = ctx.files.srcs + [ctx.file._mutate],
         outputs = copies + [listing],
@@ -27,9 +27,10 @@ mutated_kernels = rule(
     implementation = _mutated_kernels_impl,
     doc = """Copies of kernel files that ask mutant() (mutant.h) for each of their checks.
 
-    Its files are the copies of *.cu.cc; as a dependency it has the headers. Output group `listing`: the mutants.""",
+    Its files are the copies of *.cc; as a dependency it has the headers. Output group `listing`: the mutants.""",
     attrs = {
-        "srcs": attr.label_list(allow_files = [".h", ".cu.cc"], mandatory = True),
+        "first": attr.int(default = 1, doc = "Number of the first mutant."),
+        "srcs": attr.label_list(allow_files = [".h", ".cc"], mandatory = True),
         "_mutate": attr.label(default = "//tests/cuda/mutants:mutate.py", allow_single_file = True),
     },
 )

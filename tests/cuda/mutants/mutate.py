@@ -1,8 +1,8 @@
 """Writes copies of kernel files in which each check can be taken out while the program runs.
 
-    python3 mutate.py LIST SOURCE=COPY...
+    python3 mutate.py LIST FIRST SOURCE=COPY...
 
-LIST gets a line for each mutant, with tabs between: number, kind, file, line, what stands there. In the copies, the
+LIST gets a line for each mutant, with tabs between: number (from FIRST on), kind, file, line, what stands there. In the copies, the
 function mutant(number) says whether this mutant is wanted. Kinds of mutants:
 
   barrier     sync_block() and sync_warp() are left out
@@ -20,7 +20,9 @@ import sys
 
 # Operators on values.
 NO_BOUNDS = ("element.h", "reduce_ops.h")
-WAITS = re.compile(r"(?:\b(?:check|GRADUS_CHECK)\([^;]*?)?\b(?:cuda(?:Stream|Event|Device)Synchronize|cudaStreamWaitEvent|cudaEventRecord)\b")
+WAITS = re.compile(r"(?:\b(?:check|GRADUS_CHECK)\([^;]*?|\b[\w.]+\.push_back\()?\b"
+                   r"(?:cuda(?:Stream|Event|Device)Synchronize\b|cudaStreamWaitEvent\b|cudaEventRecord\b|"
+                   r"\w+(?:->wait|(?:->|\.)(?:synchronize\w*|record))\()")
 COMPARISON = re.compile(r" (<|<=|>|>=|==|!=) ")
 
 
@@ -88,13 +90,13 @@ def term(text, operator):
 
 
 class Mutator:
-    def __init__(self):
-        self.mutants = []
+    def __init__(self, first):
+        self.first, self.mutants = first, []
 
     def new(self, kind, name, text, begin, end, becomes=""):
         line = text.count("\n", 0, begin) + 1
         self.mutants.append((kind, name, line, " ".join(text[begin:end].split()) + becomes))
-        return "::gradus::cuda::mutant(%d)" % len(self.mutants)
+        return "::gradus::cuda::mutant(%d)" % (self.first + len(self.mutants) - 1)
 
     def mutate(self, name, text):
         code = without_comments(text)
@@ -178,8 +180,8 @@ class Mutator:
             edits.append((at, at, "if (!%s) " % self.new("wait", name, text, at, until)))
 
 
-def main(listing, *pairs):
-    mutator = Mutator()
+def main(listing, first, *pairs):
+    mutator = Mutator(int(first))
     for pair in pairs:
         source, copy = pair.split("=")
         with open(source, encoding="utf-8") as file:
@@ -187,7 +189,7 @@ def main(listing, *pairs):
         with open(copy, "w", encoding="utf-8") as file:
             file.write(mutator.mutate(source, text))
     with open(listing, "w", encoding="utf-8") as file:
-        for number, mutant in enumerate(mutator.mutants, 1):
+        for number, mutant in enumerate(mutator.mutants, mutator.first):
             file.write("\t".join(map(str, (number,) + mutant)) + "\n")
 
 
