@@ -116,7 +116,8 @@ class Mutator:
         for match in re.finditer(r"\bsync_(?:block|warp)\(", code[begin:end]):
             at = begin + match.start()
             until = code.index(";", at)
-            edits.append((at, at, "if (!%s) " % self.new("barrier", name, text, at, until)))
+            wanted = self.new("barrier", name, text, at, until)
+            edits.append((at, until + 1, "{ if (!%s) %s }" % (wanted, text[at:until + 1])))
         for match in re.finditer(r"\b(?:shuffle(?:_xor|_up|_down)?|ballot|sync_warp)\(", code[begin:end]):
             at = begin + match.end()
             until = at
@@ -177,7 +178,8 @@ class Mutator:
             if code[:match.start()].rstrip()[-1:] not in "{};)":
                 continue  # part of another statement
             at, until = match.start(), code.index(";", match.end())
-            edits.append((at, at, "if (!%s) " % self.new("wait", name, text, at, until)))
+            wanted = self.new("wait", name, text, at, until)
+            edits.append((at, until + 1, "{ if (!%s) %s }" % (wanted, text[at:until + 1])))
 
 
 def main(listing, first, *pairs):
