@@ -106,8 +106,11 @@ class Mutator:
         for begin, end in bodies:
             self.kernel(name, base, text, code, begin, end, edits)
         self.host(name, text, code, bodies, edits)
+        behind = len(text)
         for begin, end, new in sorted(edits, reverse=True):
-            text = text[:begin] + new + text[end:]
+            if end > behind:
+                raise ValueError("%s: a check within a check, which this cannot mutate: %s" % (name, text[begin:end]))
+            text, behind = text[:begin] + new + text[end:], begin
         if edits:
             text = '#include "gradus/tests/cuda/mutants/mutant.h"\n#line 1 "%s"\n' % name + text
         return text
@@ -116,8 +119,8 @@ class Mutator:
         for match in re.finditer(r"\bsync_(?:block|warp)\(", code[begin:end]):
             at = begin + match.start()
             until = code.index(";", at)
-            wanted = self.new("barrier", name, text, at, until)
-            edits.append((at, until + 1, "{ if (!%s) %s }" % (wanted, text[at:until + 1])))
+            edits.append((at, at, "{ if (!%s) " % self.new("barrier", name, text, at, until)))
+            edits.append((until + 1, until + 1, " }"))
         for match in re.finditer(r"\b(?:shuffle(?:_xor|_up|_down)?|ballot|sync_warp)\(", code[begin:end]):
             at = begin + match.end()
             until = at
@@ -178,8 +181,8 @@ class Mutator:
             if code[:match.start()].rstrip()[-1:] not in "{};)":
                 continue  # part of another statement
             at, until = match.start(), code.index(";", match.end())
-            wanted = self.new("wait", name, text, at, until)
-            edits.append((at, until + 1, "{ if (!%s) %s }" % (wanted, text[at:until + 1])))
+            edits.append((at, at, "{ if (!%s) " % self.new("wait", name, text, at, until)))
+            edits.append((until + 1, until + 1, " }"))
 
 
 def main(listing, first, *pairs):
