@@ -75,18 +75,21 @@ _NVCC_OPTIONS = [
 def _nvcc_archive_impl(ctx):
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     includes = depset(transitive = [context.includes, context.quote_includes, context.system_includes]).to_list()
-    objects = []
+    objects, resources = [], []
     for src in ctx.files.srcs:
         object = ctx.actions.declare_file("{}_nvcc/{}.o".format(ctx.label.name, src.basename))
+        needs = ctx.actions.declare_file("{}_nvcc/{}.tsv".format(ctx.label.name, src.basename))
         ctx.actions.run(
-            executable = NVCC,
-            arguments = _NVCC_OPTIONS + _ARCHITECTURES + ["-I" + path for path in includes] + ["-I.", "-c", src.path, "-o", object.path],
-            inputs = depset([src], transitive = [context.headers]),
-            outputs = [object],
+            executable = "/usr/bin/python3",
+            arguments = [ctx.file._nvcc.path, needs.path, NVCC] + _NVCC_OPTIONS + _ARCHITECTURES +
+                        ["-I" + path for path in includes] + ["-I.", "-c", src.path, "-o", object.path],
+            inputs = depset([src, ctx.file._nvcc], transitive = [context.headers]),
+            outputs = [object, needs],
             env = {"PATH": "/usr/bin:/bin"},
             mnemonic = "Nvcc",
             progress_message = "Compiling {} for GPUs".format(src.short_path),
         )
+        resources.append(needs)
         objects.append(object)
     archive = ctx.actions.declare_file("lib{}.{}".format(ctx.label.name, "lo" if ctx.attr.alwayslink else "a"))
     ctx.actions.run_shell(
@@ -96,15 +99,19 @@ def _nvcc_archive_impl(ctx):
         outputs = [archive],
         mnemonic = "NvccArchive",
     )
-    return [DefaultInfo(files = depset([archive]))]
+    return [
+        DefaultInfo(files = depset([archive])),
+        OutputGroupInfo(resources = depset(resources)),
+    ]
 
 _nvcc_archive = rule(
     implementation = _nvcc_archive_impl,
-    doc = "Compiles kernel files by nvcc into a static library.",
+    doc = "Compiles kernel files by nvcc into a static library. Output group `resources`: what each kernel needs (nvcc.py).",
     attrs = {
         "alwayslink": attr.bool(doc = "Whether programs get objects that they do not refer to."),
         "srcs": attr.label_list(allow_files = [".cu.cc"], mandatory = True),
         "deps": attr.label_list(providers = [CcInfo]),
+        "_nvcc": attr.label(default = "//bazel:nvcc.py", allow_single_file = True),
     },
 )
 
@@ -135,6 +142,8 @@ def emulated_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
 def gpu_library(name, srcs, hdrs = [], deps = [], emulated_copts = [], alwayslink = False, **kwargs):
     """Kernel files for GPUs, as `name`, and for the emulated device, as `name`_emulated.
 
+    `name`_resources is a file for each source with the registers, memory and loads of its kernels: nvcc.py.
+
     Args:
       name: the target's name.
       srcs: *.cu.cc
@@ -154,10 +163,18 @@ def gpu_library(name, srcs, hdrs = [], deps = [], emulated_copts = [], alwayslin
     )
     _nvcc_archive(
         name = name + "_nvcc",
+        testonly = kwargs.get("testonly", False),
         srcs = srcs,
         alwayslink = alwayslink,
         deps = [":" + name + "_headers"],
         target_compatible_with = CUDA_COMPATIBLE,
+    )
+    native.filegroup(
+        name = name + "_resources",
+        srcs = [":" + name + "_nvcc"],
+        output_group = "resources",
+        testonly = kwargs.get("testonly", False),
+        visibility = ["//tests/cuda:__subpackages__"],
     )
     gradus_library(
         name = name,

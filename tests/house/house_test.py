@@ -144,6 +144,11 @@ class House(unittest.TestCase):
         listed = subprocess.run([sys.executable, tool, "--list"], capture_output=True, text=True)
         self.assertEqual((listed.returncode, listed.stderr), (0, ""))
 
+    def test_the_page_about_kernels_on_gpus_is_up_to_date(self):
+        tool = os.path.join(ROOT, "tests", "cuda", "gpu_status.py")
+        checked = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True)
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -8,7 +8,8 @@ namespace gradus::cuda::emulated {
 Counters* Counters::active_ = nullptr;
 
 uint64_t Counters::sectors_of(const Request& request) {
-  std::vector<uintptr_t> sectors;
+  auto& sectors = scratch_;
+  sectors.clear();
   for (const LaneAccess& a : request)
     for (uintptr_t s = a.address / kSectorBytes; s <= (a.address + a.bytes - 1) / kSectorBytes; ++s)
       sectors.push_back(s);
@@ -24,7 +25,8 @@ uint64_t Counters::passes_of(const Request& request) {
   const uint32_t parts = widest / 4;
   uint64_t passes = 1;
   for (uint32_t part = 0; part < parts; ++part) {
-    std::vector<uintptr_t> words;
+    auto& words = scratch_;
+    words.clear();
     for (const LaneAccess& a : request)
       if (a.lane * parts / 32 == part)
         for (uintptr_t w = a.address / 4; w <= (a.address + a.bytes - 1) / 4; ++w) words.push_back(w);
@@ -45,20 +47,29 @@ void Counters::count(const Place& place, int thread, uintptr_t address, size_t b
   site.place = place, site.shared = shared, site.write = write;
   const auto index = static_cast<size_t>(thread);
   if (site.turns.size() <= index) site.turns.resize(index + 1);
-  site.requests[static_cast<uint64_t>(site.turns[index]++) << 5 | index / 32].push_back(
-      {static_cast<uint32_t>(index % 32), static_cast<uint32_t>(bytes), address});
+  const size_t number = size_t(site.turns[index]++) * 32 + index / 32;
+  if (site.requests.size() <= number) site.requests.resize(number + 1);
+  site.requests[number].push_back({static_cast<uint32_t>(index % 32), static_cast<uint32_t>(bytes), address});
+}
+
+void Counters::launched(const void* kernel, int64_t threads, int64_t shared_bytes) {
+  Launched& l = launched_[kernel];
+  ++l.launches;
+  l.threads = std::max(l.threads, threads);
+  l.shared_bytes = std::max(l.shared_bytes, shared_bytes);
 }
 
 void Counters::end_block() {
   for (auto& sites : sites_)
     for (auto& [place, site] : sites) {
-      for (auto& [key, request] : site.requests) {
+      for (Request& request : site.requests) {
+        if (request.empty()) continue;
         ++site.total.requests;
         for (const LaneAccess& a : request) site.total.bytes += a.bytes;
         (site.shared ? site.total.passes : site.total.sectors) +=
             site.shared ? passes_of(request) : sectors_of(request);
+        request.clear();
       }
-      site.requests.clear();
       site.turns.clear();
     }
 }
@@ -78,10 +89,22 @@ std::vector<Traffic> Counters::take() {
   return all;
 }
 
+std::vector<Launched> Counters::take_launches() {
+  std::vector<Launched> all;
+  for (auto& [kernel, l] : launched_) {
+    l.kernel = name_of_function(kernel);
+    all.push_back(std::move(l));
+  }
+  launched_.clear();
+  std::sort(all.begin(), all.end(), [](const Launched& a, const Launched& b) { return a.kernel < b.kernel; });
+  return all;
+}
+
 CounterScope::CounterScope() : counters_(std::make_unique<Counters>()) {
   Counters::active_ = counters_.get();
 }
 CounterScope::~CounterScope() { Counters::active_ = nullptr; }
 std::vector<Traffic> CounterScope::take() { return counters_->take(); }
+std::vector<Launched> CounterScope::take_launches() { return counters_->take_launches(); }
 
 }  // namespace gradus::cuda::emulated

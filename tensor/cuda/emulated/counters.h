@@ -1,5 +1,5 @@
 // What kernels ask of memory, by line of their source: sectors of 32 bytes of global memory, and passes over
-// the banks of shared memory.
+// the banks of shared memory. And which kernels ran.
 //
 //   CounterScope counting;
 //   add(...);                                   // kernels
@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/place.h"
@@ -34,15 +33,25 @@ struct Traffic {
   }
 };
 
+// A kernel that ran, and the most that a launch of it was given.
+struct Launched {
+  std::string kernel;
+  int64_t launches = 0;
+  int64_t threads = 0;
+  int64_t shared_bytes = 0;
+};
+
 class Counters {
  public:
   // The counters of the scope that lives; null without one.
   static Counters* active() { return active_; }
 
   void count(const Place& place, int thread, uintptr_t address, size_t bytes, Access access, bool shared);
+  void launched(const void* kernel, int64_t threads, int64_t shared_bytes);
   // The block has ended: accesses of its warps are put together.
   void end_block();
   std::vector<Traffic> take();
+  std::vector<Launched> take_launches();
 
  private:
   friend class CounterScope;
@@ -56,8 +65,8 @@ class Counters {
   struct Site {
     Place place;
     bool shared = false, write = false;
-    std::vector<uint32_t> turns;                     // of each thread
-    std::unordered_map<uint64_t, Request> requests;  // by warp and turn
+    std::vector<uint32_t> turns;    // of each thread
+    std::vector<Request> requests;  // by turn and warp
     Traffic total;
   };
   struct Less {
@@ -66,11 +75,13 @@ class Counters {
     }
   };
 
-  static uint64_t sectors_of(const Request& request);
-  static uint64_t passes_of(const Request& request);
+  uint64_t sectors_of(const Request& request);
+  uint64_t passes_of(const Request& request);
 
   static Counters* active_;
   std::map<Place, Site, Less> sites_[4];  // global and shared, reads and writes
+  std::map<const void*, Launched> launched_;
+  std::vector<uintptr_t> scratch_;  // sectors or words of a request
 };
 
 // Counts while it lives. One at a time.
@@ -83,6 +94,8 @@ class CounterScope {
 
   // Returns what was counted since the beginning, or since the last take(), in the order of places.
   std::vector<Traffic> take();
+  // The same of kernels, in the order of their names.
+  std::vector<Launched> take_launches();
 
  private:
   std::unique_ptr<Counters> counters_;

@@ -20,6 +20,8 @@ void run_grid(const Launch& launch) {
   Order order(stamp);
   std::vector<uint32_t> blocks;
   order.shuffle(&blocks, static_cast<uint32_t>(launch.blocks));
+  if (Counters* counters = Counters::active())
+    counters->launched(launch.kernel, launch.threads, launch.shared_bytes);
   for (uint32_t number = 0; number < blocks.size(); ++number) {
     std::optional<Fault> fault = block->run(launch, stamp, blocks[number], number, blocks, &order);
     if (Counters* counters = Counters::active()) counters->end_block();

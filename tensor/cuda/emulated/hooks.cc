@@ -1,5 +1,6 @@
 // The functions that `g++ -fsanitize=thread` calls for each access of an instrumented file. Kernel files are
 // compiled that way and linked with these, not with the sanitizer's library.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +16,11 @@ using gradus::cuda::emulated::Place;
 
 inline void tell(const void* address, size_t bytes, Access access, const void* code) {
   if (Block* block = Block::running()) block->access(address, bytes, access, false, Place::of(code));
+}
+// A struct is copied in words of 8 bytes, as nvcc does.
+void tell_range(void* address, size_t bytes, Access access, const void* code) {
+  char* p = static_cast<char*>(address);
+  for (size_t at = 0; at < bytes; at += 8) tell(p + at, std::min<size_t>(8, bytes - at), access, code);
 }
 
 }  // namespace
@@ -44,9 +50,11 @@ GRADUS_HOOK(unaligned_write8, 8, kWrite)
 GRADUS_HOOK(unaligned_write16, 16, kWrite)
 #undef GRADUS_HOOK
 
-void __tsan_read_range(void* a, size_t bytes) { tell(a, bytes, Access::kRead, __builtin_return_address(0)); }
+void __tsan_read_range(void* a, size_t bytes) {
+  tell_range(a, bytes, Access::kRead, __builtin_return_address(0));
+}
 void __tsan_write_range(void* a, size_t bytes) {
-  tell(a, bytes, Access::kWrite, __builtin_return_address(0));
+  tell_range(a, bytes, Access::kWrite, __builtin_return_address(0));
 }
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit(void*) {}

@@ -56,9 +56,9 @@ struct Transposed {
   int64_t row_tiles, column_tiles;
   StridedOperands<2> planes;  // the other loops
 };
-// A column of padding: the lanes that read a column of the tile reach different banks.
+// Rows are padded by 4 bytes or by an element: lanes that read a column of the tile reach different banks.
 template <class W> struct Tile {
-  W v[kTile][kTile + 1];
+  W v[kTile][kTile + (sizeof(W) < 4 ? 4 / sizeof(W) : 1)];
 };
 template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(Transposed t) {
   auto& tile = shared_memory<Tile<W>>();

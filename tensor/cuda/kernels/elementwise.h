@@ -56,7 +56,7 @@ __device__ __forceinline__ Vector<Out, n> compute(const F& f, const Vector<In, n
 template <class T, int n>
 __device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, T scalar, int64_t at, int64_t left) {
   const T* p = static_cast<const T*>(in.data) + at;
-  if (!in.is_scalar && left >= n) return load_vector<Vector<T, n>>(p);
+  if (!in.is_scalar && n <= left) return load_vector<Vector<T, n>>(p);
   Vector<T, n> v;
 #pragma unroll
   for (int i = 0; i < n; ++i) v.v[i] = in.is_scalar || i >= left ? scalar : p[i];
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t at = begin + thread_index() * n; at < count; at += kThreads * n) {
       const int64_t left = count - at;
       const Vector<Out, n> v = computed(load(at, left));
-      if (left >= n) {
+      if (n <= left) {
         store_vector(out + at, v);
         continue;
       }

@@ -39,6 +39,10 @@ template <class Op> struct Merged : Op {
 };
 
 template <class T> constexpr int vector_of = sizeof(T) <= 8 ? 16 / static_cast<int>(sizeof(T)) : 1;
+// Columns of a thread: a vector of the input, but not so many that their values take most of the registers.
+template <class Op>
+constexpr int columns_of =
+    std::min(vector_of<typename Op::In>, 64 / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
 
 template <class T, int n> struct Few {
   T v[n];
@@ -63,8 +67,11 @@ template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int l
 }
 
 // Combines the values of `lanes` neighboring lanes, a power of two, in each of them. All lanes take part.
-template <class Op> __device__ typename Op::Wide merge_lanes(const Op& op, typename Op::Wide a, int lanes) {
-  for (int d = lanes / 2; d > 0; d /= 2) {
+template <class Op>
+__device__ __forceinline__ typename Op::Wide merge_lanes(const Op& op, typename Op::Wide a, int lanes) {
+#pragma unroll
+  for (int d = kWarp / 2; d > 0; d /= 2) {
+    if (d >= lanes) continue;
     const typename Op::Wide b = shuffle_xor_words(a, d);
     // In the order of lanes, on both sides.
     a = thread_index() & d ? op.merge(b, a) : op.merge(a, b);
@@ -72,23 +79,24 @@ template <class Op> __device__ typename Op::Wide merge_lanes(const Op& op, typen
   return a;
 }
 
-// The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned.
-template <class Op>
-__device__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, int64_t n, int lane,
-                                       int lanes) {
+// The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned. N is int for
+// short spans: it takes fewer registers.
+template <class Op, class N>
+__device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, N n, int lane,
+                                                       int lanes) {
   using In = typename Op::In;
   using Wide = typename Op::Wide;
   constexpr int kVector = vector_of<In>;
   Wide total = static_cast<Wide>(op.start());
-  const auto take_single = [&](int64_t from, int64_t to) {  // fewer than kVector
-    for (int64_t i = from + lane; i < to; i += lanes)
+  const auto take_single = [&](N from, N to) {  // fewer than kVector
+    for (N i = from + lane; i < to; i += lanes)
       total = op.merge(total, static_cast<Wide>(op.step(op.start(), p[i])));
   };
-  const auto misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) % 16 / sizeof(In));
-  const int64_t head = misaligned ? (n < kVector - misaligned ? n : kVector - misaligned) : 0;
-  const int64_t vectors = (n - head) / kVector;
+  const auto misaligned = static_cast<N>(reinterpret_cast<uintptr_t>(p) % 16 / sizeof(In));
+  const N head = misaligned ? std::min<N>(n, kVector - misaligned) : 0;
+  const N vectors = (n - head) / kVector;
   take_single(0, head);
-  for (int64_t at = lane; at < vectors;) {
+  for (N at = lane; at < vectors;) {
     typename Op::Lane part[kVector];
 #pragma unroll
     for (int k = 0; k < kVector; ++k) part[k] = op.start();
@@ -98,7 +106,7 @@ __device__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, i
       for (int k = 0; k < kVector; ++k) part[k] = op.step(part[k], v.v[k]);
       at += lanes;
     };
-    if (at + int64_t(kBlock - 1) * lanes < vectors) {
+    if (at + (kBlock - 1) * lanes < vectors) {
 #pragma unroll 4
       for (int s = 0; s < kBlock; ++s) take();  // without a condition: several loads are under way
     } else {
@@ -111,14 +119,15 @@ __device__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, i
   return total;
 }
 
-// Rows of [rows, n], `lanes` lanes each.
+// Rows of [rows, n], `lanes` lanes each. At least 4 blocks fit a multiprocessor: left to itself, ptxas spills
+// a register of some ops so that 8 do.
 template <class Op>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     short_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t rows, int64_t n, int lanes) {
   const int64_t row = block_index() * (kThreads / lanes) + thread_index() / lanes;
   const int lane = thread_index() % lanes;
   auto total = static_cast<typename Op::Wide>(op.start());
-  if (row < rows) total = take_span(op, x + row * n, n, lane, lanes);
+  if (row < rows) total = take_span(op, x + row * n, static_cast<int>(n), lane, lanes);
   total = merge_lanes(op, total, lanes);
   if (row < rows && lane == 0) out[row] = op.finish(total);
 }
@@ -131,13 +140,12 @@ template <class Op>
 __global__ void __launch_bounds__(kThreads) long_rows(Op op, typename Op::Out* out, const typename Op::In* x,
                                                       int64_t n, int64_t pieces, int64_t piece) {
   const int64_t row = block_index() / pieces, from = block_index() % pieces * piece;
-  const int64_t length = n - from < piece ? n - from : piece;
+  const int64_t length = std::min(n - from, piece);
   auto total = take_span(op, x + row * n + from, length, thread_index(), kThreads);
   total = merge_lanes(op, total, kWarp);
   auto& warps = shared_memory<OfWarps<typename Op::Wide>>();
   if (thread_index() % kWarp == 0) warps.v[thread_index() / kWarp] = total;
   sync_block();
-  if (thread_index() >= kWarp) return;
   constexpr int kWarps = kThreads / kWarp;
   total = merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
   if (thread_index() == 0) out[block_index()] = op.finish(total);
@@ -156,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
   using Wide = typename Op::Wide;
   const int64_t tiles = blocks_for(inner, int64_t(lanes) * vector);
   const int64_t tile = block_index() % tiles, o = block_index() / tiles / pieces;
-  const int64_t from = block_index() / tiles % pieces * piece, to = n - from < piece ? n : from + piece;
+  const int64_t from = block_index() / tiles % pieces * piece, to = std::min(n, from + piece);
   const int lane = thread_index() % lanes, group = thread_index() / lanes, groups = kThreads / lanes;
   const int64_t column = (tile * lanes + lane) * vector;
   Wide total[vector];
@@ -243,9 +251,11 @@ struct ColumnPlan {
   int64_t tiles;
   Pieces pieces;
 };
-template <class In> ColumnPlan plan_columns(const In* x, int64_t outer, int64_t n, int64_t inner) {
-  constexpr int kVector = vector_of<In>;
-  const bool is_aligned = inner % kVector == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0;
+template <class Op>
+ColumnPlan plan_columns(const typename Op::In* x, int64_t outer, int64_t n, int64_t inner) {
+  constexpr int kVector = columns_of<Op>;
+  const bool is_aligned =
+      inner % kVector == 0 && reinterpret_cast<uintptr_t>(x) % (kVector * sizeof(*x)) == 0;
   ColumnPlan plan{is_aligned ? kVector : 1, 0, 0, {}};
   const int64_t threads = blocks_for(inner, plan.vector);
   plan.lanes = power_of_two_from(threads, kWarp);
@@ -265,7 +275,7 @@ void run_columns(const char* name, const Op& op, typename Op::Out* out, const ty
            {outer * plan.pieces.count * plan.tiles, kThreads, sizeof(OfThreads<typename Op::Wide, vector>)},
            stream, op, out, x, n, inner, plan.pieces.count, plan.pieces.length, plan.lanes);
   };
-  constexpr int kVector = vector_of<typename Op::In>;
+  constexpr int kVector = columns_of<Op>;
   if constexpr (kVector > 1)
     if (plan.vector == kVector) return start.template operator()<kVector>();
   start.template operator()<1>();
@@ -278,7 +288,7 @@ template <class Op>
 int64_t reduce_workspace(const typename Op::In* x, int64_t outer, int64_t n, int64_t inner) {
   using namespace reduce_detail;  // NOLINT
   const int64_t pieces =
-      inner == 1 ? row_pieces(outer, n).count : plan_columns(x, outer, n, inner).pieces.count;
+      inner == 1 ? row_pieces(outer, n).count : plan_columns<Op>(x, outer, n, inner).pieces.count;
   return pieces > 1 ? outer * pieces * inner * static_cast<int64_t>(sizeof(typename Op::Wide)) : 0;
 }
 
@@ -296,10 +306,10 @@ void reduce(const char* name, const Op& op, typename Op::Out* out, const typenam
     run_long_rows(name, Partial<Op>{op}, partial, x, outer, n, pieces, stream);
     return run_short_rows(name, Merged<Op>{op}, out, partial, outer, pieces.count, stream);
   }
-  const ColumnPlan plan = plan_columns(x, outer, n, inner);
+  const ColumnPlan plan = plan_columns<Op>(x, outer, n, inner);
   if (plan.pieces.count == 1) return run_columns(name, op, out, x, outer, n, inner, plan, stream);
   run_columns(name, Partial<Op>{op}, partial, x, outer, n, inner, plan, stream);
-  ColumnPlan second = plan_columns(partial, outer, plan.pieces.count, inner);
+  ColumnPlan second = plan_columns<Merged<Op>>(partial, outer, plan.pieces.count, inner);
   second.pieces = {1, plan.pieces.count};
   run_columns(name, Merged<Op>{op}, out, partial, outer, plan.pieces.count, inner, second, stream);
 }

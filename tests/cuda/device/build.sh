@@ -2,7 +2,7 @@
 # Builds kernels_on_device, which runs Gradus' kernels against host results on a real GPU: one binary that needs a
 # driver and nothing else. Needs nvcc (CUDA_HOME, default /usr/local/cuda), no GPU.
 #
-#   tests/cuda/device/build.sh OUTPUT [ARCHITECTURE]     # default 90, an H100
+#   tests/cuda/device/build.sh OUTPUT [ARCHITECTURE]     # default 90, an H100; checksums to OUTPUT.sources
 #   scp OUTPUT machine: && ssh machine ./OUTPUT          # --only TEXT, --no-times, --seconds N
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -33,3 +33,4 @@ done
 "$nvcc" -arch="sm_$architecture" -cudart static -Xcompiler -static-libstdc++,-static-libgcc "${objects[@]}" -o "$output"
 strip "$output"
 ls -l "$output"
+(cd "$root" && sha256sum tensor/cuda/*.h tensor/cuda/kernels/*) >"$output.sources"

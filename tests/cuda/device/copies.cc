@@ -20,6 +20,8 @@ std::vector<CopyLayout> layouts() {
       {"rows with gaps", {7, 33}, {33, 1}, {40, 1}, 0, 0},
       {"rows of words", {8, 32}, {32, 1}, {64, 1}, 0, 0},
       {"into rows with gaps", {8, 48}, {64, 1}, {48, 1}, 16, 0},
+      {"odd rows, even gaps", {6, 33}, {34, 1}, {40, 1}, 0, 0},
+      {"even rows, odd gaps", {8, 32}, {32, 1}, {33, 1}, 0, 0},
       {"misaligned words", {8, 32}, {32, 1}, {64, 1}, 0, 1},
       {"reversed", {77}, {1}, {-1}, 0, 76},
       {"broadcast row", {13, 65}, {65, 1}, {0, 1}, 0, 0},

@@ -1,84 +1,7 @@
-#include "device_test.h"
-#include "gradus/tensor/cuda/kernels/reduce.h"
-#include "gradus/tensor/cuda/kernels/reduce_ops.h"
+#include "reductions_test.h"
 
 namespace device_test {
 namespace {
-
-struct Shape {
-  int64_t outer, n, inner, start;  // start: the first element, to be misaligned
-};
-
-std::vector<Shape> shapes() {
-  std::vector<Shape> all;
-  const std::vector<int64_t> short_n = {1,  2,  3,  4,  5,  7,   8,   9,   15,  16,  17, 31,
-                                        32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257};
-  for (const int64_t n : short_n)
-    for (const int64_t outer : {1, 9, 70}) all.push_back({outer, n, 1, outer % 2});
-  std::vector<int64_t> long_n = {511, 512, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8193};
-  if (!options().small)
-    for (const int64_t n : {65535, 65536, 65537, 1 << 20, (1 << 20) + 5}) long_n.push_back(n);
-  for (const int64_t n : long_n)
-    for (const int64_t start : {0, 1, 3}) all.push_back({start == 1 ? 3 : 1, n, 1, start});
-  if (!options().small) all.push_back({3000, 1500, 1, 0});
-  for (const int64_t inner : {2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 64, 127, 128, 130, 257})
-    for (const int64_t n : {1, 2, 3, 5, 16, 17, 100})
-      all.push_back({n % 3 == 0 ? 3 : 1, n, inner, n == 5 ? 1 : 0});
-  for (const int64_t n : {255, 256, 257, 1000, 4100}) {
-    all.push_back({1, n, 8, 0});
-    all.push_back({2, n, 33, 0});
-    if (!options().small) all.push_back({1, n * 16 + 1, 64, 0}), all.push_back({1, n, 1027, 0});
-  }
-  return all;
-}
-
-// Runs twice: the bits must agree. Calls check(shape, results, data).
-template <class Op, class F> void run(Group& group, const Op& op, bool wild, F&& check) {
-  using In = typename Op::In;
-  using Out = typename Op::Out;
-  for (const Shape& s : shapes()) {
-    const auto count = static_cast<size_t>(s.outer * s.n * s.inner),
-               results = static_cast<size_t>(s.outer * s.inner);
-    std::vector<In> x(count);
-    for (size_t i = 0; i < count; ++i) x[i] = sample<In>(i, 5, wild);
-    const Buffer in((count + static_cast<size_t>(s.start)) * sizeof(In)), out(results * sizeof(Out));
-    const auto* p = reinterpret_cast<const In*>(in.data()) + s.start;
-    MUST(cudaMemcpy(in.data() + static_cast<size_t>(s.start) * sizeof(In), x.data(), count * sizeof(In),
-                    cudaMemcpyHostToDevice));
-    const int64_t bytes = cuda::reduce_workspace<Op>(p, s.outer, s.n, s.inner);
-    const Buffer workspace(static_cast<size_t>(bytes));
-    std::vector<unsigned char> runs[2];
-    for (auto& r : runs) {
-      MUST(cudaMemset(out.data(), 0xA5, results * sizeof(Out)));
-      cuda::reduce("test", op, reinterpret_cast<Out*>(out.data()), p, s.outer, s.n, s.inner, workspace.data(),
-                   nullptr);
-      r = out.take();
-    }
-    group.check(runs[0] == runs[1], "[%lld, %lld, %lld]: two runs differ", static_cast<long long>(s.outer),
-                static_cast<long long>(s.n), static_cast<long long>(s.inner));
-    bool clean = true;
-    for (size_t i = 0; i < Buffer::kMargin; ++i)
-      clean = clean && runs[0][i] == 0xA5 && runs[0][runs[0].size() - 1 - i] == 0xA5;
-    const auto around = workspace.take();
-    for (size_t i = 0; i < Buffer::kMargin; ++i)
-      clean = clean && around[i] == 0xA5 && around[around.size() - 1 - i] == 0xA5;
-    group.check(clean, "[%lld, %lld, %lld]: written outside", static_cast<long long>(s.outer),
-                static_cast<long long>(s.n), static_cast<long long>(s.inner));
-    for (int64_t o = 0; o < s.outer; ++o)
-      for (int64_t i = 0; i < s.inner; ++i) {
-        Out got;
-        std::memcpy(&got, &runs[0][Buffer::kMargin + static_cast<size_t>(o * s.inner + i) * sizeof(Out)],
-                    sizeof got);
-        const In* first = &x[static_cast<size_t>(o * s.n * s.inner + i)];
-        if (!check(got, first, s.n, s.inner))
-          group.check(false, "[%lld, %lld, %lld], start %lld, result %lld, %lld: %.17g",
-                      static_cast<long long>(s.outer), static_cast<long long>(s.n),
-                      static_cast<long long>(s.inner), static_cast<long long>(s.start),
-                      static_cast<long long>(o), static_cast<long long>(i), as_double(got));
-      }
-    group.check(true, " ");
-  }
-}
 
 // A sum in f64 whose rounding errors are summed, too.
 // Source: Neumaier, Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen.
@@ -109,7 +32,7 @@ template <class T> void test_float_sum(const char* name) {
   Group group(std::string("sum of ") + name);
   if (!group) return;
   const double scale = 0.25;
-  run(group, cuda::Sum<T>{scale}, false, [&](T got, const T* x, int64_t n, int64_t stride) {
+  run_reduction(group, cuda::Sum<T>{scale}, false, [&](T got, const T* x, int64_t n, int64_t stride) {
     ExactSum sum, magnitude;
     for (int64_t i = 0; i < n; ++i)
       sum += as_double(x[i * stride]), magnitude += std::abs(as_double(x[i * stride]));
@@ -122,7 +45,7 @@ template <class T> void test_float_sum(const char* name) {
 template <class T> void test_integer_sum(const char* name) {
   Group group(std::string("sum of ") + name);
   if (!group) return;
-  run(group, cuda::Sum<T>{}, true, [&](int64_t got, const T* x, int64_t n, int64_t stride) {
+  run_reduction(group, cuda::Sum<T>{}, true, [&](int64_t got, const T* x, int64_t n, int64_t stride) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += static_cast<uint64_t>(x[i * stride]);
     return got == static_cast<int64_t>(sum);
@@ -131,7 +54,7 @@ template <class T> void test_integer_sum(const char* name) {
 template <class T, bool largest> void test_extreme(const char* name) {
   Group group(std::string(largest ? "amax of " : "amin of ") + name);
   if (!group) return;
-  run(group, cuda::Extreme<T, largest>{}, true, [&](T got, const T* x, int64_t n, int64_t stride) {
+  run_reduction(group, cuda::Extreme<T, largest>{}, true, [&](T got, const T* x, int64_t n, int64_t stride) {
     T best = x[0];
     for (int64_t i = 1; i < n; ++i) {
       const T v = x[i * stride];
@@ -145,22 +68,22 @@ template <class T, bool largest> void test_extreme(const char* name) {
 template <cuda::Power power> void test_norm(const char* name, double p) {
   Group group(std::string("norm of ") + name);
   if (!group) return;
-  run(group, cuda::Norm<float, power>{{1.}, p, true}, false,
-      [&](float got, const float* x, int64_t n, int64_t stride) {
-        ExactSum sum;
-        for (int64_t i = 0; i < n; ++i)
-          sum += p == 0 ? double(x[i * stride] != 0) : std::pow(std::abs(double(x[i * stride])), p);
-        const double want = p == 0 ? sum.get() : std::pow(sum.get(), 1 / p);
-        return std::abs(got - want) <=
-               (20 * 0x1p-24 + static_cast<double>(n) * 0x1p-53) * want + rounding<float>(want);
-      });
+  run_reduction(group, cuda::Norm<float, power>{{1.}, p, true}, false,
+                [&](float got, const float* x, int64_t n, int64_t stride) {
+                  ExactSum sum;
+                  for (int64_t i = 0; i < n; ++i)
+                    sum += p == 0 ? double(x[i * stride] != 0) : std::pow(std::abs(double(x[i * stride])), p);
+                  const double want = p == 0 ? sum.get() : std::pow(sum.get(), 1 / p);
+                  return std::abs(got - want) <=
+                         (20 * 0x1p-24 + static_cast<double>(n) * 0x1p-53) * want + rounding<float>(want);
+                });
 }
 // A lane's distances are from its first element: their squares are up to 16 times those from the mean, for
 // numbers between -1 and 1. It rounds 16 times.
 template <class T> void test_variance(const char* name) {
   Group group(std::string("variance of ") + name);
   if (!group) return;
-  run(group, cuda::Variance<T>{0.5}, false, [](T got, const T* x, int64_t n, int64_t stride) {
+  run_reduction(group, cuda::Variance<T>{0.5}, false, [](T got, const T* x, int64_t n, int64_t stride) {
     ExactSum sum, squares;
     for (int64_t i = 0; i < n; ++i) sum += double(x[i * stride]);
     const double mean = sum.get() / static_cast<double>(n);
@@ -191,11 +114,12 @@ void test_reductions() {
   {
     Group group("any");
     if (group)
-      run(group, cuda::Logical<true>{}, false, [](uint8_t got, const uint8_t* x, int64_t n, int64_t stride) {
-        bool any = false;
-        for (int64_t i = 0; i < n; ++i) any = any || x[i * stride];
-        return got == any;
-      });
+      run_reduction(group, cuda::Logical<true>{}, false,
+                    [](uint8_t got, const uint8_t* x, int64_t n, int64_t stride) {
+                      bool any = false;
+                      for (int64_t i = 0; i < n; ++i) any = any || x[i * stride];
+                      return got == any;
+                    });
   }
   test_norm<cuda::Power::kZero>("f32, p = 0", 0);
   test_norm<cuda::Power::kOne>("f32, p = 1", 1);
@@ -206,21 +130,22 @@ void test_reductions() {
   {
     Group group("largest |x| of f32");
     if (group)
-      run(group, cuda::ExtremeAbs<float, true>{}, false,
-          [](float got, const float* x, int64_t n, int64_t stride) {
-            float best = 0;
-            for (int64_t i = 0; i < n; ++i) best = std::max(best, std::abs(x[i * stride]));
-            return got == best;
-          });
+      run_reduction(group, cuda::ExtremeAbs<float, true>{}, false,
+                    [](float got, const float* x, int64_t n, int64_t stride) {
+                      float best = 0;
+                      for (int64_t i = 0; i < n; ++i) best = std::max(best, std::abs(x[i * stride]));
+                      return got == best;
+                    });
   }
   {
     Group group("prod of i64");
     if (group)
-      run(group, cuda::Prod<int64_t>{}, true, [](int64_t got, const int64_t* x, int64_t n, int64_t stride) {
-        uint64_t product = 1;
-        for (int64_t i = 0; i < n; ++i) product *= static_cast<uint64_t>(x[i * stride]);
-        return got == static_cast<int64_t>(product);
-      });
+      run_reduction(group, cuda::Prod<int64_t>{}, true,
+                    [](int64_t got, const int64_t* x, int64_t n, int64_t stride) {
+                      uint64_t product = 1;
+                      for (int64_t i = 0; i < n; ++i) product *= static_cast<uint64_t>(x[i * stride]);
+                      return got == static_cast<int64_t>(product);
+                    });
   }
 }
 

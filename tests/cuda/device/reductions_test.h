@@ -1,0 +1,87 @@
+// Reductions of many shapes, device against host.
+#pragma once
+
+#include <vector>
+
+#include "device_test.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
+#include "gradus/tensor/cuda/kernels/reduce_ops.h"
+
+namespace device_test {
+
+struct Shape {
+  int64_t outer, n, inner, start;  // start: the first element, to be misaligned
+};
+
+inline std::vector<Shape> shapes() {
+  std::vector<Shape> all;
+  const std::vector<int64_t> short_n = {1,  2,  3,  4,  5,  7,   8,   9,   15,  16,  17, 31,
+                                        32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257};
+  for (const int64_t n : short_n)
+    for (const int64_t outer : {1, 9, 70}) all.push_back({outer, n, 1, outer % 2});
+  std::vector<int64_t> long_n = {511, 512, 960, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8193};
+  if (!options().small)
+    for (const int64_t n : {65535, 65536, 65537, 1 << 20, (1 << 20) + 5}) long_n.push_back(n);
+  for (const int64_t n : long_n)
+    for (const int64_t start : {0, 1, 3}) all.push_back({start == 1 ? 3 : 1, n, 1, start});
+  if (!options().small) all.push_back({3000, 1500, 1, 0});
+  for (const int64_t inner : {2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 64, 127, 128, 130, 257})
+    for (const int64_t n : {1, 2, 3, 5, 16, 17, 100})
+      all.push_back({n % 3 == 0 ? 3 : 1, n, inner, n == 5 ? 1 : 0});
+  for (const int64_t n : {255, 256, 257, 1000, 1016, 4100}) {
+    all.push_back({1, n, 8, 0});
+    all.push_back({2, n, 33, 0});
+    if (!options().small) all.push_back({1, n * 16 + 1, 64, 0}), all.push_back({1, n, 1027, 0});
+  }
+  return all;
+}
+
+// Runs twice: the bits must agree. Calls check(shape, results, data).
+template <class Op, class F> void run_reduction(Group& group, const Op& op, bool wild, F&& check) {
+  using In = typename Op::In;
+  using Out = typename Op::Out;
+  for (const Shape& s : shapes()) {
+    const auto count = static_cast<size_t>(s.outer * s.n * s.inner),
+               results = static_cast<size_t>(s.outer * s.inner);
+    std::vector<In> x(count);
+    for (size_t i = 0; i < count; ++i) x[i] = sample<In>(i, 5, wild);
+    const Buffer in((count + static_cast<size_t>(s.start)) * sizeof(In)), out(results * sizeof(Out));
+    const auto* p = reinterpret_cast<const In*>(in.data()) + s.start;
+    MUST(cudaMemcpy(in.data() + static_cast<size_t>(s.start) * sizeof(In), x.data(), count * sizeof(In),
+                    cudaMemcpyHostToDevice));
+    const int64_t bytes = cuda::reduce_workspace<Op>(p, s.outer, s.n, s.inner);
+    const Buffer workspace(static_cast<size_t>(bytes));
+    std::vector<unsigned char> runs[2];
+    for (auto& r : runs) {
+      MUST(cudaMemset(out.data(), 0xA5, results * sizeof(Out)));
+      cuda::reduce("test", op, reinterpret_cast<Out*>(out.data()), p, s.outer, s.n, s.inner, workspace.data(),
+                   nullptr);
+      r = out.take();
+    }
+    group.check(runs[0] == runs[1], "[%lld, %lld, %lld]: two runs differ", static_cast<long long>(s.outer),
+                static_cast<long long>(s.n), static_cast<long long>(s.inner));
+    bool clean = true;
+    for (size_t i = 0; i != Buffer::kMargin; ++i)
+      clean = clean && runs[0][i] == 0xA5 && runs[0][runs[0].size() - 1 - i] == 0xA5;
+    const auto around = workspace.take();
+    for (size_t i = 0; i != Buffer::kMargin; ++i)
+      clean = clean && around[i] == 0xA5 && around[around.size() - 1 - i] == 0xA5;
+    group.check(clean, "[%lld, %lld, %lld]: written outside", static_cast<long long>(s.outer),
+                static_cast<long long>(s.n), static_cast<long long>(s.inner));
+    for (int64_t o = 0; o < s.outer; ++o)
+      for (int64_t i = 0; i < s.inner; ++i) {
+        Out got;
+        std::memcpy(&got, &runs[0][Buffer::kMargin + static_cast<size_t>(o * s.inner + i) * sizeof(Out)],
+                    sizeof got);
+        const In* first = &x[static_cast<size_t>(o * s.n * s.inner + i)];
+        if (!check(got, first, s.n, s.inner))
+          group.check(false, "[%lld, %lld, %lld], start %lld, result %lld, %lld: %.17g",
+                      static_cast<long long>(s.outer), static_cast<long long>(s.n),
+                      static_cast<long long>(s.inner), static_cast<long long>(s.start),
+                      static_cast<long long>(o), static_cast<long long>(i), as_double(got));
+      }
+    group.check(true, " ");
+  }
+}
+
+}  // namespace device_test

@@ -1,0 +1,130 @@
+"""Writes docs/gpu-status.md: which kernels were compiled, which ran on the emulated device, which on a real GPU.
+
+    python3 gpu_status.py [--check]     --check: only says whether the page is as it would be written
+
+What ran on a GPU stands in tests/cuda/recorded/*/kernels_on_device.txt, and kernels_on_device.sources beside it has the
+checksums of the kernels that did: a file that has changed since is named.
+"""
+import glob
+import hashlib
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = "docs/gpu-status.md"
+RECORDS = "tests/cuda/recorded/*/kernels_on_device.txt"
+KERNELS = "tensor/cuda/kernels/"
+EVERYWHERE = ["element.h", "nest.h", "strided.h"]
+
+# (family, its kernels, files below tensor/cuda/kernels, how its groups in the records are named)
+FAMILIES = [
+    ("element-wise ops", "dense strided", ["elementwise.h"] + EVERYWHERE,
+     r"element-wise |integers |comparison |logical_and|where"),
+    ("copies between layouts", "copy_words copy_transposed", ["copy.cu.cc"] + EVERYWHERE, r"copy "),
+    ("copies between dtypes", "convert_any dense", ["copy.cu.cc", "elementwise.h"] + EVERYWHERE, r"conversions"),
+    ("fills", "fill_dense fill_words", ["copy.cu.cc"] + EVERYWHERE, r"fill "),
+    ("arange, linspace", "fill_line", ["creation.cu.cc", "element.h"], r"arange and linspace"),
+] + [(name, "short_rows long_rows columns", ["reduce.h", "reduce_ops.h", "element.h"], groups) for name, groups in [
+    ("sums", r"sum of "),
+    ("largest and smallest elements", r"amax of |amin of "),
+    ("largest magnitudes", r"largest \|x\|"),
+    ("any", r"any\b"),
+    ("norms", r"norm of "),
+    ("variances", r"variance of "),
+    ("products", r"prod of "),
+]]
+
+LIBRARIES = {"cuBLASLt": r"\bcublasLt\w+\(", "cuDNN": r"\bcudnn\w+\(", "NCCL": r"\bnccl\w+\("}
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def files(pattern):
+    return sorted(os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, pattern), recursive=True))
+
+
+def digest(path):
+    with open(os.path.join(ROOT, path), "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+class Record:
+    def __init__(self, path):
+        text = read(path)
+        head = re.match(r"# \S+ on an? (?P<card>[^,]+), driver (?P<driver>[^,]+), CUDA [^,]+, (?P<date>[-\d]+), "
+                        r"sources of (?P<commit>\w+)", text)
+        if not head:
+            raise SystemExit("%s: the first line must say card, driver, date and commit" % path)
+        self.card = os.path.basename(os.path.dirname(path)).upper()
+        self.about = "%(card)s, driver %(driver)s, %(date)s, sources of %(commit)s" % head.groupdict()
+        self.groups = re.findall(r"^(ok|FAIL) +(.{34}) +(\d+) checks, (\d+) wrong", text, re.M)
+        self.sources = dict(reversed(line.split()) for line in read(path[:-len("txt")] + "sources").splitlines())
+
+    def tell(self, pattern, sources):
+        """What this record says of a family; nothing if it has no group of it."""
+        groups = [(name.strip(), int(checks), int(wrong)) for _, name, checks, wrong in self.groups
+                  if re.match(pattern, name)]
+        if not groups:
+            return ""
+        failed = ["%d wrong in %s" % (wrong, re.sub(pattern, "", name)) for name, _, wrong in groups if wrong]
+        told = "%s: %d checks, %s" % (self.card, sum(g[1] for g in groups),
+                                      ", ".join(failed) or "none wrong")
+        changed = [os.path.basename(s) for s in sources if self.sources.get(s) != digest(s)]
+        return told + ("; changed since: " + ", ".join("`%s`" % c for c in changed) if changed else "")
+
+
+def page():
+    sources = {path: read(path) for path in files("tensor/cuda/**/*") if path.endswith((".h", ".cc"))}
+    named = {k for _, kernels, _, _ in FAMILIES for k in kernels.split()}
+    written = {k for path, text in sources.items() if "/emulated/" not in path
+               for k in re.findall(r"^[^/\n]*__global__\s+void\s+(?:__launch_bounds__\([^()]*\)\s+)?(\w+)\(", text, re.M)}
+    if named != written:
+        raise SystemExit("tests/cuda/gpu_status.py: families name the kernels %s; there are also or only %s" % (
+            " ".join(sorted(named)), " ".join(sorted(named ^ written))))
+    tests = "\n".join(read(path) for path in files("tests/cuda/device/*"))
+    records = [Record(path) for path in files(RECORDS)]
+    architectures = sorted(set(re.findall(r"sm_\d+", read("bazel/cuda.bzl"))))
+    lines = ["""# Which kernels ran on a GPU
+
+Written by `tests/cuda/gpu_status.py`. Compiled: by nvcc, for %s, in each build that finds the toolkit.
+Run emulated: by `./run test`, on the emulated device ([cuda.md](cuda.md)), against results of the host. Run on a GPU:
+what [the records](../tests/cuda/recorded/README.md) have, and which files have changed since. Nothing else ran on one.
+""" % " and ".join(architectures)]
+    lines += ["* %s: %s" % (r.card, r.about) for r in records]
+    lines += ["", "| family | compiled | run emulated | run on a GPU |", "| --- | --- | --- | --- |"]
+    for family, _, names, groups in FAMILIES:
+        told = [t for t in (r.tell(groups, [KERNELS + n for n in names]) for r in records) if t]
+        begin = re.split(r"[|\\]", groups)[0].strip()
+        lines.append("| %s | yes | %s | %s |" % (family, "yes" if begin in tests else "**no**",
+                                                 "; ".join(told) or "**never run on a GPU**"))
+    lines.append("")
+    host = [p for p in files("tensor/cuda/*.cc")]
+    if host:
+        lines.append("The host's code, " + ", ".join("`%s`" % os.path.basename(p) for p in host) +
+                     ", runs on the emulated device in the tests; it has **never run on a GPU**.")
+    for library, call in LIBRARIES.items():
+        if not any(re.search(call, text) for path, text in sources.items() if "/emulated/" not in path):
+            lines.append("* %s: Gradus does not call it yet." % library)
+    lines.append("""
+The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh OUTPUT`, then `OUTPUT`. What it
+prints goes to `tests/cuda/recorded/`, with a first line as there, and the file `OUTPUT.sources` beside it.
+""")
+    return "\n".join(lines)
+
+
+def main():
+    text = page()
+    path = os.path.join(ROOT, PAGE)
+    if "--check" in sys.argv[1:]:
+        if not os.path.exists(path) or read(PAGE) != text:
+            raise SystemExit(PAGE + " is not up to date: python3 tests/cuda/gpu_status.py writes it")
+        return
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+main()

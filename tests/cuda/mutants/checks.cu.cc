@@ -1,0 +1,39 @@
+#include "checks.h"
+
+#include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/comparison.h"
+#include "gradus/tests/cuda/device/elementwise_test.h"
+#include "gradus/tests/cuda/device/reductions_test.h"
+
+namespace mutants {
+
+using namespace device_test;  // NOLINT
+
+void test_elementwise() {
+  Group group("element-wise");
+  if (!group) return;
+  test_functor<float, float, float, float, float>(group, gradus::functors::Add{});
+  test_functor<bf16, float, float, float, float>(group, gradus::functors::Add{});
+  test_functor<double, double, double, uint8_t, double, double>(group, gradus::functors::Where{});
+}
+
+void test_reductions() {
+  Group group("sum");
+  if (!group) return;
+  run_reduction(group, cuda::Sum<uint8_t>{}, true,
+                [](int64_t got, const uint8_t* x, int64_t n, int64_t stride) {
+                  int64_t sum = 0;
+                  for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
+                  return got == sum;
+                });
+  run_reduction(group, cuda::Variance<double>{}, false,
+                [](double got, const double* x, int64_t n, int64_t stride) {
+                  double sum = 0, squares = 0;
+                  for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
+                  const double mean = sum / static_cast<double>(n);
+                  for (int64_t i = 0; i < n; ++i) squares += (x[i * stride] - mean) * (x[i * stride] - mean);
+                  return std::abs(got - squares) <= static_cast<double>(n) * 1e-13;
+                });
+}
+
+}  // namespace mutants

@@ -1,0 +1,9 @@
+// Kernels against host results: few types, layouts that take each path.
+#pragma once
+
+namespace mutants {
+
+void test_elementwise();
+void test_reductions();
+
+}  // namespace mutants

@@ -1,0 +1,26 @@
+// Runs the checks whose names contain one of the arguments; all without one. Status 1: a result is wrong.
+// A fault of a kernel ends the program.
+//
+//   GRADUS_MUTANT=7 mutated_checks copy fill
+#include <exception>
+
+#include "checks.h"
+#include "gradus/tests/cuda/device/device_test.h"
+
+int main(int argc, char** argv) {
+  using namespace device_test;  // NOLINT
+  options().small = true;
+  options().seconds = 1e9;
+  try {
+    for (int i = 1; i < std::max(2, argc); ++i) {
+      if (argc > 1) options().only = argv[i];
+      test_copies();
+      mutants::test_elementwise();
+      mutants::test_reductions();
+    }
+  } catch (const std::exception& e) {
+    std::printf("FAIL  %s\n", e.what());
+    return 1;
+  }
+  return Group::failed || Group::passed == 0;
+}

@@ -1,0 +1,199 @@
+#include "cases.h"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "gradus/tensor/cuda/kernels/copy.h"
+#include "gradus/tensor/cuda/kernels/creation.h"
+#include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
+#include "gradus/tensor/cuda/kernels/reduce_ops.h"
+#include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/comparison.h"
+
+namespace report {
+namespace {
+
+using namespace gradus::cuda;  // NOLINT
+using gradus::bf16;
+using gradus::DType;
+using gradus::dtype_v;
+using gradus::f16;
+
+constexpr int64_t kBytes = int64_t(1) << 20;
+constexpr double kAll = kBytes;
+constexpr double kDense = 1.1, kStrided = 1.3;
+
+// Device memory that holds zeros.
+class Zeros {
+ public:
+  explicit Zeros(int64_t bytes = kBytes) {
+    check("report", "cudaMalloc", cudaMalloc(&p_, static_cast<size_t>(bytes)));
+    check("report", "cudaMemset", cudaMemset(p_, 0, static_cast<size_t>(bytes)));
+  }
+  ~Zeros() { cudaFree(p_); }
+  Zeros(const Zeros&) = delete;
+  Zeros& operator=(const Zeros&) = delete;
+  char* data() const { return static_cast<char*>(p_); }
+
+ private:
+  void* p_ = nullptr;
+};
+
+using Sizes = std::vector<int64_t>;
+
+// The first operand is the output. Each starts at element `start` of 1 MiB.
+template <class... T> struct Operands {
+  Sizes sizes;
+  std::array<Strides, sizeof...(T)> strides;
+  int64_t start = 0;
+
+  template <class F> void run(F&& f) const {
+    const std::array<Zeros, sizeof...(T)> memory;
+    View views[sizeof...(T)];
+    size_t k = 0;
+    ((views[k] = {memory[k].data() + start * static_cast<int64_t>(sizeof(T)), dtype_v<T>}, ++k), ...);
+    f(make_nest(sizes, strides), views);
+    check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+  }
+};
+// All side by side, as many elements as 1 MiB has of the largest.
+template <class... T> Operands<T...> dense() {
+  Operands<T...> o{{kBytes / static_cast<int64_t>(std::max({sizeof(T)...}))}, {}};
+  for (Strides& s : o.strides) s = {1};
+  return o;
+}
+
+template <class C, class OutC, class... InC, class F, class... T>
+std::function<void()> computed(const F& f, const Operands<T...>& o) {
+  return [=] {
+    o.run([&](const Nest& nest, const View* views) {
+      elementwise<C, OutC, InC...>("report", f, nest, views, nullptr);
+    });
+  };
+}
+template <class... T> std::function<void()> copied(const Operands<T...>& o) {
+  return [=] { o.run([](const Nest& nest, const View* views) { copy("report", nest, views, nullptr); }); };
+}
+template <class T> std::function<void()> filled(const Operands<T>& o) {
+  return [=] {
+    o.run([](const Nest& nest, const View* views) {
+      const T zero{};
+      fill("report", nest, views[0], &zero, nullptr);
+    });
+  };
+}
+
+// Reductions of [outer, n, inner] that is 1 MiB large, or a little less.
+template <class Op>
+Case reduced(const char* what, int64_t outer, int64_t n, int64_t inner, double most = kDense) {
+  using In = typename Op::In;
+  using Out = typename Op::Out;
+  const double bytes =
+      static_cast<double>(outer * n * inner) * sizeof(In) + static_cast<double>(outer * inner) * sizeof(Out);
+  return {what, bytes, most, [=] {
+            const Zeros x, y(outer * inner * static_cast<int64_t>(sizeof(Out)));
+            const auto* p = reinterpret_cast<const In*>(x.data());
+            const Zeros workspace(reduce_workspace<Op>(p, outer, n, inner));
+            reduce("report", Op{}, reinterpret_cast<Out*>(y.data()), p, outer, n, inner, workspace.data(),
+                   nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
+}  // namespace
+
+std::vector<Case> cases() {
+  using namespace gradus::functors;  // NOLINT
+  constexpr int64_t kFloats = kBytes / 4, kHalves = kBytes / 2, kPixels = kFloats / 64;
+  return {
+      {"add f32", 3 * kAll, kDense,
+       computed<float, float, float, float>(Add{}, dense<float, float, float>())},
+      {"add bf16", 3 * kAll, kDense,
+       computed<float, float, float, float>(Add{}, dense<bf16, bf16, bf16>())},
+      {"add f16", 3 * kAll, kDense, computed<float, float, float, float>(Add{}, dense<f16, f16, f16>())},
+      {"add f64", 3 * kAll, kDense,
+       computed<double, double, double, double>(Add{}, dense<double, double, double>())},
+      {"add f32, one operand a scalar", 2 * kAll, kDense,
+       computed<float, float, float, float>(
+           Add{}, Operands<float, float, float>{{kFloats}, {{{1}, {1}, {0}}}})},
+      {"a < b of f32", 2.25 * kAll, kDense,
+       computed<float, bool, float, float>(Lt{}, dense<bool, float, float>())},
+      {"where f32", 3.25 * kAll, kDense,
+       computed<float, float, uint8_t, float, float>(Where{}, dense<float, uint8_t, float, float>())},
+      {"add f32, rows with gaps", 3 * kAll * 63 / 64, kStrided,
+       computed<float, float, float, float>(
+           Add{}, Operands<float, float, float>{{kFloats / 64, 63}, {{{64, 1}, {64, 1}, {64, 1}}}})},
+      {"add bf16, a row is broadcast", 2 * kAll, kStrided,
+       computed<float, float, float, float>(
+           Add{}, Operands<bf16, bf16, bf16>{{kHalves / 64, 64}, {{{64, 1}, {64, 1}, {0, 1}}}})},
+      {"add f32, a column is broadcast", 2 * kAll + kAll / 64, kStrided,
+       computed<float, float, float, float>(
+           Add{}, Operands<float, float, float>{{kFloats / 64, 64}, {{{64, 1}, {64, 1}, {1, 0}}}})},
+      {"add f32, one operand channels last", 3 * kAll, kStrided,
+       computed<float, float, float, float>(
+           Add{}, Operands<float, float, float>{{64, kPixels}, {{{kPixels, 1}, {kPixels, 1}, {1, 64}}}})},
+      {"cast f32 to bf16", 1.5 * kAll, kDense, copied(dense<bf16, float>())},
+      {"cast f16 to f32", 1.5 * kAll, kDense, copied(dense<float, f16>())},
+      {"cast i32 to f32", 2 * kAll, kDense, copied(dense<float, int32_t>())},
+      {"cast u8 to i64", 1.125 * kAll, kDense, copied(dense<int64_t, uint8_t>())},
+      {"copy f32, rows with gaps", 2 * kAll * 1000 / 1024, kStrided,
+       copied(Operands<float, float>{{kFloats / 1024, 1000}, {{{1000, 1}, {1024, 1}}}})},
+      {"copy bf16, rows with gaps of one element", 2 * kAll * 1023 / 1024, kStrided,
+       copied(Operands<bf16, bf16>{{kHalves / 1024, 1023}, {{{1023, 1}, {1024, 1}}}})},
+      {"copy u8, misaligned rows", 2 * kAll * 1000 / 1024, kStrided,
+       copied(Operands<uint8_t, uint8_t>{{kBytes / 1024, 1000}, {{{1024, 1}, {1024, 1}}}, 3})},
+      {"copy f32, to channels last", 2 * kAll, kStrided,
+       copied(Operands<float, float>{{64, kPixels}, {{{1, 64}, {kPixels, 1}}}})},
+      {"copy bf16, transposed", 2 * kAll, kStrided,
+       copied(Operands<bf16, bf16>{{512, 1024}, {{{1024, 1}, {1, 512}}}})},
+      {"copy u8, transposed", 2 * kAll, kStrided,
+       copied(Operands<uint8_t, uint8_t>{{1024, 1024}, {{{1024, 1}, {1, 1024}}}})},
+      {"copy f64, transposed", 2 * kAll, kStrided,
+       copied(Operands<double, double>{{256, 512}, {{{512, 1}, {1, 256}}}})},
+      {"fill f32", kAll, kDense, filled(dense<float>())},
+      {"fill bf16", kAll, kDense, filled(dense<bf16>())},
+      {"fill f32, rows with gaps", kAll * 1000 / 1024, kStrided,
+       filled(Operands<float>{{kFloats / 1024, 1000}, {{{1024, 1}}}})},
+      {"arange f32", kAll, kDense,
+       [] {
+         const Zeros y;
+         arange("report", {y.data(), DType::kF32}, kFloats, 0, 1, nullptr);
+         check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+       }},
+      {"linspace f64", kAll, kDense,
+       [] {
+         const Zeros y;
+         linspace("report", {y.data(), DType::kF64}, kBytes / 8, 0, 1, nullptr);
+         check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+       }},
+      reduced<Sum<float>>("sum f32, rows of 4", kFloats / 4, 4, 1),
+      reduced<Sum<float>>("sum f32, rows of 32", kFloats / 32, 32, 1),
+      reduced<Sum<float>>("sum f32, rows of 33", kFloats / 33, 33, 1),
+      reduced<Sum<float>>("sum f32, rows of 1001", kFloats / 1001, 1001, 1),
+      reduced<Sum<float>>("sum f32, rows of 1024", kFloats / 1024, 1024, 1),
+      reduced<Sum<float>>("sum f32, rows of 16384", kFloats / 16384, 16384, 1),
+      reduced<Sum<float>>("sum f32, one row", 1, kFloats, 1),
+      reduced<Sum<float>>("sum f32, 4 columns", 1, kFloats / 4, 4),
+      reduced<Sum<float>>("sum f32, 33 columns", 1, kFloats / 33, 33),
+      reduced<Sum<float>>("sum f32, 64 columns", 1, kFloats / 64, 64),
+      reduced<Sum<float>>("sum f32, 1024 columns", 1, kFloats / 1024, 1024),
+      reduced<Sum<bf16>>("sum bf16, rows of 1024", kHalves / 1024, 1024, 1),
+      reduced<Sum<bf16>>("sum bf16, 64 columns", 1, kHalves / 64, 64),
+      reduced<Sum<double>>("sum f64, rows of 1024", kBytes / 8 / 1024, 1024, 1),
+      reduced<Sum<double>>("sum f64, 64 columns", 1, kBytes / 8 / 64, 64),
+      reduced<Sum<uint8_t>>("sum u8, rows of 1024", kBytes / 1024, 1024, 1),
+      reduced<Sum<uint8_t>>("sum u8, 64 columns", 1, kBytes / 64, 64),
+      reduced<Extreme<float, true>>("amax f32, rows of 1024", kFloats / 1024, 1024, 1),
+      reduced<Extreme<float, true>>("amax f32, 64 columns", 1, kFloats / 64, 64),
+      reduced<Variance<float>>("variance f32, rows of 1024", kFloats / 1024, 1024, 1),
+      reduced<Variance<float>>("variance f32, one row", 1, kFloats, 1),
+      reduced<Variance<float>>("variance f32, 64 columns", 1, kFloats / 64, 64),
+      reduced<Variance<double>>("variance f64, 64 columns", 1, kBytes / 8 / 64, 64),
+  };
+}
+
+}  // namespace report

@@ -1,0 +1,35 @@
+// Kernels and cases that are beyond a bar, and why.
+#pragma once
+
+#include <array>
+
+namespace report {
+
+struct Exception {
+  const char* who;  // what the name of the kernel or case begins with
+  const char* bar;  // "bytes", "passes", "spills", "occupancy", "runs"
+  const char* reason;
+};
+
+inline constexpr auto kKnownExceptions = std::to_array<Exception>({
+    {"add bf16, a row is broadcast", "bytes",
+     "each warp reads its part of the row again; on a GPU it comes from the cache, which is not counted"},
+    {"add f32, one operand channels last", "bytes",
+     "a lane reads 4 of 32 bytes; its block's other reads of them are near, but caches are not counted. On "
+     "an H100 "
+     "it took 2.2 times as long as dense operands"},
+    {"copy u8, misaligned rows", "bytes",
+     "a warp moves 32 bytes of two sectors, and its neighbors the rest of these; caches are not counted"},
+    {"sum f32, rows of 33", "bytes",
+     "of a misaligned row, the elements around the vectors are reads of their own, of sectors that were just "
+     "read"},
+    {"sum f32, 33 columns", "bytes",
+     "rows are misaligned: neighboring warps read the sectors at their ends, too"},
+    {"variance f32, 64 columns", "bytes",
+     "1 MiB is cut into many pieces, to occupy the device, and their partial results are 24 bytes each: the "
+     "larger "
+     "the operand, the less they count"},
+    {"variance f64, 64 columns", "bytes", "the same"},
+});
+
+}  // namespace report
