@@ -63,9 +63,9 @@ void copy_across(const Tensor& dst, const Tensor& src) {
   if (from.type == DeviceType::kMeta)
     throw DeviceError("copy_", "a meta tensor has no data: source ", describe(src), ", destination ",
                       describe(dst));
-  for (const Device device : {from, to}) {
-    if (device.type != DeviceType::kCUDA) continue;
-    if (!copy_kernel.cuda) throw_no_kernel("copy_", device);
+  if (from.type == DeviceType::kCUDA || to.type == DeviceType::kCUDA) {
+    if (!copy_kernel.cuda) throw_no_kernel("copy_", from.type == DeviceType::kCUDA ? from : to);
+    const RunningRange running = observed({.kind = RangeKind::kKernel, .name = "copy"});
     return copy_kernel.cuda(dst, src);
   }
   copy_kernel(seen_from(from, dst), src);
