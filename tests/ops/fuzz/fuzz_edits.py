@@ -60,7 +60,7 @@ EDITS = [
     ("conv/weight_grad_bf16.cc", "2 * k + 1 < count ? load(dy + O, filters)", "2 * k < count ? load(dy + O, filters)"),
     ("conv/sparse_grad.cc", "length = std::min(s.KW, s.W - at.w) * s.C - skip;",
      "length = std::min(s.KW, s.W - at.w - 1) * s.C - skip;"),
-    ("conv/conv.cc", "to += pixel, from += g.stride[1] * pixel)", "to += pixel, from += pixel)"),
+    ("conv/conv.cc", "strides[2] *= g.stride[0], strides[3] *= g.stride[1]", "strides[2] *= g.stride[0]"),
     ("conv/pointwise.cc", "for (int64_t at = first; at < last; at += kChunk) {",
      "for (int64_t at = first; at + 1 < last; at += kChunk) {"),
     ("transpose-inl.h", "return i + 4 <= count ? i : count - 4;", "return i + 4 <= count ? i : count - 3;"),
