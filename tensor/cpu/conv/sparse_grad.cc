@@ -209,9 +209,10 @@ template <int KH, int KW, int C> constexpr Kernels kernels_of() {
 constexpr Kernels kKernels[] = {kernels_of<3, 3, 16>(), kernels_of<3, 3, 32>(), kernels_of<3, 3, 48>(),
                                 kernels_of<5, 5, 16>()};
 
+// A clipped run is some of the taps, so the channels of one fill vectors.
 const Kernels* kernels_for(const Shape& w) {
   for (const Kernels& k : kKernels)
-    if (k.KH == w[2] && k.run == w[3] * w[1]) return &k;
+    if (k.KH == w[2] && k.run == w[3] * w[1] && w[1] % kLanes == 0) return &k;
   return nullptr;
 }
 
