@@ -4,7 +4,6 @@
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
-#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -37,28 +36,17 @@ ConvGeometry without_stride(ConvGeometry g) {
   return g;
 }
 
-// Returns the pixels of x that the filters see, as [N,C,P,Q].
+// Returns the pixels of x that the filters see, as a view of shape [N,C,P,Q].
 Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   Strides strides = x.strides();
   strides[2] *= g.stride[0], strides[3] *= g.stride[1];
-  const Shape shape = {x.size(0), x.size(1), y.size(2), y.size(3)};
-  return raw::channels_last(view_as_strided(x, shape, strides, x.impl().offset));
+  return view_as_strided(x, {x.size(0), x.size(1), y.size(2), y.size(3)}, strides, x.impl().offset);
 }
-
-// Writes the gradient of the seen pixels into dx, and zeros for all other pixels.
-void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometry& g) {
-  const int64_t C = dx.size(1), H = dx.size(2), W = dx.size(3), P = dseen.size(2), Q = dseen.size(3);
-  const int64_t pixel = C * size_of(dx.dtype());
-  parallel_for(0, dx.size(0) * H, 1 + 65536 / (W * pixel), [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const int64_t h = r % H, p = h / g.stride[0];
-      char* to = static_cast<char*>(dx.raw_ptr()) + r * W * pixel;
-      std::memset(to, 0, W * pixel);
-      if (h % g.stride[0] || p >= P) continue;
-      const char* from = static_cast<const char*>(dseen.raw_ptr()) + (r / H * P + p) * Q * pixel;
-      for (int64_t q = 0; q < Q; ++q, from += pixel, to += g.stride[1] * pixel) std::memcpy(to, from, pixel);
-    }
-  });
+Tensor copy_of_seen_pixels(const ConvProblem& p) {
+  const Tensor view = seen_pixels(p.x, p.y, p.geometry);
+  const Tensor copy = empty_channels_last(view.shape(), {p.x.dtype(), p.x.device()});
+  raw::copy_kernel.cpu(copy, view);  // not the op, which would queue it
+  return copy;
 }
 
 // Runs the first kernel that applies. The last one of a table always does.
@@ -132,7 +120,7 @@ void forward_in_f32(const ConvProblem& p) {
 }
 
 void forward_of_seen_pixels(const ConvProblem& p) {
-  conv_cpu(p.y, seen_pixels(p.x, p.y, p.geometry), p.w, p.bias, without_stride(p.geometry));
+  conv_cpu(p.y, copy_of_seen_pixels(p), p.w, p.bias, without_stride(p.geometry));
 }
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
@@ -174,7 +162,8 @@ void input_grad_of_seen_pixels(const ConvProblem& p) {
   const Tensor dseen =
       empty_channels_last({p.x.size(0), p.x.size(1), p.y.size(2), p.y.size(3)}, {p.x.dtype(), p.x.device()});
   conv_input_grad_cpu(dseen, p.y, p.w, {}, without_stride(p.geometry));
-  spread_seen_pixels(p.x, dseen, p.geometry);
+  raw::fill_kernel.cpu(p.x, 0);
+  raw::copy_kernel.cpu(seen_pixels(p.x, p.y, p.geometry), dseen);
 }
 
 void run_input_grad_plan(const ConvProblem& p) {
@@ -246,7 +235,7 @@ void weight_grad_and_bias(const ConvProblem& p) {
 bool has_bias_apart(const ConvProblem& p) { return has_bias(p) && cpu::is_computed_in_f32(p.y.dtype()); }
 
 void weight_grad_of_seen_pixels(const ConvProblem& p) {
-  conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));
+  conv_weight_grad_cpu(p.w, p.bias, p.y, copy_of_seen_pixels(p), without_stride(p.geometry));
 }
 
 void weight_grad_in_f32(const ConvProblem& p) {
