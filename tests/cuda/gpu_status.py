@@ -14,6 +14,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = "docs/gpu-status.md"
 RECORDS = "tests/cuda/recorded/*/kernels_on_device.txt"
+TABLES = "tests/cuda/recorded/*/op_table_on_device.txt"
 KERNELS = "tensor/cuda/kernels/"
 EVERYWHERE = ["element.h", "nest.h", "strided.h"]
 
@@ -105,7 +106,10 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
     host = [p for p in files("tensor/cuda/*.cc")]
     if host:
         lines.append("The host's code, " + ", ".join("`%s`" % os.path.basename(p) for p in host) +
-                     ", runs on the emulated device in the tests; it has **never run on a GPU**.")
+                     ", runs on the emulated device in the tests.")
+        lines += ["The op table, copies and streams ran on an %s:\n[recorded](../%s)." % (
+            os.path.basename(os.path.dirname(p)).upper(), p) for p in files(TABLES)] or ["It **never ran on a GPU**."]
+        lines.append("")
     for library, call in LIBRARIES.items():
         if not any(re.search(call, text) for path, text in sources.items() if "/emulated/" not in path):
             lines.append("* %s: Gradus does not call it yet." % library)
