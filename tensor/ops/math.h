@@ -57,17 +57,17 @@ struct OnAngles : OnFloats {
 struct Sin : OnAngles {
   static constexpr const char* name = "sin";
   template <class T> GRADUS_HD T operator()(T x) const { return m::sin(x); }
-  float far(float x) const { return std::sin(x); }
+  GRADUS_HD float far(float x) const { return std::sin(x); }
 };
 struct Cos : OnAngles {
   static constexpr const char* name = "cos";
   template <class T> GRADUS_HD T operator()(T x) const { return m::cos(x); }
-  float far(float x) const { return std::cos(x); }
+  GRADUS_HD float far(float x) const { return std::cos(x); }
 };
 struct Tan : OnAngles {
   static constexpr const char* name = "tan";
   template <class T> GRADUS_HD T operator()(T x) const { return m::tan(x); }
-  float far(float x) const { return std::tan(x); }
+  GRADUS_HD float far(float x) const { return std::tan(x); }
 };
 struct Asin : OnFloats {
   static constexpr const char* name = "asin";
@@ -125,19 +125,23 @@ struct Erfc : OnFloats {
 // These three compute in double.
 struct Erfinv : OnFloats {
   static constexpr const char* name = "erfinv";
-  template <class T> T operator()(T x) const { return T(m::erfinv(x)); }
+  template <class T> GRADUS_HD T operator()(T x) const { return T(m::erfinv(x)); }
 };
 struct Lgamma : OnFloats {
   static constexpr const char* name = "lgamma";
-  template <class T> T operator()(T x) const {
-    int sign;
+  template <class T> GRADUS_HD T operator()(T x) const {
+#if defined(__CUDA_ARCH__)
+    return T(::lgamma(double(x)));
+#else
+    int sign;  // lgamma() would write it into a global variable
     return T(::lgamma_r(double(x), &sign));
+#endif
   }
 };
 struct Polygamma : OnFloats {
   static constexpr const char* name = "polygamma";
   int64_t n = 0;
-  template <class T> T operator()(T x) const { return T(m::polygamma(int(n), x)); }
+  template <class T> GRADUS_HD T operator()(T x) const { return T(m::polygamma(int(n), x)); }
 };
 
 }  // namespace gradus::functors

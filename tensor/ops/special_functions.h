@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "gradus/tensor/ops/scalar_math.h"
+
 namespace gradus::m {
 
 // The derivative of log gamma: recurrence up to 10, then the asymptotic series.
-inline double digamma(double x) {
+GRADUS_HOST_DEVICE inline double digamma(double x) {
   constexpr double kPi = 3.14159265358979324;
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
   if (x < 0) {  // reflection
@@ -26,7 +28,7 @@ inline double digamma(double x) {
 
 // The Hurwitz zeta function, the sum of (x + k)^-s over k >= 0, for s > 1 and x > 0: the first terms, then
 // Euler-Maclaurin. Infinite for x = 0, NaN elsewhere.
-inline double zeta(double s, double x) {
+GRADUS_HOST_DEVICE inline double zeta(double s, double x) {
   constexpr int kTerms = 12;
   if (!(s > 1) || x < 0) return std::numeric_limits<double>::quiet_NaN();
   if (x == 0) return std::numeric_limits<double>::infinity();
@@ -49,7 +51,7 @@ inline double zeta(double s, double x) {
 
 // The n-th derivative of digamma. Below 0 by recurrence, down to -1e6, where doubles have few digits left
 // for the fraction.
-inline double polygamma(int n, double x) {
+GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   if (n == 0) return digamma(x);
   double sum = 0;
   if (x < 0 && x == std::floor(x)) x = 0;
@@ -60,7 +62,7 @@ inline double polygamma(int n, double x) {
 
 // The x with erf(x) = y: a polynomial in log(1 - y^2), then Newton's steps.
 // Source: M. Giles, "Approximating the erfinv function", 2010 (the polynomial).
-inline double erfinv(double y) {
+GRADUS_HOST_DEVICE inline double erfinv(double y) {
   if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;
   constexpr double kCenter[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
                                 -4.39150654e-06, 0.00021858087,  -0.00125372503,

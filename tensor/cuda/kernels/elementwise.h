@@ -36,9 +36,9 @@ struct DenseInput {
   bool is_scalar;
 };
 
-// A functor that is right for most pairs of numbers only says so, and computes the others another way.
+// A functor that is right for most numbers only says so, and computes the others another way.
 template <class F, class... C> __device__ __forceinline__ auto evaluate(const F& f, C... x) {
-  if constexpr (sizeof...(C) == 2 && (std::is_same_v<C, float> && ...) && requires { f.is_far(x...); })
+  if constexpr ((std::is_same_v<C, float> && ...) && requires { f.is_far(x...); })
     return f.is_far(x...) ? f.far(x...) : f(x...);
   else
     return f(x...);

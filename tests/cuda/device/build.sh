@@ -12,10 +12,7 @@ architecture=${2:-90}
 nvcc=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The headers as they are, but with the host's formulas for f32 on the device: those give the host's bits.
-mkdir -p "$work/gradus"
-cp -r "$root/tensor" "$work/gradus/"
-sed -i 's/#if defined(__CUDA_ARCH__)/#if 0/' "$work/gradus/tensor/ops/scalar_math.h"
+ln -s "$root" "$work/gradus"
 objects=()
 for source in "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
   object=$work/$(basename "$source").o

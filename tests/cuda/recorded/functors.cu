@@ -1,6 +1,5 @@
-// Gradus' own element-wise functors on the device and on the host, bit by bit. record.sh builds this four
-// ways: with and without -fmad=false, and with scalar_math.h as it is (CUDA's functions on the device) or
-// with the host's formulas on both sides.
+// Gradus' own element-wise functors on the device and on the host, bit by bit. record.sh builds this with and
+// without -fmad=false. (When it ran, CUDA's functions were tried too, in place of the formulas.)
 //
 // A line says how many of the results differ in bits (NaN equals NaN) and by how many units in the last
 // place.

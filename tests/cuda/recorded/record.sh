@@ -51,15 +51,10 @@ say "toolkit $toolkit; ${includes[*]}; ${link[*]}; $RECORD_CARD"
 # ---- made from the toolkit's header
 header=$toolkit/include/driver_types.h
 [ -f "$header" ] || header=$toolkit/targets/x86_64-linux/include/driver_types.h
-mkdir -p "$work/inc/formulas" "$work/inc/plain"
+mkdir -p "$work/inc"
 sed -n '/enum __device_builtin__ cudaDeviceAttr/,/^};/p' "$header" | sed -n 's/.*cudaDevAttr\([A-Za-z0-9_]*\) *= *\([0-9]*\).*/{"\1", \2},/p' > "$work/inc/attributes.inc"
 sed -n '/struct __device_builtin__ cudaDeviceProp/,/^};/p' "$header" | sed 's#/\*\*<.*##' | sed -n 's/^ *[a-zA-Z_ ]* \([a-zA-Z0-9_]*\)\(\[[0-9]*\]\)\? *; *$/FIELD(\1)/p' | grep -v reserved > "$work/inc/fields.inc"
-# Gradus' headers, as they are and with the host's formulas on the device.
-ln -s "$root" "$work/inc/plain/gradus"
-mkdir "$work/inc/formulas/gradus"
-for entry in "$root"/*; do [ "$(basename "$entry")" != tensor ] && ln -s "$entry" "$work/inc/formulas/gradus/"; done
-cp -r "$root/tensor" "$work/inc/formulas/gradus/tensor"
-sed -i 's/#if defined(__CUDA_ARCH__)/#if 0/' "$work/inc/formulas/gradus/tensor/ops/scalar_math.h"
+ln -s "$root" "$work/inc/gradus"
 
 # ---- builds, all at once
 declare -A builds
@@ -76,10 +71,8 @@ need() {  # waits by a file: a job of this shell's is not one of its subshells'
 }
 functors="--expt-relaxed-constexpr -Xcompiler -march=x86-64-v3,-ffp-contract=off,-O2 --diag-suppress 20012,20014,20015"
 host="-Xcompiler -march=x86-64-v3,-ffp-contract=off"
-wanted functors && build functors_formulas functors.cu -I"$work/inc/formulas" $functors -fmad=false
-wanted functors && build functors_formulas_fmad functors.cu -I"$work/inc/formulas" $functors
-wanted functors && build functors_cuda functors.cu -I"$work/inc/plain" $functors -fmad=false
-wanted functors && build functors_cuda_fmad functors.cu -I"$work/inc/plain" $functors
+wanted functors && build functors_formulas functors.cu $functors -fmad=false
+wanted functors && build functors_formulas_fmad functors.cu $functors
 wanted arithmetic && build arithmetic arithmetic.cu $host -fmad=false
 wanted arithmetic && build arithmetic_fmad arithmetic.cu $host
 wanted cudart && build cudart_answers cudart_answers.cu
@@ -111,8 +104,6 @@ wanted cublaslt && both go 100 cublaslt_epilogues cublaslt_answers epilogues
 wanted cudnn && both go 100 cudnn_answers cudnn_answers
 wanted functors && both go 90 functors_formulas functors_formulas "Gradus' functors: the host's formulas on the device, -fmad=false" 5
 wanted functors && both go 90 functors_formulas_fmad functors_formulas_fmad "Gradus' functors: the host's formulas on the device, multiply-adds fused"
-wanted functors && both go 90 functors_cuda functors_cuda "Gradus' functors: CUDA's functions on the device, -fmad=false"
-wanted functors && both go 90 functors_cuda_fmad functors_cuda_fmad "Gradus' functors: CUDA's functions on the device, multiply-adds fused"
 [ ${#jobs[@]} -gt 0 ] && wait "${jobs[@]}"
 pack
 
