@@ -41,6 +41,17 @@ DType result_dtype(const Tensor& x, Number number);
 // Returns a 0-dimensional tensor for `number` as an operand next to x.
 Tensor operand(Number number, const Tensor& x);
 
+// Returns the dtype that kernels compute F in: for predicates the common dtype of the operands, else
+// the dtype of the result.
+template <class F, class... In> DType compute_type(const Tensor& out, const In&... in) {
+  if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
+    return DType::kBool;
+  else if constexpr (sizeof...(In) <= 2 && std::is_same_v<decltype(F{}((void(in), 0.f)...)), bool>)
+    return result_dtype(in...);
+  else
+    return out.dtype();
+}
+
 // Returns an uninitialized tensor for the result of an op on operands that broadcast together: it lies as
 // they do where those of the full shape agree, else channels-last if one of them does, else row-major.
 // Errors: ShapeError, DeviceError.

@@ -279,18 +279,11 @@ struct DeviceQueue final : StreamQueue {
   std::exception_ptr error_;  // the first one since the last synchronize
 };
 
-// A stream hides its queue. This task asks for what is behind it, and does not run.
-struct AskForNative {
-  std::shared_ptr<NativeStream>* answer;
-  void operator()() const {}
-};
-
 }  // namespace
 
 std::shared_ptr<NativeStream> native_stream(const Stream& stream) {
-  std::shared_ptr<NativeStream> answer;
-  if (stream.device().type == DeviceType::kCUDA) stream.enqueue(AskForNative{&answer});
-  return answer;
+  if (stream.device().type != DeviceType::kCUDA) return nullptr;
+  return static_cast<DeviceQueue*>(stream.queue_.get())->stream;
 }
 
 }  // namespace internal
@@ -350,10 +343,6 @@ Stream Stream::create(Device device) {
 
 void Stream::enqueue(std::function<void()> task) const {
   if (is_inline()) return task();
-  if (const auto* ask = task.target<internal::AskForNative>()) {
-    *ask->answer = static_cast<internal::DeviceQueue*>(queue_.get())->stream;
-    return;
-  }
   queue_->enqueue(std::move(task));
 }
 

@@ -10,9 +10,12 @@
 namespace gradus {
 
 class Event;
+class Stream;
 namespace internal {
 struct StreamQueue;
 struct EventState;
+class NativeStream;
+std::shared_ptr<NativeStream> native_stream(const Stream& stream);
 }  // namespace internal
 
 // A handle to a stream. When the last handle of a stream made by create() is gone, queued tasks still run.
@@ -39,6 +42,7 @@ class Stream {
 
  private:
   friend class Event;
+  friend std::shared_ptr<internal::NativeStream> internal::native_stream(const Stream&);
   Device device_;
   std::shared_ptr<internal::StreamQueue> queue_;
 };

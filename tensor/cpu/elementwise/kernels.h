@@ -7,17 +7,6 @@
 
 namespace gradus::cpu {
 
-// Returns the dtype to compute in: for predicates the common dtype of the operands, else the
-// dtype of the result.
-template <class F, class... In> DType compute_type(const Tensor& out, const In&... in) {
-  if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
-    return DType::kBool;
-  else if constexpr (sizeof...(In) <= 2 && std::is_same_v<decltype(F{}((void(in), 0.f)...)), bool>)
-    return raw::result_dtype(in...);
-  else
-    return out.dtype();
-}
-
 // F on bf16: computes in f32 and rounds once.
 template <class F> struct OnBF16 {
   F f;
@@ -51,13 +40,13 @@ template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& 
 
 template <class F> void unary(const Tensor& out, const Tensor& x, F f) {
   if (computed_in_bf16(f, out, x)) return;
-  with_compute_type<F>("elementwise", compute_type<F>(out, x),
+  with_compute_type<F>("elementwise", raw::compute_type<F>(out, x),
                        [&]<class T>() { run_functor<decltype(f(T())), T>(f, out, x); });
 }
 
 template <class F> void binary(const Tensor& out, const Tensor& a, const Tensor& b, F f = {}) {
   if (computed_in_bf16(f, out, a, b)) return;
-  with_compute_type<F>("elementwise", compute_type<F>(out, a, b),
+  with_compute_type<F>("elementwise", raw::compute_type<F>(out, a, b),
                        [&]<class T>() { run_functor<decltype(f(T(), T())), T, T>(f, out, a, b); });
 }
 

@@ -12,17 +12,6 @@
 
 namespace gradus::cuda {
 
-// Returns the dtype to compute in, as the CPU does: for predicates the common dtype of the operands, else the
-// dtype of the result.
-template <class F, class... In> DType compute_type(const Tensor& out, const In&... in) {
-  if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
-    return DType::kBool;
-  else if constexpr (sizeof...(In) <= 2 && std::is_same_v<decltype(F{}((void(in), 0.f)...)), bool>)
-    return raw::result_dtype(in...);
-  else
-    return out.dtype();
-}
-
 // Calls g(T()) with the type to compute `t` in, if F accepts that type. i8 and i16 are computed in i32; the
 // low bits are the result.
 // Errors: DTypeError.
@@ -56,7 +45,7 @@ template <class F, class G> void with_compute_type(DType t, G&& g) {
 // The kernel of a functor of any number of operands of one type.
 template <class F, class... In> void compute(const F& f, const Tensor& out, const In&... in) {
   if (out.numel() == 0) return;
-  with_compute_type<F>(compute_type<F>(out, in...), [&](auto type) {
+  with_compute_type<F>(raw::compute_type<F>(out, in...), [&](auto type) {
     using T = decltype(type);
     using Out = decltype(f((void(in), T())...));
     const Operands o = operands_of({&out, &in...});
