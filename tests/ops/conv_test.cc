@@ -495,6 +495,7 @@ const Case kLongCases[] = {
     {"LongRowsSquare", {1, 512, 4, 4}, {9, 512, 4, 4}, {.stride = 2}},
     {"WideImage", {1, 3, 12, 256}, {16, 3, 3, 3}, {.padding = 1}},
     {"VeryWideImage", {1, 1, 4, 1000}, {1, 1, 3, 3}, {.padding = 1}},
+    {"WidePadding", {1, 3, 1, 21}, {64, 3, 1, 5}, {.padding = {0, 4}}},
 };
 class LongConv2d : public testing::TestWithParam<std::tuple<DType, Case>> {};
 INSTANTIATE_TEST_SUITE_P(Cases, LongConv2d,
@@ -519,7 +520,7 @@ TEST_P(LongConv2d, IsExactForIntegers) {
                dx = raw::to(raw::conv2d_input_grad(dy64, w64, c.x, c.options), dtype),
                dw = raw::to(raw::conv2d_weight_grad(dy64, x64, c.w, false, c.options).first, dtype);
   const int before = num_threads();
-  for (int threads : {1, 2}) {
+  for (int threads : {1, 2, 3}) {
     set_num_threads(threads);
     expect_near(raw::conv2d(x, w, {}, c.options), y, 0);
     expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), dx, 0);

@@ -84,6 +84,8 @@ bool of_large_filters(const Problem& p) {
     if (p.w[d + 2] > 7) return true;
   return false;
 }
+// The last of a row's parts may hold fewer pixels of the image than of the padding.
+bool of_wide_padding(const Problem& p) { return p.g.padding[p.last()] > 3; }
 bool of_large_filters_and_a_stride(const Problem& p) { return of_large_filters(p) && with_a_stride(p); }
 // The last row may end before its padding does.
 bool of_a_stride_beyond_the_padding(const Problem& p) {
@@ -131,6 +133,7 @@ const struct {
     {"brgconv", kOfImages, of_several_turns},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
     {"brgconv", kForward, of_a_stride_beyond_the_padding},
+    {"brgconv", kForward, of_wide_padding},
     {"brgconv", kEvery, of_results_of_padding_alone},
     {"brgconv", kEvery, of_taps_that_meet_padding_alone},
     {"amx", kEvery, of_taps_that_meet_padding_alone},
