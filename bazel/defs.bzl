@@ -53,6 +53,12 @@ PROCESSOR_COPTS = select({
     "//conditions:default": ["-march=x86-64-v3"],
 })
 
+# For tests of the levels of x86 processors, and for scripts, which the emulator of ./run on-arm does not run.
+X86_COMPATIBLE = select({
+    "//bazel:aarch64": ["//bazel:incompatible"],
+    "//conditions:default": [],
+})
+
 # For the one target that runs teams of OpenMP's threads: those of libgomp, which are oneDNN's.
 OPENMP_LINKOPTS = select({
     "//bazel:no_openmp": [],
