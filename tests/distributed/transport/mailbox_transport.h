@@ -55,11 +55,10 @@ class MailboxTransport final : public Transport {
       return item.ended;
     };
     const Wait outcome = office_->signal.wait(watch, ready, "mailbox");
-    if (outcome != Wait::kReady) {
-      withdraw();  // the memory that they are in ends with the call
-      throw_wait(op, outcome, watch, item.peers());
-    }
+    if (outcome == Wait::kReady && !item.error) return;
+    withdraw();  // the memory that they are in ends with the call
     if (item.error) std::rethrow_exception(item.error);
+    throw_wait(op, outcome, watch, item.peers());
   }
 
   int probe(Tag tag, const std::vector<int>& sources) override {
