@@ -34,6 +34,7 @@ FAMILIES = [
     ("norms", r"norm of "),
     ("variances", r"variance of "),
     ("products", r"prod of "),
+    ("largest and smallest with positions", r"max and min of "),
 ]]
 
 LIBRARIES = {"cuBLASLt": r"\bcublasLt\w+\(", "cuDNN": r"\bcudnn\w+\(", "NCCL": r"\bnccl\w+\("}

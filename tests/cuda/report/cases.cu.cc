@@ -92,13 +92,16 @@ template <class Op>
 Case reduced(const char* what, int64_t outer, int64_t n, int64_t inner, double most = kDense) {
   using In = typename Op::In;
   using Out = typename Op::Out;
-  const double bytes =
-      static_cast<double>(outer * n * inner) * sizeof(In) + static_cast<double>(outer * inner) * sizeof(Out);
+  constexpr bool kNumbers = requires(Op op) { op.indices; };
+  const double bytes = static_cast<double>(outer * n * inner) * sizeof(In) +
+                       static_cast<double>(outer * inner) * (sizeof(Out) + (kNumbers ? sizeof(int64_t) : 0));
   return {what, bytes, most, [=] {
-            const Zeros x, y(outer * inner * static_cast<int64_t>(sizeof(Out)));
+            const Zeros x, y(outer * inner * static_cast<int64_t>(sizeof(Out))), numbers(outer * inner * 8);
             const auto* p = reinterpret_cast<const In*>(x.data());
             const Zeros workspace(reduce_workspace<Op>(p, outer, n, inner));
-            reduce("report", Op{}, reinterpret_cast<Out*>(y.data()), p, outer, n, inner, workspace.data(),
+            Op op{};
+            if constexpr (kNumbers) op.indices = reinterpret_cast<int64_t*>(numbers.data());
+            reduce("report", op, reinterpret_cast<Out*>(y.data()), p, outer, n, inner, workspace.data(),
                    nullptr);
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
@@ -193,6 +196,10 @@ std::vector<Case> cases() {
       reduced<Variance<float>>("variance f32, one row", 1, kFloats, 1),
       reduced<Variance<float>>("variance f32, 64 columns", 1, kFloats / 64, 64),
       reduced<Variance<double>>("variance f64, 64 columns", 1, kBytes / 8 / 64, 64),
+      reduced<Extremum<float>>("max f32, rows of 1024", kFloats / 1024, 1024, 1),
+      reduced<Extremum<float>>("max f32, one row", 1, kFloats, 1),
+      reduced<Extremum<float>>("max f32, 64 columns", 1, kFloats / 64, 64),
+      reduced<Extremum<uint8_t>>("max u8, rows of 1024", kBytes / 1024, 1024, 1),
   };
 }
 
