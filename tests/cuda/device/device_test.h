@@ -206,6 +206,8 @@ void test_elementwise_floats();
 void test_elementwise_integers();
 void test_copies();
 void test_reductions();
+void test_softmax();
+void test_cross_entropy();
 void time_kernels();
 
 }  // namespace device_test

@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
     test_elementwise_integers();
     test_copies();
     test_reductions();
+    test_softmax();
+    test_cross_entropy();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;

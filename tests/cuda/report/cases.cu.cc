@@ -8,9 +8,11 @@
 
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/creation.h"
+#include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
+#include "gradus/tensor/cuda/kernels/softmax.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
 
@@ -103,6 +105,45 @@ Case reduced(const char* what, int64_t outer, int64_t n, int64_t inner, double m
             if constexpr (kNumbers) op.indices = reinterpret_cast<int64_t*>(numbers.data());
             reduce("report", op, reinterpret_cast<Out*>(y.data()), p, outer, n, inner, workspace.data(),
                    nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
+template <class T> T* as(const Zeros& memory) { return reinterpret_cast<T*>(memory.data()); }
+
+// Softmax of [outer, n, inner] that is 1 MiB large, or a little less.
+template <class T>
+Case softmaxed(const char* what, bool backward, int64_t n, int64_t inner, double most = kDense) {
+  const int64_t outer = kBytes / static_cast<int64_t>(sizeof(T)) / n / inner;
+  const double bytes = static_cast<double>(outer * n * inner) * sizeof(T) * (backward ? 3 : 2);
+  return {what, bytes, most, [=] {
+            const Zeros x, y, dx;
+            if (backward)
+              softmax_backward("report", as<T>(dx), as<T>(y), as<T>(x), outer, n, inner, false, nullptr);
+            else
+              softmax("report", as<T>(y), as<T>(x), outer, n, inner, true, nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
+// Mean cross entropy of scores [outer, classes, inner] that are 1 MiB large, or a little less. Samples have a
+// target and two stats; the forward kernels also write and read the losses.
+template <class T>
+Case cross_entropies(const char* what, bool backward, int64_t classes, int64_t inner, double most = kDense) {
+  const int64_t outer = kBytes / static_cast<int64_t>(sizeof(T)) / classes / inner, samples = outer * inner;
+  const double bytes =
+      static_cast<double>(samples * classes) * sizeof(T) * (backward ? 2 : 1) +
+      static_cast<double>(samples) * (8 + 2 * sizeof(T) + (backward ? 0 : sizeof(T) + 2 * 16));
+  return {what, bytes, most, [=] {
+            const Zeros x, dx, target(samples * 8), stats(samples * 16), loss(16), total(16);
+            const CrossEntropy<T> s{
+                as<T>(x), as<int64_t>(target), nullptr, as<T>(stats), outer, classes, inner, -100, 0};
+            const Zeros workspace(cross_entropy_workspace(s));
+            if (backward)
+              cross_entropy_grad("report", s, LossOf::kMean, as<T>(dx), as<T>(loss), as<T>(total),
+                                 workspace.data(), nullptr);
+            else
+              cross_entropy("report", s, LossOf::kMean, as<T>(loss), as<T>(total), workspace.data(), nullptr);
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
@@ -200,6 +241,25 @@ std::vector<Case> cases() {
       reduced<Extremum<float>>("max f32, one row", 1, kFloats, 1),
       reduced<Extremum<float>>("max f32, 64 columns", 1, kFloats / 64, 64),
       reduced<Extremum<uint8_t>>("max u8, rows of 1024", kBytes / 1024, 1024, 1),
+      softmaxed<float>("softmax f32, rows of 10", false, 10, 1),
+      softmaxed<float>("softmax f32, rows of 128", false, 128, 1),
+      softmaxed<float>("softmax f32, rows of 1000", false, 1000, 1),
+      softmaxed<float>("softmax f32, rows of 3072", false, 3072, 1),
+      softmaxed<float>("softmax f32, rows of 16384", false, 16384, 1),
+      softmaxed<float>("softmax f32, 21 of 256 columns", false, 21, 256),
+      softmaxed<float>("softmax f32, 200 of 64 columns", false, 200, 64),
+      softmaxed<double>("softmax f64, rows of 1000", false, 1000, 1),
+      softmaxed<float>("gradient of softmax f32, rows of 10", true, 10, 1),
+      softmaxed<float>("gradient of softmax f32, rows of 1000", true, 1000, 1),
+      softmaxed<float>("gradient of softmax f32, rows of 16384", true, 16384, 1),
+      softmaxed<float>("gradient of softmax f32, 21 of 256 columns", true, 21, 256),
+      softmaxed<double>("gradient of softmax f64, rows of 1000", true, 1000, 1),
+      cross_entropies<float>("cross entropy f32, 10 classes", false, 10, 1),
+      cross_entropies<float>("cross entropy f32, 1000 classes", false, 1000, 1),
+      cross_entropies<float>("cross entropy f32, 21 classes of pixels", false, 21, 1024),
+      cross_entropies<float>("gradient of cross entropy f32, 10 classes", true, 10, 1),
+      cross_entropies<float>("gradient of cross entropy f32, 1000 classes", true, 1000, 1),
+      cross_entropies<float>("gradient of cross entropy f32, 21 classes of pixels", true, 21, 1024),
   };
 }
 

@@ -34,6 +34,18 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"max f32, 64 columns", "passes",
      "an element and its position are 16 bytes side by side, so that two lanes of a half warp meet in a "
      "bank"},
+    {"softmax f32, rows of 10", "bytes",
+     "a warp reads two rows, which end within sectors; the rest of these is its neighbors'"},
+    {"gradient of softmax f32, rows of 10", "bytes", "the same"},
+    {"softmax f32, rows of 16384", "bytes",
+     "rows that no block's registers hold are read twice; the second time many come from the cache"},
+    {"gradient of softmax f32, rows of 16384", "bytes", "the same"},
+    {"cross entropy f32, 10 classes", "bytes",
+     "a warp has two samples: their targets, stats and losses are half a sector each, which it shares with "
+     "its "
+     "neighbors; and the target's score is read again, which was just read"},
+    {"gradient of cross entropy f32, 10 classes", "bytes",
+     "the same; and each warp reads the loss's gradient and the weights' total, which come from the cache"},
 });
 
 }  // namespace report
