@@ -208,6 +208,7 @@ void test_copies();
 void test_reductions();
 void test_softmax();
 void test_cross_entropy();
+void test_pooling();
 void time_kernels();
 
 }  // namespace device_test

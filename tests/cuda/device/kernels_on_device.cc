@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
     test_reductions();
     test_softmax();
     test_cross_entropy();
+    test_pooling();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;

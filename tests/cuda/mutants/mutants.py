@@ -22,6 +22,7 @@ CHECKS = {
     "creation.cu.cc": ["arange"],
     "cross_entropy.cu.cc": ["cross entropy of f32"],
     "elementwise.h": ["element-wise", "conversions"],
+    "pool.cu.cc": ["pooling of f32"],
     "powers.h": ["softmax of f32", "cross entropy of f32"],
     "reduce.h": ["sum"],
     "strided.h": ["copy u8", "element-wise"],

@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
       mutants::test_reductions();
       test_softmax();
       test_cross_entropy();
+      test_pooling();
     }
   } catch (const std::exception& e) {
     std::printf("FAIL  %s\n", e.what());

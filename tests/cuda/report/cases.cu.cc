@@ -10,6 +10,7 @@
 #include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/kernels/pool.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
 #include "gradus/tensor/cuda/kernels/softmax.h"
@@ -24,6 +25,7 @@ using gradus::bf16;
 using gradus::DType;
 using gradus::dtype_v;
 using gradus::f16;
+using PoolAxis = gradus::PoolAxis<int32_t>;
 
 constexpr int64_t kBytes = int64_t(1) << 20;
 constexpr double kAll = kBytes;
@@ -148,6 +150,21 @@ Case cross_entropies(const char* what, bool backward, int64_t classes, int64_t i
           }};
 }
 
+// Pooling of an image of 64 channels, 1 MiB large, by square windows. Calls f(pooling, input, output, index).
+template <class T, class F>
+Case pooled(const char* what, int kernel, int stride, double bytes, double most, F&& f) {
+  const PoolAxis one{1, 1, 1, 1, 0, 1, false};
+  const auto side = [&](int in) {
+    return PoolAxis{in, (in - kernel) / stride + 1, kernel, stride, 0, 1, false};
+  };
+  const Pooling p{1, 64, one, side(64), side(static_cast<int>(kBytes / sizeof(T) / 64 / 64)), true, 0};
+  return {what, bytes, most, [=] {
+            const Zeros x, y, index;
+            f(p, View{x.data(), dtype_v<T>}, View{y.data(), dtype_v<T>}, View{index.data(), DType::kU8});
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> cases() {
@@ -260,6 +277,40 @@ std::vector<Case> cases() {
       cross_entropies<float>("gradient of cross entropy f32, 10 classes", true, 10, 1),
       cross_entropies<float>("gradient of cross entropy f32, 1000 classes", true, 1000, 1),
       cross_entropies<float>("gradient of cross entropy f32, 21 classes of pixels", true, 21, 1024),
+      pooled<float>("max pool f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool("report", y, index, x, p, nullptr);
+                    }),
+      pooled<bf16>("max pool bf16, 2 x 2", 2, 2, kAll * (1 + 1. / 4 + 1. / 8), kDense,
+                   [](const Pooling& p, View x, View y, View index) {
+                     max_pool("report", y, index, x, p, nullptr);
+                   }),
+      pooled<float>("max pool f32, 3 x 3 by 2", 3, 2, kAll * (1 + 1. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool("report", y, index, x, p, nullptr);
+                    }),
+      pooled<float>("max pool's gradient f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool_scatter("report", x, y, index, p, nullptr);
+                    }),
+      pooled<float>("max pool's gradient after relu f32, 2 x 2", 2, 2, kAll * (2 + 1. / 4), kDense,
+                    [](const Pooling& p, View x, View y, View) {
+                      max_pool_relu_grad("report", x, y, p, nullptr);
+                    }),
+      pooled<float>("max pool's gather f32, 2 x 2", 2, 2, kAll * (2. / 4 + 1. / 16), kStrided,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool_gather("report", y, x, index, p, nullptr);
+                    }),
+      pooled<float>("max pool's positions f32, 2 x 2", 2, 2, kAll * (2. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View, View y, View index) {
+                      max_pool_positions("report", static_cast<int64_t*>(y.data), index, p, nullptr);
+                    }),
+      pooled<float>("mean pool f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4), kDense,
+                    [](const Pooling& p, View x, View y, View) { avg_pool("report", y, x, p, nullptr); }),
+      pooled<float>("mean pool's gradient f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4), kDense,
+                    [](const Pooling& p, View x, View y, View) {
+                      avg_pool_spread("report", x, y, p, nullptr);
+                    }),
   };
 }
 

@@ -46,6 +46,10 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
      "neighbors; and the target's score is read again, which was just read"},
     {"gradient of cross entropy f32, 10 classes", "bytes",
      "the same; and each warp reads the loss's gradient and the weights' total, which come from the cache"},
+    {"max pool f32, 3 x 3 by 2", "bytes", "windows overlap: what is read again comes from the cache"},
+    {"max pool's gradient f32, 2 x 2", "bytes",
+     "the places of a window each read its gradient; all but the first from the cache"},
+    {"mean pool's gradient f32, 2 x 2", "bytes", "the same"},
 });
 
 }  // namespace report
