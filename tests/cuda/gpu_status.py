@@ -34,7 +34,15 @@ FAMILIES = [
     ("norms", r"norm of "),
     ("variances", r"variance of "),
     ("products", r"prod of "),
-]]
+    ("largest and smallest with positions", r"max and min of "),
+]] + [
+    ("softmax", "softmax_held softmax_long softmax_backward_held softmax_backward_long",
+     ["softmax.cu.cc", "powers.h", "teams.h"], r"softmax of "),
+    ("cross entropy", "cross_entropy_samples cross_entropy_slopes short_rows long_rows",
+     ["cross_entropy.cu.cc", "powers.h", "teams.h", "reduce.h", "reduce_ops.h", "element.h"], r"cross entropy of "),
+    ("pooling", "pool_largest pool_scatter pool_relu_grad pool_gather pool_positions pool_mean pool_spread",
+     ["pool.cu.cc", "element.h"], r"pooling of "),
+]
 
 LIBRARIES = {"cuBLASLt": r"\bcublasLt\w+\(", "cuDNN": r"\bcudnn\w+\(", "NCCL": r"\bnccl\w+\("}
 

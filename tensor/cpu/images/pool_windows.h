@@ -6,35 +6,25 @@
 #include <vector>
 
 #include "gradus/tensor/ops/images/pool.h"
+#include "gradus/tensor/ops/images/pool_axis.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
 
-// The cells of one window along one axis. Cells [first, last) lie inside the input; cell k lies at position
-// origin + k * step.
-struct Span {
-  int64_t first, last, origin, step, padded_length;
-};
+using Span = PoolSpan<int64_t>;
+using Axis = PoolAxis<int64_t>;
 
-inline Span span_of(const PoolWindows& w, int64_t in, int64_t out, int64_t kernel, int64_t stride,
-                    int64_t padding, int64_t dilation, int64_t i) {
-  if (w.adaptive) {
-    const int64_t begin = i * in / out, end = ((i + 1) * in + out - 1) / out;
-    return {0, end - begin, begin, 1, end - begin};
-  }
-  const int64_t origin = i * stride - padding;
-  const int64_t first = origin < 0 ? (-origin + dilation - 1) / dilation : 0;
-  const int64_t last = std::min(kernel, (in - origin + dilation - 1) / dilation);
-  return {first, last, origin, dilation, std::min(origin + kernel, in + padding) - origin};
-}
 inline Span slices_of(const PoolWindows& w, int64_t o) {
-  return span_of(w, w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, o);
+  return span_of(Axis{w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, w.adaptive},
+                 o);
 }
 inline Span rows_of(const PoolWindows& w, int64_t p) {
-  return span_of(w, w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, p);
+  return span_of(Axis{w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, w.adaptive},
+                 p);
 }
 inline Span columns_of(const PoolWindows& w, int64_t q) {
-  return span_of(w, w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, q);
+  return span_of(Axis{w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, w.adaptive},
+                 q);
 }
 
 // One cell of a window: its number in the window, and the offset of its C channels in the image.

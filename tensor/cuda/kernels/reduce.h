@@ -38,17 +38,50 @@ template <class Op> struct Merged : Op {
   __device__ Lane step(Lane a, In x) const { return Op::merge(a, x); }
 };
 
+// Numbers take registers: fewer elements at once, and ptxas is told how many registers there are.
+template <class Op>
+constexpr bool is_numbered = requires(Op op, typename Op::Wide a) { op.from_number(a, 0); };
+template <class Op> constexpr int least_blocks = is_numbered<Op> ? 4 : 0;
+
+// Ops that ask for an element's number, and for a result's, get them. Elements are numbered from a piece's
+// first, of 2^31 at most: longer ones are left whole only where there are 1024 of them.
+template <class Op, class N>
+__device__ __forceinline__ typename Op::Lane step(const Op& op, typename Op::Lane a, typename Op::In x, N i) {
+  if constexpr (requires { op.step(a, x, 0); })
+    return op.step(a, x, static_cast<int32_t>(i));
+  else
+    return op.step(a, x);
+}
+template <class Op>
+__device__ __forceinline__ typename Op::Wide from_number(const Op& op, const typename Op::Wide& a,
+                                                         int64_t first) {
+  if constexpr (is_numbered<Op>)
+    return op.from_number(a, first);
+  else
+    return a;
+}
+template <class Op>
+__device__ __forceinline__ typename Op::Out finish(const Op& op, const typename Op::Wide& a, int64_t i) {
+  if constexpr (requires { op.finish(a, i); })
+    return op.finish(a, i);
+  else
+    return op.finish(a);
+}
+
 template <class T> constexpr int vector_of = sizeof(T) <= 8 ? 16 / static_cast<int>(sizeof(T)) : 1;
+template <class Op>
+constexpr int row_vector_of = std::min(vector_of<typename Op::In>, is_numbered<Op> ? 4 : 16);
 // Columns of a thread: a vector of the input, but not so many that their values take most of the registers.
 template <class Op>
 constexpr int columns_of =
-    std::min(vector_of<typename Op::In>, 64 / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
+    std::min(vector_of<typename Op::In>,
+             (is_numbered<Op> ? 32 : 64) / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
 
 template <class T, int n> struct Few {
   T v[n];
 };
 template <class T, int n> __device__ __forceinline__ Few<T, n> load_few(const T* p) {
-  if constexpr (n == 1)
+  if constexpr (n == 1 && sizeof(T) != 16)
     return {*p};
   else
     return std::bit_cast<Few<T, n>>(load_vector<Vector<T, n>>(p));
@@ -86,13 +119,14 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
                                                        int lanes) {
   using In = typename Op::In;
   using Wide = typename Op::Wide;
-  constexpr int kVector = vector_of<In>;
+  constexpr int kVector = row_vector_of<Op>;
   Wide total = static_cast<Wide>(op.start());
   const auto take_single = [&](N from, N to) {  // fewer than kVector
     for (N i = from + lane; i < to; i += lanes)
-      total = op.merge(total, static_cast<Wide>(op.step(op.start(), p[i])));
+      total = op.merge(total, static_cast<Wide>(step(op, op.start(), p[i], i)));
   };
-  const auto misaligned = static_cast<N>(reinterpret_cast<uintptr_t>(p) % 16 / sizeof(In));
+  const auto misaligned =
+      static_cast<N>(reinterpret_cast<uintptr_t>(p) % (kVector * sizeof(In)) / sizeof(In));
   const N head = misaligned ? std::min<N>(n, kVector - misaligned) : 0;
   const N vectors = (n - head) / kVector;
   take_single(0, head);
@@ -103,7 +137,7 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
     const auto take = [&] {
       const auto v = load_few<In, kVector>(p + head + at * kVector);
 #pragma unroll
-      for (int k = 0; k < kVector; ++k) part[k] = op.step(part[k], v.v[k]);
+      for (int k = 0; k < kVector; ++k) part[k] = step(op, part[k], v.v[k], head + at * kVector + k);
       at += lanes;
     };
     if (at + (kBlock - 1) * lanes < vectors) {
@@ -129,7 +163,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   auto total = static_cast<typename Op::Wide>(op.start());
   if (row < rows) total = take_span(op, x + row * n, static_cast<int>(n), lane, lanes);
   total = merge_lanes(op, total, lanes);
-  if (row < rows && lane == 0) out[row] = op.finish(total);
+  if (row < rows && lane == 0) out[row] = finish(op, total, row);
 }
 
 template <class Wide> struct OfWarps {
@@ -137,8 +171,9 @@ template <class Wide> struct OfWarps {
 };
 // Pieces of rows of [rows, n], a block each. out is [rows, pieces].
 template <class Op>
-__global__ void __launch_bounds__(kThreads) long_rows(Op op, typename Op::Out* out, const typename Op::In* x,
-                                                      int64_t n, int64_t pieces, int64_t piece) {
+__global__ void __launch_bounds__(kThreads, least_blocks<Op>)
+    long_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t pieces,
+              int64_t piece) {
   const int64_t row = block_index() / pieces, from = block_index() % pieces * piece;
   const int64_t length = std::min(n - from, piece);
   auto total = take_span(op, x + row * n + from, length, thread_index(), kThreads);
@@ -148,7 +183,7 @@ __global__ void __launch_bounds__(kThreads) long_rows(Op op, typename Op::Out* o
   sync_block();
   constexpr int kWarps = kThreads / kWarp;
   total = merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
-  if (thread_index() == 0) out[block_index()] = op.finish(total);
+  if (thread_index() == 0) out[block_index()] = finish(op, from_number(op, total, from), block_index());
 }
 
 template <class Wide, int vector> struct OfThreads {
@@ -157,7 +192,7 @@ template <class Wide, int vector> struct OfThreads {
 // Columns of [outer, n, inner]. A block has `lanes` threads side by side, each for `vector` columns, and
 // kThreads / lanes rows of such threads. out is [outer, pieces, inner].
 template <class Op, int vector>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     columns(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t inner, int64_t pieces,
             int64_t piece, int lanes) {
   using In = typename Op::In;
@@ -179,7 +214,7 @@ __global__ void __launch_bounds__(kThreads)
       const auto take = [&] {
         const auto v = load_few<In, vector>(p + row * inner);
 #pragma unroll
-        for (int k = 0; k < vector; ++k) part[k] = op.step(part[k], v.v[k]);
+        for (int k = 0; k < vector; ++k) part[k] = step(op, part[k], v.v[k], row - from);
         row += groups;
       };
       if (row + int64_t(kBlock - 1) * groups < to) {
@@ -205,9 +240,9 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (group != 0 || column >= inner) return;
-  typename Op::Out* to_row = out + (block_index() / tiles) * inner + column;
+  const int64_t at = block_index() / tiles * inner + column;
 #pragma unroll
-  for (int k = 0; k < vector; ++k) to_row[k] = op.finish(total[k]);
+  for (int k = 0; k < vector; ++k) out[at + k] = finish(op, from_number(op, total[k], from), at + k);
 }
 
 struct Pieces {
@@ -234,7 +269,7 @@ inline Pieces row_pieces(int64_t rows, int64_t n) {
 template <class Op>
 void run_short_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
                     int64_t rows, int64_t n, cudaStream_t stream) {
-  const int lanes = power_of_two_from(blocks_for(n, vector_of<typename Op::In>), kWarp);
+  const int lanes = power_of_two_from(blocks_for(n, row_vector_of<Op>), kWarp);
   launch(name, short_rows<Op>, {blocks_for(rows, kThreads / lanes), kThreads}, stream, op, out, x, rows, n,
          lanes);
 }
@@ -292,20 +327,28 @@ int64_t reduce_workspace(const typename Op::In* x, int64_t outer, int64_t n, int
   return pieces > 1 ? outer * pieces * inner * static_cast<int64_t>(sizeof(typename Op::Wide)) : 0;
 }
 
+// out[rows] = op over n of x[rows, n].
+template <class Op>
+void reduce_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
+                 int64_t rows, int64_t n, void* workspace, cudaStream_t stream) {
+  using namespace reduce_detail;  // NOLINT
+  if (rows == 0) return;
+  auto* const partial = static_cast<typename Op::Wide*>(workspace);
+  const Pieces pieces = row_pieces(rows, n);
+  if (n <= kShort) return run_short_rows(name, op, out, x, rows, n, stream);
+  if (pieces.count == 1) return run_long_rows(name, op, out, x, rows, n, pieces, stream);
+  run_long_rows(name, Partial<Op>{op}, partial, x, rows, n, pieces, stream);
+  run_short_rows(name, Merged<Op>{op}, out, partial, rows, pieces.count, stream);
+}
+
 // out[outer, inner] = op over n of x[outer, n, inner].
 template <class Op>
 void reduce(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x, int64_t outer,
             int64_t n, int64_t inner, void* workspace, cudaStream_t stream) {
   using namespace reduce_detail;  // NOLINT
   if (outer == 0 || inner == 0) return;
+  if (inner == 1) return reduce_rows(name, op, out, x, outer, n, workspace, stream);
   auto* const partial = static_cast<typename Op::Wide*>(workspace);
-  if (inner == 1) {
-    const Pieces pieces = row_pieces(outer, n);
-    if (n <= kShort) return run_short_rows(name, op, out, x, outer, n, stream);
-    if (pieces.count == 1) return run_long_rows(name, op, out, x, outer, n, pieces, stream);
-    run_long_rows(name, Partial<Op>{op}, partial, x, outer, n, pieces, stream);
-    return run_short_rows(name, Merged<Op>{op}, out, partial, outer, pieces.count, stream);
-  }
   const ColumnPlan plan = plan_columns<Op>(x, outer, n, inner);
   if (plan.pieces.count == 1) return run_columns(name, op, out, x, outer, n, inner, plan, stream);
   run_columns(name, Partial<Op>{op}, partial, x, outer, n, inner, plan, stream);

@@ -95,6 +95,50 @@ template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
   __device__ T step(T a, T x) const { return Extreme<T, largest>::step(a, m::abs(x)); }
 };
 
+// An element, and its number along n. Wide ones have no bytes between.
+template <class V, class N> struct Numbered {
+  static constexpr N kNone = std::numeric_limits<N>::max();
+  V value;
+  N number;
+  template <class W, class M> __device__ explicit operator Numbered<W, M>() const {
+    return {static_cast<W>(value), number == kNone ? Numbered<W, M>::kNone : number};
+  }
+};
+// The largest or smallest element, the first of equal ones; its number goes to indices[i] for result i. NaN
+// beats all numbers.
+template <class T> struct Extremum {
+  using In = T;
+  using Lane = Numbered<compute_t<T>, int32_t>;
+  using Wide = Numbered<std::conditional_t<std::is_integral_v<T>, int64_t, double>, int64_t>;
+  using Out = T;
+  bool largest = true;
+  int64_t* indices = nullptr;
+  __device__ Lane start() const {
+    using V = compute_t<T>;
+    using L = std::numeric_limits<V>;
+    constexpr V low = L::has_infinity ? static_cast<V>(-L::infinity()) : L::lowest();
+    constexpr V high = L::has_infinity ? L::infinity() : L::max();
+    Lane none{high, Lane::kNone};
+    if (largest) none.value = low;
+    return none;
+  }
+  __device__ Lane step(const Lane& a, T x, int32_t i) const { return better(a, {widen(x), i}); }
+  __device__ Wide merge(const Wide& a, const Wide& b) const { return better(a, b); }
+  __device__ Wide from_number(const Wide& a, int64_t first) const { return {a.value, first + a.number}; }
+  __device__ T finish(const Wide& a, int64_t i) const {
+    indices[i] = a.number;
+    return convert<T>(a.value);
+  }
+
+ private:
+  template <class A> __device__ A better(const A& a, const A& b) const {
+    const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    const bool same = a.value == b.value || (nan_a && nan_b);
+    const bool beats = (largest ? b.value > a.value : b.value < a.value) || (nan_b && !nan_a);
+    return beats || (same && b.number < a.number) ? b : a;
+  }
+};
+
 // How many elements, their mean, and the sum of their squared distances from it.
 struct Spread {
   double n, mean, squares;

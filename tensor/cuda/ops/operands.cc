@@ -13,9 +13,9 @@ cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
   const Device device = (*tensors.begin())->device();
   check("cuda", "cudaSetDevice", cudaSetDevice(device.index));
   const std::shared_ptr<internal::NativeStream> stream = internal::current_native_stream(device);
-  for (const Tensor* x : tensors)
-    if (internal::DeviceAllocator* allocator = internal::DeviceAllocator::find(device))
-      allocator->use(x->storage()->data(), stream);
+  if (internal::DeviceAllocator* const allocator = internal::DeviceAllocator::find(device))
+    for (const Tensor* x : tensors)
+      if (x->defined()) allocator->use(x->storage()->data(), stream);
   return static_cast<cudaStream_t>(stream->handle());
 }
 

@@ -14,6 +14,7 @@ namespace gradus::cuda {
 
 // Returns the current stream of the first tensor's device, for work on these tensors. The device becomes the
 // calling thread's. Every kernel asks: so the allocator knows which blocks are used beyond their own stream.
+// Undefined tensors are passed over, but for the first.
 cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors);
 
 inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }

@@ -2,34 +2,13 @@
 
 #include <cmath>
 
-#include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
-#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/cuda/ops/reduce.h"
 #include "gradus/tensor/kernel.h"
 
 namespace gradus::cuda {
 namespace {
 
-template <class Op> void run(const char* name, const Tensor& out, const Tensor& x, const Op& op) {
-  using In = typename Op::In;
-  if (out.numel() == 0) return;
-  const Lines lines = lines_of(out, x);
-  const auto* const from = static_cast<const In*>(lines.x.raw_ptr());
-  const int64_t bytes = reduce_workspace<Op>(from, lines.outer, lines.n, lines.inner);
-  const Tensor workspace = empty({bytes}, {DType::kU8, out.device()});
-  reduce(name, op, static_cast<typename Op::Out*>(out.raw_ptr()), from, lines.outer, lines.n, lines.inner,
-         workspace.raw_ptr(), stream_for({&out, &lines.x}));
-}
-
-// Calls f(T()) with the type of elements; bools are bytes.
-template <class F> void with_elements(DType dtype, F&& f) {
-  with_type(dtype, [&](auto type) {
-    if constexpr (std::is_same_v<decltype(type), bool>)
-      f(uint8_t());
-    else
-      f(type);
-  });
-}
 template <class F> void with_numbers(const char* op, DType dtype, F&& f) {
   if (is_floating(dtype) && size_of(dtype) == 2) throw DTypeError(op, "is not defined for ", name_of(dtype));
   with_elements(dtype, [&](auto type) {
@@ -42,33 +21,36 @@ template <class F> void with_floats(const char* op, DType dtype, F&& f) {
 }
 
 void sum_cuda(const Tensor& out, const Tensor& x, double scale) {
-  with_elements(x.dtype(), [&](auto type) { run("sum", out, x, Sum<decltype(type)>{scale}); });
+  with_elements(x.dtype(), [&](auto type) { run_reduction("sum", out, x, Sum<decltype(type)>{scale}); });
 }
 
 void var_cuda(const Tensor& out, const Tensor& x, double scale) {
-  with_floats("var", x.dtype(), [&](auto type) { run("var", out, x, Variance<decltype(type)>{scale}); });
+  with_floats("var", x.dtype(),
+              [&](auto type) { run_reduction("var", out, x, Variance<decltype(type)>{scale}); });
 }
 
 void prod_cuda(const Tensor& out, const Tensor& x) {
-  if (x.dtype() == DType::kI64) return run("prod", out, x, Prod<int64_t>{});
-  with_floats("prod", x.dtype(), [&](auto type) { run("prod", out, x, Prod<decltype(type)>{}); });
+  if (x.dtype() == DType::kI64) return run_reduction("prod", out, x, Prod<int64_t>{});
+  with_floats("prod", x.dtype(), [&](auto type) { run_reduction("prod", out, x, Prod<decltype(type)>{}); });
 }
 
 template <bool largest> void extreme_cuda(const Tensor& out, const Tensor& x) {
   const char* const name = largest ? "amax" : "amin";
-  with_numbers(name, x.dtype(), [&](auto type) { run(name, out, x, Extreme<decltype(type), largest>{}); });
+  with_numbers(name, x.dtype(),
+               [&](auto type) { run_reduction(name, out, x, Extreme<decltype(type), largest>{}); });
 }
 
 template <bool any> void logical_cuda(const Tensor& out, const Tensor& x) {
-  run(any ? "any" : "all", out, x, Logical<any>{});
+  run_reduction(any ? "any" : "all", out, x, Logical<any>{});
 }
 
 void norm_cuda(const Tensor& out, const Tensor& x, double p, double scale, bool root) {
   with_floats("norm", x.dtype(), [&](auto type) {
     using T = decltype(type);
-    const auto take = [&]<Power power>() { run("norm", out, x, Norm<T, power>{{scale}, p, root}); };
+    const auto take = [&]<Power power>() { run_reduction("norm", out, x, Norm<T, power>{{scale}, p, root}); };
     if (std::isinf(p))
-      p > 0 ? run("norm", out, x, ExtremeAbs<T, true>{}) : run("norm", out, x, ExtremeAbs<T, false>{});
+      p > 0 ? run_reduction("norm", out, x, ExtremeAbs<T, true>{})
+            : run_reduction("norm", out, x, ExtremeAbs<T, false>{});
     else if (p == 0)
       take.template operator()<Power::kZero>();
     else if (p == 1)

@@ -2,7 +2,9 @@
 // its slope in x.
 #pragma once
 
+#include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/functor.h"
+#include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 namespace gradus::functors {
 
@@ -113,3 +115,36 @@ struct PoissonNllOfLogsBackward : OnFloats {
 };
 
 }  // namespace gradus::functors
+
+namespace gradus::raw {
+
+// Calls f(functor of the loss, functor of its gradient).
+template <class F> void with_loss(const PointLossSpec& s, F&& f) {
+  using namespace functors;  // NOLINT
+  switch (s.kind) {
+    case PointLoss::kSquaredError:
+      return f(SquaredError{}, SquaredErrorBackward{});
+    case PointLoss::kAbsoluteError:
+      return f(AbsoluteError{}, AbsoluteErrorBackward{});
+    case PointLoss::kSmoothL1:
+      return f(SmoothL1{{}, s.parameter}, SmoothL1Backward{{}, s.parameter});
+    case PointLoss::kHuber:
+      return f(Huber{{}, s.parameter}, HuberBackward{{}, s.parameter});
+    case PointLoss::kBinaryCrossEntropy:
+      return f(BinaryCrossEntropy{}, BinaryCrossEntropyBackward{});
+    case PointLoss::kBinaryCrossEntropyWithLogits:
+      return f(BinaryCrossEntropyWithLogits{}, BinaryCrossEntropyWithLogitsBackward{});
+    case PointLoss::kSoftMargin:
+      return f(SoftMargin{}, SoftMarginBackward{});
+    case PointLoss::kKlDiv:
+      return f(KlDiv{}, KlDivBackward{});
+    case PointLoss::kKlDivOfLogs:
+      return f(KlDivOfLogs{}, KlDivOfLogsBackward{});
+    case PointLoss::kPoissonNll:
+      return f(PoissonNll{{}, s.parameter}, PoissonNllBackward{{}, s.parameter});
+    case PointLoss::kPoissonNllOfLogs:
+      return f(PoissonNllOfLogs{}, PoissonNllOfLogsBackward{});
+  }
+}
+
+}  // namespace gradus::raw

@@ -93,6 +93,34 @@ class Buffer {
   char* base_;
 };
 
+// Elements of a buffer, from element `start` on: to be misaligned.
+template <class T> class Elements {
+ public:
+  explicit Elements(size_t count, size_t start = 0)
+      : count_(count), start_(start), buffer_((start + count) * sizeof(T)) {}
+  explicit Elements(const std::vector<T>& x, size_t start = 0) : Elements(x.size(), start) {
+    MUST(cudaMemcpy(data(), x.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  T* data() const { return reinterpret_cast<T*>(buffer_.data()) + start_; }
+  std::vector<T> take() const {
+    std::vector<T> x(count_);
+    MUST(cudaMemcpy(x.data(), data(), count_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return x;
+  }
+  // Whether what lies around the elements is as it was.
+  bool is_clean() const {
+    const std::vector<unsigned char> all = buffer_.take();
+    const size_t first = Buffer::kMargin + start_ * sizeof(T);
+    for (size_t i = 0; i < all.size(); ++i)
+      if ((i < first || i >= first + count_ * sizeof(T)) && all[i] != 0xA5) return false;
+    return true;
+  }
+
+ private:
+  size_t count_, start_;
+  Buffer buffer_;
+};
+
 inline uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -178,6 +206,9 @@ void test_elementwise_floats();
 void test_elementwise_integers();
 void test_copies();
 void test_reductions();
+void test_softmax();
+void test_cross_entropy();
+void test_pooling();
 void time_kernels();
 
 }  // namespace device_test

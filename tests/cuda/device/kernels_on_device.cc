@@ -39,6 +39,9 @@ int main(int argc, char** argv) {
     test_elementwise_integers();
     test_copies();
     test_reductions();
+    test_softmax();
+    test_cross_entropy();
+    test_pooling();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;

@@ -64,6 +64,13 @@ template <class T, bool largest> void test_extreme(const char* name) {
   });
 }
 
+template <class T> void test_extremum(const char* name) {
+  Group group(std::string("max and min of ") + name);
+  if (!group) return;
+  run_extremum<T>(group, true);
+  run_extremum<T>(group, false);
+}
+
 // Lanes round 16 times, and a power once.
 template <cuda::Power power> void test_norm(const char* name, double p) {
   Group group(std::string("norm of ") + name);
@@ -111,6 +118,11 @@ void test_reductions() {
   test_extreme<double, true>("f64");
   test_extreme<int32_t, false>("i32");
   test_extreme<uint8_t, true>("u8");
+  test_extremum<float>("f32");
+  test_extremum<double>("f64");
+  test_extremum<bf16>("bf16");
+  test_extremum<uint8_t>("u8");
+  test_extremum<int64_t>("i64");
   {
     Group group("any");
     if (group)

@@ -36,7 +36,8 @@ inline std::vector<Shape> shapes() {
   return all;
 }
 
-// Runs twice: the bits must agree. Calls check(shape, results, data).
+// Runs twice: the bits must agree. Calls check(result, its first element, n, from an element to the next),
+// and hands over the result's number to those that take it.
 template <class Op, class F> void run_reduction(Group& group, const Op& op, bool wild, F&& check) {
   using In = typename Op::In;
   using Out = typename Op::Out;
@@ -74,7 +75,12 @@ template <class Op, class F> void run_reduction(Group& group, const Op& op, bool
         std::memcpy(&got, &runs[0][Buffer::kMargin + static_cast<size_t>(o * s.inner + i) * sizeof(Out)],
                     sizeof got);
         const In* first = &x[static_cast<size_t>(o * s.n * s.inner + i)];
-        if (!check(got, first, s.n, s.inner))
+        bool right;
+        if constexpr (std::is_invocable_v<F, Out, const In*, int64_t, int64_t, int64_t>)
+          right = check(got, first, s.n, s.inner, o * s.inner + i);
+        else
+          right = check(got, first, s.n, s.inner);
+        if (!right)
           group.check(false, "[%lld, %lld, %lld], start %lld, result %lld, %lld: %.17g",
                       static_cast<long long>(s.outer), static_cast<long long>(s.n),
                       static_cast<long long>(s.inner), static_cast<long long>(s.start),
@@ -82,6 +88,23 @@ template <class Op, class F> void run_reduction(Group& group, const Op& op, bool
       }
     group.check(true, " ");
   }
+}
+
+// Elements are few different ones, so that some are equal.
+template <class T> void run_extremum(Group& group, bool largest) {
+  const Elements<int64_t> indices(4096);
+  std::vector<int64_t> found;
+  const cuda::Extremum<T> op{largest, indices.data()};
+  run_reduction(group, op, true, [&](T got, const T* x, int64_t n, int64_t stride, int64_t result) {
+    if (result == 0) found = indices.take();
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; ++i) {
+      const T v = x[i * stride], b = x[best * stride];
+      if (!is_nan(b) && (is_nan(v) || (largest ? widened(v) > widened(b) : widened(v) < widened(b))))
+        best = i;
+    }
+    return found[static_cast<size_t>(result)] == best && same(got, x[best * stride]);
+  });
 }
 
 }  // namespace device_test

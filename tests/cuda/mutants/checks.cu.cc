@@ -34,6 +34,7 @@ void test_reductions() {
                   for (int64_t i = 0; i < n; ++i) squares += (x[i * stride] - mean) * (x[i * stride] - mean);
                   return std::abs(got - squares) <= static_cast<double>(n) * 1e-13;
                 });
+  run_extremum<float>(group, true);
 }
 
 }  // namespace mutants

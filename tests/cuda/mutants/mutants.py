@@ -20,18 +20,25 @@ import sys
 CHECKS = {
     "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions"],
     "creation.cu.cc": ["arange"],
+    "cross_entropy.cu.cc": ["cross entropy of f32"],
     "elementwise.h": ["element-wise", "conversions"],
+    "pool.cu.cc": ["pooling of f32"],
+    "powers.h": ["softmax of f32", "cross entropy of f32"],
     "reduce.h": ["sum"],
     "strided.h": ["copy u8", "element-wise"],
+    "teams.h": ["softmax of f32", "cross entropy of f32"],
 }
 # Mutants that survive, and why the check stays: (file, kind, what stands there): reason.
 SURVIVORS = {
     ("elementwise.h", "off by one", "at < count"):
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",
+    ("powers.h", "off by one", "larger > top"):
+        "a sum relative to a number that is less by 1 at most is as good",
     ("reduce.h", "bound", "std::min<N>(n, kVector - misaligned) is n"):
         "a misaligned row is read element by element: right, but slow",
     ("strided.h", "bound", "d >= dims"): "loops that the nest has not are of one element; to leave them out saves time",
     ("strided.h", "off by one", "d >= dims"): "the same",
+    ("teams.h", "off by one", "t.apart * t.lanes <= kWarp"): "a power of two, which 33 is not",
 }
 
 

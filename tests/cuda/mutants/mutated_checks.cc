@@ -17,6 +17,9 @@ int main(int argc, char** argv) {
       test_copies();
       mutants::test_elementwise();
       mutants::test_reductions();
+      test_softmax();
+      test_cross_entropy();
+      test_pooling();
     }
   } catch (const std::exception& e) {
     std::printf("FAIL  %s\n", e.what());

@@ -8,9 +8,12 @@
 
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/creation.h"
+#include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/kernels/pool.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
+#include "gradus/tensor/cuda/kernels/softmax.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
 
@@ -22,6 +25,7 @@ using gradus::bf16;
 using gradus::DType;
 using gradus::dtype_v;
 using gradus::f16;
+using PoolAxis = gradus::PoolAxis<int32_t>;
 
 constexpr int64_t kBytes = int64_t(1) << 20;
 constexpr double kAll = kBytes;
@@ -92,14 +96,71 @@ template <class Op>
 Case reduced(const char* what, int64_t outer, int64_t n, int64_t inner, double most = kDense) {
   using In = typename Op::In;
   using Out = typename Op::Out;
-  const double bytes =
-      static_cast<double>(outer * n * inner) * sizeof(In) + static_cast<double>(outer * inner) * sizeof(Out);
+  constexpr bool kNumbers = requires(Op op) { op.indices; };
+  const double bytes = static_cast<double>(outer * n * inner) * sizeof(In) +
+                       static_cast<double>(outer * inner) * (sizeof(Out) + (kNumbers ? sizeof(int64_t) : 0));
   return {what, bytes, most, [=] {
-            const Zeros x, y(outer * inner * static_cast<int64_t>(sizeof(Out)));
+            const Zeros x, y(outer * inner * static_cast<int64_t>(sizeof(Out))), numbers(outer * inner * 8);
             const auto* p = reinterpret_cast<const In*>(x.data());
             const Zeros workspace(reduce_workspace<Op>(p, outer, n, inner));
-            reduce("report", Op{}, reinterpret_cast<Out*>(y.data()), p, outer, n, inner, workspace.data(),
+            Op op{};
+            if constexpr (kNumbers) op.indices = reinterpret_cast<int64_t*>(numbers.data());
+            reduce("report", op, reinterpret_cast<Out*>(y.data()), p, outer, n, inner, workspace.data(),
                    nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
+template <class T> T* as(const Zeros& memory) { return reinterpret_cast<T*>(memory.data()); }
+
+// Softmax of [outer, n, inner] that is 1 MiB large, or a little less.
+template <class T>
+Case softmaxed(const char* what, bool backward, int64_t n, int64_t inner, double most = kDense) {
+  const int64_t outer = kBytes / static_cast<int64_t>(sizeof(T)) / n / inner;
+  const double bytes = static_cast<double>(outer * n * inner) * sizeof(T) * (backward ? 3 : 2);
+  return {what, bytes, most, [=] {
+            const Zeros x, y, dx;
+            if (backward)
+              softmax_backward("report", as<T>(dx), as<T>(y), as<T>(x), outer, n, inner, false, nullptr);
+            else
+              softmax("report", as<T>(y), as<T>(x), outer, n, inner, true, nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
+// Mean cross entropy of scores [outer, classes, inner] that are 1 MiB large, or a little less. Samples have a
+// target and two stats; the forward kernels also write and read the losses.
+template <class T>
+Case cross_entropies(const char* what, bool backward, int64_t classes, int64_t inner, double most = kDense) {
+  const int64_t outer = kBytes / static_cast<int64_t>(sizeof(T)) / classes / inner, samples = outer * inner;
+  const double bytes =
+      static_cast<double>(samples * classes) * sizeof(T) * (backward ? 2 : 1) +
+      static_cast<double>(samples) * (8 + 2 * sizeof(T) + (backward ? 0 : sizeof(T) + 2 * 16));
+  return {what, bytes, most, [=] {
+            const Zeros x, dx, target(samples * 8), stats(samples * 16), loss(16), total(16);
+            const CrossEntropy<T> s{
+                as<T>(x), as<int64_t>(target), nullptr, as<T>(stats), outer, classes, inner, -100, 0};
+            const Zeros workspace(cross_entropy_workspace(s));
+            if (backward)
+              cross_entropy_grad("report", s, LossOf::kMean, as<T>(dx), as<T>(loss), as<T>(total),
+                                 workspace.data(), nullptr);
+            else
+              cross_entropy("report", s, LossOf::kMean, as<T>(loss), as<T>(total), workspace.data(), nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
+// Pooling of an image of 64 channels, 1 MiB large, by square windows. Calls f(pooling, input, output, index).
+template <class T, class F>
+Case pooled(const char* what, int kernel, int stride, double bytes, double most, F&& f) {
+  const PoolAxis one{1, 1, 1, 1, 0, 1, false};
+  const auto side = [&](int in) {
+    return PoolAxis{in, (in - kernel) / stride + 1, kernel, stride, 0, 1, false};
+  };
+  const Pooling p{1, 64, one, side(64), side(static_cast<int>(kBytes / sizeof(T) / 64 / 64)), true, 0};
+  return {what, bytes, most, [=] {
+            const Zeros x, y, index;
+            f(p, View{x.data(), dtype_v<T>}, View{y.data(), dtype_v<T>}, View{index.data(), DType::kU8});
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
@@ -193,6 +254,63 @@ std::vector<Case> cases() {
       reduced<Variance<float>>("variance f32, one row", 1, kFloats, 1),
       reduced<Variance<float>>("variance f32, 64 columns", 1, kFloats / 64, 64),
       reduced<Variance<double>>("variance f64, 64 columns", 1, kBytes / 8 / 64, 64),
+      reduced<Extremum<float>>("max f32, rows of 1024", kFloats / 1024, 1024, 1),
+      reduced<Extremum<float>>("max f32, one row", 1, kFloats, 1),
+      reduced<Extremum<float>>("max f32, 64 columns", 1, kFloats / 64, 64),
+      reduced<Extremum<uint8_t>>("max u8, rows of 1024", kBytes / 1024, 1024, 1),
+      softmaxed<float>("softmax f32, rows of 10", false, 10, 1),
+      softmaxed<float>("softmax f32, rows of 128", false, 128, 1),
+      softmaxed<float>("softmax f32, rows of 1000", false, 1000, 1),
+      softmaxed<float>("softmax f32, rows of 3072", false, 3072, 1),
+      softmaxed<float>("softmax f32, rows of 16384", false, 16384, 1),
+      softmaxed<float>("softmax f32, 21 of 256 columns", false, 21, 256),
+      softmaxed<float>("softmax f32, 200 of 64 columns", false, 200, 64),
+      softmaxed<double>("softmax f64, rows of 1000", false, 1000, 1),
+      softmaxed<float>("gradient of softmax f32, rows of 10", true, 10, 1),
+      softmaxed<float>("gradient of softmax f32, rows of 1000", true, 1000, 1),
+      softmaxed<float>("gradient of softmax f32, rows of 16384", true, 16384, 1),
+      softmaxed<float>("gradient of softmax f32, 21 of 256 columns", true, 21, 256),
+      softmaxed<double>("gradient of softmax f64, rows of 1000", true, 1000, 1),
+      cross_entropies<float>("cross entropy f32, 10 classes", false, 10, 1),
+      cross_entropies<float>("cross entropy f32, 1000 classes", false, 1000, 1),
+      cross_entropies<float>("cross entropy f32, 21 classes of pixels", false, 21, 1024),
+      cross_entropies<float>("gradient of cross entropy f32, 10 classes", true, 10, 1),
+      cross_entropies<float>("gradient of cross entropy f32, 1000 classes", true, 1000, 1),
+      cross_entropies<float>("gradient of cross entropy f32, 21 classes of pixels", true, 21, 1024),
+      pooled<float>("max pool f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool("report", y, index, x, p, nullptr);
+                    }),
+      pooled<bf16>("max pool bf16, 2 x 2", 2, 2, kAll * (1 + 1. / 4 + 1. / 8), kDense,
+                   [](const Pooling& p, View x, View y, View index) {
+                     max_pool("report", y, index, x, p, nullptr);
+                   }),
+      pooled<float>("max pool f32, 3 x 3 by 2", 3, 2, kAll * (1 + 1. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool("report", y, index, x, p, nullptr);
+                    }),
+      pooled<float>("max pool's gradient f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool_scatter("report", x, y, index, p, nullptr);
+                    }),
+      pooled<float>("max pool's gradient after relu f32, 2 x 2", 2, 2, kAll * (2 + 1. / 4), kDense,
+                    [](const Pooling& p, View x, View y, View) {
+                      max_pool_relu_grad("report", x, y, p, nullptr);
+                    }),
+      pooled<float>("max pool's gather f32, 2 x 2", 2, 2, kAll * (2. / 4 + 1. / 16), kStrided,
+                    [](const Pooling& p, View x, View y, View index) {
+                      max_pool_gather("report", y, x, index, p, nullptr);
+                    }),
+      pooled<float>("max pool's positions f32, 2 x 2", 2, 2, kAll * (2. / 4 + 1. / 16), kDense,
+                    [](const Pooling& p, View, View y, View index) {
+                      max_pool_positions("report", static_cast<int64_t*>(y.data), index, p, nullptr);
+                    }),
+      pooled<float>("mean pool f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4), kDense,
+                    [](const Pooling& p, View x, View y, View) { avg_pool("report", y, x, p, nullptr); }),
+      pooled<float>("mean pool's gradient f32, 2 x 2", 2, 2, kAll * (1 + 1. / 4), kDense,
+                    [](const Pooling& p, View x, View y, View) {
+                      avg_pool_spread("report", x, y, p, nullptr);
+                    }),
   };
 }
 

@@ -30,6 +30,26 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
      "larger "
      "the operand, the less they count"},
     {"variance f64, 64 columns", "bytes", "the same"},
+    {"max f32, 64 columns", "bytes", "the same, of 16 bytes"},
+    {"max f32, 64 columns", "passes",
+     "an element and its position are 16 bytes side by side, so that two lanes of a half warp meet in a "
+     "bank"},
+    {"softmax f32, rows of 10", "bytes",
+     "a warp reads two rows, which end within sectors; the rest of these is its neighbors'"},
+    {"gradient of softmax f32, rows of 10", "bytes", "the same"},
+    {"softmax f32, rows of 16384", "bytes",
+     "rows that no block's registers hold are read twice; the second time many come from the cache"},
+    {"gradient of softmax f32, rows of 16384", "bytes", "the same"},
+    {"cross entropy f32, 10 classes", "bytes",
+     "a warp has two samples: their targets, stats and losses are half a sector each, which it shares with "
+     "its "
+     "neighbors; and the target's score is read again, which was just read"},
+    {"gradient of cross entropy f32, 10 classes", "bytes",
+     "the same; and each warp reads the loss's gradient and the weights' total, which come from the cache"},
+    {"max pool f32, 3 x 3 by 2", "bytes", "windows overlap: what is read again comes from the cache"},
+    {"max pool's gradient f32, 2 x 2", "bytes",
+     "the places of a window each read its gradient; all but the first from the cache"},
+    {"mean pool's gradient f32, 2 x 2", "bytes", "the same"},
 });
 
 }  // namespace report

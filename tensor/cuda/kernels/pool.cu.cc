@@ -1,0 +1,367 @@
+// A thread computes a vector of neighboring channels, or one, at a place of the result. Gradients are
+// gathered: a place looks at the windows that cover it, in their order. So nothing is added atomically, and
+// sums are the CPU's.
+#include "gradus/tensor/cuda/kernels/pool.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/ops/scalar_math.h"
+
+namespace gradus::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+using Span = PoolSpan<int32_t>;
+
+// Where a thread works: an image, a place in it, its first channel.
+struct Spot {
+  int64_t image, channel;
+  int32_t d, h, w;
+};
+// Item `item` of images of D, H, W places, of which each has so many vectors of channels.
+template <int vector>
+__device__ __forceinline__ Spot spot_of(int64_t item, const Pooling& p, int32_t D, int32_t H, int32_t W) {
+  const int64_t vectors = p.channels / vector, place = item / vectors, row = place / W, slice = row / H;
+  return {slice / D, item % vectors * vector, static_cast<int32_t>(slice % D), static_cast<int32_t>(row % H),
+          static_cast<int32_t>(place % W)};
+}
+__device__ __forceinline__ int64_t input_at(const Pooling& p, const Spot& s, int32_t d, int32_t h,
+                                            int32_t w) {
+  return (((s.image * p.d.in + d) * p.h.in + h) * p.w.in + w) * p.channels + s.channel;
+}
+__device__ __forceinline__ int64_t output_at(const Pooling& p, const Spot& s, int32_t d, int32_t h,
+                                             int32_t w) {
+  return (((s.image * p.d.out + d) * p.h.out + h) * p.w.out + w) * p.channels + s.channel;
+}
+
+// A window's cells that lie in the image.
+struct Window {
+  Span d, h, w;
+};
+__device__ __forceinline__ Window window_of(const Pooling& p, const Spot& s) {
+  return {span_of(p.d, s.d), span_of(p.h, s.h), span_of(p.w, s.w)};
+}
+__device__ __forceinline__ int32_t number_of(const Pooling& p, int32_t d, int32_t h, int32_t w) {
+  return (d * p.h.kernel + h) * p.w.kernel + w;
+}
+__device__ __forceinline__ int64_t cells_of(const Span& s) { return std::max(0, s.last - s.first); }
+
+// Calls f(number of the cell, where it is in the input) for a window's cells, row by row.
+template <class F>
+__device__ __forceinline__ void for_each_cell(const Pooling& p, const Spot& s, const Window& window, F&& f) {
+  for (int32_t d = window.d.first; d < window.d.last; ++d)
+    for (int32_t h = window.h.first; h < window.h.last; ++h) {
+      int64_t at = input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(window.w.first));
+      for (int32_t w = window.w.first; w < window.w.last; ++w, at += window.w.step * p.channels)
+        f(number_of(p, d, h, w), at);
+    }
+}
+// Calls f(window, number of its cell at the spot, where it is in the output) for all over a spot, in order.
+template <class F>
+__device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spot& s, F&& f) {
+  const auto ds = windows_over(p.d, s.d), hs = windows_over(p.h, s.h), ws = windows_over(p.w, s.w);
+  for (int32_t d = ds.first; d < ds.last; ++d) {
+    const Span slices = span_of(p.d, d);
+    const int32_t slice = cell_at(slices, s.d);
+    if (slice < 0) continue;
+    for (int32_t h = hs.first; h < hs.last; ++h) {
+      const Span rows = span_of(p.h, h);
+      const int32_t row = cell_at(rows, s.h);
+      if (row < 0) continue;
+#pragma unroll 1
+      for (int32_t w = ws.first; w < ws.last; ++w) {
+        const Span columns = span_of(p.w, w);
+        const int32_t column = cell_at(columns, s.w);
+        if (column < 0) continue;
+        f(Window{slices, rows, columns}, number_of(p, slice, row, column), output_at(p, s, d, h, w));
+      }
+    }
+  }
+}
+
+template <int n, class T> __device__ __forceinline__ Vector<T, n> load(const T* p) {
+  if constexpr (n == 1)
+    return {*p};
+  else
+    return load_vector<Vector<T, n>>(p);
+}
+template <class T, int n> __device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
+  if constexpr (n == 1)
+    *p = v.v[0];
+  else
+    store_vector(p, v);
+}
+
+template <class T, class I, int vector>
+__global__ void __launch_bounds__(kThreads, 4)
+    pool_largest(T* y, I* index, const T* x, Pooling p, int64_t items) {
+  const int64_t item = block_index() * kThreads + thread_index();
+  if (item >= items) return;
+  using C = compute_t<T>;
+  const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const Window window = window_of(p, s);
+  const bool is_empty = cells_of(window.d) * cells_of(window.h) * cells_of(window.w) == 0;
+  const auto first =
+      static_cast<I>(is_empty ? 0 : number_of(p, window.d.first, window.h.first, window.w.first));
+  Vector<C, vector> best;
+  Vector<I, vector> winner;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) best.v[k] = -std::numeric_limits<C>::infinity(), winner.v[k] = first;
+  for_each_cell(p, s, window, [&](int32_t number, int64_t at) {
+    const auto cell = load<vector>(x + at);
+#pragma unroll
+    for (int k = 0; k < vector; ++k) {
+      const C v = widen(cell.v[k]);
+      const bool wins = v > best.v[k] || v != v;
+      best.v[k] = wins ? v : best.v[k];
+      winner.v[k] = wins ? static_cast<I>(number) : winner.v[k];
+    }
+  });
+  Vector<T, vector> result;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) result.v[k] = convert<T>(best.v[k]);
+  const int64_t at = item * vector;
+  store(y + at, result);
+  if (index) store(index + at, winner);
+}
+
+template <class T, class I, int vector>
+__global__ void __launch_bounds__(kThreads, 4)
+    pool_scatter(T* dx, const T* dy, const I* index, Pooling p, int64_t items) {
+  const int64_t item = block_index() * kThreads + thread_index();
+  if (item >= items) return;
+  using C = compute_t<T>;
+  const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
+  Vector<C, vector> sum{};
+  for_each_window_over(p, s, [&](const Window&, int32_t number, int64_t at) {
+    const auto winner = load<vector>(index + at);
+    const auto g = load<vector>(dy + at);
+#pragma unroll
+    for (int k = 0; k < vector; ++k) sum.v[k] += winner.v[k] == static_cast<I>(number) ? widen(g.v[k]) : C(0);
+  });
+  Vector<T, vector> result;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) result.v[k] = convert<T>(sum.v[k]);
+  store(dx + item * vector, result);
+}
+
+// Where a window's part of the input begins: parts of disjoint windows are the whole input.
+__device__ __forceinline__ int32_t part_begin(const PoolAxis<int32_t>& a, int32_t window) {
+  return window == 0 ? 0 : window == a.out ? a.in : window * a.stride - a.padding;
+}
+
+// A thread writes all of its window's part.
+template <class T, int vector>
+__global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy, Pooling p, int64_t items) {
+  const int64_t item = block_index() * kThreads + thread_index();
+  if (item >= items) return;
+  using C = compute_t<T>;
+  const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const Window window = window_of(p, s);
+  Vector<C, vector> best{};
+  Vector<int32_t, vector> winner;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) winner.v[k] = -1;
+  for_each_cell(p, s, window, [&](int32_t number, int64_t at) {
+    const auto cell = load<vector>(x + at);
+#pragma unroll
+    for (int k = 0; k < vector; ++k) {
+      const C v = widen(cell.v[k]);
+      if (v > best.v[k]) best.v[k] = v, winner.v[k] = number;
+    }
+  });
+  const auto g = load<vector>(dy + item * vector);
+  const int32_t d_end = part_begin(p.d, s.d + 1), h_end = part_begin(p.h, s.h + 1),
+                w_end = part_begin(p.w, s.w + 1);
+  for (int32_t d = part_begin(p.d, s.d); d < d_end; ++d)
+    for (int32_t h = part_begin(p.h, s.h); h < h_end; ++h) {
+      const int32_t w_begin = part_begin(p.w, s.w), slice = cell_at(window.d, d), row = cell_at(window.h, h);
+      int64_t at = input_at(p, s, d, h, w_begin);
+#pragma unroll 1
+      for (int32_t w = w_begin; w < w_end; ++w, at += p.channels) {
+        const int32_t column = cell_at(window.w, w);
+        const int32_t number = slice < 0 || row < 0 || column < 0 ? -2 : number_of(p, slice, row, column);
+        Vector<T, vector> result;
+#pragma unroll
+        for (int k = 0; k < vector; ++k) result.v[k] = winner.v[k] == number ? g.v[k] : convert<T>(C(0));
+        store(x + at, result);
+      }
+    }
+}
+
+// Where a window's cell `number` is in the input; -1 if it is not in the image.
+__device__ __forceinline__ int64_t place_of(const Pooling& p, const Spot& s, int32_t number) {
+  const Window window = window_of(p, s);
+  const int32_t w = number % p.w.kernel, h = number / p.w.kernel % p.h.kernel,
+                d = number / p.w.kernel / p.h.kernel;
+  if (!window.d.has(d) || !window.h.has(h) || !window.w.has(w)) return -1;
+  return input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(w));
+}
+
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads, 4)
+    pool_gather(T* y, const T* x, const I* index, Pooling p, int64_t items) {
+  const int64_t item = block_index() * kThreads + thread_index();
+  if (item >= items) return;
+  const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
+  const int64_t at = place_of(p, s, index[item]);
+  y[item] = at < 0 ? T(0) : x[at];
+}
+
+template <class I>
+__global__ void __launch_bounds__(kThreads, 4)
+    pool_positions(int64_t* positions, const I* index, Pooling p, int64_t items) {
+  const int64_t item = block_index() * kThreads + thread_index();
+  if (item >= items) return;
+  const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
+  const int64_t image = int64_t(p.d.in) * p.h.in * p.w.in;
+  const int64_t at = place_of(p, s, index[item]);
+  positions[item] = std::max<int64_t>(0, at) / p.channels % image;
+}
+
+// One over the number by which a window's sum is divided.
+template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, const Window& window) {
+  if (p.divisor) return T(1) / static_cast<T>(p.divisor);
+  if (p.count_include_pad)
+    return T(1) /
+           static_cast<T>(int64_t(window.d.padded_length) * window.h.padded_length * window.w.padded_length);
+  return T(1) / static_cast<T>(cells_of(window.d) * cells_of(window.h) * cells_of(window.w));
+}
+
+template <class T, int vector>
+__global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
+  const int64_t item = block_index() * kThreads + thread_index();
+  if (item >= items) return;
+  const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const Window window = window_of(p, s);
+  Vector<T, vector> sum{};
+  for_each_cell(p, s, window, [&](int32_t, int64_t at) {
+    const auto cell = load<vector>(x + at);
+#pragma unroll
+    for (int k = 0; k < vector; ++k) sum.v[k] += cell.v[k];
+  });
+  const T weight = weight_of<T>(p, window);
+#pragma unroll
+  for (int k = 0; k < vector; ++k) sum.v[k] *= weight;
+  store(y + item * vector, sum);
+}
+
+// The multiply-adds are fused on the CPU too, by its compiler.
+template <class T, int vector>
+__global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, int64_t items) {
+  const int64_t item = block_index() * kThreads + thread_index();
+  if (item >= items) return;
+  const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
+  Vector<T, vector> sum{};
+  for_each_window_over(p, s, [&](const Window& window, int32_t, int64_t at) {
+    const T weight = weight_of<T>(p, window);
+    const auto g = load<vector>(dy + at);
+#pragma unroll
+    for (int k = 0; k < vector; ++k) sum.v[k] = m::fma(g.v[k], weight, sum.v[k]);
+  });
+  store(dx + item * vector, sum);
+}
+
+// Calls f<T>() with the type of elements.
+template <bool narrow, class F> void with_floats(DType dtype, F&& f) {
+  with_type(dtype, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T> ||
+                  (narrow && (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)))
+      f.template operator()<T>();
+  });
+}
+template <class F> void with_index(DType dtype, F&& f) {
+  dtype == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
+}
+
+// Channels of a thread: vectors of at most 16 bytes of every operand.
+template <class... T> constexpr int vector_of = 16 / static_cast<int>(std::max({sizeof(T)...}));
+
+// Calls f<vector>() with the channels of a thread, 1 where they do not make whole, aligned vectors. Operands
+// are of types T.
+template <class... T, class F>
+void with_vector(const Pooling& p, std::array<const void*, sizeof...(T)> data, F&& f) {
+  constexpr int kVector = vector_of<T...>;
+  constexpr std::array<size_t, sizeof...(T)> kSizes{sizeof(T)...};
+  bool fits = p.channels % kVector == 0;
+  for (size_t k = 0; k < sizeof...(T); ++k)
+    fits = fits && reinterpret_cast<uintptr_t>(data[k]) % (kVector * kSizes[k]) == 0;
+  fits ? f.template operator()<kVector>() : f.template operator()<1>();
+}
+
+// Starts a kernel for all places of the input or the output.
+template <class... P, class... A>
+void run(const char* op, void (*kernel)(P...), int vector, const Pooling& p, bool over_input,
+         cudaStream_t stream, A... args) {
+  const int64_t slices = p.images * (over_input ? p.d.in : p.d.out),
+                rows = slices * (over_input ? p.h.in : p.h.out);
+  const int64_t items = rows * (over_input ? p.w.in : p.w.out) * (p.channels / vector);
+  if (items > 0) launch(op, kernel, {blocks_for(items, kThreads), kThreads}, stream, args..., p, items);
+}
+
+template <class T> T* as(const View& v) { return static_cast<T*>(v.data); }
+
+}  // namespace
+
+void max_pool(const char* op, const View& y, const View& index, const View& x, const Pooling& p,
+              cudaStream_t stream) {
+  with_floats<true>(x.dtype, [&]<class T>() {
+    with_index(index.dtype, [&]<class I>() {
+      with_vector<T, T, I>(p, {y.data, x.data, index.data}, [&]<int vector>() {
+        run(op, pool_largest<T, I, vector>, vector, p, false, stream, as<T>(y), as<I>(index), as<T>(x));
+      });
+    });
+  });
+}
+void max_pool_scatter(const char* op, const View& dx, const View& dy, const View& index, const Pooling& p,
+                      cudaStream_t stream) {
+  with_floats<true>(dx.dtype, [&]<class T>() {
+    with_index(index.dtype, [&]<class I>() {
+      with_vector<T, T, I>(p, {dx.data, dy.data, index.data}, [&]<int vector>() {
+        run(op, pool_scatter<T, I, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy), as<I>(index));
+      });
+    });
+  });
+}
+void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Pooling& p,
+                        cudaStream_t stream) {
+  with_floats<true>(x.dtype, [&]<class T>() {
+    // No more than 4 channels, whose winners are 32-bit numbers, fit the registers.
+    with_vector<T, T, int32_t>(p, {x.data, dy.data, nullptr}, [&]<int vector>() {
+      run(op, pool_relu_grad<T, vector>, vector, p, false, stream, as<T>(x), as<T>(dy));
+    });
+  });
+}
+
+void max_pool_gather(const char* op, const View& y, const View& x, const View& index, const Pooling& p,
+                     cudaStream_t stream) {
+  with_floats<false>(x.dtype, [&]<class T>() {
+    with_index(index.dtype, [&]<class I>() {
+      run(op, pool_gather<T, I>, 1, p, false, stream, as<T>(y), as<T>(x), as<I>(index));
+    });
+  });
+}
+void max_pool_positions(const char* op, int64_t* positions, const View& index, const Pooling& p,
+                        cudaStream_t stream) {
+  with_index(index.dtype,
+             [&]<class I>() { run(op, pool_positions<I>, 1, p, false, stream, positions, as<I>(index)); });
+}
+void avg_pool(const char* op, const View& y, const View& x, const Pooling& p, cudaStream_t stream) {
+  with_floats<false>(x.dtype, [&]<class T>() {
+    with_vector<T, T>(p, {y.data, x.data}, [&]<int vector>() {
+      run(op, pool_mean<T, vector>, vector, p, false, stream, as<T>(y), as<T>(x));
+    });
+  });
+}
+void avg_pool_spread(const char* op, const View& dx, const View& dy, const Pooling& p, cudaStream_t stream) {
+  with_floats<false>(dx.dtype, [&]<class T>() {
+    with_vector<T, T>(p, {dx.data, dy.data}, [&]<int vector>() {
+      run(op, pool_spread<T, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy));
+    });
+  });
+}
+
+}  // namespace gradus::cuda

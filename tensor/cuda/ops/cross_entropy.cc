@@ -1,0 +1,61 @@
+#include "gradus/tensor/ops/losses/cross_entropy.h"
+
+#include "gradus/tensor/cuda/kernels/cross_entropy.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/kernel.h"
+
+namespace gradus::cuda {
+namespace {
+
+template <class T>
+CrossEntropy<T> problem_of(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& stats,
+                           const raw::CrossEntropySpec& s) {
+  return {x.ptr<T>(),
+          target.ptr<int64_t>(),
+          weight.defined() ? weight.ptr<T>() : nullptr,
+          stats.defined() ? stats.ptr<T>() : nullptr,
+          target.numel() / s.inner,
+          s.classes,
+          s.inner,
+          s.ignore_index,
+          s.smoothing};
+}
+
+LossOf kind_of(Reduction reduction) {
+  return reduction == Reduction::kMean   ? LossOf::kMean
+         : reduction == Reduction::kNone ? LossOf::kEach
+                                         : LossOf::kSum;
+}
+
+template <class T> Tensor workspace_for(const CrossEntropy<T>& s, const Tensor& x) {
+  return empty({cross_entropy_workspace(s)}, {DType::kU8, x.device()});
+}
+
+void cross_entropy_cuda(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,
+                        const Tensor& target, const Tensor& weight, const raw::CrossEntropySpec& spec) {
+  const cudaStream_t stream = stream_for({&loss, &stats, &total, &x, &target, &weight});
+  dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
+    const CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
+    const Tensor workspace = workspace_for(s, x);
+    cross_entropy("cross_entropy", s, kind_of(spec.reduction), loss.ptr<T>(), total.ptr<T>(),
+                  workspace.raw_ptr(), stream);
+  });
+}
+
+void cross_entropy_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
+                             const Tensor& weight, const Tensor& stats, const Tensor& total,
+                             const raw::CrossEntropySpec& spec) {
+  const cudaStream_t stream = stream_for({&dx, &dy, &x, &target, &weight, &stats, &total});
+  dispatch_floating(x.dtype(), "cross_entropy_grad", [&]<class T>() {
+    const CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
+    const Tensor workspace = workspace_for(s, x);
+    cross_entropy_grad("cross_entropy_grad", s, kind_of(spec.reduction), dx.ptr<T>(), dy.ptr<T>(),
+                       total.defined() ? total.ptr<T>() : nullptr, workspace.raw_ptr(), stream);
+  });
+}
+
+[[maybe_unused]] const bool is_set = (raw::cross_entropy_kernel.cuda = &cross_entropy_cuda,
+                                      raw::cross_entropy_grad_kernel.cuda = &cross_entropy_grad_cuda, true);
+
+}  // namespace
+}  // namespace gradus::cuda

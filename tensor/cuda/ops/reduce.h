@@ -1,0 +1,38 @@
+// Runs reductions of tensors by the kernels of kernels/reduce.h.
+#pragma once
+
+#include <type_traits>
+
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::cuda {
+
+template <class Op>
+void run_reduction(const char* name, const Tensor& out, const Lines& lines, const Op& op,
+                   cudaStream_t stream) {
+  const auto* const from = static_cast<const typename Op::In*>(lines.x.raw_ptr());
+  const int64_t bytes = reduce_workspace<Op>(from, lines.outer, lines.n, lines.inner);
+  const Tensor workspace = empty({bytes}, {DType::kU8, out.device()});
+  reduce(name, op, static_cast<typename Op::Out*>(out.raw_ptr()), from, lines.outer, lines.n, lines.inner,
+         workspace.raw_ptr(), stream);
+}
+template <class Op> void run_reduction(const char* name, const Tensor& out, const Tensor& x, const Op& op) {
+  if (out.numel() == 0) return;
+  const Lines lines = lines_of(out, x);
+  run_reduction(name, out, lines, op, stream_for({&out, &lines.x}));
+}
+
+// Calls f(T()) with the type of elements; bools are bytes.
+template <class F> void with_elements(DType dtype, F&& f) {
+  with_type(dtype, [&](auto type) {
+    if constexpr (std::is_same_v<decltype(type), bool>)
+      f(uint8_t());
+    else
+      f(type);
+  });
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,57 @@
+// Windows of pooling along one axis, for the CPU and for GPUs.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gradus/tensor/ops/scalar_math.h"
+
+namespace gradus {
+
+// One axis of PoolWindows: sizes of the input and the output, and where windows lie. N is an integer that
+// holds what the input, the padding on both sides, a window and a stride make together.
+template <class N> struct PoolAxis {
+  N in, out, kernel, stride, padding, dilation;
+  bool adaptive;
+};
+
+// The cells of one window. Cells [first, last) lie inside the input; cell k lies at origin + k * step.
+template <class N> struct PoolSpan {
+  N first, last, origin, step, padded_length;
+
+  GRADUS_HOST_DEVICE N at(N cell) const { return origin + cell * step; }
+  GRADUS_HOST_DEVICE bool has(N cell) const { return first <= cell && cell < last; }
+};
+
+template <class N> GRADUS_HOST_DEVICE PoolSpan<N> span_of(const PoolAxis<N>& a, N window) {
+  if (a.adaptive) {
+    const auto begin = static_cast<N>(int64_t(window) * a.in / a.out),
+               end = static_cast<N>(((int64_t(window) + 1) * a.in + a.out - 1) / a.out);
+    return {0, end - begin, begin, 1, end - begin};
+  }
+  const N origin = window * a.stride - a.padding;
+  const N first = origin < 0 ? (-origin + a.dilation - 1) / a.dilation : 0;
+  const N last = std::min(a.kernel, (a.in - origin + a.dilation - 1) / a.dilation);
+  return {first, last, origin, a.dilation, std::min(origin + a.kernel, a.in + a.padding) - origin};
+}
+
+// Windows [first, last), which have all that cover a place.
+template <class N> struct PoolRange {
+  N first, last;
+};
+template <class N> GRADUS_HOST_DEVICE PoolRange<N> windows_over(const PoolAxis<N>& a, N place) {
+  if (a.adaptive)
+    return {static_cast<N>(int64_t(place) * a.out / a.in),
+            static_cast<N>(((int64_t(place) + 1) * a.out + a.in - 1) / a.in)};
+  const N before = place + a.padding - a.dilation * (a.kernel - 1);
+  return {before > 0 ? (before + a.stride - 1) / a.stride : 0,
+          std::min(a.out, (place + a.padding) / a.stride + 1)};
+}
+
+// Returns the number of a window's cell that lies at a place; -1 if none does.
+template <class N> GRADUS_HOST_DEVICE N cell_at(const PoolSpan<N>& s, N place) {
+  const N cell = (place - s.origin) / s.step;
+  return s.has(cell) && s.at(cell) == place ? cell : -1;
+}
+
+}  // namespace gradus
