@@ -18,9 +18,10 @@ bool is_operation(int32_t op) { return op == CUBLAS_OP_N || op == CUBLAS_OP_T ||
 // Whether a sum in `compute` may be of products of A's elements and become D's.
 bool takes(int32_t compute, uint32_t a, uint32_t d) {
   switch (compute) {
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+      return d == CUDA_R_32F && a == d;
     case CUBLAS_COMPUTE_32F:
     case CUBLAS_COMPUTE_32F_PEDANTIC:
-    case CUBLAS_COMPUTE_32F_FAST_TF32:
       return d == CUDA_R_32F ? a == CUDA_R_32F || a == CUDA_R_16F || a == CUDA_R_16BF
                              : (d == CUDA_R_16F || d == CUDA_R_16BF) && a == d;
     case CUBLAS_COMPUTE_64F:
@@ -142,7 +143,7 @@ class Run {
           if (known[at + static_cast<int64_t>(byte)] != Byte::kWritten)
             stop(FaultKind::kUnwritten, name(x) + " was not written", x.begin_address() + at);
         const T v = load<T>(bytes + at, x.layout.type);
-        elements[static_cast<size_t>(i * cols + j)] = tf32 ? as_tf32(v, x.layout.type) : v;
+        elements[static_cast<size_t>(i * cols + j)] = tf32 ? as_tf32(v) : v;
       }
     }
     return elements;
@@ -177,8 +178,8 @@ class Run {
     return type == CUDA_R_16F ? f(f16()) : f(bf16());
   }
   // Tensor cores take 10 bits of an f32's mantissa.
-  template <class T> static T as_tf32(T v, uint32_t type) {
-    if (type != CUDA_R_32F || !std::isfinite(v)) return v;
+  template <class T> static T as_tf32(T v) {
+    if (!std::isfinite(v)) return v;
     const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(v));
     return static_cast<T>(std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu));
   }

@@ -11,12 +11,12 @@ namespace gradus::cuda {
 namespace {
 
 // Returns the transposes of x's matrices. Those whose columns are dense are marked as transposed once more.
+// (A dim of size 1 has the stride that it has in a dense tensor.)
 Matrices transposes_of(const Tensor& x) {
   const int64_t rows = x.size(-2), cols = x.size(-1), row_step = x.stride(-2), col_step = x.stride(-1);
   const int64_t step = x.dim() > 2 ? x.stride(0) : 0;
-  const bool by_rows = (cols == 1 || col_step == 1) && (rows == 1 || row_step >= cols);
-  if (by_rows) return {x.raw_ptr(), cols, rows, rows == 1 ? cols : row_step, step};
-  return {x.raw_ptr(), rows, cols, cols == 1 ? rows : col_step, step, true};
+  if (col_step == 1) return {x.raw_ptr(), cols, rows, row_step, step};
+  return {x.raw_ptr(), rows, cols, col_step, step, true};
 }
 
 void check_size(const Tensor& out, const Tensor& a, const Tensor& b) {

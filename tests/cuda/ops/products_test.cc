@@ -82,6 +82,38 @@ TEST_F(CudaProducts, OrdersOfBothOperands) {
   }
 }
 
+// What strides say of dims of size 1 means nothing.
+TEST_F(CudaProducts, SizesOf1) {
+  const auto seen_as = [](const Tensor& x, const Shape& shape, const Strides& strides) {
+    return view_as_strided(x, shape, strides, 0);
+  };
+  const Tensor a = numbers({40}), b = numbers({40}, DType::kF32, 2);
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {1, 4}, {1, 1}), seen_as(y, {4, 3}, {3, 1}));
+      },
+      "a row");
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {1, 4}, {2, 3}), seen_as(y, {4, 1}, {9, 7}));
+      },
+      "a row with gaps, a column with gaps");
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {4, 1}, {9, 7}), seen_as(y, {1, 4}, {1, 1}));
+      },
+      "outer product");
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {2, 1, 2, 3}, {7, 35, 3, 1}), seen_as(y, {2, 1, 3, 2}, {11, 1, 2, 1}));
+      },
+      "a batch of 2 and 1");
+}
+
 // Parts of larger tensors: leading dimensions larger than the rows, and addresses that are multiples of an
 // element's size alone.
 TEST_F(CudaProducts, PartsOfTensors) {
@@ -148,6 +180,27 @@ TEST_F(CudaProducts, Batches) {
   }
 }
 
+int copies = 0;
+decltype(raw::copy_kernel)::Function copy_before;
+
+// Batches that lie unevenly are copied once, rather than multiplied one by one.
+TEST_F(CudaProducts, UnevenBatchesAreCopied) {
+  const Tensor x = raw::to(numbers({2, 3, 4, 5}), kCuda), y = raw::to(numbers({2, 5, 4, 2}), kCuda);
+  const Tensor one = raw::to(numbers({2, 1, 5, 2}), kCuda);
+  const Tensor heads = permuted(x, {0, 2, 1, 3}), others = permuted(y, {0, 2, 1, 3});
+  copy_before = raw::copy_kernel.cuda;
+  raw::copy_kernel.cuda = [](const Tensor& dst, const Tensor& src) { ++copies, copy_before(dst, src); };
+  const auto copies_of = [](const Tensor& a, const Tensor& b) {
+    copies = 0;
+    raw::matmul(a, b);
+    return copies;
+  };
+  EXPECT_EQ(copies_of(x, permuted(x, {0, 1, 3, 2})), 0);
+  EXPECT_EQ(copies_of(heads, others), 2);
+  EXPECT_EQ(copies_of(heads, one), 1);  // repeated matrices are not
+  raw::copy_kernel.cuda = copy_before;
+}
+
 TEST_F(CudaProducts, BiasAndEmptySums) {
   for (const DType t : kFloats) {
     for (const int64_t in : {6, 0}) {
@@ -185,6 +238,8 @@ TEST_F(CudaProducts, Tf32IsOffAtFirst) {
   cuda::set_tf32(true);
   EXPECT_EQ(values(raw::matmul(x, one))[0], 8);
   EXPECT_EQ(values(raw::matmul(wide, wide_one))[0], 8 + 0x1p-8);
+  const Tensor half = raw::to(one, DType::kBF16);
+  EXPECT_EQ(values(raw::matmul(half, half))[0], 8);
   cuda::set_tf32(false);
   EXPECT_EQ(values(raw::matmul(x, one))[0], 8 + 0x1p-8);
 }
@@ -217,7 +272,8 @@ TEST_F(CudaProducts, DevicesHaveTheirOwnHandles) {
   }
 }
 
-// Work of two streams, in many orders: each has workspace and operands of its own.
+// Work of two streams, in many orders. Each product has a workspace of its own, and operands that are freed
+// are still there.
 TEST_F(CudaProducts, Streams) {
   internal::DeviceAllocator::of(kCuda).keep_nothing(false);
   const Tensor a = numbers({6, 4}), b = numbers({4, 5}, DType::kF32, 2);
@@ -230,9 +286,13 @@ TEST_F(CudaProducts, Streams) {
     Tensor here[4], beside[4];
     for (int i = 0; i < 4; ++i) {
       here[i] = raw::matmul(a_there, b_there);
+      Tensor freed_a = raw::clone(a_there), freed_b = raw::clone(b_there);
       side.wait(Event::record(current_stream(kCuda)));
-      const StreamScope scope(side);
-      beside[i] = raw::matmul(a_there, b_there);
+      {
+        const StreamScope scope(side);
+        beside[i] = raw::matmul(freed_a, freed_b);
+      }
+      freed_a = full(a.shape(), 7, {.device = kCuda}), freed_b = full(b.shape(), 7, {.device = kCuda});
     }
     current_stream(kCuda).wait(Event::record(side));
     for (int i = 0; i < 4; ++i) {
