@@ -44,7 +44,13 @@ FAMILIES = [
      ["pool.cu.cc", "element.h"], r"pooling of "),
 ]
 
-LIBRARIES = {"cuBLASLt": r"\bcublasLt\w+\(", "cuDNN": r"\bcudnn\w+\(", "NCCL": r"\bnccl\w+\("}
+# Library: how its functions are named; what Gradus calls it for; what the emulated one answers.
+LIBRARIES = {
+    "cuBLASLt": (r"\bcublasLt[A-Z]\w+\b", "matrix products in f32, tf32, f64, f16 and bf16",
+                 "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cublaslt_answers.txt))"),
+    "cuDNN": (r"\bcudnn\w+\(", "", ""),
+    "NCCL": (r"\bnccl\w+\(", "", ""),
+}
 
 
 def read(path):
@@ -111,16 +117,23 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
         lines.append("| %s | yes | %s | %s |" % (family, "yes" if begin in tests else "**no**",
                                                  "; ".join(told) or "**never run on a GPU**"))
     lines.append("")
-    host = [p for p in files("tensor/cuda/*.cc")]
+    ours = {path: text for path, text in sources.items() if not re.search("/(emulated|libraries)/", path)}
+    callers = {library: [p for p, text in ours.items() if p.endswith(".cc") and re.search(call, text)]
+               for library, (call, _, _) in LIBRARIES.items()}
+    host = [p for p in files("tensor/cuda/*.cc") if p not in sum(callers.values(), [])]
     if host:
         lines.append("The host's code, " + ", ".join("`%s`" % os.path.basename(p) for p in host) +
                      ", runs on the emulated device in the tests.")
         lines += ["The op table, copies and streams ran on an %s:\n[recorded](../%s)." % (
             os.path.basename(os.path.dirname(p)).upper(), p) for p in files(TABLES)] or ["It **never ran on a GPU**."]
         lines.append("")
-    for library, call in LIBRARIES.items():
-        if not any(re.search(call, text) for path, text in sources.items() if "/emulated/" not in path):
+    for library, (_, what, compared) in LIBRARIES.items():
+        if not callers[library]:
             lines.append("* %s: Gradus does not call it yet." % library)
+            continue
+        lines.append("* %s, for %s: %s.\n  Run emulated. The emulated library gives the\n  %s.\n"
+                     "  Gradus' calls of it **never ran on a GPU**." % (
+                         library, what, ", ".join("`%s`" % os.path.basename(p) for p in callers[library]), compared))
     lines.append("""
 The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh OUTPUT`, then `OUTPUT`. What it
 prints goes to `tests/cuda/recorded/`, with a first line as there, and the file `OUTPUT.sources` beside it.

@@ -15,6 +15,7 @@ enum class FaultKind {
   kBarrier,       // threads of a block that do not all arrive, or not at one barrier
   kMask,          // lanes of a mask that do not all arrive, or the caller is not among them
   kSharedMemory,  // more shared memory than the launch gave
+  kArgument,      // of a library's function, which would crash or lose the device
 };
 
 struct Fault {

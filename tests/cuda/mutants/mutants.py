@@ -55,7 +55,7 @@ def run(program, file, number, seed, seconds):
     fault = re.search(r"^gradus emulated device: (.*)", done.stderr, re.M)
     if fault:
         return "fault: " + fault[1]
-    wrong = re.search(r"^FAIL  (.*)", done.stdout, re.M)
+    wrong = re.search(r"^(?:FAIL  |\[  FAILED  \] )(.*)", done.stdout, re.M)
     if wrong:
         return "wrong: " + " ".join(wrong[1].split())
     if done.returncode in (-9, -24):
@@ -77,7 +77,7 @@ def main():
             suite = [line.rstrip("\n").split("\t") for line in file]
         mutants += suite
         programs.update({m[2]: program for m in suite})
-    missing = {"barrier", "mask", "bound", "off by one", "one thread", "alignment"} - {m[1] for m in mutants}
+    missing = {"barrier", "mask", "bound", "off by one", "one thread", "alignment", "layout"} - {m[1] for m in mutants}
     if missing:
         sys.exit("no mutants of these kinds: " + ", ".join(sorted(missing)))
     mutants = mutants[::options.every]

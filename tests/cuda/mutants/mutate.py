@@ -12,6 +12,7 @@ function mutant(number) says whether this mutant is wanted. Kinds of mutants:
   one thread  `lane == 0`, which chooses who writes, holds always
   alignment   the host's question whether addresses and sizes are multiples of a vector's is answered with yes
   wait        the host does not wait for a stream or an event, or records no event
+  layout      a library gets another matrix's leading dimension or batch stride
 
 Comparisons of loops that the compiler unrolls are no bounds, nor are those of functors: these see no memory.
 """
@@ -175,6 +176,16 @@ class Mutator:
                 a, d = match.start(2), match.end(2)
                 new = self.new("alignment", name, text, a, d)
                 edits.append((a, d, "!%s && (%s)" % (new, text[a:d])))
+        for match in re.finditer(r"\bp\.([abd])\.(ld|step)\b", code):
+            new = "p.%s.%s" % (match[1], match[2])
+            for other in sorted(set("abd") - {match[1]}):
+                wrong = "p.%s.%s" % (other, match[2])
+                new = "(%s ? %s : %s)" % (self.new("layout", name, text, *match.span(), " is " + wrong), wrong, new)
+            edits.append((*match.span(), new))
+        for match in re.finditer(r"\balignment\(p\.(\w)\.p\)", code):
+            new = self.new("alignment", name, text, *match.span(), " of the preference %d" % code.count(
+                "alignment(", 0, match.start()))
+            edits.append((*match.span(), "(%s ? 256u : %s)" % (new, text[slice(*match.span())])))
         for match in WAITS.finditer(code):
             if on_device(match.start()):
                 continue

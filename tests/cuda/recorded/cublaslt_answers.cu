@@ -20,13 +20,16 @@
 #include <functional>
 #include <vector>
 
+#include "cublaslt_calls.h"
 #include "recorder.h"
 
 namespace {
 
+using namespace calls;  // NOLINT
+
 cublasLtHandle_t handle;
 char *memory, *workspace;  // 1 GiB of random 16-bit patterns that are small numbers in every type; 64 MiB
-constexpr size_t kMemory = size_t(1) << 30, kWorkspace = size_t(64) << 20;
+constexpr size_t kMemory = size_t(1) << 30;
 
 __global__ void random_values(void* p, size_t n, int type, uint64_t seed) {
   for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
@@ -43,158 +46,24 @@ __global__ void random_values(void* p, size_t n, int type, uint64_t seed) {
 }
 void randomize(void* p, size_t n, int type, uint64_t seed) { random_values<<<512, 256>>>(p, n, type, seed); }
 
-size_t size_of(cudaDataType_t t) {
-  return t == CUDA_R_64F ? 8 : t == CUDA_R_32F || t == CUDA_R_32I ? 4 : t == CUDA_R_8I ? 1 : 2;
-}
-
-struct Product {
-  cudaDataType_t a = CUDA_R_32F, b = CUDA_R_32F, c = CUDA_R_32F, d = CUDA_R_32F, scale = CUDA_R_32F;
-  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
-  int64_t m = 64, n = 32, k = 48;
-  // Rows and columns as stored; -1: what op, m, n and k ask for.
-  int64_t a_rows = -1, a_cols = -1, b_rows = -1, b_cols = -1, c_rows = -1, c_cols = -1, d_rows = -1,
-          d_cols = -1;
-  int64_t lda = -1, ldb = -1, ldc = -1, ldd = -1;
-  int order_a = CUBLASLT_ORDER_COL, order_b = CUBLASLT_ORDER_COL, order_c = CUBLASLT_ORDER_COL,
-      order_d = CUBLASLT_ORDER_COL;
-  int batch_a = 1, batch_b = 1, batch_c = 1, batch_d = 1;
-  int64_t stride_a = -1, stride_b = -1, stride_c = -1, stride_d = -1;                    // -1: dense
-  int64_t offset_a = 0, offset_b = 0, offset_c = 0, offset_d = 0, offset_workspace = 0;  // bytes
-  bool null_a = false, null_b = false, null_c = false, null_d = false, null_alpha = false, null_beta = false,
-       null_workspace = false;
-  bool c_is_d = false, null_algo = false, promise_alignment = false, host_a = false;
-  double alpha = 1, beta = 0;
-  int epilogue = -1;
-  bool bias = false;
-  int64_t offset_bias = 0;
-  int bias_type = -1;
-  bool aux = false;
-  int64_t aux_ld = -1;
-  size_t workspace = kWorkspace, workspace_given = size_t(-1);
-};
-
-struct Setup {
-  cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
-  cublasLtMatmulPreference_t preference = nullptr;
-  std::string layouts;  // "ok", or what failed
-  char *pa, *pb, *pc, *pd, *bias, *aux;
-  ~Setup() {
-    if (operation) cublasLtMatmulDescDestroy(operation);
-    for (auto l : {a, b, c, d})
-      if (l) cublasLtMatrixLayoutDestroy(l);
-    if (preference) cublasLtMatmulPreferenceDestroy(preference);
-  }
-  Setup() = default;
-  Setup(const Setup&) = delete;
-};
-
 // Operands lie 128 MiB apart; each of them may be that large.
 constexpr size_t kApart = size_t(128) << 20;
-
-void set_up(Setup& s, const Product& p) {
-  const auto note = [&](const char* what, cublasStatus_t e) {
-    if (e != CUBLAS_STATUS_SUCCESS)
-      s.layouts += std::string(s.layouts.empty() ? "" : ", ") + what + " " + cublasLtGetStatusName(e);
-  };
-  note("desc", cublasLtMatmulDescCreate(&s.operation, p.compute, p.scale));
-  if (!s.operation) return;
-  const auto set = [&](const char* what, cublasLtMatmulDescAttributes_t at, const void* v, size_t n) {
-    note(what, cublasLtMatmulDescSetAttribute(s.operation, at, v, n));
-  };
-  set("op a", CUBLASLT_MATMUL_DESC_TRANSA, &p.op_a, sizeof p.op_a);
-  set("op b", CUBLASLT_MATMUL_DESC_TRANSB, &p.op_b, sizeof p.op_b);
-  s.pa = memory + p.offset_a;
-  s.pb = memory + kApart + p.offset_b;
-  s.pc = memory + 2 * kApart + p.offset_c;
-  s.pd = p.c_is_d ? s.pc : memory + 3 * kApart + p.offset_d;
-  s.bias = memory + 4 * kApart + p.offset_bias;
-  s.aux = memory + 5 * kApart;
-  if (p.epilogue >= 0) set("epilogue", CUBLASLT_MATMUL_DESC_EPILOGUE, &p.epilogue, sizeof p.epilogue);
-  if (p.bias) set("bias", CUBLASLT_MATMUL_DESC_BIAS_POINTER, &s.bias, sizeof s.bias);
-  if (p.bias_type >= 0)
-    set("bias type", CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &p.bias_type, sizeof p.bias_type);
-  if (p.aux) set("aux", CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &s.aux, sizeof s.aux);
-  if (p.aux_ld >= 0) set("aux ld", CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p.aux_ld, sizeof p.aux_ld);
-  const auto layout = [&](const char* what, cublasLtMatrixLayout_t* l, cudaDataType_t t, int64_t rows,
-                          int64_t cols, int64_t ld, int order, int batch, int64_t stride) {
-    if (ld == -1) ld = order == CUBLASLT_ORDER_COL ? rows : cols;
-    note(what, cublasLtMatrixLayoutCreate(l, t, uint64_t(rows), uint64_t(cols), ld));
-    if (!*l) return;
-    if (order != CUBLASLT_ORDER_COL) {
-      const int32_t o = order;
-      note("order", cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_ORDER, &o, sizeof o));
-    }
-    if (batch != 1) {
-      const int32_t n = batch;
-      note("batch", cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n));
-      const int64_t st = stride == -1 ? rows * cols : stride;
-      note("batch stride",
-           cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &st, sizeof st));
-    }
-  };
-  const auto or_else = [](int64_t v, int64_t other) { return v == -1 ? other : v; };
-  const bool ta = p.op_a != CUBLAS_OP_N, tb = p.op_b != CUBLAS_OP_N;
-  layout("a", &s.a, p.a, or_else(p.a_rows, ta ? p.k : p.m), or_else(p.a_cols, ta ? p.m : p.k), p.lda,
-         p.order_a, p.batch_a, p.stride_a);
-  layout("b", &s.b, p.b, or_else(p.b_rows, tb ? p.n : p.k), or_else(p.b_cols, tb ? p.k : p.n), p.ldb,
-         p.order_b, p.batch_b, p.stride_b);
-  layout("c", &s.c, p.c, or_else(p.c_rows, p.m), or_else(p.c_cols, p.n), p.ldc, p.order_c, p.batch_c,
-         p.stride_c);
-  layout("d", &s.d, p.d, or_else(p.d_rows, p.m), or_else(p.d_cols, p.n), p.ldd, p.order_d, p.batch_d,
-         p.stride_d);
-  note("preference", cublasLtMatmulPreferenceCreate(&s.preference));
-  note("workspace",
-       cublasLtMatmulPreferenceSetAttribute(s.preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                            &p.workspace, sizeof p.workspace));
-  if (p.promise_alignment) {
-    const uint32_t align = 1;
-    for (auto at : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      const uintptr_t address = at == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES   ? uintptr_t(s.pa)
-                                : at == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES ? uintptr_t(s.pb)
-                                : at == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES ? uintptr_t(s.pc)
-                                                                                   : uintptr_t(s.pd);
-      const uint32_t its = uint32_t(std::min<uintptr_t>(256, address & -address));
-      note("alignment",
-           cublasLtMatmulPreferenceSetAttribute(s.preference, at, its ? &its : &align, sizeof its));
-    }
-  }
-}
-
-cublasStatus_t run(const Setup& s, const Product& p, const cublasLtMatmulAlgo_t* algo,
-                   cudaStream_t stream = nullptr) {
-  const float fa = float(p.alpha), fb = float(p.beta);
-  const int32_t ia = int32_t(p.alpha), ib = int32_t(p.beta);
-  const void *alpha = &fa, *beta = &fb;
-  if (p.scale == CUDA_R_64F) alpha = &p.alpha, beta = &p.beta;
-  if (p.scale == CUDA_R_32I) alpha = &ia, beta = &ib;
-  uint16_t ha[2] = {0x3c00, uint16_t(p.beta ? 0x3c00 : 0)};
-  if (p.scale == CUDA_R_16F) alpha = &ha[0], beta = &ha[1];
-  static std::vector<char> on_host(1 << 20);
-  return cublasLtMatmul(handle, s.operation, p.null_alpha ? nullptr : alpha,
-                        p.null_a   ? nullptr
-                        : p.host_a ? on_host.data()
-                                   : s.pa,
-                        s.a, p.null_b ? nullptr : s.pb, s.b, p.null_beta ? nullptr : beta,
-                        p.null_c ? nullptr : s.pc, s.c, p.null_d ? nullptr : s.pd, s.d,
-                        p.null_algo ? nullptr : algo,
-                        p.null_workspace ? nullptr : workspace + p.offset_workspace,
-                        p.workspace_given == size_t(-1) ? p.workspace : p.workspace_given, stream);
+Memory operands() {
+  const auto at = [](size_t i) { return memory + i * kApart; };
+  return {at(0), at(1), at(2), at(3), at(4), at(5), workspace};
 }
 
 // For an operand that the heuristic refuses: the algorithm for the plain product.
 cublasLtMatmulAlgo_t plain_algo;
 
 // Which call is being made, seen by the parent process; calls before `skipped` were made by processes before.
-int *current, skipped = 0, calls = 0;
+int *current, skipped = 0, calls_made = 0;
 
 void ask(const char* asked, const Product& p) {
-  *current = ++calls;
-  if (calls <= skipped) return;
+  *current = ++calls_made;
+  if (calls_made <= skipped) return;
   Setup s;
-  set_up(s, p);
+  set_up(s, p, operands());
   std::string line = "layouts " + (s.layouts.empty() ? std::string("ok") : s.layouts);
   cublasLtMatmulHeuristicResult_t results[32];
   int count = 0;
@@ -205,7 +74,8 @@ void ask(const char* asked, const Product& p) {
     if (count)
       line += record::text(" (workspace %zu, state %s)", results[0].workspaceSize,
                            cublasLtGetStatusName(results[0].state));
-    const cublasStatus_t r = run(s, p, count && h == CUBLAS_STATUS_SUCCESS ? &results[0].algo : &plain_algo);
+    const cublasStatus_t r =
+        run(handle, s, p, count && h == CUBLAS_STATUS_SUCCESS ? &results[0].algo : &plain_algo);
     line += std::string("; matmul ") + cublasLtGetStatusName(r);
   }
   const cudaError_t e = cudaDeviceSynchronize();
@@ -215,195 +85,31 @@ void ask(const char* asked, const Product& p) {
     std::_Exit(4);
   }
 }
-// The call as written: fields that differ from Product's defaults.
-#define ASK(...)                             \
-  do {                                       \
-    Product p = base;                        \
-    [&]<class... T>(T&&...) {}(__VA_ARGS__); \
-    ask(#__VA_ARGS__, p);                    \
-  } while (0)
-
-Product typed(cudaDataType_t t, cublasComputeType_t compute, cudaDataType_t scale) {
-  Product p;
-  p.a = p.b = p.c = p.d = t;
-  p.compute = compute;
-  p.scale = scale;
-  return p;
-}
-struct Named {
-  const char* name;
-  Product p;
-};
-const std::vector<Named>& kinds() {
-  static const std::vector<Named> all = {
-      {"f32", typed(CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F)},
-      {"tf32", typed(CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F)},
-      {"f64", typed(CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F)},
-      {"f16", typed(CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F)},
-      {"bf16", typed(CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F)}};
-  return all;
-}
-
-void wrong_calls(const Product& base) {
-  ASK(p.beta = 0);
-  ASK(p.beta = 1);
-  ASK(p.null_a = true);
-  ASK(p.null_b = true);
-  ASK(p.null_c = true);
-  ASK(p.null_c = true, p.beta = 1);
-  ASK(p.null_d = true);
-  ASK(p.null_alpha = true);
-  ASK(p.null_beta = true);
-  ASK(p.null_algo = true);
-  ASK(p.alpha = 0, p.null_a = true, p.null_b = true);
-  ASK(p.lda = 65);
-  ASK(p.lda = 63);
-  ASK(p.lda = 1);
-  ASK(p.lda = 0);
-  ASK(p.lda = -2);
-  ASK(p.ldb = 47);
-  ASK(p.ldc = 63);
-  ASK(p.ldc = 63, p.beta = 1);
-  ASK(p.ldd = 63);
-  ASK(p.ldd = 80);
-  ASK(p.ldc = 80, p.beta = 1);
-  ASK(p.a_rows = 65);
-  ASK(p.a_cols = 49);
-  ASK(p.b_rows = 49);
-  ASK(p.b_cols = 33);
-  ASK(p.c_rows = 63);
-  ASK(p.d_rows = 63);
-  ASK(p.d_cols = 31);
-  ASK(p.op_a = CUBLAS_OP_T);
-  ASK(p.op_b = CUBLAS_OP_T);
-  ASK(p.op_a = CUBLAS_OP_C);
-  ASK(p.op_a = CUBLAS_OP_T, p.a_rows = 64, p.a_cols = 48);
-  ASK(p.op_a = cublasOperation_t(7));
-  ASK(p.m = 0);
-  ASK(p.n = 0);
-  ASK(p.k = 0);
-  ASK(p.k = 0, p.beta = 1);
-  ASK(p.m = 1, p.n = 1, p.k = 1);
-  ASK(p.m = 3, p.n = 5, p.k = 7);
-  ASK(p.m = 63);
-  ASK(p.m = -1);
-  ASK(p.offset_a = 1);
-  ASK(p.offset_a = 2);
-  ASK(p.offset_a = 4);
-  ASK(p.offset_a = 8);
-  ASK(p.offset_b = 2);
-  ASK(p.offset_b = 4);
-  ASK(p.offset_c = 2, p.beta = 1);
-  ASK(p.offset_c = 4, p.beta = 1);
-  ASK(p.offset_d = 2);
-  ASK(p.offset_d = 4);
-  ASK(p.offset_d = 8);
-  ASK(p.offset_a = 2, p.promise_alignment = true);
-  ASK(p.offset_a = 4, p.promise_alignment = true);
-  ASK(p.offset_b = 4, p.promise_alignment = true);
-  ASK(p.offset_d = 4, p.promise_alignment = true);
-  ASK(p.offset_a = 8, p.promise_alignment = true);
-  ASK(p.c_is_d = true, p.beta = 1);
-  ASK(p.c_is_d = true, p.beta = 1, p.ldc = 80);
-  ASK(p.c_is_d = true, p.beta = 1, p.ldd = 80);
-  ASK(p.c_is_d = true, p.beta = 1, p.order_d = CUBLASLT_ORDER_ROW);
-  ASK(p.order_a = CUBLASLT_ORDER_ROW);
-  ASK(p.order_b = CUBLASLT_ORDER_ROW);
-  ASK(p.order_a = p.order_b = CUBLASLT_ORDER_ROW);
-  ASK(p.order_d = CUBLASLT_ORDER_ROW);
-  ASK(p.order_c = p.order_d = CUBLASLT_ORDER_ROW);
-  ASK(p.order_a = p.order_b = p.order_c = p.order_d = CUBLASLT_ORDER_ROW);
-  ASK(p.order_a = p.order_b = p.order_c = p.order_d = CUBLASLT_ORDER_ROW, p.lda = 47);
-  ASK(p.order_a = CUBLASLT_ORDER_COL32);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 0);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = -1);
-  ASK(p.batch_a = 4);
-  ASK(p.batch_a = p.batch_b = 4);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4, p.stride_a = 0);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4, p.stride_a = p.stride_b = 0);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4, p.stride_d = 0);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4, p.stride_a = 100);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4, p.stride_a = 101);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4, p.stride_d = 100);
-  ASK(p.batch_a = p.batch_b = p.batch_c = p.batch_d = 4, p.stride_a = -3072, p.offset_a = 1 << 20);
-  ASK(p.batch_b = p.batch_c = p.batch_d = 4, p.batch_a = 1);
-  ASK(p.workspace = 0);
-  ASK(p.workspace = 0, p.null_workspace = true);
-  ASK(p.null_workspace = true);
-  ASK(p.m = 64, p.n = 64, p.k = 65536, p.workspace_given = 16);
-  ASK(p.m = 64, p.n = 64, p.k = 65536);
-  ASK(p.m = 64, p.n = 64, p.k = 65536, p.null_workspace = true);
-  ASK(p.m = 64, p.n = 64, p.k = 65536, p.offset_workspace = 1);
-  ASK(p.m = 64, p.n = 64, p.k = 65536, p.offset_workspace = 8);
-  ASK(p.m = 64, p.n = 64, p.k = 65536, p.offset_workspace = 16);
-  ASK(p.m = 64, p.n = 64, p.k = 65536, p.offset_workspace = 128);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true);
-  ASK(p.bias = true);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.offset_bias = 1);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.offset_bias = 2);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.offset_bias = 4);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.offset_bias = 8);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.bias_type = CUDA_R_16BF);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.bias_type = CUDA_R_32F);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.bias_type = CUDA_R_64F);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.order_c = p.order_d = CUBLASLT_ORDER_ROW);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias = true, p.beta = 1);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_RELU_AUX, p.aux = true, p.aux_ld = 128);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_RELU_AUX, p.aux = true, p.aux_ld = 64);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_RELU_AUX, p.aux = true);
-  ASK(p.epilogue = CUBLASLT_EPILOGUE_RELU_AUX, p.aux_ld = 128);
-  ASK(p.epilogue = 3);
-  ASK(p.epilogue = 0);
-  ASK(p.compute = CUBLAS_COMPUTE_64F);
-  ASK(p.compute = CUBLAS_COMPUTE_16F);
-  ASK(p.compute = CUBLAS_COMPUTE_32I);
-  ASK(p.compute = CUBLAS_COMPUTE_32F_FAST_16BF);
-  ASK(p.compute = CUBLAS_COMPUTE_32F_PEDANTIC);
-  ASK(p.compute = cublasComputeType_t(1));
-  ASK(p.scale = CUDA_R_64F);
-  ASK(p.scale = CUDA_R_16F);
-  ASK(p.a = CUDA_R_16F);
-  ASK(p.a = p.b = CUDA_R_16F);
-  ASK(p.a = p.b = CUDA_R_16BF);
-  ASK(p.c = CUDA_R_16BF);
-  ASK(p.c = p.d = CUDA_R_32F);
-  ASK(p.c = p.d = CUDA_R_16F);
-  ASK(p.c = p.d = CUDA_R_64F);
-  ASK(p.c = CUDA_R_32F, p.beta = 1);
-  // Sizes beyond 2^31: only the planning, the operands are not that large.
-  for (const auto& [name, m, n, k] :
-       {std::tuple("m = 2^31", int64_t(1) << 31, 1, 1),
-        std::tuple("m = 2^31 - 1", (int64_t(1) << 31) - 1, 1, 1),
-        std::tuple("m = 65536, n = 65536 (4 Gi elements)", int64_t(65536), 65536, 16),
-        std::tuple("m = 2^33", int64_t(1) << 33, 1, 1)}) {
-    Product p = base;
-    p.m = m, p.n = n, p.k = k;
-    *current = ++calls;
-    if (calls <= skipped) continue;
-    Setup s;
-    set_up(s, p);
-    cublasLtMatmulHeuristicResult_t results[4];
-    int count = 0;
-    const cublasStatus_t h = cublasLtMatmulAlgoGetHeuristic(handle, s.operation, s.a, s.b, s.c, s.d,
-                                                            s.preference, 4, results, &count);
-    record::line(name, "layouts %s; heuristic %s %d", s.layouts.empty() ? "ok" : s.layouts.c_str(),
-                 cublasLtGetStatusName(h), count);
-  }
+// Sizes beyond 2^31: only the planning.
+void plan(const char* asked, const Product& p) {
+  *current = ++calls_made;
+  if (calls_made <= skipped) return;
+  Setup s;
+  set_up(s, p, operands());
+  cublasLtMatmulHeuristicResult_t results[4];
+  int count = 0;
+  const cublasStatus_t h = cublasLtMatmulAlgoGetHeuristic(handle, s.operation, s.a, s.b, s.c, s.d,
+                                                          s.preference, 4, results, &count);
+  record::line(asked, "layouts %s; heuristic %s %d", s.layouts.empty() ? "ok" : s.layouts.c_str(),
+               cublasLtGetStatusName(h), count);
 }
 
 // Some of these end the process.
 template <class F> void tell(const char* asked, F call) {
-  *current = ++calls;
-  if (calls <= skipped) return;
+  *current = ++calls_made;
+  if (calls_made <= skipped) return;
   const cublasStatus_t e = call();
   record::line(asked, "%s; then %s", cublasLtGetStatusName(e), cudaGetErrorName(cudaDeviceSynchronize()));
 }
 void handles() {
   Product p;
   Setup s;
-  set_up(s, p);
+  set_up(s, p, operands());
   cublasLtMatmulHeuristicResult_t r[4];
   int count = 0;
   float one = 1, zero = 0;
@@ -510,7 +216,7 @@ void gelu() {
     p.m = kCount, p.n = 8, p.k = 8;
     p.epilogue = CUBLASLT_EPILOGUE_GELU;
     Setup s;
-    set_up(s, p);
+    set_up(s, p, operands());
     std::vector<float> x(kCount);
     for (int i = 0; i < kCount; ++i)
       x[i] = float((i - kCount / 2) * (1.0 / 256));  // exact in f16 up to rounding of large ones
@@ -569,7 +275,7 @@ void gelu() {
       record::line(type, "no algorithm");
       continue;
     }
-    const cublasStatus_t e = run(s, p, &r[0].algo);
+    const cublasStatus_t e = run(handle, s, p, &r[0].algo);
     MUST(cudaDeviceSynchronize());
     MUST(cudaMemcpy(d.data(), s.pd, d.size(), cudaMemcpyDefault));
     double from_tanh = 0, from_erf = 0;
@@ -626,7 +332,7 @@ void layers() {
         p.op_a = form == 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
         p.op_b = form == 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
         Setup s;
-        set_up(s, p);
+        set_up(s, p, operands());
         randomize(s.pa, size_t(p.m * p.k), p.a, 1);
         randomize(s.pb, size_t(p.k * p.n), p.b, 2);
         cublasLtMatmulHeuristicResult_t r[16];
@@ -641,7 +347,7 @@ void layers() {
           bool same = true;
           for (int i = 0; i < 5; ++i) {
             MUST(cudaMemset(s.pd, 0xff, bytes));
-            run(s, p, &r[0].algo);
+            run(handle, s, p, &r[0].algo);
             MUST(cudaMemcpy(out.data(), s.pd, bytes, cudaMemcpyDeviceToHost));
             const uint64_t now = record::hash(out.data(), std::min<size_t>(bytes, 1 << 20));
             if (i == 0) first = now;
@@ -650,8 +356,8 @@ void layers() {
           double times[8], best = 1e9;
           int best_at = 0;
           for (int i = 0; i < std::min(count, 8); ++i) {
-            run(s, p, &r[i].algo);
-            times[i] = record::median_ms(nullptr, 9, [&] { run(s, p, &r[i].algo); });
+            run(handle, s, p, &r[i].algo);
+            times[i] = record::median_ms(nullptr, 9, [&] { run(handle, s, p, &r[i].algo); });
             if (times[i] < best) best = times[i], best_at = i;
           }
           line += record::text(
@@ -701,7 +407,7 @@ int work(const std::string& what) {
   {
     Product p;
     Setup s;
-    set_up(s, p);
+    set_up(s, p, operands());
     cublasLtMatmulHeuristicResult_t r;
     int count = 0;
     cublasLtMatmulAlgoGetHeuristic(handle, s.operation, s.a, s.b, s.c, s.d, s.preference, 1, &r, &count);
@@ -714,7 +420,8 @@ int work(const std::string& what) {
       static int used = 0;
       groups[used] = std::string("calls in ") + name;
       record::group = groups[used++].c_str();
-      wrong_calls(p);
+      right_and_wrong_calls(p, ask);
+      large_products(p, plan);
     }
   } else if (what == "host") {
     record::group = "operand in the host's pageable memory";

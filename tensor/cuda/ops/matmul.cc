@@ -1,0 +1,101 @@
+// Matrix products. cuBLASLt counts columns as dense; the result's rows are. So it computes the transposed
+// product, out' = b' a', from the same bytes.
+#include "gradus/tensor/ops/linalg/matmul.h"
+
+#include "gradus/tensor/cuda/cublaslt.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::cuda {
+namespace {
+
+// Returns the transposes of x's matrices. Those whose columns are dense are marked as transposed once more.
+// (A dim of size 1 has the stride that it has in a dense tensor.)
+Matrices transposes_of(const Tensor& x) {
+  const int64_t rows = x.size(-2), cols = x.size(-1), row_step = x.stride(-2), col_step = x.stride(-1);
+  const int64_t step = x.dim() > 2 ? x.stride(0) : 0;
+  if (col_step == 1) return {x.raw_ptr(), cols, rows, row_step, step};
+  return {x.raw_ptr(), rows, cols, col_step, step, true};
+}
+
+void check_size(const Tensor& out, const Tensor& a, const Tensor& b) {
+  for (const Tensor* x : {&out, &a, &b})
+    for (int d = 0; d < x->dim(); ++d)
+      if (x->size(d) > kMostRows)
+        throw ShapeError("matmul", "cuBLASLt multiplies matrices of at most ", kMostRows,
+                         " rows and columns: a ", describe(a), ", b ", describe(b));
+}
+
+// Matrix i of a batch.
+Tensor matrix(const Tensor& t, int64_t i) {
+  Shape shape = t.shape();
+  gradus::Strides strides = t.strides();
+  shape.erase(0), strides.erase(0);
+  return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
+}
+
+// Merges neighboring batch dims where the strides of all three allow it.
+void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
+  Tensor* const all[] = {&out, &a, &b};
+  for (int d = out.dim() - 4; d >= 0; --d) {
+    const int64_t size = out.size(d), next = out.size(d + 1);
+    bool even = true;
+    for (const Tensor* x : all) even &= x->stride(d) == x->stride(d + 1) * next;
+    if (!even && size != 1 && next != 1) continue;
+    for (Tensor* x : all) {
+      Shape shape = x->shape();
+      gradus::Strides strides = x->strides();
+      if (next == 1) strides[d + 1] = strides[d];
+      shape[d + 1] *= size;
+      shape.erase(d), strides.erase(d);
+      *x = view_as_strided(*x, shape, strides, x->impl().offset);
+    }
+  }
+}
+
+bool broadcasts(const Tensor& x) {
+  for (int d = 0; d < x.dim() - 2; ++d)
+    if (x.stride(d) == 0 && x.size(d) > 1) return true;
+  return false;
+}
+
+// At most one batch dim.
+void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  check_size(out, a, b);
+  const cudaStream_t stream = bias ? stream_for({&out, &a, &b, &bias}) : stream_for({&out, &a, &b});
+  multiply("matmul",
+           {.a = transposes_of(b),
+            .b = transposes_of(a),
+            .d = transposes_of(out),
+            .dtype = a.dtype(),
+            .result_dtype = out.dtype(),
+            .batch = out.dim() > 2 ? out.size(0) : 1,
+            .bias = bias ? bias.raw_ptr() : nullptr},
+           out.device(), stream);
+}
+
+void multiply_batches(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (out.dim() <= 3) return multiply_batch(out, a, b, bias);
+  for (int64_t i = 0; i < out.size(0); ++i)
+    multiply_batches(matrix(out, i), matrix(a, i), matrix(b, i), bias);
+}
+
+void matmul_cuda(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (out.numel() == 0) return;
+  if (a.size(-1) == 0) return bias ? raw::copy_(out, bias) : raw::fill_(out, 0);
+  Tensor o = out, x = a, y = b;
+  merge_batch(o, x, y);
+  if (o.dim() > 3) {
+    // A copy takes less than many small products. One that repeats matrices may not.
+    if (!broadcasts(x)) x = raw::contiguous(x);
+    if (!broadcasts(y)) y = raw::contiguous(y);
+    merge_batch(o, x, y);
+  }
+  multiply_batches(o, x, y, bias);
+}
+
+[[maybe_unused]] const bool is_set = (raw::matmul_kernel.cuda = &matmul_cuda, true);
+
+}  // namespace
+}  // namespace gradus::cuda

@@ -1,0 +1,339 @@
+// Matrix products on cuda:0: what the op table does not have. Numbers are small integers, of which all sums
+// are exact in each dtype, so results are the CPU's.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/cuda/cublaslt.h"
+#include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/runtime/device_allocator.h"
+
+namespace gradus {
+namespace {
+
+const Device kCuda = Device::parse("cuda:0"), kSecond = Device::parse("cuda:1");
+constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
+
+// Numbers from -4 to 4, each a multiple of 1, in an order without a pattern.
+Tensor numbers(const Shape& shape, DType dtype = DType::kF32, uint32_t seed = 1) {
+  std::vector<float> v(static_cast<size_t>(shape.product()));
+  for (float& x : v)
+    x = static_cast<float>(static_cast<int>((seed = seed * 1664525u + 1013904223u) >> 24) % 9 - 4);
+  const Tensor flat = tensor(v, {shape.product()});
+  return raw::to(view_as_strided(flat, shape, row_major_strides(shape), 0), dtype);
+}
+Tensor permuted(const Tensor& x, const std::vector<int>& order) {
+  Shape shape;
+  Strides strides;
+  for (const int d : order) shape.push_back(x.size(d)), strides.push_back(x.stride(d));
+  return view_as_strided(x, shape, strides, x.impl().offset);
+}
+std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+
+struct CudaProducts : testing::Test {
+  CudaProducts() { internal::DeviceAllocator::of(kCuda).keep_nothing(true); }
+  ~CudaProducts() override {
+    internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+    cuda::set_tf32(false);
+  }
+};
+
+template <class F> void expect_same(const Tensor& a, const Tensor& b, F&& lay_out, const std::string& what) {
+  const auto [a_here, b_here] = lay_out(a, b);
+  const auto [a_there, b_there] = lay_out(raw::to(a, kCuda), raw::to(b, kCuda));
+  const Tensor here = raw::matmul(a_here, b_here), there = raw::matmul(a_there, b_there);
+  EXPECT_EQ(there.device(), kCuda);
+  EXPECT_EQ(there.shape(), here.shape()) << what;
+  EXPECT_EQ(there.dtype(), here.dtype()) << what;
+  EXPECT_EQ(values(there), values(here)) << what << " " << name_of(a.dtype());
+}
+const auto as_they_are = [](const Tensor& a, const Tensor& b) { return std::pair(a, b); };
+
+TEST_F(CudaProducts, OrdersOfBothOperands) {
+  for (const DType t : kFloats) {
+    for (const auto [m, k, n] :
+         {std::array{5, 3, 4}, {1, 7, 4}, {5, 1, 4}, {5, 3, 1}, {1, 1, 1}, {33, 40, 17}}) {
+      const Tensor a = numbers({m, k}, t), b = numbers({k, n}, t, 2);
+      expect_same(a, b, as_they_are, "as they are");
+      expect_same(
+          raw::contiguous(permuted(a, {1, 0})), b,
+          [](const Tensor& x, const Tensor& y) {
+            return std::pair(permuted(x, {1, 0}), y);
+          },
+          "a by columns");
+      expect_same(
+          a, raw::contiguous(permuted(b, {1, 0})),
+          [](const Tensor& x, const Tensor& y) {
+            return std::pair(x, permuted(y, {1, 0}));
+          },
+          "b by columns");
+    }
+  }
+}
+
+// What strides say of dims of size 1 means nothing.
+TEST_F(CudaProducts, SizesOf1) {
+  const auto seen_as = [](const Tensor& x, const Shape& shape, const Strides& strides) {
+    return view_as_strided(x, shape, strides, 0);
+  };
+  const Tensor a = numbers({40}), b = numbers({40}, DType::kF32, 2);
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {1, 4}, {1, 1}), seen_as(y, {4, 3}, {3, 1}));
+      },
+      "a row");
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {1, 4}, {2, 3}), seen_as(y, {4, 1}, {9, 7}));
+      },
+      "a row with gaps, a column with gaps");
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {4, 1}, {9, 7}), seen_as(y, {1, 4}, {1, 1}));
+      },
+      "outer product");
+  expect_same(
+      a, b,
+      [&](const Tensor& x, const Tensor& y) {
+        return std::pair(seen_as(x, {2, 1, 2, 3}, {7, 35, 3, 1}), seen_as(y, {2, 1, 3, 2}, {11, 1, 2, 1}));
+      },
+      "a batch of 2 and 1");
+}
+
+// Parts of larger tensors: leading dimensions larger than the rows, and addresses that are multiples of an
+// element's size alone.
+TEST_F(CudaProducts, PartsOfTensors) {
+  for (const DType t : kFloats) {
+    const Tensor a = numbers({7, 9}, t), b = numbers({9, 8}, t, 2);
+    for (const int64_t skip : {1, 2, 3}) {
+      expect_same(
+          a, b,
+          [=](const Tensor& x, const Tensor& y) {
+            return std::pair(raw::narrow(raw::narrow(x, 1, skip, 5), 0, 1, 4),
+                             raw::narrow(raw::narrow(y, 0, 2, 5), 1, skip, 4));
+          },
+          "parts");
+      expect_same(
+          a, b,
+          [=](const Tensor& x, const Tensor& y) {
+            return std::pair(permuted(raw::narrow(x, 1, skip, 5), {1, 0}), raw::narrow(y, 0, 1, 7));
+          },
+          "columns of a part");
+    }
+  }
+}
+
+TEST_F(CudaProducts, Batches) {
+  using Pair = std::pair<Tensor, Tensor>;
+  for (const DType t : {DType::kF32, DType::kBF16}) {
+    const auto check = [&](const Shape& a, const Shape& b, auto lay_out, const char* what) {
+      expect_same(numbers(a, t), numbers(b, t, 2), lay_out, what);
+    };
+    check({4, 3, 5}, {4, 5, 2}, as_they_are, "one batch dim");
+    check({2, 4, 3, 5}, {2, 4, 5, 2}, as_they_are, "two that merge");
+    check({3, 5}, {4, 5, 2}, as_they_are, "a for all");
+    check({4, 3, 5}, {5, 2}, as_they_are, "b for all");
+    check({2, 1, 3, 5}, {1, 4, 5, 2}, as_they_are, "each for all of the other's");
+    check({2, 1, 3, 3, 5}, {4, 1, 5, 2}, as_they_are, "three");
+    check({1, 1, 3, 5}, {1, 1, 5, 2}, as_they_are, "of one");
+    check(
+        {2, 3, 4, 5}, {2, 5, 4, 2},  // as attention has its heads
+        [](const Tensor& x, const Tensor& y) {
+          return Pair(permuted(x, {0, 2, 1, 3}), permuted(y, {0, 2, 1, 3}));
+        },
+        "heads behind rows");
+    check(
+        {2, 3, 4, 5}, {4, 5, 6},
+        [](const Tensor& x, const Tensor& y) {
+          return Pair(permuted(x, {0, 2, 1, 3}), y);
+        },
+        "heads for all");
+    check(
+        {4, 3, 5}, {4, 5, 2},
+        [](const Tensor& x, const Tensor& y) {
+          return Pair(raw::narrow(x, 0, 1, 2), raw::narrow(y, 0, 2, 2));
+        },
+        "a part of the batch");
+    check(
+        {1, 3, 5}, {1, 5, 2},
+        [](const Tensor& x, const Tensor& y) {
+          const auto repeated = [](const Tensor& m) {
+            return view_as_strided(m, {6, m.size(1), m.size(2)}, {0, m.stride(1), 1}, 0);
+          };
+          return Pair(repeated(x), repeated(y));
+        },
+        "the same six times");
+  }
+}
+
+int copies = 0;
+decltype(raw::copy_kernel)::Function copy_before;
+
+// Batches that lie unevenly are copied once, rather than multiplied one by one.
+TEST_F(CudaProducts, UnevenBatchesAreCopied) {
+  const Tensor x = raw::to(numbers({2, 3, 4, 5}), kCuda), y = raw::to(numbers({2, 5, 4, 2}), kCuda);
+  const Tensor one = raw::to(numbers({2, 1, 5, 2}), kCuda);
+  const Tensor heads = permuted(x, {0, 2, 1, 3}), others = permuted(y, {0, 2, 1, 3});
+  copy_before = raw::copy_kernel.cuda;
+  raw::copy_kernel.cuda = [](const Tensor& dst, const Tensor& src) { ++copies, copy_before(dst, src); };
+  const auto copies_of = [](const Tensor& a, const Tensor& b) {
+    copies = 0;
+    raw::matmul(a, b);
+    return copies;
+  };
+  EXPECT_EQ(copies_of(x, permuted(x, {0, 1, 3, 2})), 0);
+  EXPECT_EQ(copies_of(heads, others), 2);
+  EXPECT_EQ(copies_of(heads, one), 1);  // repeated matrices are not
+  raw::copy_kernel.cuda = copy_before;
+}
+
+TEST_F(CudaProducts, BiasAndEmptySums) {
+  for (const DType t : kFloats) {
+    for (const int64_t in : {6, 0}) {
+      const Tensor x = numbers({2, 3, in}, t), w = numbers({4, in}, t, 2), bias = numbers({4}, t, 3);
+      const auto there = [](const Tensor& v) { return raw::to(v, kCuda); };
+      EXPECT_EQ(values(raw::linear(there(x), there(w), there(bias))), values(raw::linear(x, w, bias)));
+      EXPECT_EQ(values(raw::linear(there(x), there(w))), values(raw::linear(x, w)));
+      EXPECT_EQ(values(raw::matmul_in_f32(there(x), there(raw::contiguous(permuted(w, {1, 0}))))),
+                values(raw::matmul_in_f32(x, permuted(w, {1, 0}))));
+    }
+    EXPECT_EQ(raw::matmul(raw::to(numbers({0, 3}, t), kCuda), raw::to(numbers({3, 2}, t), kCuda)).numel(), 0);
+    EXPECT_EQ(raw::matmul(raw::to(numbers({2, 3}, t), kCuda), raw::to(numbers({3, 0}, t), kCuda)).numel(), 0);
+    EXPECT_EQ(raw::matmul(raw::to(numbers({0, 2, 3}, t), kCuda), raw::to(numbers({3, 2}, t), kCuda)).numel(),
+              0);
+  }
+}
+
+// 16-bit sums are rounded once: an algorithm that adds rounded parts would lose the 1.
+TEST_F(CudaProducts, RoundOnce) {
+  for (const auto& [t, large] : {std::pair(DType::kF16, 2048.f), {DType::kBF16, 256.f}}) {
+    const auto row = [t = t](const std::vector<float>& v) {
+      return raw::to(raw::to(tensor(v, {1, static_cast<int64_t>(v.size())}), t), kCuda);
+    };
+    const auto ones = [&](int64_t n) { return full({n, 1}, 1, {.dtype = t, .device = kCuda}); };
+    EXPECT_EQ(values(raw::matmul(row({large, 1, -large, 0}), ones(4))), std::vector<double>{1}) << name_of(t);
+    EXPECT_EQ(values(raw::matmul_in_f32(row({large, 1}), ones(2))), std::vector<double>{large + 1});
+  }
+}
+
+TEST_F(CudaProducts, Tf32IsOffAtFirst) {
+  const Tensor x = full({8, 8}, 1 + 0x1p-11f, {.device = kCuda}), one = full({8, 8}, 1, {.device = kCuda});
+  const Tensor wide = raw::to(x, DType::kF64), wide_one = raw::to(one, DType::kF64);
+  EXPECT_FALSE(cuda::uses_tf32());
+  EXPECT_EQ(values(raw::matmul(x, one))[0], 8 + 0x1p-8);
+  cuda::set_tf32(true);
+  EXPECT_EQ(values(raw::matmul(x, one))[0], 8);
+  EXPECT_EQ(values(raw::matmul(wide, wide_one))[0], 8 + 0x1p-8);
+  const Tensor half = raw::to(one, DType::kBF16);
+  EXPECT_EQ(values(raw::matmul(half, half))[0], 8);
+  cuda::set_tf32(false);
+  EXPECT_EQ(values(raw::matmul(x, one))[0], 8 + 0x1p-8);
+}
+
+TEST_F(CudaProducts, TooLargeIsAnError) {
+  const int64_t n = int64_t(1) << 31;
+  const Tensor x = empty({1}, {.device = kCuda});
+  const auto seen_as = [&](const Shape& shape) {
+    return view_as_strided(x, shape, row_major_strides(shape), 0);
+  };
+  for (const auto& [a, b, out] : {std::array<Shape, 3>{Shape{n, 1}, {1, 1}, {n, 1}},
+                                  {Shape{1, 1}, {1, n}, {1, n}},
+                                  {Shape{1, n}, {n, 1}, {1, 1}},
+                                  {Shape{n, 1, 1}, {n, 1, 1}, {n, 1, 1}}}) {
+    try {
+      raw::matmul_kernel(seen_as(out), seen_as(a), seen_as(b), {});
+      ADD_FAILURE() << "no error for " << to_string(a);
+    } catch (const ShapeError& e) {
+      EXPECT_NE(std::string(e.what()).find("2147483647"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST_F(CudaProducts, DevicesHaveTheirOwnHandles) {
+  const Tensor a = numbers({3, 4}), b = numbers({4, 2}, DType::kF32, 2);
+  for (const Device d : {kSecond, kCuda, kSecond}) {
+    const Tensor there = raw::matmul(raw::to(a, d), raw::to(b, d));
+    EXPECT_EQ(there.device(), d);
+    EXPECT_EQ(values(there), values(raw::matmul(a, b)));
+  }
+}
+
+// Work of two streams, in many orders. Each product has a workspace of its own, and operands that are freed
+// are still there.
+TEST_F(CudaProducts, Streams) {
+  internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+  const Tensor a = numbers({6, 4}), b = numbers({4, 5}, DType::kF32, 2);
+  const std::vector<double> want = values(raw::matmul(a, b));
+  const Tensor a_there = raw::to(a, kCuda), b_there = raw::to(b, kCuda);
+  const Stream side = Stream::create(kCuda);
+  const uint64_t before = cuda::emulated::seed();
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    cuda::emulated::set_seed(seed);
+    Tensor here[4], beside[4];
+    for (int i = 0; i < 4; ++i) {
+      here[i] = raw::matmul(a_there, b_there);
+      Tensor freed_a = raw::clone(a_there), freed_b = raw::clone(b_there);
+      side.wait(Event::record(current_stream(kCuda)));
+      {
+        const StreamScope scope(side);
+        beside[i] = raw::matmul(freed_a, freed_b);
+      }
+      freed_a = full(a.shape(), 7, {.device = kCuda}), freed_b = full(b.shape(), 7, {.device = kCuda});
+    }
+    current_stream(kCuda).wait(Event::record(side));
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(values(here[i]), want);
+      EXPECT_EQ(values(beside[i]), want);
+    }
+  }
+  cuda::emulated::set_seed(before);
+}
+
+TEST_F(CudaProducts, EachCallMayFail) {
+  const Tensor a = raw::to(numbers({3, 4}), kSecond), b = raw::to(numbers({4, 2}), kSecond);
+  const std::vector<double> want = values(raw::matmul(a, b));
+  synchronize(kSecond);
+  const auto held = [] { return memory_stats(kSecond).live_bytes; };
+  const int64_t before = held();
+  std::set<std::string> calls;
+  bool passed = false;
+  for (int64_t n = 0; !passed; ++n) {
+    ASSERT_LT(n, 100);
+    cuda::emulated::fail_call(n, cudaErrorInvalidValue);
+    try {
+      const Tensor y = raw::matmul(a, b);
+      cuda::emulated::fail_call(-1, cudaSuccess);
+      EXPECT_EQ(values(y), want);
+      passed = calls.contains("cublasLtMatmul");
+    } catch (const cuda::CublasError& e) {
+      const std::string text = e.what();
+      EXPECT_EQ(e.op(), "matmul");
+      EXPECT_NE(e.status, CUBLAS_STATUS_SUCCESS);
+      EXPECT_NE(text.find("CUBLAS_STATUS_"), std::string::npos) << text;
+      calls.insert(text.substr(text.find("] ") + 2, text.find(" failed") - text.find("] ") - 2));
+    } catch (const cuda::CudaError&) {
+    }
+    cuda::emulated::fail_call(-1, cudaSuccess);
+    synchronize(kSecond);
+    EXPECT_EQ(held(), before) << "after a failure of call " << n;
+  }
+  EXPECT_TRUE(calls.contains("cublasLtMatmulAlgoGetHeuristic"));
+  EXPECT_EQ(values(raw::matmul(a, b)), want);
+}
+
+}  // namespace
+}  // namespace gradus
