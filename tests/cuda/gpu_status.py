@@ -135,8 +135,9 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
                      "  Gradus' calls of it **never ran on a GPU**." % (
                          library, what, ", ".join("`%s`" % os.path.basename(p) for p in callers[library]), compared))
     lines.append("""
-The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh OUTPUT`, then `OUTPUT`. What it
-prints goes to `tests/cuda/recorded/`, with a first line as there, and the file `OUTPUT.sources` beside it.
+The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh FOLDER`, then
+`FOLDER/check`. What it prints goes to `tests/cuda/recorded/`, with a first line as there, and the file
+`FOLDER/sources` beside it.
 """)
     return "\n".join(lines)
 

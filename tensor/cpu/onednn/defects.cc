@@ -84,14 +84,14 @@ bool of_large_filters(const Problem& p) {
     if (p.w[d + 2] > 7) return true;
   return false;
 }
-// The last of a row's parts may hold fewer pixels of the image than of the padding.
-bool of_wide_padding(const Problem& p) { return p.g.padding[p.last()] > 3; }
 bool of_large_filters_and_a_stride(const Problem& p) { return of_large_filters(p) && with_a_stride(p); }
 // The last row may end before its padding does.
 bool of_a_stride_beyond_the_padding(const Problem& p) {
   const int64_t padding = p.g.padding[p.last()];
   return padding > 0 && p.g.stride[p.last()] > 2 * padding;
 }
+// The last of a row's parts may hold fewer pixels of the image than of the padding.
+bool of_wide_padding(const Problem& p) { return p.g.padding[p.last()] > 3; }
 bool of_results_of_padding_alone(const Problem& p) {
   for (int d = 0; d < p.g.rank(); ++d)
     if (p.g.padding[d] > (p.w[d + 2] - 1) * p.g.dilation[d]) return true;

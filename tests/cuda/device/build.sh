@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
-# Builds kernels_on_device, which runs Gradus' kernels against host results on a real GPU: one binary that needs a
-# driver and nothing else. Needs nvcc (CUDA_HOME, default /usr/local/cuda), no GPU.
+# Builds, without a GPU, what a machine with one has to run: a folder that needs a driver there, and cuBLAS. Needs nvcc
+# (CUDA_HOME, default /usr/local/cuda).
 #
-#   tests/cuda/device/build.sh OUTPUT [ARCHITECTURE]     # default 90, an H100; checksums to OUTPUT.sources
-#   scp OUTPUT machine: && ssh machine ./OUTPUT          # --only TEXT, --no-times, --seconds N
+#   tests/cuda/device/build.sh FOLDER [ARCHITECTURE]     # default 90, an H100
+#   scp -r FOLDER machine: && ssh machine FOLDER/check
+#
+#   kernels_on_device     each kernel against host results, and their times: --only TEXT, --no-times, --seconds N
+#   op_table              the op table on cuda:0 against the CPU
+#   check                 both
+#   sources               checksums of what was compiled, for tests/cuda/recorded
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-output=$(realpath "$1")
+mkdir -p "$1/lib"
+folder=$(realpath "$1")
 architecture=${2:-90}
 nvcc=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ln -s "$root" "$work/gradus"
+
 objects=()
 for source in "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
   object=$work/$(basename "$source").o
@@ -27,7 +34,26 @@ for source in "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
   fi
   objects+=("$object")
 done
-"$nvcc" -arch="sm_$architecture" -cudart static -Xcompiler -static-libstdc++,-static-libgcc "${objects[@]}" -o "$output"
-strip "$output"
-ls -l "$output"
-(cd "$root" && sha256sum tensor/cuda/*.h tensor/cuda/kernels/*) >"$output.sources"
+"$nvcc" -arch="sm_$architecture" -cudart static -Xcompiler -static-libstdc++,-static-libgcc "${objects[@]}" \
+  -o "$folder/kernels_on_device"
+(cd "$root" && sha256sum tensor/cuda/*.h tensor/cuda/kernels/*) >"$folder/sources"
+
+(cd "$root" && bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" //tests/cuda/ops:op_table_on_gpu)
+install "$root/bazel-bin/tests/cuda/ops/op_table_on_gpu" "$folder/op_table"
+# All its libraries but the C library, which is the machine's own.
+ldd "$folder/op_table" | awk '$3 ~ /^\// { print $3 }' |
+  grep -vE '/(libc|libm|libpthread|librt|libdl|libresolv)\.so' | xargs cp -Lt "$folder/lib"
+strip "$folder/kernels_on_device" "$folder/op_table"
+
+cat >"$folder/check" <<'END'
+#!/bin/sh
+# Runs both programs, and fails if one does.
+cd "$(dirname "$0")" || exit
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+status=0
+./kernels_on_device || status=1
+LD_LIBRARY_PATH=lib ./op_table --gtest_brief=1 || status=1
+exit $status
+END
+chmod +x "$folder/check"
+ls -l "$folder"
