@@ -2,8 +2,8 @@
 
     python3 gpu_status.py [--check]     --check: only says whether the page is as it would be written
 
-What ran on a GPU stands in tests/cuda/recorded/*/kernels_on_device.txt, and kernels_on_device.sources beside it has the
-checksums of the kernels that did: a file that has changed since is named.
+What ran on a GPU stands in tests/cuda/recorded/*/kernels_on_device.txt and op_table_on_device.txt. The checksums of what
+they ran are beside them, in kernels_on_device.sources: a file that has changed since is named.
 """
 import glob
 import hashlib
@@ -78,6 +78,12 @@ class Record:
         self.about = "%(card)s, driver %(driver)s, %(date)s, sources of %(commit)s" % head.groupdict()
         self.groups = re.findall(r"^(ok|FAIL) +(.{34}) +(\d+) checks, (\d+) wrong", text, re.M)
         self.sources = dict(reversed(line.split()) for line in read(path[:-len("txt")] + "sources").splitlines())
+        table = path.replace("kernels_on", "op_table_on")
+        self.table = os.path.exists(os.path.join(ROOT, table)) and "[  PASSED  ]" in read(table)
+
+    def changed(self, sources):
+        names = [os.path.basename(s) for s in sources if self.sources.get(s) != digest(s)]
+        return "; changed since: " + ", ".join("`%s`" % name for name in names) if names else ""
 
     def tell(self, pattern, sources):
         """What this record says of a family; nothing if it has no group of it."""
@@ -88,8 +94,7 @@ class Record:
         failed = ["%d wrong in %s" % (wrong, re.sub(pattern, "", name)) for name, _, wrong in groups if wrong]
         told = "%s: %d checks, %s" % (self.card, sum(g[1] for g in groups),
                                       ", ".join(failed) or "none wrong")
-        changed = [os.path.basename(s) for s in sources if self.sources.get(s) != digest(s)]
-        return told + ("; changed since: " + ", ".join("`%s`" % c for c in changed) if changed else "")
+        return told + self.changed(sources)
 
 
 def page():
@@ -131,9 +136,12 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
         if not callers[library]:
             lines.append("* %s: Gradus does not call it yet." % library)
             continue
+        told = ["%s: the op table passed%s" % (r.card, r.changed(callers[library]))
+                for r in records if r.table and r.sources.keys() & set(callers[library])]
         lines.append("* %s, for %s: %s.\n  Run emulated. The emulated library gives the\n  %s.\n"
-                     "  Gradus' calls of it **never ran on a GPU**." % (
-                         library, what, ", ".join("`%s`" % os.path.basename(p) for p in callers[library]), compared))
+                     "  Gradus' calls of it on a GPU: %s." % (
+                         library, what, ", ".join("`%s`" % os.path.basename(p) for p in callers[library]), compared,
+                         "; ".join(told) or "**never run on a GPU**"))
     lines.append("""
 The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh FOLDER`, then
 `FOLDER/check`. What it prints goes to `tests/cuda/recorded/`, with a first line as there, and the file

@@ -36,7 +36,7 @@ for source in "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
 done
 "$nvcc" -arch="sm_$architecture" -cudart static -Xcompiler -static-libstdc++,-static-libgcc "${objects[@]}" \
   -o "$folder/kernels_on_device"
-(cd "$root" && sha256sum tensor/cuda/*.h tensor/cuda/kernels/*) >"$folder/sources"
+(cd "$root" && sha256sum tensor/cuda/*.{h,cc} tensor/cuda/{kernels,ops}/*) >"$folder/sources"
 
 (cd "$root" && bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" //tests/cuda/ops:op_table_on_gpu)
 install "$root/bazel-bin/tests/cuda/ops/op_table_on_gpu" "$folder/op_table"

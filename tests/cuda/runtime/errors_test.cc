@@ -11,7 +11,7 @@
 #include "gradus/tensor/cuda/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/softmax.h"
+#include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tests/ops/values.h"
@@ -43,10 +43,10 @@ TEST(CudaErrors, DevicesThatAreNotThere) {
 
 TEST(CudaErrors, AnOpWithoutAKernelSaysWhatToDo) {
   try {
-    raw::softmax(zeros({2, 3}, {.device = kCuda}), 1);
+    raw::sort(zeros({2, 3}, {.device = kCuda}), 1, false);
     ADD_FAILURE() << "no error";
   } catch (const DeviceError& e) {
-    EXPECT_STREQ(e.what(), "[softmax] has no kernel for cuda:0 yet: compute it on the CPU, to(x, kCPU)");
+    EXPECT_STREQ(e.what(), "[sort] has no kernel for cuda:0 yet: compute it on the CPU, to(x, kCPU)");
   }
 }
 
