@@ -3,6 +3,7 @@
 // words are computed once for each of its elements.
 #include "gradus/tensor/cuda/kernels/random.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -89,31 +90,33 @@ void run(const char* op, const Drawn& out, const Draw& draw, PhiloxKey key, cuda
   });
 }
 
-// One warp swaps as one thread would, 32 places at a time. A place waits for those before it that swap with
-// it or with its partner.
+// One warp swaps as one thread would, 32 places at a time. A place's turn comes after those before it that
+// swap with it or with its partner.
 __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, PhiloxKey key) {
   const int lane = thread_index();
-  for (int64_t begin = 0; begin < count; begin += kWarp) {
-    const int64_t place = begin + lane;
+  for (int64_t left = count; left > 1; left -= kWarp) {
+    const int64_t place = count - left + lane;
     uint32_t words[4];
     draws::philox(key, static_cast<uint64_t>(place) / 2, words);
     const uint32_t mine[2] = {place % 2 ? words[2] : words[0], place % 2 ? words[3] : words[1]};
     const int64_t partner = draws::partner_of(place, count, mine);
-    uint32_t before = 0;  // lanes that come first
+    int turn = 0;
 #pragma unroll
     for (int l = 0; l < kWarp - 1; ++l) {
       const int64_t other = shuffle(kAllLanes, partner, l);
-      if (l < lane && (other == place || other == partner)) before |= 1u << l;
+      const int before = shuffle(kAllLanes, turn, l);
+      if (l < lane && (other == place || other == partner)) turn = std::max(turn, before + 1);
     }
-    uint32_t waiting = ballot(kAllLanes, place < count);
-    while (waiting) {
-      const bool is_next = (waiting >> lane & 1) && !(waiting & before);
-      if (is_next) {
+    int last = turn;
+#pragma unroll
+    for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
+      last = std::max(last, shuffle_xor(kAllLanes, last, lanes));
+    for (int later = last; later >= 0; --later) {
+      if (last - later == turn && lane < left) {
         const int64_t mover = order[place];
         order[place] = order[partner];
         order[partner] = mover;
       }
-      waiting &= ~ballot(kAllLanes, is_next);
       sync_warp(kAllLanes);
     }
   }

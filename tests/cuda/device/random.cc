@@ -176,7 +176,7 @@ void test_integers() {
 void test_orders() {
   Group group("random orders");
   if (!group) return;
-  for (const int64_t n : {1, 2, 3, 31, 32, 33, 64, 65, 100, 1000, 4097}) {
+  for (const int64_t n : {1, 2, 3, 31, 32, 33, 34, 64, 65, 66, 98, 1000, 4097}) {
     const Elements<int64_t> order(static_cast<size_t>(n));
     cuda::randperm("test", order.data(), n, kKey, nullptr);
     std::vector<int64_t> want(static_cast<size_t>(n));

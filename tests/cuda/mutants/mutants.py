@@ -36,7 +36,6 @@ SURVIVORS = {
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",
     ("powers.h", "off by one", "larger > top"):
         "a sum relative to a number that is less by 1 at most is as good",
-    ("random.cu.cc", "off by one", "begin < count"): "32 more places beyond the end, none of which moves",
     ("reduce.h", "bound", "std::min<N>(n, kVector - misaligned) is n"):
         "a misaligned row is read element by element: right, but slow",
     ("strided.h", "bound", "d >= dims"): "loops that the nest has not are of one element; to leave them out saves time",
