@@ -42,6 +42,8 @@ FAMILIES = [
      ["cross_entropy.cu.cc", "powers.h", "teams.h", "reduce.h", "reduce_ops.h", "element.h"], r"cross entropy of "),
     ("pooling", "pool_largest pool_scatter pool_relu_grad pool_gather pool_positions pool_mean pool_spread",
      ["pool.cu.cc", "element.h"], r"pooling of "),
+    ("random numbers", "draw_rows draw_strided swap_places dense strided",
+     ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
 ]
 
 # Library: how its functions are named; what Gradus calls it for; what the emulated one answers.

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "gradus/tensor/cpu/vectors-inl.h"
-#include "gradus/tensor/runtime/random.h"
+#include "gradus/tensor/ops/formulas/random.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
@@ -13,8 +13,8 @@ inline constexpr int kPhiloxCounters = 8;
 inline constexpr int kPhiloxWords = 4 * kPhiloxCounters;
 
 // Writes the words of `blocks` times 8 counters from `first` under `key`, counter by counter. They equal
-// those of philox() in gradus/tensor/runtime/random.h, but come five times as fast. Compilers do not
-// vectorize products of two 32-bit words into 64 bits, hence the vectors.
+// those of draws::philox(), but come five times as fast. Compilers do not vectorize products of two 32-bit
+// words into 64 bits, hence the vectors.
 inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t* words) {
   // A 32-bit word per 64-bit lane. Shifts and products leave garbage in the upper half, which is never read.
   constexpr hn::ScalableTag<uint64_t> tag;
@@ -23,7 +23,7 @@ inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t
   constexpr int kWords = hn::MaxLanes(tag), kVectors = kPhiloxCounters / kWords;
   const auto multiply = [&](Words a, Words b)
                             HWY_ATTR { return hn::MulEven(hn::BitCast(halves, a), hn::BitCast(halves, b)); };
-  const Words m0 = hn::Set(tag, 0xD2511F53u), m1 = hn::Set(tag, 0xCD9E8D57u);
+  const Words m0 = hn::Set(tag, draws::kFactorA), m1 = hn::Set(tag, draws::kFactorB);
   const Words low = hn::Set(tag, 0xffffffffu);
   for (; blocks > 0; --blocks, first += kPhiloxCounters, words += kPhiloxWords) {
     Words c[4][kVectors];
@@ -35,7 +35,7 @@ inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t
       c[3][v] = hn::ShiftRight<32>(c[2][v]);
     }
     uint32_t k0 = uint32_t(key.seed), k1 = uint32_t(key.seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < draws::kRounds; ++round) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const Words p0 = multiply(c[0][v], m0), p1 = multiply(c[2][v], m1);
@@ -44,8 +44,8 @@ inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t
         c[2][v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c[3][v]), hn::Set(tag, k1));
         c[3][v] = p0;
       }
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
+      k0 += draws::kKeyStepA;
+      k1 += draws::kKeyStepB;
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numbers>
 #include <vector>
 
 #include "gradus/tensor/cpu/convert.h"
@@ -12,33 +10,23 @@
 #include "gradus/tensor/cpu/elementwise/philox.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/formulas/random.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
 namespace {
 
-// Note [Draws] says which numbers an element gets. Each function here turns the words of 8
-// counters into elements.
-
-template <class T> T uniform_at(const uint32_t* words, int i) {
-  if constexpr (std::is_same_v<T, double>)
-    return uniform_f64(words[2 * i], words[2 * i + 1]);
-  else
-    return uniform_f32(words[i]);
-}
-
-template <class T>
-constexpr int elements_per_block = std::is_same_v<T, float> ? kPhiloxWords : kPhiloxWords / 2;
-
-// Calls f(words, values) for blocks of elements of the row-major draw, and stores the values in `out`. `out`
-// may have another layout or dtype.
-template <class T, int kElements, class F> void draw(const Tensor& out, PhiloxKey key, F f) {
+// Draws the elements of `out` in row-major order (Note [Draws]), those of 8 counters at a time. `out` may
+// have another layout or dtype.
+template <class Draw> void fill(const Tensor& out, PhiloxKey key, const Draw& draw) {
+  using T = typename Draw::Element;
   if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
     const Tensor values = empty(out.shape(), {dtype_v<T>, out.device()});
-    draw<T, kElements>(values, key, f);
+    fill(values, key, draw);
     raw::copy_kernel.cpu(out, values);
     return;
   }
+  constexpr int kElements = kPhiloxCounters * draws::kPerCounter<Draw>;
   T* const to = out.ptr<T>();
   const int64_t n = out.numel(), blocks = (n + kElements - 1) / kElements;
   parallel_for(0, blocks, 16384 / kElements, [&](int64_t begin, int64_t end) {
@@ -50,10 +38,10 @@ template <class T, int kElements, class F> void draw(const Tensor& out, PhiloxKe
       const uint32_t* words = batch + i * kPhiloxWords;
       const int64_t at = b * kElements;
       if (n - at >= kElements) {
-        f(words, to + at);
+        draws::make_elements<kPhiloxCounters>(draw, words, to + at);
       } else {
         T values[kElements];
-        f(words, values);
+        draws::make_elements<kPhiloxCounters>(draw, words, values);
         std::copy_n(values, n - at, to + at);
       }
     }
@@ -65,90 +53,15 @@ template <class F> void with_draw_type(const Tensor& out, F&& f) {
 }
 
 void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
-  with_draw_type(out, [&]<class T>() {
-    constexpr int kElements = elements_per_block<T>;
-    // Rounding may give `high` itself, which the interval excludes.
-    const T base = T(low), width = T(high - low),
-            last = low < high ? std::nextafter(T(high), T(low)) : T(high);
-    draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
-      for (int i = 0; i < kElements; ++i) {
-        const T v = m::fma(width, uniform_at<T>(words, i), base);
-        values[i] = v > last ? last : v;
-      }
-    });
-  });
+  with_draw_type(out, [&]<class T>() { fill(out, key, draws::Uniform<T>(low, high)); });
 }
-
-// The sine and cosine of 2 pi u for u in [0, 1). u is reduced, exactly, to its distance from the nearest
-// quarter turn: at most an eighth of a turn.
-struct SinCos {
-  float sin, cos;
-};
-// Source: coefficients of Cephes' sinf and cosf (S. Moshier).
-inline SinCos sin_cos_turns(float u) {
-  const float shifted = m::fma(u, 4.f, 12582912.f), quarters = shifted - 12582912.f;
-  const uint32_t quadrant = std::bit_cast<uint32_t>(shifted);
-  const float x = m::fma(quarters, -0.25f, u) * float(2 * std::numbers::pi), z = x * x;
-  const float s =
-      m::fma(x * z, m::fma(m::fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), x);
-  const float c = m::fma(z * z, m::fma(m::fma(2.4433157118e-5f, z, -1.3887316255e-3f), z, 4.1666645683e-2f),
-                         m::fma(-0.5f, z, 1.f));
-  const bool odd = quadrant & 1;
-  const float sine = odd ? c : s, cosine = odd ? s : c;
-  return {quadrant & 2 ? -sine : sine, (quadrant + 1) & 2 ? -cosine : cosine};
-}
-inline auto sin_cos_turns(double u) {
-  struct {
-    double sin, cos;
-  } y{std::sin(2 * std::numbers::pi * u), std::cos(2 * std::numbers::pi * u)};
-  return y;
-}
-
-// Box-Muller.
 void normal_cpu(const Tensor& out, double mean, double std, PhiloxKey key) {
-  with_draw_type(out, [&]<class T>() {
-    constexpr int kElements = elements_per_block<T>;
-    const T center = T(mean), scale = T(std);
-    draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
-      for (int j = 0; j < kElements / 2; ++j) {
-        const T radius = scale * m::sqrt(T(-2) * m::log(T(1) - uniform_at<T>(words, 2 * j)));
-        const auto [sin, cos] = sin_cos_turns(uniform_at<T>(words, 2 * j + 1));
-        values[2 * j] = m::fma(radius, cos, center);
-        values[2 * j + 1] = m::fma(radius, sin, center);
-      }
-    });
-  });
+  with_draw_type(out, [&]<class T>() { fill(out, key, draws::Normal<T>(mean, std)); });
 }
-
-void bernoulli_cpu(const Tensor& out, double p, PhiloxKey key) {
-  // uniform_f32(word) < p, computed in integers.
-  const uint32_t below = static_cast<uint32_t>(std::ceil(p * 0x1p24));
-  draw<bool, kPhiloxWords>(out, key, [=](const uint32_t* words, bool* values) {
-    for (int i = 0; i < kPhiloxWords; ++i) values[i] = (words[i] >> 8) < below;
-  });
-}
-
-void dropout_mask_cpu(const Tensor& out, double p, PhiloxKey key) {
-  const uint32_t below = static_cast<uint32_t>(std::ceil(p * 0x1p16));
-  draw<bool, 2 * kPhiloxWords>(out, key, [=](const uint32_t* words, bool* values) {
-    uint16_t halves[2 * kPhiloxWords];
-    std::memcpy(halves, words, sizeof(halves));
-    for (int i = 0; i < 2 * kPhiloxWords; ++i) values[i] = halves[i] < below;
-  });
-}
-
-// The upper half of a 64 x 64 bit product maps 64 random bits onto the range.
-uint64_t scaled_bits(const uint32_t* words, uint64_t range) {
-  const uint64_t bits = uint64_t(words[0]) << 32 | words[1];
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * range) >> 64);
-}
-
+void bernoulli_cpu(const Tensor& out, double p, PhiloxKey key) { fill(out, key, draws::Bernoulli(p)); }
+void dropout_mask_cpu(const Tensor& out, double p, PhiloxKey key) { fill(out, key, draws::DropoutMask(p)); }
 void randint_cpu(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key) {
-  constexpr int kElements = kPhiloxWords / 2;
-  draw<int64_t, kElements>(out, key, [=](const uint32_t* words, int64_t* values) {
-    for (int i = 0; i < kElements; ++i)
-      values[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + scaled_bits(words + 2 * i, range));
-  });
+  fill(out, key, draws::Integers{low, range});
 }
 
 // Fisher-Yates: each place swaps with one at or after it.
@@ -160,8 +73,7 @@ void randperm_cpu(const Tensor& out, PhiloxKey key) {
   for (int64_t i = 0; i + 1 < n; ++i) {
     constexpr int kElements = kPhiloxWords / 2;
     if (i % kElements == 0) philox_words(key, uint64_t(i / kElements) * kPhiloxCounters, 1, words);
-    std::swap(order[i],
-              order[i + static_cast<int64_t>(scaled_bits(words + 2 * (i % kElements), uint64_t(n - i)))]);
+    std::swap(order[i], order[draws::partner_of(i, n, words + 2 * (i % kElements))]);
   }
 }
 

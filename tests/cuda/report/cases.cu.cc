@@ -11,6 +11,7 @@
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/pool.h"
+#include "gradus/tensor/cuda/kernels/random.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
 #include "gradus/tensor/cuda/kernels/softmax.h"
@@ -165,6 +166,17 @@ Case pooled(const char* what, int kernel, int stride, double bytes, double most,
           }};
 }
 
+// Draws of [n] or [rows, columns], 1 MiB large.
+template <class T, class F>
+Case drawn(const char* what, F&& f, const Sizes& sizes = {kBytes / int64_t(sizeof(T))},
+           const Strides& strides = {1}, double most = kDense) {
+  return {what, kAll, most, [=] {
+            const Zeros y;
+            f(Drawn{{y.data(), dtype_v<T>}, sizes, strides});
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> cases() {
@@ -311,6 +323,31 @@ std::vector<Case> cases() {
                     [](const Pooling& p, View x, View y, View) {
                       avg_pool_spread("report", x, y, p, nullptr);
                     }),
+      drawn<float>("uniform numbers f32",
+                   [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }),
+      drawn<float>("uniform numbers f32, channels last",
+                   [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }, {64, kPixels}, {1, 64},
+                   kStrided),
+      drawn<double>("uniform numbers f64",
+                    [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }),
+      drawn<float>("normal numbers f32", [](const Drawn& y) { normal("report", y, 0, 1, {}, nullptr); }),
+      drawn<bf16>("normal numbers bf16", [](const Drawn& y) { normal("report", y, 0, 1, {}, nullptr); }),
+      drawn<double>("normal numbers f64", [](const Drawn& y) { normal("report", y, 0, 1, {}, nullptr); }),
+      drawn<bool>("bernoulli mask", [](const Drawn& y) { bernoulli("report", y, .5, {}, nullptr); }),
+      drawn<bool>("dropout mask", [](const Drawn& y) { dropout_mask("report", y, .5, {}, nullptr); }),
+      drawn<int64_t>("random integers", [](const Drawn& y) { randint("report", y, 0, 10, {}, nullptr); }),
+      // The order is written. Then each place is read and written, and so is a whole sector with its partner.
+      {"random order", kAll * (1 + 2 + 2 * 32. / 8), kDense,
+       [] {
+         const Zeros y;
+         randperm("report", as<int64_t>(y), kBytes / 8, {}, nullptr);
+         check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+       }},
+      {"masked scale f32", 2.25 * kAll, kDense, [] {
+         dense<float, float, bool>().run([](const Nest& nest, const View* views) {
+           masked_scale("report", nest, views, 2, nullptr);
+         });
+       }},
   };
 }
 

@@ -1,0 +1,174 @@
+// Where elements lie row by row, a thread makes a vector of them: all that its counters give. Elsewhere it
+// makes one, and neighbors in memory are neighboring threads': so stores are whole sectors, and a counter's
+// words are computed once for each of its elements.
+#include "gradus/tensor/cuda/kernels/random.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "gradus/tensor/cuda/kernels/creation.h"
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/ops/comparison.h"
+#include "gradus/tensor/ops/formulas/random.h"
+
+namespace gradus::cuda {
+namespace {
+
+constexpr int kDrawThreads = 256;
+
+template <class T> constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+
+template <class T, class Draw>
+__global__ void __launch_bounds__(kDrawThreads, 4)
+    draw_rows(T* out, int64_t count, Draw draw, PhiloxKey key) {
+  using Element = typename Draw::Element;
+  constexpr int n = kVector<T>, each = draws::kPerCounter<Draw>, counters = n / each;
+  const int64_t item = block_index() * kDrawThreads + thread_index(), at = item * n, left = count - at;
+  Element elements[n];
+#pragma unroll
+  for (int c = 0; c < counters; ++c) {
+    uint32_t words[4];
+    draws::philox(key, static_cast<uint64_t>(item * counters + c), words);
+    draws::make_elements<1>(draw, words, elements + c * each);
+  }
+  Vector<T, n> v;
+#pragma unroll
+  for (int i = 0; i < n; ++i) v.v[i] = convert<T>(elements[i]);
+  if (n <= left) return store_vector(out + at, v);
+#pragma unroll
+  for (int i = 0; i < n; ++i)
+    if (i < left) out[at + i] = v.v[i];
+}
+
+// Operand 1 is none: its offsets, from `first` on, are the numbers of the elements.
+template <class Draw>
+__global__ void __launch_bounds__(kDrawThreads, 4)
+    draw_strided(StridedOperands<2> o, int64_t first, Draw draw, PhiloxKey key) {
+  const uint32_t i =
+      static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
+  if (i >= o.count) return;
+  int64_t at[2];
+  o.locate(i, at);
+  const auto number = static_cast<uint64_t>(first + at[1]);
+  const int in_counter = static_cast<int>(number % draws::kPerCounter<Draw>);
+  uint32_t words[4], chosen[Draw::kWords] = {};
+  draws::philox(key, number / draws::kPerCounter<Draw>, words);
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    if (k / Draw::kWords == in_counter / Draw::kElements) chosen[k % Draw::kWords] = words[k];
+  typename Draw::Element elements[Draw::kElements];
+  draw(chosen, elements);
+  store_as(o.data[0], o.dtype[0], at[0], elements[Draw::kElements == 1 || in_counter % 2 == 0 ? 0 : 1]);
+}
+
+// Draws elements that are stored as one of the types T.
+template <class... T, class Draw>
+void run(const char* op, const Drawn& out, const Draw& draw, PhiloxKey key, cudaStream_t stream) {
+  Strides numbers{};
+  int64_t next = 1;
+  for (size_t d = out.sizes.size(); d-- > 0; next *= out.sizes[d]) numbers[d] = next;
+  const Nest nest = make_nest(out.sizes, std::array<Strides, 2>{out.strides, numbers});
+  if (nest.numel == 0) return;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(out.view.data) % 16 == 0;
+  const bool in_rows = nest.numel == 1 || (nest.dims == 1 && nest.stride[0][0] == 1);
+  if (is_aligned && in_rows) {
+    const auto draw_as = [&]<class Stored>(Stored*) {
+      if (out.view.dtype != dtype_v<Stored>) return;
+      launch(op, draw_rows<Stored, Draw>,
+             {blocks_for(nest.numel, kDrawThreads * kVector<Stored>), kDrawThreads}, stream,
+             static_cast<Stored*>(out.view.data), nest.numel, draw, key);
+    };
+    return (draw_as(static_cast<T*>(nullptr)), ...);
+  }
+  const View views[2] = {out.view, out.view};
+  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+    launch(op, draw_strided<Draw>, {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
+           strided_operands<2>(part, views, {offsets[0]}), offsets[1], draw, key);
+  });
+}
+
+// One warp swaps as one thread would, 32 places at a time. A place's turn comes after those before it that
+// swap with it or with its partner.
+__global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, PhiloxKey key) {
+  const int lane = thread_index();
+  for (int64_t left = count; left > 1; left -= kWarp) {
+    const int64_t place = count - left + lane;
+    uint32_t words[4];
+    draws::philox(key, static_cast<uint64_t>(place) / 2, words);
+    const uint32_t mine[2] = {place % 2 ? words[2] : words[0], place % 2 ? words[3] : words[1]};
+    const int64_t partner = draws::partner_of(place, count, mine);
+    int turn = 0;
+#pragma unroll
+    for (int l = 0; l < kWarp - 1; ++l) {
+      const int64_t other = shuffle(kAllLanes, partner, l);
+      const int before = shuffle(kAllLanes, turn, l);
+      if (l < lane && (other == place || other == partner)) turn = std::max(turn, before + 1);
+    }
+    int last = turn;
+#pragma unroll
+    for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
+      last = std::max(last, shuffle_xor(kAllLanes, last, lanes));
+    for (int later = last; later >= 0; --later) {
+      if (last - later == turn && lane < left) {
+        const int64_t mover = order[place];
+        order[place] = order[partner];
+        order[partner] = mover;
+      }
+      sync_warp(kAllLanes);
+    }
+  }
+}
+
+struct Below {
+  template <class T> __device__ T operator()(T u, T p) const {
+    if (p >= 0 && p <= 1) return u < p ? T(1) : T(0);
+    return std::numeric_limits<T>::quiet_NaN();
+  }
+};
+
+}  // namespace
+
+void uniform(const char* op, const Drawn& out, double low, double high, PhiloxKey key, cudaStream_t stream) {
+  if (out.view.dtype == DType::kF64)
+    return run<double>(op, out, draws::Uniform<double>(low, high), key, stream);
+  run<float, f16, bf16>(op, out, draws::Uniform<float>(low, high), key, stream);
+}
+void normal(const char* op, const Drawn& out, double mean, double std, PhiloxKey key, cudaStream_t stream) {
+  if (out.view.dtype == DType::kF64)
+    return run<double>(op, out, draws::Normal<double>(mean, std), key, stream);
+  run<float, f16, bf16>(op, out, draws::Normal<float>(mean, std), key, stream);
+}
+void bernoulli(const char* op, const Drawn& out, double p, PhiloxKey key, cudaStream_t stream) {
+  run<bool>(op, out, draws::Bernoulli(p), key, stream);
+}
+void dropout_mask(const char* op, const Drawn& out, double p, PhiloxKey key, cudaStream_t stream) {
+  run<bool>(op, out, draws::DropoutMask(p), key, stream);
+}
+void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, PhiloxKey key,
+             cudaStream_t stream) {
+  run<int64_t>(op, out, draws::Integers{low, range}, key, stream);
+}
+
+void randperm(const char* op, int64_t* order, int64_t count, PhiloxKey key, cudaStream_t stream) {
+  arange(op, {order, DType::kI64}, count, 0, 1, stream);
+  launch(op, swap_places, {1, kWarp}, stream, order, count, key);
+}
+
+void masked_scale(const char* op, const Nest& nest, const View* views, double scale, cudaStream_t stream) {
+  const functors::MaskedScale f{{}, scale};
+  if (views[0].dtype == DType::kF64)
+    elementwise<double, double, double, uint8_t>(op, f, nest, views, stream);
+  else
+    elementwise<float, float, float, uint8_t>(op, f, nest, views, stream);
+}
+void below(const char* op, const Nest& nest, const View* views, cudaStream_t stream) {
+  if (views[0].dtype == DType::kF64)
+    elementwise<double, double, double, double>(op, Below{}, nest, views, stream);
+  else
+    elementwise<float, float, float, float>(op, Below{}, nest, views, stream);
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,39 @@
+// Random numbers, as slots of tensor/ops/random.h want them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+
+#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/runtime/random.h"
+
+namespace gradus::cuda {
+
+// What a draw fills: its elements are numbered row by row, and lie as the strides say.
+struct Drawn {
+  View view;
+  std::span<const int64_t> sizes;
+  Strides strides;
+};
+
+// f64, f32, f16, bf16.
+void uniform(const char* op, const Drawn& out, double low, double high, PhiloxKey key, cudaStream_t stream);
+void normal(const char* op, const Drawn& out, double mean, double std, PhiloxKey key, cudaStream_t stream);
+// bool.
+void bernoulli(const char* op, const Drawn& out, double p, PhiloxKey key, cudaStream_t stream);
+void dropout_mask(const char* op, const Drawn& out, double p, PhiloxKey key, cudaStream_t stream);
+// i64.
+void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, PhiloxKey key,
+             cudaStream_t stream);
+
+// A random order of 0 .. count - 1, which is at most 2^53.
+void randperm(const char* op, int64_t* order, int64_t count, PhiloxKey key, cudaStream_t stream);
+
+// views: y, x, mask (bool). y = scale x where the mask holds, else 0.
+void masked_scale(const char* op, const Nest& nest, const View* views, double scale, cudaStream_t stream);
+// views: y, u, p, all f64 or all f32. y = 1 where u < p, else 0; NaN where p is no probability.
+void below(const char* op, const Nest& nest, const View* views, cudaStream_t stream);
+
+}  // namespace gradus::cuda

@@ -1,0 +1,53 @@
+#include "gradus/tensor/ops/random.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/cuda/kernels/random.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/kernel.h"
+
+namespace gradus::cuda {
+namespace {
+
+Drawn drawn(const Tensor& out) {
+  Drawn d{view_of(out), {out.shape().begin(), static_cast<size_t>(out.dim())}, {}};
+  std::copy(out.strides().begin(), out.strides().end(), d.strides.begin());
+  return d;
+}
+
+void uniform_cuda(const Tensor& out, double low, double high, PhiloxKey key) {
+  uniform("uniform_", drawn(out), low, high, key, stream_for({&out}));
+}
+void normal_cuda(const Tensor& out, double mean, double std, PhiloxKey key) {
+  normal("normal_", drawn(out), mean, std, key, stream_for({&out}));
+}
+void bernoulli_cuda(const Tensor& out, double p, PhiloxKey key) {
+  bernoulli("bernoulli", drawn(out), p, key, stream_for({&out}));
+}
+void dropout_mask_cuda(const Tensor& out, double p, PhiloxKey key) {
+  dropout_mask("dropout", drawn(out), p, key, stream_for({&out}));
+}
+void randint_cuda(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key) {
+  randint("randint", drawn(out), low, range, key, stream_for({&out}));
+}
+void randperm_cuda(const Tensor& out, PhiloxKey key) {
+  randperm("randperm", out.ptr<int64_t>(), out.numel(), key, stream_for({&out}));
+}
+
+void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
+  const Operands o = operands_of({&out, &x, &mask});
+  masked_scale("masked_scale", o.nest, o.views.data(), scale, o.stream);
+}
+void below_cuda(const Tensor& u, const Tensor& p) {
+  const Operands o = operands_of({&u, &u, &p});
+  below("bernoulli", o.nest, o.views.data(), o.stream);
+}
+
+[[maybe_unused]] const bool is_set =
+    (raw::uniform_kernel.cuda = &uniform_cuda, raw::normal_kernel.cuda = &normal_cuda,
+     raw::bernoulli_kernel.cuda = &bernoulli_cuda, raw::dropout_mask_kernel.cuda = &dropout_mask_cuda,
+     raw::randint_kernel.cuda = &randint_cuda, raw::randperm_kernel.cuda = &randperm_cuda,
+     raw::masked_scale_kernel.cuda = &masked_scale_cuda, raw::below_kernel.cuda = &below_cuda, true);
+
+}  // namespace
+}  // namespace gradus::cuda

@@ -1,0 +1,156 @@
+// Random numbers as kernels draw them: Philox4x32-10, and what becomes of its words. Note [Draws]
+// (tensor/ops/random.h) says which words an element gets.
+//
+//   uint32_t words[4];
+//   draws::philox(key, counter, words);
+//   draws::make_elements<1>(draws::Uniform<float>(0, 1), words, elements);   // 4 of them
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+#include "gradus/tensor/ops/scalar_math.h"
+#include "gradus/tensor/runtime/random.h"
+
+namespace gradus::draws {
+
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+inline constexpr int kRounds = 10;
+inline constexpr uint32_t kFactorA = 0xD2511F53u, kFactorB = 0xCD9E8D57u;
+inline constexpr uint32_t kKeyStepA = 0x9E3779B9u, kKeyStepB = 0xBB67AE85u;
+
+GRADUS_HD void philox(PhiloxKey key, uint64_t counter, uint32_t (&words)[4]) {
+  uint32_t c0 = uint32_t(counter), c1 = uint32_t(counter >> 32);
+  uint32_t c2 = uint32_t(key.stream), c3 = uint32_t(key.stream >> 32);
+  uint32_t k0 = uint32_t(key.seed), k1 = uint32_t(key.seed >> 32);
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t a = uint64_t(kFactorA) * c0, b = uint64_t(kFactorB) * c2;
+    c0 = uint32_t(b >> 32) ^ c1 ^ k0;
+    c1 = uint32_t(b);
+    c2 = uint32_t(a >> 32) ^ c3 ^ k1;
+    c3 = uint32_t(a);
+    k0 += kKeyStepA;
+    k1 += kKeyStepB;
+  }
+  words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
+}
+
+// A uniform number in [0, 1): a multiple of 2^-24 (f32) or 2^-53 (f64).
+template <class T> GRADUS_HD T unit(const uint32_t* words) {
+  if constexpr (sizeof(T) == 4)
+    return T(words[0] >> 8) * T(0x1p-24);
+  else
+    return T((uint64_t(words[0]) << 21) ^ (uint64_t(words[1]) >> 11)) * T(0x1p-53);
+}
+
+// The sine and cosine of 2 pi u for u in [0, 1). u is reduced, exactly, to its distance from the nearest
+// quarter turn: at most an eighth of a turn.
+template <class T> struct SinCos {
+  T sin, cos;
+};
+// Source: coefficients of Cephes' sinf and cosf (S. Moshier).
+GRADUS_HD SinCos<float> sin_cos_turns(float u) {
+  const float shifted = m::fma(u, 4.f, 12582912.f), quarters = shifted - 12582912.f;
+  const uint32_t quadrant = std::bit_cast<uint32_t>(shifted);
+  const float x = m::fma(quarters, -0.25f, u) * float(2 * std::numbers::pi), z = x * x;
+  const float s =
+      m::fma(x * z, m::fma(m::fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), x);
+  const float c = m::fma(z * z, m::fma(m::fma(2.4433157118e-5f, z, -1.3887316255e-3f), z, 4.1666645683e-2f),
+                         m::fma(-0.5f, z, 1.f));
+  const bool odd = quadrant & 1;
+  const float sine = odd ? c : s, cosine = odd ? s : c;
+  return {quadrant & 2 ? -sine : sine, (quadrant + 1) & 2 ? -cosine : cosine};
+}
+GRADUS_HD SinCos<double> sin_cos_turns(double u) {
+  return {m::sin(2 * std::numbers::pi * u), m::cos(2 * std::numbers::pi * u)};
+}
+
+// A draw turns kWords words into kElements elements of type Element.
+
+template <class T> struct Uniform {
+  using Element = T;
+  static constexpr int kWords = sizeof(T) / 4, kElements = 1;
+  T low, width, last;
+
+  // Rounding may give `high` itself, which the interval excludes.
+  Uniform(double low, double high)
+      : low(T(low)), width(T(high - low)), last(low < high ? std::nextafter(T(high), T(low)) : T(high)) {}
+  GRADUS_HD void operator()(const uint32_t* words, T* elements) const {
+    const T v = m::fma(width, unit<T>(words), low);
+    elements[0] = v > last ? last : v;
+  }
+};
+
+// Box-Muller.
+template <class T> struct Normal {
+  using Element = T;
+  static constexpr int kWords = 2 * sizeof(T) / 4, kElements = 2;
+  T mean, std;
+
+  Normal(double mean, double std) : mean(T(mean)), std(T(std)) {}
+  GRADUS_HD void operator()(const uint32_t* words, T* elements) const {
+    const T radius = std * m::sqrt(T(-2) * m::log(T(1) - unit<T>(words)));
+    const SinCos<T> turned = sin_cos_turns(unit<T>(words + kWords / 2));
+    elements[0] = m::fma(radius, turned.cos, mean);
+    elements[1] = m::fma(radius, turned.sin, mean);
+  }
+};
+
+// A uniform number of 24 bits below p, compared in integers.
+struct Bernoulli {
+  using Element = bool;
+  static constexpr int kWords = 1, kElements = 1;
+  uint32_t below;
+
+  explicit Bernoulli(double p) : below(uint32_t(std::ceil(p * 0x1p24))) {}
+  GRADUS_HD void operator()(const uint32_t* words, bool* elements) const {
+    elements[0] = (words[0] >> 8) < below;
+  }
+};
+
+// The same of 16 bits.
+struct DropoutMask {
+  using Element = bool;
+  static constexpr int kWords = 1, kElements = 2;
+  uint32_t below;
+
+  explicit DropoutMask(double p) : below(uint32_t(std::ceil(p * 0x1p16))) {}
+  GRADUS_HD void operator()(const uint32_t* words, bool* elements) const {
+    elements[0] = (words[0] & 0xffffu) < below;
+    elements[1] = (words[0] >> 16) < below;
+  }
+};
+
+// The upper half of a 64 x 64 bit product maps 64 random bits onto the range.
+GRADUS_HD uint64_t scaled_bits(const uint32_t* words, uint64_t range) {
+  const uint64_t bits = uint64_t(words[0]) << 32 | words[1];
+  return uint64_t((static_cast<unsigned __int128>(bits) * range) >> 64);
+}
+struct Integers {
+  using Element = int64_t;
+  static constexpr int kWords = 2, kElements = 1;
+  int64_t low;
+  uint64_t range;
+
+  GRADUS_HD void operator()(const uint32_t* words, int64_t* elements) const {
+    elements[0] = int64_t(uint64_t(low) + scaled_bits(words, range));
+  }
+};
+
+// The place at or after `place` of `count` with which it swaps (Fisher-Yates).
+GRADUS_HD int64_t partner_of(int64_t place, int64_t count, const uint32_t* words) {
+  return int64_t(uint64_t(place) + scaled_bits(words, uint64_t(count - place)));
+}
+
+template <class Draw> inline constexpr int kPerCounter = 4 / Draw::kWords * Draw::kElements;
+
+// Makes the elements of several counters from their words.
+template <int counters, class Draw>
+GRADUS_HD void make_elements(const Draw& draw, const uint32_t* words, typename Draw::Element* elements) {
+  for (int i = 0; i < 4 * counters / Draw::kWords; ++i)
+    draw(words + i * Draw::kWords, elements + i * Draw::kElements);
+}
+
+}  // namespace gradus::draws

@@ -1,0 +1,285 @@
+#include "gradus/tensor/cuda/kernels/random.h"
+
+#include <functional>
+
+#include "device_test.h"
+#include "gradus/tensor/ops/formulas/random.h"
+
+namespace device_test {
+namespace {
+
+using gradus::PhiloxKey;
+namespace draws = gradus::draws;
+
+constexpr PhiloxKey kKey{0x123456789abcdef0, (uint64_t{3} << 40) + 17};
+
+struct Layout {
+  const char* name;
+  Sizes sizes;
+  cuda::Strides strides;
+  int64_t start = 0;
+};
+
+// Sizes around those of a thread and a block, in elements of 1 to 8 bytes.
+std::vector<Layout> layouts() {
+  std::vector<Layout> all;
+  for (const int64_t n : {0,   1,   2,   3,    4,    5,    7,    8,    9,    15,   16,   17,   31,   33,
+                          511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8193})
+    all.push_back({"rows", {n}, {1}});
+  for (const int64_t n : {1, 2, 16, 255, 256, 257, 600}) {
+    all.push_back({"misaligned", {n}, {1}, 1});
+    all.push_back({"every third", {n}, {3}, 2});
+  }
+  all.push_back({"rows of images", {2, 3, 5, 7}, row_major({2, 3, 5, 7})});
+  all.push_back({"rows with gaps", {9, 33}, {40, 1}});
+  all.push_back({"rows with gaps, from element 16 on", {8, 48}, {64, 1}, 16});
+  all.push_back({"transposed", {37, 41}, {1, 37}});
+  all.push_back({"channels last", {2, 5, 6, 7}, {210, 1, 35, 5}});
+  all.push_back({"channels last, misaligned", {2, 16, 3, 3}, {144, 1, 48, 16}, 1});
+  all.push_back({"a dim of one element", {1, 30}, {7, 1}});
+  all.push_back({"eight dims", {2, 1, 3, 2, 2, 3, 1, 2}, {1, 5, 2, 6, 12, 24, 9, 72}});
+  return all;
+}
+
+// Draws into every layout. `draw` starts the kernel; value(i) is what element i must be, allowed(i) how far
+// it may be from that.
+template <class T>
+void check(Group& group, const std::function<void(const cuda::Drawn&)>& draw,
+           const std::function<T(int64_t)>& value, const std::function<double(int64_t)>& allowed = {}) {
+  for (const Layout& l : layouts()) {
+    int64_t span = l.start + 1;
+    for (size_t d = 0; d < l.sizes.size(); ++d) span += std::max<int64_t>(0, l.sizes[d] - 1) * l.strides[d];
+    const Buffer out(static_cast<size_t>(span) * sizeof(T));
+    draw({{out.data() + l.start * static_cast<int64_t>(sizeof(T)), gradus::dtype_v<T>}, l.sizes, l.strides});
+    const std::vector<unsigned char> got = out.take();
+    std::vector<unsigned char> want(got.size(), 0xA5);
+    int64_t i = 0;
+    for_each_position(l.sizes, {l.strides}, {l.start}, [&](const int64_t* at) {
+      const size_t place = Buffer::kMargin + static_cast<size_t>(at[0]) * sizeof(T);
+      const T w = value(i);
+      T g;
+      std::memcpy(&g, &got[place], sizeof g);
+      group.check(allowed ? std::abs(as_double(g) - as_double(w)) <= allowed(i) : same(g, w),
+                  "%s, element %lld: %.17g, not %.17g", l.name, (long long)i, as_double(g), as_double(w));
+      std::memcpy(&want[place], &g, sizeof g);
+      ++i;
+    });
+    group.check(got == want, "%s of %lld: something else was written", l.name, (long long)i);
+  }
+}
+
+uint32_t word(int64_t i) {
+  return gradus::philox(kKey.seed, kKey.stream, static_cast<uint64_t>(i / 4))[static_cast<size_t>(i % 4)];
+}
+uint64_t two_words(int64_t i) { return uint64_t(word(2 * i)) << 32 | word(2 * i + 1); }
+
+// Element i of the uniform numbers in [0, 1) of a dtype.
+template <class C> C unit(int64_t i) {
+  if constexpr (std::is_same_v<C, double>)
+    return std::ldexp(static_cast<double>(two_words(i) >> 11), -53);
+  else
+    return std::ldexp(static_cast<float>(word(i) >> 8), -24);
+}
+
+template <class T> void test_uniform(const char* name) {
+  using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  Group group(std::string("random uniform numbers of ") + name);
+  if (!group) return;
+  // Rounding takes numbers of the second to its end.
+  for (const auto& [low, high] : {std::pair{-2., 3.}, {1., 1.0000002}, {5., 5.}})
+    check<T>(
+        group,
+        [&, low = low, high = high](const cuda::Drawn& out) {
+          cuda::uniform("test", out, low, high, kKey, nullptr);
+        },
+        [low = low, high = high](int64_t i) {
+          const C v = std::fma(C(high - low), unit<C>(i), C(low));
+          return stored<T>(low < high && v >= C(high) ? std::nextafter(C(high), C(low)) : v);
+        });
+}
+
+// Box-Muller of the pair that element i is of.
+template <class C> long double radius(int64_t i) {
+  return std::sqrt(-2 * std::log(1 - static_cast<long double>(unit<C>(i & ~int64_t{1}))));
+}
+template <class C> double normal(int64_t i, double mean, double std) {
+  const long double turn = 2 * 3.14159265358979323846264338327950288L * unit<C>(i | 1);
+  return static_cast<double>(mean + std * radius<C>(i) * (i % 2 ? std::sin(turn) : std::cos(turn)));
+}
+
+template <class T> void test_normal(const char* name) {
+  Group group(std::string("random normal numbers of ") + name);
+  if (!group) return;
+  constexpr double kMean = 0.5, kStd = 3;
+  const auto draw = [&](const cuda::Drawn& out) { cuda::normal("test", out, kMean, kStd, kKey, nullptr); };
+  if constexpr (!std::is_same_v<T, double>) {
+    // f32 has the same formulas on both sides.
+    const draws::Normal<float> formula(kMean, kStd);
+    check<T>(group, draw, [&](int64_t i) {
+      const uint32_t words[] = {word(i & ~int64_t{1}), word(i | 1)};
+      float pair[2];
+      formula(words, pair);
+      return stored<T>(pair[i % 2]);
+    });
+  }
+  if constexpr (sizeof(T) >= 4) {
+    // In f32: the logarithm within 2 units in the last place, halved by the root; root and product round once
+    // each; the angle, of at most an eighth of a turn, twice; sine and cosine are within 2 units in the last
+    // place. In f64 the angle is up to a whole turn.
+    constexpr double kUnit = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53,
+                     kParts = 2 + 1 + 1 + (sizeof(T) == 4 ? 1.6 : 12.6) + 4;
+    check<T>(
+        group, draw, [&](int64_t i) { return static_cast<T>(normal<T>(i, kMean, kStd)); },
+        [&](int64_t i) {
+          return kUnit * (kParts * kStd * static_cast<double>(radius<T>(i)) +
+                          2 * std::abs(normal<T>(i, kMean, kStd)));
+        });
+  }
+}
+
+void test_masks(double p) {
+  char of[40];
+  std::snprintf(of, sizeof of, "of p = %g", p);
+  if (Group group(std::string("random bernoulli mask ") + of); group)
+    check<bool>(
+        group, [&](const cuda::Drawn& out) { cuda::bernoulli("test", out, p, kKey, nullptr); },
+        [&](int64_t i) { return static_cast<double>(unit<float>(i)) < p; });
+  if (Group group(std::string("random dropout mask ") + of); group)
+    check<bool>(
+        group, [&](const cuda::Drawn& out) { cuda::dropout_mask("test", out, p, kKey, nullptr); },
+        [&](int64_t i) { return std::ldexp(word(i / 2) >> i % 2 * 16 & 0xffff, -16) < p; });
+}
+
+// Of a product of 64-bit numbers, by digits of 32 bits.
+uint64_t upper_half(uint64_t a, uint64_t b) {
+  const uint64_t a0 = a & 0xffffffff, a1 = a >> 32, b0 = b & 0xffffffff, b1 = b >> 32;
+  const uint64_t middle = (a0 * b0 >> 32) + (a1 * b0 & 0xffffffff) + (a0 * b1 & 0xffffffff);
+  return a1 * b1 + (a1 * b0 >> 32) + (a0 * b1 >> 32) + (middle >> 32);
+}
+
+void test_integers() {
+  Group group("random integers");
+  if (!group) return;
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  for (const auto& [low, range] :
+       {std::pair<int64_t, uint64_t>{-5, 100}, {kLeast, ~uint64_t{0}}, {1, uint64_t{3} << 40}, {7, 1}})
+    check<int64_t>(
+        group,
+        [&, low = low, range = range](const cuda::Drawn& out) {
+          cuda::randint("test", out, low, range, kKey, nullptr);
+        },
+        [low = low, range = range](int64_t i) {
+          return static_cast<int64_t>(static_cast<uint64_t>(low) + upper_half(two_words(i), range));
+        });
+}
+
+void test_orders() {
+  Group group("random orders");
+  if (!group) return;
+  for (const int64_t n : {1, 2, 3, 31, 32, 33, 34, 64, 65, 66, 98, 1000, 4097}) {
+    const Elements<int64_t> order(static_cast<size_t>(n));
+    cuda::randperm("test", order.data(), n, kKey, nullptr);
+    std::vector<int64_t> want(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) want[size_t(i)] = i;
+    for (int64_t i = 0; i < n; ++i)
+      std::swap(want[size_t(i)], want[size_t(i) + upper_half(two_words(i), static_cast<uint64_t>(n - i))]);
+    group.check(order.take() == want, "of %lld", (long long)n);
+    group.check(order.is_clean(), "of %lld: written outside", (long long)n);
+  }
+}
+
+struct Masked {
+  const char* name;
+  Sizes sizes;
+  cuda::Strides y, x, mask;
+  size_t start = 0;
+};
+
+template <class T> void test_masked_scale(const char* name) {
+  using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  Group group(std::string("random masked scale of ") + name);
+  if (!group) return;
+  std::vector<Masked> all = {{"channels are dropped", {2, 5, 21}, {105, 21, 1}, {105, 21, 1}, {5, 1, 0}},
+                             {"channels last", {2, 5, 3, 4}, {60, 1, 20, 5}, {60, 12, 4, 1}, {60, 1, 20, 5}},
+                             {"rows with gaps", {9, 33}, {33, 1}, {40, 1}, {33, 1}}};
+  for (const int64_t n : {1, 2, 7, 8, 9, 512, 1025, 2048, 4100}) {
+    all.push_back({"rows", {n}, {1}, {1}, {1}});
+    all.push_back({"misaligned", {n}, {1}, {1}, {1}, 1});
+  }
+  for (const Masked& l : all) {
+    const cuda::Strides strides[] = {l.y, l.x, l.mask};
+    const cuda::Nest nest = cuda::make_nest(l.sizes, strides);
+    std::array<size_t, 3> count{1, 1, 1};
+    for (size_t k = 0; k < 3; ++k)
+      for (size_t d = 0; d < l.sizes.size(); ++d)
+        count[k] += static_cast<size_t>((l.sizes[d] - 1) * strides[k][d]);
+    std::vector<T> x(count[1]);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = sample<T>(i, 1);
+    std::vector<unsigned char> mask(count[2]);
+    for (size_t i = 0; i < mask.size(); ++i) mask[i] = sample<bool>(i, 2);
+    const Elements<T> from(x, l.start), to(count[0], l.start);
+    const Elements<unsigned char> keep(mask, l.start);
+    const cuda::View views[] = {
+        {to.data(), gradus::dtype_v<T>}, {from.data(), gradus::dtype_v<T>}, {keep.data(), DType::kBool}};
+    cuda::masked_scale("test", nest, views, 1.25, nullptr);
+    const std::vector<T> y = to.take();
+    for_each_position(l.sizes, {l.y, l.x, l.mask}, {0, 0, 0}, [&](const int64_t* at) {
+      const T want = mask[size_t(at[2])] ? stored<T>(static_cast<C>(widened(x[size_t(at[1])]) * C(1.25)))
+                                         : stored<T>(C(0));
+      group.check(same(y[size_t(at[0])], want), "%s: %.9g, not %.9g", l.name, as_double(y[size_t(at[0])]),
+                  as_double(want));
+    });
+    group.check(to.is_clean(), "%s: written outside", l.name);
+  }
+}
+
+template <class T> void test_below(const char* name) {
+  Group group(std::string("random below p of ") + name);
+  if (!group) return;
+  const T above = std::nextafter(T(1), T(2));
+  const T p[] = {T(0), T(0.5), T(1), -T(0.25), above, T(1.5), T(INFINITY), T(NAN), T(0.25), T(-0.), -above};
+  for (const int64_t n : {1, 10, 511, 1024, 2049}) {
+    const cuda::Strides strides[] = {{1}, {1}, {1}};
+    const cuda::Nest nest = cuda::make_nest(Sizes{n}, strides);
+    std::vector<T> u(size_t(n), T(0)), probability(size_t(n), T(0));
+    for (size_t i = 0; i < u.size(); ++i)
+      u[i] = std::ldexp(T(mix(i) % 16), -4), probability[i] = p[i % std::size(p)];
+    const Elements<T> numbers(u), limits(probability);
+    const cuda::View views[] = {{numbers.data(), gradus::dtype_v<T>},
+                                {numbers.data(), gradus::dtype_v<T>},
+                                {limits.data(), gradus::dtype_v<T>}};
+    cuda::below("test", nest, views, nullptr);
+    const std::vector<T> y = numbers.take();
+    for (size_t i = 0; i < u.size(); ++i) {
+      const bool is_probability = probability[i] >= 0 && probability[i] <= 1;
+      const T want = is_probability ? T(u[i] < probability[i]) : T(NAN);
+      group.check(same(y[i], want), "%.9g below %.9g: %.9g", double(u[i]), double(probability[i]),
+                  double(y[i]));
+    }
+    group.check(numbers.is_clean(), "%lld elements: written outside", (long long)n);
+  }
+}
+
+}  // namespace
+
+void test_random() {
+  test_uniform<float>("f32");
+  test_uniform<f16>("f16");
+  test_uniform<bf16>("bf16");
+  test_uniform<double>("f64");
+  test_normal<float>("f32");
+  test_normal<f16>("f16");
+  test_normal<bf16>("bf16");
+  test_normal<double>("f64");
+  for (const double p : {0., 0.3, 1.}) test_masks(p);
+  test_integers();
+  test_orders();
+  test_masked_scale<float>("f32");
+  test_masked_scale<f16>("f16");
+  test_masked_scale<bf16>("bf16");
+  test_masked_scale<double>("f64");
+  test_below<float>("f32");
+  test_below<double>("f64");
+}
+
+}  // namespace device_test

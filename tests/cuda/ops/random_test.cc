@@ -1,0 +1,109 @@
+// Draws on cuda:0 have the bits of the CPU's, of every dtype and in every layout.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/random.h"
+
+namespace gradus {
+namespace {
+
+constexpr DType kFloats[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16};
+
+Device cuda() { return Device::parse("cuda:0"); }
+
+std::string bits(const Tensor& x) {
+  const Tensor here = raw::contiguous(raw::to(x, kCPU));
+  return {static_cast<const char*>(here.raw_ptr()), static_cast<size_t>(here.nbytes())};
+}
+
+// `draw` returns what it draws on a device.
+template <class F> void expect_same(const std::string& what, F draw) {
+  manual_seed(0x123456789abcdef0);
+  const Tensor want = draw(kCPU);
+  manual_seed(0x123456789abcdef0);
+  const Tensor got = draw(cuda());
+  EXPECT_EQ(to_string(got.device()), "cuda:0") << what;
+  EXPECT_EQ(to_string(got.strides()), to_string(want.strides())) << what;
+  EXPECT_TRUE(bits(got) == bits(want)) << what;
+}
+
+TEST(RandomOnCuda, NumbersAreTheCpus) {
+  for (const int64_t n : {0, 1, 7, 1000, 20001}) {
+    const std::string of = " of " + std::to_string(n);
+    for (const DType t : kFloats) {
+      const std::string name = std::string(name_of(t)) + of;
+      expect_same("rand, " + name, [&](Device d) { return rand({n}, {t, d}); });
+      expect_same("randn, " + name, [&](Device d) { return randn({n}, {t, d}); });
+      expect_same("normal, " + name, [&](Device d) { return normal(3, 0.1, {n}, {t, d}); });
+      expect_same("uniform_, " + name, [&](Device d) {
+        const Tensor x = empty({n}, {t, d});
+        raw::uniform_(x, -2, 3);
+        return x;
+      });
+      expect_same("bernoulli, " + name, [&](Device d) { return bernoulli(raw::to(rand({n}, {t}), d)); });
+    }
+    for (const DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kF32})
+      expect_same("randint, " + std::string(name_of(t)) + of, [&](Device d) {
+        return randint(3, 100, {n}, {t, d});
+      });
+    expect_same("randperm" + of, [&](Device d) { return randperm(n, {DType::kI64, d}); });
+    for (const double p : {0., 0.3, 1.}) {
+      expect_same("bernoulli_mask" + of,
+                  [&](Device d) { return raw::bernoulli_mask(empty({n}, {.device = d}), p); });
+      expect_same("dropout_mask" + of,
+                  [&](Device d) { return raw::dropout_mask(empty({n}, {.device = d}), p); });
+      expect_same("masked_scale" + of, [&](Device d) {
+        const Tensor x = randn({n}, {.device = d});
+        return raw::masked_scale(x, raw::dropout_mask(x, p), 1.5);
+      });
+    }
+  }
+}
+
+TEST(RandomOnCuda, LayoutsAreTheCpus) {
+  for (const DType t : kFloats) {
+    const auto layouts = {+[](const TensorOptions& o) {
+                            return empty_channels_last({2, 5, 6, 7}, o);
+                          },
+                          +[](const TensorOptions& o) {
+                            return empty_strided({5, 9}, {1, 5}, o);
+                          },
+                          +[](const TensorOptions& o) {
+                            return view_as_strided(empty({7, 16}, o), {7, 9}, {16, 1}, 3);
+                          }};
+    for (const auto layout : layouts) {
+      const std::string name(name_of(t));
+      expect_same("uniform_, " + name, [&](Device d) {
+        const Tensor x = layout({t, d});
+        raw::uniform_(x, -2, 3);
+        return x;
+      });
+      expect_same("normal_, " + name, [&](Device d) {
+        const Tensor x = layout({t, d});
+        raw::normal_(x, 0.5, 2);
+        return x;
+      });
+      expect_same("dropout_mask, " + name, [&](Device d) { return raw::dropout_mask(layout({t, d}), 0.4); });
+      expect_same("bernoulli_mask, " + name, [&](Device d) {
+        return raw::bernoulli_mask(layout({t, d}), 0.4);
+      });
+    }
+  }
+}
+
+TEST(RandomOnCuda, WhatIsNoProbabilityGivesNaN) {
+  const std::vector<float> p = {-0.1f, 0, 1, 1.1f, NAN};
+  const std::vector<float> y = bernoulli(tensor(p, {5}, cuda())).to_vector<float>();
+  for (size_t i = 0; i < p.size(); ++i) EXPECT_EQ(std::isnan(y[i]), !(p[i] >= 0 && p[i] <= 1)) << p[i];
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[2], 1);
+}
+
+}  // namespace
+}  // namespace gradus
