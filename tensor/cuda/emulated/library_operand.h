@@ -1,5 +1,5 @@
-// What calls of emulated libraries do with memory when they run in their stream, and what of it no real device
-// would forgive: operands beyond their block, unwritten, or in the host's memory; results over operands.
+// What calls of emulated libraries do with memory when they run in their stream. No real device would forgive
+// operands beyond their block, unwritten, or in the host's memory, nor results that lie on operands.
 #pragma once
 
 #include <bit>
