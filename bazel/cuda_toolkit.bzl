@@ -22,7 +22,13 @@ cc_library(name = "headers")
 cc_library(name = "static_runtime")
 """
 
-_NEEDED = ["bin/nvcc", "include/cuda_runtime_api.h", "lib64/libcudart_static.a"]
+_NEEDED = [
+    "bin/nvcc",
+    "include/cublasLt.h",
+    "include/cuda_runtime_api.h",
+    "include/cudnn_graph.h",
+    "lib64/libcudart_static.a",
+]
 
 def _cuda_toolkit_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")

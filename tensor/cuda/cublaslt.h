@@ -18,9 +18,9 @@ struct CublasError : Error {
   cublasStatus_t status;
 };
 
-// Whether products of f32 matrices may be computed by tensor cores, which take 10 bits of the operands'
+// Whether products and convolutions in f32 may be computed by tensor cores. They take 10 bits of operands'
 // mantissas (tf32): several times faster, with errors of some 1e-3 of the terms. Off at first. It holds for
-// the whole program; products that were started keep what held then.
+// the whole program; what was started keeps what held then.
 void set_tf32(bool on);
 bool uses_tf32();
 

@@ -50,7 +50,8 @@ FAMILIES = [
 LIBRARIES = {
     "cuBLASLt": (r"\bcublasLt[A-Z]\w+\b", "matrix products in f32, tf32, f64, f16 and bf16",
                  "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cublaslt_answers.txt))"),
-    "cuDNN": (r"\bcudnn\w+\(", "", ""),
+    "cuDNN": (r"\bcudnn\w+\(", "convolutions in f32, tf32, f64, f16 and bf16, in three directions",
+              "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cudnn_answers.txt))"),
     "NCCL": (r"\bnccl\w+\(", "", ""),
 }
 

@@ -9,7 +9,7 @@
 
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/cuda/emulated/library_operand.h"
 #include "gradus/tensor/cuda/libraries/cublaslt_functions.h"
 
 struct cublasLtContext {
@@ -17,12 +17,6 @@ struct cublasLtContext {
 };
 
 namespace gradus::cuda::emulated {
-
-Fault library_fault(FaultKind kind, const std::string& what, const char* op, const std::string& memory) {
-  std::string text = "gradus emulated device: cublasLtMatmul: " + what + "\n  op " + (op ? op : "(none)");
-  if (!memory.empty()) text += "\n  memory " + memory;
-  return {kind, text + "\n  repeat with GRADUS_EMULATED_SEED=" + std::to_string(seed())};
-}
 
 namespace {
 
@@ -120,7 +114,7 @@ template <class F> cublasStatus_t device_call(cublasStatus_t failure, F&& f) {
 
 // Nothing goes on behind these on a real device.
 cublasStatus_t refuse(const std::string& what) {
-  deliver(library_fault(FaultKind::kArgument, what, gradus::internal::called_op));
+  deliver(library_fault({"cublasLtMatmul", gradus::internal::called_op}, FaultKind::kArgument, what));
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 

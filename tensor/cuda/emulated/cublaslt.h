@@ -6,10 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
-
-#include "gradus/tensor/cuda/emulated/fault.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
 
 namespace gradus::cuda::emulated {
 
@@ -79,8 +75,5 @@ struct QueuedProduct {
 // as it was, and computes. A fault is delivered, and ends it.
 void begin_product(const QueuedProduct& q);
 void end_product(const QueuedProduct& q);
-
-// A fault of a call.
-Fault library_fault(FaultKind kind, const std::string& what, const char* op, const std::string& memory = "");
 
 }  // namespace gradus::cuda::emulated

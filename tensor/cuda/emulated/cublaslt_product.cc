@@ -1,14 +1,10 @@
 // A matrix product as cuBLASLt computes it, element by element, and what of it no real device would forgive.
-#include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
-#include <span>
+#include <string>
 #include <vector>
 
-#include "gradus/tensor/base/dtype.h"
 #include "gradus/tensor/cuda/emulated/cublaslt.h"
-#include "gradus/tensor/cuda/emulated/pinned.h"
+#include "gradus/tensor/cuda/emulated/library_operand.h"
 
 namespace gradus::cuda::emulated {
 namespace {
@@ -73,152 +69,31 @@ cublasStatus_t check_epilogue(const Product& p) {
 
 // ---- elements
 
-struct Stop {};
+DType dtype_of(uint32_t type) {
+  return type == CUDA_R_64F   ? DType::kF64
+         : type == CUDA_R_32F ? DType::kF32
+         : type == CUDA_R_16F ? DType::kF16
+                              : DType::kBF16;
+}
 
-// The bytes of a matrix, and how messages call it.
-struct Operand {
-  const char* name;
-  const void* p;  // as the host sees it
-  MatrixLayout layout;
-
-  size_t size() const { return size_of_element(layout.type); }
-  // Of the element at (row, column) of one matrix of the batch; in elements.
-  int64_t at(int64_t g, int64_t row, int64_t column) const {
-    const bool by_columns = layout.order == CUBLASLT_ORDER_COL;
-    return g * layout.stride + row * (by_columns ? 1 : layout.ld) + column * (by_columns ? layout.ld : 1);
-  }
-  int64_t end() const {  // behind the last element
-    return at(layout.batch - 1, static_cast<int64_t>(layout.rows) - 1,
-              static_cast<int64_t>(layout.cols) - 1) +
-           1;
-  }
-  const char* begin_address() const { return static_cast<const char*>(p); }
-  const char* end_address() const { return begin_address() + end() * static_cast<int64_t>(size()); }
-};
-
-class Run {
- public:
-  explicit Run(const QueuedProduct& q) : q_(q) {}
-
-  [[noreturn]] void stop(FaultKind kind, const std::string& what, const void* p) const {
-    const DeviceMemory* memory = device_that_holds(p);
-    deliver(library_fault(kind, what, q_.op,
-                          memory ? memory->describe(memory->offset(memory->for_kernels(p))) : ""));
-    throw Stop();
-  }
-
-  // Looks whether a matrix lies in one block and at a multiple of its elements' size.
-  DeviceMemory& check_place(const Operand& x) const {
-    if (x.layout.batch > 1 && x.layout.stride < 0)
-      stop(FaultKind::kOutOfBounds, name(x) + " has a negative batch stride, which loses the device in f16",
-           x.p);
-    DeviceMemory* const memory = device_that_holds(x.p);
-    if (!memory) {
-      if (is_pinned(x.p)) stop(FaultKind::kHostMemory, name(x) + " is pinned memory: not emulated", x.p);
-      stop(FaultKind::kHostMemory, name(x) + " is not the device's memory", x.p);
-    }
-    if (!memory->is_within_a_block(x.p, static_cast<size_t>(x.end()) * x.size())) {
-      const bool begins = memory->is_within_a_block(x.p, 1);
-      stop(FaultKind::kOutOfBounds, name(x) + " reaches beyond its memory",
-           begins ? x.end_address() - 1 : x.p);
-    }
-    if (reinterpret_cast<uintptr_t>(x.p) % x.size() != 0)
-      stop(FaultKind::kMisaligned, name(x) + " is at no multiple of " + std::to_string(x.size()), x.p);
-    return *memory;
-  }
-
-  // The elements of op(x) of one matrix, row by row.
-  template <class T> std::vector<T> read(const Operand& x, int64_t g, bool transposed) const {
-    DeviceMemory& memory = *device_that_holds(x.p);
-    const auto rows = static_cast<int64_t>(transposed ? x.layout.cols : x.layout.rows);
-    const auto cols = static_cast<int64_t>(transposed ? x.layout.rows : x.layout.cols);
-    std::vector<T> elements(static_cast<size_t>(rows * cols));
-    const char* const bytes = memory.for_kernels(x.p);
-    const Byte* const known = memory.state(memory.offset(bytes));
-    const bool tf32 = q_.product.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < cols; ++j) {
-        const int64_t at = (transposed ? x.at(g, j, i) : x.at(g, i, j)) * static_cast<int64_t>(x.size());
-        for (size_t byte = 0; byte < x.size(); ++byte)
-          if (known[at + static_cast<int64_t>(byte)] != Byte::kWritten)
-            stop(FaultKind::kUnwritten, name(x) + " was not written", x.begin_address() + at);
-        const T v = load<T>(bytes + at, x.layout.type);
-        elements[static_cast<size_t>(i * cols + j)] = tf32 ? as_tf32(v) : v;
-      }
-    }
-    return elements;
-  }
-
-  template <class T> static T load(const char* p, uint32_t type) {
-    return with_element(type, [&](auto v) {
-      std::memcpy(&v, p, sizeof v);
-      return static_cast<T>(v);
-    });
-  }
-  template <class T> static void store(char* p, uint32_t type, T v) {
-    with_element(type, [&](auto zero) {
-      const auto element = static_cast<decltype(zero)>(v);
-      std::memcpy(p, &element, sizeof element);
-      return 0;
-    });
-  }
-  template <class T> static T rounded(T v, uint32_t type) {
-    char bytes[8];
-    store(bytes, type, v);
-    return load<T>(bytes, type);
-  }
-
-  static std::string name(const Operand& x) { return std::string("operand ") + x.name; }
-
- private:
-  // Calls f(T()) with an element's type.
-  template <class F> static auto with_element(uint32_t type, F&& f) {
-    if (type == CUDA_R_64F) return f(double());
-    if (type == CUDA_R_32F) return f(float());
-    return type == CUDA_R_16F ? f(f16()) : f(bf16());
-  }
-  // Tensor cores take 10 bits of an f32's mantissa.
-  template <class T> static T as_tf32(T v) {
-    if (!std::isfinite(v)) return v;
-    const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(v));
-    return static_cast<T>(std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu));
-  }
-
-  const QueuedProduct& q_;
-};
-
-// Which bytes of a range of memory the result takes.
-class Written {
- public:
-  Written(const Run& run, const Operand& d) : begin_(d.begin_address()) {
-    bytes_.resize(static_cast<size_t>(d.end()) * d.size());
-    for_each(d, [&](const char* p) {
-      if (holds(p)) run.stop(FaultKind::kRace, "matrices of the result overlap", p);
-      for (size_t i = 0; i < d.size(); ++i) bytes_[static_cast<size_t>(p - begin_) + i] = true;
-    });
-  }
-  bool holds(const char* p) const {
-    return p >= begin_ && static_cast<size_t>(p - begin_) < bytes_.size() &&
-           bytes_[static_cast<size_t>(p - begin_)];
-  }
-  void check_apart(const Run& run, const Operand& x) const {
-    if (x.end_address() <= begin_ || x.begin_address() >= begin_ + bytes_.size()) return;
-    for_each(x, [&](const char* p) {
-      if (holds(p)) run.stop(FaultKind::kRace, Run::name(x) + " is overwritten while it is read", p);
-    });
-  }
-
- private:
-  template <class F> static void for_each(const Operand& x, F&& f) {
-    for (int64_t g = 0; g < x.layout.batch; ++g)
-      for (int64_t i = 0; i < static_cast<int64_t>(x.layout.rows); ++i)
-        for (int64_t j = 0; j < static_cast<int64_t>(x.layout.cols); ++j)
-          f(x.begin_address() + x.at(g, i, j) * static_cast<int64_t>(x.size()));
-  }
-
-  const char* begin_;
-  std::vector<bool> bytes_;
-};
+// All matrices of a batch: [batch, rows, cols].
+Operand operand(const char* name, const void* p, const MatrixLayout& x) {
+  const bool by_columns = x.order == CUBLASLT_ORDER_COL;
+  return {name,
+          p,
+          dtype_of(x.type),
+          {x.batch, static_cast<int64_t>(x.rows), static_cast<int64_t>(x.cols)},
+          {x.batch > 1 ? x.stride : 0, by_columns ? 1 : x.ld, by_columns ? x.ld : 1}};
+}
+// One of them.
+Operand matrix(const Operand& x, int64_t i, bool transposed = false) {
+  const size_t row = transposed ? 2 : 1, column = transposed ? 1 : 2;
+  return {x.name,
+          x.begin_address() + i * x.strides[0] * x.element_size(),
+          x.type,
+          {x.sizes[row], x.sizes[column]},
+          {x.strides[row], x.strides[column]}};
+}
 
 // sums[m, n] += a[m, k] b[k, n] for k in [from, to).
 template <class T>
@@ -241,69 +116,59 @@ template <class T> T activate(uint32_t epilogue, T x) {
   return x;
 }
 
+LibraryCall call_of(const QueuedProduct& q) { return {"cublasLtMatmul", q.op}; }
+
 template <class T> void compute(const QueuedProduct& q) {
   const Product& p = q.product;
-  const Run run(q);
-  const Operand a{"A", q.a, p.a}, b{"B", q.b, p.b}, c{"C", q.c, p.c}, d{"D", q.d, p.d};
+  const LibraryCall call = call_of(q);
   const bool adds_bias = p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS;
-  const Operand bias{
-      "bias", p.desc.bias, {.type = p.d.type, .rows = p.m(), .cols = 1, .ld = static_cast<int64_t>(p.m())}};
+  const Operand a = operand("A", q.a, p.a), b = operand("B", q.b, p.b), c = operand("C", q.c, p.c),
+                d = operand("D", q.d, p.d);
+  const Operand bias{"bias", p.desc.bias, d.type, {static_cast<int64_t>(p.m())}, {1}};
   std::vector<const Operand*> sources;
   if (p.k() > 0) sources = {&a, &b};
   if (adds_bias) sources.push_back(&bias);
-  for (const Operand* x : sources) run.check_place(*x);
-  if (q.beta != 0) run.check_place(c);
-  DeviceMemory& memory = run.check_place(d);
-  const Written written(run, d);
+  std::vector<const Operand*> all = sources;
+  if (q.beta != 0) all.push_back(&c);
+  all.push_back(&d);
+  for (const Operand* x : all) {
+    if (x->strides[0] < 0)
+      stop(call, FaultKind::kOutOfBounds,
+           std::string("operand ") + x->name + " has a negative batch stride, which loses the device in f16",
+           x->p);
+    check_place(call, *x);
+  }
   if (q.beta != 0 && q.c != q.d) sources.push_back(&c);
-  for (const Operand* x : sources) written.check_apart(run, *x);
+  check_apart(call, d, sources);
 
   const size_t m = p.m(), n = p.n(), k = p.k();
-  const std::vector<T> shift = adds_bias ? run.read<T>(bias, 0, false) : std::vector<T>(m);
+  const bool tf32 = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const std::vector<T> shift = adds_bias ? read<T>(call, bias) : std::vector<T>(m);
   for (int64_t g = 0; g < p.d.batch; ++g) {
     std::vector<T> sums(m * n), more(m * n);
     if (k > 0) {
-      const std::vector<T> left = run.read<T>(a, g, p.desc.op_a != CUBLAS_OP_N);
-      const std::vector<T> right = run.read<T>(b, g, p.desc.op_b != CUBLAS_OP_N);
+      const std::vector<T> left = read<T>(call, matrix(a, g, p.desc.op_a != CUBLAS_OP_N), tf32);
+      const std::vector<T> right = read<T>(call, matrix(b, g, p.desc.op_b != CUBLAS_OP_N), tf32);
       const size_t part = q.algo.rounds_parts ? k / 2 : k;
       add_products(sums, left, right, n, k, 0, part);
       add_products(more, left, right, n, k, part, k);
     }
-    const std::vector<T> old = q.beta != 0 ? run.read<T>(c, g, false) : std::vector<T>();
-    char* const to = memory.for_kernels(q.d);
-    for (size_t i = 0; i < m; ++i) {
-      for (size_t j = 0; j < n; ++j) {
-        const size_t e = i * n + j;
-        T v = sums[e];
-        if (q.algo.rounds_parts) v = Run::rounded(v, p.d.type) + Run::rounded(more[e], p.d.type);
-        v *= static_cast<T>(q.alpha);
-        if (q.beta != 0) v += static_cast<T>(q.beta) * old[e];
-        v = activate(p.desc.epilogue, v + shift[i]);
-        char* const at =
-            to + d.at(g, static_cast<int64_t>(i), static_cast<int64_t>(j)) * static_cast<int64_t>(d.size());
-        Run::store(at, p.d.type, v);
-        std::memset(memory.state(memory.offset(at)), static_cast<int>(Byte::kWritten), d.size());
-      }
+    const std::vector<T> old = q.beta != 0 ? read<T>(call, matrix(c, g)) : std::vector<T>();
+    for (size_t e = 0; e < m * n; ++e) {
+      T v = sums[e];
+      if (q.algo.rounds_parts) v = rounded(v, d.type) + rounded(more[e], d.type);
+      v *= static_cast<T>(q.alpha);
+      if (q.beta != 0) v += static_cast<T>(q.beta) * old[e];
+      sums[e] = activate(p.desc.epilogue, v + shift[e / n]);
     }
+    write(matrix(d, g), sums);
   }
 }
 
-// What a product leaves in its workspace.
-uint64_t stamp_of(const QueuedProduct& q) {
-  return q.product.hash() ^ reinterpret_cast<uintptr_t>(q.d) * 0x9E3779B97F4A7C15u;
-}
-
-bool is_in_place(const QueuedProduct& q) {
-  const DeviceMemory* const memory = device_that_holds(q.workspace);
-  return memory && memory->is_within_a_block(q.workspace, q.workspace_bytes);
-}
-
-// Calls f(word) for the 8-byte words of the workspace.
-template <class F> void for_each_word(const QueuedProduct& q, F&& f) {
-  DeviceMemory& memory = *device_that_holds(q.workspace);
-  char* const bytes = memory.for_kernels(q.workspace);
-  for (size_t at = 0; at + sizeof(uint64_t) <= q.algo.workspace; at += sizeof(uint64_t)) f(bytes + at);
-  std::memset(memory.state(memory.offset(bytes)), static_cast<int>(Byte::kWritten), q.algo.workspace);
+// What a product leaves in its workspace is its own.
+LibraryWorkspace workspace_of(const QueuedProduct& q) {
+  return {q.workspace, q.workspace_bytes, q.algo.workspace,
+          q.product.hash() ^ reinterpret_cast<uintptr_t>(q.d) * 0x9E3779B97F4A7C15u};
 }
 
 }  // namespace
@@ -326,25 +191,11 @@ cublasStatus_t check_product(const Product& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-void begin_product(const QueuedProduct& q) {
-  if (!is_in_place(q)) {
-    const DeviceMemory* const memory = device_that_holds(q.workspace);
-    const FaultKind kind = memory ? FaultKind::kOutOfBounds : FaultKind::kHostMemory;
-    return deliver(
-        library_fault(kind, "the workspace is no memory of the device, or reaches beyond it", q.op));
-  }
-  for_each_word(q, [stamp = stamp_of(q)](char* word) { std::memcpy(word, &stamp, sizeof stamp); });
-}
+void begin_product(const QueuedProduct& q) { fill(call_of(q), workspace_of(q)); }
 
 void end_product(const QueuedProduct& q) {
   try {
-    if (q.algo.workspace > 0) {
-      if (!is_in_place(q)) return;  // told
-      for_each_word(q, [&, stamp = stamp_of(q)](char* word) {
-        if (std::memcmp(word, &stamp, sizeof stamp) != 0)
-          Run(q).stop(FaultKind::kRace, "the workspace was changed while the product used it", q.workspace);
-      });
-    }
+    if (q.algo.workspace > 0 && !check_unchanged(call_of(q), workspace_of(q))) return;
     q.product.d.type == CUDA_R_64F ? compute<double>(q) : compute<float>(q);
   } catch (const Stop&) {
   }

@@ -1,0 +1,81 @@
+// What the emulated entry points of cuDNN share: the graph of a convolution, engines, and a plan that was
+// executed. Gradus' graphs are emulated: a convolution in one of three directions; forward, then a bias.
+#pragma once
+
+#include <cudnn_graph.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gradus/tensor/cuda/emulated/library_operand.h"
+
+namespace gradus::cuda::emulated {
+
+struct GraphTensor {
+  int64_t id = 0;
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  std::vector<int64_t> sizes, strides;
+  int64_t alignment = 0;  // bytes
+  bool is_virtual = false;
+
+  bool operator==(const GraphTensor&) const = default;
+};
+
+enum class GraphPass : uint8_t { kForward, kInputGrad, kWeightGrad };
+
+struct ConvGraph {
+  GraphPass pass = GraphPass::kForward;
+  GraphTensor x, w, y;
+  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  std::vector<int64_t> before, after, strides, dilations;  // padding at each end
+
+  // `y` is virtual, and sum = y + bias the result.
+  struct Addition {
+    GraphTensor bias, sum;
+    cudnnDataType_t compute;
+  };
+  std::optional<Addition> addition;
+
+  const GraphTensor& result() const {
+    if (addition) return addition->sum;
+    return pass == GraphPass::kForward ? y : pass == GraphPass::kInputGrad ? x : w;
+  }
+  // Those in memory.
+  std::vector<const GraphTensor*> tensors() const {
+    if (addition) return {&x, &w, &addition->bias, &addition->sum};
+    return {&x, &w, &y};
+  }
+};
+
+// An engine that the heuristic recommends, and what it does worse than it may.
+struct Engine {
+  int64_t index;
+  std::vector<cudnnBackendNumericalNote_t> notes;
+  std::vector<cudnnBackendBehaviorNote_t> behavior;
+  cudnnStatus_t plans = CUDNN_STATUS_SUCCESS;  // what it says when a plan is made of it
+  uint64_t workspace = 0;                      // the most bytes that it wants
+
+  bool has(cudnnBackendNumericalNote_t note) const {
+    for (const auto n : notes)
+      if (n == note) return true;
+    return false;
+  }
+};
+
+// An executed plan whose arguments were checked, as it waits on a stream.
+struct QueuedConvolution {
+  std::shared_ptr<const ConvGraph> graph;
+  const Engine* engine;
+  LibraryCall call;
+  std::vector<void*> pointers;  // of graph->tensors()
+  LibraryWorkspace workspace;
+  bool backwards;  // sums in the other order: every other run of an engine that does not repeat
+};
+
+// The two halves of its work. A fault is delivered, and ends it.
+void begin_convolution(const QueuedConvolution& q);
+void end_convolution(const QueuedConvolution& q);
+
+}  // namespace gradus::cuda::emulated

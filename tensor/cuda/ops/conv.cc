@@ -1,0 +1,66 @@
+// Convolutions, by cuDNN. It has no plans for sums of 16-bit products that stay in f32: those are computed
+// from operands in f32. Tensor cores take all bits of such an operand.
+#include "gradus/tensor/ops/images/conv.h"
+
+#include "gradus/tensor/cuda/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/reduce.h"
+
+namespace gradus::cuda {
+namespace {
+
+using raw::ConvGeometry;
+
+void run(const char* op, const Convolution& c) {
+  if (!convolve(op, c, stream_for({&c.x, &c.w, &c.y, &c.bias})))
+    throw DeviceError(op, "cuDNN has no plan for this convolution: x ", describe(c.x), ", weight ",
+                      describe(c.w), ", y ", describe(c.y));
+}
+
+// A vector of channels as an image of one pixel.
+Tensor as_pixel(const Tensor& channels, int dims) {
+  Shape shape = Dims::filled(dims, 1);
+  shape[1] = channels.size(0);
+  return view_as_strided(channels, shape, row_major_strides(shape), channels.impl().offset);
+}
+
+Tensor widened(const Tensor& x) { return raw::to(x, DType::kF32); }
+
+void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  run("conv", {ConvPass::kForward, x, y, w, bias, g, uses_tf32()});
+}
+
+void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                const ConvGeometry& g, bool tf32) {
+  run("conv_input_grad", {ConvPass::kInputGrad, dx, dy, w, {}, g, tf32});
+  if (bias) raw::add_(dx, as_pixel(bias, dx.dim()));
+}
+void conv_input_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                          ConvGeometry g) {
+  if (!bias || size_of(dx.dtype()) > 2) return input_grad(dx, dy, w, bias, g, uses_tf32());
+  const Tensor sum = empty_channels_last(dx.shape(), {DType::kF32, dx.device()});
+  input_grad(sum, widened(dy), widened(w), widened(bias), g, true);
+  raw::copy_(dx, sum);
+}
+
+void weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, const ConvGeometry& g,
+                 bool tf32) {
+  run("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});
+  if (db) raw::sum_kernel(as_pixel(db, dy.dim()), dy, 1.0);
+}
+void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                           ConvGeometry g) {
+  if (dw.dtype() == x.dtype()) return weight_grad(dw, db, dy, x, g, uses_tf32());
+  weight_grad(dw, db, widened(dy), widened(x), g, true);
+}
+
+[[maybe_unused]] const bool is_set =
+    (raw::conv_kernel.cuda = &conv_cuda, raw::conv_input_grad_kernel.cuda = &conv_input_grad_cuda,
+     raw::conv_weight_grad_kernel.cuda = &conv_weight_grad_cuda, true);
+
+}  // namespace
+}  // namespace gradus::cuda

@@ -1,0 +1,178 @@
+// cuDNN plans each convolution of our models, as the backend asks for it, for an H100 and an A100 that are
+// not here: the library takes a device's properties in place of a device. That it takes a graph says nothing
+// of the numbers; the emulated device does.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/ops/images/conv.h"
+
+namespace gradus {
+namespace {
+
+const Device kMeta = Device::parse("meta");
+
+struct Layer {
+  int64_t n, in, size, out, kernel, stride = 1, padding = 0;
+  bool bias = false;
+  int64_t groups = 1, dilation = 1;
+  int dims = 2;
+
+  auto operator<=>(const Layer&) const = default;
+};
+using Layers = std::set<Layer>;
+
+Layers mnist() { return {{64, 1, 28, 32, 3, 1, 0, true}, {64, 32, 26, 64, 3, 1, 0, true}}; }
+
+// Of ImageNet's, with 224 x 224 pixels, or of CIFAR's, with 32 x 32.
+Layers resnet(bool imagenet, bool bottleneck, int64_t width, const std::vector<int>& stages) {
+  const int64_t n = imagenet ? 32 : 128;
+  int64_t size = imagenet ? 56 : 32, in = width;
+  Layers all{imagenet ? Layer{n, 3, 224, width, 7, 2, 3} : Layer{n, 3, 32, width, 3, 1, 1}};
+  for (size_t s = 0; s < stages.size(); ++s, width *= 2) {
+    for (int block = 0; block < stages[s]; ++block) {
+      const int64_t stride = s > 0 && block == 0 ? 2 : 1, out = bottleneck ? 4 * width : width;
+      if (bottleneck) {
+        all.insert({n, in, size, width, 1});
+        all.insert({n, width, size, width, 3, stride, 1});
+        all.insert({n, width, size / stride, out, 1});
+      } else {
+        all.insert({n, in, size, width, 3, stride, 1});
+        all.insert({n, width, size / stride, width, 3, 1, 1});
+      }
+      if (stride != 1 || in != out) all.insert({n, in, size, out, 1, stride});
+      in = out, size /= stride;
+    }
+  }
+  return all;
+}
+
+// The discriminator's. The generator's are these in another direction, and its first: 4 x 4 pixels from one.
+Layers dcgan(int64_t size, int64_t channels, int64_t width) {
+  Layers all{{64, channels, size, width, 4, 2, 1}, {64, channels, size, width, 4, 2, 1, true}};
+  for (size /= 2; size > 4; size /= 2, width *= 2) all.insert({64, width, size, 2 * width, 4, 2, 1});
+  all.insert({64, width, 4, 1, 4});
+  all.insert({64, width, 4, 1, 4, 1, 0, true});
+  all.insert({64, width, 4, 100, 4});
+  return all;
+}
+
+Layers of_models() {
+  Layers all;
+  all.merge(mnist());
+  all.merge(resnet(true, false, 64, {2, 2, 2, 2}));
+  all.merge(resnet(true, true, 64, {3, 4, 6, 3}));
+  for (const int n : {3, 5, 7, 9, 18}) all.merge(resnet(false, false, 16, {n, n, n}));
+  all.merge(dcgan(64, 3, 64));
+  all.merge(dcgan(32, 1, 64));
+  all.merge(dcgan(32, 3, 128));
+  return all;
+}
+
+// What models do not have.
+Layers others() {
+  return {{2, 5, 9, 7, 3, 1, 1, true},
+          {2, 6, 9, 4, 3, 1, 1, true, 2},
+          {8, 64, 28, 64, 3, 1, 1, false, 64},
+          {2, 5, 9, 7, 3, 1, 1, true, 1, 2},
+          {2, 5, 9, 7, 3, 3, 2, false},
+          {2, 4, 6, 6, 3, 1, 1, true, 1, 1, 3},
+          {2, 4, 6, 6, 3, 2, 1, false, 2, 1, 3},
+          {1, 1, 1, 1, 1},
+          {3, 1, 5, 1, 2},
+          {2, 4, 6, 6, 3, 1, 4, true}};
+}
+
+cuda::Convolution convolution(const Layer& l, DType dtype, cuda::ConvPass pass) {
+  const TensorOptions like{dtype, kMeta};
+  cuda::Convolution c{pass};
+  c.geometry.stride = Dims::filled(l.dims, l.stride);
+  c.geometry.padding = Dims::filled(l.dims, l.padding);
+  c.geometry.dilation = Dims::filled(l.dims, l.dilation);
+  c.geometry.groups = l.groups;
+  Shape x{l.n, l.in}, w{l.out, l.in / l.groups};
+  for (int d = 0; d < l.dims; ++d) x.push_back(l.size), w.push_back(l.kernel);
+  c.x = empty_channels_last(x, like), c.w = empty(w, like);
+  if (l.bias && pass == cuda::ConvPass::kForward) c.bias = empty({l.out}, like);
+  c.y = empty_channels_last(raw::check_conv("conv", c.x, c.w, c.bias, c.geometry), like);
+  return c;
+}
+
+std::string describe(const cuda::Convolution& c) {
+  return concat(std::array{"forward", "input gradient", "weight gradient"}[static_cast<size_t>(c.pass)],
+                " x ", gradus::describe(c.x), " w ", c.w.shape(), " stride ", c.geometry.stride, " padding ",
+                c.geometry.padding, c.bias ? " with bias" : "");
+}
+
+struct CudnnPlans : testing::Test {
+  void SetUp() override {
+    try {
+      library = &cuda::cudnn("conv2d");
+    } catch (const DeviceError& e) {
+      GTEST_SKIP() << e.what();
+    }
+  }
+
+  cuda::Descriptor device(const std::string& file) {
+    std::ifstream in("tests/cuda/" + file);
+    const std::string json((std::istreambuf_iterator<char>(in)), {});
+    EXPECT_FALSE(json.empty()) << file;
+    cudnnBackendDescriptor_t made = nullptr;
+    EXPECT_EQ(library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &made),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(
+        library->cudnnBackendSetAttribute(made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                          static_cast<int64_t>(json.size()), json.data()),
+        CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(library->cudnnBackendFinalize(made), CUDNN_STATUS_SUCCESS);
+    return {*library, made};
+  }
+  void expect_plans(const Layers& layers, const std::string& file) {
+    const cuda::Descriptor properties = device(file);
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+      for (const auto pass :
+           {cuda::ConvPass::kForward, cuda::ConvPass::kInputGrad, cuda::ConvPass::kWeightGrad}) {
+        for (const Layer& l : layers) {
+          cuda::Convolution c = convolution(l, dtype, pass);
+          for (const bool tf32 : {false, true}) {
+            c.tf32 = tf32;
+            if (tf32 && dtype != DType::kF32) continue;
+            const cuda::ConvPlan p = cuda::plan_convolution("conv2d", *library, c, nullptr, properties);
+            EXPECT_TRUE(p.plan) << file << ": " << describe(c);
+            EXPECT_LT(p.workspace, int64_t(1) << 30) << file << ": " << describe(c);
+          }
+        }
+      }
+    }
+  }
+
+  const cuda::Cudnn* library = nullptr;
+};
+
+const std::string kH100 = "recorded/h100/device_properties.json", kA100 = "runtime/a100_properties.json";
+
+TEST_F(CudnnPlans, ModelsOnH100) { expect_plans(of_models(), kH100); }
+TEST_F(CudnnPlans, ModelsOnA100) { expect_plans(of_models(), kA100); }
+TEST_F(CudnnPlans, OthersOnH100) { expect_plans(others(), kH100); }
+TEST_F(CudnnPlans, OthersOnA100) { expect_plans(others(), kA100); }
+
+// Tensors that are aligned to their elements alone.
+TEST_F(CudnnPlans, Misaligned) {
+  const cuda::Descriptor properties = device(kH100);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    for (const auto pass :
+         {cuda::ConvPass::kForward, cuda::ConvPass::kInputGrad, cuda::ConvPass::kWeightGrad}) {
+      cuda::Convolution c = convolution({2, 8, 9, 8, 3, 1, 1, true}, dtype, pass);
+      for (Tensor* t : {&c.x, &c.w, &c.y, &c.bias})
+        if (*t) *t = view_as_strided(empty({t->numel() + 1}, {dtype, kMeta}), t->shape(), t->strides(), 1);
+      EXPECT_TRUE(cuda::plan_convolution("conv2d", *library, c, nullptr, properties).plan) << describe(c);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradus
