@@ -42,6 +42,8 @@ FAMILIES = [
      ["cross_entropy.cu.cc", "powers.h", "teams.h", "reduce.h", "reduce_ops.h", "element.h"], r"cross entropy of "),
     ("pooling", "pool_largest pool_scatter pool_relu_grad pool_gather pool_positions pool_mean pool_spread",
      ["pool.cu.cc", "element.h"], r"pooling of "),
+    ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums move_running",
+     ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
 ]
 
 # Library: how its functions are named; what Gradus calls it for; what the emulated one answers.

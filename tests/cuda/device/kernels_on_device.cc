@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
     test_softmax();
     test_cross_entropy();
     test_pooling();
+    test_batch_norm();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;

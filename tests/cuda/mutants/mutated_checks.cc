@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
       test_softmax();
       test_cross_entropy();
       test_pooling();
+      test_batch_norm();
     }
   } catch (const std::exception& e) {
     std::printf("FAIL  %s\n", e.what());
