@@ -3,7 +3,7 @@
 // side by side over the tile, a vector of channels each, and take turns in the rows. The first kernel writes
 // two sums of each piece and channel. The second reads those of its tile again in each block, adds
 // them in the order of pieces, and goes over its piece. So a batch norm takes two launches, and blocks wait
-// for nobody. There are so few pieces that their sums are 1/20 of the elements at most.
+// for nobody. There are so few pieces that their sums are 1/25 of the elements at most.
 //
 // A thread adds few rows in the elements' type, then in f64. Moments are sums of differences: those of few
 // rows from the first of these, those of the whole from the first row. So a large mean costs no digits.
@@ -455,10 +455,10 @@ __global__ void __launch_bounds__(kThreads)
   move(running_var, static_cast<double>(var[channel]) * var_factor);
 }
 
-// Pieces so few that their sums, which as many blocks read, are 1/20 of three passes over the elements at
+// Pieces so few that their sums, which as many blocks read, are 1/25 of three passes over the elements at
 // most; and not fewer than kUnderWay rows of a thread.
 int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int64_t groups) {
-  constexpr double kSumBytes = 2 * sizeof(double), kPasses = 3, kShare = 1. / 20;
+  constexpr double kSumBytes = 2 * sizeof(double), kPasses = 3, kShare = 1. / 25;
   const auto cheap = static_cast<int64_t>(
       std::sqrt(static_cast<double>(rows * element_bytes) * (kShare * kPasses / kSumBytes)));
   return std::max<int64_t>(
@@ -469,7 +469,9 @@ Cut cut_of(int64_t rows, int64_t channels, int vector, int64_t element_bytes) {
   Cut cut{rows, channels, 1, rows, 1, 1};
   while (cut.lanes < (vector == 1 ? kSingles : kVectors) && cut.lanes * vector < channels) cut.lanes *= 2;
   cut.tiles = blocks_for(channels, int64_t(cut.lanes) * vector);
-  cut.length = blocks_for(rows, pieces_of(rows, element_bytes, cut.tiles, kThreads / cut.lanes));
+  const int64_t groups = kThreads / cut.lanes;
+  const int64_t length = blocks_for(rows, pieces_of(rows, element_bytes, cut.tiles, groups));
+  cut.length = blocks_for(length, groups) * groups;  // so that warps begin where sectors do
   cut.pieces = blocks_for(rows, cut.length);
   return cut;
 }
