@@ -44,6 +44,8 @@ FAMILIES = [
      ["pool.cu.cc", "element.h"], r"pooling of "),
     ("random numbers", "draw_rows draw_strided swap_places dense strided",
      ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
+    ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums move_running",
+     ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
 ]
 
 # Library: how its functions are named; what Gradus calls it for; what the emulated one answers.

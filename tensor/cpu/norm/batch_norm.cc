@@ -9,6 +9,7 @@
 
 #include "gradus/tensor/cpu/wide_vectors.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/formulas/batch_norm.h"
 #include "gradus/tensor/ops/norm/batch_norm.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -97,15 +98,12 @@ template <int K, class A, class Add> std::vector<double> sum_rows(const Rows& ro
   return total;
 }
 
-// The normalized value. Forward and backward share this function, so that the gradient of a rectified batch
-// norm finds the same sign of the result.
-template <class A> inline A normalized(A v, A mean, A scale, A shift) {
-  return std::fma(v - mean, scale, shift);
-}
+using formulas::normalized;
+using formulas::positive_part;
 
 // weight / sqrt(var + eps), by channel.
 template <class A> double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
-  return (weight.defined() ? weight.ptr<A>()[c] : 1.0) / std::sqrt(var + eps);
+  return formulas::batch_norm_scale(weight.defined() ? weight.ptr<A>()[c] : 1.0, var, eps);
 }
 
 // The numbers by channel that turn x into y.
@@ -126,9 +124,6 @@ template <class F> void for_each_row(const Rows& rows, F f) {
     });
   });
 }
-
-// Returns max(v, 0), but NaN for NaN.
-template <class A> inline A positive_part(A v) { return v < 0 ? A(0) : v; }
 
 // y[i] = finish(normalized x[i], i). y may be a tensor that `finish` reads at i.
 template <class T, class A, class F>
@@ -207,7 +202,7 @@ template <class T> Moments moments(const Tensor& x) {
   Moments result;
   for (int64_t c = 0; c < rows.C; ++c) {
     result.mean.push_back(about[c] + sums[c] / n);
-    result.m2.push_back(std::max(0.0, sums[rows.C + c] - sums[c] * sums[c] / n));
+    result.m2.push_back(formulas::squares_about_mean(sums[c], sums[rows.C + c], n));
   }
   return result;
 }
@@ -225,10 +220,12 @@ template <class T, class A>
 void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const A* offset, const A* slope) {
   if (add) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) to[i] = T(add[i] + (offset[i] + (A(x[i]) - mean[i]) * slope[i]));
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = T(add[i] + formulas::line_about_mean(A(x[i]), mean[i], offset[i], slope[i]));
   } else {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) to[i] = T(offset[i] + (A(x[i]) - mean[i]) * slope[i]);
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = T(formulas::line_about_mean(A(x[i]), mean[i], offset[i], slope[i]));
   }
 }
 
@@ -310,7 +307,7 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
 
 // The gradient of a normalized v: dy, or 0 where it was rectified to 0.
 template <bool kRectified, class A> inline A rectified(A dy, A v, A mean, A scale, A shift) {
-  return kRectified && normalized(v, mean, scale, shift) <= 0 ? A(0) : dy;
+  return kRectified ? formulas::rectified_gradient(dy, normalized(v, mean, scale, shift)) : dy;
 }
 
 // dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
@@ -321,7 +318,7 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const A v = x[i], g = rectified<kRectified>(A(dy[i]), v, m[i], s[i], b[i]);
-    dx[i] = T(s[i] * (g - offset[i] - (v - m[i]) * slope[i]));
+    dx[i] = T(formulas::batch_norm_dx(g, v, m[i], s[i], offset[i], slope[i]));
   }
 }
 
@@ -332,15 +329,15 @@ void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbi
                       const std::vector<double>& sums) {
   using A = Arithmetic<T>;
   const Rows rows(x);
-  std::vector<double> inv_var(rows.C);
+  std::vector<formulas::BatchNormSlopes> slopes(rows.C);
   for (int64_t c = 0; c < rows.C; ++c) {
-    inv_var[c] = 1 / (var.ptr<A>()[c] + eps);
+    slopes[c] =
+        formulas::batch_norm_slopes(sums[c], sums[rows.C + c], double(rows.total), var.ptr<A>()[c], eps);
     dbias.ptr<A>()[c] = A(sums[c]);
-    dweight.ptr<A>()[c] = A(sums[rows.C + c] * std::sqrt(inv_var[c]));
+    dweight.ptr<A>()[c] = A(slopes[c].dweight);
   }
-  const double n = double(rows.total);
-  const auto offset = rows.spread<A>([&](int64_t c) { return sums[c] / n; });
-  const auto slope = rows.spread<A>([&](int64_t c) { return sums[rows.C + c] * inv_var[c] / n; });
+  const auto offset = rows.spread<A>([&](int64_t c) { return slopes[c].offset; });
+  const auto slope = rows.spread<A>([&](int64_t c) { return slopes[c].slope; });
   for_each_row(rows, [&](int64_t r) {
     backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
                              offset.data(), slope.data());
@@ -390,7 +387,7 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
       const auto add = [g = rows.at<T>(dresidual, r), dy = rows.at<T>(dy, r), y = rows.at<T>(y, r),
                         x = rows.at<T>(x, r),
                         mean = affine.mean.data()](int64_t at, int64_t i, A& sum, A& centered) {
-        const A given = dy[at], kept = A(y[at]) <= 0 ? A(0) : given;
+        const A kept = formulas::rectified_gradient(A(dy[at]), A(y[at]));
         g[at] = T(kept);
         sum += kept;
         centered = std::fma(kept, A(x[at]) - mean[i], centered);
@@ -408,7 +405,7 @@ void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var
       using A = Arithmetic<T>;
       for (int64_t c = 0; c < batch.numel(); ++c) {
         T& v = running.ptr<T>()[c];
-        v = T(A(v + momentum * (batch.ptr<A>()[c] * factor - v)));
+        v = T(A(formulas::moved(A(v), batch.ptr<A>()[c] * factor, momentum)));
       }
     });
   };

@@ -210,6 +210,7 @@ void test_softmax();
 void test_cross_entropy();
 void test_pooling();
 void test_random();
+void test_batch_norm();
 void time_kernels();
 
 }  // namespace device_test

@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
     test_cross_entropy();
     test_pooling();
     test_random();
+    test_batch_norm();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       test_cross_entropy();
       test_pooling();
       test_random();
+      test_batch_norm();
     }
   } catch (const std::exception& e) {
     std::printf("FAIL  %s\n", e.what());

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
@@ -175,6 +176,46 @@ Case drawn(const char* what, F&& f, const Sizes& sizes = {kBytes / int64_t(sizeo
             f(Drawn{{y.data(), dtype_v<T>}, sizes, strides});
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
+}
+// Batch norm of [rows, channels] that is 1 MiB large, or a little less, and moves `passes` times as much.
+template <class T> struct Normalized {
+  using A = compute_t<T>;
+  const Zeros x, y, dy, dx, numbers{8 * 16 * kBytes / 64}, workspace{kBytes};
+  int64_t channels;
+  explicit Normalized(int64_t c) : channels(c) {}
+  int64_t rows() const { return kBytes / static_cast<int64_t>(sizeof(T)) / channels; }
+  A* by_channel(int i) const { return as<A>(numbers) + i * channels; }
+  BatchNorm<T> problem() const {
+    return {rows(), channels, as<T>(x), by_channel(0), by_channel(1), by_channel(2), by_channel(3), 1};
+  }
+};
+template <class T, class F>
+Case normalized(const char* what, double passes, F&& f, int64_t channels = 64, double most = kDense) {
+  return {what, passes * kAll, most, [=] {
+            const Normalized<T> n(channels);
+            f(n);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+template <class T>
+Case normalized_forward(const char* what, bool adds, int64_t channels = 64, double most = kDense) {
+  return normalized<T>(
+      what, adds ? 4 : 3,
+      [=](const Normalized<T>& n) {
+        batch_norm("report", n.problem(), as<T>(n.y), adds ? as<T>(n.dy) : nullptr, adds, n.workspace.data(),
+                   nullptr);
+      },
+      channels, most);
+}
+template <class T>
+Case normalized_backward(const char* what, bool rectified, int64_t channels = 64, double most = kDense) {
+  return normalized<T>(
+      what, 5,
+      [=](const Normalized<T>& n) {
+        batch_norm_backward("report", n.problem(), as<T>(n.dx), n.by_channel(4), n.by_channel(5),
+                            static_cast<const T*>(as<T>(n.dy)), rectified, n.workspace.data(), nullptr);
+      },
+      channels, most);
 }
 
 }  // namespace
@@ -347,6 +388,53 @@ std::vector<Case> cases() {
          dense<float, float, bool>().run([](const Nest& nest, const View* views) {
            masked_scale("report", nest, views, 2, nullptr);
          });
+       }},
+      normalized_forward<float>("batch norm f32", false),
+      normalized_forward<float>("batch norm f32, of a sum, with relu", true),
+      normalized_forward<float>("batch norm f32, 2048 channels", false, 2048),
+      normalized_forward<float>("batch norm f32, 3 channels", false, 3),
+      normalized_forward<float>("batch norm f32, 33 channels", false, 33),
+      normalized_forward<double>("batch norm f64", false),
+      normalized_forward<bf16>("batch norm bf16, of a sum, with relu", true),
+      normalized<float>("batch norm f32, given statistics", 2,
+                        [](const Normalized<float>& n) {
+                          batch_norm_apply("report", n.problem(), as<float>(n.y), nullptr);
+                        }),
+      normalized_backward<float>("gradient of batch norm f32", false),
+      normalized_backward<float>("gradient of batch norm f32, after relu", true),
+      normalized_backward<double>("gradient of batch norm f64", false),
+      normalized_backward<bf16>("gradient of batch norm bf16, after relu", true),
+      normalized<float>("gradient of batch norm f32, of a sum, after relu", 7,
+                        [](const Normalized<float>& n) {
+                          float* const dy = as<float>(n.dy);
+                          batch_norm_add_relu_backward<float>("report", n.problem(), as<float>(n.dx), dy,
+                                                              n.by_channel(4), n.by_channel(5), dy,
+                                                              as<float>(n.y), n.workspace.data(), nullptr);
+                        }),
+      normalized<float>("gradient of batch norm f32, its parts", 3,
+                        [](const Normalized<float>& n) {
+                          batch_norm_apply_backward<float>("report", n.problem(), as<float>(n.dx),
+                                                           n.by_channel(4), n.by_channel(5), as<float>(n.dy),
+                                                           n.workspace.data(), nullptr);
+                        }),
+      normalized<float>("batch statistics f32", 1,
+                        [](const Normalized<float>& n) {
+                          double* const mean = as<double>(n.dx);
+                          batch_statistics<float>("report", mean, mean + n.channels, as<float>(n.x), n.rows(),
+                                                  n.channels, n.workspace.data(), nullptr);
+                        }),
+      normalized<float>("gradient of batch statistics f32", 3,
+                        [](const Normalized<float>& n) {
+                          batch_statistics_backward<float>("report", as<float>(n.dx), as<float>(n.dy),
+                                                           as<float>(n.x), n.by_channel(0), n.by_channel(1),
+                                                           n.by_channel(2), n.rows(), n.channels, nullptr);
+                        }),
+      {"running statistics f32", 6 * kAll, kDense,
+       [] {
+         const Zeros mean, var, x, y;
+         batch_norm_update<float>("report", View{x.data(), DType::kF32}, View{y.data(), DType::kF32},
+                                  as<float>(mean), as<float>(var), 1, 0.1, kFloats, nullptr);
+         check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
   };
 }

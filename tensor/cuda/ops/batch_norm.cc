@@ -1,0 +1,139 @@
+#include "gradus/tensor/ops/norm/batch_norm.h"
+
+#include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/kernel.h"
+
+namespace gradus::cuda {
+namespace {
+
+// Calls f<T>() with the type of elements.
+template <class F> void dispatch(DType t, F&& f) {
+  dispatch_all(t, [&]<class T>() {
+    if constexpr (is_floating(dtype_v<T>)) f.template operator()<T>();
+  });
+}
+
+template <class T> T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
+
+// An undefined bias is 0.
+template <class T>
+BatchNorm<T> problem_of(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                        const Tensor& bias, double eps) {
+  using A = compute_t<T>;
+  return {x.numel() / x.size(1), x.size(1),          x.ptr<T>(),       mean.ptr<A>(),
+          var.ptr<A>(),          or_null<A>(weight), or_null<A>(bias), eps};
+}
+
+Tensor workspace_for(const Tensor& x) {
+  return empty({batch_norm_workspace(x.numel() / x.size(1), x.size(1))}, {DType::kU8, x.device()});
+}
+
+void batch_norm_relu_or_not(const char* op, const Tensor& y, const Tensor& mean, const Tensor& var,
+                            const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                            double eps, bool rectifies) {
+  const cudaStream_t stream = stream_for({&y, &mean, &var, &x, &residual, &weight, &bias});
+  const Tensor workspace = workspace_for(x);
+  dispatch(x.dtype(), [&]<class T>() {
+    batch_norm(op, problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(),
+               static_cast<const T*>(or_null<T>(residual)), rectifies, workspace.raw_ptr(), stream);
+  });
+}
+void batch_norm_cuda(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                     const Tensor& weight, const Tensor& bias, double eps) {
+  batch_norm_relu_or_not("batch_norm", y, mean, var, x, {}, weight, bias, eps, false);
+}
+void batch_norm_relu_cuda(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                          const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+  batch_norm_relu_or_not("batch_norm_relu", y, mean, var, x, residual, weight, bias, eps, true);
+}
+void batch_norm_apply_cuda(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
+                           const Tensor& weight, const Tensor& bias, double eps) {
+  const cudaStream_t stream = stream_for({&y, &x, &mean, &var, &weight, &bias});
+  dispatch(x.dtype(), [&]<class T>() {
+    batch_norm_apply("batch_norm", problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(), stream);
+  });
+}
+
+void batch_norm_backward_cuda(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                              const Tensor& bias, double eps, bool rectified) {
+  const cudaStream_t stream = stream_for({&dx, &dweight, &dbias, &dy, &x, &mean, &var, &weight, &bias});
+  const Tensor workspace = workspace_for(x);
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = compute_t<T>;
+    batch_norm_backward("batch_norm_backward", problem_of<T>(x, mean, var, weight, bias, eps), dx.ptr<T>(),
+                        dweight.ptr<A>(), dbias.ptr<A>(), static_cast<const T*>(dy.ptr<T>()), rectified,
+                        workspace.raw_ptr(), stream);
+  });
+}
+void batch_norm_add_relu_backward_cuda(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight,
+                                       const Tensor& dbias, const Tensor& dy, const Tensor& y,
+                                       const Tensor& x, const Tensor& mean, const Tensor& var,
+                                       const Tensor& weight, double eps) {
+  const cudaStream_t stream =
+      stream_for({&dx, &dresidual, &dweight, &dbias, &dy, &y, &x, &mean, &var, &weight});
+  const Tensor workspace = workspace_for(x);
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = compute_t<T>;
+    batch_norm_add_relu_backward("batch_norm_add_relu_backward", problem_of<T>(x, mean, var, weight, {}, eps),
+                                 dx.ptr<T>(), dresidual.ptr<T>(), dweight.ptr<A>(), dbias.ptr<A>(),
+                                 static_cast<const T*>(dy.ptr<T>()), static_cast<const T*>(y.ptr<T>()),
+                                 workspace.raw_ptr(), stream);
+  });
+}
+void batch_norm_apply_backward_cuda(const Tensor& dx, const Tensor& sum, const Tensor& centered_sum,
+                                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                    const Tensor& weight, double eps) {
+  const cudaStream_t stream = stream_for({&dx, &sum, &centered_sum, &dy, &x, &mean, &var, &weight});
+  const Tensor workspace = workspace_for(x);
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = compute_t<T>;
+    batch_norm_apply_backward("batch_norm_apply_backward", problem_of<T>(x, mean, var, weight, {}, eps),
+                              dx.ptr<A>(), sum.ptr<A>(), centered_sum.ptr<A>(),
+                              static_cast<const T*>(dy.ptr<T>()), workspace.raw_ptr(), stream);
+  });
+}
+
+void batch_statistics_cuda(const Tensor& mean, const Tensor& m2, const Tensor& x) {
+  const cudaStream_t stream = stream_for({&mean, &m2, &x});
+  const Tensor workspace = workspace_for(x);
+  dispatch(x.dtype(), [&]<class T>() {
+    batch_statistics("batch_statistics", mean.ptr<double>(), m2.ptr<double>(),
+                     static_cast<const T*>(x.ptr<T>()), x.numel() / x.size(1), x.size(1), workspace.raw_ptr(),
+                     stream);
+  });
+}
+void batch_statistics_backward_cuda(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
+                                    const Tensor& offset, const Tensor& slope) {
+  const cudaStream_t stream = stream_for({&dx, &add, &x, &mean, &offset, &slope});
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = compute_t<T>;
+    batch_statistics_backward<T>("batch_statistics_backward", dx.ptr<T>(), or_null<A>(add), x.ptr<T>(),
+                                 mean.ptr<A>(), offset.ptr<A>(), slope.ptr<A>(), x.numel() / x.size(1),
+                                 x.size(1), stream);
+  });
+}
+
+void batch_norm_update_cuda(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                            const Tensor& var, int64_t rows, double momentum) {
+  if (mean.numel() == 0) return;
+  const cudaStream_t stream = stream_for({&running_mean, &running_var, &mean, &var});
+  dispatch_floating(mean.dtype(), "batch_norm_update_", [&]<class A>() {
+    batch_norm_update<A>("batch_norm_update_", view_of(running_mean), view_of(running_var), mean.ptr<A>(),
+                         var.ptr<A>(), double(rows) / double(rows - 1), momentum, mean.numel(), stream);
+  });
+}
+
+[[maybe_unused]] const bool is_set =
+    (raw::batch_norm_kernel.cuda = &batch_norm_cuda, raw::batch_norm_relu_kernel.cuda = &batch_norm_relu_cuda,
+     raw::batch_norm_apply_kernel.cuda = &batch_norm_apply_cuda,
+     raw::batch_norm_backward_kernel.cuda = &batch_norm_backward_cuda,
+     raw::batch_norm_add_relu_backward_kernel.cuda = &batch_norm_add_relu_backward_cuda,
+     raw::batch_norm_apply_backward_kernel.cuda = &batch_norm_apply_backward_cuda,
+     raw::batch_statistics_kernel.cuda = &batch_statistics_cuda,
+     raw::batch_statistics_backward_kernel.cuda = &batch_statistics_backward_cuda,
+     raw::batch_norm_update_kernel.cuda = &batch_norm_update_cuda, true);
+
+}  // namespace
+}  // namespace gradus::cuda
