@@ -16,8 +16,8 @@ template <class T> struct LAMBRule {
   static constexpr raw::Pass kStepped = {
       .reads_grad = false, .reads_states = true, .writes_states = false, .writes_param = true};
   raw::Moments<T> moments;
-  T sign, first, root, eps, decay;
-  double lr, max_norm;
+  T sign, first, root, eps;
+  double decay, lr, max_norm;
 
   template <class Options> static LAMBRule of(const Options& o, int64_t step) {
     const auto correction = [&](double beta) {
@@ -28,13 +28,13 @@ template <class T> struct LAMBRule {
             .first = T(1 / correction(o.betas[0])),
             .root = T(1 / std::sqrt(correction(o.betas[1]))),
             .eps = T(o.eps),
-            .decay = T(o.weight_decay),
+            .decay = o.weight_decay,
             .lr = o.lr,
             .max_norm = o.max_norm};
   }
 
   GRADUS_HD void update(T g, T& m, T& v) const { moments.update(sign * g, m, v); }
-  GRADUS_HD T direction(T p, T m, T v) const { return first * m / (m::sqrt(v) * root + eps) + decay * p; }
+  GRADUS_HD T direction(T p, T m, T v) const { return first * m / (m::sqrt(v) * root + eps) + T(decay) * p; }
 
   // Of these the norms over a parameter are taken.
   GRADUS_HD raw::Two<T> measure(T p, T g, T& m, T& v, T&) const {

@@ -11,16 +11,15 @@ template <class T> struct LARSRule {
       .reads_grad = true, .reads_states = false, .writes_states = false, .writes_param = false};
   static constexpr raw::Pass kStepped = {
       .reads_grad = true, .reads_states = true, .writes_states = true, .writes_param = true};
-  T momentum, sign, decay;
-  double lr, trust, weight_decay, eps;
+  T momentum, sign;
+  double lr, trust, decay, eps;
 
   template <class Options> static LARSRule of(const Options& o) {
     return {.momentum = T(o.momentum),
             .sign = o.maximize ? T(-1) : T(1),
-            .decay = T(o.weight_decay),
             .lr = o.lr,
             .trust = o.trust_coefficient,
-            .weight_decay = o.weight_decay,
+            .decay = o.weight_decay,
             .eps = o.eps};
   }
 
@@ -28,11 +27,11 @@ template <class T> struct LARSRule {
   GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
   // Given the norms.
   GRADUS_HD T rate(double param, double grad) const {
-    const double ratio = param > 0 && grad > 0 ? trust * param / (grad + weight_decay * param + eps) : 1.0;
+    const double ratio = param > 0 && grad > 0 ? trust * param / (grad + decay * param + eps) : 1.0;
     return T(lr * ratio);
   }
   GRADUS_HD void step(T rate, T& p, T g, T& b, T&, T&) const {
-    b = momentum * b + rate * (sign * g + decay * p);
+    b = momentum * b + rate * (sign * g + T(decay) * p);
     p -= b;
   }
 };

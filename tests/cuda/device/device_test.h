@@ -209,6 +209,8 @@ void test_reductions();
 void test_softmax();
 void test_cross_entropy();
 void test_pooling();
+void test_gradients();
+void test_optim_steps();
 void time_kernels();
 
 }  // namespace device_test

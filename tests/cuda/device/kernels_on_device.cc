@@ -42,6 +42,8 @@ int main(int argc, char** argv) {
     test_softmax();
     test_cross_entropy();
     test_pooling();
+    test_gradients();
+    test_optim_steps();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;
