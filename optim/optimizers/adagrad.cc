@@ -1,5 +1,6 @@
 #include "gradus/optim/optimizers/adagrad.h"
 
+#include "gradus/optim/rules/adagrad.h"
 #include "gradus/tensor/cpu/optim_step.h"
 
 namespace gradus::optim {
@@ -15,26 +16,7 @@ void AdagradOptions::check() const {
   check_option(eps >= 0, "Adagrad", "eps", ">= 0", eps);
 }
 
-namespace {
-
-template <class T> struct AdagradRule {
-  static constexpr raw::Uses kUses = {true};
-  T rate, eps;
-  void operator()(T& p, T d, T& sum, T&, T&) const {
-    sum += d * d;
-    p -= rate * d / (std::sqrt(sum) + eps);
-  }
-};
-
-void adagrad_step_cpu(const Tensor&, const std::vector<raw::StepItem>& items, const AdagradOptions& o) {
-  raw::apply_rule("adagrad_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    return AdagradRule<T>{T(o.lr / (1 + double(item.step - 1) * o.lr_decay)), T(o.eps)};
-  });
-}
-
-}  // namespace
-
-constinit raw::StepSlot<AdagradOptions> adagrad_step_kernel{"adagrad_step", &adagrad_step_cpu};
+constinit raw::StepSlot<AdagradOptions> adagrad_step_kernel{"adagrad_step", &adagrad_step<raw::ApplyOnCPU>};
 
 void Adagrad::step_group(size_t group, const std::vector<raw::StepItem>& items) {
   raw::run_step(adagrad_step_kernel, items, options(group));

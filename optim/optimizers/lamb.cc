@@ -1,5 +1,6 @@
 #include "gradus/optim/optimizers/lamb.h"
 
+#include "gradus/optim/rules/lamb.h"
 #include "gradus/tensor/cpu/optim_norm.h"
 
 namespace gradus::optim {
@@ -16,77 +17,54 @@ void LAMBOptions::check() const {
 
 namespace {
 
-template <class T> struct LAMBNumbers {
-  T sign, b1, c1, b2, c2, first, root, eps, decay;
-};
-
 template <class T>
 void lamb_moments(int64_t n, const T* __restrict g, T* __restrict m, T* __restrict v,
-                  const LAMBNumbers<T> k) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T d = k.sign * g[i];
-    m[i] = k.b1 * m[i] + k.c1 * d;
-    v[i] = k.b2 * v[i] + k.c2 * d * d;
-  }
+                  const LAMBRule<T> rule) {
+  for (int64_t i = 0; i < n; ++i) rule.update(g[i], m[i], v[i]);
 }
 
 template <class T>
 void lamb_directions(int64_t n, T* __restrict u, const T* __restrict p, const T* __restrict m,
-                     const T* __restrict v, const LAMBNumbers<T> k) {
-  for (int64_t i = 0; i < n; ++i) u[i] = k.first * m[i] / (std::sqrt(v[i]) * k.root + k.eps) + k.decay * p[i];
+                     const T* __restrict v, const LAMBRule<T> rule) {
+  for (int64_t i = 0; i < n; ++i) u[i] = rule.direction(p[i], m[i], v[i]);
 }
 
-template <class T> LAMBNumbers<T> lamb_numbers(const LAMBOptions& o, int64_t step) {
-  const auto correction = [&](double beta) { return o.bias_correction ? raw::correction(beta, step) : 1.0; };
-  return {.sign = o.maximize ? T(-1) : T(1),
-          .b1 = T(o.betas[0]),
-          .c1 = T(1 - o.betas[0]),
-          .b2 = T(o.betas[1]),
-          .c2 = T(1 - o.betas[1]),
-          .first = T(1 / correction(o.betas[0])),
-          .root = T(1 / std::sqrt(correction(o.betas[1]))),
-          .eps = T(o.eps),
-          .decay = T(o.weight_decay)};
-}
-
-// The directions are not stored but computed twice: for their norm, and for the step.
 constexpr int64_t kTile = 512;
 
 template <class T, class F>
-void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBNumbers<T>& k, F f) {
+void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBRule<T>& rule, F f) {
   T u[kTile];
   for (int64_t at = 0; at < n; at += kTile) {
     const int64_t count = std::min(kTile, n - at);
-    lamb_directions<T>(count, u, p + at, m + at, v + at, k);
+    lamb_directions<T>(count, u, p + at, m + at, v + at, rule);
     f(u, at, count);
   }
 }
 
 void lamb_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
   raw::dispatch_stored(some.dtype(), "lamb_step", [&]<class P, class T>() {
-    const std::vector<raw::Norms> norms = raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin,
-                                                                   int64_t end, raw::Squares& of_param,
-                                                                   raw::Squares& of_direction) {
-      const auto k = lamb_numbers<T>(o, item.step);
-      T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
-      raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
-                          [&](const T* p, const T* g, int64_t at, int64_t n) {
-                            lamb_moments<T>(n, g, m + at, v + at, k);
-                            of_param.add(p, n);
-                            lamb_tiles<T>(n, p, m + at, v + at, k, [&](const T* u, int64_t, int64_t count) {
-                              of_direction.add(u, count);
-                            });
-                          });
-    });
+    const std::vector<raw::Norms> norms =
+        raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
+                                 raw::Squares& of_param, raw::Squares& of_direction) {
+          const auto rule = LAMBRule<T>::of(o, item.step);
+          T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
+          raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+                              [&](const T* p, const T* g, int64_t at, int64_t n) {
+                                lamb_moments<T>(n, g, m + at, v + at, rule);
+                                of_param.add(p, n);
+                                lamb_tiles<T>(
+                                    n, p, m + at, v + at, rule,
+                                    [&](const T* u, int64_t, int64_t count) { of_direction.add(u, count); });
+                              });
+        });
     raw::over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
-      const auto k = lamb_numbers<T>(o, item.step);
-      auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
-      if (o.max_norm > 0) param = std::min(param, o.max_norm);
-      const T rate = T(o.lr * (param > 0 && direction > 0 ? param / direction : 1.0));
+      const auto rule = LAMBRule<T>::of(o, item.step);
+      const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
+      const T rate = rule.rate(param, direction);
       const T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
       raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
                           [&](T* p, const T*, int64_t at, int64_t n) {
-                            lamb_tiles<T>(n, p, m + at, v + at, k,
+                            lamb_tiles<T>(n, p, m + at, v + at, rule,
                                           [&](const T* u, int64_t from, int64_t count) {
                                             for (int64_t i = 0; i < count; ++i) p[from + i] -= rate * u[i];
                                           });

@@ -1,5 +1,6 @@
 #include "gradus/optim/optimizers/lars.h"
 
+#include "gradus/optim/rules/lars.h"
 #include "gradus/tensor/cpu/optim_norm.h"
 
 namespace gradus::optim {
@@ -17,16 +18,15 @@ void LARSOptions::check() const {
 namespace {
 
 template <class T>
-void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T momentum, T rate, T sign,
-          T decay) {
-  for (int64_t i = 0; i < n; ++i) {
-    b[i] = momentum * b[i] + rate * (sign * g[i] + decay * p[i]);
-    p[i] -= b[i];
-  }
+void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T rate,
+          const LARSRule<T> rule) {
+  T none = 0;
+  for (int64_t i = 0; i < n; ++i) rule.step(rate, p[i], g[i], b[i], none, none);
 }
 
 void lars_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
   raw::dispatch_stored(some.dtype(), "lars_step", [&]<class P, class T>() {
+    const auto rule = LARSRule<T>::of(o);
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::Squares& of_param, raw::Squares& of_grad) {
@@ -35,14 +35,11 @@ void lars_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, 
         });
     raw::over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
       const auto [param, grad] = norms[static_cast<size_t>(&item - items.data())];
-      const double ratio =
-          param > 0 && grad > 0 ? o.trust_coefficient * param / (grad + o.weight_decay * param + o.eps) : 1.0;
+      const T rate = rule.rate(param, grad);
       T* b = item.state[0].ptr<T>() + begin;
-      raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
-                          [&](T* p, const T* g, int64_t at, int64_t n) {
-                            lars<T>(n, p, g, b + at, T(o.momentum), T(o.lr * ratio),
-                                    o.maximize ? T(-1) : T(1), T(o.weight_decay));
-                          });
+      raw::in_tiles<P, T>(
+          item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+          [&](T* p, const T* g, int64_t at, int64_t n) { lars<T>(n, p, g, b + at, rate, rule); });
     });
   });
 }

@@ -1,8 +1,8 @@
 // What optimizers have in common: gradient clipping, division by a scale, averages of weights.
 #include <atomic>
-#include <limits>
 
 #include "gradus/tensor/cpu/optim_norm.h"
+#include "gradus/tensor/ops/formulas/gradients.h"
 
 namespace gradus::raw {
 namespace {
@@ -10,10 +10,7 @@ namespace {
 template <class T> double power_sum(const T* x, int64_t n, double p) {
   double sum = 0;
   if (std::isinf(p)) {
-    for (int64_t k = 0; k < n; ++k) {
-      const double a = std::abs(double(x[k]));
-      sum = a > sum || std::isnan(a) ? a : sum;  // NaN stays: no number compares greater
-    }
+    for (int64_t k = 0; k < n; ++k) sum = larger(sum, std::abs(double(x[k])));
   } else if (p == 2) {
     Squares squares;
     squares.add(x, n);
@@ -42,8 +39,8 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
   });
   const bool largest = std::isinf(p);
   double total = 0;
-  for (double s : partial) total = !largest ? total + s : s > total || std::isnan(s) ? s : total;
-  if (!largest) total = p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
+  for (double s : partial) total = largest ? larger(total, s) : total + s;
+  total = root_of(total, p);
   dispatch_floating(out.dtype(), "norm_of", [&]<class T>() { *out.ptr<T>() = static_cast<T>(total); });
 }
 
@@ -58,8 +55,8 @@ template <class F> void over_tensors(const char* op, const std::vector<Tensor>& 
 void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, double max_norm) {
   const double total =
       dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });
-  const double scale = max_norm / (total + 1e-6);
-  if (scale >= 1) return;
+  const double scale = clip_factor(total, max_norm);
+  if (!clips(scale)) return;
   over_tensors("clip_by_norm_", tensors, [scale]<class P, class T>(P* x, int64_t n, T) {
     const T factor = T(scale);
     for (int64_t i = 0; i < n; ++i) x[i] = P(T(x[i]) * factor);
@@ -69,33 +66,24 @@ void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, do
 void clip_by_value_cpu(const Tensor&, const std::vector<Tensor>& tensors, double limit) {
   over_tensors("clip_by_value_", tensors, [limit]<class P, class T>(P* x, int64_t n, T) {
     const T low = T(-limit), high = T(limit);
-    for (int64_t i = 0; i < n; ++i) {
-      const T v = x[i];
-      x[i] = P(v < low ? low : v > high ? high : v);  // NaN stays
-    }
+    for (int64_t i = 0; i < n; ++i) x[i] = P(clamped(T(x[i]), low, high));
   });
 }
 
 void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double factor) {
   std::atomic<bool> any = false;
   over_tensors("unscale_", tensors, [&any, factor]<class P, class T>(P* x, int64_t n, T) {
-    const T by = T(factor), largest = std::numeric_limits<T>::max();
+    const T by = T(factor);
     int bad = 0;
     for (int64_t i = 0; i < n; ++i) {
       const T v = T(x[i]) * by;
-      bad |= !(std::abs(v) <= largest);  // NaN too
+      bad |= !is_finite(v);
       x[i] = P(v);
     }
     if (bad) any = true;
   });
   *found.ptr<float>() = any;
 }
-
-template <class T> struct AverageRule {
-  static constexpr Uses kUses = {};
-  T weight;
-  void operator()(T& p, T d, T&, T&, T&) const { p = weight == T(1) ? d : p + weight * (d - p); }
-};
 
 void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const double& weight) {
   apply_rule("average_step", items, 0, false,

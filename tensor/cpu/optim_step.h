@@ -3,12 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/formulas/optim_rule.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -58,10 +57,6 @@ template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, 
   }
 }
 
-// A rule is the step of one element: rule(p, d, a, b, c) with d = sign grad + decay p, and the states that
-// the rule uses. Its numbers have the type in which it computes, so that its loop is vector code.
-using Uses = std::array<bool, 3>;
-
 // The loop has a function of its own: as parameters, __restrict pointers let the compiler turn it
 // into vector code.
 template <class T, class Rule>
@@ -70,13 +65,13 @@ template <class T, class Rule>
   constexpr Uses uses = Rule::kUses;
   for (int64_t i = 0; i < n; ++i) {
     T none = 0;
-    const T d = sign * g[i] + decay * p[i];
-    rule(p[i], d, uses[0] ? a[i] : none, uses[1] ? b[i] : none, uses[2] ? c[i] : none);
+    step_element(rule, sign, decay, p[i], g[i], uses[0] ? a[i] : none, uses[1] ? b[i] : none,
+                 uses[2] ? c[i] : none);
   }
 }
 
 // Updates parameters in one parallel pass over the elements of all. `make.operator()<T>(item)` returns the
-// rule for a parameter.
+// rule (ops/formulas/optim_rule.h) for a parameter.
 template <class Make>
 void apply_rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize, Make make) {
   dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
@@ -95,26 +90,13 @@ void apply_rule(const char* op, const std::vector<StepItem>& items, double decay
   });
 }
 
-// Returns the sum of the weights in a running mean that began with 0.
-inline double correction(double beta, int64_t step) { return 1 - std::pow(beta, double(step)); }
-
-// The two moments that most rules use.
-template <class T> struct Moments {
-  T b1, c1, b2, c2;
-  static Moments of(const std::array<double, 2>& betas) {
-    return {T(betas[0]), T(1 - betas[0]), T(betas[1]), T(1 - betas[1])};
-  }
-  void update(T d, T& m, T& v) const {
-    m = b1 * m + c1 * d;
-    v = b2 * v + c2 * d * d;
+// What an optimizer's step runs its rule by.
+struct ApplyOnCPU {
+  template <class Make>
+  static void rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize,
+                   Make make) {
+    apply_rule(op, items, decay, maximize, make);
   }
 };
-
-// Returns the sign of x; a NaN stays NaN, so that it shows. One selection, because compilers do not
-// vectorize nested ones.
-template <class T> T sign_of(T x) {
-  const T one = std::copysign(T(1), x);
-  return std::abs(x) > T(0) ? one : x;
-}
 
 }  // namespace gradus::raw

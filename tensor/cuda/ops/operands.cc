@@ -9,8 +9,8 @@
 
 namespace gradus::cuda {
 
-cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
-  const Device device = (*tensors.begin())->device();
+cudaStream_t stream_for(std::span<const Tensor* const> tensors) {
+  const Device device = tensors.front()->device();
   check("cuda", "cudaSetDevice", cudaSetDevice(device.index));
   const std::shared_ptr<internal::NativeStream> stream = internal::current_native_stream(device);
   if (internal::DeviceAllocator* const allocator = internal::DeviceAllocator::find(device))

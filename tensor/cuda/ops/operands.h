@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
 #include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/tensor.h"
@@ -15,7 +16,10 @@ namespace gradus::cuda {
 // Returns the current stream of the first tensor's device, for work on these tensors. The device becomes the
 // calling thread's. Every kernel asks: so the allocator knows which blocks are used beyond their own stream.
 // Undefined tensors are passed over, but for the first.
-cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors);
+cudaStream_t stream_for(std::span<const Tensor* const> tensors);
+inline cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
+  return stream_for(std::span(tensors.begin(), tensors.size()));
+}
 
 inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }
 

@@ -211,6 +211,8 @@ void test_cross_entropy();
 void test_pooling();
 void test_random();
 void test_batch_norm();
+void test_gradients();
+void test_optim_steps();
 void time_kernels();
 
 }  // namespace device_test

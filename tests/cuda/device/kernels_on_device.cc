@@ -44,6 +44,8 @@ int main(int argc, char** argv) {
     test_pooling();
     test_random();
     test_batch_norm();
+    test_gradients();
+    test_optim_steps();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;

@@ -1,8 +1,11 @@
 #include "checks.h"
 
+#include "gradus/optim/rules/lars.h"
+#include "gradus/optim/rules/sgd.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tests/cuda/device/elementwise_test.h"
+#include "gradus/tests/cuda/device/optim_steps_test.h"
 #include "gradus/tests/cuda/device/reductions_test.h"
 
 namespace mutants {
@@ -35,6 +38,17 @@ void test_reductions() {
                   return std::abs(got - squares) <= static_cast<double>(n) * 1e-13;
                 });
   run_extremum<float>(group, true);
+}
+
+void test_optim_steps() {
+  Group group("steps");
+  if (!group) return;
+  struct Numbers {
+    double lr = 0.125, momentum = 0.75, weight_decay = 0.25, trust_coefficient = 0.5, eps = 0.001;
+    bool maximize = false;
+  };
+  test_rule<float>(group, gradus::optim::MomentumRule<float>{0.01f, 0.9f, 0.1f, 0.5f, 0.5f});
+  test_rule_by_norms<bf16>(group, gradus::optim::LARSRule<float>::of(Numbers{}));
 }
 
 }  // namespace mutants

@@ -5,5 +5,6 @@ namespace mutants {
 
 void test_elementwise();
 void test_reductions();
+void test_optim_steps();
 
 }  // namespace mutants

@@ -17,11 +17,13 @@ int main(int argc, char** argv) {
       test_copies();
       mutants::test_elementwise();
       mutants::test_reductions();
+      mutants::test_optim_steps();
       test_softmax();
       test_cross_entropy();
       test_pooling();
       test_random();
       test_batch_norm();
+      test_gradients();
     }
   } catch (const std::exception& e) {
     std::printf("FAIL  %s\n", e.what());

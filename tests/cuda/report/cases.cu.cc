@@ -7,10 +7,16 @@
 #include <memory>
 
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/optim/rules/adam.h"
+#include "gradus/optim/rules/lamb.h"
+#include "gradus/optim/rules/lars.h"
+#include "gradus/optim/rules/sgd.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/kernels/gradients.h"
+#include "gradus/tensor/cuda/kernels/optim_step.h"
 #include "gradus/tensor/cuda/kernels/pool.h"
 #include "gradus/tensor/cuda/kernels/random.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
@@ -216,6 +222,55 @@ Case normalized_backward(const char* what, bool rectified, int64_t channels = 64
                             static_cast<const T*>(as<T>(n.dy)), rectified, n.workspace.data(), nullptr);
       },
       channels, most);
+}
+// Arrays of `tensors` tensors that have 1 MiB together. They begin at element `start`.
+template <class T> std::vector<T*> parts_of(const Zeros& memory, int64_t tensors, int64_t start) {
+  std::vector<T*> parts;
+  for (int64_t i = 0; i < tensors; ++i)
+    parts.push_back(as<T>(memory) + i * (kBytes / tensors / int64_t(sizeof(T))) + start);
+  return parts;
+}
+
+// A step of tensors whose widest array has 1 MiB. Each element moves `bytes` bytes.
+template <class P, class F>
+Case stepped(const char* what, double bytes, int64_t tensors, int64_t start, F&& f, double most = kDense) {
+  using T = compute_t<P>;
+  const int64_t n = kBytes / tensors / static_cast<int64_t>(sizeof(T)) - start;
+  return {what, bytes * static_cast<double>(tensors * n), most, [=] {
+            const std::array<Zeros, 5> memory;
+            std::vector<StepArrays> items;
+            for (int64_t i = 0; i < tensors; ++i) {
+              const auto at = [&](size_t k) { return parts_of<T>(memory[k], tensors, start)[size_t(i)]; };
+              const auto narrow = [&](size_t k) { return parts_of<P>(memory[k], tensors, start)[size_t(i)]; };
+              items.push_back({narrow(0), narrow(1), {at(2), at(3), at(4)}, n});
+            }
+            const Zeros workspace(norms_workspace(items));
+            f(items, workspace.data());
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+template <class P, class Rule>
+Case stepped_by(const char* what, const Rule& rule, int64_t tensors, int64_t start, double most = kDense) {
+  constexpr int kStates = Rule::kUses[0] + Rule::kUses[1] + Rule::kUses[2];
+  return stepped<P>(
+      what, 3 * sizeof(P) + 2 * kStates * sizeof(compute_t<P>), tensors, start,
+      [=](std::span<const StepArrays> items, void*) { step<P>("report", rule, 1, 0, items, nullptr); }, most);
+}
+template <class P, class Rule> Case stepped_by_norms(const char* what, const Rule& rule, double bytes) {
+  return stepped<P>(what, bytes, 4, 0, [=](std::span<const StepArrays> items, void* workspace) {
+    step_by_norms<P>("report", rule, items, workspace, nullptr);
+  });
+}
+
+// Gradients of 1 MiB in four tensors, read and written `moves` times in all. Calls f(tensors, small memory).
+template <class P, class F> Case of_gradients(const char* what, double moves, F&& f) {
+  return {what, moves * kAll, kDense, [=] {
+            const Zeros x, little;
+            std::vector<ArraysOfTensor<1>> tensors;
+            for (P* p : parts_of<P>(x, 4, 0)) tensors.push_back({{p}, kBytes / 4 / int64_t(sizeof(P))});
+            f(Gradients(tensors), little);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
 }
 
 }  // namespace
@@ -436,6 +491,38 @@ std::vector<Case> cases() {
                                   as<float>(mean), as<float>(var), 1, 0.1, kFloats, nullptr);
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
+      stepped_by<float>("step of Adam, f32", gradus::optim::AdamRule<float, false>{}, 4, 0),
+      stepped_by<double>("step of Adam, f64", gradus::optim::AdamRule<double, false>{}, 4, 0),
+      stepped_by<bf16>("step of Adam, bf16", gradus::optim::AdamRule<float, false>{}, 4, 0),
+      stepped_by<float>("step of Adam, f32, 100 tensors", gradus::optim::AdamRule<float, false>{}, 100, 0),
+      stepped_by<float>("step of SGD, f32", gradus::optim::SGDRule<float>{}, 4, 0),
+      stepped_by<float>("step of SGD, f32, misaligned", gradus::optim::SGDRule<float>{}, 4, 1, kStrided),
+      stepped_by_norms<float>("step of LARS, f32", gradus::optim::LARSRule<float>{}, 7 * 4),
+      stepped_by_norms<float>("step of LAMB, f32", gradus::optim::LAMBRule<float>{}, 10 * 4),
+      of_gradients<float>("norm of gradients, f32", 1,
+                          [](Gradients x, const Zeros& sums) {
+                            power_sums("report", as<double>(sums), DType::kF32, x, 2, nullptr);
+                            norm_of_sums("report", {sums.data() + kBytes / 2, DType::kF32}, as<double>(sums),
+                                         chunks_of(x), 2, nullptr);
+                          }),
+      of_gradients<bf16>("norm of gradients, bf16", 1,
+                         [](Gradients x, const Zeros& sums) {
+                           power_sums("report", as<double>(sums), DType::kBF16, x, 2, nullptr);
+                         }),
+      of_gradients<float>("clip by norm, f32", 2,
+                          [](Gradients x, const Zeros& norm) {
+                            clip_by_norm("report", {norm.data(), DType::kF32}, DType::kF32, x, 0, nullptr);
+                          }),
+      of_gradients<float>("clip by value, f32", 2,
+                          [](Gradients x, const Zeros&) {
+                            clip_by_value("report", DType::kF32, x, 1, nullptr);
+                          }),
+      of_gradients<float>("unscale, f32", 2,
+                          [](Gradients x, const Zeros& bad) {
+                            unscale("report", as<int32_t>(bad), DType::kF32, x, 1, nullptr);
+                            float* const found = as<float>(bad) + kFloats / 2;
+                            any_bad("report", found, as<int32_t>(bad), chunks_of(x), nullptr);
+                          }),
   };
 }
 

@@ -1,0 +1,26 @@
+// Fills the slots of optimizers that need norms of each parameter.
+#include "gradus/optim/optimizers/lamb.h"
+#include "gradus/optim/optimizers/lars.h"
+#include "gradus/optim/rules/lamb.h"
+#include "gradus/optim/rules/lars.h"
+#include "gradus/tensor/cuda/ops/apply_rule.h"
+#include "gradus/tensor/kernel.h"
+
+namespace gradus::optim {
+namespace {
+
+void lars_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
+  cuda::ApplyOnCuda::rule_by_norms("lars_step", items,
+                                   [&]<class T>(const raw::StepItem&) { return LARSRule<T>::of(o); });
+}
+
+void lamb_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
+  cuda::ApplyOnCuda::rule_by_norms(
+      "lamb_step", items, [&]<class T>(const raw::StepItem& item) { return LAMBRule<T>::of(o, item.step); });
+}
+
+[[maybe_unused]] const bool is_set =
+    (lars_step_kernel.cuda = &lars_step_cuda, lamb_step_kernel.cuda = &lamb_step_cuda, true);
+
+}  // namespace
+}  // namespace gradus::optim

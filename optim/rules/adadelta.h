@@ -1,0 +1,30 @@
+// The step of Adadelta.
+#pragma once
+
+#include <vector>
+
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::optim {
+
+template <class T> struct AdadeltaRule {
+  static constexpr raw::Uses kUses = {true, true};
+  T lr, rho, fresh, eps;
+  GRADUS_HD void operator()(T& p, T d, T& v, T& u, T&) const {
+    v = rho * v + fresh * d * d;
+    const T delta = m::sqrt((u + eps) / (v + eps)) * d;
+    u = rho * u + fresh * delta * delta;
+    p -= lr * delta;
+  }
+};
+
+// The kernel. Apply is a device's loop over elements.
+template <class Apply, class Options>
+void adadelta_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("adadelta_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem&) {
+    return AdadeltaRule<T>{T(o.lr), T(o.rho), T(1 - o.rho), T(o.eps)};
+  });
+}
+
+}  // namespace gradus::optim

@@ -1,0 +1,48 @@
+// The step of Adam and AdamW.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::optim {
+
+template <class T, bool amsgrad> struct AdamRule {
+  static constexpr raw::Uses kUses = {true, true, amsgrad};
+  raw::Moments<T> moments;
+  T shrink, rate, root, eps;
+  GRADUS_HD void operator()(T& p, T d, T& m, T& v, T& top) const {
+    moments.update(d, m, v);
+    T second = v;
+    if constexpr (amsgrad) second = top = top < v ? v : top;
+    p = shrink * p - rate * m / (m::sqrt(second) * root + eps);
+  }
+};
+
+template <class Apply, bool amsgrad, class Options>
+void apply_adam(const char* op, const std::vector<raw::StepItem>& items, const Options& o, double decay,
+                double shrink) {
+  Apply::rule(op, items, decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
+    return AdamRule<T, amsgrad>{.moments = raw::Moments<T>::of(o.betas),
+                                .shrink = T(shrink),
+                                .rate = T(o.lr / raw::correction(o.betas[0], item.step)),
+                                .root = T(1 / std::sqrt(raw::correction(o.betas[1], item.step))),
+                                .eps = T(o.eps)};
+  });
+}
+
+// The kernels. Apply is a device's loop over elements.
+template <class Apply, class Options>
+void adam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  const auto apply = o.amsgrad ? &apply_adam<Apply, true, Options> : &apply_adam<Apply, false, Options>;
+  apply("adam_step", items, o, o.weight_decay, 1);
+}
+template <class Apply, class Options>
+void adamw_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  const auto apply = o.amsgrad ? &apply_adam<Apply, true, Options> : &apply_adam<Apply, false, Options>;
+  apply("adamw_step", items, o, 0, 1 - o.lr * o.weight_decay);
+}
+
+}  // namespace gradus::optim

@@ -1,0 +1,34 @@
+// The step of Adamax.
+#pragma once
+
+#include <vector>
+
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::optim {
+
+template <class T> struct AdamaxRule {
+  static constexpr raw::Uses kUses = {true, true};
+  T b1, c1, b2, rate, eps;
+  GRADUS_HD void operator()(T& p, T d, T& m, T& u, T&) const {
+    m = b1 * m + c1 * d;
+    const T old = b2 * u, now = m::abs(d) + eps;
+    u = old > now ? old : now;
+    p -= rate * m / u;
+  }
+};
+
+// The kernel. Apply is a device's loop over elements.
+template <class Apply, class Options>
+void adamax_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("adamax_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
+    return AdamaxRule<T>{.b1 = T(o.betas[0]),
+                         .c1 = T(1 - o.betas[0]),
+                         .b2 = T(o.betas[1]),
+                         .rate = T(o.lr / raw::correction(o.betas[0], item.step)),
+                         .eps = T(o.eps)};
+  });
+}
+
+}  // namespace gradus::optim

@@ -1,0 +1,39 @@
+// The step of LARS.
+#pragma once
+
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+
+namespace gradus::optim {
+
+template <class T> struct LARSRule {
+  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::Pass kMeasured = {
+      .reads_grad = true, .reads_states = false, .writes_states = false, .writes_param = false};
+  static constexpr raw::Pass kStepped = {
+      .reads_grad = true, .reads_states = true, .writes_states = true, .writes_param = true};
+  T momentum, sign;
+  double lr, trust, decay, eps;
+
+  template <class Options> static LARSRule of(const Options& o) {
+    return {.momentum = T(o.momentum),
+            .sign = o.maximize ? T(-1) : T(1),
+            .lr = o.lr,
+            .trust = o.trust_coefficient,
+            .decay = o.weight_decay,
+            .eps = o.eps};
+  }
+
+  // Of these the norms over a parameter are taken.
+  GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
+  // Given the norms.
+  GRADUS_HD T rate(double param, double grad) const {
+    const double ratio = param > 0 && grad > 0 ? trust * param / (grad + decay * param + eps) : 1.0;
+    return T(lr * ratio);
+  }
+  GRADUS_HD void step(T rate, T& p, T g, T& b, T&, T&) const {
+    b = momentum * b + rate * (sign * g + T(decay) * p);
+    p -= b;
+  }
+};
+
+}  // namespace gradus::optim

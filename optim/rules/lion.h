@@ -1,0 +1,30 @@
+// The step of Lion.
+#pragma once
+
+#include <vector>
+
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::optim {
+
+template <class T> struct LionRule {
+  static constexpr raw::Uses kUses = {true};
+  T lr, shrink, b1, c1, b2, c2;
+  GRADUS_HD void operator()(T& p, T d, T& m, T&, T&) const {
+    p = shrink * p - lr * raw::sign_of(b1 * m + c1 * d);
+    m = b2 * m + c2 * d;
+  }
+};
+
+// The kernel. Apply is a device's loop over elements.
+template <class Apply, class Options>
+void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("lion_step", items, 0, o.maximize, [&]<class T>(const raw::StepItem&) {
+    return LionRule<T>{T(o.lr),       T(1 - o.lr * o.weight_decay),
+                       T(o.betas[0]), T(1 - o.betas[0]),
+                       T(o.betas[1]), T(1 - o.betas[1])};
+  });
+}
+
+}  // namespace gradus::optim

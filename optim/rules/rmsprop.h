@@ -1,0 +1,46 @@
+// The step of RMSprop.
+#pragma once
+
+#include <vector>
+
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::optim {
+
+template <class T, bool momentum, bool centered> struct RMSpropRule {
+  static constexpr raw::Uses kUses = {true, momentum, centered};
+  T lr, keep, fresh, eps, mass;
+  GRADUS_HD void operator()(T& p, T d, T& v, T& b, T& mean) const {
+    v = keep * v + fresh * d * d;
+    T square = v;
+    if constexpr (centered) {
+      mean = keep * mean + fresh * d;
+      // Rounding may make the variance of a constant negative.
+      square = v - mean * mean;
+      square = square > T(0) ? square : square < T(0) ? T(0) : square;
+    }
+    T change = d / (m::sqrt(square) + eps);
+    if constexpr (momentum) change = b = mass * b + change;
+    p -= lr * change;
+  }
+};
+
+template <class Apply, bool momentum, bool centered, class Options>
+void apply_rmsprop(const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("rmsprop_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem&) {
+    return RMSpropRule<T, momentum, centered>{T(o.lr), T(o.alpha), T(1 - o.alpha), T(o.eps), T(o.momentum)};
+  });
+}
+
+// The kernel. Apply is a device's loop over elements.
+template <class Apply, class Options>
+void rmsprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  if (o.momentum == 0)
+    return o.centered ? apply_rmsprop<Apply, false, true>(items, o)
+                      : apply_rmsprop<Apply, false, false>(items, o);
+  return o.centered ? apply_rmsprop<Apply, true, true>(items, o)
+                    : apply_rmsprop<Apply, true, false>(items, o);
+}
+
+}  // namespace gradus::optim

@@ -1,0 +1,34 @@
+// The step of Rprop.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::optim {
+
+template <class T> struct RpropRule {
+  static constexpr raw::Uses kUses = {true, true};
+  T eta_minus, eta_plus, min_step, max_step;
+  GRADUS_HD void operator()(T& p, T d, T& previous, T& size, T&) const {
+    const T turn = d * previous;
+    const T unless_turned = turn > T(0) ? eta_plus : T(1);
+    size *= turn < T(0) ? eta_minus : unless_turned;
+    size = std::min(std::max(size, min_step), max_step);
+    const T used = turn < T(0) ? T(0) : d;
+    p -= raw::sign_of(used) * size;
+    previous = used;
+  }
+};
+
+// The kernel. Apply is a device's loop over elements.
+template <class Apply, class Options>
+void rprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("rprop_step", items, 0, o.maximize, [&]<class T>(const raw::StepItem&) {
+    return RpropRule<T>{T(o.etas[0]), T(o.etas[1]), T(o.step_sizes[0]), T(o.step_sizes[1])};
+  });
+}
+
+}  // namespace gradus::optim

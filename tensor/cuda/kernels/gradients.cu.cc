@@ -1,0 +1,192 @@
+#include "gradus/tensor/cuda/kernels/gradients.h"
+
+#include <cmath>
+
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/ops/formulas/gradients.h"
+
+namespace gradus::cuda {
+namespace {
+
+using Table = TensorTable<1>;
+
+// Calls f with each vector of the calling thread's share in a chunk, and stores what it leaves there.
+template <class P, bool stores, class F>
+__device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
+  constexpr int kVector = 16 / sizeof(P);
+  const Chunk chunk = table.chunk_of(block_index());
+  P* const x = table.at<P>(0, chunk);
+  for_each_part<kVector>(chunk, holds_vectors<kVector>(x), [&]<int n>(int i) {
+    Vector<P, n> v = load_part<n>(x + i);
+    f(v);
+    if constexpr (stores) store_part(x + i, v);
+  });
+}
+
+// Terms of power sums.
+struct Magnitude {
+  __device__ double operator()(double x) const { return m::abs(x); }
+};
+struct Square {
+  __device__ double operator()(double x) const { return x * x; }
+};
+struct AnyPower {
+  double p;
+  __device__ double operator()(double x) const { return m::pow(m::abs(x), p); }
+};
+struct AddTerms {
+  using Wide = double;
+  bool largest;  // the largest one instead
+  __device__ double merge(double a, double b) const { return largest ? raw::larger(a, b) : a + b; }
+};
+AddTerms terms_of(double p) { return {std::isinf(p)}; }
+
+template <class P, class Term>
+__global__ void __launch_bounds__(kChunkThreads)
+    sum_powers_of_chunks(AddTerms add, Term term, double* sums, Table table) {
+  double mine = 0;
+  over_vectors<P, false>(table, [&](const auto& v) {
+#pragma unroll
+    for (const P x : v.v) mine = add.merge(mine, term(static_cast<double>(widen(x))));
+  });
+  mine = merge_block<kChunkThreads>(add, mine);
+  if (thread_index() == 0) sums[block_index()] = mine;
+}
+
+// One block.
+__global__ void __launch_bounds__(kChunkThreads)
+    take_norm(AddTerms add, void* norm, bool is_f64, const double* sums, int64_t n, double p) {
+  double mine = 0;
+  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine = add.merge(mine, sums[i]);
+  mine = raw::root_of(merge_block<kChunkThreads>(add, mine), p);
+  if (thread_index() == 0)
+    is_f64 ? *static_cast<double*>(norm) = mine : *static_cast<float*>(norm) = static_cast<float>(mine);
+}
+
+template <class P>
+__global__ void __launch_bounds__(kChunkThreads)
+    clip_to_norm(const void* norm, bool is_f64, double max_norm, Table table) {
+  const double size = is_f64 ? *static_cast<const double*>(norm) : *static_cast<const float*>(norm);
+  const double factor = raw::clip_factor(size, max_norm);
+  if (!raw::clips(factor)) return;
+  over_vectors<P, true>(table, [&](auto& v) {
+#pragma unroll
+    for (P& x : v.v) x = convert<P>(widen(x) * static_cast<compute_t<P>>(factor));
+  });
+}
+
+template <class P>
+__global__ void __launch_bounds__(kChunkThreads)
+    clip_to_value(compute_t<P> low, compute_t<P> high, Table table) {
+  over_vectors<P, true>(table, [&](auto& v) {
+#pragma unroll
+    for (P& x : v.v) x = convert<P>(raw::clamped(widen(x), low, high));
+  });
+}
+
+struct AnyOf {
+  using Wide = int32_t;
+  __device__ int32_t merge(int32_t a, int32_t b) const { return a | b; }
+};
+
+template <class P>
+__global__ void __launch_bounds__(kChunkThreads)
+    unscale_chunks(int32_t* bad, compute_t<P> factor, Table table) {
+  int32_t mine = 0;
+  over_vectors<P, true>(table, [&](auto& v) {
+#pragma unroll
+    for (P& x : v.v) {
+      const compute_t<P> scaled = widen(x) * factor;
+      mine |= !raw::is_finite(scaled);
+      x = convert<P>(scaled);
+    }
+  });
+  mine = merge_block<kChunkThreads>(AnyOf{}, mine);
+  if (thread_index() == 0) bad[block_index()] = mine;
+}
+
+// One block.
+__global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const int32_t* bad, int64_t n) {
+  int32_t mine = 0;
+  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine |= bad[i];
+  mine = merge_block<kChunkThreads>(AnyOf{}, mine);
+  if (thread_index() == 0) *found = static_cast<float>(mine);
+}
+
+template <class Wide> constexpr int64_t kSharedOf = sizeof(MergedWarps<Wide, kChunkThreads>);
+
+// Calls f(P()).
+template <class F> void with_float(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF64:
+      return f(double());
+    case DType::kF16:
+      return f(f16());
+    case DType::kBF16:
+      return f(bf16());
+    default:
+      return f(float());
+  }
+}
+
+}  // namespace
+
+int64_t chunks_of(Gradients tensors) {
+  int64_t chunks = 0;
+  for (const ArraysOfTensor<1>& x : tensors) chunks += blocks_for(x.n, kChunk);
+  return chunks;
+}
+
+void power_sums(const char* op, double* sums, DType dtype, Gradients tensors, double p, cudaStream_t stream) {
+  for_each_table<1>(tensors, [&](const Table& table, int64_t blocks) {
+    with_float(dtype, [&]<class P>(P) {
+      const auto start = [&]<class Term>(Term term) {
+        launch(op, sum_powers_of_chunks<P, Term>, {blocks, kChunkThreads, kSharedOf<double>}, stream,
+               terms_of(p), term, sums, table);
+      };
+      p == 2 ? start(Square{}) : p == 1 || std::isinf(p) ? start(Magnitude{}) : start(AnyPower{p});
+    });
+    sums += blocks;
+  });
+}
+
+void norm_of_sums(const char* op, const View& norm, const double* sums, int64_t n, double p,
+                  cudaStream_t stream) {
+  launch(op, take_norm, {1, kChunkThreads, kSharedOf<double>}, stream, terms_of(p), norm.data,
+         norm.dtype == DType::kF64, sums, n, p);
+}
+
+void clip_by_norm(const char* op, const View& norm, DType dtype, Gradients tensors, double max_norm,
+                  cudaStream_t stream) {
+  for_each_table<1>(tensors, [&](const Table& table, int64_t blocks) {
+    with_float(dtype, [&]<class P>(P) {
+      launch(op, clip_to_norm<P>, {blocks, kChunkThreads}, stream, norm.data, norm.dtype == DType::kF64,
+             max_norm, table);
+    });
+  });
+}
+
+void clip_by_value(const char* op, DType dtype, Gradients tensors, double limit, cudaStream_t stream) {
+  for_each_table<1>(tensors, [&](const Table& table, int64_t blocks) {
+    with_float(dtype, [&]<class P>(P) {
+      launch(op, clip_to_value<P>, {blocks, kChunkThreads}, stream, -limit, limit, table);
+    });
+  });
+}
+
+void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, double factor,
+             cudaStream_t stream) {
+  for_each_table<1>(tensors, [&](const Table& table, int64_t blocks) {
+    with_float(dtype, [&]<class P>(P) {
+      launch(op, unscale_chunks<P>, {blocks, kChunkThreads, kSharedOf<int32_t>}, stream, bad, factor, table);
+    });
+    bad += blocks;
+  });
+}
+
+void any_bad(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream) {
+  launch(op, find_bad, {1, kChunkThreads, kSharedOf<int32_t>}, stream, found, bad, n);
+}
+
+}  // namespace gradus::cuda

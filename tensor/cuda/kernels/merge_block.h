@@ -1,0 +1,26 @@
+// Combines what the threads of a block have, by an Op of reductions (reduce_ops.h).
+#pragma once
+
+#include <cstdint>
+
+#include "gradus/tensor/cuda/kernels/reduce.h"
+
+namespace gradus::cuda {
+
+template <class Wide, int threads> struct MergedWarps {
+  Wide v[threads / kWarp];
+};
+
+// Returns the values of all threads combined, in the order of their numbers. All threads of the block call it
+// once. Shared memory is MergedWarps.
+template <int threads, class Op>
+__device__ __forceinline__ typename Op::Wide merge_block(const Op& op, typename Op::Wide mine) {
+  constexpr int kWarps = threads / kWarp;
+  mine = reduce_detail::merge_lanes(op, mine, kWarp);
+  auto& warps = shared_memory<MergedWarps<typename Op::Wide, threads>>();
+  if (thread_index() % kWarp == 0) warps.v[thread_index() / kWarp] = mine;
+  sync_block();
+  return reduce_detail::merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,185 @@
+// Steps of optimizers: rules (tensor/ops/formulas/optim_rule.h) over the elements of many parameters in one
+// launch. Rules with norms of each parameter take three: sums of chunks, a rate for each parameter, the step.
+//
+// P is the type of parameters and gradients in memory, T the type of states, in which rules compute.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/cuda/kernels/step_arrays.h"
+#include "gradus/tensor/cuda/kernels/tensor_table.h"
+#include "gradus/tensor/ops/formulas/optim_rule.h"
+
+namespace gradus::cuda {
+namespace optim_step_detail {
+
+template <class Rule> constexpr int states_of = Rule::kUses[0] + Rule::kUses[1] + Rule::kUses[2];
+// Parameters, gradients, then the states that the rule uses.
+template <class Rule> constexpr int arrays_of = 2 + states_of<Rule>;
+template <class Rule> constexpr int array_of_state(int state) {
+  int array = 2;
+  for (int k = 0; k < state; ++k) array += Rule::kUses[size_t(k)];
+  return array;
+}
+
+// Elements of a vector: 16 bytes of the widest array.
+template <class Rule, class P>
+constexpr int vector_of_step = 16 / static_cast<int>(states_of<Rule> ? sizeof(compute_t<P>) : sizeof(P));
+
+// Calls f(p, grad, states) for the elements of a chunk. What the pass does not read is 0.
+template <raw::Pass pass, class Rule, class P, class F>
+__device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>& table, const Chunk& chunk,
+                                              F&& f) {
+  using T = compute_t<P>;
+  constexpr int kVector = vector_of_step<Rule, P>;
+  P* const param = table.template at<P>(0, chunk);
+  const P* const grad = table.template at<P>(1, chunk);
+  T* states[3] = {};
+  bool in_vectors = holds_vectors<kVector>(param) && holds_vectors<kVector>(grad);
+#pragma unroll
+  for (int k = 0; k < 3; ++k) {
+    if (!Rule::kUses[k]) continue;
+    states[k] = table.template at<T>(array_of_state<Rule>(k), chunk);
+    in_vectors = in_vectors && holds_vectors<kVector>(states[k]);
+  }
+  for_each_part<kVector>(chunk, in_vectors, [&]<int n>(int i) {
+    Vector<P, n> p = load_part<n>(param + i), g{};
+    Vector<T, n> s[3] = {};
+    if constexpr (pass.reads_grad) g = load_part<n>(grad + i);
+#pragma unroll
+    for (int k = 0; k < 3; ++k)
+      if (Rule::kUses[k] && pass.reads_states) s[k] = load_part<n>(states[k] + i);
+#pragma unroll
+    for (int e = 0; e < n; ++e) {
+      T x = widen(p.v[e]);
+      f(x, widen(g.v[e]), s[0].v[e], s[1].v[e], s[2].v[e]);
+      p.v[e] = convert<P>(x);
+    }
+    if constexpr (pass.writes_param) store_part(param + i, p);
+#pragma unroll
+    for (int k = 0; k < 3; ++k)
+      if (Rule::kUses[k] && pass.writes_states) store_part(states[k] + i, s[k]);
+  });
+}
+
+template <class Rule, class P>
+__global__ void __launch_bounds__(kChunkThreads)
+    step_elements(Rule rule, compute_t<P> sign, compute_t<P> decay, TensorTable<arrays_of<Rule>> table) {
+  using T = compute_t<P>;
+  constexpr raw::Pass kAll{true, true, true, true};
+  over_elements<kAll, Rule, P>(table, table.chunk_of(block_index()), [&](T& p, T g, T& a, T& b, T& c) {
+    raw::step_element(rule, sign, decay, p, g, a, b, c);
+  });
+}
+
+// Squares of what a rule measures, added in f64.
+using Squares = raw::Two<double>;
+struct AddSquares {
+  using Wide = Squares;
+  __device__ Squares merge(const Squares& a, const Squares& b) const {
+    return {a.first + b.first, a.second + b.second};
+  }
+};
+inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<Squares, kChunkThreads>);
+
+template <class Rule, class P>
+__global__ void __launch_bounds__(kChunkThreads)
+    measure_chunks(Rule rule, Squares* sums, TensorTable<arrays_of<Rule>> table) {
+  using T = compute_t<P>;
+  Squares mine{};
+  over_elements<Rule::kMeasured, Rule, P>(table, table.chunk_of(block_index()),
+                                          [&](T& p, T g, T& a, T& b, T& c) {
+                                            const raw::Two<T> x = rule.measure(p, g, a, b, c);
+                                            mine.first += double(x.first) * double(x.first);
+                                            mine.second += double(x.second) * double(x.second);
+                                          });
+  mine = merge_block<kChunkThreads>(AddSquares{}, mine);
+  if (thread_index() == 0) sums[block_index()] = mine;
+}
+
+// A block for each tensor of the table.
+template <class Rule, class T>
+__global__ void __launch_bounds__(kChunkThreads)
+    rates_of_tensors(Rule rule, T* rates, const Squares* sums, TensorTable<arrays_of<Rule>> table) {
+  const int64_t tensor = block_index();
+  const int64_t chunks = blocks_for(table.n[tensor], kChunk), first = table.first_block[tensor];
+  Squares mine{};
+  for (int64_t i = thread_index(); i < chunks; i += kChunkThreads)
+    mine = AddSquares{}.merge(mine, std::bit_cast<Squares>(load_vector<Vector<double, 2>>(sums + first + i)));
+  mine = merge_block<kChunkThreads>(AddSquares{}, mine);
+  if (thread_index() == 0) rates[tensor] = rule.rate(m::sqrt(mine.first), m::sqrt(mine.second));
+}
+
+template <class Rule, class P>
+__global__ void __launch_bounds__(kChunkThreads)
+    step_at_rates(Rule rule, const compute_t<P>* rates, TensorTable<arrays_of<Rule>> table) {
+  using T = compute_t<P>;
+  const Chunk chunk = table.chunk_of(block_index());
+  const T rate = rates[chunk.tensor];
+  over_elements<Rule::kStepped, Rule, P>(
+      table, chunk, [&](T& p, T g, T& a, T& b, T& c) { rule.step(rate, p, g, a, b, c); });
+}
+
+// Returns the arrays that the rule uses.
+template <class Rule>
+std::vector<ArraysOfTensor<arrays_of<Rule>>> used_by(std::span<const StepArrays> items) {
+  std::vector<ArraysOfTensor<arrays_of<Rule>>> used;
+  for (const StepArrays& item : items) {
+    ArraysOfTensor<arrays_of<Rule>> arrays{{item.param, item.grad}, item.n};
+    for (int k = 0; k < 3; ++k)
+      if (Rule::kUses[size_t(k)]) arrays.data[size_t(array_of_state<Rule>(k))] = item.state[size_t(k)];
+    used.push_back(arrays);
+  }
+  return used;
+}
+
+}  // namespace optim_step_detail
+
+// Steps all parameters by rule(p, sign grad + decay p, states).
+template <class P, class Rule>
+void step(const char* op, const Rule& rule, compute_t<P> sign, compute_t<P> decay,
+          std::span<const StepArrays> items, cudaStream_t stream) {
+  using namespace optim_step_detail;  // NOLINT
+  static_assert(sizeof(Rule) + 2 * sizeof(double) + 8 <= kOtherArguments);
+  const auto used = used_by<Rule>(items);
+  for_each_table<arrays_of<Rule>>(used, [&](const TensorTable<arrays_of<Rule>>& table, int64_t blocks) {
+    launch(op, step_elements<Rule, P>, {blocks, kChunkThreads}, stream, rule, sign, decay, table);
+  });
+}
+
+// Returns the bytes of workspace that step_by_norms() needs, aligned to 16.
+inline int64_t norms_workspace(std::span<const StepArrays> items) {
+  int64_t bytes = 0;
+  for (const StepArrays& item : items)
+    bytes += blocks_for(item.n, kChunk) * static_cast<int64_t>(sizeof(optim_step_detail::Squares)) +
+             static_cast<int64_t>(sizeof(double));
+  return bytes;
+}
+
+// Steps all parameters by rule.step(rate, p, grad, states), where the rate of a parameter comes from the
+// norms of what the rule measures of its elements.
+template <class P, class Rule>
+void step_by_norms(const char* op, const Rule& rule, std::span<const StepArrays> items, void* workspace,
+                   cudaStream_t stream) {
+  using namespace optim_step_detail;  // NOLINT
+  using T = compute_t<P>;
+  static_assert(sizeof(Rule) + 2 * sizeof(void*) + 8 <= kOtherArguments);
+  const auto used = used_by<Rule>(items);
+  for_each_table<arrays_of<Rule>>(used, [&](const TensorTable<arrays_of<Rule>>& table, int64_t blocks) {
+    auto* const sums = static_cast<Squares*>(workspace);  // of one table after the other
+    auto* const rates = reinterpret_cast<T*>(sums + blocks);
+    const Grid chunks{blocks, kChunkThreads}, with_sums{blocks, kChunkThreads, kSharedOfSums};
+    launch(op, measure_chunks<Rule, P>, with_sums, stream, rule, sums, table);
+    launch(op, rates_of_tensors<Rule, T>, {table.count, kChunkThreads, kSharedOfSums}, stream, rule, rates,
+           sums, table);
+    launch(op, step_at_rates<Rule, P>, chunks, stream, rule, rates, table);
+  });
+}
+
+}  // namespace gradus::cuda

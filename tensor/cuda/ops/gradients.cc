@@ -1,0 +1,78 @@
+// Norms, clipping and scaling of gradients.
+#include "gradus/tensor/cuda/kernels/gradients.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::cuda {
+namespace {
+
+cudaStream_t stream_for_all(const Tensor& out, const std::vector<Tensor>& tensors) {
+  std::vector<const Tensor*> all = {&out};
+  for (const Tensor& x : tensors) all.push_back(&x);
+  return stream_for(all);
+}
+
+// Calls f(dtype, tensors) for the tensors of each dtype.
+template <class F> void by_dtype(const std::vector<Tensor>& tensors, F&& f) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+    std::vector<ArraysOfTensor<1>> same;
+    for (const Tensor& x : tensors)
+      if (x.dtype() == dtype) same.push_back({{x.raw_ptr()}, x.numel()});
+    if (!same.empty()) f(dtype, same);
+  }
+}
+
+int64_t chunks_of_all(const std::vector<Tensor>& tensors) {
+  int64_t chunks = 0;
+  by_dtype(tensors, [&](DType, Gradients same) { chunks += chunks_of(same); });
+  return chunks;
+}
+
+void norm_of_cuda(const Tensor& out, const std::vector<Tensor>& tensors, double p) {
+  const cudaStream_t stream = stream_for_all(out, tensors);
+  const int64_t chunks = chunks_of_all(tensors);
+  const Tensor sums = empty({chunks}, {DType::kF64, out.device()});
+  double* next = sums.ptr<double>();
+  by_dtype(tensors, [&](DType dtype, Gradients same) {
+    power_sums("norm_of", next, dtype, same, p, stream);
+    next += chunks_of(same);
+  });
+  norm_of_sums("norm_of", view_of(out), sums.ptr<double>(), chunks, p, stream);
+}
+
+void clip_by_norm_cuda(const Tensor& norm, const std::vector<Tensor>& tensors, double max_norm) {
+  const cudaStream_t stream = stream_for_all(norm, tensors);
+  by_dtype(tensors, [&](DType dtype, Gradients same) {
+    clip_by_norm("clip_by_norm_", view_of(norm), dtype, same, max_norm, stream);
+  });
+}
+
+void clip_by_value_cuda(const Tensor& some, const std::vector<Tensor>& tensors, double limit) {
+  const cudaStream_t stream = stream_for_all(some, tensors);
+  by_dtype(tensors,
+           [&](DType dtype, Gradients same) { clip_by_value("clip_by_value_", dtype, same, limit, stream); });
+}
+
+void unscale_cuda(const Tensor& found, const std::vector<Tensor>& tensors, double factor) {
+  const cudaStream_t stream = stream_for_all(found, tensors);
+  const int64_t chunks = chunks_of_all(tensors);
+  const Tensor bad = empty({chunks}, {DType::kI32, found.device()});
+  int32_t* next = bad.ptr<int32_t>();
+  by_dtype(tensors, [&](DType dtype, Gradients same) {
+    unscale("unscale_", next, dtype, same, factor, stream);
+    next += chunks_of(same);
+  });
+  any_bad("unscale_", found.ptr<float>(), bad.ptr<int32_t>(), chunks, stream);
+}
+
+[[maybe_unused]] const bool is_set =
+    (raw::norm_of_kernel.cuda = &norm_of_cuda, raw::clip_by_norm_kernel.cuda = &clip_by_norm_cuda,
+     raw::clip_by_value_kernel.cuda = &clip_by_value_cuda, raw::unscale_kernel.cuda = &unscale_cuda, true);
+
+}  // namespace
+}  // namespace gradus::cuda

@@ -1,0 +1,27 @@
+// Items of optimizers' steps as kernels take them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "gradus/tensor/cuda/kernels/step_arrays.h"
+#include "gradus/tensor/ops/optim_step.h"
+
+namespace gradus::cuda {
+
+// Items of one step whose numbers are the same: one rule steps them all.
+struct StepGroup {
+  raw::StepItem first;
+  std::vector<StepArrays> items;
+};
+// Returns the items with elements in groups. Rules depend on an item's step and numbers alone.
+std::vector<StepGroup> groups_of(const std::vector<raw::StepItem>& items);
+
+// As operands.h has it, for all tensors of the items.
+cudaStream_t stream_for_items(const std::vector<raw::StepItem>& items);
+
+Tensor workspace_for(const raw::StepItem& item, int64_t bytes);
+
+}  // namespace gradus::cuda

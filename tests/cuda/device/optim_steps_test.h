@@ -1,0 +1,179 @@
+// Steps of optimizers, device against host.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device_test.h"
+#include "gradus/tensor/cuda/kernels/optim_step.h"
+
+namespace device_test {
+
+// Tensors of one step: how many elements each has, and where its arrays begin.
+struct StepSizes {
+  std::vector<int64_t> sizes;
+  size_t start = 0;
+};
+// `most` is how many tensors a table has; lists have as many, and so many more.
+inline std::vector<StepSizes> step_sizes(int most, const std::vector<int>& more_tensors) {
+  const auto tiny = [](int count) { return std::vector<int64_t>(static_cast<size_t>(count), 3); };
+  std::vector<StepSizes> all = {
+      {{4095, 1, 0, 2, 3, 4097, 4, 5}}, {{7, 8, 9, 8191, 31}, 1}, {{4096, 8195}}, {{2 * 4096 + 3, 255}, 2}};
+  for (const int more : more_tensors) all.push_back({tiny(most + more)});
+  all.back().sizes.push_back(4099);  // in the second table
+  if (!options().small) all.push_back({{3'000'001, 17, 1 << 20}});
+  return all;
+}
+
+template <class T> bool have_same_bits(const Elements<T>& a, const Elements<T>& b) {
+  const std::vector<T> x = a.take(), y = b.take();
+  return x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+}
+
+// The arrays of one step, on the device and as the host steps them.
+template <class P> class StepCase {
+ public:
+  using T = cuda::compute_t<P>;
+  StepCase(const StepSizes& s, const gradus::raw::Uses& uses, bool wild) : uses_(uses) {
+    for (size_t i = 0; i < s.sizes.size(); ++i) {
+      const auto n = static_cast<size_t>(s.sizes[i]);
+      Item item{std::vector<P>(n), std::vector<P>(n), {}, {}, {}};
+      for (size_t e = 0; e < n; ++e) {
+        item.param[e] = sample<P>(e, 3 * i, false);
+        item.grad[e] = sample<P>(e, 3 * i + 1, wild);
+      }
+      item.at[0] = std::make_unique<Elements<P>>(item.param, s.start);
+      item.at[1] = std::make_unique<Elements<P>>(item.grad, s.start);
+      cuda::StepArrays arrays{item.at[0]->data(), item.at[1]->data(), {}, s.sizes[i]};
+      for (size_t k = 0; k < 3; ++k) {
+        if (!uses_[k]) continue;
+        item.state[k].resize(n);
+        for (size_t e = 0; e < n; ++e) item.state[k][e] = std::abs(sample<T>(e, 3 * i + 2 + k, false));
+        item.state_at[k] = std::make_unique<Elements<T>>(item.state[k], s.start);
+        arrays.state[k] = item.state_at[k]->data();
+      }
+      items_.push_back(std::move(item));
+      arrays_.push_back(arrays);
+    }
+  }
+  const std::vector<cuda::StepArrays>& arrays() const { return arrays_; }
+
+  // Calls f(p, grad, states) for the elements of tensor i on the host.
+  template <class F> void on_host(size_t i, F&& f) {
+    Item& item = items_[i];
+    for (size_t e = 0; e < item.param.size(); ++e) {
+      T p = widened(item.param[e]), s[3] = {};
+      for (size_t k = 0; k < 3; ++k)
+        if (uses_[k]) s[k] = item.state[k][e];
+      f(p, widened(item.grad[e]), s);
+      item.param[e] = stored<P>(p);
+      for (size_t k = 0; k < 3; ++k)
+        if (uses_[k]) item.state[k][e] = s[k];
+    }
+  }
+  // What the device has. Calls near(its value, the host's, element, which array: 0 for parameters).
+  template <class F> void compare(Group& group, F&& near) const {
+    for (size_t i = 0; i < items_.size(); ++i) {
+      const Item& item = items_[i];
+      bool clean = item.at[0]->is_clean() && item.at[1]->is_clean();
+      const auto check = [&](const auto& at, const auto& want, size_t which) {
+        clean = clean && at.is_clean();
+        const auto got = at.take();
+        for (size_t e = 0; e < want.size(); ++e)
+          group.check(near(got[e], want[e], i, e, which),
+                      "tensor %zu of %zu, element %zu of %zu, array %zu: %.9g, not %.9g", i, items_.size(), e,
+                      want.size(), which, as_double(got[e]), as_double(want[e]));
+      };
+      check(*item.at[0], item.param, 0);
+      check(*item.at[1], item.grad, 1);
+      for (size_t k = 0; k < 3; ++k)
+        if (uses_[k]) check(*item.state_at[k], item.state[k], 2 + k);
+      group.check(clean, "tensor %zu of %zu: written outside", i, items_.size());
+    }
+  }
+  // The same work of two runs has the same bits.
+  void compare_runs(Group& group, const StepCase& other) const {
+    for (size_t i = 0; i < items_.size(); ++i) {
+      bool agree = have_same_bits(*items_[i].at[0], *other.items_[i].at[0]);
+      for (size_t k = 0; k < 3; ++k)
+        if (uses_[k]) agree = agree && have_same_bits(*items_[i].state_at[k], *other.items_[i].state_at[k]);
+      group.check(agree, "tensor %zu of %zu: two runs differ", i, items_.size());
+    }
+  }
+  size_t size() const { return items_.size(); }
+
+ private:
+  struct Item {
+    std::vector<P> param, grad;
+    std::array<std::vector<T>, 3> state;
+    std::array<std::unique_ptr<Elements<P>>, 2> at;
+    std::array<std::unique_ptr<Elements<T>>, 3> state_at;
+  };
+  gradus::raw::Uses uses_;
+  std::vector<Item> items_;
+  std::vector<cuda::StepArrays> arrays_;
+};
+
+template <class Rule>
+constexpr int most_in_table = cuda::TensorTable<cuda::optim_step_detail::arrays_of<Rule>>::kMost;
+
+// Two steps in a row. Elements have the host's bits.
+template <class P, class Rule> void test_rule(Group& group, const Rule& rule) {
+  using T = cuda::compute_t<P>;
+  for (const StepSizes& s : step_sizes(most_in_table<Rule>, {-1, 0, 1})) {
+    StepCase<P> c(s, Rule::kUses, true);
+    for (const T decay : {T(0), T(0.125)}) {
+      const T sign = decay == 0 ? T(1) : T(-1);
+      cuda::step<P>("test", rule, sign, decay, c.arrays(), nullptr);
+      for (size_t i = 0; i < c.size(); ++i)
+        c.on_host(i, [&](T& p, T g, T* x) {
+          gradus::raw::step_element(rule, sign, decay, p, g, x[0], x[1], x[2]);
+        });
+    }
+    c.compare(group, [](auto got, auto want, size_t, size_t, size_t) { return same(got, want); });
+  }
+}
+
+// Sums are in another order than the host's, in f64: a rate differs by a unit in the last place of T, or by
+// as many units of f64 as there are elements. A step is off by what that changes, and by four roundings.
+template <class P, class Rule> void test_rule_by_norms(Group& group, const Rule& rule) {
+  using T = cuda::compute_t<P>;
+  constexpr double kUnit = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;
+  constexpr double kUnitOfParam = std::is_same_v<P, bf16> ? 0x1p-8 : std::is_same_v<P, f16> ? 0x1p-11 : kUnit;
+  for (const StepSizes& s : step_sizes(most_in_table<Rule>, {1})) {
+    StepCase<P> c(s, Rule::kUses, false), again(s, Rule::kUses, false);
+    for (const StepCase<P>* one : {&c, &again}) {
+      const Buffer workspace(static_cast<size_t>(cuda::norms_workspace(one->arrays())));
+      cuda::step_by_norms<P>("test", rule, one->arrays(), workspace.data(), nullptr);
+      MUST(cudaDeviceSynchronize());
+    }
+    std::vector<std::vector<std::array<double, 5>>> allowed(c.size());
+    for (size_t i = 0; i < c.size(); ++i) {
+      double first = 0, second = 0;
+      c.on_host(i, [&](T& p, T g, T* x) {
+        const auto v = rule.measure(p, g, x[0], x[1], x[2]);
+        first += double(v.first) * double(v.first), second += double(v.second) * double(v.second);
+      });
+      const T rate = rule.rate(std::sqrt(first), std::sqrt(second));
+      const double off = 2 * kUnit + 0x1p-52 * static_cast<double>(s.sizes[i]);
+      c.on_host(i, [&](T& p, T g, T* x) {
+        T low[4] = {p, x[0], x[1], x[2]}, high[4] = {p, x[0], x[1], x[2]};
+        rule.step(static_cast<T>(double(rate) * (1 - 2 * off)), low[0], g, low[1], low[2], low[3]);
+        rule.step(static_cast<T>(double(rate) * (1 + 2 * off)), high[0], g, high[1], high[2], high[3]);
+        rule.step(rate, p, g, x[0], x[1], x[2]);
+        std::array<double, 5> a{};
+        for (size_t k = 0; k < 4; ++k)
+          a[k == 0 ? 0 : k + 1] =
+              std::abs(double(high[k]) - double(low[k])) +
+              4 * (k == 0 ? kUnitOfParam : kUnit) * (std::abs(double(low[k])) + std::abs(double(high[k])));
+        allowed[i].push_back(a);
+      });
+    }
+    c.compare(group, [&](auto got, auto want, size_t i, size_t e, size_t which) {
+      return std::abs(as_double(got) - as_double(want)) <= allowed[i][e][which];
+    });
+    c.compare_runs(group, again);
+  }
+}
+
+}  // namespace device_test

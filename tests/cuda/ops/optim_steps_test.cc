@@ -1,0 +1,274 @@
+// Optimizers on cuda:0 against the CPU: all dtypes, sizes around those of chunks and tables. Steps element by
+// element have the CPU's bits. Those by norms, whose sums are in another order, do not quite.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gradus/optim/optim.h"
+#include "gradus/tensor/cuda/emulated/counters.h"
+#include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/device_allocator.h"
+
+namespace gradus::optim {
+namespace {
+
+const Device kCuda = Device::parse("cuda:0");
+using Tensors = std::vector<Tensor>;
+
+struct Named {
+  std::string name;
+  std::function<std::unique_ptr<Optimizer>(const Tensors&)> make;
+  bool by_norms = false;
+};
+template <class O, class Options> Named of(const char* name, Options options, bool by_norms = false) {
+  return {name, [options](const Tensors& p) { return std::make_unique<O>(p, options); }, by_norms};
+}
+
+const std::vector<Named>& optimizers() {
+  static const std::vector<Named> all = {
+      of<SGD>("SGD", SGDOptions{.lr = 0.1, .weight_decay = 0.1, .maximize = true}),
+      of<SGD>("Momentum", SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1}),
+      of<SGD>("Nesterov", SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}),
+      of<Adam>("Adam", AdamOptions{.lr = 0.1, .weight_decay = 0.1}),
+      of<Adam>("AmsgradAdam", AdamOptions{.lr = 0.1, .amsgrad = true, .maximize = true}),
+      of<AdamW>("AdamW", AdamWOptions{.lr = 0.1}),
+      of<AdamW>("AmsgradAdamW", AdamWOptions{.lr = 0.1, .amsgrad = true}),
+      of<Adamax>("Adamax", AdamaxOptions{.lr = 0.1}),
+      of<NAdam>("NAdam", NAdamOptions{.lr = 0.1}),
+      of<RAdam>("RAdam", RAdamOptions{.lr = 0.1, .betas = {0.9, 0.7}}),
+      of<Adadelta>("Adadelta", AdadeltaOptions{}),
+      of<Adagrad>("Adagrad", AdagradOptions{.lr = 0.1, .lr_decay = 0.1, .initial_accumulator_value = 0.5}),
+      of<RMSprop>("RMSprop", RMSpropOptions{.lr = 0.1}),
+      of<RMSprop>("MomentumRMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5}),
+      of<RMSprop>("CenteredRMSprop", RMSpropOptions{.lr = 0.1, .eps = 1e-3, .centered = true}),
+      of<RMSprop>("CenteredMomentumRMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true}),
+      of<Lion>("Lion", LionOptions{.lr = 0.01, .weight_decay = 0.1}),
+      of<Rprop>("Rprop", RpropOptions{}),
+      of<ASGD>("ASGD", ASGDOptions{.lr = 0.1, .lambd = 0.1, .t0 = 2}),
+      of<LAMB>("LAMB", LAMBOptions{.lr = 0.1, .weight_decay = 0.1, .max_norm = 20}, true),
+      of<LARS>("LARS", LARSOptions{.lr = 1.0, .weight_decay = 0.1}, true),
+  };
+  return all;
+}
+
+// Numbers between -1 and 1 without a pattern.
+Tensor numbers(const Shape& shape, DType dtype, uint32_t seed) {
+  std::vector<float> v(static_cast<size_t>(shape.product()));
+  for (float& x : v)
+    x = static_cast<float>(static_cast<int32_t>(seed = seed * 1664525u + 1013904223u)) * 0x1p-31f;
+  const Tensor flat = tensor(v, {shape.product()});
+  return raw::to(view_as_strided(flat, shape, row_major_strides(shape), 0), dtype);
+}
+std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+double largest(const Tensor& x) {
+  double most = 0;
+  for (const double v : values(x)) most = std::max(most, std::abs(v));
+  return most;
+}
+
+// An optimizer with the same parameters here and there.
+struct Pair {
+  Pair(const Named& named, const Tensors& params) : by_norms(named.by_norms) {
+    Tensors there;
+    for (const Tensor& p : params) there.push_back(raw::to(p, kCuda));
+    here = named.make(params), device = named.make(there);
+  }
+  void set_grad(size_t i, const Tensor& grad) {
+    here->parameters()[i].set_grad(grad);
+    device->parameters()[i].set_grad(raw::to(grad, kCuda));
+  }
+  void step(uint32_t t) {
+    for (size_t i = 0; i < here->parameters().size(); ++i) {
+      const Tensor p = here->parameters()[i];
+      set_grad(i, numbers(p.shape(), p.dtype(), 1000 * t + static_cast<uint32_t>(i)));
+    }
+    here->step(), device->step();
+  }
+  // A rate that comes from norms may be its neighbor in T: what a step adds, to a momentum and to a
+  // parameter, is off by as much, three times at most. A parameter of 16 bits may be rounded to its neighbor.
+  double allowed(const Tensor& param, const Tensor& x) const {
+    if (!by_norms) return 0;
+    const DType t = x.dtype();
+    const double unit = t == DType::kF64    ? 0x1p-52 * 1e4  // of sums of so many elements
+                        : t == DType::kF32  ? 0x1p-23
+                        : t == DType::kBF16 ? 0x1p-8
+                                            : 0x1p-11;
+    return 9 * unit * std::max(largest(x), largest(param));
+  }
+  void expect_same(const std::string& where) const {
+    const auto compare = [&](const Tensor& want, const Tensor& got, const Tensor& param,
+                             const std::string& what) {
+      ASSERT_EQ(got.device(), kCuda) << what;
+      ASSERT_EQ(got.dtype(), want.dtype()) << what;
+      const std::vector<double> a = values(want), b = values(got);
+      ASSERT_EQ(a.size(), b.size());
+      const double off = allowed(param, want);
+      for (size_t e = 0; e < a.size(); ++e)
+        ASSERT_LE(std::abs(a[e] - b[e]), off)
+            << where << what << " " << name_of(want.dtype()) << ", element " << e << " of " << a.size()
+            << ": " << b[e] << ", on the CPU " << a[e];
+    };
+    for (size_t i = 0; i < here->parameters().size(); ++i)
+      compare(here->parameters()[i], device->parameters()[i], here->parameters()[i],
+              " parameter " + std::to_string(i));
+    const State want = here->state_dict(), got = device->state_dict();
+    ASSERT_EQ(want.tensors.size(), got.tensors.size());
+    for (size_t i = 0; i < want.tensors.size(); ++i)
+      compare(want.tensors[i].second, got.tensors[i].second, want.tensors[i].second,
+              " " + want.tensors[i].first);
+    EXPECT_EQ(want.numbers, got.numbers);
+  }
+
+  std::unique_ptr<Optimizer> here, device;
+  bool by_norms;
+};
+
+class CudaOptimizer : public testing::TestWithParam<size_t> {
+ protected:
+  const Named& named() const { return optimizers()[GetParam()]; }
+};
+
+TEST_P(CudaOptimizer, StepsAsTheCpuDoes) {
+  for (const DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    Tensors params;
+    for (const Shape& shape : {Shape{1}, {0}, {3}, {4095}, {2, 3, 5}, {4097}, {8200}, {}})
+      params.push_back(numbers(shape, t, static_cast<uint32_t>(params.size()) + 7));
+    Pair pair(named(), params);
+    for (uint32_t step = 1; step <= 3; ++step) pair.step(step);
+    pair.expect_same(named().name);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Parameters of one step that are in different steps of their own; layouts other than row-major; gradients in
+// a bucket, where they begin anywhere.
+TEST_P(CudaOptimizer, StepsWhatLiesAndBeginsOtherwise) {
+  const Tensor dense = numbers({2, 3, 4, 5}, DType::kF32, 5), last = raw::channels_last(dense);
+  Pair pair(named(), {dense, last, numbers({50}, DType::kF32, 6), numbers({9}, DType::kF32, 8)});
+  for (uint32_t t = 1; t <= 4; ++t) {
+    const Tensor bucket = numbers({300}, DType::kF32, t), there = raw::to(bucket, kCuda);
+    for (size_t i = 0, from = 1; i < 4; ++i) {
+      const Tensor p = pair.here->parameters()[i];
+      const bool skips = t == 2 && i % 2 == 1;
+      const auto part = [&](const Tensor& x) {
+        return view_as_strided(x, p.shape(), row_major_strides(p.shape()), static_cast<int64_t>(from));
+      };
+      p.set_grad(skips ? Tensor() : part(bucket));
+      pair.device->parameters()[i].set_grad(skips ? Tensor() : part(there));
+      from += static_cast<size_t>(p.numel());
+    }
+    pair.here->step(), pair.device->step();
+  }
+  pair.expect_same(named().name);
+}
+
+TEST_P(CudaOptimizer, StepsManyTensorsInFewLaunches) {
+  Tensors params;
+  for (uint32_t i = 0; i < 170; ++i) params.push_back(numbers({1 + i % 5}, DType::kF32, i));
+  Pair pair(named(), params);
+  pair.step(1);
+  for (uint32_t seed = 2; seed <= 4; ++seed) {
+    cuda::emulated::set_seed(seed);
+    pair.step(seed);
+  }
+  pair.expect_same(named().name);
+  pair.device->step();
+  synchronize(kCuda);
+  cuda::emulated::CounterScope counting;
+  pair.device->step();
+  synchronize(kCuda);
+  int64_t launches = 0;
+  for (const auto& l : counting.take_launches()) launches += l.launches;
+  // A table has 73 tensors with three states.
+  EXPECT_LE(launches, named().by_norms ? 6 : 3);
+}
+
+// Whoever waits for the stream waits for all of its tasks. A few run before.
+TEST_P(CudaOptimizer, DoesNotWait) {
+  constexpr int kTasks = 100;
+  const Tensor p = raw::to(numbers({5000}, DType::kF32, 1), kCuda);
+  const auto opt = named().make({p});
+  p.set_grad(raw::to(numbers({5000}, DType::kF32, 2), kCuda));
+  Tensor found;
+  int ran = 0;
+  for (int step = 0; step < 3; ++step) {
+    synchronize(kCuda);
+    ran = 0;
+    for (int i = 0; i < kTasks; ++i) current_stream(kCuda).enqueue([&] { ++ran; });
+    clip_grad_norm_({p}, 1);
+    clip_grad_value_({p}, 0.5);
+    found = raw::unscale_({p.grad()}, 0.5);
+    opt->step();
+  }
+  EXPECT_LT(ran, kTasks);
+  EXPECT_EQ(found.item<float>(), 0);
+  EXPECT_EQ(ran, kTasks);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaOptimizer, testing::Range<size_t>(0, optimizers().size()),
+                         [](const auto& p) { return optimizers()[p.param].name; });
+
+TEST(CudaGradients, AreAsOnTheCpu) {
+  for (const double p : {1., 2., 2.5, double(INFINITY)}) {
+    Tensors here = {
+        numbers({4097}, DType::kF32, 1), numbers({0}, DType::kF64, 2),
+        numbers({33}, DType::kBF16, 3),  numbers({5000}, DType::kF64, 4),
+        numbers({7}, DType::kF16, 5),    raw::channels_last(numbers({2, 3, 4, 5}, DType::kF32, 6))};
+    Tensors there;
+    for (const Tensor& x : here) there.push_back(raw::to(x, kCuda));
+    there[0] = raw::narrow(raw::to(numbers({4098}, DType::kF32, 9), kCuda), 0, 1, 4097);  // misaligned
+    raw::copy_(there[0], here[0]);
+    const auto expect_same = [&](const char* what) {
+      for (size_t i = 0; i < here.size(); ++i)
+        EXPECT_EQ(values(there[i]), values(here[i])) << what << " " << i;
+    };
+    const Tensor want = raw::norm_of(here, p), got = raw::norm_of(there, p);
+    EXPECT_EQ(got.device(), kCuda);
+    // f64 sums of 10,000 terms in another order, rounded to f32.
+    EXPECT_NEAR(got.item<double>(), want.item<double>(), want.item<double>() * 0x1p-23);
+    const Tensor norm = raw::to(want, kCuda);
+    for (const double most : {1e6, 1., 0.})
+      raw::clip_by_norm_(here, want, most), raw::clip_by_norm_(there, norm, most),
+          expect_same("clip_by_norm_");
+  }
+}
+
+TEST(CudaGradients, ValuesAreClippedAndDivided) {
+  for (const DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    Tensors here = {numbers({4097}, t, 1), numbers({3}, t, 2)}, there;
+    for (const Tensor& x : here) there.push_back(raw::to(x, kCuda));
+    raw::clip_by_value_(here, 0.3), raw::clip_by_value_(there, 0.3);
+    EXPECT_EQ(raw::unscale_(here, 0.7).item<float>(), 0);
+    EXPECT_EQ(raw::unscale_(there, 0.7).item<float>(), 0);
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(values(there[i]), values(here[i])) << name_of(t);
+    for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+      raw::fill_(raw::narrow(there[1], 0, 2, 1), bad);
+      EXPECT_EQ(raw::unscale_(there, 0.7).item<float>(), 1) << name_of(t) << " " << bad;
+    }
+  }
+  const Tensor none = raw::to(numbers({0}, DType::kF32, 1), kCuda);
+  EXPECT_EQ(raw::unscale_({none}, 2).item<float>(), 0);
+  EXPECT_EQ(raw::norm_of({none}, 2).item<float>(), 0);
+}
+
+TEST(CudaAverages, AreAsOnTheCpu) {
+  for (const DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16})
+    for (const double weight : {0.1, 1.}) {
+      const Tensor here = numbers({4100}, t, 1), newest = numbers({4100}, t, 2), there = raw::to(here, kCuda);
+      raw::average_step_({{.param = here, .grad = newest, .state = {}}}, weight);
+      raw::average_step_({{.param = there, .grad = raw::to(newest, kCuda), .state = {}}}, weight);
+      EXPECT_EQ(values(there), values(here)) << name_of(t) << " " << weight;
+    }
+}
+
+}  // namespace
+}  // namespace gradus::optim
