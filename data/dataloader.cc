@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "gradus/data/batch_schedule.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/fork.h"
@@ -101,6 +102,10 @@ class Pass {
   // Returns the next batch in order, or throws what reading it threw.
   Batch take() {
     Batch batch = slots_.empty() ? read_here() : take_from_ring();
+    if (const auto& device = plan_->options.device) {
+      for (Tensor* x : {&batch.input, &batch.target})
+        if (x->defined()) *x = raw::to(*x, *device);
+    }
     plan_->now = state();
     plan_->next.shown = plan_->now.shown;
     plan_->skipped += batch.skipped;

@@ -66,6 +66,8 @@ struct DataLoaderOptions {
   // Transforms each batch, in the worker that has read it: MixUp or CutMix, for example. Its random ops draw
   // from a generator of the batch's own.
   std::function<Batch(Batch)> batch_transform = {};
+  // Where the loop gets its batches. By default where the data set makes them.
+  std::optional<Device> device = {};
   // Longest wait for the workers' next batch, then LoaderTimeoutError. 0: no limit.
   std::chrono::milliseconds timeout{0};
 };

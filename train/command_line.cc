@@ -7,6 +7,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "gradus/tensor/base/error.h"
+
 namespace gradus::train {
 namespace {
 
@@ -73,6 +75,18 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
       {.at_least = 1, .value = "K"});
   add("--summary", o.summary, "write the results as JSON", {.value = "FILE"});
   add("--tensorboard", o.tensorboard, "write event files for TensorBoard", {.value = "DIR"});
+  if (o.device) {
+    const auto read = [&o](const std::string& text) {
+      try {
+        o.device = Device::parse(text);
+      } catch (const Error& e) {
+        throw CLI::ValidationError("--device", e.what());
+      }
+      if (o.device->type == DeviceType::kMeta) throw CLI::ValidationError("--device", "meta has no data");
+    };
+    impl_->app.add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
+        ->default_str(to_string(*o.device));
+  }
   add("--sample-log", o.sample_log, "write which samples each step used", {.value = "FILE"});
 }
 

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/base/device.h"
+
 namespace gradus::train {
 
 // What programs that train have in common.
@@ -34,6 +36,8 @@ struct RunOptions {
   int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch alone
   std::string summary = {}, sample_log = {};     // --summary FILE (JSON), --sample-log FILE
   std::string tensorboard = {};                  // --tensorboard DIR
+  // --device: where the network and the batches are. A program that reads it sets a default.
+  std::optional<Device> device = {};
 
   // Every option of the program with its value, defaults included, once the command line has been read.
   std::vector<std::pair<std::string, std::string>> values = {};

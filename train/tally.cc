@@ -93,9 +93,10 @@ Sums Tally::reduce() {
 }
 
 int64_t count_correct(const Tensor& logits, const Tensor& target, int64_t k, int64_t rows) {
-  const Tensor values = raw::contiguous(raw::to(logits, DType::kF32));
+  const Tensor values = raw::contiguous(raw::to(raw::to(logits, kCPU), DType::kF32)),
+               classes_of = raw::to(target, kCPU);
   const float* x = values.data<float>();
-  const int64_t* y = target.data<int64_t>();
+  const int64_t* y = classes_of.data<int64_t>();
   const int64_t classes = logits.size(1);
   if (rows < 0) rows = logits.size(0);
   int64_t correct = 0;
@@ -116,7 +117,7 @@ Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& b, Score
   if (loss.dim() == 0) {
     sum = loss.item<double>() * double(rows);
   } else {
-    const Tensor values = raw::contiguous(raw::to(loss, DType::kF32));
+    const Tensor values = raw::contiguous(raw::to(raw::to(loss, kCPU), DType::kF32));
     for (int64_t i = 0; i < rows; ++i) sum += double(values.data<float>()[i]);
   }
   Sums sums{.seen = rows,

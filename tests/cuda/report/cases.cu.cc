@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/optim/rules/adam.h"
 #include "gradus/optim/rules/lamb.h"
 #include "gradus/optim/rules/lars.h"
 #include "gradus/optim/rules/sgd.h"
+#include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
