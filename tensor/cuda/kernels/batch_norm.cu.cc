@@ -28,10 +28,11 @@ constexpr int64_t kWanted = 1024;  // blocks that fill a device
 // Channels of a tile.
 template <int n> constexpr int kWidth = n == 1 ? kSingles : kVectors * n;
 
+// Without padding: its bytes could look like an address, which the emulated device moves.
 struct Cut {
   int64_t rows, channels, pieces, length;  // of a piece
   int64_t tiles;
-  int lanes;  // threads side by side
+  int lanes, groups;  // threads side by side, and how often they are there
 };
 
 // Where a thread works.
@@ -43,16 +44,15 @@ struct Place {
   int piece, lane;
 };
 template <int n> __device__ __forceinline__ Place place_of(const Cut& cut) {
-  const int groups = kThreads / cut.lanes;
   Place me;
   me.lane = thread_index() % cut.lanes;
   me.piece = static_cast<int>(block_index() / cut.tiles);
   me.tile = block_index() % cut.tiles * (cut.lanes * n);
   me.channel = me.tile + me.lane * n;
   const int64_t row = me.piece * cut.length + thread_index() / cut.lanes;
-  me.rows = (std::min(cut.rows, (me.piece + 1) * cut.length) - row + groups - 1) / groups;
+  me.rows = (std::min(cut.rows, (me.piece + 1) * cut.length) - row + cut.groups - 1) / cut.groups;
   me.at = row * cut.channels + me.channel;
-  me.apart = groups * cut.channels;
+  me.apart = cut.groups * cut.channels;
   return me;
 }
 
@@ -112,10 +112,9 @@ template <int n> struct Sums {
 template <int n>
 __device__ __forceinline__ void write_sums(const Cut& cut, const Place& me, Sums<n>& sums, double* pieces) {
   sync_block();
-  const int groups = kThreads / cut.lanes;
-  for (int k = thread_index() / cut.lanes; k < 2 * n; k += groups) {
+  for (int k = thread_index() / cut.lanes; k < 2 * n; k += cut.groups) {
     double sum = 0;
-    for (int g = 0; g < groups; ++g) sum += sums.of(cut, k, g * cut.lanes + me.lane);
+    for (int g = 0; g < cut.groups; ++g) sum += sums.of(cut, k, g * cut.lanes + me.lane);
     if (me.channel < cut.channels)
       pieces[(int64_t(me.piece) * 2 + k / n) * cut.channels + me.channel + k % n] = sum;
   }
@@ -466,12 +465,12 @@ int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int64_t gr
 }
 
 Cut cut_of(int64_t rows, int64_t channels, int vector, int64_t element_bytes) {
-  Cut cut{rows, channels, 1, rows, 1, 1};
+  Cut cut{rows, channels, 1, rows, 1, 1, kThreads};
   while (cut.lanes < (vector == 1 ? kSingles : kVectors) && cut.lanes * vector < channels) cut.lanes *= 2;
   cut.tiles = blocks_for(channels, int64_t(cut.lanes) * vector);
-  const int64_t groups = kThreads / cut.lanes;
-  const int64_t length = blocks_for(rows, pieces_of(rows, element_bytes, cut.tiles, groups));
-  cut.length = blocks_for(length, groups) * groups;  // so that warps begin where sectors do
+  cut.groups = kThreads / cut.lanes;
+  const int64_t length = blocks_for(rows, pieces_of(rows, element_bytes, cut.tiles, cut.groups));
+  cut.length = blocks_for(length, cut.groups) * cut.groups;  // so that warps begin where sectors do
   cut.pieces = blocks_for(rows, cut.length);
   return cut;
 }
