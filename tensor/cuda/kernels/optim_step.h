@@ -22,10 +22,15 @@ namespace optim_step_detail {
 template <class Rule> constexpr int states_of = Rule::kUses[0] + Rule::kUses[1] + Rule::kUses[2];
 // Parameters, gradients, then the states that the rule uses.
 template <class Rule> constexpr int arrays_of = 2 + states_of<Rule>;
-template <class Rule> constexpr int array_of_state(int state) {
-  int array = 2;
-  for (int k = 0; k < state; ++k) array += Rule::kUses[size_t(k)];
-  return array;
+template <class Rule, int state>
+constexpr int array_of_state = 2 + (state > 0 && Rule::kUses[0]) + (state > 1 && Rule::kUses[1]);
+
+// Calls f.operator()<k>() for each state k that the rule uses.
+template <class Rule, int k = 0, class F> __host__ __device__ __forceinline__ void for_each_state(F&& f) {
+  if constexpr (k < 3) {
+    if constexpr (Rule::kUses[k]) f.template operator()<k>();
+    for_each_state<Rule, k + 1>(f);
+  }
 }
 
 // Elements of a vector: 16 bytes of the widest array.
@@ -42,19 +47,16 @@ __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>
   const P* const grad = table.template at<P>(1, chunk);
   T* states[3] = {};
   bool in_vectors = holds_vectors<kVector>(param) && holds_vectors<kVector>(grad);
-#pragma unroll
-  for (int k = 0; k < 3; ++k) {
-    if (!Rule::kUses[k]) continue;
-    states[k] = table.template at<T>(array_of_state<Rule>(k), chunk);
+  for_each_state<Rule>([&]<int k>() {
+    states[k] = table.template at<T>(array_of_state<Rule, k>, chunk);
     in_vectors = in_vectors && holds_vectors<kVector>(states[k]);
-  }
+  });
   for_each_part<kVector>(chunk, in_vectors, [&]<int n>(int i) {
     Vector<P, n> p = load_part<n>(param + i), g{};
     Vector<T, n> s[3] = {};
     if constexpr (pass.reads_grad) g = load_part<n>(grad + i);
-#pragma unroll
-    for (int k = 0; k < 3; ++k)
-      if (Rule::kUses[k] && pass.reads_states) s[k] = load_part<n>(states[k] + i);
+    if constexpr (pass.reads_states)
+      for_each_state<Rule>([&]<int k>() { s[k] = load_part<n>(states[k] + i); });
 #pragma unroll
     for (int e = 0; e < n; ++e) {
       T x = widen(p.v[e]);
@@ -62,9 +64,7 @@ __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>
       p.v[e] = convert<P>(x);
     }
     if constexpr (pass.writes_param) store_part(param + i, p);
-#pragma unroll
-    for (int k = 0; k < 3; ++k)
-      if (Rule::kUses[k] && pass.writes_states) store_part(states[k] + i, s[k]);
+    if constexpr (pass.writes_states) for_each_state<Rule>([&]<int k>() { store_part(states[k] + i, s[k]); });
   });
 }
 
@@ -132,8 +132,7 @@ std::vector<ArraysOfTensor<arrays_of<Rule>>> used_by(std::span<const StepArrays>
   std::vector<ArraysOfTensor<arrays_of<Rule>>> used;
   for (const StepArrays& item : items) {
     ArraysOfTensor<arrays_of<Rule>> arrays{{item.param, item.grad}, item.n};
-    for (int k = 0; k < 3; ++k)
-      if (Rule::kUses[size_t(k)]) arrays.data[size_t(array_of_state<Rule>(k))] = item.state[size_t(k)];
+    for_each_state<Rule>([&]<int k>() { arrays.data[array_of_state<Rule, k>] = item.state[k]; });
     used.push_back(arrays);
   }
   return used;

@@ -153,6 +153,7 @@ template <class P> void test_type(const char* name) {
   Group group(std::string("gradients in ") + name);
   if (!group) return;
   for (const Lists& s : all_sizes()) {
+    if (s.n.size() > 10 && !std::is_same_v<P, float>) continue;  // tables are the same
     check_norms<P>(group, s);
     check_clipping<P, float>(group, s);
     check_unscale<P>(group, s);

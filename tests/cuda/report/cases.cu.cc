@@ -494,7 +494,7 @@ std::vector<Case> cases() {
       stepped_by<float>("step of Adam, f32", gradus::optim::AdamRule<float, false>{}, 4, 0),
       stepped_by<double>("step of Adam, f64", gradus::optim::AdamRule<double, false>{}, 4, 0),
       stepped_by<bf16>("step of Adam, bf16", gradus::optim::AdamRule<float, false>{}, 4, 0),
-      stepped_by<float>("step of Adam, f32, 100 tensors", gradus::optim::AdamRule<float, false>{}, 100, 0),
+      stepped_by<float>("step of Adam, f32, 128 tensors", gradus::optim::AdamRule<float, false>{}, 128, 0),
       stepped_by<float>("step of SGD, f32", gradus::optim::SGDRule<float>{}, 4, 0),
       stepped_by<float>("step of SGD, f32, misaligned", gradus::optim::SGDRule<float>{}, 4, 1, kStrided),
       stepped_by_norms<float>("step of LARS, f32", gradus::optim::LARSRule<float>{}, 7 * 4),
