@@ -278,13 +278,13 @@ bool may_run(const Calls& calls, const Convolution& c, const Descriptor& configu
 
 // ---- what a device keeps
 
-// A convolution as plans see it.
+// What plans depend on; the rest follows from it.
 std::vector<int64_t> key_of(const Convolution& c) {
-  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype()), c.tf32,
-                           bool(c.bias),    c.geometry.groups,    alignment(c.x),
-                           alignment(c.w),  alignment(c.y),       c.bias ? alignment(c.bias) : 0};
+  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype()), c.tf32, bool(c.bias)};
+  for (const Tensor* t : {&c.x, &c.w, &c.y, &c.bias})
+    if (*t) key.push_back(alignment(*t));
   const ConvGeometry& g = c.geometry;
-  for (const Dims* d : {&c.x.shape(), &c.w.shape(), &c.y.shape(), &g.stride, &g.padding, &g.dilation})
+  for (const Dims* d : {&c.x.shape(), &c.w.shape(), &g.stride, &g.padding, &g.dilation})
     key.insert(key.end(), d->begin(), d->end());
   return key;
 }

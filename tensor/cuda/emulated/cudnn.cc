@@ -282,6 +282,8 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
   if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) return give(d.engines[0]->notes);
   if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) return give(d.engines[0]->behavior);
   GRADUS_NEED(found->second.most > 1 || room == 1);
+  if (d.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)
+    return give(std::vector<int64_t>{d.engines[0]->index});
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
     return give(std::vector<int64_t>{static_cast<int64_t>(d.engines[0]->workspace)});
   GRADUS_NEED(type == CUDNN_TYPE_INT64);  // others are not emulated
@@ -431,40 +433,35 @@ cudnnStatus_t finalize_graph(Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The engines of a type, the least kind first: each is one that Gradus must pass over, but for the last two.
-const std::vector<Engine>& engines_for(cudnnDataType_t type) {
-  static const auto make = [](bool is_f32, bool is_16_bit) {
-    std::vector<Engine> all = {
-        {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}},
-        {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}},
-        {3,
-         {},
-         {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION},
-         CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING},
-        {4, {}, {}, CUDNN_STATUS_NOT_SUPPORTED_SHAPE},
-    };
-    if (is_f32 || is_16_bit) all.push_back({5, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {}, {}, 32 << 10});
-    all.push_back({6, {}, {}, {}, 64 << 10});
-    all.push_back({0, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, {}});
-    return all;
-  };
-  static const std::vector<Engine> f64 = make(false, false), f32 = make(true, false), f16 = make(false, true);
-  return type == CUDNN_DATA_DOUBLE ? f64 : type == CUDNN_DATA_FLOAT ? f32 : f16;
+// The least kind first: each is one that Gradus must pass over, but for the last two and, where f32 may be
+// rounded or in other types, the one before.
+const std::vector<Engine>& all_engines() {
+  static const std::vector<Engine> all = {
+      {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}},
+      {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}},
+      {3, {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}},
+      {4, {}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED},
+      {5, {}, {}, CUDNN_STATUS_NOT_SUPPORTED_SHAPE},
+      {6, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {}, {}, 32 << 10},
+      {7, {}, {}, {}, 64 << 10},
+      {0, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, {}}};
+  return all;
 }
 
+// As recorded: graphs of mixed types are taken, and have no engines.
 bool has_engines(const ConvGraph& g) {
   const cudnnDataType_t type = g.x.type, sums = type == CUDNN_DATA_DOUBLE ? type : CUDNN_DATA_FLOAT;
-  bool one_type = g.w.type == type && g.compute == sums && (g.addition || g.y.type == type);
-  if (g.addition)
-    one_type = one_type && g.addition->bias.type == type && g.addition->sum.type == type &&
-               g.addition->compute == sums;
-  if (g.addition)  // one number for each channel
-    for (size_t d = 0; d < g.addition->bias.sizes.size(); ++d)
-      if (g.addition->bias.sizes[d] != (d == 1 ? g.y.sizes[1] : 1)) return false;
-  for (const GraphTensor* t : {&g.x, &g.w, &g.y})
+  for (const GraphTensor* t : g.tensors()) {
+    if (t->type != type) return false;
     for (const int64_t size : t->sizes)
       if (size == 0) return false;
-  return one_type;
+  }
+  if (g.compute != sums) return false;
+  if (!g.addition) return true;
+  std::vector<int64_t> channels(g.y.sizes.size(), 1);  // one number for each
+  channels[1] = g.y.sizes[1];
+  return g.addition->compute == sums && g.addition->bias.sizes == channels &&
+         g.addition->sum.strides == g.y.strides;
 }
 
 cudnnStatus_t finalize_heuristic(Descriptor& d) {
@@ -480,7 +477,7 @@ cudnnStatus_t finalize_heuristic(Descriptor& d) {
   for (size_t i = 0; i < d.graph->strides.size(); ++i)
     is_pointwise = is_pointwise && d.graph->w.sizes[i + 2] == 1 && d.graph->strides[i] > 1;
   if (is_pointwise) return CUDNN_STATUS_SUCCESS;
-  for (const Engine& e : engines_for(d.graph->x.type)) d.engines.push_back(&e);
+  for (const Engine& e : all_engines()) d.engines.push_back(&e);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -570,6 +567,12 @@ cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descri
 }
 
 }  // namespace
+
+size_t count_descriptors() {
+  const auto lock = Runtime::get().lock();
+  return descriptors().size();
+}
+
 }  // namespace gradus::cuda::emulated
 
 using namespace gradus::cuda::emulated;  // NOLINT
@@ -592,8 +595,8 @@ const char* CUDNNWINAPI cudnnGetErrorString(cudnnStatus_t status) {
     GRADUS_STATUS(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE)
     GRADUS_STATUS(CUDNN_STATUS_NOT_SUPPORTED)
     GRADUS_STATUS(CUDNN_STATUS_NOT_SUPPORTED_SHAPE)
-    GRADUS_STATUS(CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING)
     GRADUS_STATUS(CUDNN_STATUS_INTERNAL_ERROR)
+    GRADUS_STATUS(CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED)
     GRADUS_STATUS(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
     GRADUS_STATUS(CUDNN_STATUS_EXECUTION_FAILED)
     default:

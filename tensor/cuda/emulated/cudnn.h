@@ -78,4 +78,7 @@ struct QueuedConvolution {
 void begin_convolution(const QueuedConvolution& q);
 void end_convolution(const QueuedConvolution& q);
 
+// How many descriptors there are. For tests: none may be left over.
+size_t count_descriptors();
+
 }  // namespace gradus::cuda::emulated

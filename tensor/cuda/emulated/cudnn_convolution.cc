@@ -102,7 +102,8 @@ template <class T> void compute(const QueuedConvolution& q) {
   const Operand& result = forward ? y : g.pass == GraphPass::kInputGrad ? x : w;
   check_apart(q.call, result, sources);
 
-  const bool tf32 = q.engine->has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && x.type == DType::kF32;
+  const bool tf32 = (q.engine->has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && x.type == DType::kF32) ||
+                    q.engine->has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
   const auto elements = [&](const Operand& o) {
     return &o == &result ? std::vector<T>(static_cast<size_t>(o.count())) : read<T>(q.call, o, tf32);
   };

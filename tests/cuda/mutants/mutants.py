@@ -19,6 +19,8 @@ import sys
 # Checks that run the kernels of a file; all, for a file that is not here.
 CHECKS = {
     "batch_norm.cu.cc": ["batch norm of f32"],
+    "cublaslt.cc": ["--gtest_filter=CudaProducts.*"],
+    "cudnn.cc": ["--gtest_filter=CudaConvolutions.*"],
     "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions"],
     "creation.cu.cc": ["arange"],
     "cross_entropy.cu.cc": ["cross entropy of f32"],
@@ -37,6 +39,8 @@ CHECKS = {
 }
 # Mutants that survive, and why the check stays: (file, kind, what stands there): reason.
 SURVIVORS = {
+    ("cudnn.cc", "layout", "channels_last_strides(sizes) is row_major_strides(sizes)"):
+        "the bias has one number for each channel; the other dims have size 1",
     ("elementwise.h", "off by one", "at < count"):
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",
     ("powers.h", "off by one", "larger > top"):
@@ -84,7 +88,8 @@ def main():
             suite = [line.rstrip("\n").split("\t") for line in file]
         mutants += suite
         programs.update({m[2]: program for m in suite})
-    missing = {"barrier", "mask", "bound", "off by one", "one thread", "alignment", "layout"} - {m[1] for m in mutants}
+    kinds = {"barrier", "mask", "bound", "off by one", "one thread", "alignment", "layout", "engine", "key"}
+    missing = kinds - {m[1] for m in mutants}
     if missing:
         sys.exit("no mutants of these kinds: " + ", ".join(sorted(missing)))
     mutants = mutants[::options.every]

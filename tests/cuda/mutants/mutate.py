@@ -12,7 +12,10 @@ function mutant(number) says whether this mutant is wanted. Kinds of mutants:
   one thread  `lane == 0`, which chooses who writes, holds always
   alignment   the host's question whether addresses and sizes are multiples of a vector's is answered with yes
   wait        the host does not wait for a stream or an event, or records no event
-  layout      a library gets another matrix's leading dimension or batch stride
+  layout      a library gets another matrix's leading dimension or batch stride, another tensor's address, strides in
+              another order, or a convolution's stride, padding and dilation in each other's place
+  engine      a library's engine is taken although a note of it forbids that, or one is not asked for
+  key         a plan is kept under a key that lacks something
 
 Comparisons of loops that the compiler unrolls are no bounds, nor are those of functors: these see no memory.
 """
@@ -182,6 +185,7 @@ class Mutator:
                 wrong = "p.%s.%s" % (other, match[2])
                 new = "(%s ? %s : %s)" % (self.new("layout", name, text, *match.span(), " is " + wrong), wrong, new)
             edits.append((*match.span(), new))
+        self.convolution(name, text, code, edits)
         for match in re.finditer(r"\balignment\(p\.(\w)\.p\)", code):
             new = self.new("alignment", name, text, *match.span(), " of the preference %d" % code.count(
                 "alignment(", 0, match.start()))
@@ -194,6 +198,31 @@ class Mutator:
             at, until = match.start(), code.index(";", match.end())
             edits.append((at, at, "{ if (!%s) " % self.new("wait", name, text, at, until)))
             edits.append((until + 1, until + 1, " }"))
+
+
+    def convolution(self, name, text, code, edits):
+        """What is handed to cuDNN."""
+        def instead(kind, match, others):
+            new = text[slice(*match.span())]
+            for other in others:
+                new = "(%s ? %s : %s)" % (self.new(kind, name, text, *match.span(), " is " + other), other, new)
+            edits.append((*match.span(), new))
+
+        for match in re.finditer(r"\bc\.geometry\.(stride|padding|dilation)\b", code):
+            instead("layout", match, ["c.geometry." + o for o in ("stride", "padding", "dilation") if o != match[1]])
+        for match in re.finditer(r"\bc\.(x|w|y)\.raw_ptr\(\)", code):
+            instead("layout", match, ["c.%s.raw_ptr()" % o for o in "xwy" if o != match[1]])
+        for match in re.finditer(r"\b(channels_last|row_major)_strides\(([\w.]+(?:\(\))?)\)", code):
+            other = {"channels_last": "row_major", "row_major": "channels_last"}[match[1]]
+            instead("layout", match, ["%s_strides(%s)" % (other, match[2])])
+        for match in re.finditer(r"(?<!int64_t )\balignment\((c\.\w+|\*?t)\)", code):
+            instead("alignment", match, ["16"])
+        for match in re.finditer(r"\bnote == CUDNN_\w+", code):
+            instead("engine", match, ["false"])
+        for match in re.finditer(r"\bCUDNN_HEUR_MODE_FALLBACK\b", code):
+            instead("engine", match, ["CUDNN_HEUR_MODE_A"])
+        for match in re.finditer(r"&(c\.[xwy]\.shape\(\)|g\.\w+)(?=[,}])", code):
+            instead("key", match, ["&c.%s.shape()" % ("w" if match[1].startswith("c.x") else "x")])
 
 
 def main(listing, first, *pairs):

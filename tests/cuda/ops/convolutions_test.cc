@@ -9,6 +9,7 @@
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/cudnn.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/cuda/error.h"
@@ -187,13 +188,52 @@ TEST_F(CudaConvolutions, Tf32IsOffAtFirst) {
   EXPECT_EQ(all(DType::kF32), exact);
 }
 
+// In another order of the terms, the large ones would swallow the 1.
+TEST_F(CudaConvolutions, RepeatBitForBit) {
+  const raw::ConvGeometry g = geometry({1, 1}, {0, 0}, {1, 1});
+  for (const auto& [t, large] : {std::pair(DType::kF32, 1e8), {DType::kF64, 1e17}}) {
+    const Tensor row = there(raw::to(tensor(std::vector<double>{large, -large, 1}, {1, 1, 1, 3}), t));
+    const Tensor ones = full({1, 1, 1, 3}, 1, {.dtype = t, .device = kCuda});
+    const auto all = [&] {
+      return std::vector<double>{
+          values(raw::conv("conv2d", row, ones, {}, g))[0],
+          values(raw::conv_input_grad("conv2d", row, ones, {}, {1, 1, 1, 5}, g))[2],
+          values(raw::conv_weight_grad("conv2d", ones, row, {1, 1, 1, 1}, false, g).first)[0]};
+    };
+    const std::vector<double> once = all();
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(all(), once) << name_of(t);
+  }
+}
+
 // A plan is kept for each convolution that differs in what plans depend on.
-TEST_F(CudaConvolutions, RepeatWithTheirPlans) {
-  const Tensor x = there(numbers({2, 3, 5, 6})), w = there(numbers({4, 3, 3, 3}, DType::kF32, 2));
-  const raw::ConvGeometry padded = geometry({1, 1}, {1, 1}, {1, 1}), bare = geometry({1, 1}, {0, 0}, {1, 1});
-  for (const raw::ConvGeometry& g : {padded, bare, padded, bare})
-    expect_same(raw::conv("conv2d", x, w, {}, g), raw::conv("conv2d", there(x, kCPU), there(w, kCPU), {}, g),
-                "again");
+TEST_F(CudaConvolutions, HaveTheirOwnPlans) {
+  const Tensor x = numbers({2, 3, 6, 6}), w = numbers({4, 3, 2, 2}, DType::kF32, 2);
+  for (int round = 0; round < 2; ++round)
+    for (const raw::ConvGeometry& g : {geometry({1, 1}, {1, 1}, {1, 1}), geometry({2, 1}, {1, 1}, {1, 1}),
+                                       geometry({1, 2}, {1, 1}, {1, 1}), geometry({1, 1}, {0, 1}, {1, 1}),
+                                       geometry({1, 1}, {1, 0}, {1, 1}), geometry({1, 1}, {1, 1}, {2, 1}),
+                                       geometry({1, 1}, {1, 1}, {1, 2})})
+      expect_same(raw::conv("conv2d", there(x), there(w), {}, g), raw::conv("conv2d", x, w, {}, g), "again");
+}
+
+// One plan is for aligned operands, another for others.
+TEST_F(CudaConvolutions, AlignmentsHaveTheirOwnPlans) {
+  const raw::ConvGeometry g = geometry({1, 1}, {0, 0}, {1, 1});
+  const Shape x{2, 3, 4, 4}, w{5, 3, 2, 2}, y{2, 5, 3, 3};
+  const auto operand = [](const Shape& s, bool is_image, int64_t offset, Device d) {
+    const Tensor flat = there(numbers({s.product() + 1}), d);
+    return view_as_strided(flat, s, is_image ? channels_last_strides(s) : row_major_strides(s), offset);
+  };
+  for (const auto [x_at, w_at, y_at] : {std::array{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}}) {
+    const auto all = [&, x_at = x_at, w_at = w_at, y_at = y_at](Device d) {
+      const Tensor a = operand(x, true, x_at, d), b = operand(w, false, w_at, d),
+                   c = operand(y, true, y_at, d);
+      return std::array{raw::conv("conv2d", a, b, {}, g), raw::conv_input_grad("conv2d", c, b, {}, x, g),
+                        raw::conv_weight_grad("conv2d", c, a, w, false, g).first};
+    };
+    const auto on_cuda = all(kCuda), on_cpu = all(kCPU);
+    for (size_t i = 0; i < 3; ++i) expect_same(on_cuda[i], on_cpu[i], concat(x_at, w_at, y_at));
+  }
 }
 
 TEST_F(CudaConvolutions, DevicesHaveTheirOwnPlans) {
@@ -246,6 +286,7 @@ TEST_F(CudaConvolutions, EachCallMayFail) {
   synchronize(kSecond);
   const auto held = [] { return memory_stats(kSecond).live_bytes; };
   const int64_t before = held();
+  const size_t descriptors = cuda::emulated::count_descriptors();
   std::set<std::string> calls;
   bool passed = false;
   Tensor y;
@@ -270,6 +311,8 @@ TEST_F(CudaConvolutions, EachCallMayFail) {
     synchronize(kSecond);
     if (!passed) {
       EXPECT_EQ(held(), before) << "after a failure of call " << n;
+      // At most the plan that is kept.
+      EXPECT_LE(cuda::emulated::count_descriptors(), descriptors + 1) << "after a failure of call " << n;
     }
   }
   for (const char* call : {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",

@@ -7,6 +7,9 @@
 
 #include "recorder.h"
 
+// Plans are made for a handle.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
 namespace graph {
 
 using Descriptor = cudnnBackendDescriptor_t;
