@@ -48,10 +48,10 @@ FAMILIES = [
      ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
     ("norms, clipping and scaling of gradients",
      "sum_powers_of_chunks take_norm clip_to_norm clip_to_value unscale_chunks find_bad",
-     ["gradients.cu.cc", "tensor_table.h", "merge_block.h", "reduce.h", "element.h"], r"gradients in "),
-    ("steps of optimizers", "step_elements", ["optim_step.h", "tensor_table.h", "element.h"], r"steps of "),
+     ["gradients.cu.cc", "tensor_table.h", "chunk_loop.h", "merge_block.h", "reduce.h", "element.h"], r"gradients in "),
+    ("steps of optimizers", "step_elements", ["optim_step.h", "tensor_table.h", "chunk_loop.h", "element.h"], r"steps of "),
     ("steps of LARS and LAMB", "measure_chunks rates_of_tensors step_at_rates",
-     ["optim_step.h", "tensor_table.h", "merge_block.h", "reduce.h", "element.h"], r"steps by norms "),
+     ["optim_step.h", "tensor_table.h", "chunk_loop.h", "merge_block.h", "reduce.h", "element.h"], r"steps by norms "),
 ]
 
 # Library: how its functions are named; what Gradus calls it for; what the emulated one answers.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/merge_block.h"
 #include "gradus/tensor/ops/formulas/gradients.h"

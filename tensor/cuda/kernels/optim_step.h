@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/merge_block.h"
 #include "gradus/tensor/cuda/kernels/step_arrays.h"

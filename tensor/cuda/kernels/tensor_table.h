@@ -76,37 +76,4 @@ template <int arrays, class F> void for_each_table(std::span<const ArraysOfTenso
   if (blocks > 0) f(std::as_const(table), blocks);
 }
 
-// Whether vectors of n elements can be loaded from there.
-template <int n, class T> __device__ __forceinline__ bool holds_vectors(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % (n * sizeof(T)) == 0;
-}
-
-template <int n, class T> __device__ __forceinline__ Vector<T, n> load_part(const T* p) {
-  if constexpr (n == 1)
-    return {*p};
-  else
-    return load_vector<Vector<T, n>>(p);
-}
-template <int n, class T> __device__ __forceinline__ void store_part(T* p, const Vector<T, n>& v) {
-  if constexpr (n == 1)
-    *p = v.v[0];
-  else
-    store_vector(p, v);
-}
-
-// Calls f.operator()<n>(i) for the calling thread's vectors of n elements, if the chunk holds vectors. Then
-// it calls f.operator()<1>(i) for the thread's elements that are left.
-template <int n, class F>
-__device__ __forceinline__ void for_each_part(const Chunk& chunk, bool in_vectors, F&& f) {
-  int done = 0;
-  if (in_vectors) {
-    done = chunk.count / n * n;
-    // Unrolled, loops take registers that more blocks have a better use for.
-#pragma unroll 1
-    for (int i = thread_index() * n; i < done; i += kChunkThreads * n) f.template operator()<n>(i);
-  }
-#pragma unroll 1
-  for (int i = done + thread_index(); i < chunk.count; i += kChunkThreads) f.template operator()<1>(i);
-}
-
 }  // namespace gradus::cuda

@@ -21,6 +21,7 @@ CHECKS = {
     "batch_norm.cu.cc": ["batch norm of f32"],
     "cublaslt.cc": ["--gtest_filter=CudaProducts.*"],
     "cudnn.cc": ["--gtest_filter=CudaConvolutions.*"],
+    "chunk_loop.h": ["gradients in f32", "steps"],
     "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions"],
     "creation.cu.cc": ["arange"],
     "cross_entropy.cu.cc": ["cross entropy of f32"],
