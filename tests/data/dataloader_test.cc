@@ -88,6 +88,18 @@ TEST(DataLoader, GivesTheSamplersOrderForAnyNumberOfWorkers) {
   }
 }
 
+TEST(DataLoader, BringsBatchesToADevice) {
+  const Numbers d(10);
+  for (const int workers : {0, 2}) {
+    DataLoader loader(d, {.batch_size = 4, .num_workers = workers, .device = "cpu:1"});
+    for (const Batch& b : loader) {
+      EXPECT_EQ(b.input.device(), Device("cpu:1"));
+      EXPECT_EQ(b.target.device(), Device("cpu:1"));
+      EXPECT_EQ(b.target.to_vector<int64_t>(), b.indices);
+    }
+  }
+}
+
 TEST(DataLoader, RandomNumbersOfSamplesDoNotDependOnWorkersOrBatchSize) {
   const Numbers d(60);
   const auto drawn = [&](int workers, int64_t batch_size) {

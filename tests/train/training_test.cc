@@ -228,6 +228,7 @@ TEST(CommandLine, EndsTheProgramAfterAMistake) {
       double lr = 1;
       int64_t n = 5;
     } args;
+    args.device = kCPU;
     train::CommandLine line("program", "About", args);
     line.add("--lr", args.lr, "rate", {.above = 0});
     line.add("--n", args.n, "count", {.at_least = 1});
@@ -243,6 +244,18 @@ TEST(CommandLine, EndsTheProgramAfterAMistake) {
   EXPECT_EXIT(parse("--n", "many"), failed, "--n");
   EXPECT_EXIT(parse("--epochs", "-1"), failed, "--epochs");
   EXPECT_EXIT(parse("--no-such", "1"), failed, "--no-such");
+  EXPECT_EXIT(parse("--device", "gpu"), failed, "--device");
+  EXPECT_EXIT(parse("--device", "meta"), failed, "--device");
+}
+
+TEST(CommandLine, ReadsTheDeviceOfProgramsThatHaveOne) {
+  train::RunOptions options;
+  options.device = kCPU;
+  train::CommandLine line("program", "About", options);
+  std::string words[] = {"program", "--device", "cuda:1"};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data()};
+  line.parse_or_exit(3, argv);
+  EXPECT_EQ(*options.device, Device("cuda:1"));
 }
 
 }  // namespace
