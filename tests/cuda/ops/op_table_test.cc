@@ -235,7 +235,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTable, testing::ValuesIn(row_numbers()), [](co
 
 }  // namespace
 
-// What was found against what is written down, when all rows have run.
+// What was found against what is written down, when all rows have run. An op that may round otherwise need not:
+// how the CPU rounds depends on the processor.
 void compare_exceptions(const char* path) {
   std::ifstream file(path);
   std::set<std::string> known;
@@ -244,7 +245,8 @@ void compare_exceptions(const char* path) {
   for (const std::string& line : found())
     if (!known.contains(line)) ADD_FAILURE() << "not in " << path << ": " << line;
   for (const std::string& line : known)
-    if (!found().contains(line)) ADD_FAILURE() << "an exception no more: " << line;
+    if (!line.ends_with("rounds otherwise") && !found().contains(line))
+      ADD_FAILURE() << "an exception no more: " << line;
 }
 
 }  // namespace gradus::optest
