@@ -18,9 +18,9 @@ namespace {
 
 // Blocks have powers of two bytes. A larger copy is made in pieces.
 constexpr int kLeastBits = 12, kMostBits = 26;
-// Of one size there are so many.
+// Of one size there are so many bytes, but not fewer and not more blocks than these.
 constexpr int64_t kBytesOfASize = int64_t(64) << 20;
-constexpr size_t kLeastBlocks = 4;
+constexpr size_t kLeastBlocks = 4, kMostBlocks = 64;
 
 struct Block {
   void* p = nullptr;
@@ -35,17 +35,13 @@ class Shelf {
   // Returns a block that no copy reads any more; null where there is no room for one.
   Block* take(int bits) {
     const std::lock_guard lock(mutex_);
-    auto found = std::ranges::find_if(blocks_, [](const Block& b) {
-      if (b.is_held) return false;
-      const cudaError_t status = cudaEventQuery(b.is_read);
-      if (status != cudaErrorNotReady) check("copy", "cudaEventQuery", status);
-      return status == cudaSuccess;
-    });
-    const auto most = std::max(kLeastBlocks, static_cast<size_t>(kBytesOfASize >> bits));
-    if (found == blocks_.end() && blocks_.size() < most) return add(bits);
-    if (found == blocks_.end()) {
-      found = std::ranges::find(blocks_, false, &Block::is_held);
-      if (found == blocks_.end()) return add(bits);
+    const auto found = std::ranges::find(blocks_, false, &Block::is_held);
+    if (found == blocks_.end()) return add(bits);
+    const cudaError_t status = cudaEventQuery(found->is_read);
+    if (status != cudaErrorNotReady) check("copy", "cudaEventQuery", status);
+    if (status == cudaErrorNotReady) {
+      const auto most = std::clamp(static_cast<size_t>(kBytesOfASize >> bits), kLeastBlocks, kMostBlocks);
+      if (blocks_.size() < most) return add(bits);
       GRADUS_CHECK(cudaEventSynchronize, found->is_read);
       count_calls(nullptr, {.waits = 1});
     }
