@@ -1,6 +1,7 @@
 #include "gradus/autograd/grad_manager.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "gradus/autograd/engine.h"
 #include "gradus/autograd/graph/autocast.h"
@@ -10,6 +11,8 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
@@ -25,10 +28,27 @@ struct ManagerState {
   std::vector<Attached> attached;
   std::vector<std::weak_ptr<OpenRecording>> open;  // innermost last
 
+  // Returns a gradient of 1 for a root. It is kept for the next backward on this stream. Nobody overwrites
+  // it, because nobody owns it alone.
+  Tensor one_like(const Tensor& root) {
+    const Stream stream = current_stream(root.device());
+    if (!one_.defined() || one_.shape() != root.shape() || one_.dtype() != root.dtype() ||
+        stream_ != stream) {
+      one_ = empty(root.shape(), {root.dtype(), root.device()});
+      raw::fill_(one_, 1.0);
+      stream_ = stream;
+    }
+    return one_;
+  }
+
   void forget_dead() {
     std::erase_if(attached, [](const Attached& a) { return !a.leaf->tensor().defined(); });
     std::erase_if(open, [](const auto& r) { return r.expired(); });
   }
+
+ private:
+  Tensor one_;
+  std::optional<Stream> stream_;
 };
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
@@ -215,7 +235,8 @@ class Deliveries {
   std::vector<Delivery> results_;
 };
 
-std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vector<Tensor> dys) {
+std::vector<Tensor> with_default_dys(ManagerState& manager, const std::vector<Tensor>& roots,
+                                     std::vector<Tensor> dys) {
   if (!dys.empty() && dys.size() != roots.size())
     throw ValueError("backward", "needs one dy per root: ", roots.size(), " roots, ", dys.size(), " dys");
   dys.resize(roots.size());
@@ -233,8 +254,7 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
       continue;
     }
     check_one_element("backward", "the loss", root, " (or pass its dy)");
-    dys[i] = empty(root.shape(), {root.dtype(), root.device()});
-    raw::fill_(dys[i], 1.0);
+    dys[i] = manager.one_like(root);
   }
   return dys;
 }
@@ -281,7 +301,7 @@ void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector
 
 std::vector<Tensor> OpenRecording::checked_dys(const std::vector<Tensor>& roots,
                                                const std::vector<Tensor>& given) const {
-  std::vector<Tensor> dys = with_default_dys(roots, given);
+  std::vector<Tensor> dys = with_default_dys(*manager, roots, given);
   const bool reaches = std::any_of(roots.begin(), roots.end(), [&](const Tensor& r) {
     return r.ref()->slot && state->follows(r.ref()->slot.get());
   });

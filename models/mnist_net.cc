@@ -6,7 +6,7 @@ namespace gradus::models {
 
 Tensor MnistNet::features(const Tensor& x) {
   Tensor h = max_pool2d(relu(conv2(relu(conv1(x)))), {.kernel = 2});
-  return relu(fc1(flatten(dropout1(std::move(h)), 1)));
+  return fc1.relu(flatten(dropout1(std::move(h)), 1));
 }
 
 Tensor MnistNet::forward(const Tensor& x) { return fc2(dropout2(features(x))); }

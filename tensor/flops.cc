@@ -5,7 +5,7 @@
 namespace gradus {
 
 int64_t kernel_flops(std::string_view op, std::span<const Tensor* const> tensors) {
-  if (op == "matmul") return 2 * tensors[0]->numel() * tensors[1]->size(-1);
+  if (op == "matmul" || op == "matmul_relu") return 2 * tensors[0]->numel() * tensors[1]->size(-1);
   if (!op.starts_with("conv")) return 0;
   // Each element of the output takes the weights of its channel.
   const auto products = [](const Tensor& y, const Tensor& w) {

@@ -39,7 +39,8 @@ class Step {
 
   // Adds a value of this rank to the log, and returns it. The log shows its mean since the line
   // before, over all ranks and over the steps that had it. The step ends with a ValueError if the value is
-  // NaN or infinite, unless backward() has returned false in it.
+  // NaN or infinite, unless backward() has returned false in it. Nobody waits for a value on a GPU: it is
+  // read, and may end the training, when a line of the log or a checkpoint is due.
   // Errors: ShapeError unless it has one element.
   Tensor log(const std::string& name, const Tensor& value);
   double log(const std::string& name, double value);

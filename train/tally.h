@@ -21,10 +21,19 @@ namespace gradus::train {
 
 // Sums over samples, each under the name of its mean: the number of correct answers is "accuracy".
 struct Sums {
+  // What a device has computed, or will: a number that counts so many times.
+  struct OnDevice {
+    std::string name;
+    Tensor number;
+    double times = 1;
+  };
+
   int64_t seen = 0;
   std::vector<std::pair<std::string, double>> of = {};
   // How many values a sum is of, where it is not `seen`: of a loss that not every step has.
   std::vector<std::pair<std::string, int64_t>> seen_of = {};
+  // Belongs to the sums, and nobody has waited for it. Whoever asks for a sum waits.
+  std::vector<OnDevice> on_device = {};
 
   // Adds sums of the same names. Names that are new here are added behind the others.
   Sums& operator+=(const Sums& s);
@@ -34,7 +43,9 @@ struct Sums {
   // Returns sum(name) / seen, or over seen_of; 0 when nothing was seen.
   double mean(std::string_view name) const;
   std::map<std::string, double> means() const;  // of all names
-  bool operator==(const Sums&) const = default;
+  // Returns the same with nothing left on a device.
+  Sums read() const;
+  bool operator==(const Sums& s) const;
 };
 
 // "loss 0.0312"; "accuracy 98.97 %": what is named accuracy is shown as a percentage.
@@ -46,7 +57,8 @@ class Tally {
  public:
   explicit Tally(Sums total = {}) : total_(std::move(total)) {}
 
-  void add(const Sums& s) { mine_ += s; }
+  // Waits for a device once in many steps.
+  void add(const Sums& s);
   // Adds to the total what all ranks have seen since the last time, and returns that. Collective.
   Sums reduce();
   // Returns the total over all ranks, as of the last reduce(): the same on all of them.
@@ -62,7 +74,8 @@ class Tally {
 int64_t count_correct(const Tensor& logits, const Tensor& target, int64_t k = 1, int64_t rows = -1);
 
 // Returns a classifier's sums over a batch: "loss", "accuracy", and "accuracy_in_5" if it is asked for.
-// Samples that are there a second time (Batch::padding) do not count.
+// Samples that are there a second time (Batch::padding) do not count. It does not wait for a GPU: what that
+// computes stays there until a sum is read.
 // Shapes: loss [] (the batch's mean) or [N] (one of each sample), logits [N,classes].
 struct ScoreOptions {
   bool in_5 = false;  // whether the target is among the five largest logits

@@ -15,6 +15,7 @@
 #include "gradus/io/checkpoint_file.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/environment.h"
+#include "gradus/train/internal/numbers.h"
 #include "gradus/train/program.h"
 #include "gradus/train/ranks.h"
 #include "gradus/train/text.h"
@@ -217,6 +218,7 @@ void Training::load(const std::string& file) {
 }
 
 void Training::save(const std::string& file) {
+  read_values();
   unlogged_ += train_.reduce();
   if (run_.checkpoint_dir.empty()) return;
   io::Checkpoint c;
@@ -283,6 +285,7 @@ void Training::end_step(const Sums& mine) {
   const bool last = at.samples == total || ended();
   const bool log = is_range_ ? steps_ % run_.log_interval == 0 : (batch - 1) % run_.log_interval == 0;
   if (log || last) {
+    read_values();
     recent_ = std::exchange(unlogged_, {});
     recent_ += train_.reduce();
   }
@@ -358,7 +361,8 @@ bool Training::end_test_step() {
   return run_.dry_run;
 }
 
-void Training::end_test(const Sums& all) {
+void Training::end_test(const Sums& given) {
+  const Sums all = given.read();
   print(options_.test_line(all));
   write_events("test", all);
   if (events_) events_->flush();
@@ -459,13 +463,19 @@ Step Training::step_with(const data::Batch& b) {
 
 void Training::end_step(Step& step) {
   Sums mine = {.seen = step.batch().size()};
+  const bool was_skipped = skipped_step_ == steps_;
   for (const auto& [name, tensor] : step.values_) {
+    if (internal::is_far(tensor)) {
+      unread_.push_back({steps_ + 1, name, internal::kept_number(tensor), was_skipped});
+      continue;
+    }
     const double value = tensor.item<double>();
-    if (skipped_step_ == steps_ && !std::isfinite(value)) continue;
-    check_finite(name, value);
+    if (was_skipped && !std::isfinite(value)) continue;
+    check_finite(steps_ + 1, name, value);
     mine += {.of = {{name, value}}, .seen_of = {{name, 1}}};
   }
-  if (skipped_step_ != steps_) skipped_in_row_ = 0;
+  if (unread_.size() >= internal::kMostUnread) read_values();
+  if (!was_skipped) skipped_in_row_ = 0;
   end_step(mine);
   if (!options_.test || options_.test_every == 0 || !test_due()) return;
   progress_.reset();  // its time is that of steps
@@ -473,7 +483,21 @@ void Training::end_step(Step& step) {
   begin_progress();
 }
 
+void Training::read_values() {
+  const std::vector<Unread> unread = std::exchange(unread_, {});
+  std::vector<Tensor> numbers;
+  for (const Unread& u : unread) numbers.push_back(u.number);
+  const std::vector<double> values = internal::read_numbers(numbers);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Unread& u = unread[i];
+    if (u.was_skipped && !std::isfinite(values[i])) continue;
+    check_finite(u.step, u.name, values[i]);
+    train_.add({.of = {{u.name, values[i]}}, .seen_of = {{u.name, 1}}});
+  }
+}
+
 void Training::refuse(const Step& step, const std::string& network, const std::string& found) {
+  read_values();
   std::string mine;
   for (const auto& [name, tensor] : step.values_)
     if (const double value = tensor.item<double>(); !std::isfinite(value))
@@ -505,14 +529,14 @@ void Training::warn() {
   recent_until_ = steps_;
 }
 
-void Training::check_finite(const std::string& name, double value) {
+void Training::check_finite(int64_t step, const std::string& name, double value) {
   if (std::isfinite(value)) {
     last_values_[name] = value;
     return;
   }
   const auto before = last_values_.find(name);
   const std::string saved = checkpoint_path();
-  throw ValueError(program_, "step ", steps_ + 1, ": ", name, " is ", std::isnan(value) ? "NaN" : "infinite",
+  throw ValueError(program_, "step ", step, ": ", name, " is ", std::isnan(value) ? "NaN" : "infinite",
                    " on rank ", dist::get_rank(),
                    before == last_values_.end() ? "" : concat("; before it was ", before->second),
                    saved.empty() ? "" : concat("; ", saved, " stays as it was before"));

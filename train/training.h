@@ -241,7 +241,10 @@ class Training {
   Step step_with(const data::Batch& b);
   void end_step(Step& step);
   // Errors: ValueError for a value that is not finite.
-  void check_finite(const std::string& name, double value);
+  void check_finite(int64_t step, const std::string& name, double value);
+  // Reads what steps have logged that a device had still to compute. Waits for it.
+  // Errors: as check_finite.
+  void read_values();
   // Leaves a backward of the step out, or ends the training. Collective. `found` says what is not finite.
   friend class Step;
   void refuse(const Step& step, const std::string& network, const std::string& found);
@@ -270,9 +273,16 @@ class Training {
   bool is_range_ = false;                      // of steps, and not of epochs with batches
   nn::Module* model_ = nullptr;                // of a range that names one
   std::map<std::string, double> last_values_;  // that this rank's steps have logged
-  int64_t skipped_ = 0, skipped_in_row_ = 0;   // backwards
-  int64_t skipped_step_ = -1;                  // the last step with one
-  std::vector<Tensor> buffers_;                // as before the step, if it may be skipped
+  struct Unread {
+    int64_t step;
+    std::string name;
+    Tensor number;
+    bool was_skipped;  // the step
+  };
+  std::vector<Unread> unread_;
+  int64_t skipped_ = 0, skipped_in_row_ = 0;  // backwards
+  int64_t skipped_step_ = -1;                 // the last step with one
+  std::vector<Tensor> buffers_;               // as before the step, if it may be skipped
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
   // Of the epoch at hand.

@@ -21,6 +21,14 @@ Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   return raw::dropout_mask(empty(shape, {x.dtype(), x.device()}), 1 - p);
 }
 
+// Records y = scale x where the mask holds, else 0.
+void record_mask(const Tensor& y, const Tensor& x, const Tensor& mask, double scale) {
+  if (Recorder r{"dropout", x})
+    r.record(y, wrt(x, [mask = r.save(mask), scale](Tensor dy) {
+               return masked_scale(std::move(dy), mask.get(), scale);
+             }));
+}
+
 void check(const char* op, const Tensor& x, double p) {
   if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
   check_floating(op, "x", x);
@@ -44,11 +52,8 @@ Tensor drop_to_alpha(const Tensor& x, const Tensor& mask, double p) {
 
 Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
   const OpCall call("masked_scale", {{"x", x}, {"mask", mask}});
-  Tensor y = raw::masked_scale(x, mask, scale, autograd::reusable_for(x, mask));
-  if (Recorder r{"dropout", x})
-    r.record(y, wrt(x, [mask = r.save(mask), scale](Tensor dy) {
-               return masked_scale(std::move(dy), mask.get(), scale);
-             }));
+  const Tensor y = raw::masked_scale(x, mask, scale, autograd::reusable_for(x, mask));
+  record_mask(y, x, mask, scale);
   return y;
 }
 
@@ -57,8 +62,10 @@ Tensor dropout(Tensor&& x, double p, bool training) {
   if (!(p >= 0 && p <= 1)) throw ValueError("dropout", "expected a probability between 0 and 1, given ", p);
   check_floating("dropout", "x", x);
   if (!training || p == 0) return std::move(x);
-  const Tensor mask = raw::dropout_mask(x, 1 - p);
-  return masked_scale(std::move(x), mask, p == 1 ? 0 : 1 / (1 - p));
+  const double scale = p == 1 ? 0 : 1 / (1 - p);
+  const auto [y, mask] = raw::dropout(x, 1 - p, scale, autograd::may_reuse(x) ? detach(x) : Tensor());
+  record_mask(y, x, mask, scale);
+  return y;
 }
 
 Tensor dropout1d(const Tensor& x, double p, bool training) {

@@ -45,11 +45,10 @@ bool counts_batches() { return !autograd::is_recomputing(); }
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 }  // namespace
 
-// Counts the batch, and returns its weight in the running statistics.
-double BatchNorm::next_momentum() {
-  raw::add_(num_batches_tracked, scalar(1, {DType::kI64, num_batches_tracked.device()}));
+// Returns the next batch's weight in the running statistics.
+double BatchNorm::next_momentum() const {
   if (options().momentum && !all_alike_) return *options().momentum;
-  return has_data(num_batches_tracked) ? 1 / num_batches_tracked.item<double>() : 1;
+  return has_data(num_batches_tracked) ? 1 / (num_batches_tracked.item<double>() + 1) : 1;
 }
 
 void BatchNorm::defer_statistics(bool on) { deferred_ = on ? std::optional(Deferred()) : std::nullopt; }
@@ -72,7 +71,7 @@ void BatchNorm::apply_deferred_statistics() {
   if (!deferred_ || deferred_->rows == 0) return;
   const Deferred all = std::exchange(*deferred_, {});
   const DType wide = raw::channel_dtype(running_mean.dtype());
-  raw::batch_norm_update_(running_mean, running_var, gradus::to(all.mean, wide),
+  raw::batch_norm_update_(running_mean, running_var, num_batches_tracked, gradus::to(all.mean, wide),
                           gradus::to(all.m2 / all.rows, wide), int64_t(all.rows), next_momentum());
 }
 
@@ -100,7 +99,7 @@ template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
     collect(mean, var * double(rows - 1), rows);
     return y;
   }
-  if (counts) o.momentum = next_momentum();
+  if (counts) o.momentum = next_momentum(), o.num_batches_tracked = num_batches_tracked;
   const Tensor none;
   const bool given = counts || !by_batch;
   return op(x, weight, bias, given ? running_mean : none, given ? running_var : none, o);
@@ -153,8 +152,10 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
     } else {
       const double momentum = next_momentum();
       if (rows > 0)
-        raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows),
-                                momentum);
+        raw::batch_norm_update_(running_mean, running_var, num_batches_tracked, detach(mean), detach(var),
+                                int64_t(rows), momentum);
+      else
+        raw::add_(num_batches_tracked, 1);
     }
   }
   return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);

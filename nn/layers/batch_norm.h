@@ -62,7 +62,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Tensor forward_joined(const Tensor& x);
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;
-  double next_momentum();
+  double next_momentum() const;
   void collect(const Tensor& mean, const Tensor& m2, int64_t rows);
 
   // Of several batches: elements per channel, their mean, and the sum of squared differences from it.

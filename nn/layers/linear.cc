@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/nn/init.h"
 #include "gradus/nn/placement.h"
@@ -23,6 +24,11 @@ Tensor Linear::initial_bias(const LinearOptions& o) {
 }
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
+
+Tensor Linear::relu(const Tensor& x) {
+  if (has_hooks()) return gradus::relu((*this)(x));
+  return call([&] { return linear_relu(x, weight, bias); });
+}
 
 template class ModuleWith<LinearOptions, Layer>;
 }  // namespace gradus::nn

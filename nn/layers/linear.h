@@ -22,6 +22,8 @@ class Linear final : public LayerWith<LinearOptions> {
   Parameter bias{this, "bias", initial_bias(options())};
 
   Tensor forward(const Tensor& x) override;
+  // Returns relu(layer(x)), as linear_relu does. With hooks, these see the layer's result.
+  Tensor relu(const Tensor& x);
 
  private:
   static Tensor initial_weight(const LinearOptions& o);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/cuda/libraries/cublaslt_functions.h"
 
 namespace gradus::cuda {
@@ -79,10 +80,11 @@ Owned<cublasLtMatmulDescOpaque_t> make_descriptor(const char* op, const CublasLt
   };
   if (p.a.transposed) set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   if (p.b.transposed) set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
-  if (p.bias) {
+  if (p.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (p.rectifies)
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
+  else if (p.bias)
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  }
   return descriptor;
 }
 
@@ -139,6 +141,7 @@ void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_
                is_double ? static_cast<const void*>(&one) : &one_f32, p.a.p, a.get(), p.b.p, b.get(),
                is_double ? static_cast<const void*>(&zero) : &zero_f32, p.d.p, d.get(), p.d.p, d.get(),
                &found.algo, workspace ? workspace.raw_ptr() : nullptr, found.workspaceSize, stream);
+  count_calls(op, {.library_calls = 1});
 }
 
 #undef GRADUS_CHECK

@@ -35,14 +35,15 @@ struct Matrices {
   bool transposed = false;
 };
 
-// d = op(a) op(b) + bias, for each of a batch. The bias is null, or one for all with an element for each of
-// the rows of d.
+// d = op(a) op(b) + bias, or relu of that, for each of a batch. The bias is null, or one for all with an
+// element for each of the rows of d.
 struct MatrixProduct {
   Matrices a, b, d;
   DType dtype;         // of a and b: floating
   DType result_dtype;  // of d and the bias: the same, or f32
   int64_t batch;
   const void* bias;
+  bool rectifies = false;
 };
 
 // Queues a product on the device's current stream, which is `stream`. The device is the calling thread's.

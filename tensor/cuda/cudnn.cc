@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "gradus/tensor/cuda/host_calls.h"
+
 // Plans are made for a handle, as the recorded ones were (tests/cuda/recorded).
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -359,6 +361,7 @@ bool convolve(const char* op, const Convolution& c, cudaStream_t stream) {
     found = state.plans.emplace(std::move(key), plan_convolution(op, library, c, state.handle)).first;
   if (!found->second.plan) return false;
   run(calls, c, found->second, state.handle, stream);
+  count_calls(op, {.library_calls = 1});
   return true;
 }
 

@@ -53,6 +53,7 @@ constexpr int64_t blocks_for(int64_t n, int64_t each) { return (n + each - 1) / 
 #endif
 
 #include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/host_calls.h"
 
 namespace gradus::cuda {
 
@@ -61,6 +62,7 @@ namespace gradus::cuda {
 template <class... P, class... A>
 void launch(const char* op, void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {
   check(op, "launch", try_launch(op, kernel, grid, stream, args...));
+  count_calls(op, {.launches = 1});
 }
 
 }  // namespace gradus::cuda

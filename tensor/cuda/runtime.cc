@@ -7,6 +7,8 @@
 
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/staging.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::cuda {
@@ -64,14 +66,24 @@ class Runtime final : public internal::DeviceRuntime {
   void* allocate(int device, int64_t bytes) override {
     use(device);
     void* p = nullptr;
-    return or_null("cudaMalloc", cudaMalloc(&p, static_cast<size_t>(bytes))) ? p : nullptr;
+    if (!or_null("cudaMalloc", cudaMalloc(&p, static_cast<size_t>(bytes)))) return nullptr;
+    count_calls(nullptr, {.allocations = 1});
+    return p;
   }
-  void free(int, void* p) override { GRADUS_CHECK(cudaFree, p); }
+  void free(int, void* p) override {
+    GRADUS_CHECK(cudaFree, p);
+    count_calls(nullptr, {.waits = 1});
+  }
   void* allocate_pinned(int64_t bytes) override {
     void* p = nullptr;
-    return or_null("cudaMallocHost", cudaMallocHost(&p, static_cast<size_t>(bytes))) ? p : nullptr;
+    if (!or_null("cudaMallocHost", cudaMallocHost(&p, static_cast<size_t>(bytes)))) return nullptr;
+    count_calls(nullptr, {.allocations = 1});
+    return p;
   }
-  void free_pinned(void* p) override { GRADUS_CHECK(cudaFreeHost, p); }
+  void free_pinned(void* p) override {
+    GRADUS_CHECK(cudaFreeHost, p);
+    count_calls(nullptr, {.waits = 1});
+  }
 
   StreamHandle create_stream(int device) override {
     use(device);
@@ -81,10 +93,14 @@ class Runtime final : public internal::DeviceRuntime {
   }
   void destroy_stream(StreamHandle stream) noexcept override { ignore(cudaStreamDestroy(of(stream))); }
   bool is_idle(StreamHandle stream) override { return ready("cudaStreamQuery", cudaStreamQuery(of(stream))); }
-  void synchronize(StreamHandle stream) override { GRADUS_CHECK(cudaStreamSynchronize, of(stream)); }
+  void synchronize(StreamHandle stream) override {
+    GRADUS_CHECK(cudaStreamSynchronize, of(stream));
+    count_calls(nullptr, {.waits = 1});
+  }
   void synchronize_device(int device) override {
     use(device);
     GRADUS_CHECK(cudaDeviceSynchronize);
+    count_calls(nullptr, {.waits = 1});
   }
   void call_on_host(StreamHandle stream, void (*f)(void*), void* data) override {
     GRADUS_CHECK(cudaLaunchHostFunc, of(stream), f, data);
@@ -106,15 +122,32 @@ class Runtime final : public internal::DeviceRuntime {
   bool is_done(EventHandle event) override {
     return ready("cudaEventQuery", cudaEventQuery(event_of(event)));
   }
-  void synchronize_event(EventHandle event) override { GRADUS_CHECK(cudaEventSynchronize, event_of(event)); }
+  void synchronize_event(EventHandle event) override {
+    GRADUS_CHECK(cudaEventSynchronize, event_of(event));
+    count_calls(nullptr, {.waits = 1});
+  }
 
   void copy(void* to, const void* from, int64_t bytes, StreamHandle stream) override {
+    const cudaPointerAttributes target = attributes_of(to), source = attributes_of(from);
+    if (target.type == cudaMemoryTypeDevice && source.type == cudaMemoryTypeUnregistered) {
+      use(target.device);
+      return copy_staged(to, target.device, from, bytes, of(stream));
+    }
     GRADUS_CHECK(cudaMemcpyAsync, to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, of(stream));
+    if (target.type == source.type)
+      count_calls(nullptr, {.copies_on_device = 1, .bytes_on_device = bytes});
+    else if (target.type == cudaMemoryTypeDevice)
+      count_calls(nullptr, {.copies_to_device = 1, .bytes_to_device = bytes});
+    else
+      count_calls(nullptr, {.copies_to_host = 1,
+                            .bytes_to_host = bytes,
+                            .pageable_copies = target.type == cudaMemoryTypeUnregistered});
   }
   void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
                     StreamHandle stream) override {
     GRADUS_CHECK(cudaMemcpyPeerAsync, to, to_device, from, from_device, static_cast<size_t>(bytes),
                  of(stream));
+    count_calls(nullptr, {.copies_on_device = 1, .bytes_on_device = bytes});
   }
 
  private:
@@ -122,6 +155,12 @@ class Runtime final : public internal::DeviceRuntime {
 
   static cudaStream_t of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
   static cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
+
+  static cudaPointerAttributes attributes_of(const void* p) {
+    cudaPointerAttributes attributes;
+    GRADUS_CHECK(cudaPointerGetAttributes, &attributes, p);
+    return attributes;
+  }
 
   // Nobody shall find the error later.
   static void ignore(cudaError_t status) {

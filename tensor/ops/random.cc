@@ -15,6 +15,12 @@ namespace raw {
 namespace {
 
 PhiloxKey next_draw() { return Context::current().generator->next(); }
+// Replicas have different samples. So replicas with the same seed drop different elements.
+PhiloxKey next_dropout_draw() {
+  PhiloxKey key = next_draw();
+  key.stream += uint64_t(Job::current()->replica().index) << 40;
+  return key;
+}
 
 void check_probability(const char* op, double p) {
   if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
@@ -54,11 +60,19 @@ Tensor bernoulli_mask(const Tensor& x, double p) {
 Tensor dropout_mask(const Tensor& x, double p) {
   check_probability("dropout", p);
   Tensor mask = empty_like(x, DType::kBool);
-  // Replicas have different samples. So replicas with the same seed drop different elements.
-  PhiloxKey key = next_draw();
-  key.stream += uint64_t(Job::current()->replica().index) << 40;
+  const PhiloxKey key = next_dropout_draw();
   if (mask.numel() > 0) dropout_mask_kernel(mask, p, key);
   return mask;
+}
+
+Dropped dropout(const Tensor& x, double p, double scale, const Tensor& out) {
+  check_probability("dropout", p);
+  check_floating("dropout", "x", x);
+  Dropped d{out ? out : empty_like(x), empty_like(x, DType::kBool)};
+  const PhiloxKey key = next_dropout_draw();
+  if (x.numel() > 0) dropout_kernel(d.y, d.mask, x, p, scale, key);
+  if (out) out.storage()->bump_version();
+  return d;
 }
 
 void bernoulli_(const Tensor& x, double p) { copy_(x, bernoulli_mask(x, p)); }

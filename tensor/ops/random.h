@@ -34,6 +34,10 @@ extern KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& u
 // u = 1 where u < p, else 0. Both are f64 or both f32, row-major. Throws where an element of p
 // is no probability.
 extern KernelSlot<void(const Tensor& u, const Tensor& p)> below_kernel;
+// Draws a mask as dropout_mask_kernel does, and y = scale x where it holds, else 0. y may be x.
+extern KernelSlot<void(const Tensor& y, const Tensor& mask, const Tensor& x, double p, double scale,
+                       PhiloxKey key)>
+    dropout_kernel;
 // y = scale x where the mask (bool) holds, else 0.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
     masked_scale_kernel;
@@ -49,6 +53,12 @@ void bernoulli_(const Tensor& x, double p);
 // 2^-16 and draws other elements on each rank.
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
+// Returns scale x where a mask of dropout_mask(x, p) holds, else 0, and the mask. Writes into `out` where
+// given; it may share x's buffer.
+struct Dropped {
+  Tensor y, mask;
+};
+Dropped dropout(const Tensor& x, double p, double scale, const Tensor& out = {});
 // Returns scale x where the mask holds, else 0. Writes into `out` where given; it may share x's buffer.
 Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out = {});
 

@@ -346,9 +346,13 @@ TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
   const TensorOptions o{GetParam(), kCPU};
   const Tensor mean = empty({2}, o), var = empty({2}, o), new_mean = empty({2}, o), new_var = empty({2}, o);
   raw::fill_(mean, 1), raw::fill_(var, 2), raw::fill_(new_mean, 3), raw::fill_(new_var, 6);
+  const Tensor batches = scalar(41, {.dtype = DType::kI64});
   const uint32_t version = mean.storage()->version();
-  raw::batch_norm_update_(mean, var, new_mean, new_var, 4, 0.25);
+  raw::batch_norm_update_(mean, var, batches, new_mean, new_var, 4, 0.25);
   EXPECT_GT(mean.storage()->version(), version);
+  EXPECT_GT(batches.storage()->version(), 0u);
+  EXPECT_EQ(batches.item<int64_t>(), 42);
+  EXPECT_THROW(raw::batch_norm_update_(mean, var, new_mean, new_mean, new_var, 4, 0.25), ShapeError);
   for (int64_t c : {0, 1}) {
     EXPECT_NEAR(mean.to_vector<double>()[c], 1.5, 1e-6);
     EXPECT_NEAR(var.to_vector<double>()[c], 0.75 * 2 + 0.25 * 6 * 4 / 3,

@@ -2,6 +2,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
@@ -46,6 +47,14 @@ bool is_cast_from_f32(const Tensor& w) {
   return w.dtype() != DType::kF32 && autograd::gradient_dtype(w) == DType::kF32;
 }
 
+void record_linear(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  if (Recorder r{"linear", x, w, bias})
+    r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),
+             wrt(w, [x = r.save(x), in_f32 = is_cast_from_f32(w)](
+                        const Tensor& dy) { return weight_grad(as_rows(dy), as_rows(x.get()), in_f32); }),
+             wrt(bias, [](const Tensor& dy) { return sum(as_rows(dy), {0}); }));
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -65,12 +74,19 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   const OpCall call("linear", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"linear"}) return linear(cast(x), cast.weight(w), cast.weight(bias));
-  Tensor y = raw::linear(x, w, bias);
-  if (Recorder r{"linear", x, w, bias})
-    r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),
-             wrt(w, [x = r.save(x), in_f32 = is_cast_from_f32(w)](
-                        const Tensor& dy) { return weight_grad(as_rows(dy), as_rows(x.get()), in_f32); }),
-             wrt(bias, [](const Tensor& dy) { return sum(as_rows(dy), {0}); }));
+  const Tensor y = raw::linear(x, w, bias);
+  record_linear(y, x, w, bias);
+  return y;
+}
+
+Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const OpCall call("linear_relu", {{"x", x}, {"weight", w}});
+  if (autograd::Casting cast{"linear"}) return linear_relu(cast(x), cast.weight(w), cast.weight(bias));
+  const Tensor y = raw::linear_relu(x, w, bias);
+  const Tensor h = detach(y);  // relu's operand in the graph: neither rule reads it
+  record_linear(h, x, w, bias);
+  if (Recorder r{"relu", h})
+    r.record(y, wrt(h, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));
   return y;
 }
 

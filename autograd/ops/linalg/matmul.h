@@ -18,4 +18,8 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // Errors: ShapeError when `in` or `out` do not fit; DTypeError, DeviceError as matmul.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
+// Returns relu(linear(x, w, bias)). On a GPU it is computed in one pass.
+// Errors: as linear.
+Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias = {});
+
 }  // namespace gradus

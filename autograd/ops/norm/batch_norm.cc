@@ -9,6 +9,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 
@@ -93,12 +94,16 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
     throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
 }
 
-// Moves the running statistics, if there are any, toward the batch's.
+// Moves the running statistics, if there are any, toward the batch's, and counts it.
 void move_statistics(const Tensor& running_mean, const Tensor& running_var, const raw::BatchNormResult& batch,
-                     double momentum) {
+                     const BatchNormFuncOptions& options) {
   const int64_t rows = elements_per_channel(batch.y);
+  const Tensor& batches = options.num_batches_tracked;
   if (running_mean.defined() && rows > 0)
-    raw::batch_norm_update_(running_mean, running_var, batch.mean, batch.var, rows, momentum);
+    raw::batch_norm_update_(running_mean, running_var, batches, batch.mean, batch.var, rows,
+                            options.momentum);
+  else if (batches.defined())
+    raw::add_(batches, 1);
 }
 
 // Records y, normalized by the batch's own statistics. With `is_rectified`, y is the relu of that; otherwise
@@ -177,7 +182,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return normalize_by(x, running_mean, running_var, weight, bias, options.eps);
   const auto result = raw::batch_norm(x, weight, bias, options.eps);
-  move_statistics(running_mean, running_var, result, options.momentum);
+  move_statistics(running_mean, running_var, result, options);
   record_by_batch(op, x, weight, bias, result, options.eps, false);
   return result.y;
 }
@@ -189,7 +194,7 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return relu(batch_norm(x, weight, bias, running_mean, running_var, options));
   const auto result = raw::batch_norm_relu(x, {}, weight, bias, options.eps, false);
-  move_statistics(running_mean, running_var, result, options.momentum);
+  move_statistics(running_mean, running_var, result, options);
   record_by_batch(op, x, weight, bias, result, options.eps, true);
   return result.y;
 }
@@ -204,7 +209,7 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
     return relu(batch_norm(x, weight, bias, running_mean, running_var, options) + residual);
   const bool reuses = autograd::may_reuse(residual);
   const auto result = raw::batch_norm_relu(x, detach(residual), weight, bias, options.eps, reuses);
-  move_statistics(running_mean, running_var, result, options.momentum);
+  move_statistics(running_mean, running_var, result, options);
   const std::vector<Tensor> inputs{x, weight, bias, residual};
   if (Recorder r{op, inputs})
     r.record_joint(

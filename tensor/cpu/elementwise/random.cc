@@ -138,6 +138,12 @@ void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, do
   });
 }
 
+void dropout_cpu(const Tensor& y, const Tensor& mask, const Tensor& x, double p, double scale,
+                 PhiloxKey key) {
+  dropout_mask_cpu(mask, p, key);
+  masked_scale_cpu(y, x, mask, scale);
+}
+
 void below_cpu(const Tensor& out, const Tensor& p) {
   with_draw_type(out, [&]<class T>() {
     parallel_for(0, out.numel(), 16384, [u = out.ptr<T>(), p = p.ptr<T>()](int64_t begin, int64_t end) {
@@ -165,5 +171,6 @@ constinit decltype(randint_kernel) randint_kernel{"randint", &randint_cpu};
 constinit decltype(randperm_kernel) randperm_kernel{"randperm", &randperm_cpu};
 constinit decltype(multinomial_kernel) multinomial_kernel{"multinomial", &multinomial_cpu};
 constinit decltype(masked_scale_kernel) masked_scale_kernel{"masked_scale", &masked_scale_cpu};
+constinit decltype(dropout_kernel) dropout_kernel{"dropout", &dropout_cpu};
 
 }  // namespace gradus::raw

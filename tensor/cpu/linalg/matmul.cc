@@ -8,6 +8,7 @@
 #include "gradus/tensor/cpu/linalg/matmul_reference.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
+#include "gradus/tensor/ops/activations.h"
 
 namespace gradus {
 namespace {
@@ -132,8 +133,14 @@ void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tenso
   }
 }
 
+void matmul_relu_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  matmul_cpu(out, a, b, bias);
+  raw::Unary<functors::Relu>::kernel.cpu(out, out, {});
+}
+
 }  // namespace
 
 constinit decltype(raw::matmul_kernel) raw::matmul_kernel{"matmul", &matmul_cpu};
+constinit decltype(raw::matmul_relu_kernel) raw::matmul_relu_kernel{"matmul_relu", &matmul_relu_cpu};
 
 }  // namespace gradus

@@ -398,8 +398,8 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
   });
 }
 
-void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
-                           const Tensor& var, int64_t rows, double momentum) {
+void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
+                           const Tensor& mean, const Tensor& var, int64_t rows, double momentum) {
   const auto move = [&](const Tensor& running, const Tensor& batch, double factor) {
     dispatch(running.dtype(), [&]<class T>() {
       using A = Arithmetic<T>;
@@ -411,6 +411,7 @@ void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var
   };
   move(running_mean, mean, 1);
   move(running_var, var, double(rows) / double(rows - 1));
+  if (batches.defined()) ++*batches.ptr<int64_t>();
 }
 
 }  // namespace

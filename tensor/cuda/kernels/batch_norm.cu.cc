@@ -442,10 +442,11 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class A>
 __global__ void __launch_bounds__(kThreads)
-    move_running(View running_mean, View running_var, const A* mean, const A* var, double var_factor,
-                 double momentum, int64_t channels) {
+    move_running(View running_mean, View running_var, int64_t* batches, const A* mean, const A* var,
+                 double var_factor, double momentum, int64_t channels) {
   const int64_t channel = block_index() * kThreads + thread_index();
   if (channel >= channels) return;
+  if (batches && channel == 0) ++*batches;
   const auto move = [&](const View& running, double batch) {
     const auto v = static_cast<double>(load_as<A>(running.data, running.dtype, channel));
     store_as(running.data, running.dtype, channel, static_cast<A>(formulas::moved(v, batch, momentum)));
@@ -626,11 +627,11 @@ void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, c
       x, dx, add);
 }
 template <class A>
-void batch_norm_update(const char* op, const View& running_mean, const View& running_var, const A* mean,
-                       const A* var, double var_factor, double momentum, int64_t channels,
+void batch_norm_update(const char* op, const View& running_mean, const View& running_var, int64_t* batches,
+                       const A* mean, const A* var, double var_factor, double momentum, int64_t channels,
                        cudaStream_t stream) {
   launch(op, move_running<A>, {blocks_for(channels, kThreads), kThreads}, stream, running_mean, running_var,
-         mean, var, var_factor, momentum, channels);
+         batches, mean, var, var_factor, momentum, channels);
 }
 
 #define GRADUS_INSTANTIATE(T)                                                                             \
@@ -652,9 +653,9 @@ GRADUS_INSTANTIATE(float)
 GRADUS_INSTANTIATE(f16)
 GRADUS_INSTANTIATE(bf16)
 #undef GRADUS_INSTANTIATE
-template void batch_norm_update(const char*, const View&, const View&, const double*, const double*, double,
-                                double, int64_t, cudaStream_t);
-template void batch_norm_update(const char*, const View&, const View&, const float*, const float*, double,
-                                double, int64_t, cudaStream_t);
+template void batch_norm_update(const char*, const View&, const View&, int64_t*, const double*, const double*,
+                                double, double, int64_t, cudaStream_t);
+template void batch_norm_update(const char*, const View&, const View&, int64_t*, const float*, const float*,
+                                double, double, int64_t, cudaStream_t);
 
 }  // namespace gradus::cuda

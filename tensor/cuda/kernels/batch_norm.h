@@ -56,10 +56,11 @@ void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, c
                                const compute_t<T>* slope, int64_t rows, int64_t channels,
                                cudaStream_t stream);
 
-// Moves the running statistics, of dtypes that are computed as A, toward mean and var * var_factor.
+// Moves the running statistics, of dtypes that are computed as A, toward mean and var * var_factor. Adds 1 to
+// `batches`, which may be null.
 template <class A>
-void batch_norm_update(const char* op, const View& running_mean, const View& running_var, const A* mean,
-                       const A* var, double var_factor, double momentum, int64_t channels,
+void batch_norm_update(const char* op, const View& running_mean, const View& running_var, int64_t* batches,
+                       const A* mean, const A* var, double var_factor, double momentum, int64_t channels,
                        cudaStream_t stream);
 
 }  // namespace gradus::cuda

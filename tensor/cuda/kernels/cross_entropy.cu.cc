@@ -1,6 +1,7 @@
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "gradus/tensor/cuda/kernels/powers.h"
@@ -56,9 +57,12 @@ __device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const M
   return y;
 }
 
+// Where one block has all samples, it finishes the whole loss, and `total` is its weight. Else `total` is
+// null, and each sample's loss goes to `losses`.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4)
-    cross_entropy_samples(CrossEntropy<T> s, Teams teams, SampleLoss* losses, T* each) {
+    cross_entropy_samples(CrossEntropy<T> s, Teams teams, SampleLoss* losses, T* each, WholeLoss<T> whole,
+                          T* total) {
   Member me = member_of(teams);
   const bool is_sample = me.limit > 0;
   const Target<T> y = target_of(s, me);
@@ -78,18 +82,27 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
     smooth = merge_team(teams, smooth, places.sum, TakeSum{});
   }
   const int lane = me.lane;
-  if (!is_sample || lane != 0) return;
-  SampleLoss mine{0, static_cast<double>(y.weight)};
-  if (y.is_class)
-    mine.loss = (1 - s.smoothing) * mine.weight * nll(s.x[me.first + y.number * s.inner]) +
-                s.smoothing / static_cast<double>(s.classes) * smooth;
-  else
-    mine.loss = mine.weight;
-  store_vector(losses + me.line, mine);
-  if (each) each[me.line] = static_cast<T>(mine.loss);
-  if (!s.stats) return;
-  store_vector(s.stats + 2 * me.line,
-               y.is_class ? Vector<T, 2>{powers.top, shift} : Vector<T, 2>{y.weight, y.weight});
+  SampleLoss mine{0, 0};
+  if (is_sample && lane == 0) {
+    mine.weight = static_cast<double>(y.weight);
+    if (y.is_class)
+      mine.loss = (1 - s.smoothing) * mine.weight * nll(s.x[me.first + y.number * s.inner]) +
+                  s.smoothing / static_cast<double>(s.classes) * smooth;
+    else
+      mine.loss = mine.weight;
+    if (!total) store_vector(losses + me.line, mine);
+    if (each) each[me.line] = static_cast<T>(mine.loss);
+    if (s.stats)
+      store_vector(s.stats + 2 * me.line,
+                   y.is_class ? Vector<T, 2>{powers.top, shift} : Vector<T, 2>{y.weight, y.weight});
+  }
+  if (!total) return;
+  const Teams block{1, 0, 1, kTeamThreads, 1};
+  sync_block();  // all have read the places
+  mine.loss = merge_team(block, mine.loss, places.sum, TakeSum{});
+  sync_block();
+  mine.weight = merge_team(block, mine.weight, places.sum, TakeSum{});
+  if (thread_index() == 0) *total = whole.finish(mine, 0);
 }
 
 template <class T, int vector>
@@ -150,14 +163,22 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
                    cudaStream_t stream) {
   auto* const losses = static_cast<SampleLoss*>(workspace);
   const bool each = kind == LossOf::kEach;
+  const WholeLoss<T> whole{each ? nullptr : loss, kind == LossOf::kMean};
+  bool is_done = false;
   with_teams(s, lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, s.x), [&]<int vector>(Teams teams) {
     if (!s.stats && s.smoothing == 0) teams.lanes = teams.apart = 1;  // one score is read
+    // Few samples of few classes are for one block: it needs no second launch.
+    const auto lanes = kTeamThreads / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.samples())));
+    if (teams.apart == 1 && lanes > 0 && lanes < teams.lanes && s.classes <= 4 * lanes * vector)
+      teams.lanes = static_cast<int>(lanes);
+    is_done = teams.blocks() == 1;
     if (s.samples() > 0)
       launch(op, cross_entropy_samples<T, vector>, {teams.blocks(), kTeamThreads, sizeof(Places<T>)}, stream,
-             s, teams, losses, each ? loss : nullptr);
+             s, teams, losses, each ? loss : nullptr, whole, is_done ? total : nullptr);
   });
-  reduce_rows(op, WholeLoss<T>{each ? nullptr : loss, kind == LossOf::kMean}, total, losses, 1, s.samples(),
-              static_cast<char*>(workspace) + bytes_of_losses(s), stream);
+  if (!is_done)
+    reduce_rows(op, whole, total, losses, 1, s.samples(), static_cast<char*>(workspace) + bytes_of_losses(s),
+                stream);
 }
 
 template <class T>

@@ -43,6 +43,21 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
     if (i < left) out[at + i] = v.v[i];
 }
 
+// Element `number` of a draw.
+template <class Draw>
+__device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, PhiloxKey key,
+                                                             uint64_t number) {
+  const int in_counter = static_cast<int>(number % draws::kPerCounter<Draw>);
+  uint32_t words[4], chosen[Draw::kWords] = {};
+  draws::philox(key, number / draws::kPerCounter<Draw>, words);
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    if (k / Draw::kWords == in_counter / Draw::kElements) chosen[k % Draw::kWords] = words[k];
+  typename Draw::Element elements[Draw::kElements];
+  draw(chosen, elements);
+  return elements[Draw::kElements == 1 || in_counter % 2 == 0 ? 0 : 1];
+}
+
 // Operand 1 is none: its offsets, from `first` on, are the numbers of the elements.
 template <class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
@@ -52,25 +67,21 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   if (i >= o.count) return;
   int64_t at[2];
   o.locate(i, at);
-  const auto number = static_cast<uint64_t>(first + at[1]);
-  const int in_counter = static_cast<int>(number % draws::kPerCounter<Draw>);
-  uint32_t words[4], chosen[Draw::kWords] = {};
-  draws::philox(key, number / draws::kPerCounter<Draw>, words);
-#pragma unroll
-  for (int k = 0; k < 4; ++k)
-    if (k / Draw::kWords == in_counter / Draw::kElements) chosen[k % Draw::kWords] = words[k];
-  typename Draw::Element elements[Draw::kElements];
-  draw(chosen, elements);
-  store_as(o.data[0], o.dtype[0], at[0], elements[Draw::kElements == 1 || in_counter % 2 == 0 ? 0 : 1]);
+  store_as(o.data[0], o.dtype[0], at[0], element_of(draw, key, static_cast<uint64_t>(first + at[1])));
+}
+
+// Strides at which the offsets are the numbers of the elements.
+Strides numbers_of(std::span<const int64_t> sizes) {
+  Strides numbers{};
+  int64_t next = 1;
+  for (size_t d = sizes.size(); d-- > 0; next *= sizes[d]) numbers[d] = next;
+  return numbers;
 }
 
 // Draws elements that are stored as one of the types T.
 template <class... T, class Draw>
 void run(const char* op, const Drawn& out, const Draw& draw, PhiloxKey key, cudaStream_t stream) {
-  Strides numbers{};
-  int64_t next = 1;
-  for (size_t d = out.sizes.size(); d-- > 0; next *= out.sizes[d]) numbers[d] = next;
-  const Nest nest = make_nest(out.sizes, std::array<Strides, 2>{out.strides, numbers});
+  const Nest nest = make_nest(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
   if (nest.numel == 0) return;
   const bool is_aligned = reinterpret_cast<uintptr_t>(out.view.data) % 16 == 0;
   const bool in_rows = nest.numel == 1 || (nest.dims == 1 && nest.stride[0][0] == 1);
@@ -88,6 +99,51 @@ void run(const char* op, const Drawn& out, const Draw& draw, PhiloxKey key, cuda
     launch(op, draw_strided<Draw>, {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<2>(part, views, {offsets[0]}), offsets[1], draw, key);
   });
+}
+
+// Elements that lie row by row. A thread takes a vector of them, whose bits are a counter's or a part of it.
+template <class T>
+__global__ void __launch_bounds__(kDrawThreads, 4)
+    drop_rows(T* y, bool* mask, const T* x, int64_t count, draws::DropoutMask draw, double scale,
+              PhiloxKey key) {
+  constexpr int n = kVector<T>, each = draws::kPerCounter<draws::DropoutMask>;
+  const int64_t at = (block_index() * kDrawThreads + thread_index()) * n, left = count - at;
+  uint32_t words[4], chosen[n / 2] = {};
+  draws::philox(key, static_cast<uint64_t>(at / each), words);
+  const int first = static_cast<int>(at % each) / 2;
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    if (k >= first && k - first < n / 2) chosen[k % (n / 2)] = words[k];
+  bool kept[n];
+#pragma unroll
+  for (int k = 0; k < n / 2; ++k) draw(chosen + k, kept + 2 * k);
+  const functors::MaskedScale scaled{{}, scale};
+  if (n <= left) {
+    auto v = load_vector<Vector<T, n>>(x + at);
+    Vector<bool, n> keeps;
+#pragma unroll
+    for (int k = 0; k < n; ++k) v.v[k] = convert<T>(scaled(widen(v.v[k]), kept[k])), keeps.v[k] = kept[k];
+    store_vector(y + at, v);
+    return store_vector(mask + at, keeps);
+  }
+#pragma unroll
+  for (int k = 0; k < n; ++k)
+    if (k < left) y[at + k] = convert<T>(scaled(widen(x[at + k]), kept[k])), mask[at + k] = kept[k];
+}
+
+// Operands: y, mask, x. The fourth is none: its offsets, from `number` on, are the numbers of the elements.
+template <class C>
+__global__ void __launch_bounds__(kDrawThreads, 4)
+    drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, PhiloxKey key) {
+  const uint32_t i =
+      static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
+  if (i >= o.count) return;
+  int64_t at[4];
+  o.locate(i, at);
+  const bool kept = element_of(draw, key, static_cast<uint64_t>(number + at[3]));
+  const functors::MaskedScale scaled{{}, scale};
+  store_as(o.data[0], o.dtype[0], at[0], scaled(load_as<C>(o.data[2], o.dtype[2], at[2]), kept));
+  store_as(o.data[1], o.dtype[1], at[1], kept);
 }
 
 // One warp swaps as one thread would, 32 places at a time. A place's turn comes after those before it that
@@ -155,6 +211,34 @@ void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, Phil
 void randperm(const char* op, int64_t* order, int64_t count, PhiloxKey key, cudaStream_t stream) {
   arange(op, {order, DType::kI64}, count, 0, 1, stream);
   launch(op, swap_places, {1, kWarp}, stream, order, count, key);
+}
+
+void dropout(const char* op, const Dropout& d, double p, double scale, PhiloxKey key, cudaStream_t stream) {
+  const draws::DropoutMask draw(p);
+  const auto& [y, mask, x] = d.views;
+  const Nest nest = make_nest(
+      d.sizes, std::array<Strides, 4>{d.strides[0], d.strides[1], d.strides[2], numbers_of(d.sizes)});
+  if (nest.numel == 0) return;
+  bool in_rows = nest.dims == 1 && y.dtype == x.dtype;
+  for (size_t k = 0; k < 3; ++k) {
+    in_rows = in_rows && (nest.stride[k][0] == 1 || nest.numel == 1);
+    in_rows = in_rows && reinterpret_cast<uintptr_t>(d.views[k].data) % 16 == 0;
+  }
+  if (in_rows)
+    return with_type(x.dtype, [&](auto type) {
+      using T = decltype(type);
+      if constexpr (is_floating(dtype_v<T>))
+        launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVector<T>), kDrawThreads}, stream,
+               static_cast<T*>(y.data), static_cast<bool*>(mask.data), static_cast<const T*>(x.data),
+               nest.numel, draw, scale, key);
+    });
+  const View views[4] = {y, mask, x, x};
+  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+    launch(op, x.dtype == DType::kF64 ? drop_strided<double> : drop_strided<float>,
+           {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
+           strided_operands<4>(part, views, {offsets[0], offsets[1], offsets[2]}), offsets[3], draw, scale,
+           key);
+  });
 }
 
 void masked_scale(const char* op, const Nest& nest, const View* views, double scale, cudaStream_t stream) {

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -31,6 +32,13 @@ void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, Phil
 // A random order of 0 .. count - 1, which is at most 2^53.
 void randperm(const char* op, int64_t* order, int64_t count, PhiloxKey key, cudaStream_t stream);
 
+// Draws a mask as dropout_mask does, and y = scale x where it holds, else 0. y may be x, element for element.
+struct Dropout {
+  std::span<const int64_t> sizes;
+  std::array<View, 3> views;  // y, mask, x
+  std::array<Strides, 3> strides;
+};
+void dropout(const char* op, const Dropout& d, double p, double scale, PhiloxKey key, cudaStream_t stream);
 // views: y, x, mask (bool). y = scale x where the mask holds, else 0.
 void masked_scale(const char* op, const Nest& nest, const View* views, double scale, cudaStream_t stream);
 // views: y, u, p, all f64 or all f32. y = 1 where u < p, else 0; NaN where p is no probability.

@@ -115,13 +115,14 @@ void batch_statistics_backward_cuda(const Tensor& dx, const Tensor& add, const T
   });
 }
 
-void batch_norm_update_cuda(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
-                            const Tensor& var, int64_t rows, double momentum) {
+void batch_norm_update_cuda(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
+                            const Tensor& mean, const Tensor& var, int64_t rows, double momentum) {
   if (mean.numel() == 0) return;
-  const cudaStream_t stream = stream_for({&running_mean, &running_var, &mean, &var});
+  const cudaStream_t stream = stream_for({&running_mean, &running_var, &batches, &mean, &var});
   dispatch_floating(mean.dtype(), "batch_norm_update_", [&]<class A>() {
-    batch_norm_update<A>("batch_norm_update_", view_of(running_mean), view_of(running_var), mean.ptr<A>(),
-                         var.ptr<A>(), double(rows) / double(rows - 1), momentum, mean.numel(), stream);
+    batch_norm_update<A>("batch_norm_update_", view_of(running_mean), view_of(running_var),
+                         or_null<int64_t>(batches), mean.ptr<A>(), var.ptr<A>(),
+                         double(rows) / double(rows - 1), momentum, mean.numel(), stream);
   });
 }
 

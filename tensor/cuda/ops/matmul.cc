@@ -5,6 +5,7 @@
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::cuda {
@@ -61,7 +62,7 @@ bool broadcasts(const Tensor& x) {
 }
 
 // At most one batch dim.
-void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias, bool rectifies) {
   check_size(out, a, b);
   const cudaStream_t stream = bias ? stream_for({&out, &a, &b, &bias}) : stream_for({&out, &a, &b});
   multiply("matmul",
@@ -71,19 +72,26 @@ void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const T
             .dtype = a.dtype(),
             .result_dtype = out.dtype(),
             .batch = out.dim() > 2 ? out.size(0) : 1,
-            .bias = bias ? bias.raw_ptr() : nullptr},
+            .bias = bias ? bias.raw_ptr() : nullptr,
+            .rectifies = rectifies},
            out.device(), stream);
 }
 
-void multiply_batches(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (out.dim() <= 3) return multiply_batch(out, a, b, bias);
+void multiply_batches(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias,
+                      bool rectifies) {
+  if (out.dim() <= 3) return multiply_batch(out, a, b, bias, rectifies);
   for (int64_t i = 0; i < out.size(0); ++i)
-    multiply_batches(matrix(out, i), matrix(a, i), matrix(b, i), bias);
+    multiply_batches(matrix(out, i), matrix(a, i), matrix(b, i), bias, rectifies);
 }
 
+template <bool rectifies>
 void matmul_cuda(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (out.numel() == 0) return;
-  if (a.size(-1) == 0) return bias ? raw::copy_(out, bias) : raw::fill_(out, 0);
+  if (a.size(-1) == 0) {
+    bias ? raw::copy_(out, bias) : raw::fill_(out, 0);
+    if (rectifies) raw::Unary<functors::Relu>::kernel(out, out, {});
+    return;
+  }
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
   if (o.dim() > 3) {
@@ -92,10 +100,11 @@ void matmul_cuda(const Tensor& out, const Tensor& a, const Tensor& b, const Tens
     if (!broadcasts(y)) y = raw::contiguous(y);
     merge_batch(o, x, y);
   }
-  multiply_batches(o, x, y, bias);
+  multiply_batches(o, x, y, bias, rectifies);
 }
 
-[[maybe_unused]] const bool is_set = (raw::matmul_kernel.cuda = &matmul_cuda, true);
+[[maybe_unused]] const bool is_set =
+    (raw::matmul_kernel.cuda = &matmul_cuda<false>, raw::matmul_relu_kernel.cuda = &matmul_cuda<true>, true);
 
 }  // namespace
 }  // namespace gradus::cuda

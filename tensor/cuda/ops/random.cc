@@ -9,11 +9,15 @@
 namespace gradus::cuda {
 namespace {
 
-Drawn drawn(const Tensor& out) {
-  Drawn d{view_of(out), {out.shape().begin(), static_cast<size_t>(out.dim())}, {}};
-  std::copy(out.strides().begin(), out.strides().end(), d.strides.begin());
-  return d;
+std::span<const int64_t> sizes_of(const Tensor& x) {
+  return {x.shape().begin(), static_cast<size_t>(x.dim())};
 }
+Strides strides_of(const Tensor& x) {
+  Strides strides{};
+  std::copy(x.strides().begin(), x.strides().end(), strides.begin());
+  return strides;
+}
+Drawn drawn(const Tensor& out) { return {view_of(out), sizes_of(out), strides_of(out)}; }
 
 void uniform_cuda(const Tensor& out, double low, double high, PhiloxKey key) {
   uniform("uniform_", drawn(out), low, high, key, stream_for({&out}));
@@ -34,6 +38,12 @@ void randperm_cuda(const Tensor& out, PhiloxKey key) {
   randperm("randperm", out.ptr<int64_t>(), out.numel(), key, stream_for({&out}));
 }
 
+void dropout_cuda(const Tensor& y, const Tensor& mask, const Tensor& x, double p, double scale,
+                  PhiloxKey key) {
+  const Dropout d{
+      sizes_of(x), {view_of(y), view_of(mask), view_of(x)}, {strides_of(y), strides_of(mask), strides_of(x)}};
+  dropout("dropout", d, p, scale, key, stream_for({&y, &mask, &x}));
+}
 void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
   const Operands o = operands_of({&out, &x, &mask});
   masked_scale("masked_scale", o.nest, o.views.data(), scale, o.stream);
@@ -46,8 +56,9 @@ void below_cuda(const Tensor& u, const Tensor& p) {
 [[maybe_unused]] const bool is_set =
     (raw::uniform_kernel.cuda = &uniform_cuda, raw::normal_kernel.cuda = &normal_cuda,
      raw::bernoulli_kernel.cuda = &bernoulli_cuda, raw::dropout_mask_kernel.cuda = &dropout_mask_cuda,
-     raw::randint_kernel.cuda = &randint_cuda, raw::randperm_kernel.cuda = &randperm_cuda,
-     raw::masked_scale_kernel.cuda = &masked_scale_cuda, raw::below_kernel.cuda = &below_cuda, true);
+     raw::dropout_kernel.cuda = &dropout_cuda, raw::randint_kernel.cuda = &randint_cuda,
+     raw::randperm_kernel.cuda = &randperm_cuda, raw::masked_scale_kernel.cuda = &masked_scale_cuda,
+     raw::below_kernel.cuda = &below_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

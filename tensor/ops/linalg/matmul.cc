@@ -102,15 +102,8 @@ Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
   return out;
 }
 
-}  // namespace
-
-Tensor matmul(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
-
-Tensor matmul_in_f32(const Tensor& a, const Tensor& b) {
-  return product(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
-}
-
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+Tensor linear_by(const decltype(matmul_kernel)& kernel, const Tensor& x, const Tensor& w,
+                 const Tensor& bias) {
   check_pair("linear", "x", x, "weight", w);
   if (w.dim() != 2) throw ShapeError("linear", "weight must be [out, in]: weight ", describe(w));
   if (x.dim() < 1 || x.size(-1) != w.size(1))
@@ -136,8 +129,24 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
     rows = restrided(contiguous(x), {out.numel() / features, in}, {in, 1});
   const Tensor plain = as_matrices(w);
   const Tensor transposed = restrided(plain, {in, features}, {plain.stride(1), plain.stride(0)});
-  matmul_kernel(restrided(out, {out.numel() / features, features}, {features, 1}), rows, transposed, b);
+  kernel(restrided(out, {out.numel() / features, features}, {features, 1}), rows, transposed, b);
   return out;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
+
+Tensor matmul_in_f32(const Tensor& a, const Tensor& b) {
+  return product(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+}
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  return linear_by(matmul_kernel, x, w, bias);
+}
+
+Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  return linear_by(matmul_relu_kernel, x, w, bias);
 }
 
 }  // namespace gradus::raw

@@ -164,9 +164,15 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
   return g;
 }
 
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
-                        const Tensor& var, int64_t rows, double momentum) {
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
+                        const Tensor& mean, const Tensor& var, int64_t rows, double momentum) {
   const char* op = "batch_norm_update_";
+  if (batches.defined()) {
+    if (batches.dtype() != DType::kI64 || batches.numel() != 1 || batches.device() != mean.device())
+      throw ShapeError(op, "num_batches_tracked must be i64[] beside the statistics: ", describe(batches),
+                       ", mean ", describe(mean));
+    batches.storage()->bump_version();
+  }
   for (const Tensor* t : {&running_mean, &running_var}) {
     if (!t->is_row_major() || !(t->shape() == mean.shape()))
       throw ShapeError(op, "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
@@ -175,7 +181,7 @@ void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, c
                        describe(*t), how_to_convert("x", t->dtype()));
     t->storage()->bump_version();
   }
-  batch_norm_update_kernel(running_mean, running_var, mean, var, rows, momentum);
+  batch_norm_update_kernel(running_mean, running_var, batches, mean, var, rows, momentum);
 }
 
 }  // namespace gradus::raw

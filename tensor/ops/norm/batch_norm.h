@@ -7,9 +7,10 @@
 namespace gradus {
 
 struct BatchNormFuncOptions {
-  bool training = false;  // normalize by the batch's statistics and update the running ones
-  double momentum = 0.1;  // weight of the new statistics in the running ones
-  double eps = 1e-5;      // added to the variance
+  bool training = false;            // normalize by the batch's statistics and update the running ones
+  double momentum = 0.1;            // weight of the new statistics in the running ones
+  double eps = 1e-5;                // added to the variance
+  Tensor num_batches_tracked = {};  // i64[]: rises by 1 in training
 };
 
 namespace raw {
@@ -53,10 +54,11 @@ BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tenso
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,
                                                    const BatchNormAddReluBackwardOptions& options);
-// Moves the running statistics toward those of the batch. `rows` is the number of elements of each channel in
-// the batch. Running statistics of 16 bits are moved in f32 and rounded once.
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
-                        const Tensor& var, int64_t rows, double momentum);
+// Moves the running statistics toward those of the batch, and adds 1 to `batches` (i64[], may be undefined).
+// `rows` is the number of elements of each channel in the batch. Running statistics of 16 bits are moved in
+// f32 and rounded once.
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
+                        const Tensor& mean, const Tensor& var, int64_t rows, double momentum);
 
 // What batches that are normalized together exchange. For an empty x it is zeros.
 struct BatchStatistics {
@@ -110,8 +112,8 @@ extern KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& center
                        const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                        double eps)>
     batch_norm_apply_backward_kernel;
-extern KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
-                       const Tensor& var, int64_t rows, double momentum)>
+extern KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
+                       const Tensor& mean, const Tensor& var, int64_t rows, double momentum)>
     batch_norm_update_kernel;
 
 }  // namespace raw

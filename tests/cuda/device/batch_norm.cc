@@ -354,11 +354,14 @@ template <class R, class A> void check_update(Group& group, int64_t channels, in
   for (size_t c = 0; c < mean.size(); ++c) mean[c] = sample<R>(c, 1, false), var[c] = sample<R>(c, 2, false);
   const std::vector<A> m = by_channel<A>(s, 3, 0), v = by_channel<A>(s, 4, 1);
   const Elements<R> running_mean(mean), running_var(var);
+  const Elements<int64_t> batches(std::vector<int64_t>{41});
   const Elements<A> of_mean(m), of_var(v);
   const double factor = double(rows) / double(rows - 1), momentum = 0.3;
   cuda::batch_norm_update<A>("test", {running_mean.data(), gradus::dtype_v<R>},
-                             {running_var.data(), gradus::dtype_v<R>}, of_mean.data(), of_var.data(), factor,
-                             momentum, channels, nullptr);
+                             {running_var.data(), gradus::dtype_v<R>}, batches.data(), of_mean.data(),
+                             of_var.data(), factor, momentum, channels, nullptr);
+  const int64_t counted = batches.take()[0];
+  group.check(counted == 42, "of %lld channels, %lld batches", (long long)channels, (long long)counted);
   const auto expect = [&](const std::vector<R>& got, const std::vector<R>& old, const std::vector<A>& batch,
                           double times) {
     for (size_t c = 0; c < old.size(); ++c) {

@@ -233,6 +233,48 @@ template <class T> void test_masked_scale(const char* name) {
   }
 }
 
+template <class T> void test_dropout(const char* name) {
+  using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  Group group(std::string("random dropout of ") + name);
+  if (!group) return;
+  std::vector<Masked> all = {
+      {"channels last", {2, 5, 3, 4}, {60, 1, 20, 5}, {60, 1, 20, 5}, {60, 1, 20, 5}},
+      {"out of row-major order", {2, 5, 3, 4}, {60, 1, 20, 5}, {60, 12, 4, 1}, {60, 1, 20, 5}},
+      {"rows with gaps", {9, 33}, {33, 1}, {40, 1}, {33, 1}}};
+  for (const int64_t n : {1, 2, 3, 7, 8, 9, 512, 1025, 2048, 4100}) {
+    all.push_back({"rows", {n}, {1}, {1}, {1}});
+    all.push_back({"misaligned", {n}, {1}, {1}, {1}, 1});
+  }
+  for (const Masked& l : all) {
+    std::array<size_t, 3> count{1, 1, 1};
+    const cuda::Strides* const strides[] = {&l.y, &l.mask, &l.x};
+    for (size_t k = 0; k < 3; ++k)
+      for (size_t d = 0; d < l.sizes.size(); ++d)
+        count[k] += static_cast<size_t>((l.sizes[d] - 1) * (*strides[k])[d]);
+    std::vector<T> x(count[2]);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = sample<T>(i, 1);
+    const Elements<T> from(x, l.start), to(count[0], l.start);
+    const Elements<unsigned char> kept(count[1], l.start);
+    const cuda::Dropout d{l.sizes,
+                          {cuda::View{to.data(), gradus::dtype_v<T>}, cuda::View{kept.data(), DType::kBool},
+                           cuda::View{from.data(), gradus::dtype_v<T>}},
+                          {l.y, l.mask, l.x}};
+    cuda::dropout("test", d, 0.3, 1.25, kKey, nullptr);
+    const std::vector<T> y = to.take();
+    const std::vector<unsigned char> mask = kept.take();
+    int64_t i = 0;
+    for_each_position(l.sizes, {l.y, l.mask, l.x}, {0, 0, 0}, [&](const int64_t* at) {
+      const bool keeps = std::ldexp(word(i / 2) >> i % 2 * 16 & 0xffff, -16) < 0.3;
+      const T want = keeps ? stored<T>(static_cast<C>(widened(x[size_t(at[2])]) * C(1.25))) : stored<T>(C(0));
+      group.check(mask[size_t(at[1])] == keeps, "%s: mask %lld", l.name, (long long)i);
+      group.check(same(y[size_t(at[0])], want), "%s: %.9g, not %.9g", l.name, as_double(y[size_t(at[0])]),
+                  as_double(want));
+      ++i;
+    });
+    group.check(to.is_clean() && kept.is_clean(), "%s: written outside", l.name);
+  }
+}
+
 template <class T> void test_below(const char* name) {
   Group group(std::string("random below p of ") + name);
   if (!group) return;
@@ -278,6 +320,10 @@ void test_random() {
   test_masked_scale<f16>("f16");
   test_masked_scale<bf16>("bf16");
   test_masked_scale<double>("f64");
+  test_dropout<float>("f32");
+  test_dropout<f16>("f16");
+  test_dropout<bf16>("bf16");
+  test_dropout<double>("f64");
   test_below<float>("f32");
   test_below<double>("f64");
 }

@@ -62,6 +62,13 @@ TEST(RandomOnCuda, NumbersAreTheCpus) {
         const Tensor x = randn({n}, {.device = d});
         return raw::masked_scale(x, raw::dropout_mask(x, p), 1.5);
       });
+      for (const DType t : kFloats) {
+        const auto dropped = [&](Device d) {
+          return raw::dropout(raw::to(randn({n}, {.device = d}), t), p, 1.5);
+        };
+        expect_same("dropout" + of, [&](Device d) { return dropped(d).y; });
+        expect_same("mask of dropout" + of, [&](Device d) { return dropped(d).mask; });
+      }
     }
   }
 }
@@ -93,6 +100,13 @@ TEST(RandomOnCuda, LayoutsAreTheCpus) {
       expect_same("bernoulli_mask, " + name, [&](Device d) {
         return raw::bernoulli_mask(layout({t, d}), 0.4);
       });
+      const auto dropped = [&](Device d) {
+        const Tensor x = layout({t, d});
+        raw::normal_(x);
+        return raw::dropout(x, 0.4, 1.25);
+      };
+      expect_same("dropout, " + name, [&](Device d) { return dropped(d).y; });
+      expect_same("mask of dropout, " + name, [&](Device d) { return dropped(d).mask; });
     }
   }
 }

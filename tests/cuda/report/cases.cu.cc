@@ -183,6 +183,17 @@ Case drawn(const char* what, F&& f, const Sizes& sizes = {kBytes / int64_t(sizeo
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
+// Dropout of 1 MiB of f32, with a mask of a quarter of that.
+Case dropped(const char* what, const Sizes& sizes, const Strides& strides, double most) {
+  return {
+      what, 2.25 * kAll, most, [=] {
+        const Zeros y, mask, x;
+        const View views[] = {{y.data(), DType::kF32}, {mask.data(), DType::kBool}, {x.data(), DType::kF32}};
+        dropout("report", {sizes, {views[0], views[1], views[2]}, {strides, strides, strides}}, .5, 2, {},
+                nullptr);
+        check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+      }};
+}
 // Batch norm of [rows, channels] that is 1 MiB large, or a little less, and moves `passes` times as much.
 template <class T> struct Normalized {
   using A = compute_t<T>;
@@ -439,6 +450,8 @@ std::vector<Case> cases() {
          randperm("report", as<int64_t>(y), kBytes / 8, {}, nullptr);
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
+      dropped("dropout f32", {kFloats}, {1}, kDense),
+      dropped("dropout f32, channels last", {64, kPixels}, {1, 64}, kStrided),
       {"masked scale f32", 2.25 * kAll, kDense, [] {
          dense<float, float, bool>().run([](const Nest& nest, const View* views) {
            masked_scale("report", nest, views, 2, nullptr);
@@ -487,7 +500,7 @@ std::vector<Case> cases() {
       {"running statistics f32", 6 * kAll, kDense,
        [] {
          const Zeros mean, var, x, y;
-         batch_norm_update<float>("report", View{x.data(), DType::kF32}, View{y.data(), DType::kF32},
+         batch_norm_update<float>("report", View{x.data(), DType::kF32}, View{y.data(), DType::kF32}, nullptr,
                                   as<float>(mean), as<float>(var), 1, 0.1, kFloats, nullptr);
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},

@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstring>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "gradus/tensor/cuda/emulated/call.h"
 #include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
@@ -136,6 +141,56 @@ TEST(CudaCopies, AreInTheOrderOfBothStreams) {
     raw::fill_(host, 5);  // pageable memory was read
     EXPECT_EQ(w.to_vector<float>(), std::vector<float>(1000, 4)) << seed;
   }
+}
+
+// The device is behind with all of them, and their sources change.
+TEST(CudaCopies, FromTheHostGoThroughPinnedMemory) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    cuda::emulated::set_seed(seed);
+    synchronize(kCuda);
+    cuda::HostCallScope calls;
+    const Tensor host = empty({25'000});
+    std::vector<Tensor> there;
+    for (int i = 0; i < 100; ++i) {
+      raw::fill_(host, i);
+      there.push_back(raw::to(host, kCuda));
+    }
+    const cuda::HostCalls all = calls.total();
+    EXPECT_EQ(all.pageable_copies, 0);
+    EXPECT_EQ(all.copies_to_device, 100);
+    EXPECT_EQ(all.bytes_to_device, 100 * 100'000);
+    EXPECT_LE(all.waits, 100 - 64);  // so many blocks there are
+    for (size_t i = 0; i < there.size(); ++i)
+      EXPECT_EQ(there[i].to_vector<float>(), std::vector<float>(25'000, float(i))) << seed << ' ' << i;
+  }
+  const Tensor large = arange((int64_t(65) << 20) / 8 + 3, {.dtype = DType::kI64});
+  cuda::HostCallScope calls;
+  const Tensor back = raw::to(raw::to(large, kCuda), kCPU);
+  EXPECT_EQ(std::memcmp(back.raw_ptr(), large.raw_ptr(), static_cast<size_t>(large.nbytes())), 0);
+  EXPECT_EQ(calls.total().copies_to_device, 2);
+  EXPECT_EQ(calls.total().copies_to_host, 1);
+  EXPECT_EQ(calls.total().pageable_copies, 1);
+}
+
+TEST(CudaCopies, FromTheHostMayFail) {
+  const Tensor x = numbers({3000});
+  std::set<std::string> texts;
+  for (int64_t n = 0; n < 12; ++n) {
+    cuda::emulated::fail_call(n, cudaErrorInvalidValue);
+    try {
+      const Tensor there = raw::to(x, kCuda);
+      cuda::emulated::fail_call(-1, cudaSuccess);
+      EXPECT_EQ(values(there), values(x));
+    } catch (const cuda::CudaError& e) {
+      texts.insert(e.what());
+    }
+    cuda::emulated::fail_call(-1, cudaSuccess);
+    EXPECT_EQ(values(raw::to(x, kCuda)), values(x)) << "after a failure of call " << n;
+  }
+  std::string all;
+  for (const std::string& text : texts) all += text + '\n';
+  for (const char* call : {"cudaMemcpyAsync", "cudaEventRecord"})
+    EXPECT_NE(all.find(call), std::string::npos) << call << " never failed: " << all;
 }
 
 TEST(CudaCopies, WaitForAWorkersQueue) {

@@ -108,6 +108,29 @@ void add_matmul() {
            .run = [](X x) { return linear(x[0], x[1]); },
            .reference = linear_of,
            .terms = 6});
+  const auto rectified = [=](A x) {
+    Array y = linear_of(x);
+    for (auto& v : y.v) v = v > 0 ? v : 0;
+    return y;
+  };
+  add_row({.op = "linear_relu",
+           .samples = {{in({4, 6}), in({3, 6}), in({3})},
+                       {in({2, 2, 6}), in({3, 6}), in({3})},
+                       {in({6}), in({3, 6}), in({3})}},
+           .run = [](X x) { return linear_relu(x[0], x[1], x[2]); },
+           .reference = rectified,
+           .terms = 7,
+           .errors = {{"features",
+                       [] {
+                         linear_relu(empty({2, 3}), empty({4, 5}), empty({4}));
+                       },
+                       {"[linear_relu]", "[2,3]", "[4,5]"}}}});
+  add_row({.op = "linear_relu",
+           .variant = "without bias",
+           .samples = {{in({4, 6}), in({3, 6})}},
+           .run = [](X x) { return linear_relu(x[0], x[1]); },
+           .reference = rectified,
+           .terms = 6});
 }
 
 // --- einsum ---

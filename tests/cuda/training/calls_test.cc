@@ -1,0 +1,95 @@
+// What a training asks of the device in a step, from the third on: nothing to wait for, no memory, no copy
+// from or to the host, and few launches.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/models/models.h"
+#include "gradus/nn/losses.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/random.h"
+
+namespace gradus {
+namespace {
+
+constexpr Device kCuda{DeviceType::kCUDA};
+
+// Products and convolutions of the libraries are launches, too, and so are copies within the device.
+void expect_few_calls(int64_t most_launches, const std::function<void()>& step) {
+  step(), step();
+  cuda::HostCallScope calls;
+  step();
+  const cuda::HostCalls all = calls.total();
+  EXPECT_EQ(all.waits, 0);
+  EXPECT_EQ(all.allocations, 0);
+  EXPECT_EQ(all.pageable_copies, 0);
+  EXPECT_EQ(all.copies_to_device, 0);
+  EXPECT_EQ(all.copies_to_host, 0);
+  EXPECT_LE(all.launches + all.library_calls + all.copies_on_device, most_launches);
+  EXPECT_GT(all.library_calls, 0);
+  if (testing::Test::HasFailure() || std::getenv("GRADUS_SHOW_CALLS")) std::cout << calls.table();
+}
+
+struct Classifier {
+  Classifier(nn::Layer& network, const Shape& shape)
+      : net(network),
+        x(randn(shape, {.device = kCuda})),
+        target(randint(10, {shape[0]}, {DType::kI64, kCuda})),
+        opt(net.to(kCuda).parameters(), {.lr = 0.01, .momentum = 0.9}) {
+    gm.attach(net.parameters());
+  }
+  void step() {
+    auto recording = gm.record();
+    gm.backward(nn::cross_entropy(net(x), target));
+    opt.step().clear_grad();
+  }
+
+  nn::Layer& net;
+  Tensor x, target;
+  GradManager gm;
+  optim::SGD opt;
+};
+
+TEST(Calls, Mnist) {
+  models::MnistNet net;
+  Classifier c(net, {2, 1, 28, 28});
+  expect_few_calls(32, [&] { c.step(); });
+}
+
+TEST(Calls, ResNet18) {
+  models::ResNet net(models::resnet18());
+  Classifier c(net, {2, 3, 32, 32});
+  expect_few_calls(200, [&] { c.step(); });
+}
+
+TEST(Calls, Dcgan) {
+  models::DCGANGenerator gen({.size = 16, .channels = 1, .width = 8, .latent = 16});
+  models::DCGANDiscriminator disc({.size = 16, .channels = 1, .width = 8});
+  GradManager gm_gen, gm_disc;
+  gm_gen.attach(gen.to(kCuda).parameters());
+  gm_disc.attach(disc.to(kCuda).parameters());
+  optim::SGD opt_gen(gen.parameters(), {.lr = 0.05, .momentum = 0.9}),
+      opt_disc(disc.parameters(), {.lr = 0.05, .momentum = 0.9});
+  const Tensor real = randn({8, 1, 16, 16}, {.device = kCuda}), noise = randn({8, 16}, {.device = kCuda});
+  const auto loss_of = [](const Tensor& logits, double label) {
+    return nn::binary_cross_entropy_with_logits(logits, full_like(logits, label));
+  };
+  expect_few_calls(120, [&] {
+    {
+      auto recording = gm_disc.record();
+      gm_disc.backward(loss_of(disc(real), 1) + loss_of(disc(detach(gen(noise))), 0));
+      opt_disc.step().clear_grad();
+    }
+    auto recording = gm_gen.record();
+    gm_gen.backward(loss_of(disc(gen(noise)), 1));
+    opt_gen.step().clear_grad();
+  });
+}
+
+}  // namespace
+}  // namespace gradus
