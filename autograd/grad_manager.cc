@@ -8,6 +8,7 @@
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -233,6 +234,7 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
       continue;
     }
     check_one_element("backward", "the loss", root, " (or pass its dy)");
+    const OpCall call("backward");
     dys[i] = empty(root.shape(), {root.dtype(), root.device()});
     raw::fill_(dys[i], 1.0);
   }

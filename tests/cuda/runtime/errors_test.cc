@@ -5,9 +5,11 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gradus/tensor/cuda/emulated/call.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/cuda/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -90,7 +92,8 @@ TEST(CudaErrors, EachCallMayFail) {
       const std::string text = e.what();
       EXPECT_NE(text.find("failed on cuda:"), std::string::npos) << text;
       EXPECT_NE(text.find("(cudaErrorInvalidValue)"), std::string::npos) << text;
-      calls.insert(text.substr(text.find("] ") + 2, text.find(" failed") - text.find("] ") - 2));
+      const size_t end = text.find(" failed"), begin = text.rfind(' ', end - 1) + 1;
+      calls.insert(text.substr(begin, end - begin));
     }
     cuda::emulated::fail_call(-1, cudaSuccess);
     synchronize(kCuda), synchronize(kSecond);
@@ -104,6 +107,20 @@ TEST(CudaErrors, EachCallMayFail) {
         "cudaStreamWaitEvent", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags"})
     EXPECT_TRUE(calls.contains(call)) << call << " never failed";
   EXPECT_EQ(work(), 2);
+}
+
+// The copy is queued; its result is dropped, and the block is used again.
+TEST(CudaErrors, ACopyThatNobodyCanWaitForKeepsItsBlock) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    cuda::emulated::set_seed(seed);
+    const Tensor x = full({1000}, 1, {.device = kCuda});
+    synchronize(kCuda);
+    cuda::emulated::fail_call_of("cudaEventRecord", 1, cudaErrorInvalidValue);
+    EXPECT_THROW(raw::to(x, kSecond), cuda::CudaError);
+    const Tensor y = full({1000}, 2, {.device = kSecond});
+    synchronize(kCuda), synchronize(kSecond);
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1000, 2)) << "seed " << seed;
+  }
 }
 
 // The last test: no call of CUDA works any more in this process.
