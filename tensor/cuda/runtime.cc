@@ -7,6 +7,7 @@
 
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::cuda {
@@ -90,7 +91,10 @@ class Runtime final : public internal::DeviceRuntime {
     GRADUS_CHECK(cudaStreamCreateWithFlags, &made, cudaStreamNonBlocking);
     return made;
   }
-  void destroy_stream(StreamHandle stream) noexcept override { ignore(cudaStreamDestroy(of(stream))); }
+  void destroy_stream(StreamHandle stream) noexcept override {
+    retire_reports(of(stream));
+    ignore(cudaStreamDestroy(of(stream)));
+  }
   bool is_idle(StreamHandle stream) override {
     return ready("cudaStreamQuery", cudaStreamQuery(of(stream)), stream);
   }
@@ -132,6 +136,9 @@ class Runtime final : public internal::DeviceRuntime {
     GRADUS_CHECK_ON(stream, cudaMemcpyPeerAsync, to, to_device, from, from_device, static_cast<size_t>(bytes),
                     of(stream));
   }
+
+  void throw_found(StreamHandle stream) override { cuda::throw_found(of(stream)); }
+  void throw_found_on(int device) override { cuda::throw_found_on(device); }
 
  private:
   static constexpr int kMaxDevices = 64;
