@@ -170,6 +170,7 @@ TEST(EachCall, MayFail) {
     RecordProperty(function, std::to_string(count) + " calls, " + std::to_string(thrown) + " errors");
   }
   for (const char* function : {"cudaMalloc",
+                               "cudaFree",
                                "cudaSetDevice",
                                "launch",
                                "cudaMemcpyAsync",

@@ -12,6 +12,7 @@
 #include "gradus/tensor/cuda/emulated/streams.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/memory.h"
 
 namespace gradus {
 namespace {
@@ -28,7 +29,7 @@ Training::Training(Device device, int64_t height, int64_t width)
     : images(numbers({2, 1, height, width})),
       target(tensor(std::vector<int64_t>{2, 0}, {2})),
       device_(device),
-      opt_(net_.parameters(), {.lr = 0.1, .momentum = 0.9}) {
+      opt_(net_.parameters(), {.lr = 0.1, .momentum = 0.9, .dampening = 0.5}) {  // the first step is another
   for (const Tensor& p : net_.parameters()) raw::copy_(p, numbers(p.shape()));
   net_.to(device);
   gm_.attach(net_.parameters());
@@ -52,7 +53,10 @@ std::vector<double> Training::step() {
     for (const Tensor& p : net_.parameters()) total = total + sum(exp(p));
   }
   main.wait(Event::record(side));
-  return {loss.item<double>(), total.item<double>()};
+  std::vector<double> read{loss.item<double>(), total.item<double>()};
+  loss = {}, total = {};
+  empty_cache(device_);
+  return read;
 }
 
 std::vector<double> Training::parameters() {

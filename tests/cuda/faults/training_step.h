@@ -28,7 +28,8 @@ class Training {
   Training(Device device, int64_t height, int64_t width);
 
   // Copies the batch to the device, computes the loss and its gradients, steps, adds up the parameters on a
-  // second stream, and reads both numbers. Drops the gradients of an earlier step that failed.
+  // second stream, reads both numbers, and gives back the cached memory. Drops the gradients of an earlier
+  // step that failed.
   std::vector<double> step();
   // All numbers of the parameters.
   std::vector<double> parameters();
