@@ -9,6 +9,7 @@
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
@@ -34,8 +35,9 @@ struct ManagerState {
     const Stream stream = current_stream(root.device());
     if (!one_.defined() || one_.shape() != root.shape() || one_.dtype() != root.dtype() ||
         stream_ != stream) {
-      one_ = empty(root.shape(), {root.dtype(), root.device()});
-      raw::fill_(one_, 1.0);
+      const Tensor one = empty(root.shape(), {root.dtype(), root.device()});
+      raw::fill_(one, 1.0);
+      one_ = one;
       stream_ = stream;
     }
     return one_;
@@ -254,6 +256,7 @@ std::vector<Tensor> with_default_dys(ManagerState& manager, const std::vector<Te
       continue;
     }
     check_one_element("backward", "the loss", root, " (or pass its dy)");
+    const OpCall call("backward");
     dys[i] = manager.one_like(root);
   }
   return dys;

@@ -13,6 +13,7 @@
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/nn/placement.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/warning.h"
@@ -316,6 +317,7 @@ Module& Module::train(bool on) {
 }
 
 void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* op) {
+  const OpCall call(op);
   std::vector<Tensor> all;
   std::unordered_set<const TensorImpl*> seen;
   each_slot("", [&](const std::string& name, const Slot& s, bool) {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "gradus/optim/scaled_gradient.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -87,6 +88,7 @@ void Optimizer::check_step(const Tensor& param, const Tensor& grad) const {
 }
 
 Optimizer& Optimizer::step() {
+  const OpCall call(kind());
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
   std::vector<ParamState*> stepped;

@@ -2,18 +2,27 @@
 
 #include <algorithm>
 
+#include "gradus/tensor/base/device_failure.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::internal {
 
-Tensor in_host_memory(const Tensor& x, const char* op) {
-  const Device device = x.device();
-  if (device.type == DeviceType::kMeta) throw DeviceError(op, "a meta tensor has no data: ", describe(x));
-  if (device.type == DeviceType::kCPU) {
-    synchronize(device);
-    return x;
+namespace {
+
+// A failure of the device names x.
+template <class F> auto copy_of(const Tensor& x, F&& f) {
+  try {
+    return f();
+  } catch (DeviceFailure& e) {
+    e.name_tensors(describe(x));
+    throw;
   }
+}
+
+Tensor fetched(const Tensor& x) {
+  const Device device = x.device();
   int64_t first = 0, last = 0;  // elements, from x's own first one
   for (int d = 0; d < x.dim(); ++d) {
     const int64_t way = (x.shape()[d] - 1) * x.strides()[d];
@@ -30,10 +39,26 @@ Tensor in_host_memory(const Tensor& x, const char* op) {
   return Tensor(make_ref<TensorImpl>(std::move(host), -first, x.shape(), x.strides(), x.dtype()));
 }
 
-void copy_from_host(const Tensor& to, const Tensor& from) {
+}  // namespace
+
+Tensor in_host_memory(const Tensor& x, const char* op) {
+  const Device device = x.device();
+  if (device.type == DeviceType::kMeta) throw DeviceError(op, "a meta tensor has no data: ", describe(x));
+  if (device.type == DeviceType::kCPU) {
+    synchronize(device);
+    return x;
+  }
+  const OpCall call(op);
+  return copy_of(x, [&] { return fetched(x); });
+}
+
+void copy_from_host(const Tensor& to, const Tensor& from, const char* op) {
   if (to.numel() == 0) return;
-  const auto stream = current_native_stream(to.device());
-  stream->runtime().copy(to.raw_ptr(), from.raw_ptr(), from.nbytes(), stream->handle());
+  const OpCall call(op);
+  copy_of(to, [&] {
+    const auto stream = current_native_stream(to.device());
+    stream->runtime().copy(to.raw_ptr(), from.raw_ptr(), from.nbytes(), stream->handle());
+  });
 }
 
 }  // namespace gradus::internal

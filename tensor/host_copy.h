@@ -13,6 +13,6 @@ Tensor in_host_memory(const Tensor& x, const char* op);
 
 // Copies `from`, a row-major tensor in the host's memory, to `to`, one like it on a device: on its current
 // stream. `from` may change when this returns.
-void copy_from_host(const Tensor& to, const Tensor& from);
+void copy_from_host(const Tensor& to, const Tensor& from, const char* op);
 
 }  // namespace gradus::internal

@@ -15,9 +15,11 @@
 // other devices it is queued.
 #pragma once
 
+#include <string>
 #include <type_traits>
 #include <vector>
 
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/stream.h"
@@ -43,6 +45,8 @@ template <class T> void collect(TensorPointers& into, const std::vector<T>& list
   for (const T& element : list) collect(into, element);
 }
 bool any_on_meta(const TensorPointers& tensors);
+// "f32[2,3] cuda:0, f32[3] cuda:0": the first ones, and how many there are more.
+std::string describe(const TensorPointers& tensors);
 
 }  // namespace internal
 
@@ -59,10 +63,21 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     if (Observer* o = observer()) [[unlikely]]
       return launch_observed(*o, f, out, args...);
     if (device == kCPU) return f(out, args...);
+    if (device.type == DeviceType::kCUDA) return queue(f, out, args...);
     const Stream stream = current_stream(device);
-    if (stream.is_inline() || device.type == DeviceType::kCUDA) return f(out, args...);
+    if (stream.is_inline()) return f(out, args...);
     // The queue holds copies of the tensors, so no block is freed before the kernel has used it.
     stream.enqueue([f, out, ... copies = std::decay_t<Args>(args)]() mutable { f(out, copies...); });
+  }
+
+  // Calls a kernel that queues its work itself. A failure of the device names the kernel's tensors.
+  static void queue(Function f, const Tensor& out, Args... args) {
+    try {
+      f(out, args...);
+    } catch (DeviceFailure& e) {
+      e.name_tensors(internal::describe(tensors_of(out, args...)));
+      throw;
+    }
   }
 
   Function cpu;
@@ -82,7 +97,7 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     const Stream stream = current_stream(out.device());
     if (stream.is_inline() || out.device().type == DeviceType::kCUDA) {
       const RunningRange running(std::move(observer), range);
-      return f(out, args...);
+      return queue(f, out, args...);
     }
     stream.enqueue([f, out, observer, range, ... copies = std::decay_t<Args>(args)]() mutable {
       const RunningRange running(observer, range);

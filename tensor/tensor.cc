@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/host_copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_runtime.h"
@@ -140,8 +141,13 @@ template std::vector<uint8_t> Tensor::to_vector() const;
 
 namespace {
 Tensor allocated(int64_t numel, const Shape& shape, const Strides& strides, TensorOptions options) {
-  return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0,
-                                     shape, strides, options.dtype));
+  try {
+    return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0,
+                                       shape, strides, options.dtype));
+  } catch (DeviceFailure& e) {
+    e.add_context(concat("allocating ", options.dtype, shape));
+    throw;
+  }
 }
 }  // namespace
 
@@ -199,7 +205,7 @@ template <class T, class Range> Tensor copy_in(const Range& values, const Shape&
   std::copy(values.begin(), values.end(), host.ptr<T>());
   if (on_host) return host;
   Tensor out = empty(shape, {dtype_v<T>, device});
-  internal::copy_from_host(out, host);
+  internal::copy_from_host(out, host, "tensor");
   return out;
 }
 }  // namespace
@@ -290,7 +296,7 @@ Tensor scalar(Number number, TensorOptions options) {
       std::memcpy(out.raw_ptr(), host.raw_ptr(), size_of(out.dtype()));
     });
   else if (options.device.type == DeviceType::kCUDA)
-    internal::copy_from_host(out, host);
+    internal::copy_from_host(out, host, "scalar");
   return out;
 }
 

@@ -6,15 +6,15 @@
 
 #include <cstdint>
 
-#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cuda {
 
 // A call of cuBLASLt failed.
-struct CublasError : Error {
+struct CublasError : DeviceFailure {
   CublasError(const char* op, const char* call, const char* name, cublasStatus_t status)
-      : Error(op, call, " failed: ", name), status(status) {}
+      : DeviceFailure(op, call, " failed: ", name), status(status) {}
   cublasStatus_t status;
 };
 

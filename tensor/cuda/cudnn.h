@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/cuda/libraries/cudnn_functions.h"
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/tensor.h"
@@ -16,10 +16,10 @@
 namespace gradus::cuda {
 
 // A call of cuDNN failed.
-struct CudnnError : Error {
+struct CudnnError : DeviceFailure {
   CudnnError(const char* op, const char* call, const std::string& reason, const std::string& operands,
              cudnnStatus_t status)
-      : Error(op, call, " failed: ", reason, ": ", operands), status(status) {}
+      : DeviceFailure(op, call, " failed: ", reason, ": ", operands), status(status) {}
   cudnnStatus_t status;
 };
 

@@ -17,6 +17,7 @@
 //   shuffle(mask, value, lane)     shuffle_xor(..., lanes), shuffle_down, shuffle_up; ballot(mask, condition)
 //   load_vector<V>(p)              8 or 16 bytes at once, aligned to their size; store_vector(p, v)
 //   atomic_add(p, value)           on integers
+//   atomic_min(p, value) atomic_cas(p, expected, value)    on uint64_t; both return what was there
 //   f16_to_float(bits) float_to_f16(x) float_to_bf16(x)
 //
 // Threads of a block share what a barrier lies between. Blocks of one launch share nothing but atomics.

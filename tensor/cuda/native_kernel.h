@@ -56,6 +56,12 @@ template <class V> __device__ __forceinline__ void store_vector(void* p, V v) {
 }
 
 template <class T> __device__ __forceinline__ T atomic_add(T* p, T value) { return atomicAdd(p, value); }
+__device__ __forceinline__ uint64_t atomic_min(uint64_t* p, uint64_t value) {
+  return atomicMin(reinterpret_cast<unsigned long long*>(p), value);
+}
+__device__ __forceinline__ uint64_t atomic_cas(uint64_t* p, uint64_t expected, uint64_t value) {
+  return atomicCAS(reinterpret_cast<unsigned long long*>(p), expected, value);
+}
 
 __device__ __forceinline__ float f16_to_float(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 __device__ __forceinline__ uint16_t float_to_f16(float x) { return __half_as_ushort(__float2half_rn(x)); }

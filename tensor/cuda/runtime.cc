@@ -9,6 +9,7 @@
 #include "gradus/tensor/cuda/error.h"
 #include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/cuda/staging.h"
+#include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::cuda {
@@ -19,9 +20,20 @@ constexpr int kLowestMajor = 8;
 
 // Of an op that the user called, else of the runtime itself.
 #define GRADUS_CHECK(call, ...) cuda::check("cuda", #call, call(__VA_ARGS__))
+// The same of a call that a stream is handed to. An error names the stream's device.
+#define GRADUS_CHECK_ON(stream, call, ...) check_on(stream, #call, call(__VA_ARGS__))
 
 // Makes a device the calling thread's.
 void use(int device) { GRADUS_CHECK(cudaSetDevice, device); }
+
+void check_on(internal::DeviceRuntime::StreamHandle stream, const char* call, cudaError_t status) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  int device;
+  if (stream && cudaStreamGetDevice(static_cast<cudaStream_t>(stream), &device) == cudaSuccess)
+    (void)cudaSetDevice(device);
+  throw CudaError("cuda", call, status);
+}
 
 std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
 
@@ -91,10 +103,15 @@ class Runtime final : public internal::DeviceRuntime {
     GRADUS_CHECK(cudaStreamCreateWithFlags, &made, cudaStreamNonBlocking);
     return made;
   }
-  void destroy_stream(StreamHandle stream) noexcept override { ignore(cudaStreamDestroy(of(stream))); }
-  bool is_idle(StreamHandle stream) override { return ready("cudaStreamQuery", cudaStreamQuery(of(stream))); }
+  void destroy_stream(StreamHandle stream) noexcept override {
+    retire_reports(of(stream));
+    ignore(cudaStreamDestroy(of(stream)));
+  }
+  bool is_idle(StreamHandle stream) override {
+    return ready("cudaStreamQuery", cudaStreamQuery(of(stream)), stream);
+  }
   void synchronize(StreamHandle stream) override {
-    GRADUS_CHECK(cudaStreamSynchronize, of(stream));
+    GRADUS_CHECK_ON(stream, cudaStreamSynchronize, of(stream));
     count_calls(nullptr, {.waits = 1});
   }
   void synchronize_device(int device) override {
@@ -103,7 +120,7 @@ class Runtime final : public internal::DeviceRuntime {
     count_calls(nullptr, {.waits = 1});
   }
   void call_on_host(StreamHandle stream, void (*f)(void*), void* data) override {
-    GRADUS_CHECK(cudaLaunchHostFunc, of(stream), f, data);
+    GRADUS_CHECK_ON(stream, cudaLaunchHostFunc, of(stream), f, data);
   }
 
   EventHandle create_event(int device) override {
@@ -114,10 +131,10 @@ class Runtime final : public internal::DeviceRuntime {
   }
   void destroy_event(EventHandle event) noexcept override { ignore(cudaEventDestroy(event_of(event))); }
   void record(EventHandle event, StreamHandle stream) override {
-    GRADUS_CHECK(cudaEventRecord, event_of(event), of(stream));
+    GRADUS_CHECK_ON(stream, cudaEventRecord, event_of(event), of(stream));
   }
   void wait(StreamHandle stream, EventHandle event) override {
-    GRADUS_CHECK(cudaStreamWaitEvent, of(stream), event_of(event), 0);
+    GRADUS_CHECK_ON(stream, cudaStreamWaitEvent, of(stream), event_of(event), 0);
   }
   bool is_done(EventHandle event) override {
     return ready("cudaEventQuery", cudaEventQuery(event_of(event)));
@@ -133,7 +150,8 @@ class Runtime final : public internal::DeviceRuntime {
       use(target.device);
       return copy_staged(to, target.device, from, bytes, of(stream));
     }
-    GRADUS_CHECK(cudaMemcpyAsync, to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, of(stream));
+    GRADUS_CHECK_ON(stream, cudaMemcpyAsync, to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
+                    of(stream));
     if (target.type == source.type)
       count_calls(nullptr, {.copies_on_device = 1, .bytes_on_device = bytes});
     else if (target.type == cudaMemoryTypeDevice)
@@ -145,10 +163,13 @@ class Runtime final : public internal::DeviceRuntime {
   }
   void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
                     StreamHandle stream) override {
-    GRADUS_CHECK(cudaMemcpyPeerAsync, to, to_device, from, from_device, static_cast<size_t>(bytes),
-                 of(stream));
+    GRADUS_CHECK_ON(stream, cudaMemcpyPeerAsync, to, to_device, from, from_device, static_cast<size_t>(bytes),
+                    of(stream));
     count_calls(nullptr, {.copies_on_device = 1, .bytes_on_device = bytes});
   }
+
+  void throw_found(StreamHandle stream) override { cuda::throw_found(of(stream)); }
+  void throw_found_on(int device) override { cuda::throw_found_on(device); }
 
  private:
   static constexpr int kMaxDevices = 64;
@@ -171,14 +192,15 @@ class Runtime final : public internal::DeviceRuntime {
     ignore(status);
     return status == cudaSuccess;
   }
-  static bool ready(const char* call, cudaError_t status) {
-    if (status != cudaErrorNotReady) cuda::check("cuda", call, status);
+  static bool ready(const char* call, cudaError_t status, StreamHandle stream = nullptr) {
+    if (status != cudaErrorNotReady) check_on(stream, call, status);
     return status == cudaSuccess;
   }
 
   std::array<std::atomic<bool>, kMaxDevices> usable_{};
 };
 
+#undef GRADUS_CHECK_ON
 #undef GRADUS_CHECK
 
 constinit Runtime runtime;

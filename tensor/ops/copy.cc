@@ -66,7 +66,7 @@ void copy_across(const Tensor& dst, const Tensor& src) {
   if (from.type == DeviceType::kCUDA || to.type == DeviceType::kCUDA) {
     if (!copy_kernel.cuda) throw_no_kernel("copy_", from.type == DeviceType::kCUDA ? from : to);
     const RunningRange running = observed({.kind = RangeKind::kKernel, .name = "copy"});
-    return copy_kernel.cuda(dst, src);
+    return copy_kernel.queue(copy_kernel.cuda, dst, src);
   }
   copy_kernel(seen_from(from, dst), src);
   current_stream(to).wait(Event::record(current_stream(from)));

@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/runtime/backlog.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_allocator.h"
@@ -96,7 +96,8 @@ class CachingAllocator {
       p = from_system(size);
     }
     std::lock_guard lock(lock_);
-    if (!p) throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
+    if (!p)
+      throw OutOfMemoryError("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
     if (size > kSmallLimit) remember_large(p, size);
     ++stats_.allocations;
     stats_.add_live(size);
@@ -176,10 +177,10 @@ class CachingAllocator {
     void* p = map_guarded(bytes);
     std::lock_guard lock(lock_);
     if (!p)
-      throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_), "; ",
-                  guarded_blocks(),
-                  " blocks have mappings of their own by GRADUS_GUARD, two or three each: the system allows "
-                  "so many per process as vm.max_map_count says");
+      throw OutOfMemoryError("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_),
+                             "; ", guarded_blocks(),
+                             " blocks have mappings of their own by GRADUS_GUARD, two or three each: the "
+                             "system allows so many per process as vm.max_map_count says");
     ++stats_.allocations, ++stats_.system_calls;
     stats_.add_live(size);
     return p;

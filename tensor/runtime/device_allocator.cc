@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/guarded_memory.h"
 
@@ -70,8 +70,8 @@ void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
     block = new_segment(size, kind, stream);
   }
   if (!block)
-    throw Error("allocate", "out of memory on ", device_, ": asked for ", bytes, " bytes; ",
-                to_string(counts_), held_by_op());
+    throw OutOfMemoryError("allocate", "out of memory on ", device_, ": asked for ", bytes, " bytes; ",
+                           to_string(counts_), held_by_op());
   cut(block, size);
   live_.emplace(block->p, block);
   block->op = called_op;

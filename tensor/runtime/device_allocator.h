@@ -37,7 +37,7 @@ class DeviceAllocator {
   DeviceAllocator(DeviceRuntime& runtime, Device device);
 
   // Returns a block of at least `bytes` (> 0) for work on `stream`, aligned to 512 bytes.
-  // Errors: Error "out of memory" with what is held, by op.
+  // Errors: OutOfMemoryError with what is held, by op.
   void* allocate(int64_t bytes, const StreamRef& stream);
   void deallocate(void* p) noexcept;
   // Notes that work queued on `stream` uses the block that begins at p. What is no block is passed over.

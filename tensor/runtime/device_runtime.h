@@ -62,6 +62,12 @@ class DeviceRuntime {
   virtual void copy(void* to, const void* from, int64_t bytes, StreamHandle stream) = 0;
   virtual void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
                             StreamHandle stream) = 0;
+
+  // Throws what kernels on a stream that the host has waited for have found wrong with values: an index out
+  // of range, as IndexError. It is thrown once.
+  virtual void throw_found(StreamHandle stream) = 0;
+  // The same for all streams of a device, one error at a time.
+  virtual void throw_found_on(int device) = 0;
 };
 
 // Returns the runtime of a type of device, or null where the program was built without one.
@@ -105,6 +111,7 @@ class NativeStream {
   DeviceRuntime::StreamHandle handle() const { return handle_; }
   bool is_idle() const { return runtime_.is_idle(handle_); }
   void synchronize() const { runtime_.synchronize(handle_); }
+  void throw_found() const { runtime_.throw_found(handle_); }
   void wait(const NativeEvent& event) const { runtime_.wait(handle_, event.handle()); }
   std::unique_ptr<NativeEvent> record() const {
     auto event = std::make_unique<NativeEvent>(runtime_, device_.index);

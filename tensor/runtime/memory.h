@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "gradus/tensor/base/device_failure.h"  // OutOfMemoryError
 #include "gradus/tensor/runtime/allocator.h"
 
 namespace gradus {

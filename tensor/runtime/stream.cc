@@ -1,5 +1,6 @@
 #include "gradus/tensor/runtime/stream.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -191,11 +192,23 @@ struct WorkerQueue final : StreamQueue {
   }
 };
 
+// Streams whose kernels have run when some point in the order of a stream has come.
+using NativeStreams = std::vector<std::shared_ptr<NativeStream>>;
+
+void add_missing(NativeStreams* to, const NativeStreams& from) {
+  for (const auto& stream : from)
+    if (std::find(to->begin(), to->end(), stream) == to->end()) to->push_back(stream);
+}
+
 struct DeviceEvent final : EventState {
-  explicit DeviceEvent(std::unique_ptr<NativeEvent> e) : event(std::move(e)) {}
-  std::unique_ptr<NativeEvent> event;
+  DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b) : event(std::move(e)), before(std::move(b)) {}
+  const std::unique_ptr<NativeEvent> event;
+  const NativeStreams before;
   bool done() override { return event->is_done(); }
-  void wait() override { event->synchronize(); }
+  void wait() override {
+    event->synchronize();
+    for (const auto& stream : before) stream->throw_found();
+  }
 };
 
 // A host's task in the order of a device's stream.
@@ -255,16 +268,38 @@ struct DeviceQueue final : StreamQueue {
     }
   }
   void wait(const std::shared_ptr<EventState>& event) override {
-    if (const auto* native = dynamic_cast<DeviceEvent*>(event.get())) return stream->wait(*native->event);
-    enqueue([event] { event->wait(); });
+    const auto* const native = dynamic_cast<DeviceEvent*>(event.get());
+    if (!native) return enqueue([event] { event->wait(); });
+    stream->wait(*native->event);
+    const std::lock_guard lock(mutex_);
+    add_missing(&before_, native->before);
   }
   void synchronize() override {
     stream->synchronize();
-    const std::lock_guard lock(mutex_);
-    collect();
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    stream->throw_found();
+    NativeStreams before;
+    {
+      const std::lock_guard lock(mutex_);
+      collect();
+      if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+      before.swap(before_);
+    }
+    try {
+      for (const auto& s : before) s->throw_found();
+    } catch (...) {  // one error at a time
+      const std::lock_guard lock(mutex_);
+      add_missing(&before_, before);
+      throw;
+    }
   }
-  std::shared_ptr<EventState> record() override { return std::make_shared<DeviceEvent>(stream->record()); }
+  std::shared_ptr<EventState> record() override {
+    NativeStreams before{stream};
+    {
+      const std::lock_guard lock(mutex_);
+      add_missing(&before, before_);
+    }
+    return std::make_shared<DeviceEvent>(stream->record(), std::move(before));
+  }
 
  private:
   void collect() {
@@ -277,6 +312,7 @@ struct DeviceQueue final : StreamQueue {
   std::mutex mutex_;
   HostTasks tasks_;
   std::exception_ptr error_;  // the first one since the last synchronize
+  NativeStreams before_;      // other streams that it has waited for since
 };
 
 }  // namespace
@@ -371,9 +407,11 @@ void Event::synchronize() const {
 void synchronize(Device device) {
   if (is_inline_on(device)) return;
   if (device.type == DeviceType::kCUDA) {
-    internal::runtime_of(device, "synchronize").synchronize_device(device.index);
+    internal::DeviceRuntime& runtime = internal::runtime_of(device, "synchronize");
+    runtime.synchronize_device(device.index);
     internal::OrphanedTasks::get().take({});
-    return Stream::of(device).synchronize();  // throws what its tasks threw
+    Stream::of(device).synchronize();  // throws what its tasks threw
+    return runtime.throw_found_on(device.index);
   }
   std::vector<std::shared_ptr<internal::WorkQueue>> queues;
   {

@@ -42,7 +42,7 @@ FAMILIES = [
      ["cross_entropy.cu.cc", "powers.h", "teams.h", "reduce.h", "reduce_ops.h", "element.h"], r"cross entropy of "),
     ("pooling", "pool_largest pool_scatter pool_relu_grad pool_gather pool_positions pool_mean pool_spread",
      ["pool.cu.cc", "element.h"], r"pooling of "),
-    ("random numbers", "draw_rows draw_strided drop_rows drop_strided swap_places dense strided",
+    ("random numbers", "draw_rows draw_strided drop_rows drop_strided swap_places choose_below dense strided",
      ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
     ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums move_running",
      ["batch_norm.cu.cc", "element.h"], r"batch norm of "),

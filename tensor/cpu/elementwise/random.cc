@@ -11,6 +11,7 @@
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/formulas/random.h"
+#include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
@@ -148,8 +149,7 @@ void below_cpu(const Tensor& out, const Tensor& p) {
   with_draw_type(out, [&]<class T>() {
     parallel_for(0, out.numel(), 16384, [u = out.ptr<T>(), p = p.ptr<T>()](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        if (!(p[i] >= 0 && p[i] <= 1))
-          throw ValueError("bernoulli", "expected probabilities from 0 to 1, given ", p[i], " at ", i);
+        if (!(p[i] >= 0 && p[i] <= 1)) raw::throw_no_probability(static_cast<double>(p[i]), i);
         u[i] = u[i] < p[i] ? T(1) : T(0);
       }
     });

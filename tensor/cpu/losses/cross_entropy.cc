@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -26,8 +27,7 @@ int64_t grain(const CrossEntropySpec& s) { return std::max<int64_t>(1, 8192 / s.
 
 void check_target(int64_t y, int64_t sample, const CrossEntropySpec& s) {
   if (y < 0 || y >= s.classes)
-    throw IndexError(s.log_probs ? "nll_loss" : "cross_entropy", "target ", y, " of sample ", sample,
-                     " is no class: there are ", s.classes);
+    throw_no_class(s.log_probs ? "nll_loss" : "cross_entropy", y, sample, s.classes);
 }
 
 void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,

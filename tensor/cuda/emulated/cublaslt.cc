@@ -88,28 +88,52 @@ template <class Ours, class Opaque> Ours& ours(Opaque* opaque) {
   static_assert(sizeof(Ours) <= sizeof(Opaque) && std::is_trivially_copyable_v<Ours>);
   return *reinterpret_cast<Ours*>(opaque);
 }
-template <class Ours, class Opaque> cublasStatus_t create(Opaque** made, const Ours& value) {
-  if (!made) return CUBLAS_STATUS_INVALID_VALUE;
-  *made = new Opaque;
-  new (*made) Ours(value);
-  return CUBLAS_STATUS_SUCCESS;
-}
-template <class Ours, class Opaque, class Attribute>
-cublasStatus_t set(Opaque* opaque, Attribute attribute, const void* from, size_t bytes) {
-  if (!opaque || !from) return CUBLAS_STATUS_INVALID_VALUE;
-  const Field to = find(ours<Ours>(opaque), attribute);
-  if (to.empty() || to.size() != bytes) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(to.data(), from, bytes);
-  return CUBLAS_STATUS_SUCCESS;
-}
 
-// A call that an error of the device, or a test (fail_call), makes fail.
-template <class F> cublasStatus_t device_call(cublasStatus_t failure, F&& f) {
+// A call that a test makes fail (fail_call).
+template <class F> cublasStatus_t host_call(cublasStatus_t failure, const char* function, F&& f) {
+  const auto lock = Runtime::get().lock();
+  if (const int status = injected_failure(function, failure)) return static_cast<cublasStatus_t>(status);
+  return f();
+}
+// One that an error of the device makes fail, too.
+template <class F>
+cublasStatus_t device_call(cublasStatus_t failure, F&& f, const char* function = __builtin_FUNCTION()) {
   if (in_host_function) return failure;
   Runtime& runtime = Runtime::get();
   const auto lock = runtime.lock();
-  if (runtime.sticky != cudaSuccess || injected_failure() != cudaSuccess) return failure;
+  if (runtime.sticky != cudaSuccess) return failure;
+  if (const int status = injected_failure(function, failure)) return static_cast<cublasStatus_t>(status);
   return f(runtime);
+}
+
+size_t descriptors = 0;  // behind the runtime's lock
+
+template <class Ours, class Opaque>
+cublasStatus_t create(Opaque** made, const Ours& value, const char* function = __builtin_FUNCTION()) {
+  return host_call(CUBLAS_STATUS_ALLOC_FAILED, function, [&] {
+    if (!made) return CUBLAS_STATUS_INVALID_VALUE;
+    *made = new Opaque;
+    new (*made) Ours(value);
+    ++descriptors;
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+template <class Opaque> cublasStatus_t destroy(Opaque* opaque) {
+  const auto lock = Runtime::get().lock();
+  descriptors -= opaque != nullptr;
+  delete opaque;
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class Ours, class Opaque, class Attribute>
+cublasStatus_t set(Opaque* opaque, Attribute attribute, const void* from, size_t bytes,
+                   const char* function = __builtin_FUNCTION()) {
+  return host_call(CUBLAS_STATUS_INVALID_VALUE, function, [&] {
+    if (!opaque || !from) return CUBLAS_STATUS_INVALID_VALUE;
+    const Field to = find(ours<Ours>(opaque), attribute);
+    if (to.empty() || to.size() != bytes) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(to.data(), from, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  });
 }
 
 // Nothing goes on behind these on a real device.
@@ -192,6 +216,12 @@ cublasStatus_t check_pointers(const QueuedProduct& q, bool has_algo) {
 }
 
 }  // namespace
+
+size_t count_matmul_descriptors() {
+  const auto lock = Runtime::get().lock();
+  return descriptors;
+}
+
 }  // namespace gradus::cuda::emulated
 
 using namespace gradus::cuda::emulated;  // NOLINT
@@ -214,6 +244,12 @@ const char* CUBLASWINAPI cublasLtGetStatusName(cublasStatus_t status) {
       return "CUBLAS_STATUS_EXECUTION_FAILED";
     case CUBLAS_STATUS_NOT_SUPPORTED:
       return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+      return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case CUBLAS_STATUS_MAPPING_ERROR:
+      return "CUBLAS_STATUS_MAPPING_ERROR";
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+      return "CUBLAS_STATUS_INTERNAL_ERROR";
     default:
       return "CUBLAS_STATUS_UNKNOWN";
   }
@@ -235,10 +271,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made,
                                                      cudaDataType_t scale) {
   return create(made, MatmulDesc{compute, scale});
 }
-cublasStatus_t CUBLASWINAPI cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
-  delete desc;
-  return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t CUBLASWINAPI cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy(desc); }
 cublasStatus_t CUBLASWINAPI cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                                            cublasLtMatmulDescAttributes_t attribute,
                                                            const void* from, size_t bytes) {
@@ -250,8 +283,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m
   return create(made, MatrixLayout{.type = type, .rows = rows, .cols = cols, .ld = ld});
 }
 cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-  delete layout;
-  return CUBLAS_STATUS_SUCCESS;
+  return destroy(layout);
 }
 cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                              cublasLtMatrixLayoutAttribute_t attribute,
@@ -263,8 +295,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceCreate(cublasLtMatmulPrefere
   return create(made, MatmulPreference());
 }
 cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete preference;
-  return CUBLAS_STATUS_SUCCESS;
+  return destroy(preference);
 }
 cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const void* from,

@@ -71,6 +71,9 @@ struct QueuedProduct {
   size_t workspace_bytes;
 };
 
+// How many descriptors, layouts and preferences there are. For tests: none may be left over.
+size_t count_matmul_descriptors();
+
 // The two halves of a product's work. The first writes to the workspace, the second looks whether it is still
 // as it was, and computes. A fault is delivered, and ends it.
 void begin_product(const QueuedProduct& q);

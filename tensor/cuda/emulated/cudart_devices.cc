@@ -40,15 +40,17 @@ cudaDeviceProp properties(int device) {
 
 extern "C" {
 
-cudaError_t CUDARTAPI cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t CUDARTAPI cudaDriverGetVersion(int* version) {
+  return call_about_devices([&](Runtime&) { return *version = CUDART_VERSION, cudaSuccess; });
+}
 cudaError_t CUDARTAPI cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 
 cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
-  return call_always(
+  return call_about_devices(
       [&](Runtime&) { return count ? (*count = device_count(), cudaSuccess) : cudaErrorInvalidValue; });
 }
 cudaError_t CUDARTAPI cudaSetDevice(int device) {
-  return call_always([&](Runtime&) {
+  return call_about_devices([&](Runtime&) {
     if (!memory_of(device)) return cudaErrorInvalidDevice;
     current_device = device;
     return cudaSuccess;
@@ -59,7 +61,7 @@ cudaError_t CUDARTAPI cudaGetDevice(int* device) {
       [&](Runtime&) { return device ? (*device = current_device, cudaSuccess) : cudaErrorInvalidValue; });
 }
 cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
-  return call_always([&](Runtime&) {
+  return call_about_devices([&](Runtime&) {
     if (!memory_of(device)) return cudaErrorInvalidDevice;
     if (!p) return cudaErrorInvalidValue;
     *p = properties(device);

@@ -1,21 +1,7 @@
-// The CUDA runtime's errors.
+// The names of the CUDA runtime's errors.
 #include <cuda_runtime_api.h>
 
-#include <atomic>
-
-#include "gradus/tensor/cuda/emulated/call.h"
-
-namespace gradus::cuda::emulated {
 namespace {
-
-thread_local cudaError_t last_error = cudaSuccess;
-std::atomic<int64_t> calls_to_failure{-1};
-std::atomic<cudaError_t> failure{cudaSuccess};
-
-bool is_sticky(cudaError_t status) {
-  return status == cudaErrorIllegalAddress || status == cudaErrorMisalignedAddress ||
-         status == cudaErrorLaunchFailure || status == cudaErrorAssert;
-}
 
 struct Name {
   cudaError_t status;
@@ -25,14 +11,22 @@ constexpr Name kNames[] = {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
+     "CUDA-capable device(s) is/are busy or unavailable"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources",
+     "too many resources requested for launch"},
     {cudaErrorMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered"},
@@ -49,30 +43,8 @@ constexpr Name kNames[] = {
 
 }  // namespace
 
-void fail_call(int64_t n, cudaError_t status) {
-  failure = status;
-  calls_to_failure = n;
-}
-
-cudaError_t injected_failure() {
-  if (calls_to_failure < 0 || calls_to_failure-- != 0) return cudaSuccess;
-  if (is_sticky(failure)) Runtime::get().sticky = failure;
-  return failure;
-}
-
-cudaError_t answer(cudaError_t status) {
-  if (status != cudaSuccess && status != cudaErrorNotReady) last_error = status;
-  return status;
-}
-
-}  // namespace gradus::cuda::emulated
-
-using namespace gradus::cuda::emulated;  // NOLINT
-
 extern "C" {
 
-cudaError_t CUDARTAPI cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t CUDARTAPI cudaPeekAtLastError() { return last_error; }
 const char* CUDARTAPI cudaGetErrorName(cudaError_t status) {
   for (const Name& n : kNames)
     if (n.status == status) return n.name;

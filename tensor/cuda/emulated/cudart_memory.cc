@@ -69,8 +69,8 @@ std::shared_ptr<End> queue_copy(Runtime& runtime, cudaStream_t stream, void* to,
 constexpr size_t kStaged = size_t(64) << 10;
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t handle,
-                 bool waits) {
-  return call([&](Runtime& runtime) {
+                 bool waits, const char* function = __builtin_FUNCTION()) {
+  const auto queue = [&](Runtime& runtime) {
     const cudaError_t status = check_copy(to, from, bytes, kind);
     if (status != cudaSuccess || bytes == 0) return status;
     const cudaStream_t stream = runtime.stream(handle);
@@ -85,11 +85,13 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
     const std::shared_ptr<End> end = queue_copy(runtime, stream, to, from, bytes);
     if ((waits && !within_devices) || from_pageable || to_pageable) runtime.run_until(end);
     return cudaSuccess;
-  });
+  };
+  return call(queue, function);
 }
 
-cudaError_t set(void* to, int value, size_t bytes, cudaStream_t handle, bool waits) {
-  return call([&](Runtime& runtime) {
+cudaError_t set(void* to, int value, size_t bytes, cudaStream_t handle, bool waits,
+                const char* function = __builtin_FUNCTION()) {
+  const auto queue = [&](Runtime& runtime) {
     if (bytes == 0) return cudaSuccess;
     DeviceMemory* memory = device_that_holds(to);
     if (!is_accessible(to, bytes) || is_pageable(to)) return cudaErrorInvalidValue;
@@ -101,11 +103,12 @@ cudaError_t set(void* to, int value, size_t bytes, cudaStream_t handle, bool wai
                                                      }});
     if (waits && !memory) runtime.run_until(end);
     return cudaSuccess;
-  });
+  };
+  return call(queue, function);
 }
 
-cudaError_t make_pinned(void** p, size_t bytes) {
-  return call([&](Runtime&) {
+cudaError_t make_pinned(void** p, size_t bytes, const char* function = __builtin_FUNCTION()) {
+  const auto make = [&](Runtime&) {
     if (!p) return cudaErrorInvalidValue;
     *p = nullptr;
     if (bytes == 0) return cudaSuccess;
@@ -115,7 +118,8 @@ cudaError_t make_pinned(void** p, size_t bytes) {
     made().insert(block);
     *p = block;
     return cudaSuccess;
-  });
+  };
+  return call(make, function);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace gradus::cuda::emulated {
 
 cudaError_t enqueue_launch(QueuedLaunch launch, cudaStream_t handle) {
-  return call([&](Runtime& runtime) {
+  const auto queue = [&](Runtime& runtime) {
     if (const cudaError_t status = check_shape(launch.blocks, launch.threads, launch.shared_bytes);
         status != cudaSuccess)
       return status;
@@ -24,7 +24,8 @@ cudaError_t enqueue_launch(QueuedLaunch launch, cudaStream_t handle) {
                     launch.blocks, static_cast<int>(launch.threads), launch.shared_bytes, device});
         }});
     return cudaSuccess;
-  });
+  };
+  return call(queue, "launch");
 }
 
 }  // namespace gradus::cuda::emulated
@@ -35,22 +36,26 @@ namespace {
 
 constexpr int kHighestPriority = -5;
 
-cudaError_t create_stream(cudaStream_t* made, unsigned flags, int priority) {
-  return call([&](Runtime& runtime) {
+cudaError_t create_stream(cudaStream_t* made, unsigned flags, int priority,
+                          const char* function = __builtin_FUNCTION()) {
+  const auto create = [&](Runtime& runtime) {
     if (!made || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
     *made = runtime.create_stream(flags, std::clamp(priority, kHighestPriority, 0));
     return cudaSuccess;
-  });
+  };
+  return call(create, function);
 }
 
-cudaError_t create_event(cudaEvent_t* made, unsigned flags) {
-  return call([&](Runtime&) {
+cudaError_t create_event(cudaEvent_t* made, unsigned flags, const char* function = __builtin_FUNCTION()) {
+  const auto create = [&](Runtime& runtime) {
     // An event between processes must be untimed.
     const bool known = flags <= 3 || flags == (cudaEventInterprocess | cudaEventDisableTiming);
     if (!made || !known) return cudaErrorInvalidValue;
     *made = new CUevent_st{flags, current_device, nullptr};
+    ++runtime.events;
     return cudaSuccess;
-  });
+  };
+  return call(create, function);
 }
 
 }  // namespace
@@ -77,9 +82,16 @@ cudaError_t CUDARTAPI cudaStreamGetPriority(cudaStream_t stream, int* priority) 
     return cudaSuccess;
   });
 }
+cudaError_t CUDARTAPI cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  return call_always([&](Runtime& runtime) {
+    if (!device) return cudaErrorInvalidValue;
+    *device = runtime.stream(stream)->device;
+    return cudaSuccess;
+  });
+}
 // Returns at once; what is queued still runs.
 cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t stream) {
-  return call([&](Runtime& runtime) {
+  return call_to_destroy([&](Runtime& runtime) {
     if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
       return cudaErrorInvalidResourceHandle;
     runtime.destroy_stream(stream);
@@ -126,9 +138,10 @@ cudaError_t CUDARTAPI cudaEventCreateWithFlags(cudaEvent_t* made, unsigned flags
   return create_event(made, flags);
 }
 cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event) {
-  return call([&](Runtime&) {
+  return call_to_destroy([&](Runtime& runtime) {
     if (!event) return cudaErrorInvalidResourceHandle;
     delete event;
+    --runtime.events;
     return cudaSuccess;
   });
 }

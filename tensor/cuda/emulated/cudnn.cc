@@ -83,19 +83,21 @@ cudnnStatus_t fault(const char* function, const std::string& what) {
 }
 
 // A call that a test makes fail (fail_call).
-template <class F> cudnnStatus_t host_call(F&& f) {
-  Runtime& runtime = Runtime::get();
-  const auto lock = runtime.lock();
-  if (injected_failure() != cudaSuccess) return refuse(CUDNN_STATUS_INTERNAL_ERROR, "a test wants it");
+template <class F> cudnnStatus_t host_call(F&& f, const char* function = __builtin_FUNCTION()) {
+  const auto lock = Runtime::get().lock();
+  if (const int status = injected_failure(function, CUDNN_STATUS_INTERNAL_ERROR))
+    return refuse(static_cast<cudnnStatus_t>(status), "a test wants it");
   return f();
 }
 // One that an error of the device makes fail, too.
-template <class F> cudnnStatus_t device_call(cudnnStatus_t failure, F&& f) {
+template <class F>
+cudnnStatus_t device_call(cudnnStatus_t failure, F&& f, const char* function = __builtin_FUNCTION()) {
   if (in_host_function) return failure;
   Runtime& runtime = Runtime::get();
   const auto lock = runtime.lock();
-  if (runtime.sticky != cudaSuccess || injected_failure() != cudaSuccess)
-    return refuse(failure, "the device has failed");
+  if (runtime.sticky != cudaSuccess) return refuse(failure, "the device has failed");
+  if (const int status = injected_failure(function, failure))
+    return refuse(static_cast<cudnnStatus_t>(status), "a test wants it");
   return f(runtime);
 }
 

@@ -98,6 +98,19 @@ template <class T> GRADUS_UNSEEN T atomic_add(T* p, T value, GRADUS_AT) {
   return old;
 }
 
+GRADUS_UNSEEN inline uint64_t atomic_min(uint64_t* p, uint64_t value, GRADUS_AT) {
+  emulated::atomic_access(p, sizeof *p, at);
+  const uint64_t old = *p;
+  *p = value < old ? value : old;
+  return old;
+}
+GRADUS_UNSEEN inline uint64_t atomic_cas(uint64_t* p, uint64_t expected, uint64_t value, GRADUS_AT) {
+  emulated::atomic_access(p, sizeof *p, at);
+  const uint64_t old = *p;
+  if (old == expected) *p = value;
+  return old;
+}
+
 // 16-bit floats: as a GPU converts them, NaN apart, of which a GPU has one.
 inline float f16_to_float(uint16_t bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
 inline uint16_t float_to_f16(float x) {

@@ -45,4 +45,9 @@ bool is_pinned(const void* p, size_t bytes) {
 
 bool is_pinned(const void* p) { return is_pinned(p, 1); }
 
+size_t count_pinned() {
+  const std::lock_guard lock(mutex);
+  return ranges.size();
+}
+
 }  // namespace gradus::cuda::emulated

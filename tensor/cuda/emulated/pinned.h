@@ -13,5 +13,7 @@ size_t unpin(const void* p);
 bool is_pinned(const void* p, size_t bytes);
 // Returns whether p lies in a pinned range.
 bool is_pinned(const void* p);
+// How many ranges there are. For tests.
+size_t count_pinned();
 
 }  // namespace gradus::cuda::emulated

@@ -75,6 +75,10 @@ class Runtime {
   // The error that an earlier kernel left, which every call returns from then on.
   cudaError_t sticky = cudaSuccess;
 
+  // What there is, beside each device's own streams. For tests: nothing may be left over.
+  size_t streams() const { return streams_.size(); }
+  size_t events = 0;
+
  private:
   struct Device {
     std::unique_ptr<CUstream_st> legacy, per_thread;

@@ -90,6 +90,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
                   s.smoothing / static_cast<double>(s.classes) * smooth;
     else
       mine.loss = mine.weight;
+    if (y.counts && !y.is_class) report(s.reports, me.line, static_cast<uint64_t>(y.number));
     if (!total) store_vector(losses + me.line, mine);
     if (each) each[me.line] = static_cast<T>(mine.loss);
     if (s.stats)

@@ -1,10 +1,13 @@
-// Cross entropy between scores and class numbers, and its gradient (tensor/ops/losses/cross_entropy.h). T is
-// float or double. Where a target is no class, the sample's loss and gradient are NaN.
+// Cross entropy between scores and class numbers, and its gradient (tensor/ops/losses/cross_entropy.h).
+// T is float or double. Where a target is no class, the sample's loss and gradient are NaN, and the
+// loss reports it.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+
+#include "gradus/tensor/cuda/value_reports.h"
 
 namespace gradus::cuda {
 
@@ -18,6 +21,7 @@ template <class T> struct CrossEntropy {
   int64_t outer, classes, inner;
   int64_t ignore_index;
   double smoothing;
+  ValueReports reports{};
 
   int64_t samples() const { return outer * inner; }
 };

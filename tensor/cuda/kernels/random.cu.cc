@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 
 #include "gradus/tensor/cuda/kernels/creation.h"
@@ -178,12 +179,17 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
   }
 }
 
-struct Below {
-  template <class T> __device__ T operator()(T u, T p) const {
-    if (p >= 0 && p <= 1) return u < p ? T(1) : T(0);
-    return std::numeric_limits<T>::quiet_NaN();
+template <class T>
+__global__ void __launch_bounds__(kDrawThreads)
+    choose_below(T* u, const T* probabilities, int64_t count, ValueReports reports) {
+  const int64_t i = block_index() * kDrawThreads + thread_index();
+  if (i < count) {
+    const T p = probabilities[i];
+    const bool is_probability = p >= 0 && p <= 1;
+    u[i] = !is_probability ? std::numeric_limits<T>::quiet_NaN() : u[i] < p ? T(1) : T(0);
+    if (!is_probability) report(reports, i, std::bit_cast<uint64_t>(static_cast<double>(p)));
   }
-};
+}
 
 }  // namespace
 
@@ -248,11 +254,13 @@ void masked_scale(const char* op, const Nest& nest, const View* views, double sc
   else
     elementwise<float, float, float, uint8_t>(op, f, nest, views, stream);
 }
-void below(const char* op, const Nest& nest, const View* views, cudaStream_t stream) {
-  if (views[0].dtype == DType::kF64)
-    elementwise<double, double, double, double>(op, Below{}, nest, views, stream);
-  else
-    elementwise<float, float, float, float>(op, Below{}, nest, views, stream);
+void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream) {
+  if (count == 0) return;
+  const auto choose = [&]<class T>(T* data) {
+    launch(op, choose_below<T>, {blocks_for(count, kDrawThreads), kDrawThreads}, stream, data,
+           static_cast<const T*>(p.data), count, reports);
+  };
+  u.dtype == DType::kF64 ? choose(static_cast<double*>(u.data)) : choose(static_cast<float*>(u.data));
 }
 
 }  // namespace gradus::cuda

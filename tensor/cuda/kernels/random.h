@@ -8,6 +8,7 @@
 #include <span>
 
 #include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/value_reports.h"
 #include "gradus/tensor/runtime/random.h"
 
 namespace gradus::cuda {
@@ -41,7 +42,7 @@ struct Dropout {
 void dropout(const char* op, const Dropout& d, double p, double scale, PhiloxKey key, cudaStream_t stream);
 // views: y, x, mask (bool). y = scale x where the mask holds, else 0.
 void masked_scale(const char* op, const Nest& nest, const View* views, double scale, cudaStream_t stream);
-// views: y, u, p, all f64 or all f32. y = 1 where u < p, else 0; NaN where p is no probability.
-void below(const char* op, const Nest& nest, const View* views, cudaStream_t stream);
+// u = 1 where u < p, else 0; NaN where p is no probability, which is reported. Both row by row, f64 or f32.
+void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream);
 
 }  // namespace gradus::cuda

@@ -4,6 +4,7 @@
 
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/cuda/error.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/arithmetic.h"
@@ -16,7 +17,8 @@ namespace {
 using raw::ConvGeometry;
 
 void run(const char* op, const Convolution& c) {
-  if (!convolve(op, c, stream_for({&c.x, &c.w, &c.y, &c.bias})))
+  const cudaStream_t stream = stream_for({&c.x, &c.w, &c.y, &c.bias});
+  if (!call_library([&] { return convolve(op, c, stream); }))
     throw DeviceError(op, "cuDNN has no plan for this convolution: x ", describe(c.x), ", weight ",
                       describe(c.w), ", y ", describe(c.y));
 }

@@ -4,6 +4,7 @@
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::cuda {
@@ -28,7 +29,12 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
   if (on_cuda(dst)) {
     native->runtime().copy_between(dst.raw_ptr(), dst.device().index, src.raw_ptr(), src.device().index,
                                    src.nbytes(), stream);
-    return to.wait(Event::record(from));
+    try {
+      return to.wait(Event::record(from));
+    } catch (...) {  // dst's block waits for the copy
+      internal::DeviceAllocator::of(dst.device()).use(dst.storage()->data(), native);
+      throw;
+    }
   }
   native->runtime().copy(dst.raw_ptr(), src.raw_ptr(), src.nbytes(), stream);
   from.synchronize();

@@ -2,7 +2,9 @@
 
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/value_errors.h"
 
 namespace gradus::cuda {
 namespace {
@@ -31,12 +33,18 @@ template <class T> Tensor workspace_for(const CrossEntropy<T>& s, const Tensor& 
   return empty({cross_entropy_workspace(s)}, {DType::kU8, x.device()});
 }
 
+template <bool log_probs> void throw_no_class(const FoundValue& v) {
+  raw::throw_no_class(log_probs ? "nll_loss" : "cross_entropy", v.as_integer(), v.position, v.limit);
+}
+
 void cross_entropy_cuda(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,
                         const Tensor& target, const Tensor& weight, const raw::CrossEntropySpec& spec) {
   const cudaStream_t stream = stream_for({&loss, &stats, &total, &x, &target, &weight});
+  const ThrowFound thrower = spec.log_probs ? &throw_no_class<true> : &throw_no_class<false>;
   dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
-    const CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
+    CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
     const Tensor workspace = workspace_for(s, x);
+    s.reports = reports_of(x, stream, thrower, s.classes);
     cross_entropy("cross_entropy", s, kind_of(spec.reduction), loss.ptr<T>(), total.ptr<T>(),
                   workspace.raw_ptr(), stream);
   });

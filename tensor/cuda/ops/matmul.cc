@@ -3,6 +3,7 @@
 #include "gradus/tensor/ops/linalg/matmul.h"
 
 #include "gradus/tensor/cuda/cublaslt.h"
+#include "gradus/tensor/cuda/error.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/activations.h"
@@ -65,16 +66,15 @@ bool broadcasts(const Tensor& x) {
 void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias, bool rectifies) {
   check_size(out, a, b);
   const cudaStream_t stream = bias ? stream_for({&out, &a, &b, &bias}) : stream_for({&out, &a, &b});
-  multiply("matmul",
-           {.a = transposes_of(b),
-            .b = transposes_of(a),
-            .d = transposes_of(out),
-            .dtype = a.dtype(),
-            .result_dtype = out.dtype(),
-            .batch = out.dim() > 2 ? out.size(0) : 1,
-            .bias = bias ? bias.raw_ptr() : nullptr,
-            .rectifies = rectifies},
-           out.device(), stream);
+  const MatrixProduct product{.a = transposes_of(b),
+                              .b = transposes_of(a),
+                              .d = transposes_of(out),
+                              .dtype = a.dtype(),
+                              .result_dtype = out.dtype(),
+                              .batch = out.dim() > 2 ? out.size(0) : 1,
+                              .bias = bias ? bias.raw_ptr() : nullptr,
+                              .rectifies = rectifies};
+  call_library([&] { multiply("matmul", product, out.device(), stream); });
 }
 
 void multiply_batches(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias,

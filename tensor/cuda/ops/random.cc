@@ -4,7 +4,9 @@
 
 #include "gradus/tensor/cuda/kernels/random.h"
 #include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/value_errors.h"
 
 namespace gradus::cuda {
 namespace {
@@ -48,9 +50,12 @@ void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, d
   const Operands o = operands_of({&out, &x, &mask});
   masked_scale("masked_scale", o.nest, o.views.data(), scale, o.stream);
 }
+void throw_no_probability(const FoundValue& v) { raw::throw_no_probability(v.as_double(), v.position); }
+
 void below_cuda(const Tensor& u, const Tensor& p) {
-  const Operands o = operands_of({&u, &u, &p});
-  below("bernoulli", o.nest, o.views.data(), o.stream);
+  const cudaStream_t stream = stream_for({&u, &p});
+  below("bernoulli", view_of(u), view_of(p), u.numel(), reports_of(u, stream, &throw_no_probability, 0),
+        stream);
 }
 
 [[maybe_unused]] const bool is_set =

@@ -1,6 +1,7 @@
 #include "gradus/tensor/cuda/kernels/random.h"
 
 #include <functional>
+#include <new>
 
 #include "device_test.h"
 #include "gradus/tensor/ops/formulas/random.h"
@@ -281,17 +282,30 @@ template <class T> void test_below(const char* name) {
   const T above = std::nextafter(T(1), T(2));
   const T p[] = {T(0), T(0.5), T(1), -T(0.25), above, T(1.5), T(INFINITY), T(NAN), T(0.25), T(-0.), -above};
   for (const int64_t n : {1, 10, 511, 1024, 2049}) {
-    const cuda::Strides strides[] = {{1}, {1}, {1}};
-    const cuda::Nest nest = cuda::make_nest(Sizes{n}, strides);
     std::vector<T> u(size_t(n), T(0)), probability(size_t(n), T(0));
     for (size_t i = 0; i < u.size(); ++i)
       u[i] = std::ldexp(T(mix(i) % 16), -4), probability[i] = p[i % std::size(p)];
     const Elements<T> numbers(u), limits(probability);
-    const cuda::View views[] = {{numbers.data(), gradus::dtype_v<T>},
-                                {numbers.data(), gradus::dtype_v<T>},
-                                {limits.data(), gradus::dtype_v<T>}};
-    cuda::below("test", nest, views, nullptr);
+    void* record;
+    MUST(cudaMallocHost(&record, sizeof(cuda::ValueRecord)));
+    auto* const found = new (record) cuda::ValueRecord;
+    const cuda::View y_view{numbers.data(), gradus::dtype_v<T>}, p_view{limits.data(), gradus::dtype_v<T>};
+    for (const uint64_t launch : {7, 8})  // the second finds the record taken
+      cuda::below("test", y_view, p_view, n, {found, launch, 5}, nullptr);
     const std::vector<T> y = numbers.take();
+    const bool is_any = n > 3;  // the first of them is at 3
+    const uint64_t value = __builtin_bit_cast(uint64_t, -0.25);
+    group.check(found->launch == (is_any ? 7 : 0), "%lld elements: launch %llu reports", (long long)n,
+                (unsigned long long)found->launch);
+    group.check(found->limit == (is_any ? 5 : cuda::ValueRecord::kNone), "%lld elements: another limit",
+                (long long)n);
+    for (int i = 0; i < cuda::ValueRecord::kParts; ++i) {
+      const uint64_t part = value >> (24 * i) & 0xffffff,
+                     want = is_any ? uint64_t{3} << 24 | part : ~uint64_t{0};
+      group.check(found->words[i] == want, "%lld elements: word %d is %llx, not %llx", (long long)n, i,
+                  (unsigned long long)found->words[i], (unsigned long long)want);
+    }
+    MUST(cudaFreeHost(record));
     for (size_t i = 0; i < u.size(); ++i) {
       const bool is_probability = probability[i] >= 0 && probability[i] <= 1;
       const T want = is_probability ? T(u[i] < probability[i]) : T(NAN);

@@ -631,11 +631,15 @@ TEST_F(EmulatedProduct, FailsAsTheDeviceDoes) {
   fail_call(0, cudaErrorMemoryAllocation);
   cublasLtHandle_t made;
   EXPECT_EQ(cublasLtCreate(&made), CUBLAS_STATUS_NOT_INITIALIZED);
-  fail_call(0, cudaErrorMemoryAllocation);
+  fail_call_of("cublasLtMatmulAlgoGetHeuristic", 0, CUBLAS_STATUS_INTERNAL_ERROR);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_INTERNAL_ERROR);
-  fail_call(1, cudaErrorMemoryAllocation);
+  fail_call_of("cublasLtMatmul", 0, CUBLAS_STATUS_EXECUTION_FAILED);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_EXECUTION_FAILED);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+  cublasLtMatmulPreference_t preference = nullptr;
+  fail_call_of("cublasLtMatmulPreferenceCreate", 0, CUBLAS_STATUS_ALLOC_FAILED);
+  EXPECT_EQ(cublasLtMatmulPreferenceCreate(&preference), CUBLAS_STATUS_ALLOC_FAILED);
+  EXPECT_EQ(preference, nullptr);
   // From a host function.
   struct Call {
     EmulatedProduct* test;

@@ -334,6 +334,33 @@ TEST(EmulatedRuntime, AnInjectedFailureIsThatOfOneCallAStickyOneOfAllThatFollow)
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
+TEST(EmulatedRuntime, CallsOfOneFunctionAreCountedAndFail) {
+  void *p = nullptr, *q = nullptr;
+  take_calls();
+  fail_call_of("cudaMalloc", 1, cudaErrorInvalidValue, 2);
+  EXPECT_EQ(cudaMalloc(&p, 16), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&q, 16), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMalloc(&q, 16), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMalloc(&q, 16), cudaSuccess);
+  EXPECT_EQ(cudaMemset(q, 0, 16), cudaSuccess);
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
+  EXPECT_EQ(cudaFree(q), cudaSuccess);
+  EXPECT_EQ(take_calls(),
+            (std::map<std::string_view, int64_t>{
+                {"cudaMalloc", 4}, {"cudaStreamSynchronize", 1}, {"cudaMemset", 1}, {"cudaFree", 2}}));
+  EXPECT_TRUE(take_calls().empty());
+  // What destroys does so, whatever it answers.
+  cudaEvent_t event;
+  const size_t events = Runtime::get().events;
+  EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+  EXPECT_EQ(Runtime::get().events, events + 1);
+  fail_call(0, cudaErrorInvalidValue);
+  EXPECT_EQ(cudaEventDestroy(event), cudaErrorInvalidValue);
+  EXPECT_EQ(Runtime::get().events, events);
+  cudaGetLastError();
+}
+
 TEST(EmulatedRuntime, ADeviceHasAsMuchMemoryAsATestGivesIt) {
   set_devices(2, size_t(1) << 20);
   void *p = nullptr, *q = nullptr;

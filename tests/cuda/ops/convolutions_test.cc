@@ -304,7 +304,8 @@ TEST_F(CudaConvolutions, EachCallMayFail) {
       EXPECT_NE(e.status, CUDNN_STATUS_SUCCESS);
       for (const char* part : {"CUDNN_STATUS_", "x f32[1,2,3,3] cuda:1", "weight f32[2,2,2,2] cuda:1"})
         EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
-      calls.insert(text.substr(text.find("] ") + 2, text.find(" failed") - text.find("] ") - 2));
+      const size_t end = text.find(" failed"), begin = text.rfind(' ', end - 1) + 1;
+      calls.insert(text.substr(begin, end - begin));
     } catch (const cuda::CudaError&) {
     }
     cuda::emulated::fail_call(-1, cudaSuccess);

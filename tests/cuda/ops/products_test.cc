@@ -324,7 +324,8 @@ TEST_F(CudaProducts, EachCallMayFail) {
       EXPECT_EQ(e.op(), "matmul");
       EXPECT_NE(e.status, CUBLAS_STATUS_SUCCESS);
       EXPECT_NE(text.find("CUBLAS_STATUS_"), std::string::npos) << text;
-      calls.insert(text.substr(text.find("] ") + 2, text.find(" failed") - text.find("] ") - 2));
+      const size_t end = text.find(" failed"), begin = text.rfind(' ', end - 1) + 1;
+      calls.insert(text.substr(begin, end - begin));
     } catch (const cuda::CudaError&) {
     }
     cuda::emulated::fail_call(-1, cudaSuccess);

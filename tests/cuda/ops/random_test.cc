@@ -111,9 +111,11 @@ TEST(RandomOnCuda, LayoutsAreTheCpus) {
   }
 }
 
-TEST(RandomOnCuda, WhatIsNoProbabilityGivesNaN) {
+TEST(RandomOnCuda, WhatIsNoProbabilityGivesNaNAndAnError) {
   const std::vector<float> p = {-0.1f, 0, 1, 1.1f, NAN};
-  const std::vector<float> y = bernoulli(tensor(p, {5}, cuda())).to_vector<float>();
+  const Tensor there = bernoulli(tensor(p, {5}, cuda()));
+  EXPECT_THROW(there.to_vector<float>(), ValueError);
+  const std::vector<float> y = there.to_vector<float>();
   for (size_t i = 0; i < p.size(); ++i) EXPECT_EQ(std::isnan(y[i]), !(p[i] >= 0 && p[i] <= 1)) << p[i];
   EXPECT_EQ(y[1], 0);
   EXPECT_EQ(y[2], 1);

@@ -452,6 +452,13 @@ std::vector<Case> cases() {
        }},
       dropped("dropout f32", {kFloats}, {1}, kDense),
       dropped("dropout f32, channels last", {64, kPixels}, {1, 64}, kStrided),
+      {"choices below p f32", 3 * kAll, kDense,
+       [] {
+         const Zeros u, p;
+         const View views[] = {{u.data(), DType::kF32}, {p.data(), DType::kF32}};
+         below("report", views[0], views[1], kBytes / 4, {}, nullptr);
+         check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+       }},
       {"masked scale f32", 2.25 * kAll, kDense, [] {
          dense<float, float, bool>().run([](const Nest& nest, const View* views) {
            masked_scale("report", nest, views, 2, nullptr);

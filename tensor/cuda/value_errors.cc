@@ -1,0 +1,147 @@
+#include "gradus/tensor/cuda/value_errors.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/base/device_failure.h"
+#include "gradus/tensor/cuda/error.h"
+
+namespace gradus::cuda {
+namespace {
+
+// What is thrown, and in whose name: of a launch.
+struct Origin {
+  ThrowFound thrower;
+  const char* op;  // that the user called; null: none
+  bool operator==(const Origin&) const = default;
+};
+constexpr int kOriginBits = 16;  // lower bits of a launch's number say which
+
+struct Stream {
+  cudaStream_t handle;  // null: it was destroyed, and what was queued may still run
+  int device;
+  ValueRecord* record;
+};
+
+// All behind one lock. Never destroyed, because streams may run until the process ends.
+struct Reports {
+  std::mutex mutex;
+  std::vector<Stream> streams;
+  std::vector<ValueRecord*> unused;
+  std::vector<Origin> origins;
+  uint64_t launches = 0;
+
+  static Reports& get() {
+    static Reports& all = *new Reports;
+    return all;
+  }
+
+  ValueRecord* record_of(cudaStream_t stream, int device) {
+    for (const Stream& s : streams)
+      if (s.handle == stream) return s.record;
+    if (unused.empty()) make_records();
+    streams.push_back({stream, device, unused.back()});
+    unused.pop_back();
+    return streams.back().record;
+  }
+  void make_records() {
+    constexpr size_t kBytes = 4096, kCount = kBytes / sizeof(ValueRecord);
+    unused.reserve(unused.size() + kCount);
+    void* page = nullptr;
+    check("cuda", "cudaMallocHost", cudaMallocHost(&page, kBytes));
+    for (size_t i = 0; i < kCount; ++i)
+      unused.push_back(new (static_cast<ValueRecord*>(page) + i) ValueRecord);
+  }
+
+  uint64_t number_of_origin(const Origin& origin) {
+    const auto found = std::find(origins.begin(), origins.end(), origin);
+    if (found != origins.end()) return static_cast<uint64_t>(found - origins.begin());
+    if (origins.size() >> kOriginBits) throw InternalError("more than 65536 ops report values");
+    origins.push_back(origin);
+    return origins.size() - 1;
+  }
+};
+
+uint64_t launch_in(const ValueRecord& record) {
+  return std::atomic_ref(const_cast<uint64_t&>(record.launch)).load(std::memory_order_acquire);
+}
+
+// What a record has, which is empty then. Its launch has run to its end. With the lock.
+std::pair<FoundValue, Origin> take(ValueRecord* record) {
+  FoundValue found{static_cast<int64_t>(record->words[0] >> ValueRecord::kPartBits), 0,
+                   static_cast<int64_t>(record->limit)};
+  for (int i = 0; i < ValueRecord::kParts; ++i)
+    found.bits |= (record->words[i] & ((uint64_t{1} << ValueRecord::kPartBits) - 1))
+                  << (i * ValueRecord::kPartBits);
+  const Origin origin = Reports::get().origins[launch_in(*record) & ((uint64_t{1} << kOriginBits) - 1)];
+  record->limit = record->words[0] = record->words[1] = record->words[2] = ValueRecord::kNone;
+  std::atomic_ref(record->launch).store(0, std::memory_order_release);
+  return {found, origin};
+}
+
+// Throws in the name of the op that the user had called.
+void throw_as_called(const FoundValue& found, const Origin& origin) {
+  struct Name {
+    const char* now = std::exchange(internal::called_op, nullptr);
+    ~Name() { internal::called_op = now; }
+  } name;
+  internal::called_op = origin.op;
+  origin.thrower(found);
+}
+
+// Throws what the first of the streams has for which `is_asked` holds.
+template <class F> void throw_first(F&& is_asked) {
+  Reports& all = Reports::get();
+  std::unique_lock lock(all.mutex);
+  const auto has_some = [&](const Stream& s) { return is_asked(s) && launch_in(*s.record); };
+  const auto found = std::find_if(all.streams.begin(), all.streams.end(), has_some);
+  if (found == all.streams.end()) return;
+  const Stream stream = *found;
+  lock.unlock();
+  // Its launch may have begun when the host had waited.
+  if (stream.handle) check("cuda", "cudaStreamSynchronize", cudaStreamSynchronize(stream.handle));
+  lock.lock();
+  if (!launch_in(*stream.record)) return;  // another thread has taken it
+  const auto [value, origin] = take(stream.record);
+  lock.unlock();
+  throw_as_called(value, origin);
+}
+
+}  // namespace
+
+ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower, int64_t limit) {
+  Reports& all = Reports::get();
+  const std::lock_guard lock(all.mutex);
+  const uint64_t origin = all.number_of_origin({thrower, internal::called_op});
+  ValueRecord* const record = all.record_of(stream, x.device().index);
+  return {record, ++all.launches << kOriginBits | origin, limit};
+}
+
+void throw_found(cudaStream_t stream) {
+  throw_first([=](const Stream& s) { return s.handle == stream; });
+}
+
+void throw_found_on(int device) {
+  throw_first([=](const Stream& s) { return s.device == device; });
+  // The device has been idle: nothing of a destroyed stream still runs.
+  Reports& all = Reports::get();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.streams, [&](const Stream& s) {
+    const bool is_over = !s.handle && s.device == device && !launch_in(*s.record);
+    if (is_over) all.unused.push_back(s.record);
+    return is_over;
+  });
+}
+
+void retire_reports(cudaStream_t stream) noexcept {
+  Reports& all = Reports::get();
+  const std::lock_guard lock(all.mutex);
+  for (Stream& s : all.streams)
+    if (s.handle == stream) s.handle = nullptr;
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,50 @@
+// What kernels tell of values that are errors: a class that is none, an index out of range. The host throws
+// it where it next waits for the stream (value_errors.h).
+//
+// Note [Value reports]
+// A stream has a record in memory of the host's that kernels reach, so the host looks at it without a copy.
+// The first launch that has something to report takes the record, and those behind it find it taken. Of this
+// launch's reports the one with the smallest position stays, which a loop would find first. So it is the same
+// in every run.
+//
+// No atomic operation is wide enough for a position and its value. So the value is cut in three. Each word of
+// the record has the position in its upper bits and a part of the value in its lower ones: the smallest
+// number in each word is the smallest position's.
+#pragma once
+
+#include <cstdint>
+
+#include "gradus/tensor/cuda/kernel.h"
+
+namespace gradus::cuda {
+
+struct alignas(64) ValueRecord {
+  static constexpr int kParts = 3, kPartBits = 24;
+  static constexpr uint64_t kNone = ~uint64_t{0};
+
+  uint64_t launch = 0;  // that has taken it; 0: none
+  uint64_t limit = kNone;
+  uint64_t words[kParts] = {kNone, kNone, kNone};
+};
+
+// Where a launch reports. Null: nowhere.
+struct ValueReports {
+  ValueRecord* record;
+  uint64_t launch;
+  int64_t limit;  // that values must keep
+};
+
+// Tells that the value at a position below 2^40 is an error. Positions of one launch differ.
+__device__ inline void report(const ValueReports& to, int64_t position, uint64_t value) {
+  if (!to.record) return;
+  const uint64_t taken = atomic_cas(&to.record->launch, uint64_t{0}, to.launch);
+  if (taken != 0 && taken != to.launch) return;
+  atomic_min(&to.record->limit, static_cast<uint64_t>(to.limit));
+  for (int i = 0; i < ValueRecord::kParts; ++i) {
+    const uint64_t part =
+        value >> (i * ValueRecord::kPartBits) & ((uint64_t{1} << ValueRecord::kPartBits) - 1);
+    atomic_min(&to.record->words[i], static_cast<uint64_t>(position) << ValueRecord::kPartBits | part);
+  }
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,208 @@
+// Errors that a process meets once: the first calls of CUDA, and a device that a kernel has lost. Each is met
+// in a process of its own.
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn_graph.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/base/device_failure.h"
+#include "gradus/tensor/cuda/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/runtime/memory.h"
+#include "gradus/tests/cuda/faults/child.h"
+#include "gradus/tests/cuda/faults/training_step.h"
+
+namespace gradus {
+namespace {
+
+[[maybe_unused]] const bool is_small = (cuda::emulated::set_devices(1, size_t(64) << 20), true);
+
+// Expects an error of f's, with these words.
+template <class E> void expect_error(const std::function<void()>& f, const std::vector<std::string>& words) {
+  try {
+    f();
+    ADD_FAILURE() << "no error";
+  } catch (const E& e) {
+    for (const std::string& word : words)
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << " is not in: " << e.what();
+  }
+}
+
+void expect_trains(Device device) {
+  const Expected expected(4, 4);
+  Training training(device, 4, 4);
+  EXPECT_TRUE(is_near(training.step(), expected.read[0]));
+  EXPECT_TRUE(is_near(training.parameters(), expected.parameters[1]));
+}
+
+// How often a first step on the device calls each function.
+std::map<std::string, int64_t> calls_of_first_step() {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  EXPECT_TRUE(holds_in_child([&] {
+    expect_trains(kCuda);
+    std::string text;
+    for (const auto& [function, count] : cuda::emulated::take_calls())
+      text += std::string(function) + " " + std::to_string(count) + "\n";
+    EXPECT_EQ(write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }));
+  close(ends[1]);
+  std::map<std::string, int64_t> calls;
+  FILE* const in = fdopen(ends[0], "r");
+  char function[64];
+  for (long long count; std::fscanf(in, "%63s %lld", function, &count) == 2;) calls[function] = count;
+  std::fclose(in);
+  return calls;
+}
+
+TEST(FirstCalls, MayFailAndWorkLater) {
+  struct Case {
+    const char* function;
+    int status;
+    std::vector<std::string> words;
+  };
+  const Case cases[] = {
+      {"cudaGetDeviceCount",
+       cudaErrorInitializationError,
+       {"cudaGetDeviceCount failed", "(cudaErrorInitializationError)"}},
+      {"cudaGetDeviceProperties", cudaErrorInvalidDevice, {"cudaGetDeviceProperties failed on cuda:0"}},
+      {"cudaSetDevice",
+       cudaErrorDevicesUnavailable,
+       {"cudaSetDevice failed on cuda:0", "busy or unavailable"}},
+      {"cudaStreamCreateWithFlags",
+       cudaErrorMemoryAllocation,
+       {"cudaStreamCreateWithFlags failed on cuda:0"}},
+      {"cudaMallocHost",
+       cudaErrorMemoryAllocation,
+       {"[cross_entropy] cudaMallocHost failed on cuda:0: out of memory", "i64[2] cuda:0"}},
+      {"cublasLtCreate",
+       CUBLAS_STATUS_ALLOC_FAILED,
+       {"[linear] cublasLtCreate failed: CUBLAS_STATUS_ALLOC_FAILED", "for f32[2,3] cuda:0"}},
+      {"cublasLtCreate", CUBLAS_STATUS_NOT_INITIALIZED, {"CUBLAS_STATUS_NOT_INITIALIZED"}},
+      {"cudnnCreate",
+       CUDNN_STATUS_NOT_INITIALIZED,
+       {"[conv2d] cudnnCreate failed: CUDNN_STATUS_NOT_INITIALIZED", "x f32[2,1,4,4] cuda:0"}},
+  };
+  for (const Case& c : cases) {
+    EXPECT_TRUE(holds_in_child([&] {
+      cuda::emulated::fail_call_of(c.function, 0, c.status);
+      expect_error<DeviceFailure>([] { Training(kCuda, 4, 4).step(); }, c.words);
+      expect_trains(kCPU);
+      cuda::emulated::fail_call(-1, cudaSuccess);
+      expect_trains(kCuda);
+    })) << c.function;
+  }
+}
+
+TEST(FirstCalls, DevicesThatCannotBeUsed) {
+  const std::map<int, std::string> cases = {
+      {cudaErrorInsufficientDriver,
+       "the NVIDIA driver is for CUDA 13.0, and this program needs one for CUDA 13.0"},
+      {cudaErrorNoDevice, "the NVIDIA driver finds none"}};
+  for (const auto& [status, words] : cases) {
+    EXPECT_TRUE(holds_in_child([&] {
+      cuda::emulated::fail_call_of("cudaGetDeviceCount", 0, status, 100);
+      expect_error<DeviceError>([] { zeros({2}, {.device = kCuda}); }, {"[zeros]", words});
+      expect_error<DeviceError>([] { SmallNet().to(kCuda); }, {words});
+      expect_trains(kCPU);
+    })) << words;
+  }
+}
+
+void expect_lost() {
+  const Tensor x = full({3}, 2);
+  expect_error<DeviceFailure>([&] { to(x, kCuda); },
+                              {"cuda:0", "(cudaErrorIllegalAddress)", "the device is lost"});
+  expect_error<DeviceFailure>([] { synchronize(kCuda); }, {"the device is lost for this process"});
+  expect_trains(kCPU);
+}
+
+// At each third call of each of the runtime's functions.
+TEST(LostDevice, LeavesTheCpu) {
+  const std::map<std::string, int64_t> calls = calls_of_first_step();
+  EXPECT_GE(calls.size(), 25u);
+  int64_t met = 0;
+  for (const auto& [function, count] : calls) {
+    // Calls about devices need no working one, and libraries' find the device as the runtime's do.
+    const bool finds_out = (function.starts_with("cuda") || function == "launch") &&
+                           function != "cudaSetDevice" && function != "cudaGetDeviceCount" &&
+                           function != "cudaGetDeviceProperties";
+    for (int64_t n = 0; finds_out && n < count && !HasFailure(); n += 3, ++met) {
+      EXPECT_TRUE(holds_in_child([&, &function = function] {
+        cuda::emulated::fail_call_of(function, n, cudaErrorIllegalAddress);
+        Tensor kept;
+        try {
+          Training training(kCuda, 4, 4);
+          kept = full({3}, 2, {.device = kCuda});
+          training.step();
+          training.parameters();
+        } catch (const DeviceFailure& e) {
+          EXPECT_NE(std::string(e.what()).find("the device is lost for this process"), std::string::npos)
+              << e.what();
+        }
+        expect_lost();
+      })) << "lost at call "
+          << n << " of " << function;
+    }
+  }
+  EXPECT_GE(met, 30);
+}
+
+// Libraries have no word for it.
+TEST(LostDevice, IsNamedWhereALibraryFails) {
+  EXPECT_TRUE(holds_in_child([] {
+    const std::vector<std::string> lost = {"the device is lost for this process", "(cudaErrorLaunchFailure)"};
+    const Tensor a = ones({2, 2}, {.device = kCuda}), image = ones({1, 1, 4, 4}, {.device = kCuda});
+    const auto multiply = [&] { raw::matmul(a, a); };
+    raw::ConvGeometry geometry;
+    geometry.stride = geometry.dilation = Dims::filled(2, 1), geometry.padding = Dims::filled(2, 0);
+    const auto convolve = [&] { raw::conv("conv2d", image, image, {}, geometry); };
+    multiply(), convolve();
+    cuda::emulated::fail_call_of("cublasLtMatmul", 0, CUBLAS_STATUS_EXECUTION_FAILED);
+    try {
+      multiply();
+      ADD_FAILURE() << "no error";
+    } catch (const cuda::CublasError& e) {
+      EXPECT_EQ(std::string(e.what()).find("lost"), std::string::npos) << e.what();
+    }
+    multiply();
+    cuda::emulated::lose_device(cudaErrorLaunchFailure);
+    expect_error<cuda::CublasError>(multiply, lost);
+    expect_error<cuda::CudnnError>(convolve, lost);
+    expect_trains(kCPU);
+  }));
+}
+
+// What waits on a stream of a lost device is dropped, and nobody waits for it.
+TEST(LostDevice, TasksOfItsStreamsAreDropped) {
+  EXPECT_TRUE(holds_in_child([] {
+    const Stream stream = Stream::create(kCuda), worker = Stream::create(Device::parse("cpu:1"));
+    const Tensor x = full({1000}, 1, {.device = kCuda});
+    stream.enqueue([x] {});
+    const Event event = Event::record(stream);
+    cuda::emulated::lose_device(cudaErrorIllegalAddress);
+    const std::vector<std::string> lost = {"the device is lost for this process"};
+    expect_error<cuda::CudaError>([&] { stream.enqueue([x] {}); }, lost);
+    expect_error<cuda::CudaError>([&] { stream.synchronize(); }, lost);
+    expect_error<cuda::CudaError>([&] { event.synchronize(); }, lost);
+    expect_error<cuda::CudaError>([&] { event.done(); }, lost);
+    worker.wait(event);
+    expect_error<cuda::CudaError>([&] { worker.synchronize(); }, lost);
+    expect_lost();
+  }));
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,217 @@
+// Values that kernels find to be errors: the CPU's error, at the next point where the host waits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/nn/losses.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/stream.h"
+#include "gradus/tests/cuda/faults/training_step.h"
+
+namespace gradus {
+namespace {
+
+struct ValuesOnCuda : testing::Test {
+  // Nobody finds an error that another test has left.
+  ~ValuesOnCuda() override { EXPECT_NO_THROW(synchronize(kCuda)); }
+};
+
+// "IndexError: [op] text" of what f throws; "" for nothing.
+std::string thrown(const std::function<void()>& f) {
+  try {
+    f();
+    return "";
+  } catch (const IndexError& e) {
+    return std::string("IndexError: ") + e.what();
+  } catch (const ValueError& e) {
+    return std::string("ValueError: ") + e.what();
+  }
+}
+
+Tensor scores(const Shape& shape, Device device, DType dtype = DType::kF32) {
+  return raw::to(raw::to(reshape(linspace(-1, 1, shape.product()), shape), dtype), device);
+}
+Tensor classes(const std::vector<int64_t>& target, const Shape& shape, Device device) {
+  return raw::to(tensor(target, shape), device);
+}
+
+// A loss whose target has a class too many at the position `bad`.
+Tensor wrong_loss(Device device, int64_t bad = 3, int64_t value = 7) {
+  std::vector<int64_t> target(6, 1);
+  target[static_cast<size_t>(bad)] = value;
+  return cross_entropy(scores({6, 5}, device), classes(target, {6}, device));
+}
+
+const std::string kText = "IndexError: [cross_entropy] target 7 of sample 3 is no class: there are 5";
+
+TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
+  const std::vector<std::function<void(Device)>> programs = {
+      [](Device d) { wrong_loss(d).item<float>(); }, [](Device d) { wrong_loss(d, 5, -1).item<float>(); },
+      [](Device d) { wrong_loss(d, 0, int64_t{1} << 62).item<float>(); },
+      [](Device d) { wrong_loss(d, 2, -(int64_t{1} << 62) - 12345).item<float>(); },
+      // The first of many, whichever thread is first.
+      [](Device d) {
+        std::vector<int64_t> target(2000, 2);
+        for (size_t i = 777; i < target.size(); i += 13) target[i] = 100 + int64_t(i);
+        cross_entropy(scores({2000, 4}, d), classes(target, {2000}, d), {.reduction = Reduction::kNone})
+            .to_vector<float>();
+      },
+      [](Device d) {
+        nll_loss(scores({2, 3, 2, 2}, d, DType::kF64), classes({0, 1, 2, 0, 0, 9, 0, 0}, {2, 2, 2}, d))
+            .item<double>();
+      },
+      [](Device d) {
+        cross_entropy(raw::channels_last(scores({2, 3, 2, 2}, d)),
+                      classes({0, 1, 2, 0, 0, 1, 3, 0}, {2, 2, 2}, d), {.ignore_index = 9})
+            .item<float>();
+      },
+      [](Device d) {
+        bernoulli(raw::to(tensor({0.5f, 0.f, 1.f, 1.25f, -3.f}), d)).to_vector<float>();
+      },
+      [](Device d) {
+        bernoulli(raw::to(raw::to(tensor({0.5f, -0.1f}), DType::kF64), d)).to_vector<float>();
+      },
+      [](Device d) { to_string(bernoulli(raw::to(tensor({1e10f}), d))); },
+      // None.
+      [](Device d) { wrong_loss(d, 3, -100).item<float>(); },
+      [](Device d) {
+        bernoulli(raw::to(tensor({0.f, 1.f}), d)).to_vector<float>();
+      }};
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    cuda::emulated::set_seed(seed);
+    for (size_t i = 0; i < programs.size(); ++i) {
+      const std::string want = thrown([&] { programs[i](kCPU); });
+      EXPECT_EQ(want.empty(), i + 2 >= programs.size()) << i;
+      EXPECT_EQ(thrown([&] { programs[i](kCuda); }), want) << i;
+    }
+  }
+}
+
+TEST_F(ValuesOnCuda, EachWaitOfTheHostFindsThemOnce) {
+  const Tensor x = ones({2}, {.device = kCuda}), host = empty({2});
+  const std::vector<std::function<void()>> waits = {
+      [&] { x.to_vector<float>(); },
+      [&] { view_as_strided(x, {}, {}, 0).item<float>(); },
+      [&] { to_string(x); },
+      [&] { raw::to(x, kCPU); },
+      [&] { raw::copy_(host, x); },
+      [] { current_stream(kCuda).synchronize(); },
+      [] { Event::record(current_stream(kCuda)).synchronize(); },
+      [] { synchronize(kCuda); }};
+  for (size_t i = 0; i < waits.size(); ++i) {
+    const Tensor loss = wrong_loss(kCuda);
+    EXPECT_EQ(thrown(waits[i]), kText) << i;
+    EXPECT_EQ(thrown(waits[i]), "") << i;
+    EXPECT_TRUE(std::isnan(loss.item<float>()));
+  }
+}
+
+TEST_F(ValuesOnCuda, TheFirstLaunchIsToldAndLaterOnesAfterIt) {
+  const Tensor a = wrong_loss(kCuda), b = wrong_loss(kCuda, 0),
+               c = bernoulli(full({2}, 2, {.device = kCuda}));
+  EXPECT_EQ(thrown([&] { c.to_vector<float>(); }), kText);
+  EXPECT_EQ(thrown([&] { c.to_vector<float>(); }), "") << "one record, one error";
+  const Tensor d = bernoulli(full({2}, 2, {.device = kCuda}));
+  EXPECT_EQ(thrown([&] { a.item<float>(); }),
+            "ValueError: [bernoulli] expected probabilities from 0 to 1, given 2 at 0");
+}
+
+TEST_F(ValuesOnCuda, StreamsHaveTheirOwn) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    cuda::emulated::set_seed(seed);
+    const Stream side = Stream::create(kCuda);
+    const auto wrong_on_side = [&] {
+      const StreamScope scope(side);
+      return wrong_loss(kCuda);
+    };
+    // Who does not wait for a stream is not told.
+    Tensor loss = wrong_on_side();
+    EXPECT_EQ(thrown([&] { current_stream(kCuda).synchronize(); }), "");
+    EXPECT_EQ(thrown([&] { side.synchronize(); }), kText);
+    // By an event, and by the event of one that waited.
+    loss = wrong_on_side();
+    const Stream between = Stream::create(kCuda);
+    between.wait(Event::record(side));
+    current_stream(kCuda).wait(Event::record(between));
+    EXPECT_EQ(thrown([&] { current_stream(kCuda).synchronize(); }), kText);
+    EXPECT_EQ(thrown([&] { side.synchronize(); }), "");
+    // A worker of the CPU's.
+    loss = wrong_on_side();
+    const Stream worker = Stream::create(Device::parse("cpu:1"));
+    worker.wait(Event::record(side));
+    EXPECT_EQ(thrown([&] { worker.synchronize(); }), kText);
+    // Two of them, one after the other.
+    loss = wrong_on_side();
+    const Tensor own = wrong_loss(kCuda, 1);
+    current_stream(kCuda).wait(Event::record(side));
+    EXPECT_EQ(thrown([&] { own.item<float>(); }),
+              "IndexError: [cross_entropy] target 7 of sample 1 is no class: there are 5");
+    EXPECT_EQ(thrown([&] { own.item<float>(); }), kText);
+    EXPECT_EQ(thrown([&] { own.item<float>(); }), "");
+  }
+}
+
+TEST_F(ValuesOnCuda, OfAStreamThatIsGone) {
+  for (int i = 0; i < 200; ++i) {  // more than a page has records
+    Tensor loss;
+    {
+      const Stream side = Stream::create(kCuda);
+      const StreamScope scope(side);
+      loss = wrong_loss(kCuda);
+    }
+    loss = {};
+    empty_cache(kCuda);  // holds streams
+    EXPECT_EQ(thrown([] { synchronize(kCuda); }), kText);
+    EXPECT_EQ(thrown([] { synchronize(kCuda); }), "");
+  }
+  EXPECT_LE(Holdings::now().pinned, 1u) << "records are used again";
+}
+
+TEST_F(ValuesOnCuda, DevicesHaveTheirOwn) {
+  if (cuda::emulated::device_count() < 2) GTEST_SKIP();
+  const Device second{DeviceType::kCUDA, 1};
+  const Tensor loss = wrong_loss(second);
+  EXPECT_EQ(thrown([] { synchronize(kCuda); }), "");
+  EXPECT_EQ(thrown([&] { synchronize(second); }), kText);
+}
+
+// Also where another op waits, or none.
+TEST_F(ValuesOnCuda, TheOpThatWasCalledIsNamed) {
+  Tensor loss = wrong_loss(kCuda);
+  {
+    const OpCall call("conv2d");
+    EXPECT_EQ(thrown([&] { synchronize(kCuda); }), kText);
+    EXPECT_STREQ(internal::called_op, "conv2d");
+  }
+  raw::CrossEntropySpec spec;
+  spec.log_probs = true;
+  const auto raw_loss = [&](Device d) {
+    raw::cross_entropy(scores({2, 3}, d), classes({0, 3}, {2}, d), {}, spec).loss.item<float>();
+  };
+  EXPECT_EQ(thrown([&] { raw_loss(kCuda); }), thrown([&] { raw_loss(kCPU); }));
+}
+
+// A step with a wrong target does not stop the program: the next one is right.
+TEST_F(ValuesOnCuda, TrainingGoesOn) {
+  const Expected expected(4, 4);
+  Training training(kCuda, 4, 4);
+  const Tensor right = training.target;
+  training.target = tensor(std::vector<int64_t>{2, 3}, {2});
+  EXPECT_EQ(thrown([&] { training.step(); }),
+            "IndexError: [cross_entropy] target 3 of sample 1 is no class: there are 3");
+  Training again(kCuda, 4, 4);
+  EXPECT_TRUE(is_near(again.step(), expected.read[0]));
+}
+
+}  // namespace
+}  // namespace gradus
