@@ -138,8 +138,8 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
                for library, (call, _, _) in LIBRARIES.items()}
     host = [p for p in files("tensor/cuda/*.cc") if p not in sum(callers.values(), [])]
     if host:
-        lines.append("The host's code, " + ", ".join("`%s`" % os.path.basename(p) for p in host) +
-                     ", runs on the emulated device in the tests.")
+        lines += ["The host's code, " + ", ".join("`%s`" % os.path.basename(p) for p in host) + ",",
+                  "runs on the emulated device in the tests."]
         lines += ["The op table, copies and streams ran on an %s:\n[recorded](../%s)." % (
             os.path.basename(os.path.dirname(p)).upper(), p) for p in files(TABLES)] or ["It **never ran on a GPU**."]
         lines.append("")

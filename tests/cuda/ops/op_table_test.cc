@@ -235,8 +235,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTable, testing::ValuesIn(row_numbers()), [](co
 
 }  // namespace
 
-// What was found against what is written down, when all rows have run. An op that may round otherwise need not:
-// how the CPU rounds depends on the processor.
+// What was found against what is written down, when all rows have run. An op that may round otherwise need
+// not: how the CPU rounds depends on the processor.
 void compare_exceptions(const char* path) {
   std::ifstream file(path);
   std::set<std::string> known;
