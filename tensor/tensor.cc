@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string_view>
 
 #include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/host_copy.h"
@@ -144,9 +145,9 @@ Tensor allocated(int64_t numel, const Shape& shape, const Strides& strides, Tens
   try {
     return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0,
                                        shape, strides, options.dtype));
-  } catch (DeviceFailure& e) {
-    e.add_context(concat("allocating ", options.dtype, shape));
-    throw;
+  } catch (const OutOfMemoryError& e) {
+    const std::string_view behind_op = std::string_view(e.what()).substr(e.op().size() + 3);  // "[op] "
+    throw OutOfMemoryError(e.op(), behind_op, "; no room for ", options.dtype, shape);
   }
 }
 }  // namespace

@@ -29,7 +29,7 @@ Holdings held_when_idle() {
 void expect_names(const OutOfMemoryError& e) {
   const std::string text = e.what();
   for (const char* part :
-       {"out of memory on cuda:0: asked for ", " bytes; live ", "; held by", "allocating "})
+       {"out of memory on cuda:0: asked for ", " bytes; live ", "; held by", "; no room for "})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
   EXPECT_TRUE(e.op() != "allocate" || text.find("backward of ") != std::string::npos) << text;
 }

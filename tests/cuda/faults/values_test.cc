@@ -193,6 +193,12 @@ TEST_F(ValuesOnCuda, TheOpThatWasCalledIsNamed) {
     EXPECT_EQ(thrown([&] { synchronize(kCuda); }), kText);
     EXPECT_STREQ(internal::called_op, "conv2d");
   }
+  {
+    const OpCall call("my_loss");
+    loss = wrong_loss(kCuda);
+  }
+  EXPECT_EQ(thrown([&] { loss.item<float>(); }),
+            "IndexError: [my_loss] target 7 of sample 3 is no class: there are 5");
   raw::CrossEntropySpec spec;
   spec.log_probs = true;
   const auto raw_loss = [&](Device d) {

@@ -62,6 +62,7 @@ double work() {
     const StreamScope scope(side);
     z = raw::to(y, DType::kF64);
     y = {};
+    side.enqueue([z] {});
   }
   current_stream(kCuda).wait(Event::record(side));
   const Tensor there = raw::to(z, kSecond);
@@ -103,9 +104,10 @@ TEST(CudaErrors, EachCallMayFail) {
       EXPECT_EQ(cuda::emulated::memory_of(d)->blocks(), 0u) << "after a failure of call " << n;
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   }
-  for (const char* call : {"cudaMalloc", "launch", "cudaMemcpyAsync", "cudaStreamSynchronize",
-                           "cudaEventRecord", "cudaStreamWaitEvent", "cudaStreamCreateWithFlags",
-                           "cudaEventCreateWithFlags", "cudaFree", "cudaMemcpyPeerAsync"})
+  for (const char* call :
+       {"cudaMalloc", "launch", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaEventRecord",
+        "cudaStreamWaitEvent", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaFree",
+        "cudaMemcpyPeerAsync", "cudaLaunchHostFunc", "cudaDeviceSynchronize"})
     EXPECT_TRUE(calls.contains(call)) << call << " never failed";
   EXPECT_EQ(work(), 2);
 }
