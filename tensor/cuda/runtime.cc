@@ -67,7 +67,8 @@ class Runtime final : public internal::DeviceRuntime {
     return or_null("cudaMalloc", cudaMalloc(&p, static_cast<size_t>(bytes))) ? p : nullptr;
   }
   void free(int, void* p) override { GRADUS_CHECK(cudaFree, p); }
-  void* allocate_pinned(int64_t bytes) override {
+  void* allocate_pinned(int device, int64_t bytes) override {
+    use(device);
     void* p = nullptr;
     return or_null("cudaMallocHost", cudaMallocHost(&p, static_cast<size_t>(bytes))) ? p : nullptr;
   }
