@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "gradus/data/batch_schedule.h"
-#include "gradus/tensor/ops/copy.h"
+#include "gradus/data/internal/device_copies.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/fork.h"
@@ -43,6 +43,7 @@ struct LoaderPlan {
   DataLoaderOptions options;
   std::shared_ptr<const Sampler> sampler;
   uint64_t seed = 0;
+  std::optional<DeviceCopies> copies;
   LoaderState now;      // of the pass under way, or of the last one
   LoaderState next;     // what begin() starts with
   int64_t skipped = 0;  // samples of the pass so far
@@ -94,18 +95,15 @@ class Pass {
 
   // Says whether all batches were taken. If so, moves the loader to the start of its next epoch.
   bool finish() {
-    if (next_ < schedule_.batches()) return false;
+    if (given_ < schedule_.batches()) return false;
     if (plan_->now == state()) plan_->now = plan_->next;
     return true;
   }
 
   // Returns the next batch in order, or throws what reading it threw.
   Batch take() {
-    Batch batch = slots_.empty() ? read_here() : take_from_ring();
-    if (const auto& device = plan_->options.device) {
-      for (Tensor* x : {&batch.input, &batch.target})
-        if (x->defined()) *x = raw::to(*x, *device);
-    }
+    Batch batch = plan_->copies ? take_from_device() : take_as_read();
+    ++given_;
     plan_->now = state();
     plan_->next.shown = plan_->now.shown;
     plan_->skipped += batch.skipped;
@@ -157,7 +155,7 @@ class Pass {
   };
 
   LoaderState state() const {
-    return plan_->state_at(epoch_, schedule_.position_after(next_), schedule_.shown_after(next_));
+    return plan_->state_at(epoch_, schedule_.position_after(given_), schedule_.shown_after(given_));
   }
 
   // This rank's share of batch `number`.
@@ -197,9 +195,11 @@ class Pass {
   Batch make(Context& context, int64_t number) const {
     Batch batch = read(context, number);
     const DataLoaderOptions& options = plan_->options;
-    if (!options.batch_transform) return batch;
-    context.generator = batch_generator(plan_->seed, epoch_, schedule_.begin(number) + options.rank);
-    return options.batch_transform(std::move(batch));
+    if (options.batch_transform) {
+      context.generator = batch_generator(plan_->seed, epoch_, schedule_.begin(number) + options.rank);
+      batch = options.batch_transform(std::move(batch));
+    }
+    return plan_->copies ? plan_->copies->pin(std::move(batch)) : batch;
   }
 
   Batch read(Context& context, int64_t number) const {
@@ -222,6 +222,24 @@ class Pass {
           indices.size() == 1 ? "" : concat("(or one of ", indices.size() - 1, " read with it) ");
       std::throw_with_nested(SampleError(dataset.name(), indices[0], range + e.what()));
     }
+  }
+
+  // The copy of the batch behind it begins, if that has been read.
+  Batch take_from_device() {
+    const DeviceCopies& copies = *plan_->copies;
+    DeviceCopies::Queued queued = ahead_ ? *std::exchange(ahead_, {}) : copies.queue(take_as_read());
+    if (next_is_read()) ahead_ = copies.queue(take_as_read());
+    return copies.receive(std::move(queued));
+  }
+
+  Batch take_as_read() { return slots_.empty() ? read_here() : take_from_ring(); }
+
+  // An error is left to the batch's own turn.
+  bool next_is_read() {
+    const std::lock_guard lock(mutex_);
+    if (slots_.empty() || next_ >= schedule_.batches()) return false;
+    const Slot& slot = slot_of(next_);
+    return slot.ready && !slot.error;
   }
 
   Batch read_here() {
@@ -257,7 +275,9 @@ class Pass {
   const uint64_t epoch_;
   const std::vector<int64_t> order_;
   const BatchSchedule schedule_;
-  int64_t next_ = 0;   // batch that the consumer gets next
+  int64_t given_ = 0;  // batches that the loop has got
+  std::optional<DeviceCopies::Queued> ahead_;
+  int64_t next_ = 0;   // batch that is taken from the ring, or read, next
   int64_t taken_ = 0;  // batch that a worker takes next
 
   std::mutex mutex_;
@@ -351,6 +371,8 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   require(options.timeout.count() >= 0, "timeout", "at least 0 ms", options.timeout.count());
   require(options.timeout.count() == 0 || options.num_workers > 0, "timeout",
           "0 without workers: nobody waits for any", options.timeout.count());
+  std::optional<internal::DeviceCopies> copies;
+  if (options.device) copies.emplace(*options.device);
 
   const Ref<Job> job = Job::current();
   std::optional<Share> share = options.sampler ? options.sampler->share() : std::nullopt;
@@ -398,8 +420,8 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
                        " samples of ", dataset->name());
   if (by_job && job->size > 1)
     check_alike(*job, *sampler, options, options.shuffle ? concat(", seed ", seed) : "");
-  plan_ = std::make_shared<internal::LoaderPlan>(
-      internal::LoaderPlan{std::move(dataset), std::move(options), std::move(sampler), seed, {}, {}});
+  plan_ = std::make_shared<internal::LoaderPlan>(internal::LoaderPlan{
+      std::move(dataset), std::move(options), std::move(sampler), seed, std::move(copies), {}, {}});
   set_epoch(0);
 }
 

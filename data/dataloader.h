@@ -66,7 +66,10 @@ struct DataLoaderOptions {
   // Transforms each batch, in the worker that has read it: MixUp or CutMix, for example. Its random ops draw
   // from a generator of the batch's own.
   std::function<Batch(Batch)> batch_transform = {};
-  // Where the loop gets its batches. By default where the data set makes them.
+  // Where the loop gets its batches. By default where the data set makes them. The next batch, if workers
+  // have read it, is copied while the loop has the present one. The current stream waits for the copy, the
+  // host does not: docs/data.md.
+  // Errors: DeviceError where there is no such device, when the loader is made.
   std::optional<Device> device = {};
   // Longest wait for the workers' next batch, then LoaderTimeoutError. 0: no limit.
   std::chrono::milliseconds timeout{0};

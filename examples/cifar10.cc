@@ -4,6 +4,7 @@
 //   ./run cifar10 --data cifar-10-batches-bin      the binary version of the data set
 //   ./run cifar10 --data DIR --arch resnet56 --epochs 60
 //   ./run cifar10 --data DIR --amp bf16            matrix products and convolutions in 16 bits
+//   ./run cifar10 --data DIR --device cuda         on a GPU
 //   ./run cifar10 --data DIR --nproc 2             2 ranks, data parallel; also under gradus-run, torchrun,
 //                                                  Slurm, ...
 //   ./run cifar10 --data DIR --pipeline 2          the network in two stages, on 2 ranks; 4 are 2 replicas
@@ -23,7 +24,7 @@ using namespace gradus;
 namespace {
 
 struct Args : train::RunOptions {
-  std::string arch = "resnet20", data, amp;
+  std::string arch = "resnet20", data;
   int64_t global_batch_size = 128, batch_size = 0, test_batch_size = 500;
   double lr = 0.2, momentum = 0.9, weight_decay = 5e-4;
   int64_t train_samples = 0, test_samples = 0;
@@ -33,12 +34,10 @@ struct Args : train::RunOptions {
 
 Args parse(int argc, char** argv) {
   Args a;
-  a.epochs = 20;
+  a.epochs = 20, a.device = kCPU, a.amp = DType::kF32;
   train::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", a);
   line.add("--data", a.data, "folder with the binary version of CIFAR-10 [random images]", {.value = "DIR"});
   line.add("-a,--arch", a.arch, "the network", {.one_of = models::resnet_names()});
-  line.add("--amp", a.amp, "compute products and convolutions in this dtype: bf16",
-           {.one_of = {"bf16"}, .value = "DTYPE"});
   line.add("-b,--global-batch-size", a.global_batch_size, "images per training step of all ranks together",
            {.at_least = 1});
   line.add("--batch-size", a.batch_size, "instead: images per step of each rank",
@@ -92,10 +91,12 @@ data::DataLoader training_loader(const Args& a, const Data& d) {
                                     .global_batch_size = a.batch_size ? 0 : a.global_batch_size,
                                     .shuffle = true,
                                     .num_workers = a.workers,
-                                    .seed = a.seed});
+                                    .seed = a.seed,
+                                    .device = a.device});
 }
 data::DataLoader test_loader(const Args& a, const Data& d) {
-  return data::DataLoader(d.test, {.batch_size = a.test_batch_size, .num_workers = a.workers});
+  return data::DataLoader(d.test,
+                          {.batch_size = a.test_batch_size, .num_workers = a.workers, .device = a.device});
 }
 
 models::ResNetOptions network(const Args& a) {
@@ -114,8 +115,6 @@ int64_t number_of_steps(const Args& a, const data::DataLoader& loader) {
 optim::OneCycleLROptions one_cycle(const Args& a, int64_t steps) {
   return {.max_lr = a.lr, .total_steps = steps, .pct_start = 0.25, .cycle_momentum = false};
 }
-
-Autocast mixed_precision(const Args& a) { return autocast(DType::kBF16, {.enabled = a.amp == "bf16"}); }
 
 // The cycle of the learning rate is planned for so many steps: a checkpoint belongs to it.
 train::TrainingOptions options(const Args& a, int64_t steps, std::function<train::Sums()> test) {
@@ -145,6 +144,7 @@ void fit(const Args& a) {
 
   manual_seed(a.seed);
   models::ResNet net(network(a));
+  net.to(*a.device);
   dist::DistributedDataParallel ddp(net);
   GradManager gm;
   ddp.attach(gm);
@@ -153,7 +153,7 @@ void fit(const Args& a) {
   optim::OneCycleLR schedule(opt, one_cycle(a, steps));
   train::Training training("cifar10", a, loader, {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
                            options(a, steps, [&] {
-                             const auto amp = mixed_precision(a);
+                             const auto amp = train::mixed_precision(a);
                              return training.evaluate(net, tests);
                            }));
   training.describe(concat(a.arch, ": ", net.num_parameters(), " parameters"), tests);
@@ -162,7 +162,7 @@ void fit(const Args& a) {
     for (const data::Batch& b : training.batches()) {
       show_first_images(training, b);
       auto recording = gm.record();
-      const auto amp = mixed_precision(a);
+      const auto amp = train::mixed_precision(a);
       const Tensor logits = ddp(b.input);
       const Tensor loss = nn::cross_entropy(logits, b.target);
       gm.backward(loss);
@@ -189,6 +189,8 @@ void fit_in_pipeline(const Args& a) {
   if (a.save_model)
     throw ValueError("cifar10", "--save-model needs the whole network on a rank, and does not go with ",
                      "--pipeline: a checkpoint of --checkpoint-dir holds the weights as \"model\"");
+  if (*a.device != kCPU)
+    throw ValueError("cifar10", "--pipeline trains on CPUs, and does not go with --device ", *a.device);
   const Data data = find_data(a);
   const int64_t rows =
       a.batch_size ? a.batch_size * dist::get_world_size() / a.pipeline.ranks : a.global_batch_size;
@@ -205,7 +207,7 @@ void fit_in_pipeline(const Args& a) {
   const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
   train::Training training("cifar10", a, loader, {{pipe, opt}, {"schedule", schedule}},
                            options(a, steps, [&] {
-                             const auto amp = mixed_precision(a);
+                             const auto amp = train::mixed_precision(a);
                              return training.evaluate(pipe.module(), tests, logits_of);
                            }));
   training.describe(concat(a.arch, ": ", pipe.module().num_parameters(), " parameters"), tests);
@@ -214,7 +216,7 @@ void fit_in_pipeline(const Args& a) {
   while (training.next_epoch()) {
     for (const data::Batch& b : training.batches()) {
       show_first_images(training, b);
-      const auto amp = mixed_precision(a);
+      const auto amp = train::mixed_precision(a);
       const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
       opt.step().clear_grad();
       schedule.step();

@@ -4,6 +4,7 @@
 //   ./run imagenet DIR -a resnet18                DIR/train/CLASS/*.jpg, DIR/val/CLASS/*.jpg
 //   ./run imagenet DIR -a resnet50 --pretrained resnet50.safetensors --epochs 10 --lr 0.01
 //   ./run imagenet DIR --evaluate --resume runs/imagenet.best.ckpt
+//   ./run imagenet DIR --device cuda --amp bf16   on a GPU, products and convolutions in 16 bits
 //   ./run imagenet DIR --amp bf16 --nproc 4       4 ranks; also under gradus-run, torchrun, Slurm, ...
 //   ./run imagenet DIR -a resnet50 --pipeline 2   the network in two stages, on 2 ranks; 4 are 2 replicas
 //   ./run imagenet --dummy                        random images, to try it out and to measure its speed
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Args : train::RunOptions {
-  std::string dir = "imagenet", arch = "resnet18", pretrained, amp, on_error = "throw";
+  std::string dir = "imagenet", arch = "resnet18", pretrained, on_error = "throw";
   int64_t start_epoch = 0, batch_size = 256, image_size = 224;
   double lr = 0.1, momentum = 0.9, weight_decay = 1e-4;
   bool evaluate = false, dummy = false;
@@ -37,13 +38,11 @@ struct Args : train::RunOptions {
 Args parse(int argc, char** argv) {
   Args a;
   a.epochs = 90;
-  a.workers = 4;
+  a.workers = 4, a.device = kCPU, a.amp = DType::kF32;
   train::CommandLine line("imagenet",
                           "Trains a residual network on ImageNet, or on images in a folder per class", a);
   line.add("DIR", a.dir, "folder with train/CLASS/IMAGE and val/CLASS/IMAGE");
   line.add("-a,--arch", a.arch, "the network", {.one_of = models::resnet_names()});
-  line.add("--amp", a.amp, "compute products and convolutions in this dtype: bf16",
-           {.one_of = {"bf16"}, .value = "DTYPE"});
   line.add("--start-epoch", a.start_epoch, "epochs that count as done", {.at_least = 0});
   line.add("-b,--batch-size", a.batch_size, "images per step of all ranks on this machine together",
            {.at_least = 1});
@@ -130,12 +129,15 @@ int64_t global_batch_size(const Args& a) {
   return a.batch_size * std::max(1, dist::get_world_size() / dist::get_local_world_size());
 }
 data::DataLoader training_loader(const Args& a, const Data& d) {
-  return data::DataLoader(
-      d.train,
-      {.global_batch_size = global_batch_size(a), .shuffle = true, .num_workers = a.workers, .seed = a.seed});
+  return data::DataLoader(d.train, {.global_batch_size = global_batch_size(a),
+                                    .shuffle = true,
+                                    .num_workers = a.workers,
+                                    .seed = a.seed,
+                                    .device = a.device});
 }
 data::DataLoader validation_loader(const Args& a, const Data& d) {
-  return data::DataLoader(d.val, {.global_batch_size = global_batch_size(a), .num_workers = a.workers});
+  return data::DataLoader(
+      d.val, {.global_batch_size = global_batch_size(a), .num_workers = a.workers, .device = a.device});
 }
 
 // ---- weights ----
@@ -199,13 +201,11 @@ int64_t count_skipped(const char* what, const data::DataLoader& loader) {
 
 using LogitsOf = std::function<Tensor(const Tensor& images)>;
 
-Autocast mixed_precision(const Args& a) { return autocast(DType::kBF16, {.enabled = a.amp == "bf16"}); }
-
 train::Sums validate(nn::Module& net, const LogitsOf& logits_of, data::DataLoader& loader, const Args& a,
                      train::Training& training) {
   net.eval();
   const auto off = no_record();
-  const auto amp = mixed_precision(a);
+  const auto amp = train::mixed_precision(a);
   train::Tally tally;
   int64_t batch = 0;
   for (const data::Batch& b : loader) {
@@ -235,8 +235,8 @@ train::TrainingOptions options(const Args& a, const Data& data) {
 
 std::string description(const Args& a, const Data& data, const nn::Module& net) {
   return concat(data.train->size(), " training and ", data.val->size(), " validation images of ",
-                data.classes, " classes; ", train::machine_text(), "; seed ", a.seed, '\n', a.arch, ": ",
-                net.num_parameters(), " parameters");
+                data.classes, " classes; ", train::machine_text(*a.device), "; seed ", a.seed, '\n', a.arch,
+                ": ", net.num_parameters(), " parameters");
 }
 
 // What is done with each epoch: `step` trains with a batch, and returns what it has seen.
@@ -288,6 +288,7 @@ void fit(const Args& a) {
   models::ResNet net(models::resnet(a.arch, {.classes = data.classes}));
   // Rank 0's weights and running statistics are everybody's.
   if (!a.pretrained.empty() && train::is_first_rank()) load_pretrained(net, a.pretrained);
+  net.to(*a.device);
   dist::DistributedDataParallel ddp(net);
   GradManager gm;
   ddp.attach(gm);
@@ -299,7 +300,7 @@ void fit(const Args& a) {
                            {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, options(a, data));
   const auto step = [&](const data::Batch& b) {
     auto recording = gm.record();
-    const auto amp = mixed_precision(a);
+    const auto amp = train::mixed_precision(a);
     const Tensor logits = ddp(b.input);
     const Tensor loss = nn::cross_entropy(logits, b.target);
     gm.backward(loss);
@@ -331,6 +332,8 @@ void load_pretrained(Pipeline& pipe, const fs::path& file) {
 // The stages lie on ranks, cut where measuring says. The last one alone has logits: training shows no
 // accuracy, and a validation sends them to all.
 void fit_in_pipeline(const Args& a) {
+  if (*a.device != kCPU)
+    throw ValueError("imagenet", "--pipeline trains on CPUs, and does not go with --device ", *a.device);
   const Data data = load_data(a);
   manual_seed(a.seed);
   const models::ResNetOptions network = models::resnet(a.arch, {.classes = data.classes});
@@ -349,7 +352,7 @@ void fit_in_pipeline(const Args& a) {
   train::Training training("imagenet", a, train_loader, {{pipe, opt}, {"schedule", schedule}},
                            options(a, data));
   const auto step = [&](const data::Batch& b) -> train::Sums {
-    const auto amp = mixed_precision(a);
+    const auto amp = train::mixed_precision(a);
     const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
     opt.step().clear_grad();
     return {.seen = b.size(), .of = {{"loss", loss * double(b.size())}}};

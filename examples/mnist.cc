@@ -1,5 +1,4 @@
-// Trains a small convolutional network on handwritten digits, as PyTorch's mnist example does. It reaches
-// 99.0 % test accuracy on MNIST after 5 epochs, 99.2 % after 14.
+// Trains the network of PyTorch's mnist example: to 99.0 % on MNIST's test set in 5 epochs, to 99.2 % in 14.
 //
 //   ./run mnist --download            without MNIST it draws digits itself; --device cuda: on a GPU
 //   ./run mnist --nproc 4             4 ranks, data parallel; also under gradus-run, torchrun, Slurm, ...
@@ -7,7 +6,7 @@
 using namespace gradus;
 
 struct Args : train::RunOptions {
-  Args() { epochs = 14, device = kCPU; }
+  Args() { epochs = 14, device = kCPU, amp = DType::kF32; }
   int64_t batch_size = 64, global_batch_size = 0, test_batch_size = 1000, train_samples = 0, test_samples = 0;
   double lr = 1.0, gamma = 0.7;
   bool save_model = false, download = false;
@@ -45,6 +44,7 @@ data::DatasetRef images(const Args& a, bool train) {
 
 void fit(const Args& a) {
   manual_seed(a.seed);
+  const auto amp = train::mixed_precision(a);
   data::DataLoader loader(images(a, true), {.batch_size = a.global_batch_size ? 1 : a.batch_size,
                                             .global_batch_size = a.global_batch_size,
                                             .shuffle = true,

@@ -87,6 +87,14 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
     impl_->app.add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
         ->default_str(to_string(*o.device));
   }
+  if (o.amp)
+    impl_->app
+        .add_option_function<std::string>(
+            "--amp", [&o](const std::string& text) { o.amp = text == "bf16" ? DType::kBF16 : DType::kF32; },
+            "compute products and convolutions in this dtype: bf16")
+        ->check(CLI::IsMember({"f32", "bf16"}))
+        ->type_name("DTYPE")
+        ->default_str(std::string(name_of(*o.amp)));
   add("--sample-log", o.sample_log, "write which samples each step used", {.value = "FILE"});
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "gradus/tensor/base/device.h"
+#include "gradus/tensor/base/dtype.h"
 
 namespace gradus::train {
 
@@ -36,8 +37,9 @@ struct RunOptions {
   int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch alone
   std::string summary = {}, sample_log = {};     // --summary FILE (JSON), --sample-log FILE
   std::string tensorboard = {};                  // --tensorboard DIR
-  // --device: where the network and the batches are. A program that reads it sets a default.
-  std::optional<Device> device = {};
+  // Programs that read one of these set a default.
+  std::optional<Device> device = {};  // --device: where the network and the batches are
+  std::optional<DType> amp = {};      // --amp: what products and convolutions are computed in; f32, or bf16
 
   // Every option of the program with its value, defaults included, once the command line has been read.
   std::vector<std::pair<std::string, std::string>> values = {};

@@ -3,6 +3,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "gradus/distributed/launch/launcher.h"
 #include "gradus/tensor/base/error.h"
@@ -19,6 +20,13 @@ void check_folder_of(const fs::path& file) {
   const fs::path dir = file.has_parent_path() ? file.parent_path() : ".";
   if (!fs::is_directory(dir))
     throw FileError("run", "there is no folder ", dir.string(), " for ", file.string());
+}
+
+// Errors: DeviceError where ranks would have to average gradients on GPUs, which they cannot yet.
+void check_device(const std::string& name, const RunOptions& o, int ranks) {
+  if (ranks > 1 && o.device && o.device->type == DeviceType::kCUDA)
+    throw DeviceError(name, "--device ", *o.device, " goes with one rank alone, given ", ranks,
+                      ": gradients on GPUs are not averaged over ranks yet");
 }
 
 // Runs it on this rank. Returns a status.
@@ -44,8 +52,10 @@ int run(const std::string& name, const RunOptions& o, const std::function<void()
   int status = 0;
   const auto body = [&] { status = run_on_this_rank(name, o, train); };
   try {
+    const std::optional<Environment> job = read_environment();
+    check_device(name, o, job ? job->world_size : o.nproc);
     // A single rank is this process, unless somebody supervises it.
-    if (o.nproc == 1 && o.max_restarts == 0 && !read_environment()) {
+    if (o.nproc == 1 && o.max_restarts == 0 && !job) {
       body();
       return status;
     }

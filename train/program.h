@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/train/command_line.h"
 
 namespace gradus::train {
@@ -33,6 +34,11 @@ int run(const std::string& name, const RunOptions& options, const std::function<
 template <std::derived_from<RunOptions> Options>
 int run(const std::string& name, const Options& options, void (*body)(const Options&)) {
   return run(name, options, [&] { body(options); });
+}
+
+// Opens the scope in which networks compute as --amp says.
+inline Autocast mixed_precision(const RunOptions& options) {
+  return autocast(DType::kBF16, {.enabled = options.amp == DType::kBF16});
 }
 
 }  // namespace gradus::train

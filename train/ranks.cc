@@ -22,9 +22,9 @@ void on_one_rank_per_host(const std::function<void()>& f) {
   dist::barrier();
 }
 
-std::string machine_text() {
+std::string machine_text(Device device) {
   const int ranks = dist::get_world_size();
-  return concat("cpu, ", ranks > 1 ? concat(ranks, " ranks, ") : "", num_threads(), " threads",
+  return concat(device, ", ", ranks > 1 ? concat(ranks, " ranks, ") : "", num_threads(), " threads",
                 ranks > 1 ? " each" : "");
 }
 

@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "gradus/tensor/base/device.h"
+
 namespace gradus::train {
 
 // True on the rank that logs, shows progress and saves; always without a job.
@@ -17,7 +19,7 @@ void print(const std::string& line);
 void on_one_rank_per_host(const std::function<void()>& f);
 
 // "cpu, 2 ranks, 1 threads each": what computes.
-std::string machine_text();
+std::string machine_text(Device device = kCPU);
 
 // Collective.
 // Errors: ValueError on all ranks when `value` is not the same everywhere, naming the first rank that differs

@@ -60,7 +60,7 @@ void write_summary(const Training& t, const std::vector<std::pair<std::string, S
   }
   summary.update({{"images_per_second", t.images_per_second()},
                   {"peak_rss_mib", internal::peak_rss_mib()},
-                  {"device", "cpu"},
+                  {"device", to_string(t.run().device.value_or(kCPU))},
                   {"threads", num_threads()},
                   {"world_size", dist::get_world_size()},
                   {"seconds", t.seconds()},

@@ -400,7 +400,7 @@ void Training::describe(const std::string& net, const data::DataLoader& test_loa
   const data::Dataset &train = loader_.dataset(), &test = test_loader.dataset();
   check_same_on_all_ranks("data sets", concat(train.size(), '+', test.size(), " images of ", train.name()));
   print(concat(train.size(), " training and ", test.size(), " test images of ", train.name(), "; ",
-               machine_text(), "; seed ", run_.seed, '\n', net));
+               machine_text(run_.device.value_or(kCPU)), "; seed ", run_.seed, '\n', net));
 }
 
 const EpochResult& Training::last() const {

@@ -64,7 +64,7 @@ std::vector<gan::GrowthPhase> equal_phases(int64_t size, int64_t images) {
 
 Args parse(int argc, char** argv) {
   Args a;
-  a.epochs = 0;
+  a.epochs = 0, a.device = kCPU, a.amp = DType::kF32;
   a.log_interval = 100;
   train::CommandLine line("gan", "Trains a GAN", a);
   line.add("--model", a.model, "what is trained", {.one_of = recipe_names()});
@@ -95,8 +95,6 @@ Args parse(int argc, char** argv) {
   line.add("--joined-forward", a.joined_forward,
            "the discriminator sees real and generated images as one batch");
   line.add("--on-nan", a.on_nan, "when gradients are not finite", {.one_of = {"stop", "skip"}});
-  line.add("--amp", a.amp, "compute products and convolutions in this dtype: bf16",
-           {.one_of = {"bf16"}, .value = "DTYPE"});
   line.add("--sample-every", a.sample_every, "images between two grids of samples [a tenth of all]",
            {.at_least = 1, .value = "N"});
   line.add("--samples", a.samples, "folder of the grids [below --checkpoint-dir, or samples]",

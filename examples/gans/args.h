@@ -13,7 +13,7 @@ struct Args : train::RunOptions {
   double lr = 0, ema_images = 10'000;
   std::string images_per_scale;  // "4:20k:64,8:40k,16:60k:32:1e-3"; "": equal shares
   int64_t fade = 0;
-  std::string ddp = "separate", augment = "none", on_error = "fail", on_nan = "stop", amp;
+  std::string ddp = "separate", augment = "none", on_error = "fail", on_nan = "stop";
   bool find_unused_parameters = false, syncbn = false, joined_forward = false, conditional = false;
   int64_t sample_every = 0;
   std::string samples, init, export_file;

@@ -24,11 +24,12 @@ Tensor generate(Networks& net, const Latents& from, const nn::StateDict& weights
   const nn::ModeScope mode(net, false);
   std::optional<nn::ParameterScope> scope;
   if (!weights.empty()) scope.emplace(*net.gen, weights);
+  const Device device = net.parameters().front().device();
   std::vector<Tensor> parts;
   for (int64_t i = 0; i < from.z.size(0); i += kBatch) {
     const int64_t end = std::min(i + kBatch, from.z.size(0));
-    const auto part = [&](const Tensor& x) { return x.defined() ? slice(x, 0, i, end) : x; };
-    parts.push_back(net.generate(part(from.z), part(from.labels)));
+    const auto part = [&](const Tensor& x) { return x.defined() ? to(slice(x, 0, i, end), device) : x; };
+    parts.push_back(to(net.generate(part(from.z), part(from.labels)), kCPU));
   }
   return cat(parts, 0);
 }

@@ -69,10 +69,24 @@ std::map<int64_t, int64_t> batch_sizes(const Args& a, const std::optional<gan::G
   return growth->batch_sizes(batch);
 }
 
+// Some networks need ops that have no kernels for GPUs yet. They are told before anything is computed.
+// Errors: DeviceError.
+void check_device(const Args& a, int64_t size) {
+  if (a.device->type != DeviceType::kCUDA) return;
+  std::string option;
+  if (a.conditional) option = "--conditional";
+  if (a.model == "pggan") option = "--model pggan";
+  if (a.model == "wgan_gp" && size != 28 && size != 32) option = concat("--model wgan_gp --size ", size);
+  if (!option.empty())
+    throw DeviceError("gan", option, " needs ops that have no kernels for GPUs yet, and does not go with ",
+                      "--device ", *a.device);
+}
+
 void describe(const train::Training& training, const Networks& net, const Images& images,
               const Trainer& trainer) {
   train::print(concat(training.loader().dataset().size(), " images of ", images.kind, ", ", images.size, "x",
-                      images.size, "x", images.channels, "; ", train::machine_text(), "; seed ",
+                      images.size, "x", images.channels, "; ",
+                      train::machine_text(training.run().device.value_or(kCPU)), "; seed ",
                       training.run().seed, '\n', net));
   if (const auto at = trainer.scale(0); at.size != images.size)
     train::print(concat("Training begins at ", at.size, "x", at.size));
@@ -112,7 +126,9 @@ void train_gan(const Args& a) {
       {.dir = a.data, .size = a.size, .flip = a.augment == "flip", .on_error_skip = a.on_error == "skip"});
   if (a.data.empty()) train::print("Training on generated digits: --data DIR names a folder of images");
   const NetworkOptions networks = network_options(a, images.size, images.channels, images.classes);
+  check_device(a, images.size);
   const std::unique_ptr<Networks> net = r.make(networks);
+  net->to(*a.device);
   if (!a.init.empty()) io::load_weights(*net, a.init);
   const TrainerOptions trained = trainer_options(a, images.size);
   Trainer trainer(*net, networks, trained);
@@ -129,7 +145,8 @@ void train_gan(const Args& a) {
                                        .shuffle = true,
                                        .num_workers = a.workers,
                                        .drop_last = true,
-                                       .seed = a.seed});
+                                       .seed = a.seed,
+                                       .device = a.device});
   train::Training training(
       "gan",
       {.model = *net,
@@ -146,8 +163,7 @@ void train_gan(const Args& a) {
   for (train::Step& s : training) {
     trainer.begin(s);
     {
-      std::optional<Autocast> amp;
-      if (!a.amp.empty()) amp.emplace(DType::kBF16);
+      const auto amp = train::mixed_precision(a);
       r.step(s, trainer);
     }
     trainer.end();

@@ -4,7 +4,7 @@ namespace gradus::examples {
 TextArgs parse_text_args(int argc, char** argv) {
   constexpr int64_t kIterations = 2000;  // of a training that is given no other end
   TextArgs a;
-  a.epochs = 0;
+  a.epochs = 0, a.amp = DType::kF32;
   a.log_interval = 100;
   train::CommandLine line("gpt", "Trains a transformer to predict the next character of a text", a);
   line.add("--data", a.data, "a text, also .gz [generated text]", {.value = "FILE"});
@@ -21,7 +21,6 @@ TextArgs parse_text_args(int argc, char** argv) {
   line.add("--weight-decay", a.weight_decay, "weight decay of matrices", {.at_least = 0});
   line.add("--clip", a.clip, "norm above which gradients are scaled down", {.above = 0});
   line.add("--validation-interval", a.validation_interval, "steps between two validations", {.at_least = 1});
-  line.add("--amp", a.amp, "compute products in this dtype: bf16", {.one_of = {"bf16"}, .value = "DTYPE"});
   train::add_pipeline(line, a.pipeline, "which is cut between blocks");
   line.add("--replicas", a.replicas, "pipelines that share the batch", {.at_least = 1, .at_most = 16});
   line.add("--sample", a.sample, "characters to write at the end",

@@ -16,7 +16,6 @@ struct TextArgs : train::RunOptions {
   double dropout = 0;
   int64_t batch = 16, warmup = 100, validation_interval = 250;
   double lr = 1e-3, weight_decay = 0.1, clip = 1;
-  std::string amp;
   train::PipelineRunOptions pipeline;
   int replicas = 1;
   int64_t sample = 0;

@@ -16,8 +16,6 @@ Tensor loss_of(const Tensor& logits, const Tensor& target) {
   return nn::cross_entropy(flatten(logits, 0, 1), flatten(target));
 }
 
-Autocast mixed_precision(const TextArgs& a) { return autocast(DType::kBF16, {.enabled = a.amp == "bf16"}); }
-
 int64_t number_of_steps(const TextArgs& a, const data::DataLoader& loader) {
   if (a.images > 0) return (a.images + a.batch - 1) / a.batch;
   return a.iterations > 0 ? a.iterations : a.epochs * loader.size();
@@ -40,7 +38,7 @@ std::vector<std::pair<std::string, std::string>> fixed(const TextArgs& a, const 
 
 train::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loader, train::Training& training) {
   const nn::ModeScope mode(pipe.module(), false);
-  const auto amp = mixed_precision(a);
+  const auto amp = train::mixed_precision(a);
   train::Tally tally;
   for (const data::Batch& b : loader) {
     // The mean over the batches of all replicas.
@@ -132,7 +130,7 @@ void train_gpt(const TextArgs& a) {
   for (train::Step& s : training) {
     const data::Batch& b = s.batch();
     {
-      const auto amp = mixed_precision(a);
+      const auto amp = train::mixed_precision(a);
       s.log("loss", pipe.step(gm, b.input, b.target, loss_of));
     }
     pipe.clip_grad_norm_(a.clip);

@@ -86,7 +86,8 @@ class Runtime final : public internal::DeviceRuntime {
     GRADUS_CHECK(cudaFree, p);
     count_calls(nullptr, {.waits = 1});
   }
-  void* allocate_pinned(int64_t bytes) override {
+  void* allocate_pinned(int device, int64_t bytes) override {
+    use(device);
     void* p = nullptr;
     if (!or_null("cudaMallocHost", cudaMallocHost(&p, static_cast<size_t>(bytes)))) return nullptr;
     count_calls(nullptr, {.allocations = 1});

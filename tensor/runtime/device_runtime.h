@@ -38,8 +38,10 @@ class DeviceRuntime {
   virtual void* allocate(int device, int64_t bytes) = 0;
   // Waits until the device is idle.
   virtual void free(int device, void* p) = 0;
-  // Memory of the host that copies need not wait for. Null where there is no room.
-  virtual void* allocate_pinned(int64_t bytes) = 0;
+  // Memory of the host from which devices copy by themselves, and to which they do. `device` is one that the
+  // program uses. Null where there is no room.
+  virtual void* allocate_pinned(int device, int64_t bytes) = 0;
+  // Waits until all devices are idle.
   virtual void free_pinned(void* p) = 0;
 
   virtual StreamHandle create_stream(int device) = 0;

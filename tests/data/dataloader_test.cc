@@ -100,6 +100,14 @@ TEST(DataLoader, BringsBatchesToADevice) {
   }
 }
 
+// The program has no such devices at all, or not this one.
+TEST(DataLoader, ADeviceThatIsNotThereIsAnErrorBeforeTheFirstBatch) {
+  const Numbers d(10);
+  for (const Device device : {Device{DeviceType::kCUDA}, Device{DeviceType::kCPU, 64}})
+    EXPECT_THROW(DataLoader(d, {.batch_size = 4, .device = device}), DeviceError) << to_string(device);
+  EXPECT_EQ(d.reads, 0);
+}
+
 TEST(DataLoader, RandomNumbersOfSamplesDoNotDependOnWorkersOrBatchSize) {
   const Numbers d(60);
   const auto drawn = [&](int workers, int64_t batch_size) {

@@ -49,7 +49,8 @@ Scratch::~Scratch() { fs::remove_all(dir_); }
 Program::Program(const std::string& name, const fs::path& dir, std::vector<std::string> args,
                  const Variables& variables)
     : dir_(dir) {
-  args.insert(args.begin(), fs::absolute("examples/" + name).string());
+  const bool is_example = name.find('/') == std::string::npos;
+  args.insert(args.begin(), fs::absolute(is_example ? "examples/" + name : name).string());
   if (variables.count("LAUNCHER")) {
     const std::string launcher = fs::absolute("distributed/launch/gradus-run").string();
     args.insert(args.begin(), {launcher, "--nproc-per-node", variables.at("LAUNCHER")});

@@ -31,7 +31,7 @@ struct Result {
   std::string output;
 };
 
-// examples/NAME, started in `dir`.
+// examples/NAME, started in `dir`; a name with a folder is the whole path.
 class Program {
  public:
   using Variables = std::map<std::string, std::string>;

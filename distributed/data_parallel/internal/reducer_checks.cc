@@ -1,20 +1,46 @@
 #include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
 
 #include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/internal/backward_exchange.h"
+#include "gradus/tensor/ops/optim_step.h"
 
 namespace gradus::dist::internal {
 
 void FiniteCheck::look(size_t param, const Tensor& grad) {
-  if (!enabled_ || param_ >= 0) return;
+  if (!enabled_) return;
+  if (grad.device().type == DeviceType::kCUDA)
+    on_gpus_.emplace_back(param, grad);
+  else
+    look_for_elements(param, grad);
+}
+
+void FiniteCheck::look_for_elements(size_t param, const Tensor& grad) {
+  if (param_ >= 0) return;
   element_ = first_not_finite(grad);
   if (element_ >= 0) param_ = int64_t(param);
 }
 
-std::string FiniteCheck::found(const Group& group, const AttachedParams& params) const {
+// The largest magnitude of a device's gradients is finite, or one of them is looked at element by element.
+void FiniteCheck::look_on_gpus() {
+  std::map<int, std::vector<Tensor>> by_device;
+  for (const auto& [param, grad] : on_gpus_) by_device[grad.device().index].push_back(grad);
+  std::vector<Tensor> norms;
+  for (const auto& [device, grads] : by_device)
+    norms.push_back(raw::norm_of(grads, std::numeric_limits<double>::infinity()));
+  const bool all_finite =
+      std::ranges::all_of(norms, [](const Tensor& norm) { return std::isfinite(norm.item<double>()); });
+  for (const auto& [param, grad] : std::exchange(on_gpus_, {}))
+    if (!all_finite) look_for_elements(param, grad);
+}
+
+std::string FiniteCheck::found(const Group& group, const AttachedParams& params) {
   if (!enabled_) return {};
+  look_on_gpus();
   std::vector<std::vector<int64_t>> all{{param_, element_}};
   if (group.size() > 1) all = exchange_numbers(group, all[0]);
   std::string text;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
@@ -16,14 +17,18 @@ class BackwardExchange;
 class FiniteCheck {
  public:
   explicit FiniteCheck(bool enabled) : enabled_(enabled) {}
-  // Looks at a gradient of this rank.
+  // Looks at a gradient of this rank. Those on GPUs wait for found(), so that the host waits once.
   void look(size_t param, const Tensor& grad);
   // Returns what all ranks have found, as text. Collective.
-  std::string found(const Group& group, const AttachedParams& params) const;
+  std::string found(const Group& group, const AttachedParams& params);
 
  private:
+  void look_for_elements(size_t param, const Tensor& grad);
+  void look_on_gpus();
+
   const bool enabled_;
   int64_t param_ = -1, element_ = 0;  // the first that is not finite; -1: none
+  std::vector<std::pair<size_t, Tensor>> on_gpus_;
 };
 
 // check_divergence_every: a tensor that is not the same on all ranks.

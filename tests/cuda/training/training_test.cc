@@ -1,15 +1,20 @@
-// Whole training steps on the emulated cuda:0: losses follow those on the CPU.
+// Whole training steps on the emulated cuda:0: losses follow those on the CPU, in one dtype and in mixed
+// precision. Steps whose gradients overflow are left out.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/models/models.h"
 #include "gradus/nn/losses.h"
+#include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -32,18 +37,34 @@ struct Images {
 
 using Losses = std::vector<double>;
 
-Losses classify(nn::Layer& net, const Shape& shape, int64_t classes, int steps, DType dtype, Device device) {
-  net.to(dtype).to(device);
+// What is computed in: one dtype, or mixed precision with a GradScaler.
+struct Precision {
+  DType dtype = DType::kF32;  // of parameters and images
+  bool is_mixed = false;      // products and convolutions in bf16
+
+  Autocast scope() const { return autocast(DType::kBF16, {.enabled = is_mixed}); }
+  DType computes_in() const { return is_mixed ? DType::kBF16 : dtype; }
+  optim::GradScalerOptions scaler() const { return {.enabled = is_mixed}; }
+};
+constexpr Precision kF32, kF64{DType::kF64}, kMixed{.is_mixed = true};
+
+Losses classify(nn::Layer& net, const Shape& shape, int64_t classes, int steps, Precision precision,
+                Device device) {
+  net.to(precision.dtype).to(device);
   GradManager gm;
   gm.attach(net.parameters());
   optim::SGD opt(net.parameters(), {.lr = 0.01, .momentum = 0.9});
+  optim::GradScaler scaler(precision.scaler());
   Losses losses;
   for (int step = 0; step < steps; ++step) {
-    const Images images(shape, classes, step, dtype, device);
+    const Images images(shape, classes, step, precision.dtype, device);
     auto recording = gm.record();
-    const Tensor loss = nn::cross_entropy(net(images.x), images.target);
-    gm.backward(loss);
-    opt.step().clear_grad();
+    const auto amp = precision.scope();
+    const Tensor logits = net(images.x), loss = nn::cross_entropy(logits, images.target);
+    EXPECT_EQ(logits.dtype(), precision.computes_in());
+    scaler.backward(gm, loss);
+    EXPECT_TRUE(scaler.step(opt));
+    opt.clear_grad();
     losses.push_back(loss.item<double>());
   }
   return losses;
@@ -57,73 +78,164 @@ void expect_follow(const std::function<Losses(Device)>& train, double tolerance)
     EXPECT_NEAR(given[i], expected[i], tolerance * std::abs(expected[i])) << "step " << i;
 }
 
-Losses mnist(DType dtype, int steps, Device device) {
+// Of mixed precision: a sum in bf16 that is rounded otherwise differs by 2^-8.
+constexpr double kMixedTolerance = 2e-2;
+
+Losses mnist(Precision precision, int steps, Device device) {
   manual_seed(1);
   models::MnistNet net;
   net.dropout1.eval();
   net.dropout2.eval();
-  return classify(net, {2, 1, 28, 28}, 10, steps, dtype, device);
+  return classify(net, {2, 1, 28, 28}, 10, steps, precision, device);
 }
 
 TEST(Training, Mnist) {
-  expect_follow([](Device d) { return mnist(DType::kF32, 30, d); }, 1e-4);
+  expect_follow([](Device d) { return mnist(kF32, 30, d); }, 1e-4);
 }
 TEST(Training, MnistInF64) {
-  expect_follow([](Device d) { return mnist(DType::kF64, 30, d); }, 1e-10);
+  expect_follow([](Device d) { return mnist(kF64, 30, d); }, 1e-10);
+}
+TEST(Training, MnistInMixedPrecision) {
+  expect_follow([](Device d) { return mnist(kMixed, 30, d); }, kMixedTolerance);
 }
 
-Losses resnet20(DType dtype, Device device) {
+Losses resnet20(Precision precision, Device device) {
   manual_seed(2);
   models::ResNet net(models::cifar_resnet(20));
-  return classify(net, {4, 3, 32, 32}, 10, 5, dtype, device);
+  return classify(net, {4, 3, 32, 32}, 10, 5, precision, device);
 }
 
 TEST(Training, ResNet20) {
-  expect_follow([](Device d) { return resnet20(DType::kF32, d); }, 1e-4);
+  expect_follow([](Device d) { return resnet20(kF32, d); }, 1e-4);
 }
 TEST(Training, ResNet20InF64) {
-  expect_follow([](Device d) { return resnet20(DType::kF64, d); }, 1e-10);
+  expect_follow([](Device d) { return resnet20(kF64, d); }, 1e-10);
+}
+TEST(Training, ResNet20InMixedPrecision) {
+  expect_follow([](Device d) { return resnet20(kMixed, d); }, kMixedTolerance);
 }
 
 // The losses of both networks, in turn.
-Losses dcgan(DType dtype, Device device) {
+Losses dcgan(Precision precision, Device device) {
   manual_seed(3);
   models::DCGANGenerator gen({.size = 16, .channels = 1, .width = 8, .latent = 16});
   models::DCGANDiscriminator disc({.size = 16, .channels = 1, .width = 8});
-  gen.to(dtype).to(device);
-  disc.to(dtype).to(device);
+  gen.to(precision.dtype).to(device);
+  disc.to(precision.dtype).to(device);
   GradManager gm_gen, gm_disc;
   gm_gen.attach(gen.parameters());
   gm_disc.attach(disc.parameters());
   optim::SGD opt_gen(gen.parameters(), {.lr = 0.05}), opt_disc(disc.parameters(), {.lr = 0.05});
-  const auto loss_of = [](const Tensor& logits, double label) {
+  optim::GradScaler scaler(precision.scaler());
+  const auto loss_of = [&](const Tensor& logits, double label) {
+    EXPECT_EQ(logits.dtype(), precision.computes_in());
     return nn::binary_cross_entropy_with_logits(logits, full_like(logits, label));
   };
   Losses losses;
   for (int step = 0; step < 5; ++step) {
-    const Images real({8, 1, 16, 16}, 1, 2 * step, dtype, device),
-        noise({8, 16}, 1, 2 * step + 1, dtype, device);
+    const Images real({8, 1, 16, 16}, 1, 2 * step, precision.dtype, device),
+        noise({8, 16}, 1, 2 * step + 1, precision.dtype, device);
+    const auto amp = precision.scope();
+    const auto update = [&](GradManager& gm, optim::Optimizer& opt, const Tensor& loss) {
+      scaler.backward(gm, loss);
+      EXPECT_TRUE(scaler.step(opt));
+      opt.clear_grad();
+      losses.push_back(loss.item<double>());
+    };
     {
       auto recording = gm_disc.record();
-      const Tensor loss = loss_of(disc(real.x), 1) + loss_of(disc(detach(gen(noise.x))), 0);
-      gm_disc.backward(loss);
-      opt_disc.step().clear_grad();
-      losses.push_back(loss.item<double>());
+      update(gm_disc, opt_disc, loss_of(disc(real.x), 1) + loss_of(disc(detach(gen(noise.x))), 0));
     }
     auto recording = gm_gen.record();
-    const Tensor loss = loss_of(disc(gen(noise.x)), 1);
-    gm_gen.backward(loss);
-    opt_gen.step().clear_grad();
-    losses.push_back(loss.item<double>());
+    update(gm_gen, opt_gen, loss_of(disc(gen(noise.x)), 1));
   }
   return losses;
 }
 
 TEST(Training, Dcgan) {
-  expect_follow([](Device d) { return dcgan(DType::kF32, d); }, 1e-4);
+  expect_follow([](Device d) { return dcgan(kF32, d); }, 1e-4);
 }
 TEST(Training, DcganInF64) {
-  expect_follow([](Device d) { return dcgan(DType::kF64, d); }, 1e-10);
+  expect_follow([](Device d) { return dcgan(kF64, d); }, 1e-10);
+}
+TEST(Training, DcganInMixedPrecision) {
+  expect_follow([](Device d) { return dcgan(kMixed, d); }, kMixedTolerance);
+}
+
+// All parameters, one after the other.
+std::vector<float> weights_of(const nn::Module& net) {
+  std::vector<float> all;
+  for (const Tensor& p : net.parameters()) {
+    const std::vector<float> values = p.to_vector<float>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+// A small network that trains in mixed precision, step by step.
+struct Scaled {
+  Scaled(Device d, double init_scale) : device(d), scaler({.init_scale = init_scale}) {
+    manual_seed(4);
+    net.add<nn::Conv2d>({.in = 1, .out = 4, .kernel = 3, .stride = 2});
+    net.add<nn::BatchNorm2d>({.features = 4});
+    net.add<nn::ReLU>();
+    net.add<nn::Flatten>();
+    net.add<nn::Linear>({.in = 36, .out = 3});
+    net.to(device);
+    gm.attach(net.parameters());
+    opt.emplace(net.parameters(), optim::SGDOptions{.lr = 0.01, .momentum = 0.9});
+  }
+
+  // Returns whether it stepped; else the weights stay and the scale is halved. `factor` is of the images.
+  bool step(double factor = 1) {
+    const std::vector<float> before = weights_of(net);
+    const double scale = scaler.scale();
+    const Images images({4, 1, 8, 8}, 3, steps++, DType::kF32, device);
+    auto recording = gm.record();
+    const auto amp = autocast(DType::kBF16);
+    const Tensor loss = 64 * nn::cross_entropy(net(images.x * factor), images.target);
+    scaler.backward(gm, loss);
+    const bool stepped = scaler.step(*opt, {.clip_norm = 10.0});
+    opt->clear_grad();
+    losses.push_back(loss.item<double>());
+    EXPECT_EQ(weights_of(net) == before, !stepped);
+    EXPECT_EQ(scaler.scale(), stepped ? scale : scale / 2);
+    return stepped;
+  }
+
+  const Device device;
+  nn::Sequential net;
+  GradManager gm;
+  std::optional<optim::SGD> opt;
+  optim::GradScaler scaler;
+  int steps = 0;
+  Losses losses;
+};
+
+TEST(Overflow, OfTooLargeAScaleIsLeftOutUntilTheScaleFits) {
+  const auto train = [](Device device) {
+    Scaled s(device, 0x1p127);
+    int skipped = 0;
+    while (!s.step()) ++skipped;
+    EXPECT_GE(skipped, 4);
+    EXPECT_LE(skipped, 40);
+    EXPECT_EQ(s.scaler.skipped_steps(), skipped);
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(s.step());
+    return s.losses;
+  };
+  expect_follow(train, kMixedTolerance);
+}
+
+TEST(Overflow, OfOneBatchIsLeftOut) {
+  const auto train = [](Device device) {
+    Scaled s(device, 1024);
+    for (int i = 0; i < 8; ++i)
+      EXPECT_EQ(s.step(i == 3 ? std::numeric_limits<double>::infinity() : 1), i != 3) << i;
+    EXPECT_TRUE(std::isnan(s.losses[3]));
+    s.losses.erase(s.losses.begin() + 3);
+    return s.losses;
+  };
+  expect_follow(train, kMixedTolerance);
 }
 
 }  // namespace

@@ -1,0 +1,155 @@
+// The programs from outside, on the emulated cuda:0: a few steps give the CPU's losses, also in mixed
+// precision, and checkpoints fit both devices. What cannot be trained there is said at the start.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "gradus/io/save_image.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tests/examples/program_run.h"
+
+namespace gradus::examples {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Case {
+  std::string name, program;
+  Arguments args;
+  std::vector<std::string> figures;  // of the summary; all of a classifier's history are compared too
+};
+
+const std::vector<Case>& all_cases() {
+  static const std::vector<Case> cases = {
+      {"mnist",
+       "mnist",
+       {"--epochs", "1", "--train-samples", "12", "--batch-size", "4", "--test-samples", "6", "--lr", "0.1"},
+       {"test_loss"}},
+      {"cifar10",
+       "cifar10",
+       {"--epochs", "1", "--train-samples", "12", "-b", "4", "--test-samples", "6", "--lr", "0.01"},
+       {"test_loss"}},
+      {"imagenet",
+       "imagenet",
+       {"--dummy", "-a", "resnet20", "--image-size", "32", "--epochs", "1", "--train-samples", "12", "-b",
+        "4", "--val-samples", "6", "--lr", "0.01", "--workers", "2"},
+       {"test_loss"}},
+      {"dcgan",
+       "gan",
+       {"--model", "dcgan", "--size", "16", "--width", "4", "--batch", "8", "--iterations", "3"},
+       {"loss_d", "loss_g", "diversity"}},
+      {"lsgan",
+       "gan",
+       {"--model", "lsgan", "--size", "32", "--width", "2", "--batch", "4", "--iterations", "2"},
+       {"loss_d", "loss_g", "diversity"}},
+      {"wgan_gp",
+       "gan",
+       {"--model", "wgan_gp", "--size", "28", "--width", "2", "--batch", "4", "--iterations", "2",
+        "--disc-steps", "2"},
+       {"loss_d", "loss_g", "penalty", "diversity"}}};
+  return cases;
+}
+
+Result run_program(const Scratch& s, const std::string& program, Arguments args) {
+  if (program == "gan") {
+    args.insert(args.end(), {"--data", "images"});
+    std::filesystem::create_directories(s.dir() / "images");
+    for (int i = 0; i < 16; ++i)
+      io::save_image(s.dir() / "images" / (std::to_string(i) + ".png"), rand({3, 9, 9}));
+  }
+  return run("tests/cuda/examples/" + program, s.dir(), args);
+}
+
+// The summary of a training.
+nlohmann::json train(const Case& c, const Arguments& more) {
+  Scratch s;
+  Arguments args = c.args;
+  args.insert(args.end(), {"--threads", "1", "--log-interval", "1", "--summary", "s.json"});
+  args.insert(args.end(), more.begin(), more.end());
+  const Result r = run_program(s, c.program, args);
+  EXPECT_EQ(r.status, 0) << r.output;
+  return r.status == 0 ? summary(s.dir() / "s.json") : nlohmann::json();
+}
+
+void expect_alike(const Case& c, const Arguments& more, double tolerance) {
+  Arguments on_cuda = more;
+  on_cuda.insert(on_cuda.end(), {"--device", "cuda"});
+  const nlohmann::json expected = train(c, more), given = train(c, on_cuda);
+  if (expected.is_null() || given.is_null()) return;
+  EXPECT_EQ(expected.at("device"), "cpu");
+  EXPECT_EQ(given.at("device"), "cuda:0");
+  const auto compare = [&](const std::string& name, const nlohmann::json& a, const nlohmann::json& b) {
+    const double x = a.at(name).get<double>(), y = b.at(name).get<double>();
+    EXPECT_NEAR(y, x, tolerance * std::max(1.0, std::abs(x))) << name;
+  };
+  for (const std::string& figure : c.figures) compare(figure, expected, given);
+  for (size_t i = 0; i < expected.at("history").size(); ++i)
+    compare("train_loss", expected.at("history")[i], given.at("history")[i]);
+}
+
+class OnCuda : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Programs, OnCuda, testing::ValuesIn(all_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(OnCuda, TrainsAsOnTheCpu) { expect_alike(GetParam(), {}, 1e-4); }
+TEST_P(OnCuda, TrainsAsOnTheCpuInMixedPrecision) { expect_alike(GetParam(), {"--amp", "bf16"}, 2e-2); }
+
+TEST(CheckpointsOnCuda, FitBothDevices) {
+  Scratch s;
+  const auto train = [&](const std::string& device, const std::string& epochs) {
+    Arguments args = {"--train-samples", "8", "--batch-size", "4", "--test-samples", "4", "--threads", "1"};
+    args.insert(args.end(),
+                {"--checkpoint-dir", "c", "--summary", "s.json", "--device", device, "--epochs", epochs});
+    if (epochs != "1") args.insert(args.end(), {"--resume", "c/mnist.ckpt"});
+    const Result r = run_program(s, "mnist", args);
+    EXPECT_EQ(r.status, 0) << r.output;
+    EXPECT_EQ(summary(s.dir() / "s.json").at("epochs"), std::stoi(epochs));
+    return r.output;
+  };
+  train("cuda", "1");
+  EXPECT_THAT(train("cpu", "2"), HasSubstr("Resuming from c/mnist.ckpt: epoch 2"));
+  EXPECT_THAT(train("cuda", "3"), HasSubstr("Resuming from c/mnist.ckpt: epoch 3"));
+}
+
+// They are looked at on the device.
+TEST(GradientsOnCuda, ThatAreNotFiniteEndTheTraining) {
+  Scratch s;
+  const Result r = run_program(s, "gan",
+                               {"--size", "8", "--width", "2", "--batch", "4", "--iterations", "2", "--lr",
+                                "1e30", "--device", "cuda"});
+  EXPECT_EQ(r.status, 1) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("step 1, gen: rank 0 has NaN or infinity in the gradient of gen.main."));
+}
+
+TEST(MistakesOnCuda, AreToldAtTheStart) {
+  Scratch s;
+  const auto expect_error = [&](const std::string& program, Arguments args, const std::string& text,
+                                const std::string& device = "cuda") {
+    args.insert(args.end(), {"--device", device});
+    const Result r = run_program(s, program, args);
+    EXPECT_EQ(r.status, 1) << r.output;
+    EXPECT_THAT(r.output, HasSubstr(text));
+    EXPECT_THAT(r.output, Not(HasSubstr("loss"))) << "nothing was computed before";
+  };
+  const std::string ranks = "--device cuda:0 goes with one rank alone, given 2";
+  for (const std::string program : {"mnist", "cifar10", "imagenet", "gan"})
+    expect_error(program, {"--nproc", "2"}, ranks);
+  for (const std::string program : {"cifar10", "imagenet"})
+    expect_error(program, {"--micro-batches", "2"}, "--pipeline trains on CPUs");
+  const std::string needs = " needs ops that have no kernels for GPUs yet";
+  expect_error("gan", {"--model", "pggan"}, "--model pggan" + needs);
+  expect_error("gan", {"--model", "wgan_gp", "--size", "16"}, "--model wgan_gp --size 16" + needs);
+  expect_error("gan", {"--conditional"}, "--conditional" + needs);
+  expect_error("mnist", {"--train-samples", "4"}, "cuda:5 does not exist", "cuda:5");
+}
+
+}  // namespace
+}  // namespace gradus::examples
