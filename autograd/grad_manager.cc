@@ -29,15 +29,16 @@ struct ManagerState {
   std::vector<Attached> attached;
   std::vector<std::weak_ptr<OpenRecording>> open;  // innermost last
 
-  // Returns a gradient of 1 for a root. It is kept for the next backward on this stream. Nobody overwrites
-  // it, because nobody owns it alone.
+  // Returns a gradient of 1 for a root. It is kept for the next backward on this stream. Backward overwrites
+  // only what it owns alone; where a callback wrote into it, another is made.
   Tensor one_like(const Tensor& root) {
     const Stream stream = current_stream(root.device());
     if (!one_.defined() || one_.shape() != root.shape() || one_.dtype() != root.dtype() ||
-        stream_ != stream) {
+        one_.storage()->version() != version_ || stream_ != stream) {
       const Tensor one = empty(root.shape(), {root.dtype(), root.device()});
       raw::fill_(one, 1.0);
       one_ = one;
+      version_ = one.storage()->version();
       stream_ = stream;
     }
     return one_;
@@ -50,6 +51,7 @@ struct ManagerState {
 
  private:
   Tensor one_;
+  uint32_t version_ = 0;  // of its storage, since it was filled
   std::optional<Stream> stream_;
 };
 

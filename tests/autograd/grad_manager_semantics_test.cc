@@ -259,6 +259,22 @@ TEST(GradManagerCallback, RunsAsSoonAsItsGradientIsCompleteBeforeEarlierOpsRules
   EXPECT_THAT(values(early.grad()), ElementsAre(6));
 }
 
+// The gradient of the root itself, which the next backward starts from again.
+TEST(GradManagerCallback, MayWriteIntoWhatTheyAreGiven) {
+  const Tensor x = f64({3});
+  GradManager gm;
+  gm.attach(x, [](const Tensor&, const Tensor& g) {
+    mul_(g, 5);
+    return g;
+  });
+  for (int i = 0; i < 3; ++i) {
+    auto recording = gm.record();
+    gm.backward(x);
+    EXPECT_THAT(values(x.grad()), ElementsAre(5));
+    x.set_grad({});
+  }
+}
+
 TEST(GradManagerCallback, MayComputeWithTensors) {
   const Tensor x = f64({3, 4});
   GradManager gm;
