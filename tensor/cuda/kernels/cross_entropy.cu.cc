@@ -164,7 +164,7 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
                    cudaStream_t stream) {
   auto* const losses = static_cast<SampleLoss*>(workspace);
   const bool each = kind == LossOf::kEach;
-  const WholeLoss<T> whole{each ? nullptr : loss, kind == LossOf::kMean};
+  const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossOf::kMean}; };
   bool is_done = false;
   with_teams(s, lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, s.x), [&]<int vector>(Teams teams) {
     if (!s.stats && s.smoothing == 0) teams.lanes = teams.apart = 1;  // one score is read
@@ -175,11 +175,11 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
     is_done = teams.blocks() == 1;
     if (s.samples() > 0)
       launch(op, cross_entropy_samples<T, vector>, {teams.blocks(), kTeamThreads, sizeof(Places<T>)}, stream,
-             s, teams, losses, each ? loss : nullptr, whole, is_done ? total : nullptr);
+             s, teams, losses, each ? loss : nullptr, whole(), is_done ? total : nullptr);
   });
   if (!is_done)
-    reduce_rows(op, whole, total, losses, 1, s.samples(), static_cast<char*>(workspace) + bytes_of_losses(s),
-                stream);
+    reduce_rows(op, whole(), total, losses, 1, s.samples(),
+                static_cast<char*>(workspace) + bytes_of_losses(s), stream);
 }
 
 template <class T>
