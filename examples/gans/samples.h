@@ -16,8 +16,8 @@ struct Latents {
 };
 Latents latents(int64_t count, uint64_t seed, const NetworkOptions& o);
 
-// Generates images in evaluation mode, in batches, with these weights if there are any.
-// Shapes: -> [count,C,S,S] in [-1,1].
+// Generates images in evaluation mode, in batches, with these weights if there are any, where the network is.
+// Shapes: -> [count,C,S,S] in [-1,1], on the CPU.
 Tensor generate(Networks& net, const Latents& from, const nn::StateDict& weights = {});
 // Returns images of [-1,1] as bytes.
 Tensor to_bytes(const Tensor& images);

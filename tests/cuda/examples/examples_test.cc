@@ -61,9 +61,12 @@ const std::vector<Case>& all_cases() {
 Result run_program(const Scratch& s, const std::string& program, Arguments args) {
   if (program == "gan") {
     args.insert(args.end(), {"--data", "images"});
-    std::filesystem::create_directories(s.dir() / "images");
-    for (int i = 0; i < 16; ++i)
-      io::save_image(s.dir() / "images" / (std::to_string(i) + ".png"), rand({3, 9, 9}));
+    manual_seed(1);
+    for (int i = 0; i < 16; ++i) {
+      const auto folder = s.dir() / "images" / (i % 2 ? "a" : "b");
+      std::filesystem::create_directories(folder);
+      io::save_image(folder / (std::to_string(i) + ".png"), rand({3, 9, 9}));
+    }
   }
   return run("tests/cuda/examples/" + program, s.dir(), args);
 }
