@@ -285,13 +285,14 @@ template <class T> void test_below(const char* name) {
     std::vector<T> u(size_t(n), T(0)), probability(size_t(n), T(0));
     for (size_t i = 0; i < u.size(); ++i)
       u[i] = std::ldexp(T(mix(i) % 16), -4), probability[i] = p[i % std::size(p)];
-    const Elements<T> numbers(u), limits(probability);
+    const Elements<T> numbers(u), again(u), limits(probability);
     void* record;
     MUST(cudaMallocHost(&record, sizeof(cuda::ValueRecord)));
     auto* const found = new (record) cuda::ValueRecord;
-    const cuda::View y_view{numbers.data(), gradus::dtype_v<T>}, p_view{limits.data(), gradus::dtype_v<T>};
-    for (const uint64_t launch : {7, 8})  // the second finds the record taken
-      cuda::below("test", y_view, p_view, n, {found, launch, 5}, nullptr);
+    const cuda::View p_view{limits.data(), gradus::dtype_v<T>};
+    cuda::below("test", {numbers.data(), gradus::dtype_v<T>}, p_view, n, {found, 7, 5}, nullptr);
+    // This one finds the record taken.
+    cuda::below("test", {again.data(), gradus::dtype_v<T>}, p_view, n, {found, 8, 5}, nullptr);
     const std::vector<T> y = numbers.take();
     const bool is_any = n > 3;  // the first of them is at 3
     const uint64_t value = __builtin_bit_cast(uint64_t, -0.25);
