@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <list>
@@ -27,6 +28,8 @@ struct Block {
   cudaEvent_t is_read = nullptr;  // the last copy from here is done
   bool is_held = true;            // a thread fills it, or nobody knows when it is read
 };
+
+std::atomic<int64_t> blocks_kept = 0;
 
 // The blocks of one size on one device. The one that was used longest ago is the first. They live as long as
 // the program does.
@@ -66,6 +69,7 @@ class Shelf {
       return nullptr;
     }
     count_calls(nullptr, {.allocations = 1});
+    ++blocks_kept;
     return &blocks_.emplace_back(block);
   }
 
@@ -106,6 +110,8 @@ void copy_staged(void* to, int device, const void* from, int64_t bytes, cudaStre
     count_calls(nullptr, calls);
   }
 }
+
+int64_t staging_blocks() { return blocks_kept; }
 
 #undef GRADUS_CHECK
 

@@ -11,5 +11,7 @@ namespace gradus::cuda {
 // change when this returns. The host waits only where the device is many copies behind.
 // Errors: CudaError.
 void copy_staged(void* to, int device, const void* from, int64_t bytes, cudaStream_t stream);
+// Returns how many pinned blocks are kept, each with an event.
+int64_t staging_blocks();
 
 }  // namespace gradus::cuda

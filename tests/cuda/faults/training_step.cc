@@ -10,6 +10,7 @@
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/pinned.h"
 #include "gradus/tensor/cuda/emulated/streams.h"
+#include "gradus/tensor/cuda/staging.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/memory.h"
@@ -85,10 +86,11 @@ Holdings Holdings::now() {
   using namespace cuda::emulated;  // NOLINT
   Holdings h{};
   for (int d = 0; d < device_count(); ++d) h.blocks += memory_of(d)->blocks();
-  h.pinned = count_pinned();
+  const auto kept = static_cast<size_t>(cuda::staging_blocks());  // for the next copies
+  h.pinned = count_pinned() - kept;
   h.products = count_matmul_descriptors(), h.convolutions = count_descriptors();
   const auto lock = Runtime::get().lock();
-  h.streams = Runtime::get().streams(), h.events = Runtime::get().events;
+  h.streams = Runtime::get().streams(), h.events = Runtime::get().events - kept;
   return h;
 }
 

@@ -53,7 +53,7 @@ struct Expected {
 
 bool is_near(const std::vector<double>& a, const std::vector<double>& b);
 
-// What the emulated devices and libraries hold for the program.
+// What the emulated devices and libraries hold for the program, but for what copies from the host keep.
 struct Holdings {
   static Holdings now();
   size_t blocks, pinned, streams, events, products, convolutions;  // the last two: descriptors

@@ -71,7 +71,7 @@ TEST(PinnedMemory, WhereThereIsNoRoomIdleBlocksGoFirst) {
   void* const idle = memory.take(0, 100 * kKiB);
   void* const taken = memory.take(0, 100 * kKiB);
   memory.give_back(idle);
-  cuda::emulated::fail_call(0, cudaErrorMemoryAllocation);
+  cuda::emulated::fail_call_of("cudaMallocHost", 0, cudaErrorMemoryAllocation);
   void* const next = memory.take(0, 1000 * kKiB);
   EXPECT_NE(next, nullptr);
   EXPECT_FALSE(cuda::emulated::is_pinned(idle));
