@@ -32,7 +32,7 @@ CHECKS = {
     "pool.cu.cc": ["pooling of f32"],
     "powers.h": ["softmax of f32", "cross entropy of f32"],
     "random.cu.cc": ["random uniform numbers of f32", "random dropout mask of p = 0.3", "random orders",
-                     "random below p of f32"],
+                     "random dropout of f32", "random below p of f32"],
     "reduce.h": ["sum"],
     "strided.h": ["copy u8", "element-wise"],
     "tensor_table.h": ["gradients in f32", "steps"],
