@@ -34,8 +34,9 @@ template <size_t N> struct OptionName {
 
 template <class T, OptionName Name = ""> class Required {
  public:
-  // Not `= delete`: the compiler would then say that nothing matches, and not which option is missing.
-  constexpr Required() {
+  // Not `= delete`: the compiler would then say that nothing matches, and not which option is missing. Not
+  // constexpr: clang 19 would look into it where code only asks whether it is there, as std::tuple does.
+  Required() {
     static_assert(sizeof(T) == 0, "an option that must be given is missing: the one that Required names");
   }
 
