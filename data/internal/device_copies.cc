@@ -48,13 +48,12 @@ Batch DeviceCopies::pin(Batch batch) const {
 
 DeviceCopies::Queued DeviceCopies::queue(Batch batch) const {
   const StreamScope scope(stream_);
-  Event arrived;
+  const auto native = gradus::internal::native_stream(stream_);
   for_each_tensor(batch, [&](Tensor& x) {
     const Tensor from = std::exchange(x, raw::to(x, device_));
-    arrived = Event::record(stream_);
-    if (device_.type == DeviceType::kCUDA) PinnedMemory::of(device_).use(from.storage()->data(), arrived);
+    if (native) PinnedMemory::of(device_).use(from.storage()->data(), native->handle());
   });
-  return {std::move(batch), std::move(arrived)};
+  return {std::move(batch), Event::record(stream_)};
 }
 
 Batch DeviceCopies::receive(Queued queued) const {

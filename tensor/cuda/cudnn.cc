@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/plan_cache.h"
 
 // Plans are made for a handle, as the recorded ones were (tests/cuda/recorded).
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -18,6 +19,9 @@ using raw::ConvGeometry;
 
 // A plan that wants more is taken only where no other serves.
 constexpr int64_t kMostWorkspace = int64_t(1) << 30;
+
+// Of a device. The training of a ResNet-50 takes some 70.
+constexpr size_t kMostPlans = 1024;
 
 // Tensors of a graph by their numbers.
 enum Id : int64_t { kX = 1, kW, kY, kBias, kSum };
@@ -53,6 +57,9 @@ class Calls {
                      operands, status);
   }
 
+  void make_handle(cudnnHandle_t* handle) const {
+    if (!*handle) check("cudnnCreate", library_.cudnnCreate(handle));
+  }
   Descriptor create(cudnnBackendDescriptorType_t type) const {
     cudnnBackendDescriptor_t made = nullptr;
     check("cudnnBackendCreateDescriptor", library_.cudnnBackendCreateDescriptor(type, &made));
@@ -291,11 +298,12 @@ std::vector<int64_t> key_of(const Convolution& c) {
   return key;
 }
 
-// A handle may be used by one thread at a time. Both live as long as the program.
+// Handles live as long as the program. A handle may be used by one thread at a time, and so may a plan. To
+// make a plan takes up to a second: it has a handle of its own, so that other threads run theirs meanwhile.
 struct DeviceState {
-  std::mutex mutex;
-  cudnnHandle_t handle = nullptr;
-  std::map<std::vector<int64_t>, ConvPlan> plans;
+  std::mutex running;
+  cudnnHandle_t runner = nullptr, planner = nullptr;
+  PlanCache plans{kMostPlans};
 };
 DeviceState& state_of(int device) {
   static std::mutex mutex;
@@ -353,14 +361,14 @@ bool convolve(const char* op, const Convolution& c, cudaStream_t stream) {
   const Cudnn& library = cudnn(op);
   const Calls calls(op, library, c);
   DeviceState& state = state_of(c.x.device().index);
-  const std::lock_guard lock(state.mutex);
-  if (!state.handle) calls.check("cudnnCreate", library.cudnnCreate(&state.handle));
-  std::vector<int64_t> key = key_of(c);
-  auto found = state.plans.find(key);
-  if (found == state.plans.end())
-    found = state.plans.emplace(std::move(key), plan_convolution(op, library, c, state.handle)).first;
-  if (!found->second.plan) return false;
-  run(calls, c, found->second, state.handle, stream);
+  const PlanCache::Plan plan = state.plans.get(key_of(c), [&] {
+    calls.make_handle(&state.planner);
+    return plan_convolution(op, library, c, state.planner);
+  });
+  if (!plan->plan) return false;
+  const std::lock_guard lock(state.running);
+  calls.make_handle(&state.runner);
+  run(calls, c, *plan, state.runner, stream);
   count_calls(op, {.library_calls = 1});
   return true;
 }

@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <memory>
 
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/error.h"
 #include "gradus/tensor/cuda/host_calls.h"
-#include "gradus/tensor/cuda/staging.h"
 #include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/runtime/device_runtime.h"
+#include "gradus/tensor/runtime/pinned_memory.h"
 
 namespace gradus::cuda {
 namespace {
@@ -149,7 +151,7 @@ class Runtime final : public internal::DeviceRuntime {
     const cudaPointerAttributes target = attributes_of(to), source = attributes_of(from);
     if (target.type == cudaMemoryTypeDevice && source.type == cudaMemoryTypeUnregistered) {
       use(target.device);
-      return copy_staged(to, target.device, from, bytes, of(stream));
+      return copy_through_pinned(to, target.device, from, bytes, stream);
     }
     GRADUS_CHECK_ON(stream, cudaMemcpyAsync, to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
                     of(stream));
@@ -174,6 +176,7 @@ class Runtime final : public internal::DeviceRuntime {
 
  private:
   static constexpr int kMaxDevices = 64;
+  static constexpr int64_t kMostOfACopy = int64_t(64) << 20;  // bytes that are pinned at once
 
   static cudaStream_t of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
   static cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
@@ -182,6 +185,23 @@ class Runtime final : public internal::DeviceRuntime {
     cudaPointerAttributes attributes;
     GRADUS_CHECK(cudaPointerGetAttributes, &attributes, p);
     return attributes;
+  }
+
+  // From pageable memory, for which CUDA makes the host wait. It waits only where there is no pinned memory.
+  static void copy_through_pinned(void* to, int device, const void* from, int64_t bytes,
+                                  StreamHandle stream) {
+    auto& memory = internal::PinnedMemory::of({DeviceType::kCUDA, static_cast<int16_t>(device)});
+    const auto give_back = [&](void* p) { memory.give_back(p); };
+    for (int64_t at = 0, piece; at < bytes; at += piece) {
+      piece = std::min(bytes - at, kMostOfACopy);
+      const std::unique_ptr<void, decltype(give_back)> block(memory.take(device, piece), give_back);
+      const void* source = static_cast<const char*>(from) + at;
+      if (block) source = std::memcpy(block.get(), source, static_cast<size_t>(piece));
+      GRADUS_CHECK_ON(stream, cudaMemcpyAsync, static_cast<char*>(to) + at, source,
+                      static_cast<size_t>(piece), cudaMemcpyHostToDevice, of(stream));
+      if (block) memory.use(block.get(), stream);
+      count_calls(nullptr, {.copies_to_device = 1, .bytes_to_device = piece, .pageable_copies = !block});
+    }
   }
 
   // Nobody shall find the error later.

@@ -25,6 +25,7 @@ struct Stream {
   cudaStream_t handle;  // null: it was destroyed, and what was queued may still run
   int device;
   ValueRecord* record;
+  uint64_t retirement = 0;  // its number; 0: the stream lives
 };
 
 // All behind one lock. Never destroyed, because streams may run until the process ends.
@@ -33,7 +34,7 @@ struct Reports {
   std::vector<Stream> streams;
   std::vector<ValueRecord*> unused;
   std::vector<Origin> origins;
-  uint64_t launches = 0;
+  uint64_t launches = 0, retirements = 0;
 
   static Reports& get() {
     static Reports& all = *new Reports;
@@ -93,22 +94,46 @@ void throw_as_called(const FoundValue& found, const Origin& origin) {
   origin.thrower(found);
 }
 
-// Throws what the first of the streams has for which `is_asked` holds.
-template <class F> void throw_first(F&& is_asked) {
+// Throws what the first of the streams has for which `is_asked` holds. wait() waits for all such streams.
+template <class F, class Wait> void throw_first(F&& is_asked, Wait&& wait) {
   Reports& all = Reports::get();
   std::unique_lock lock(all.mutex);
   const auto has_some = [&](const Stream& s) { return is_asked(s) && launch_in(*s.record); };
   const auto found = std::find_if(all.streams.begin(), all.streams.end(), has_some);
   if (found == all.streams.end()) return;
-  const Stream stream = *found;
+  ValueRecord* const record = found->record;
+  const uint64_t launch = launch_in(*record);
   lock.unlock();
-  // Its launch may have begun when the host had waited.
-  if (stream.handle) check("cuda", "cudaStreamSynchronize", cudaStreamSynchronize(stream.handle));
+  wait();  // the launch may have begun when the host had waited
   lock.lock();
-  if (!launch_in(*stream.record)) return;  // another thread has taken it
-  const auto [value, origin] = take(stream.record);
+  if (launch_in(*record) != launch) return;  // another thread has taken it
+  const auto [value, origin] = take(record);
   lock.unlock();
   throw_as_called(value, origin);
+}
+
+// Not for a stream: another thread may destroy it meanwhile.
+void wait_for_device(int device) {
+  check("cuda", "cudaSetDevice", cudaSetDevice(device));
+  check("cuda", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+}
+
+// Makes the records of destroyed streams free for others, when nothing of these streams runs any more.
+void reuse_records(int device) {
+  Reports& all = Reports::get();
+  std::unique_lock lock(all.mutex);
+  const auto is_gone = [=, last = all.retirements](const Stream& s) {
+    return s.retirement != 0 && s.retirement <= last && s.device == device;
+  };
+  if (std::none_of(all.streams.begin(), all.streams.end(), is_gone)) return;
+  lock.unlock();
+  wait_for_device(device);
+  lock.lock();
+  std::erase_if(all.streams, [&](const Stream& s) {
+    const bool is_over = is_gone(s) && !launch_in(*s.record);
+    if (is_over) all.unused.push_back(s.record);
+    return is_over;
+  });
 }
 
 }  // namespace
@@ -122,26 +147,20 @@ ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower
 }
 
 void throw_found(cudaStream_t stream) {
-  throw_first([=](const Stream& s) { return s.handle == stream; });
+  throw_first([=](const Stream& s) { return s.handle == stream; },
+              [=] { check("cuda", "cudaStreamSynchronize", cudaStreamSynchronize(stream)); });
 }
 
 void throw_found_on(int device) {
-  throw_first([=](const Stream& s) { return s.device == device; });
-  // The device has been idle: nothing of a destroyed stream still runs.
-  Reports& all = Reports::get();
-  const std::lock_guard lock(all.mutex);
-  std::erase_if(all.streams, [&](const Stream& s) {
-    const bool is_over = !s.handle && s.device == device && !launch_in(*s.record);
-    if (is_over) all.unused.push_back(s.record);
-    return is_over;
-  });
+  throw_first([=](const Stream& s) { return s.device == device; }, [=] { wait_for_device(device); });
+  reuse_records(device);
 }
 
 void retire_reports(cudaStream_t stream) noexcept {
   Reports& all = Reports::get();
   const std::lock_guard lock(all.mutex);
   for (Stream& s : all.streams)
-    if (s.handle == stream) s.handle = nullptr;
+    if (s.handle == stream) s.handle = nullptr, s.retirement = ++all.retirements;
 }
 
 }  // namespace gradus::cuda

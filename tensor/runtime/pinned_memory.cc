@@ -8,6 +8,9 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kStep = int64_t{64} << 10;
+// What is free, but still in use, may have so many bytes of a size, but not fewer and not more blocks.
+constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr int64_t kLeastBlocks = 4, kMostBlocks = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -22,57 +25,95 @@ PinnedMemory& PinnedMemory::of(Device device) {
 PinnedMemory::PinnedMemory(DeviceRuntime& runtime) : runtime_(runtime), process_(fork_count()) {}
 
 void* PinnedMemory::take(int device, int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  Block* block = find_free(bytes);
-  if (!block) block = make(device, round_up(bytes, kStep));
-  if (!block) {
+  Blocks block = take_free(device, bytes);
+  if (block.empty()) block = make(device, round_up(bytes, kStep));
+  if (block.empty()) {
     release_free();
     block = make(device, round_up(bytes, kStep));
   }
-  if (!block) return nullptr;
-  block->is_taken = true;
-  block->until = {};
-  return block->p;
+  if (block.empty()) return nullptr;
+  void* const p = block.front().p;
+  const std::lock_guard lock(mutex_);
+  taken_.splice(taken_.end(), block);
+  return p;
 }
 
-void PinnedMemory::use(const void* p, const Event& until) {
-  const std::lock_guard lock(mutex_);
-  if (Block* const block = find(p)) block->until = until;
+void PinnedMemory::use(const void* p, DeviceRuntime::StreamHandle stream) {
+  Blocks::iterator block;
+  {
+    const std::lock_guard lock(mutex_);
+    block = std::ranges::find(taken_, p, &Block::p);
+    if (block == taken_.end()) return;
+  }
+  block->user = User::kUnknown;
+  runtime_.record(block->event.handle(), stream);
+  block->user = User::kEvent;
 }
 
 void PinnedMemory::give_back(void* p) noexcept {
   if (process_ != fork_count()) return;  // the parent's
   const std::lock_guard lock(mutex_);
-  find(p)->is_taken = false;
+  free_.splice(free_.end(), taken_, std::ranges::find(taken_, p, &Block::p));
 }
 
-PinnedMemory::Block* PinnedMemory::find(const void* p) {
-  const auto found = std::ranges::find(blocks_, p, &Block::p);
-  return found == blocks_.end() ? nullptr : &*found;
+size_t PinnedMemory::blocks() {
+  const std::lock_guard lock(mutex_);
+  return taken_.size() + free_.size();
 }
 
-// The smallest one that is large enough, and not more than twice as large.
-PinnedMemory::Block* PinnedMemory::find_free(int64_t bytes) {
-  Block* best = nullptr;
-  for (Block& b : blocks_) {
-    const bool fits = !b.is_taken && b.bytes >= bytes && b.bytes <= std::max(2 * bytes, kStep);
-    if (fits && (!best || b.bytes < best->bytes) && b.until.done()) best = &b;
+// Of the blocks that are large enough, and not more than twice as large, returns the one that was given back
+// first, when nothing uses it any more; none where another one may be made.
+PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
+  Blocks taken;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = [&](const Block& b) {
+      return b.device == device && b.bytes >= bytes && b.bytes <= std::max(2 * bytes, kStep);
+    };
+    const auto first = std::ranges::find_if(free_, fits);
+    if (first == free_.end()) return taken;
+    if (first->user == User::kEvent && first->event.is_done()) first->user = User::kNone;
+    const int64_t most = std::clamp(kMostBytes / first->bytes, kLeastBlocks, kMostBlocks);
+    if (first->user == User::kEvent && std::ranges::count_if(free_, fits) < most) return taken;
+    taken.splice(taken.end(), free_, first);
   }
-  return best;
+  try {
+    wait_for_user(&taken.front());
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    free_.splice(free_.begin(), taken);
+    throw;
+  }
+  return taken;
 }
 
-PinnedMemory::Block* PinnedMemory::make(int device, int64_t bytes) {
-  blocks_.reserve(blocks_.size() + 1);  // so that nothing after it can fail
-  void* const p = runtime_.allocate_pinned(device, bytes);
-  return p ? &blocks_.emplace_back(Block{p, bytes}) : nullptr;
+void PinnedMemory::wait_for_user(Block* block) {
+  if (block->user == User::kEvent) block->event.synchronize();
+  if (block->user == User::kUnknown) runtime_.synchronize_device(block->device);
+  block->user = User::kNone;
+}
+
+PinnedMemory::Blocks PinnedMemory::make(int device, int64_t bytes) {
+  Blocks made;
+  made.emplace_back(runtime_, device, bytes);
+  made.front().p = runtime_.allocate_pinned(device, bytes);
+  if (!made.front().p) made.clear();
+  return made;
 }
 
 // The runtime waits until all devices are idle: nothing uses these blocks any more.
 void PinnedMemory::release_free() {
-  for (size_t i = blocks_.size(); i-- > 0;) {
-    if (blocks_[i].is_taken) continue;
-    runtime_.free_pinned(blocks_[i].p);
-    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
+  Blocks free;
+  {
+    const std::lock_guard lock(mutex_);
+    free.swap(free_);
+  }
+  try {
+    for (; !free.empty(); free.pop_front()) runtime_.free_pinned(free.front().p);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    free_.splice(free_.begin(), free);
+    throw;
   }
 }
 

@@ -48,6 +48,8 @@ std::map<std::string_view, int64_t> take_calls() {
 
 int injected_failure(const char* function, int of_library) {
   ++calls().made[function];
+  if (!of_library && is_driver_old() && function != std::string_view("cudaDriverGetVersion"))
+    return cudaErrorInsufficientDriver;
   Failure& wanted = calls().failure;
   const bool any = wanted.function.empty();
   if (wanted.calls < 0 || (!any && wanted.function != function)) return 0;

@@ -24,11 +24,18 @@ void fail_call(int64_t n, cudaError_t status);
 void fail_call_of(std::string function, int64_t n, int status, int64_t times = 1);
 // Makes every call fail from now on, as after a kernel that had a fault.
 void lose_device(cudaError_t status);
+// The version of CUDA that the driver is for: 12080 for 12.8; 0 for no driver. Below the runtime's version no
+// device can be used.
+void set_driver_version(int version);
+// Kernels are compiled for 8.0 and more.
+void set_compute_capability(int device, int major, int minor);
 // Returns how often each function was called since the last take.
 std::map<std::string_view, int64_t> take_calls();
 
 // ---- for entry points, with the runtime's lock
 
+bool is_driver_old();
+bool may_run_kernels(int device);
 // Counts a call. Returns the status that a test wants of it; 0, which is success everywhere, for none.
 // `of_library` is what a library's function mostly fails with.
 int injected_failure(const char* function, int of_library = 0);

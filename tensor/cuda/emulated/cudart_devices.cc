@@ -1,13 +1,42 @@
-// The CUDA runtime's devices: each answers like the H100 of tests/cuda/recorded, but for its memory.
+// The CUDA runtime's devices: each answers like the H100 of tests/cuda/recorded, but for its memory and what
+// tests set. With an old driver, or none, calls fail as NVIDIA's runtime lets them.
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <map>
 
 #include "gradus/tensor/cuda/emulated/block.h"
 #include "gradus/tensor/cuda/emulated/call.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 
-using namespace gradus::cuda::emulated;  // NOLINT
+namespace gradus::cuda::emulated {
+namespace {
+
+struct Capability {
+  int major = 9, minor = 0;
+};
+int driver_version = CUDART_VERSION;
+std::map<int, Capability>& capabilities() {  // those that were set
+  static auto& all = *new std::map<int, Capability>;
+  return all;
+}
+Capability capability_of(int device) {
+  const auto found = capabilities().find(device);
+  return found == capabilities().end() ? Capability() : found->second;
+}
+
+}  // namespace
+
+void set_driver_version(int version) {
+  const auto lock = Runtime::get().lock();
+  driver_version = version;
+}
+void set_compute_capability(int device, int major, int minor) {
+  const auto lock = Runtime::get().lock();
+  capabilities()[device] = {major, minor};
+}
+bool is_driver_old() { return driver_version < CUDART_VERSION; }
+bool may_run_kernels(int device) { return capability_of(device).major >= 8; }
 
 namespace {
 
@@ -25,7 +54,7 @@ cudaDeviceProp properties(int device) {
   p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024, p.maxThreadsDim[2] = 64;
   p.maxGridSize[0] = 2147483647, p.maxGridSize[1] = p.maxGridSize[2] = 65535;
   p.totalConstMem = 65536;
-  p.major = 9, p.minor = 0;
+  p.major = capability_of(device).major, p.minor = capability_of(device).minor;
   p.multiProcessorCount = 132;
   p.maxThreadsPerMultiProcessor = 2048;
   p.maxBlocksPerMultiProcessor = 32;
@@ -37,11 +66,14 @@ cudaDeviceProp properties(int device) {
 }
 
 }  // namespace
+}  // namespace gradus::cuda::emulated
+
+using namespace gradus::cuda::emulated;  // NOLINT
 
 extern "C" {
 
 cudaError_t CUDARTAPI cudaDriverGetVersion(int* version) {
-  return call_about_devices([&](Runtime&) { return *version = CUDART_VERSION, cudaSuccess; });
+  return call_about_devices([&](Runtime&) { return *version = driver_version, cudaSuccess; });
 }
 cudaError_t CUDARTAPI cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 
@@ -57,8 +89,10 @@ cudaError_t CUDARTAPI cudaSetDevice(int device) {
   });
 }
 cudaError_t CUDARTAPI cudaGetDevice(int* device) {
-  return call_always(
-      [&](Runtime&) { return device ? (*device = current_device, cudaSuccess) : cudaErrorInvalidValue; });
+  return call_always([&](Runtime&) {
+    if (is_driver_old()) return cudaErrorInsufficientDriver;
+    return device ? (*device = current_device, cudaSuccess) : cudaErrorInvalidValue;
+  });
 }
 cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   return call_about_devices([&](Runtime&) {

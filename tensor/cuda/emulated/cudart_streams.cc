@@ -18,6 +18,7 @@ cudaError_t enqueue_launch(QueuedLaunch launch, cudaStream_t handle) {
         status != cudaSuccess)
       return status;
     const cudaStream_t stream = runtime.stream(handle);
+    if (!may_run_kernels(stream->device)) return cudaErrorNoKernelImageForDevice;
     runtime.enqueue(
         stream, {[device = stream->device, launch = std::move(launch)] {
           run_grid({launch.op, launch.kernel, launch.call, launch.arguments.get(), launch.argument_bytes,

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "gradus/tensor/cuda/emulated/fault.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
 
@@ -49,7 +50,11 @@ Runtime::Device& Runtime::device(int number) {
 cudaStream_t Runtime::stream(cudaStream_t handle) {
   if (!handle || handle == cudaStreamLegacy) return device(current_device).legacy.get();
   if (handle == cudaStreamPerThread) return device(current_device).per_thread.get();
-  return handle;
+  const auto is_it = [=](const auto& s) { return s.get() == handle && !s->destroyed; };
+  if (std::any_of(streams_.begin(), streams_.end(), is_it)) return handle;
+  deliver({FaultKind::kArgument,
+           "gradus emulated device: a call with a stream that was destroyed, or never made"});
+  return device(current_device).legacy.get();
 }
 
 cudaStream_t Runtime::create_stream(unsigned flags, int priority) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "gradus/tensor/cuda/emulated/fault.h"
 #include "gradus/tensor/cuda/emulated/order.h"
 
 namespace {
@@ -122,6 +123,18 @@ TEST(EmulatedStreams, TheLegacyStreamWaitsForBlockingStreamsAndTheyForIt) {
   EXPECT_TRUE(waits(cudaStreamPerThread, nullptr));
   EXPECT_FALSE(waits(beside, cudaStreamPerThread));
   for (const cudaStream_t s : {blocking, other, beside}) cudaStreamDestroy(s);
+}
+
+// A real device's program ends there, as recorded.
+TEST(EmulatedStreams, ACallWithADestroyedOneIsAFault) {
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  gradus::cuda::emulated::FaultScope faults;
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_TRUE(faults.take().empty());
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  cudaStreamSynchronize(stream);
+  EXPECT_EQ(faults.take().size(), 1u);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gradus/autograd/ops/ops.h"
@@ -109,18 +110,38 @@ TEST(FirstCalls, MayFailAndWorkLater) {
 }
 
 TEST(FirstCalls, DevicesThatCannotBeUsed) {
-  const std::map<int, std::string> cases = {
-      {cudaErrorInsufficientDriver,
-       "the NVIDIA driver is for CUDA 13.0, and this program needs one for CUDA 13.0"},
-      {cudaErrorNoDevice, "the NVIDIA driver finds none"}};
-  for (const auto& [status, words] : cases) {
+  const std::vector<std::pair<std::function<void()>, std::string>> cases = {
+      {[] { cuda::emulated::set_driver_version(0); },
+       "there is no CUDA device: no NVIDIA driver is installed"},
+      {[] { cuda::emulated::set_driver_version(12080); },
+       "there is no CUDA device: the NVIDIA driver is for CUDA 12.8, and this program needs one for CUDA "
+       "13.0"},
+      {[] { cuda::emulated::fail_call_of("cudaGetDeviceCount", 0, cudaErrorNoDevice, 100); },
+       "there is no CUDA device: the NVIDIA driver finds none"},
+      {[] { cuda::emulated::set_compute_capability(0, 7, 5); },
+       "cuda:0 (Gradus emulated device) has compute capability 7.5, and kernels need 8.0 at least"}};
+  for (const auto& [prepare, words] : cases) {
     EXPECT_TRUE(holds_in_child([&] {
-      cuda::emulated::fail_call_of("cudaGetDeviceCount", 0, status, 100);
-      expect_error<DeviceError>([] { zeros({2}, {.device = kCuda}); }, {"[zeros]", words});
+      prepare();
+      expect_error<DeviceError>([] { zeros({2}, {.device = kCuda}); }, {"[zeros] " + words});
+      expect_error<DeviceError>([] { to(full({2}, 1), kCuda); }, {words});
       expect_error<DeviceError>([] { SmallNet().to(kCuda); }, {words});
+      expect_error<DeviceError>([] { Stream::create(kCuda); }, {words});
+      expect_error<DeviceError>([] { synchronize(kCuda); }, {words});
       expect_trains(kCPU);
     })) << words;
   }
+}
+
+// The program can go on with the other one as well.
+TEST(FirstCalls, OneOfTwoDevicesCannotBeUsed) {
+  EXPECT_TRUE(holds_in_child([] {
+    cuda::emulated::set_devices(2, size_t(64) << 20);
+    cuda::emulated::set_compute_capability(0, 7, 0);
+    expect_error<DeviceError>([] { zeros({2}, {.device = kCuda}); },
+                              {"[zeros] cuda:0", "has compute capability 7.0"});
+    expect_trains({DeviceType::kCUDA, 1});
+  }));
 }
 
 void expect_lost() {

@@ -10,10 +10,10 @@
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/pinned.h"
 #include "gradus/tensor/cuda/emulated/streams.h"
-#include "gradus/tensor/cuda/staging.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/memory.h"
+#include "gradus/tensor/runtime/pinned_memory.h"
 
 namespace gradus {
 namespace {
@@ -86,7 +86,7 @@ Holdings Holdings::now() {
   using namespace cuda::emulated;  // NOLINT
   Holdings h{};
   for (int d = 0; d < device_count(); ++d) h.blocks += memory_of(d)->blocks();
-  const auto kept = static_cast<size_t>(cuda::staging_blocks());  // for the next copies
+  const size_t kept = gradus::internal::PinnedMemory::of(kCuda).blocks();  // for the next copies
   h.pinned = count_pinned() - kept;
   h.products = count_matmul_descriptors(), h.convolutions = count_descriptors();
   const auto lock = Runtime::get().lock();

@@ -1,20 +1,26 @@
 // Values that kernels find to be errors: the CPU's error, at the next point where the host waits.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/losses.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/cuda/emulated/streams.h"
+#include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/stream.h"
 #include "gradus/tests/cuda/faults/training_step.h"
 
@@ -175,6 +181,54 @@ TEST_F(ValuesOnCuda, OfAStreamThatIsGone) {
     EXPECT_EQ(thrown([] { synchronize(kCuda); }), "");
   }
   EXPECT_LE(Holdings::now().pinned, 1u) << "records are used again";
+}
+
+// A stream with a report, which the host writes in a kernel's place.
+struct ReportingStream {
+  internal::DeviceRuntime& runtime = internal::runtime_of(kCuda);
+  const cudaStream_t stream = static_cast<cudaStream_t>(runtime.create_stream(0));
+  const cuda::ValueReports to = cuda::reports_of(
+      ones({1}, {.device = kCuda}), stream,
+      [](const cuda::FoundValue& v) { throw ValueError("test", "found ", v.as_integer()); }, 5);
+
+  void report() const {
+    to.record->limit = static_cast<uint64_t>(to.limit);
+    to.record->words[0] = 7, to.record->words[1] = to.record->words[2] = 0;
+    std::atomic_ref(to.record->launch).store(to.launch);
+  }
+};
+const std::string kReported = "ValueError: [test] found 7";
+
+TEST_F(ValuesOnCuda, OfAStreamThatAnotherThreadDestroysMeanwhile) {
+  const ReportingStream s;
+  s.report();
+  std::string text;
+  std::thread other;
+  {
+    const auto lock = cuda::emulated::Runtime::get().lock();  // the other thread's calls of CUDA wait
+    other = std::thread([&] { text = thrown([&] { s.runtime.throw_found_on(0); }); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    cuda::retire_reports(s.stream);
+    cuda::emulated::Runtime::get().destroy_stream(s.stream);
+  }
+  other.join();
+  EXPECT_EQ(text, kReported);
+}
+
+TEST_F(ValuesOnCuda, OfAStreamThatIsGoneAndStillRuns) {
+  bool ran_late = false;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    cuda::emulated::set_seed(seed);
+    const ReportingStream s;
+    s.runtime.call_on_host(
+        s.stream, [](void* p) { static_cast<ReportingStream*>(p)->report(); },
+        const_cast<ReportingStream*>(&s));
+    s.runtime.destroy_stream(s.stream);
+    const std::string first = thrown([&] { s.runtime.throw_found_on(0); });
+    ran_late = ran_late || first.empty();
+    EXPECT_EQ(first + thrown([&] { s.runtime.throw_found_on(0); }), kReported) << "seed " << seed;
+  }
+  EXPECT_TRUE(ran_late) << "the test would not notice";
 }
 
 TEST_F(ValuesOnCuda, DevicesHaveTheirOwn) {

@@ -323,5 +323,22 @@ TEST_F(CudaConvolutions, EachCallMayFail) {
   EXPECT_EQ(values(run()), values(y));
 }
 
+// Images of more and more columns. What is kept does not grow for ever.
+TEST(CudaPlansOfConvolutions, AreBounded) {
+  constexpr int64_t kMost = 1024;
+  const Tensor w = full({1, 1, 1, 1}, 2, {.device = kCuda});
+  const auto convolve = [&](int64_t columns) {
+    const Tensor x = ones({1, 1, 1, columns}, {.device = kCuda});
+    return raw::conv("conv2d", x, w, {}, geometry({1, 1}, {0, 0}, {1, 1}));
+  };
+  int64_t columns = 1;
+  while (columns <= kMost) convolve(columns++);
+  const size_t descriptors = cuda::emulated::count_descriptors();
+  while (columns <= kMost + 20) convolve(columns++);
+  EXPECT_EQ(cuda::emulated::count_descriptors(), descriptors);
+  EXPECT_EQ(values(convolve(3)), std::vector<double>(3, 2)) << "planned again";
+  EXPECT_EQ(cuda::emulated::count_descriptors(), descriptors);
+}
+
 }  // namespace
 }  // namespace gradus

@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/cuda/emulated/pinned.h"
+#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 
@@ -34,11 +38,14 @@ TEST(PinnedMemory, ABlockIsUsedAgainWhereItFits) {
   EXPECT_NE(memory.take(0, 1100 * kKiB), large) << "it is too small";
   EXPECT_EQ(memory.take(0, 600 * kKiB), large);
   EXPECT_NE(memory.take(0, 600 * kKiB), large) << "it is taken";
-  memory.use(&memory, Event());  // no block
+  memory.use(&memory, nullptr);  // no block
+  EXPECT_EQ(memory.blocks(), 5u);
 }
 
-// Copies a block that is given back at once, and writes into the next one.
-bool is_right(PinnedMemory& memory, bool told) {
+enum class Told { kYes, kNo, kFails };
+
+// Copies the one block of a cache, which is given back at once, and writes into the next one.
+bool is_right(PinnedMemory& memory, Told told) {
   const Tensor x = zeros({1000}, {.device = kCuda});
   const auto stream = internal::current_native_stream(kCuda);
   stream->synchronize();
@@ -49,21 +56,69 @@ bool is_right(PinnedMemory& memory, bool told) {
   };
   float* const first = fill(1);
   stream->runtime().copy(x.raw_ptr(), first, 4000, stream->handle());
-  if (told) memory.use(first, Event::record(current_stream(kCuda)));
+  if (told == Told::kFails) {
+    cuda::emulated::fail_call_of("cudaEventRecord", 0, cudaErrorInvalidValue);
+    EXPECT_THROW(memory.use(first, stream->handle()), cuda::CudaError);
+  }
+  if (told == Told::kYes) memory.use(first, stream->handle());
   memory.give_back(first);
   memory.give_back(fill(2));
   return x.to_vector<float>() == std::vector<float>(1000, 1);
 }
 
 TEST(PinnedMemory, ABlockIsNotUsedAgainBeforeItWasCopied) {
-  PinnedMemory memory(internal::runtime_of(kCuda));
   int wrong = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     cuda::emulated::set_seed(seed);
-    EXPECT_TRUE(is_right(memory, true)) << "seed " << seed;
-    wrong += !is_right(memory, false);
+    PinnedMemory memory(internal::runtime_of(kCuda)), other(internal::runtime_of(kCuda));
+    EXPECT_TRUE(is_right(memory, Told::kYes)) << "seed " << seed;
+    wrong += !is_right(other, Told::kNo);
   }
   EXPECT_GE(wrong, 5) << "the test would not notice";
+}
+
+// Its event could not be recorded: it is used again when the device is idle.
+TEST(PinnedMemory, NoBlockIsLost) {
+  PinnedMemory memory(internal::runtime_of(kCuda));
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    cuda::emulated::set_seed(seed);
+    EXPECT_TRUE(is_right(memory, Told::kFails)) << "seed " << seed;
+    EXPECT_EQ(memory.blocks(), 1u) << "seed " << seed;
+  }
+}
+
+// The device is behind with all of them.
+TEST(PinnedMemory, ManyBlocksInUseAreEnough) {
+  const auto stream = internal::current_native_stream(kCuda);
+  stream->synchronize();
+  const Tensor x = zeros({1000}, {.device = kCuda});
+  for (const auto& [bytes, most] : {std::pair(4 * kKiB, 64), {20'000 * kKiB, 4}}) {
+    PinnedMemory memory(internal::runtime_of(kCuda));
+    cuda::HostCallScope calls;
+    std::set<void*> blocks;
+    for (int i = 0; i < most + 10; ++i) {
+      void* const p = memory.take(0, bytes);
+      std::fill_n(static_cast<float*>(p), 1000, float(i));
+      stream->runtime().copy(x.raw_ptr(), p, 4000, stream->handle());
+      memory.use(p, stream->handle());
+      memory.give_back(p);
+      blocks.insert(p);
+    }
+    EXPECT_LE(blocks.size(), static_cast<size_t>(most));
+    EXPECT_EQ(memory.blocks(), blocks.size());
+    EXPECT_LE(calls.total().waits, 10);
+    EXPECT_EQ(x.to_vector<float>()[999], float(most + 9));
+  }
+}
+
+// An event belongs to a device.
+TEST(PinnedMemory, DevicesHaveTheirOwn) {
+  PinnedMemory memory(internal::runtime_of(kCuda));
+  void* const first = memory.take(0, 100);
+  memory.give_back(first);
+  const int second = cuda::emulated::device_count() - 1;
+  EXPECT_EQ(memory.take(second, 100) == first, second == 0);
+  EXPECT_EQ(memory.take(0, 100) == first, second != 0);
 }
 
 TEST(PinnedMemory, WhereThereIsNoRoomIdleBlocksGoFirst) {

@@ -1,0 +1,66 @@
+// Plans of convolutions that a device keeps, by what they depend on. Where there are too many, the one that
+// was used longest ago goes; who still uses it holds it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/cuda/cudnn.h"
+
+namespace gradus::cuda {
+
+class PlanCache {
+ public:
+  using Key = std::vector<int64_t>;
+  using Plan = std::shared_ptr<const ConvPlan>;
+
+  explicit PlanCache(size_t most) : most_(most) {}
+
+  // Returns the plan that is kept for a key. Where there is none, it is what make() returns. make() is called
+  // by one thread at a time; others find theirs meanwhile.
+  template <class F> Plan get(const Key& key, F&& make) {
+    if (Plan plan = find(key)) return plan;
+    const std::lock_guard one(making_);
+    if (Plan plan = find(key)) return plan;  // another thread has made it
+    return keep(key, std::make_shared<const ConvPlan>(make()));
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    Plan plan;
+  };
+
+  Plan find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return found->second->plan;
+  }
+  Plan keep(const Key& key, Plan plan) {
+    Plan oldest;  // is destroyed without the lock
+    const std::lock_guard lock(mutex_);
+    entries_.push_front({key, plan});
+    by_key_.emplace(key, entries_.begin());
+    if (entries_.size() > most_) {
+      oldest = std::move(entries_.back().plan);
+      by_key_.erase(entries_.back().key);
+      entries_.pop_back();
+    }
+    return plan;
+  }
+
+  const size_t most_;
+  std::mutex making_, mutex_;
+  std::list<Entry> entries_;  // the one that was used last is the first
+  std::map<Key, std::list<Entry>::iterator> by_key_;
+};
+
+}  // namespace gradus::cuda

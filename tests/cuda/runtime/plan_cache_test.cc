@@ -1,0 +1,91 @@
+// Plans that a device keeps: which go, who holds them, and who waits for one that is made.
+#include "gradus/tensor/cuda/plan_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace gradus::cuda {
+namespace {
+
+using std::chrono::seconds;
+
+// Plans that are told apart by their workspace.
+struct Plans {
+  explicit Plans(size_t most) : cache(most) {}
+  PlanCache::Plan get(int64_t n) {
+    return cache.get({n}, [&] {
+      made.push_back(n);
+      return ConvPlan{{}, n};
+    });
+  }
+  PlanCache cache;
+  std::vector<int64_t> made;
+};
+
+TEST(PlanCache, KeepsThoseThatWereUsedLast) {
+  Plans plans(2);
+  for (const int64_t n : {1, 2, 1, 3, 1, 2, 1, 3}) EXPECT_EQ(plans.get(n)->workspace, n);
+  EXPECT_EQ(plans.made, (std::vector<int64_t>{1, 2, 3, 2, 3}));
+}
+
+TEST(PlanCache, WhoUsesAPlanHoldsIt) {
+  Plans plans(1);
+  PlanCache::Plan held = plans.get(1);
+  const std::weak_ptr<const ConvPlan> plan = held;
+  plans.get(2);
+  EXPECT_EQ(held->workspace, 1);
+  held = nullptr;
+  EXPECT_TRUE(plan.expired());
+}
+
+TEST(PlanCache, OthersFindTheirsWhileOneIsMade) {
+  Plans plans(2);
+  plans.get(1);
+  std::promise<void> begun, found;
+  std::thread other([&] {
+    plans.cache.get({2}, [&] {
+      begun.set_value();
+      EXPECT_EQ(found.get_future().wait_for(seconds(20)), std::future_status::ready) << "the others wait";
+      return ConvPlan{};
+    });
+  });
+  begun.get_future().wait();
+  EXPECT_EQ(plans.get(1)->workspace, 1);
+  found.set_value();
+  other.join();
+  EXPECT_EQ(plans.made.size(), 1u);
+}
+
+TEST(PlanCache, ThreadsThatAskForOnePlanGetOne) {
+  PlanCache cache(2);
+  std::atomic<int> made = 0;
+  const auto get = [&] {
+    return cache.get({1}, [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return ConvPlan{{}, ++made};
+    });
+  };
+  std::vector<std::future<PlanCache::Plan>> asked;
+  for (int i = 0; i < 4; ++i) asked.push_back(std::async(std::launch::async, get));
+  const PlanCache::Plan plan = get();
+  for (auto& a : asked) EXPECT_EQ(a.get(), plan);
+  EXPECT_EQ(made, 1);
+}
+
+TEST(PlanCache, AFailureLeavesNothing) {
+  Plans plans(2);
+  const auto fail = []() -> ConvPlan { throw std::runtime_error("no plan"); };
+  EXPECT_THROW(plans.cache.get({1}, fail), std::runtime_error);
+  EXPECT_EQ(plans.get(1)->workspace, 1);
+  EXPECT_EQ(plans.made.size(), 1u);
+}
+
+}  // namespace
+}  // namespace gradus::cuda
