@@ -12,8 +12,8 @@ std::vector<Tensor> grads_of(const char* op, const std::vector<Tensor>& params) 
   for (const Tensor& p : params) {
     Tensor g = p.grad();
     if (!g.defined()) continue;
-    if (const double scale = internal::scale_of(g))
-      throw StateError(op, "would clip gradients that a GradScaler has multiplied by ", scale,
+    if (const internal::Factor* factor = internal::factor_of(g))
+      throw StateError(op, "would clip gradients that a GradScaler has multiplied", factor->text(),
                        ": let the scaler clip, scaler.step(opt, {.clip_norm = ...}), or call "
                        "scaler.unscale_(opt) first");
     grads.push_back(std::move(g));

@@ -2,24 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "gradus/optim/clip_grad.h"
-#include "gradus/optim/scaled_gradient.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/ops/value_errors.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
 namespace {
 
+// Note [Where the scale is] It is a number of the host's, until a backward whose parameters are all on one
+// GPU. From there on it is a tensor on this GPU. So are what a step finds and what that makes of the scale:
+// kernels read them there, and the host queues the next step without a wait. A tensor is never written again.
+// So a gradient's mark keeps the factor that the gradient has, although the scale has gone on. A backward
+// elsewhere reads the tensor, and takes the scale along.
+
 constexpr const char* kOp = "GradScaler";
-// A smaller scale has no reciprocal in f32.
-constexpr double kSmallestScale = 0x1p-126;
 
 void check(const GradScalerOptions& o) {
-  check_option(o.init_scale >= kSmallestScale && std::isfinite(o.init_scale), kOp, "init_scale",
+  check_option(o.init_scale >= raw::kSmallestScale && std::isfinite(o.init_scale), kOp, "init_scale",
                "positive and finite", o.init_scale);
   check_option(o.growth_factor > 1 && std::isfinite(o.growth_factor), kOp, "growth_factor", "> 1",
                o.growth_factor);
@@ -28,19 +33,67 @@ void check(const GradScalerOptions& o) {
   check_option(o.growth_interval >= 1, kOp, "growth_interval", ">= 1", double(o.growth_interval));
 }
 
+raw::LossScaleOptions moves_of(const GradScalerOptions& o) {
+  return {o.growth_factor, o.backoff_factor, double(o.growth_interval)};
+}
+
+// Returns the scale of a LossScale on a device, f64[].
+Tensor scale_in(const Tensor& on_device) { return raw::reshape(raw::narrow(on_device, 0, 0, 1), {}); }
+
+// Returns x times a factor, f64[]. As raw::mul_ by a number: in f32, or in f64 for f64, rounded once.
+Tensor times(const Tensor& x, const Tensor& factor) {
+  const DType wide = raw::step_dtype(x.dtype());
+  const Tensor there = raw::to(raw::to(factor, x.device()), wide);
+  return raw::to(raw::mul(raw::to(x, wide), there), x.dtype());
+}
+
+// Multiplies a gradient of factor `from` so that it has factor `to`.
+void change_factor(const Tensor& grad, const internal::Factor& from, const internal::Factor& to) {
+  if (!from.on_device.defined() && !to.on_device.defined()) return raw::mul_(grad, to.number / from.number);
+  const auto on_device = [&](const internal::Factor& f) {
+    const Tensor x = f.on_device.defined() ? scale_in(f.on_device) : tensor<double>({f.number}, {});
+    return raw::to(x, grad.device());
+  };
+  raw::copy_(grad, times(grad, raw::div(on_device(to), on_device(from))));
+}
+
 }  // namespace
+
+raw::LossScale GradScaler::Progress::read() const {
+  if (!on_device.defined()) return numbers;
+  const std::vector<double> n = on_device.to_vector<double>();
+  return {n[0], n[1], n[2], n[3]};
+}
+
+bool GradScaler::Found::read() const { return on_device.defined() ? on_device.item<float>() != 0 : here; }
 
 GradScaler::GradScaler(GradScalerOptions options) : options_(std::move(options)) {
   check(options_);
-  progress_.scale = options_.init_scale;
+  now_.numbers.scale = options_.init_scale;
 }
 
-GradScaler::Progress GradScaler::settled() const {
-  if (!stepped_) return progress_;
-  if (found_) return {progress_.scale * options_.backoff_factor, 0};
-  if (progress_.clean + 1 < options_.growth_interval) return {progress_.scale, progress_.clean + 1};
-  const double larger = progress_.scale * options_.growth_factor;
-  return {larger <= std::numeric_limits<float>::max() ? larger : progress_.scale, 0};
+// Returns the GPU that can decide on steps of these parameters.
+std::optional<Device> GradScaler::device_of(const std::vector<Tensor>& params) const {
+  if (params.empty() || options_.agree) return std::nullopt;
+  const Device device = params.front().device();
+  const bool is_one = device.type == DeviceType::kCUDA &&
+                      std::ranges::all_of(params, [&](const Tensor& p) { return p.device() == device; });
+  return is_one ? std::optional(device) : std::nullopt;
+}
+
+// Begins a new backward, with the scale on that device or on the host.
+void GradScaler::settle(std::optional<Device> device) {
+  if (next_) now_ = *std::exchange(next_, std::nullopt);
+  if (now_.on_device.defined() && now_.on_device.device() != device) now_ = {now_.read(), {}};
+  if (device && !now_.on_device.defined()) {
+    const raw::LossScale& n = now_.numbers;
+    now_.on_device = raw::to(tensor<double>({n.scale, n.clean, n.skipped, n.found}, {4}), *device);
+  }
+}
+
+internal::Factor GradScaler::factor() const {
+  if (now_.on_device.defined()) return {0, now_.on_device};
+  return {now_.numbers.scale, {}};
 }
 
 void GradScaler::note_parts(const std::vector<Tensor>& params, bool are_parts) {
@@ -51,27 +104,25 @@ void GradScaler::note_parts(const std::vector<Tensor>& params, bool are_parts) {
       parts_.erase(p.ref().get());
 }
 
-std::vector<GradScaler::Before> GradScaler::begin_backward(const std::vector<Tensor>& params) {
-  progress_ = settled();
-  stepped_ = found_ = false;
-  if (progress_.scale < kSmallestScale)
-    throw StateError(kOp, "gradients are infinite or NaN whatever the scale, which has fallen to ",
-                     progress_.scale, " after ", skipped_steps_,
-                     " skipped steps: look for the NaN without it");
+std::vector<GradScaler::Before> GradScaler::begin_backward(const std::vector<Tensor>& params,
+                                                           std::optional<Device> device) {
+  settle(device);
+  if (!now_.on_device.defined() && now_.numbers.scale < raw::kSmallestScale)
+    raw::throw_no_scale(now_.numbers.scale, int64_t(now_.numbers.skipped));
   std::vector<Before> before;
   for (const Tensor& p : params) {
     Before& b = before.emplace_back();
     const Tensor grad = p.grad();
     if (!grad.defined()) continue;
-    const double scale = internal::scale_of(grad);
-    if (scale != 0 && internal::changed_since_marked(grad))
+    const internal::Factor* has = internal::factor_of(grad);
+    if (has && internal::changed_since_marked(grad))
       throw StateError(kOp, "the gradient of ", describe(p), " was changed since the last backward");
-    if (scale != 0 && scale != progress_.scale) {
+    if (has && !(*has == factor())) {
       // The gradient was kept for a later step, and another optimizer's step changed the scale meanwhile.
-      raw::mul_(grad, progress_.scale / scale);
-      internal::mark_scaled(grad, progress_.scale);
+      change_factor(grad, *has, factor());
+      internal::mark_scaled(grad, factor());
     }
-    b = {grad.ref().get(), grad.storage()->version(), scale != 0};
+    b = {grad.ref().get(), grad.storage()->version(), has != nullptr};
   }
   return before;
 }
@@ -82,7 +133,8 @@ void GradScaler::mark(const std::vector<Tensor>& params, const std::vector<Befor
     if (!grad.defined()) continue;
     const Before& b = before[i];
     const bool same = b.grad == grad.ref().get() && grad.storage()->version() == b.version;
-    if (same && b.is_scaled == (internal::scale_of(grad) != 0)) continue;  // this loss did not reach it
+    if (same && b.is_scaled == (internal::factor_of(grad) != nullptr))
+      continue;  // this loss did not reach it
     // The version of a bucket does not tell which gradient in it changed.
     const bool is_whole = grad.nbytes() == grad.storage()->bytes() || !b.grad;
     if (b.grad && !b.is_scaled && is_whole)
@@ -90,50 +142,77 @@ void GradScaler::mark(const std::vector<Tensor>& params, const std::vector<Befor
           kOp, "backward has added to the gradient of ", describe(params[i]),
           ", which was there and not scaled; call clear_grad() after a step, and scaler.backward for "
           "every loss");
-    internal::mark_scaled(grad, progress_.scale);
+    internal::mark_scaled(grad, factor());
   }
 }
 
 Tensor GradScaler::scaled_dy(const Tensor& loss, const Tensor& dy) const {
   if (!loss.defined()) throw StateError(kOp, "the loss is undefined (none)");
   if (!dy.defined()) check_one_element(kOp, "the loss", loss, " (or pass its dy)");
+  if (now_.on_device.defined() && dy.defined()) return times(dy, scale_in(now_.on_device));
   const Tensor scaled = dy.defined() ? raw::clone(dy) : empty(loss.shape(), {loss.dtype(), loss.device()});
+  if (now_.on_device.defined()) return raw::copy_(scaled, scale_in(now_.on_device)), scaled;
   if (!dy.defined()) raw::fill_(scaled, 1);
-  raw::mul_(scaled, progress_.scale);
+  raw::mul_(scaled, now_.numbers.scale);
   return scaled;
 }
 
 // Returns whether this rank found an infinity.
-bool GradScaler::divide(Optimizer& opt, const char* op) const {
+GradScaler::Found GradScaler::divide(Optimizer& opt, const char* op) const {
   struct Alike {
     Device device;
-    double scale;
+    internal::Factor factor;
     std::vector<Tensor> grads;
   };
   std::vector<Alike> all;  // one element, except for models on several devices and unusual orders of calls
   for (const Tensor& p : opt.parameters()) {
     Tensor g = p.grad();
     if (!g.defined()) continue;
-    const double scale = internal::scale_of(g);
-    if (scale == 0 || internal::changed_since_marked(g))
+    const internal::Factor* has = internal::factor_of(g);
+    if (!has || internal::changed_since_marked(g))
       throw StateError(op, "the gradient of ", describe(p),
                        " does not come from scaler.backward, or was changed or divided since");
     if (g.dtype() == DType::kF16)
       throw DTypeError(op, "divides gradients in place, for which f16 has no room: ", describe(p),
                        "; keep parameters in f32, autocast casts them");
     auto it = std::find_if(all.begin(), all.end(),
-                           [&](const Alike& a) { return a.device == g.device() && a.scale == scale; });
-    if (it == all.end()) it = all.insert(it, {g.device(), scale, {}});
+                           [&](const Alike& a) { return a.device == g.device() && a.factor == *has; });
+    if (it == all.end()) it = all.insert(it, {g.device(), *has, {}});
     it->grads.push_back(std::move(g));
   }
   if (all.empty())
     throw StateError(op, "none of the optimizer's ", opt.parameters().size(),
                      " parameters has a gradient: call scaler.backward before");
   std::vector<Tensor> found;
-  for (const Alike& a : all) found.push_back(raw::unscale_(a.grads, 1 / a.scale));
   for (const Alike& a : all)
-    for (const Tensor& g : a.grads) internal::mark_scaled(g, 0);
-  return std::any_of(found.begin(), found.end(), [](const Tensor& f) { return f.item<float>() != 0; });
+    found.push_back(a.factor.on_device.defined()
+                        ? raw::unscale_(a.grads, raw::to(scale_in(a.factor.on_device), a.device))
+                        : raw::unscale_(a.grads, 1 / a.factor.number));
+  for (const Alike& a : all)
+    for (const Tensor& g : a.grads) internal::remove_mark(g);
+  if (now_.on_device.defined() &&
+      std::ranges::all_of(all, [&](const Alike& a) { return a.device == now_.on_device.device(); })) {
+    Tensor any = found.front();
+    for (size_t i = 1; i < found.size(); ++i) any = raw::maximum(any, found[i]);
+    return {false, any};
+  }
+  return {std::ranges::any_of(found, [](const Tensor& f) { return f.item<float>() != 0; }), {}};
+}
+
+// Moves the scale, after a step that has found infinities or not.
+void GradScaler::advance(const Found& found) {
+  if (!now_.on_device.defined()) {
+    raw::LossScale last = next_ ? next_->numbers : now_.numbers;
+    if (!next_) last.found = 0;
+    next_ = {raw::moved(now_.numbers, last, found.read(), moves_of(options_)), {}};
+    return;
+  }
+  const OpCall call(kOp);
+  const Device device = now_.on_device.device();
+  const Tensor there = raw::to(
+      found.on_device.defined() ? found.on_device : tensor<float>({found.here ? 1.f : 0.f}, {}), device);
+  next_ = {{},
+           raw::move_scale(now_.on_device, next_ ? next_->on_device : Tensor(), there, moves_of(options_))};
 }
 
 void GradScaler::unscale_(Optimizer& opt) {
@@ -141,11 +220,12 @@ void GradScaler::unscale_(Optimizer& opt) {
   const char* op = "GradScaler::unscale_";
   if (std::any_of(unscaled_.begin(), unscaled_.end(), [&](const auto& u) { return u.first == &opt; }))
     throw StateError(op, "was called for this optimizer since its last step");
-  const bool here = divide(opt, op);
-  unscaled_.emplace_back(&opt, options_.agree ? options_.agree(here) : here);
+  Found found = divide(opt, op);
+  if (options_.agree) found = {options_.agree(found.read()), {}};
+  unscaled_.emplace_back(&opt, std::move(found));
 }
 
-bool GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
+StepOutcome GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
   if (o.clip_norm) check_option(*o.clip_norm >= 0, kOp, "clip_norm", ">= 0", *o.clip_norm);
   if (o.clip_norm &&
       std::ranges::any_of(opt.parameters(), [&](const Tensor& p) { return parts_.contains(p.ref().get()); }))
@@ -154,31 +234,33 @@ bool GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
                      "call unscale_, clip by the norm of all parts, then step");
   if (o.clip_value) check_option(*o.clip_value >= 0, kOp, "clip_value", ">= 0", *o.clip_value);
   check_option(o.norm_type > 0, kOp, "norm_type", "> 0", o.norm_type);
+  Tensor found;  // on a device, which decides
   if (options_.enabled) {
     const auto of_opt = [&](const auto& u) { return u.first == &opt; };
     if (std::none_of(unscaled_.begin(), unscaled_.end(), of_opt)) unscale_(opt);
     const auto it = std::find_if(unscaled_.begin(), unscaled_.end(), of_opt);
-    const bool found = it->second;
+    const Found of_gradients = std::move(it->second);
     unscaled_.erase(it);
-    stepped_ = true;
-    found_ = found_ || found;
-    if (found) return ++skipped_steps_, false;
+    advance(of_gradients);
+    if (of_gradients.here) return false;
+    found = of_gradients.on_device;
   }
   if (o.clip_norm) grad_norm_ = clip_grad_norm_(opt.parameters(), *o.clip_norm, {.norm_type = o.norm_type});
   if (o.clip_value) clip_grad_value_(opt.parameters(), *o.clip_value);
-  opt.step();
-  return true;
+  if (!found.defined()) return opt.step(), true;
+  opt.step_unless(found);
+  return StepOutcome::left_out_if(found);
 }
 
 State GradScaler::state_dict() const {
-  const Progress now = settled();
+  const raw::LossScale now = latest();
   return {.tensors = {},
           .numbers = {{"scale", now.scale},
                       {"growth_factor", options_.growth_factor},
                       {"backoff_factor", options_.backoff_factor},
                       {"growth_interval", double(options_.growth_interval)},
-                      {"growth_tracker", double(now.clean)},
-                      {"skipped_steps", double(skipped_steps_)}}};
+                      {"growth_tracker", now.clean},
+                      {"skipped_steps", now.skipped}}};
 }
 
 void GradScaler::load_state_dict(const State& state) {
@@ -191,11 +273,13 @@ void GradScaler::load_state_dict(const State& state) {
   const int64_t clean = in.count("growth_tracker"), skipped = in.count("skipped_steps");
   in.finish("this GradScaler");
   check(options);
-  progress_ = {std::exchange(options.init_scale, options_.init_scale), clean};
+  now_ = {.numbers = {.scale = std::exchange(options.init_scale, options_.init_scale),
+                      .clean = double(clean),
+                      .skipped = double(skipped)},
+          .on_device = {}};
+  next_.reset();
   options_ = std::move(options);
-  stepped_ = found_ = false;
   unscaled_.clear();
-  skipped_steps_ = skipped;
 }
 
 }  // namespace gradus::optim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 
 #include "gradus/optim/scaled_gradient.h"
@@ -16,6 +17,15 @@ namespace {
 std::string state_name(size_t param, const char* name) { return concat("state.", param, ".", name); }
 std::string group_name(size_t group, const char* name) { return concat("group.", group, ".", name); }
 constexpr const char* kMaster = "master";
+
+// The numbers of a parameter's steps as StepItem::on_device has them.
+Tensor put_on(Device device, int64_t step, const std::array<double, 2>& numbers) {
+  return raw::to(tensor<double>({double(step), numbers[0], numbers[1]}, {3}), device);
+}
+std::pair<int64_t, std::array<double, 2>> read_back(const Tensor& on_device) {
+  const std::vector<double> n = on_device.to_vector<double>();
+  return {int64_t(n[0]), {n[1], n[2]}};
+}
 
 }  // namespace
 
@@ -82,17 +92,33 @@ void Optimizer::check_step(const Tensor& param, const Tensor& grad) const {
     throw StateError(kind(),
                      "step would overwrite a parameter that an open recording follows: ", describe(param),
                      "; run the recording's backward or release it first");
-  if (const double scale = grad.defined() ? internal::scale_of(grad) : 0)
-    throw StateError(kind(), "step would use a gradient that a GradScaler has multiplied by ", scale, ": ",
-                     describe(param), "; call scaler.step(opt)");
+  if (const internal::Factor* factor = grad.defined() ? internal::factor_of(grad) : nullptr)
+    throw StateError(kind(), "step would use a gradient that a GradScaler has multiplied", factor->text(),
+                     ": ", describe(param), "; call scaler.step(opt)");
 }
 
-Optimizer& Optimizer::step() {
+Optimizer& Optimizer::step() { return step_all(Tensor()); }
+
+Optimizer& Optimizer::step_unless(const Tensor& found) {
+  const auto is_there = [&](const Group& g) {
+    return std::all_of(g.params.begin(), g.params.end(),
+                       [&](const Tensor& p) { return !p.grad().defined() || p.device() == found.device(); });
+  };
+  if (found.device().type == DeviceType::kCUDA && can_leave_out() &&
+      std::all_of(groups_.begin(), groups_.end(), is_there))
+    return step_all(found);
+  return found.item<float>() != 0 ? *this : step();
+}
+
+Optimizer& Optimizer::step_all(const Tensor& found) {
   const OpCall call(kind());
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
   std::vector<ParamState*> stepped;
   std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters whose master copy is stepped
+  bool on_devices = found.defined();  // the numbers of steps; for good, from the first such step
+  for (const Group& group : groups_)
+    for (const ParamState& state : group.states) on_devices = on_devices || state.on_device.defined();
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
     const std::vector<const char*> names = group_state_names(g);
@@ -112,7 +138,13 @@ Optimizer& Optimizer::step() {
               raw::to(raw::to(state.tensors[k], raw::step_dtype(p.dtype())), p.device());  // after Module::to
         used[k] = state.tensors[k];
       }
+      if (state.on_device.defined() && state.on_device.device() != p.device()) {  // after Module::to
+        std::tie(state.step, state.numbers) = read_back(state.on_device);
+        state.on_device = Tensor();
+      }
       if (state.step == 0) state.numbers = initial_numbers(g);
+      if (on_devices && p.device().type == DeviceType::kCUDA && !state.on_device.defined())
+        state.on_device = put_on(p.device(), state.step, state.numbers);
       Tensor target = p;
       if (keeps_master_of(p)) {
         const bool changed = state.rounded_into && *state.rounded_into != p.storage()->version();
@@ -120,7 +152,8 @@ Optimizer& Optimizer::step() {
         target = state.master, grad = raw::to(grad, DType::kF32);
         rounded.emplace_back(p, &state);
       }
-      items[g].push_back({target, std::move(grad), std::move(used), state.step + 1, state.numbers});
+      items[g].push_back(
+          {target, std::move(grad), std::move(used), state.step + 1, state.numbers, state.on_device, found});
       stepped.push_back(&state);
     }
   }
@@ -136,6 +169,7 @@ Optimizer& Optimizer::step() {
   for (size_t g = 0; g < groups_.size(); ++g)
     for (const raw::StepItem& item : items[g]) {
       ParamState& state = *stepped[next++];
+      if (item.on_device.defined()) continue;  // the device has counted
       advance_numbers(g, item, state.numbers);
       state.step = item.step;
     }
@@ -212,7 +246,8 @@ State Optimizer::state_dict() const {
     if (groups_[g].initial_lr) out.numbers.emplace_back(group_name(g, "initial_lr"), *groups_[g].initial_lr);
     const std::vector<const char*> names = group_state_names(g), numbers = number_names();
     for (size_t i = 0; i < groups_[g].states.size(); ++i, ++number) {
-      const ParamState& s = groups_[g].states[i];
+      ParamState s = groups_[g].states[i];
+      if (s.on_device.defined()) std::tie(s.step, s.numbers) = read_back(s.on_device);
       if (s.step == 0) continue;
       out.numbers.emplace_back(state_name(number, "step"), double(s.step));
       for (size_t k = 0; k < numbers.size(); ++k)

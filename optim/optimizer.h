@@ -32,6 +32,10 @@ class Optimizer {
   // Errors: StateError while an open recording follows a parameter (run its backward or release it first);
   // ShapeError, DTypeError, DeviceError for a gradient that does not fit.
   Optimizer& step();
+  // As step, but leaves parameters and states as they are if `found`, f32[] as raw::unscale_ returns it, is
+  // not 0. On a CUDA device the kernels look at it, and the host does not wait. It waits for optimizers
+  // outside of the library, unless they have can_leave_out, and for parameters on other devices than found's.
+  Optimizer& step_unless(const Tensor& found);
   // Drops all gradients: grad() is undefined afterward.
   Optimizer& clear_grad();
 
@@ -65,7 +69,7 @@ class Optimizer {
   void set_initial_lr(size_t group, double lr);
 
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
-  // The tensors are shared, not copied.
+  // The tensors are shared, not copied. After a step_unless on a device it waits for the counts of steps.
   virtual State state_dict() const;
   // Loads a state_dict of an optimizer of the same kind over parameters of the same shapes.
   // Tensors are copied.
@@ -80,7 +84,8 @@ class Optimizer {
     int64_t step = 0;
     std::array<Tensor, 3> tensors;
     std::array<double, 2> numbers = {};
-    Tensor master;  // f32; undefined if none is kept
+    Tensor on_device;  // StepItem::on_device: counts in place of `step` and `numbers` where it is defined
+    Tensor master;     // f32; undefined if none is kept
     // The version of the parameter's storage when it was last rounded from `master`; none:
     // loaded from a file.
     std::optional<uint32_t> rounded_into;
@@ -111,6 +116,8 @@ class Optimizer {
   virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
                                std::array<double, 2>& /*numbers*/) const {}
   virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
+  // Returns whether step_group's kernels for CUDA devices heed StepItem::on_device and `found`.
+  virtual bool can_leave_out() const { return false; }
   virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
   virtual Numbers group_numbers(size_t group) const = 0;
   virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
@@ -126,6 +133,7 @@ class Optimizer {
   void check_group(size_t group) const;
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
+  Optimizer& step_all(const Tensor& found);
   std::vector<Group> groups_;
   bool master_weights_ = false;
 };

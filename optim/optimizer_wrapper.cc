@@ -56,19 +56,19 @@ Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
   return share;
 }
 
-bool OptimizerWrapper::after_backward() {
+StepOutcome OptimizerWrapper::after_backward() {
   if (!should_update()) return ++accumulated_, false;
-  const bool stepped = clip_and_step();
+  StepOutcome stepped = clip_and_step();
   ++accumulated_;
   clear_grad();
   return stepped;
 }
 
-bool OptimizerWrapper::clip_and_step() {
+StepOutcome OptimizerWrapper::clip_and_step() {
   if (options_.scaler) {
-    const bool stepped = options_.scaler->step(optimizer_, {.clip_norm = options_.clip_norm,
-                                                            .norm_type = options_.norm_type,
-                                                            .clip_value = options_.clip_value});
+    StepOutcome stepped = options_.scaler->step(optimizer_, {.clip_norm = options_.clip_norm,
+                                                             .norm_type = options_.norm_type,
+                                                             .clip_value = options_.clip_value});
     grad_norm_ = options_.scaler->grad_norm();
     return stepped;
   }

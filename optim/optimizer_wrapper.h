@@ -64,14 +64,14 @@ class OptimizerWrapper {
   // Errors: StateError without a manager.
   [[nodiscard]] Recording record(RecordOptions options = {}) const;
   // Runs the backward of the loss's share. Every accumulative_counts-th call also clips, steps and clears the
-  // gradients. Returns whether it stepped.
+  // gradients. Returns whether it stepped; see StepOutcome.
   // Errors: StateError without a manager; ShapeError unless the loss has one element; those of
   // GradManager::backward and of the step.
-  bool update_params(const Tensor& loss) { return update_params(manager(), loss); }
+  StepOutcome update_params(const Tensor& loss) { return update_params(manager(), loss); }
   // The same with another `gm`: a GradManager, a Recording, or another object with backward(root, dy); and
   // with another `no_sync`.
   // Errors: as above.
-  template <class Manager, class F> bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
+  template <class Manager, class F> StepOutcome update_params(Manager& gm, const Tensor& loss, F no_sync) {
     const Tensor share = share_of(loss);
     const auto backward = [&] {
       if (options_.scaler) {
@@ -90,7 +90,7 @@ class OptimizerWrapper {
     }
     return after_backward();
   }
-  template <class Manager> bool update_params(Manager& gm, const Tensor& loss) {
+  template <class Manager> StepOutcome update_params(Manager& gm, const Tensor& loss) {
     return update_params(gm, loss, options_.no_sync);
   }
 
@@ -132,10 +132,10 @@ class OptimizerWrapper {
   OptimizerWrapper(Optimizer& optimizer, GradManager* gm, OptimizerWrapperOptions options);
   GradManager& manager() const;
   void check_between_steps(const std::string& name) const;
-  bool clip_and_step();
+  StepOutcome clip_and_step();
   int64_t batches_of_step() const;  // number of batches of the next step
   Tensor share_of(const Tensor& loss) const;
-  bool after_backward();
+  StepOutcome after_backward();
   void clip();
 
   Optimizer& optimizer_;

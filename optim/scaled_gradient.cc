@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "gradus/tensor/base/error.h"
+
 namespace gradus::optim::internal {
 namespace {
 
@@ -11,7 +13,7 @@ namespace {
 // version, and thereby detects writes by other code. Marks have offsets because a storage may hold several
 // gradients, those of a bucket.
 struct ScaleMark final : Counted {
-  std::map<int64_t, double> scales;  // by offset
+  std::map<int64_t, Factor> factors;  // by offset
   uint32_t version = 0;
 };
 
@@ -19,11 +21,13 @@ ScaleMark* mark_on(const Tensor& grad) { return dynamic_cast<ScaleMark*>(grad.st
 
 }  // namespace
 
-double scale_of(const Tensor& grad) {
+std::string Factor::text() const { return number != 0 ? concat(" by ", number) : std::string(); }
+
+const Factor* factor_of(const Tensor& grad) {
   const ScaleMark* mark = mark_on(grad);
-  if (!mark) return 0;
-  const auto it = mark->scales.find(grad.impl().offset);
-  return it == mark->scales.end() ? 0 : it->second;
+  if (!mark) return nullptr;
+  const auto it = mark->factors.find(grad.impl().offset);
+  return it == mark->factors.end() ? nullptr : &it->second;
 }
 
 bool changed_since_marked(const Tensor& grad) {
@@ -31,18 +35,21 @@ bool changed_since_marked(const Tensor& grad) {
   return mark && mark->version != grad.storage()->version();
 }
 
-void mark_scaled(const Tensor& grad, double scale) {
+void mark_scaled(const Tensor& grad, const Factor& factor) {
   ScaleMark* mark = mark_on(grad);
-  if (!mark && scale == 0) return;
   if (!mark) {
     auto fresh = make_ref<ScaleMark>();
     mark = fresh.get();
     grad.storage()->cast = std::move(fresh);
   }
-  if (scale == 0)
-    mark->scales.erase(grad.impl().offset);
-  else
-    mark->scales[grad.impl().offset] = scale;
+  mark->factors[grad.impl().offset] = factor;
+  mark->version = grad.storage()->version();
+}
+
+void remove_mark(const Tensor& grad) {
+  ScaleMark* mark = mark_on(grad);
+  if (!mark) return;
+  mark->factors.erase(grad.impl().offset);
   mark->version = grad.storage()->version();
 }
 

@@ -302,7 +302,7 @@ void PipelineBase::share_buffers() {
 double PipelineBase::clip_grad_norm_(double max_norm) {
   if (!(max_norm > 0)) throw ValueError("clip_grad_norm_", "expected max_norm > 0, given ", max_norm);
   for (const Tensor& p : parameters())
-    if (p.grad().defined() && optim::internal::scale_of(p.grad()) != 0)
+    if (p.grad().defined() && optim::internal::factor_of(p.grad()))
       throw StateError("clip_grad_norm_",
                        "a GradScaler has multiplied the gradients: call scaler.unscale_(opt) before");
   // One number per parameter of the undivided model. Each comes from one rank, and all are added up in one

@@ -10,13 +10,11 @@ namespace gradus::optim {
 namespace {
 
 void lars_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
-  cuda::ApplyOnCuda::rule_by_norms("lars_step", items,
-                                   [&]<class T>(const raw::StepItem&) { return LARSRule<T>::of(o); });
+  cuda::ApplyOnCuda::rule_by_norms("lars_step", items, MakeLARS::of(o));
 }
 
 void lamb_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
-  cuda::ApplyOnCuda::rule_by_norms(
-      "lamb_step", items, [&]<class T>(const raw::StepItem& item) { return LAMBRule<T>::of(o, item.step); });
+  cuda::ApplyOnCuda::rule_by_norms("lamb_step", items, MakeLAMB::of(o));
 }
 
 [[maybe_unused]] const bool is_set =

@@ -52,6 +52,7 @@ class Adam final : public OptimizerWith<AdamOptions> {
   const char* kind() const override { return "Adam"; }
   std::vector<const char*> state_names(const AdamOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+  bool can_leave_out() const override { return true; }
 };
 
 // As Adam, but with p *= 1 - lr weight_decay before the step in place of weight decay in the gradient.
@@ -66,6 +67,7 @@ class AdamW final : public OptimizerWith<AdamWOptions> {
   const char* kind() const override { return "AdamW"; }
   std::vector<const char*> state_names(const AdamWOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+  bool can_leave_out() const override { return true; }
 };
 
 }  // namespace gradus::optim

@@ -1,8 +1,5 @@
 #include "gradus/optim/optimizers/asgd.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "gradus/optim/rules/asgd.h"
 #include "gradus/tensor/cpu/optim_step.h"
 
@@ -18,9 +15,9 @@ void ASGDOptions::check() const {
 }
 
 void ASGD::advance_numbers(size_t group, const raw::StepItem& item, std::array<double, 2>& numbers) const {
-  const ASGDOptions& o = options(group);
-  const double t = double(item.step);
-  numbers = {o.lr / std::pow(1 + o.lambd * o.lr * t, o.alpha), 1 / std::max(1.0, t - o.t0)};
+  raw::StepNumbers next{.step = double(item.step), .more = {}};
+  MakeASGD::of(options(group)).advance(next);
+  numbers = {next.more[0], next.more[1]};
 }
 
 constinit raw::StepSlot<ASGDOptions> asgd_step_kernel{"asgd_step", &asgd_step<raw::ApplyOnCPU>};

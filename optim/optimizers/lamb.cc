@@ -46,7 +46,7 @@ void lamb_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, 
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::Squares& of_param, raw::Squares& of_direction) {
-          const auto rule = LAMBRule<T>::of(o, item.step);
+          const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
           T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
           raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
                               [&](const T* p, const T* g, int64_t at, int64_t n) {
@@ -58,7 +58,7 @@ void lamb_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, 
                               });
         });
     raw::over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
-      const auto rule = LAMBRule<T>::of(o, item.step);
+      const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
       const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, direction);
       const T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;

@@ -26,7 +26,7 @@ void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T 
 
 void lars_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
   raw::dispatch_stored(some.dtype(), "lars_step", [&]<class P, class T>() {
-    const auto rule = LARSRule<T>::of(o);
+    const auto rule = MakeLARS::of(o).rule<T>({});
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::Squares& of_param, raw::Squares& of_grad) {

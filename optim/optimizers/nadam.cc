@@ -18,7 +18,7 @@ void NAdamOptions::check() const {
 constinit raw::StepSlot<NAdamOptions> nadam_step_kernel{"nadam_step", &nadam_step<raw::ApplyOnCPU>};
 
 void NAdam::advance_numbers(size_t group, const raw::StepItem& item, std::array<double, 2>& numbers) const {
-  numbers[0] *= mu_of(options(group), item.step);
+  numbers[0] *= MakeNAdam::of(options(group)).mu(double(item.step));
 }
 
 void NAdam::step_group(size_t group, const std::vector<raw::StepItem>& items) {

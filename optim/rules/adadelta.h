@@ -19,12 +19,17 @@ template <class T> struct AdadeltaRule {
   }
 };
 
+struct MakeAdadelta {
+  double lr, rho, eps;
+  template <class T> GRADUS_HD AdadeltaRule<T> rule(const raw::StepNumbers&) const {
+    return {T(lr), T(rho), T(1 - rho), T(eps)};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void adadelta_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("adadelta_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem&) {
-    return AdadeltaRule<T>{T(o.lr), T(o.rho), T(1 - o.rho), T(o.eps)};
-  });
+  Apply::rule("adadelta_step", items, o.weight_decay, o.maximize, MakeAdadelta{o.lr, o.rho, o.eps});
 }
 
 }  // namespace gradus::optim

@@ -17,12 +17,17 @@ template <class T> struct AdagradRule {
   }
 };
 
+struct MakeAdagrad {
+  double lr, lr_decay, eps;
+  template <class T> GRADUS_HD AdagradRule<T> rule(const raw::StepNumbers& n) const {
+    return {T(lr / (1 + (n.step - 1) * lr_decay)), T(eps)};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void adagrad_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    return AdagradRule<T>{T(o.lr / (1 + double(item.step - 1) * o.lr_decay)), T(o.eps)};
-  });
+  Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, MakeAdagrad{o.lr, o.lr_decay, o.eps});
 }
 
 }  // namespace gradus::optim

@@ -1,7 +1,6 @@
 // The step of Adam and AdamW.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
@@ -21,16 +20,21 @@ template <class T, bool amsgrad> struct AdamRule {
   }
 };
 
+template <bool amsgrad> struct MakeAdam {
+  double lr, beta1, beta2, eps, shrink;
+  template <class T> GRADUS_HD AdamRule<T, amsgrad> rule(const raw::StepNumbers& n) const {
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .shrink = T(shrink),
+            .rate = T(lr / raw::correction(beta1, n.step)),
+            .root = T(1 / m::sqrt(raw::correction(beta2, n.step))),
+            .eps = T(eps)};
+  }
+};
+
 template <class Apply, bool amsgrad, class Options>
 void apply_adam(const char* op, const std::vector<raw::StepItem>& items, const Options& o, double decay,
                 double shrink) {
-  Apply::rule(op, items, decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    return AdamRule<T, amsgrad>{.moments = raw::Moments<T>::of(o.betas),
-                                .shrink = T(shrink),
-                                .rate = T(o.lr / raw::correction(o.betas[0], item.step)),
-                                .root = T(1 / std::sqrt(raw::correction(o.betas[1], item.step))),
-                                .eps = T(o.eps)};
-  });
+  Apply::rule(op, items, decay, o.maximize, MakeAdam<amsgrad>{o.lr, o.betas[0], o.betas[1], o.eps, shrink});
 }
 
 // The kernels. Apply is a device's loop over elements.

@@ -19,16 +19,22 @@ template <class T> struct AdamaxRule {
   }
 };
 
+struct MakeAdamax {
+  double lr, beta1, beta2, eps;
+  template <class T> GRADUS_HD AdamaxRule<T> rule(const raw::StepNumbers& n) const {
+    return {.b1 = T(beta1),
+            .c1 = T(1 - beta1),
+            .b2 = T(beta2),
+            .rate = T(lr / raw::correction(beta1, n.step)),
+            .eps = T(eps)};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void adamax_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("adamax_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    return AdamaxRule<T>{.b1 = T(o.betas[0]),
-                         .c1 = T(1 - o.betas[0]),
-                         .b2 = T(o.betas[1]),
-                         .rate = T(o.lr / raw::correction(o.betas[0], item.step)),
-                         .eps = T(o.eps)};
-  });
+  Apply::rule("adamax_step", items, o.weight_decay, o.maximize,
+              MakeAdamax{o.lr, o.betas[0], o.betas[1], o.eps});
 }
 
 }  // namespace gradus::optim

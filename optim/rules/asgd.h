@@ -17,13 +17,25 @@ template <class T> struct ASGDRule {
   }
 };
 
+// The numbers are eta and mu.
+struct MakeASGD {
+  double lr, lambd, alpha, t0;
+  template <class Options> static MakeASGD of(const Options& o) { return {o.lr, o.lambd, o.alpha, o.t0}; }
+  GRADUS_HD void advance(raw::StepNumbers& n) const {
+    const double averaged = n.step - t0;
+    n.more[0] = lr / m::pow(1 + lambd * lr * n.step, alpha);
+    n.more[1] = 1 / (averaged > 1 ? averaged : 1.0);
+  }
+  template <class T> GRADUS_HD ASGDRule<T> rule(const raw::StepNumbers& n) const {
+    const double eta = n.step == 1 ? lr : n.more[0];  // options may have changed before the first step
+    return {T(eta), T(1 - lambd * eta), T(n.more[1])};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void asgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("asgd_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    const auto [eta, mu] = item.numbers;
-    return ASGDRule<T>{T(eta), T(1 - o.lambd * eta), T(mu)};
-  });
+  Apply::rule("asgd_step", items, o.weight_decay, o.maximize, MakeASGD::of(o));
 }
 
 }  // namespace gradus::optim

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 
@@ -19,20 +18,6 @@ template <class T> struct LAMBRule {
   T sign, first, root, eps;
   double decay, lr, max_norm;
 
-  template <class Options> static LAMBRule of(const Options& o, int64_t step) {
-    const auto correction = [&](double beta) {
-      return o.bias_correction ? raw::correction(beta, step) : 1.0;
-    };
-    return {.moments = raw::Moments<T>::of(o.betas),
-            .sign = o.maximize ? T(-1) : T(1),
-            .first = T(1 / correction(o.betas[0])),
-            .root = T(1 / std::sqrt(correction(o.betas[1]))),
-            .eps = T(o.eps),
-            .decay = o.weight_decay,
-            .lr = o.lr,
-            .max_norm = o.max_norm};
-  }
-
   GRADUS_HD void update(T g, T& m, T& v) const { moments.update(sign * g, m, v); }
   GRADUS_HD T direction(T p, T m, T v) const { return first * m / (m::sqrt(v) * root + eps) + T(decay) * p; }
 
@@ -47,6 +32,31 @@ template <class T> struct LAMBRule {
     return T(lr * (param > 0 && direction > 0 ? param / direction : 1.0));
   }
   GRADUS_HD void step(T rate, T& p, T, T& m, T& v, T&) const { p -= rate * direction(p, m, v); }
+};
+struct MakeLAMB {
+  double lr, beta1, beta2, eps, decay, max_norm, sign;
+  double corrected1, corrected2;  // the betas again; 0 without bias correction
+  template <class Options> static MakeLAMB of(const Options& o) {
+    return {.lr = o.lr,
+            .beta1 = o.betas[0],
+            .beta2 = o.betas[1],
+            .eps = o.eps,
+            .decay = o.weight_decay,
+            .max_norm = o.max_norm,
+            .sign = o.maximize ? -1.0 : 1.0,
+            .corrected1 = o.bias_correction ? o.betas[0] : 0.0,
+            .corrected2 = o.bias_correction ? o.betas[1] : 0.0};
+  }
+  template <class T> GRADUS_HD LAMBRule<T> rule(const raw::StepNumbers& n) const {
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .sign = T(sign),
+            .first = T(1 / raw::correction(corrected1, n.step)),
+            .root = T(1 / m::sqrt(raw::correction(corrected2, n.step))),
+            .eps = T(eps),
+            .decay = decay,
+            .lr = lr,
+            .max_norm = max_norm};
+  }
 };
 
 }  // namespace gradus::optim

@@ -14,15 +14,6 @@ template <class T> struct LARSRule {
   T momentum, sign;
   double lr, trust, decay, eps;
 
-  template <class Options> static LARSRule of(const Options& o) {
-    return {.momentum = T(o.momentum),
-            .sign = o.maximize ? T(-1) : T(1),
-            .lr = o.lr,
-            .trust = o.trust_coefficient,
-            .decay = o.weight_decay,
-            .eps = o.eps};
-  }
-
   // Of these the norms over a parameter are taken.
   GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
   // Given the norms.
@@ -33,6 +24,20 @@ template <class T> struct LARSRule {
   GRADUS_HD void step(T rate, T& p, T g, T& b, T&, T&) const {
     b = momentum * b + rate * (sign * g + T(decay) * p);
     p -= b;
+  }
+};
+struct MakeLARS {
+  double momentum, sign, lr, trust, decay, eps;
+  template <class Options> static MakeLARS of(const Options& o) {
+    return {.momentum = o.momentum,
+            .sign = o.maximize ? -1.0 : 1.0,
+            .lr = o.lr,
+            .trust = o.trust_coefficient,
+            .decay = o.weight_decay,
+            .eps = o.eps};
+  }
+  template <class T> GRADUS_HD LARSRule<T> rule(const raw::StepNumbers&) const {
+    return {T(momentum), T(sign), lr, trust, decay, eps};
   }
 };
 

@@ -17,14 +17,18 @@ template <class T> struct LionRule {
   }
 };
 
+struct MakeLion {
+  double lr, beta1, beta2, shrink;
+  template <class T> GRADUS_HD LionRule<T> rule(const raw::StepNumbers&) const {
+    return {T(lr), T(shrink), T(beta1), T(1 - beta1), T(beta2), T(1 - beta2)};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("lion_step", items, 0, o.maximize, [&]<class T>(const raw::StepItem&) {
-    return LionRule<T>{T(o.lr),       T(1 - o.lr * o.weight_decay),
-                       T(o.betas[0]), T(1 - o.betas[0]),
-                       T(o.betas[1]), T(1 - o.betas[1])};
-  });
+  Apply::rule("lion_step", items, 0, o.maximize,
+              MakeLion{o.lr, o.betas[0], o.betas[1], 1 - o.lr * o.weight_decay});
 }
 
 }  // namespace gradus::optim

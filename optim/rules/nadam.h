@@ -1,18 +1,12 @@
 // The step of NAdam.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 #include "gradus/tensor/ops/optim_step.h"
 
 namespace gradus::optim {
-
-// The weight of the momentum in step `step`.
-template <class Options> double mu_of(const Options& o, int64_t step) {
-  return o.betas[0] * (1 - 0.5 * std::pow(0.96, double(step) * o.momentum_decay));
-}
 
 // p -= (now d + ahead m) / (sqrt(v) root + eps)
 template <class T> struct NAdamRule {
@@ -25,17 +19,29 @@ template <class T> struct NAdamRule {
   }
 };
 
+// The first number is the product of the momentum's weights in all steps before.
+struct MakeNAdam {
+  double lr, beta1, beta2, eps, momentum_decay;
+  template <class Options> static MakeNAdam of(const Options& o) {
+    return {o.lr, o.betas[0], o.betas[1], o.eps, o.momentum_decay};
+  }
+  // The weight of the momentum in step `step`.
+  GRADUS_HD double mu(double step) const { return beta1 * (1 - 0.5 * m::pow(0.96, step * momentum_decay)); }
+  GRADUS_HD void advance(raw::StepNumbers& n) const { n.more[0] *= mu(n.step); }
+  template <class T> GRADUS_HD NAdamRule<T> rule(const raw::StepNumbers& n) const {
+    const double now = mu(n.step), next = mu(n.step + 1), product = n.more[0] * now;
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .now = T(lr * (1 - now) / (1 - product)),
+            .ahead = T(lr * next / (1 - product * next)),
+            .root = T(1 / m::sqrt(raw::correction(beta2, n.step))),
+            .eps = T(eps)};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void nadam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("nadam_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    const double mu = mu_of(o, item.step), next = mu_of(o, item.step + 1), product = item.numbers[0] * mu;
-    return NAdamRule<T>{.moments = raw::Moments<T>::of(o.betas),
-                        .now = T(o.lr * (1 - mu) / (1 - product)),
-                        .ahead = T(o.lr * next / (1 - product * next)),
-                        .root = T(1 / std::sqrt(raw::correction(o.betas[1], item.step))),
-                        .eps = T(o.eps)};
-  });
+  Apply::rule("nadam_step", items, o.weight_decay, o.maximize, MakeNAdam::of(o));
 }
 
 }  // namespace gradus::optim

@@ -1,7 +1,6 @@
 // The step of RAdam.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
@@ -20,20 +19,26 @@ template <class T> struct RAdamRule {
   }
 };
 
+struct MakeRAdam {
+  double lr, beta1, beta2, eps;
+  template <class T> GRADUS_HD RAdamRule<T> rule(const raw::StepNumbers& n) const {
+    const double c2 = raw::correction(beta2, n.step), r = 2 / (1 - beta2) - 1,
+                 rho = r - 2 * n.step * m::pow(beta2, n.step) / c2;
+    double rate = lr / raw::correction(beta1, n.step);
+    const bool adapts = rho > 5;
+    if (adapts) rate *= m::sqrt((rho - 4) * (rho - 2) * r / ((r - 4) * (r - 2) * rho)) * m::sqrt(c2);
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .rate = T(rate),
+            .root = adapts ? T(1) : T(0),
+            .rest = adapts ? T(eps) : T(1)};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void radam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("radam_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    const double c2 = raw::correction(o.betas[1], item.step), r = 2 / (1 - o.betas[1]) - 1,
-                 rho = r - 2 * double(item.step) * std::pow(o.betas[1], double(item.step)) / c2;
-    double rate = o.lr / raw::correction(o.betas[0], item.step);
-    const bool adapts = rho > 5;
-    if (adapts) rate *= std::sqrt((rho - 4) * (rho - 2) * r / ((r - 4) * (r - 2) * rho)) * std::sqrt(c2);
-    return RAdamRule<T>{.moments = raw::Moments<T>::of(o.betas),
-                        .rate = T(rate),
-                        .root = adapts ? T(1) : T(0),
-                        .rest = adapts ? T(o.eps) : T(1)};
-  });
+  Apply::rule("radam_step", items, o.weight_decay, o.maximize,
+              MakeRAdam{o.lr, o.betas[0], o.betas[1], o.eps});
 }
 
 }  // namespace gradus::optim

@@ -26,11 +26,17 @@ template <class T, bool momentum, bool centered> struct RMSpropRule {
   }
 };
 
+template <bool has_momentum, bool centered> struct MakeRMSprop {
+  double lr, alpha, eps, momentum;
+  template <class T> GRADUS_HD RMSpropRule<T, has_momentum, centered> rule(const raw::StepNumbers&) const {
+    return {T(lr), T(alpha), T(1 - alpha), T(eps), T(momentum)};
+  }
+};
+
 template <class Apply, bool momentum, bool centered, class Options>
 void apply_rmsprop(const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("rmsprop_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem&) {
-    return RMSpropRule<T, momentum, centered>{T(o.lr), T(o.alpha), T(1 - o.alpha), T(o.eps), T(o.momentum)};
-  });
+  Apply::rule("rmsprop_step", items, o.weight_decay, o.maximize,
+              MakeRMSprop<momentum, centered>{o.lr, o.alpha, o.eps, o.momentum});
 }
 
 // The kernel. Apply is a device's loop over elements.

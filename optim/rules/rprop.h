@@ -23,12 +23,18 @@ template <class T> struct RpropRule {
   }
 };
 
+struct MakeRprop {
+  double eta_minus, eta_plus, min_step, max_step;
+  template <class T> GRADUS_HD RpropRule<T> rule(const raw::StepNumbers&) const {
+    return {T(eta_minus), T(eta_plus), T(min_step), T(max_step)};
+  }
+};
+
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void rprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("rprop_step", items, 0, o.maximize, [&]<class T>(const raw::StepItem&) {
-    return RpropRule<T>{T(o.etas[0]), T(o.etas[1]), T(o.step_sizes[0]), T(o.step_sizes[1])};
-  });
+  Apply::rule("rprop_step", items, 0, o.maximize,
+              MakeRprop{o.etas[0], o.etas[1], o.step_sizes[0], o.step_sizes[1]});
 }
 
 }  // namespace gradus::optim

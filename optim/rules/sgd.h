@@ -13,6 +13,10 @@ template <class T> struct SGDRule {
   T lr;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 };
+struct MakeSGD {
+  double lr;
+  template <class T> GRADUS_HD SGDRule<T> rule(const raw::StepNumbers&) const { return {T(lr)}; }
+};
 
 // b = keep b + take d;  p -= lr (direct d + ahead b)
 template <class T> struct MomentumRule {
@@ -23,22 +27,29 @@ template <class T> struct MomentumRule {
     p -= lr * (direct * d + ahead * b);
   }
 };
+struct MakeMomentum {
+  double lr, momentum, dampening, direct, ahead;
+  template <class T> GRADUS_HD MomentumRule<T> rule(const raw::StepNumbers& n) const {
+    // A new buffer is zero. The first gradient enters it undamped.
+    const bool fresh = n.step == 1;
+    return {.lr = T(lr),
+            .keep = fresh ? T(0) : T(momentum),
+            .take = fresh ? T(1) : T(1 - dampening),
+            .direct = T(direct),
+            .ahead = T(ahead)};
+  }
+};
 
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void sgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  if (o.momentum == 0)
-    return Apply::rule("sgd_step", items, o.weight_decay, o.maximize,
-                       [&]<class T>(const raw::StepItem&) { return SGDRule<T>{T(o.lr)}; });
-  Apply::rule("sgd_step", items, o.weight_decay, o.maximize, [&]<class T>(const raw::StepItem& item) {
-    // A new buffer is zero. The first gradient enters it undamped.
-    const bool fresh = item.step == 1;
-    return MomentumRule<T>{.lr = T(o.lr),
-                           .keep = fresh ? T(0) : T(o.momentum),
-                           .take = fresh ? T(1) : T(1 - o.dampening),
-                           .direct = o.nesterov ? T(1) : T(0),
-                           .ahead = o.nesterov ? T(o.momentum) : T(1)};
-  });
+  if (o.momentum == 0) return Apply::rule("sgd_step", items, o.weight_decay, o.maximize, MakeSGD{o.lr});
+  Apply::rule("sgd_step", items, o.weight_decay, o.maximize,
+              MakeMomentum{.lr = o.lr,
+                           .momentum = o.momentum,
+                           .dampening = o.dampening,
+                           .direct = o.nesterov ? 1.0 : 0.0,
+                           .ahead = o.nesterov ? o.momentum : 1});
 }
 
 }  // namespace gradus::optim

@@ -3,6 +3,7 @@
 
 #include "gradus/tensor/cpu/optim_norm.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
+#include "gradus/tensor/ops/value_errors.h"
 
 namespace gradus::raw {
 namespace {
@@ -70,7 +71,9 @@ void clip_by_value_cpu(const Tensor&, const std::vector<Tensor>& tensors, double
   });
 }
 
-void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double factor) {
+void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double factor,
+                 const Tensor& scale) {
+  if (scale.defined()) factor = 1 / *scale.ptr<double>();
   std::atomic<bool> any = false;
   over_tensors("unscale_", tensors, [&any, factor]<class P, class T>(P* x, int64_t n, T) {
     const T by = T(factor);
@@ -85,9 +88,17 @@ void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double
   *found.ptr<float>() = any;
 }
 
+void move_scale_cpu(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
+                    const LossScaleOptions& options) {
+  const auto at = [](const Tensor& x) { return reinterpret_cast<LossScale*>(x.ptr<double>()); };
+  LossScale last = latest.defined() ? *at(latest) : *at(before);
+  if (!latest.defined()) last.found = 0;
+  *at(out) = moved(*at(before), last, *found.ptr<float>() != 0, options);
+  if (at(out)->scale < kSmallestScale) throw_no_scale(at(out)->scale, int64_t(at(out)->skipped));
+}
+
 void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const double& weight) {
-  apply_rule("average_step", items, 0, false,
-             [&]<class T>(const StepItem&) { return AverageRule<T>{T(weight)}; });
+  apply_rule("average_step", items, 0, false, MakeAverage{weight});
 }
 
 }  // namespace
@@ -96,6 +107,7 @@ constinit decltype(norm_of_kernel) norm_of_kernel{"norm_of", &norm_of_cpu};
 constinit decltype(clip_by_norm_kernel) clip_by_norm_kernel{"clip_by_norm_", &clip_by_norm_cpu};
 constinit decltype(clip_by_value_kernel) clip_by_value_kernel{"clip_by_value_", &clip_by_value_cpu};
 constinit decltype(unscale_kernel) unscale_kernel{"unscale_", &unscale_cpu};
+constinit decltype(move_scale_kernel) move_scale_kernel{"move_scale", &move_scale_cpu};
 constinit StepSlot<double> average_step_kernel{"average_step", &average_step_cpu};
 
 }  // namespace gradus::raw

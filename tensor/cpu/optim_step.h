@@ -70,13 +70,13 @@ template <class T, class Rule>
   }
 }
 
-// Updates parameters in one parallel pass over the elements of all. `make.operator()<T>(item)` returns the
-// rule (ops/formulas/optim_rule.h) for a parameter.
+// Updates parameters in one parallel pass over the elements of all. `make.rule<T>(numbers)` returns the rule
+// (ops/formulas/optim_rule.h) for a parameter.
 template <class Make>
 void apply_rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize, Make make) {
   dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
     over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      const auto rule = make.template operator()<T>(item);
+      const auto rule = make.template rule<T>(numbers_of(item));
       T* states[3];
       for (size_t k = 0; k < 3; ++k)
         states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + begin : nullptr;

@@ -97,12 +97,31 @@ void clip_by_value_(const std::vector<Tensor>& tensors, double limit) {
            [&](const std::vector<Tensor>& dense) { clip_by_value_kernel(dense.front(), dense, limit); });
 }
 
-Tensor unscale_(const std::vector<Tensor>& tensors, double factor) {
+namespace {
+Tensor unscale_by(const std::vector<Tensor>& tensors, double factor, const Tensor& scale) {
   const Tensor found = empty({}, {DType::kF32, tensors.empty() ? kCPU : tensors.front().device()});
   if (tensors.empty()) return fill_(found, 0), found;
   check_one_device("unscale_", tensors);
-  in_place(tensors, [&](const std::vector<Tensor>& dense) { unscale_kernel(found, dense, factor); });
+  in_place(tensors, [&](const std::vector<Tensor>& dense) { unscale_kernel(found, dense, factor, scale); });
   return found;
+}
+}  // namespace
+
+Tensor unscale_(const std::vector<Tensor>& tensors, double factor) {
+  return unscale_by(tensors, factor, Tensor());
+}
+
+Tensor unscale_(const std::vector<Tensor>& tensors, const Tensor& scale) {
+  if (!tensors.empty()) check_one_device("unscale_", {tensors.front(), scale});
+  return unscale_by(tensors, 1, scale);
+}
+
+Tensor move_scale(const Tensor& before, const Tensor& latest, const Tensor& found,
+                  const LossScaleOptions& options) {
+  check_one_device("move_scale", {before, found, latest.defined() ? latest : before});
+  const Tensor out = empty(before.shape(), {before.dtype(), before.device()});
+  move_scale_kernel(out, before, latest, found, options);
+  return out;
 }
 
 }  // namespace gradus::raw

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/ops/loss_scale.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
@@ -17,12 +18,17 @@ struct StepItem {
   std::array<Tensor, 3> state;         // of dtype step_dtype(param.dtype())
   int64_t step = 1;                    // the number of this step, counted from 1
   std::array<double, 2> numbers = {};  // more state, for the parameter as a whole, before this step
+  // On CUDA devices these may be there instead: f64[3], the number of the last step and `numbers`,
+  // which the kernel counts up. It does nothing where `found`, f32[], is defined and not 0. All
+  // items have `on_device`, or none.
+  Tensor on_device, found;
 };
 
 // Shows a kernel's observer the tensors of an item.
 template <class F> void for_each_tensor(const StepItem& item, F f) {
   f(item.param), f(item.grad);
   for (const Tensor& x : item.state) f(x);
+  f(item.on_device), f(item.found);
 }
 
 // Returns the dtype in which a step computes and keeps its state: f64 for f64, f32 for all others.
@@ -64,9 +70,17 @@ void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, doubl
 // Clamps every element to [-limit, limit].
 void clip_by_value_(const std::vector<Tensor>& tensors, double limit);
 
-// Multiplies every tensor by `factor`. Returns f32[]: 1 if an element is infinite or NaN, else 0.
+// Multiplies every tensor by `factor`, or divides it by a LossScale on its device. Returns f32[]: 1 if an
+// element is infinite or NaN then, else 0.
 // Errors: DeviceError unless all are on one device.
 Tensor unscale_(const std::vector<Tensor>& tensors, double factor);
+Tensor unscale_(const std::vector<Tensor>& tensors, const Tensor& scale);
+
+// Returns `moved` of LossScales on a device. `found` is what unscale_ has returned. `latest` may be
+// undefined. Where the scale becomes too small, an error is thrown where the host next waits.
+// Errors: DeviceError unless all are on one device.
+Tensor move_scale(const Tensor& before, const Tensor& latest, const Tensor& found,
+                  const LossScaleOptions& options);
 
 // Kernels.
 // clang-format off
@@ -75,8 +89,12 @@ extern StepSlot<double> average_step_kernel;
 extern KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)> norm_of_kernel;
 extern KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&, double max_norm)> clip_by_norm_kernel;
 extern KernelSlot<void(const Tensor&, const std::vector<Tensor>&, double limit)> clip_by_value_kernel;
-// found (f32[]) = 1 if an element is not finite, else 0. The tensors may have several dtypes.
-extern KernelSlot<void(const Tensor& found, const std::vector<Tensor>&, double factor)> unscale_kernel;
+// found (f32[]) = 1 if an element is not finite, else 0. The tensors may have several dtypes. Where `scale`
+// is defined, the factor is 1 over its first element.
+extern KernelSlot<void(const Tensor& found, const std::vector<Tensor>&, double factor,
+                       const Tensor& scale)> unscale_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
+                       const LossScaleOptions&)> move_scale_kernel;
 // clang-format on
 
 }  // namespace gradus::raw

@@ -13,5 +13,9 @@ namespace gradus::raw {
 [[noreturn]] inline void throw_no_probability(double p, int64_t at) {
   throw ValueError("bernoulli", "expected probabilities from 0 to 1, given ", p, " at ", at);
 }
+[[noreturn]] inline void throw_no_scale(double scale, int64_t skipped_steps) {
+  throw StateError("GradScaler", "gradients are infinite or NaN whatever the scale, which has fallen to ",
+                   scale, " after ", skipped_steps, " skipped steps: look for the NaN without it");
+}
 
 }  // namespace gradus::raw

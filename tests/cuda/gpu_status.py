@@ -46,10 +46,10 @@ FAMILIES = [
      ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
     ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums move_running",
      ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
-    ("norms, clipping and scaling of gradients",
-     "sum_powers_of_chunks take_norm clip_to_norm clip_to_value unscale_chunks find_bad",
+    ("norms, clips, scales of gradients",
+     "sum_powers_of_chunks take_norm clip_to_norm clip_to_value unscale_chunks find_bad move_loss_scale",
      ["gradients.cu.cc", "tensor_table.h", "chunk_loop.h", "merge_block.h", "reduce.h", "element.h"], r"gradients in "),
-    ("steps of optimizers", "step_elements", ["optim_step.h", "tensor_table.h", "chunk_loop.h", "element.h"], r"steps of "),
+    ("steps of optimizers", "step_elements begin_steps", ["optim_step.h", "tensor_table.h", "chunk_loop.h", "element.h"], r"steps of "),
     ("steps of LARS and LAMB", "measure_chunks rates_of_tensors step_at_rates",
      ["optim_step.h", "tensor_table.h", "chunk_loop.h", "merge_block.h", "reduce.h", "element.h"], r"steps by norms "),
 ]

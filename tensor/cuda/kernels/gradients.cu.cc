@@ -1,5 +1,6 @@
 #include "gradus/tensor/cuda/kernels/gradients.h"
 
+#include <bit>
 #include <cmath>
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
@@ -93,7 +94,8 @@ struct AnyOf {
 
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
-    unscale_chunks(int32_t* bad, compute_t<P> factor, Table table) {
+    unscale_chunks(int32_t* bad, double by, const double* scale, Table table) {
+  const auto factor = static_cast<compute_t<P>>(scale ? 1 / *scale : by);
   int32_t mine = 0;
   over_vectors<P, true>(table, [&](auto& v) {
 #pragma unroll
@@ -113,6 +115,18 @@ __global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const in
   for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine |= bad[i];
   mine = merge_block<kChunkThreads>(AnyOf{}, mine);
   if (thread_index() == 0) *found = static_cast<float>(mine);
+}
+
+// One thread.
+__global__ void __launch_bounds__(kWarp)
+    move_loss_scale(raw::LossScale* now, const raw::LossScale* before, const raw::LossScale* latest,
+                    const float* found, raw::LossScaleOptions options, ValueReports reports) {
+  raw::LossScale last = latest ? *latest : *before;
+  if (!latest) last.found = 0;
+  const raw::LossScale next = raw::moved(*before, last, *found != 0, options);
+  *now = next;
+  if (next.scale < raw::kSmallestScale)
+    report(reports, static_cast<int64_t>(next.skipped), std::bit_cast<uint64_t>(next.scale));
 }
 
 template <class Wide> constexpr int64_t kSharedOf = sizeof(MergedWarps<Wide, kChunkThreads>);
@@ -176,11 +190,12 @@ void clip_by_value(const char* op, DType dtype, Gradients tensors, double limit,
   });
 }
 
-void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, double factor,
+void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, double factor, const double* scale,
              cudaStream_t stream) {
   for_each_table<1>(tensors, [&](const Table& table, int64_t blocks) {
     with_float(dtype, [&]<class P>(P) {
-      launch(op, unscale_chunks<P>, {blocks, kChunkThreads, kSharedOf<int32_t>}, stream, bad, factor, table);
+      launch(op, unscale_chunks<P>, {blocks, kChunkThreads, kSharedOf<int32_t>}, stream, bad, factor, scale,
+             table);
     });
     bad += blocks;
   });
@@ -188,6 +203,12 @@ void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, doubl
 
 void any_bad(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream) {
   launch(op, find_bad, {1, kChunkThreads, kSharedOf<int32_t>}, stream, found, bad, n);
+}
+
+void move_scale(const char* op, raw::LossScale* now, const raw::LossScale* before,
+                const raw::LossScale* latest, const float* found, const raw::LossScaleOptions& options,
+                const ValueReports& reports, cudaStream_t stream) {
+  launch(op, move_loss_scale, {1, 1}, stream, now, before, latest, found, options, reports);
 }
 
 }  // namespace gradus::cuda

@@ -10,6 +10,8 @@
 #include "gradus/tensor/base/dtype.h"
 #include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/cuda/kernels/tensor_table.h"
+#include "gradus/tensor/cuda/value_reports.h"
+#include "gradus/tensor/ops/loss_scale.h"
 
 namespace gradus::cuda {
 
@@ -30,10 +32,16 @@ void clip_by_norm(const char* op, const View& norm, DType dtype, Gradients tenso
 // x = x, at least -limit and at most limit. A NaN stays.
 void clip_by_value(const char* op, DType dtype, Gradients tensors, double limit, cudaStream_t stream);
 
-// x *= factor; bad[i] = whether an element of chunk i is infinite or NaN then.
-void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, double factor,
+// x *= factor, or 1 / *scale if there is one; bad[i] = whether an element of chunk i is infinite or NaN then.
+void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, double factor, const double* scale,
              cudaStream_t stream);
 // *found = 1 if one of n chunks is bad, else 0.
 void any_bad(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream);
+
+// *now = raw::moved(*before, *latest, *found). `latest` may be null. Reports a scale that is too small, at
+// the number of skipped steps.
+void move_scale(const char* op, raw::LossScale* now, const raw::LossScale* before,
+                const raw::LossScale* latest, const float* found, const raw::LossScaleOptions& options,
+                const ValueReports& reports, cudaStream_t stream);
 
 }  // namespace gradus::cuda

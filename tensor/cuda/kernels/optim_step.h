@@ -1,6 +1,12 @@
 // Steps of optimizers: rules (tensor/ops/formulas/optim_rule.h) over the elements of many parameters in one
 // launch. Rules with norms of each parameter take three: sums of chunks, a rate for each parameter, the step.
 //
+// Note [Steps that the device decides]
+// A GradScaler leaves a step out whose gradients are infinite or NaN, and the device finds out which these
+// are. So the host knows neither whether a step is made nor how many were. The numbers of a parameter's steps
+// then lie on the device (raw::StepNumbers; `step` is the number of the last one). One launch more counts the
+// step there and makes a rule for each parameter. If the step is left out, all kernels return at once.
+//
 // P is the type of parameters and gradients in memory, T the type of states, in which rules compute.
 #pragma once
 
@@ -8,6 +14,7 @@
 #include <bit>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
@@ -69,12 +76,35 @@ __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>
   });
 }
 
+template <class Make, class T>
+using rule_of = decltype(std::declval<const Make&>().template rule<T>(raw::StepNumbers{}));
+
+__device__ __forceinline__ bool is_left_out(const float* found) { return found && *found != 0; }
+
+// A thread for each of the numbers.
+template <class Make, class T>
+__global__ void __launch_bounds__(kWarp)
+    begin_steps(Make make, rule_of<Make, T>* rules, const float* found, TensorTable<1> numbers) {
+  const int64_t i = block_index() * kWarp + thread_index();
+  if (i >= numbers.count || is_left_out(found)) return;
+  auto* const there = static_cast<raw::StepNumbers*>(numbers.data[0][i]);
+  raw::StepNumbers n = *there;
+  n.step += 1;
+  rules[i] = make.template rule<T>(n);
+  if constexpr (requires { make.advance(n); }) make.advance(n);
+  *there = n;
+}
+
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
-    step_elements(Rule rule, compute_t<P> sign, compute_t<P> decay, TensorTable<arrays_of<Rule>> table) {
+    step_elements(Rule rule, const Rule* rules, const float* found, compute_t<P> sign, compute_t<P> decay,
+                  TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
+  if (is_left_out(found)) return;
   constexpr raw::Pass kAll{true, true, true, true};
-  over_elements<kAll, Rule, P>(table, table.chunk_of(block_index()), [&](T& p, T g, T& a, T& b, T& c) {
+  const Chunk chunk = table.chunk_of(block_index());
+  if (rules) rule = rules[chunk.tensor];
+  over_elements<kAll, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     raw::step_element(rule, sign, decay, p, g, a, b, c);
   });
 }
@@ -91,15 +121,18 @@ inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<Squares, kChunkThrea
 
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
-    measure_chunks(Rule rule, Squares* sums, TensorTable<arrays_of<Rule>> table) {
+    measure_chunks(Rule rule, const Rule* rules, const float* found, Squares* sums,
+                   TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
+  if (is_left_out(found)) return;
+  const Chunk chunk = table.chunk_of(block_index());
+  if (rules) rule = rules[chunk.tensor];
   Squares mine{};
-  over_elements<Rule::kMeasured, Rule, P>(table, table.chunk_of(block_index()),
-                                          [&](T& p, T g, T& a, T& b, T& c) {
-                                            const raw::Two<T> x = rule.measure(p, g, a, b, c);
-                                            mine.first += double(x.first) * double(x.first);
-                                            mine.second += double(x.second) * double(x.second);
-                                          });
+  over_elements<Rule::kMeasured, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
+    const raw::Two<T> x = rule.measure(p, g, a, b, c);
+    mine.first += double(x.first) * double(x.first);
+    mine.second += double(x.second) * double(x.second);
+  });
   mine = merge_block<kChunkThreads>(AddSquares{}, mine);
   if (thread_index() == 0) sums[block_index()] = mine;
 }
@@ -107,8 +140,11 @@ __global__ void __launch_bounds__(kChunkThreads)
 // A block for each tensor of the table.
 template <class Rule, class T>
 __global__ void __launch_bounds__(kChunkThreads)
-    rates_of_tensors(Rule rule, T* rates, const Squares* sums, TensorTable<arrays_of<Rule>> table) {
+    rates_of_tensors(Rule rule, const Rule* rules, const float* found, T* rates, const Squares* sums,
+                     TensorTable<arrays_of<Rule>> table) {
+  if (is_left_out(found)) return;
   const int64_t tensor = block_index();
+  if (rules) rule = rules[tensor];
   const int64_t chunks = blocks_for(table.n[tensor], kChunk), first = table.first_block[tensor];
   Squares mine{};
   for (int64_t i = thread_index(); i < chunks; i += kChunkThreads)
@@ -119,9 +155,12 @@ __global__ void __launch_bounds__(kChunkThreads)
 
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
-    step_at_rates(Rule rule, const compute_t<P>* rates, TensorTable<arrays_of<Rule>> table) {
+    step_at_rates(Rule rule, const Rule* rules, const float* found, const compute_t<P>* rates,
+                  TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
+  if (is_left_out(found)) return;
   const Chunk chunk = table.chunk_of(block_index());
+  if (rules) rule = rules[chunk.tensor];
   const T rate = rates[chunk.tensor];
   over_elements<Rule::kStepped, Rule, P>(
       table, chunk, [&](T& p, T g, T& a, T& b, T& c) { rule.step(rate, p, g, a, b, c); });
@@ -141,15 +180,34 @@ std::vector<ArraysOfTensor<arrays_of<Rule>>> used_by(std::span<const StepArrays>
 
 }  // namespace optim_step_detail
 
+using optim_step_detail::rule_of;
+
+// Counts a step in each of the numbers, f64[3] as raw::StepNumbers, and makes its rule. If it is left out,
+// both stay as they are.
+template <class T, class Make>
+void begin_steps(const char* op, const Make& make, rule_of<Make, T>* rules, const float* found,
+                 std::span<void* const> numbers, cudaStream_t stream) {
+  static_assert(sizeof(Make) + 2 * sizeof(void*) + 8 <= kOtherArguments);
+  std::vector<ArraysOfTensor<1>> each;
+  for (void* const n : numbers) each.push_back({{n}, 1});
+  for_each_table<1>(each, [&](const TensorTable<1>& table, int64_t) {
+    launch(op, optim_step_detail::begin_steps<Make, T>, {blocks_for(table.count, kWarp), kWarp}, stream, make,
+           rules, found, table);
+    rules += table.count;
+  });
+}
+
 // Steps all parameters by rule(p, sign grad + decay p, states).
 template <class P, class Rule>
 void step(const char* op, const Rule& rule, compute_t<P> sign, compute_t<P> decay,
-          std::span<const StepArrays> items, cudaStream_t stream) {
+          std::span<const StepArrays> items, cudaStream_t stream, KnownOnDevice<Rule> known = {}) {
   using namespace optim_step_detail;  // NOLINT
-  static_assert(sizeof(Rule) + 2 * sizeof(double) + 8 <= kOtherArguments);
+  static_assert(sizeof(Rule) + 2 * sizeof(void*) + 2 * sizeof(double) + 8 <= kOtherArguments);
   const auto used = used_by<Rule>(items);
   for_each_table<arrays_of<Rule>>(used, [&](const TensorTable<arrays_of<Rule>>& table, int64_t blocks) {
-    launch(op, step_elements<Rule, P>, {blocks, kChunkThreads}, stream, rule, sign, decay, table);
+    launch(op, step_elements<Rule, P>, {blocks, kChunkThreads}, stream, rule, known.rules, known.found, sign,
+           decay, table);
+    if (known.rules) known.rules += table.count;
   });
 }
 
@@ -166,19 +224,20 @@ inline int64_t norms_workspace(std::span<const StepArrays> items) {
 // norms of what the rule measures of its elements.
 template <class P, class Rule>
 void step_by_norms(const char* op, const Rule& rule, std::span<const StepArrays> items, void* workspace,
-                   cudaStream_t stream) {
+                   cudaStream_t stream, KnownOnDevice<Rule> known = {}) {
   using namespace optim_step_detail;  // NOLINT
   using T = compute_t<P>;
-  static_assert(sizeof(Rule) + 2 * sizeof(void*) + 8 <= kOtherArguments);
+  static_assert(sizeof(Rule) + 4 * sizeof(void*) + 8 <= kOtherArguments);
   const auto used = used_by<Rule>(items);
   for_each_table<arrays_of<Rule>>(used, [&](const TensorTable<arrays_of<Rule>>& table, int64_t blocks) {
     auto* const sums = static_cast<Squares*>(workspace);  // of one table after the other
     auto* const rates = reinterpret_cast<T*>(sums + blocks);
     const Grid chunks{blocks, kChunkThreads}, with_sums{blocks, kChunkThreads, kSharedOfSums};
-    launch(op, measure_chunks<Rule, P>, with_sums, stream, rule, sums, table);
-    launch(op, rates_of_tensors<Rule, T>, {table.count, kChunkThreads, kSharedOfSums}, stream, rule, rates,
-           sums, table);
-    launch(op, step_at_rates<Rule, P>, chunks, stream, rule, rates, table);
+    launch(op, measure_chunks<Rule, P>, with_sums, stream, rule, known.rules, known.found, sums, table);
+    launch(op, rates_of_tensors<Rule, T>, {table.count, kChunkThreads, kSharedOfSums}, stream, rule,
+           known.rules, known.found, rates, sums, table);
+    launch(op, step_at_rates<Rule, P>, chunks, stream, rule, known.rules, known.found, rates, table);
+    if (known.rules) known.rules += table.count;
   });
 }
 

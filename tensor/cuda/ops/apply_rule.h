@@ -18,28 +18,47 @@ template <class F> void dispatch_param(DType t, const char* op, F&& f) {
   dispatch_floating(t, op, std::forward<F>(f));
 }
 
-// Items are row-major, of one device and one dtype. `make.operator()<T>(item)` returns the rule for an item.
+// Items are row-major, of one device and one dtype. `make.rule<T>(numbers)` returns the rule for an
+// item (tensor/ops/formulas/optim_rule.h).
 struct ApplyOnCuda {
   template <class Make>
   static void rule(const char* op, const std::vector<raw::StepItem>& items, double decay, bool maximize,
                    Make make) {
-    const cudaStream_t stream = stream_for_items(items);
-    dispatch_param(items.front().param.dtype(), op, [&]<class P>() {
-      for (const StepGroup& group : groups_of(items))
-        step<P>(op, make.template operator()<compute_t<P>>(group.first), maximize ? -1 : 1, decay,
-                group.items, stream);
-    });
+    each_group(op, items, make,
+               [&]<class P>(const auto& rule, const StepGroup& group, auto stream, auto known) {
+                 step<P>(op, rule, maximize ? -1 : 1, decay, group.items, stream, known);
+               });
   }
   // Of rules with norms of each parameter.
   template <class Make>
   static void rule_by_norms(const char* op, const std::vector<raw::StepItem>& items, Make make) {
+    each_group(op, items, make,
+               [&]<class P>(const auto& rule, const StepGroup& group, auto stream, auto known) {
+                 const Tensor workspace = workspace_for(items.front(), norms_workspace(group.items));
+                 step_by_norms<P>(op, rule, group.items, workspace.raw_ptr(), stream, known);
+               });
+  }
+
+ private:
+  // Calls f.operator()<P>(rule, group, stream, KnownOnDevice) for groups of items. Note [Steps that the
+  // device decides]: items whose numbers lie there are one group.
+  template <class Make, class F>
+  static void each_group(const char* op, const std::vector<raw::StepItem>& items, const Make& make, F&& f) {
     const cudaStream_t stream = stream_for_items(items);
     dispatch_param(items.front().param.dtype(), op, [&]<class P>() {
-      for (const StepGroup& group : groups_of(items)) {
-        const Tensor workspace = workspace_for(group.first, norms_workspace(group.items));
-        step_by_norms<P>(op, make.template operator()<compute_t<P>>(group.first), group.items,
-                         workspace.raw_ptr(), stream);
+      using T = compute_t<P>;
+      using Rule = rule_of<Make, T>;
+      if (!items.front().on_device.defined()) {
+        for (const StepGroup& group : groups_of(items))
+          f.template operator()<P>(make.template rule<T>(group.numbers), group, stream,
+                                   KnownOnDevice<Rule>{});
+        return;
       }
+      const DecidedOnDevice all = decided_on_device(items);
+      const Tensor rules = workspace_for(items.front(), static_cast<int64_t>(items.size() * sizeof(Rule)));
+      auto* const there = static_cast<Rule*>(rules.raw_ptr());
+      begin_steps<T>(op, make, there, all.found, all.numbers, stream);
+      f.template operator()<P>(Rule{}, all.group, stream, KnownOnDevice<Rule>{there, all.found});
     });
   }
 };

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/ops/value_errors.h"
 
 namespace gradus::cuda {
 namespace {
@@ -58,21 +60,37 @@ void clip_by_value_cuda(const Tensor& some, const std::vector<Tensor>& tensors, 
            [&](DType dtype, Gradients same) { clip_by_value("clip_by_value_", dtype, same, limit, stream); });
 }
 
-void unscale_cuda(const Tensor& found, const std::vector<Tensor>& tensors, double factor) {
+void unscale_cuda(const Tensor& found, const std::vector<Tensor>& tensors, double factor,
+                  const Tensor& scale) {
   const cudaStream_t stream = stream_for_all(found, tensors);
+  const double* divisor = nullptr;
+  if (scale.defined()) stream_for({&scale}), divisor = scale.ptr<double>();
   const int64_t chunks = chunks_of_all(tensors);
   const Tensor bad = empty({chunks}, {DType::kI32, found.device()});
   int32_t* next = bad.ptr<int32_t>();
   by_dtype(tensors, [&](DType dtype, Gradients same) {
-    unscale("unscale_", next, dtype, same, factor, stream);
+    unscale("unscale_", next, dtype, same, factor, divisor, stream);
     next += chunks_of(same);
   });
   any_bad("unscale_", found.ptr<float>(), bad.ptr<int32_t>(), chunks, stream);
 }
 
+void throw_no_scale(const FoundValue& v) { raw::throw_no_scale(v.as_double(), v.position); }
+
+void move_scale_cuda(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
+                     const raw::LossScaleOptions& options) {
+  const cudaStream_t stream = stream_for({&out, &before, &latest, &found});
+  const auto at = [](const Tensor& x) {
+    return x.defined() ? static_cast<raw::LossScale*>(x.raw_ptr()) : nullptr;
+  };
+  move_scale("move_scale", at(out), at(before), at(latest), found.ptr<float>(), options,
+             reports_of(out, stream, &throw_no_scale, 0), stream);
+}
+
 [[maybe_unused]] const bool is_set =
     (raw::norm_of_kernel.cuda = &norm_of_cuda, raw::clip_by_norm_kernel.cuda = &clip_by_norm_cuda,
-     raw::clip_by_value_kernel.cuda = &clip_by_value_cuda, raw::unscale_kernel.cuda = &unscale_cuda, true);
+     raw::clip_by_value_kernel.cuda = &clip_by_value_cuda, raw::unscale_kernel.cuda = &unscale_cuda,
+     raw::move_scale_kernel.cuda = &move_scale_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

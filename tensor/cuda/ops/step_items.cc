@@ -5,21 +5,41 @@
 #include "gradus/tensor/cuda/ops/operands.h"
 
 namespace gradus::cuda {
+namespace {
+
+StepArrays arrays_of(const raw::StepItem& item) {
+  StepArrays arrays{item.param.raw_ptr(), item.grad.raw_ptr(), {}, item.param.numel()};
+  for (size_t k = 0; k < item.state.size(); ++k)
+    if (item.state[k].defined()) arrays.state[k] = item.state[k].raw_ptr();
+  return arrays;
+}
+
+}  // namespace
 
 std::vector<StepGroup> groups_of(const std::vector<raw::StepItem>& items) {
   std::vector<StepGroup> groups;
   for (const raw::StepItem& item : items) {
     if (item.param.numel() == 0) continue;
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const StepGroup& g) {
-      return g.first.step == item.step && g.first.numbers == item.numbers;
-    });
-    if (group == groups.end()) group = groups.insert(group, {item, {}});
-    StepArrays arrays{item.param.raw_ptr(), item.grad.raw_ptr(), {}, item.param.numel()};
-    for (size_t k = 0; k < item.state.size(); ++k)
-      if (item.state[k].defined()) arrays.state[k] = item.state[k].raw_ptr();
-    group->items.push_back(arrays);
+    const raw::StepNumbers n = raw::numbers_of(item);
+    auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const StepGroup& g) { return g.numbers == n; });
+    if (group == groups.end()) group = groups.insert(group, {n, {}});
+    group->items.push_back(arrays_of(item));
   }
   return groups;
+}
+
+DecidedOnDevice decided_on_device(const std::vector<raw::StepItem>& items) {
+  DecidedOnDevice all;
+  const raw::StepItem& first = items.front();
+  if (first.found.defined()) all.found = first.found.ptr<float>();
+  for (const bool is_empty : {false, true})
+    for (const raw::StepItem& item : items) {
+      if ((item.param.numel() == 0) != is_empty) continue;
+      all.numbers.push_back(item.on_device.raw_ptr());
+      if (!is_empty) all.group.items.push_back(arrays_of(item));
+    }
+  return all;
 }
 
 cudaStream_t stream_for_items(const std::vector<raw::StepItem>& items) {

@@ -6,7 +6,13 @@
 //     GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 //   };
 //
-// Its numbers have the type in which it computes, so that its loop is vector code.
+// Its numbers have the type in which it computes, so that its loop is vector code. They come from the options
+// and from the number of the step, on the host or on the device:
+//
+//   struct MakeDescent {
+//     double lr;
+//     template <class T> GRADUS_HD DescentRule<T> rule(const raw::StepNumbers&) const { return {T(lr)}; }
+//   };
 #pragma once
 
 #include <array>
@@ -26,14 +32,25 @@ GRADUS_HD void step_element(const Rule& rule, T sign, T decay, T& p, T grad, T& 
   rule(p, d, a, b, c);
 }
 
+// What the rule of a parameter depends on beside the options. On a device it is StepItem::on_device.
+struct StepNumbers {
+  double step;     // the number of this step, counted from 1
+  double more[2];  // StepItem::numbers
+  bool operator==(const StepNumbers&) const = default;
+};
+// Returns those of a StepItem.
+template <class Item> StepNumbers numbers_of(const Item& item) {
+  return {double(item.step), {item.numbers[0], item.numbers[1]}};
+}
+
 // Returns the sum of the weights in a running mean that began with 0.
-inline double correction(double beta, int64_t step) { return 1 - std::pow(beta, double(step)); }
+GRADUS_HD double correction(double beta, double step) { return 1 - m::pow(beta, step); }
 
 // The two moments that most rules use.
 template <class T> struct Moments {
   T b1, c1, b2, c2;
-  static Moments of(const std::array<double, 2>& betas) {
-    return {T(betas[0]), T(1 - betas[0]), T(betas[1]), T(1 - betas[1])};
+  GRADUS_HD static Moments of(double beta1, double beta2) {
+    return {T(beta1), T(1 - beta1), T(beta2), T(1 - beta2)};
   }
   GRADUS_HD void update(T d, T& m, T& v) const {
     m = b1 * m + c1 * d;
@@ -63,6 +80,10 @@ template <class T> struct AverageRule {
   static constexpr Uses kUses = {};
   T weight;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p = weight == T(1) ? d : p + weight * (d - p); }
+};
+struct MakeAverage {
+  double weight;
+  template <class T> GRADUS_HD AverageRule<T> rule(const StepNumbers&) const { return {T(weight)}; }
 };
 
 }  // namespace gradus::raw

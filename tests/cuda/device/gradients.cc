@@ -10,6 +10,7 @@ namespace device_test {
 namespace {
 
 using gradus::dtype_v;
+namespace raw = gradus::raw;
 
 struct Lists {
   std::vector<int64_t> n;
@@ -140,13 +141,51 @@ template <class P> void check_unscale(Group& group, const Lists& s) {
     const auto chunks = static_cast<size_t>(cuda::chunks_of(x.arrays));
     const Elements<int32_t> bad(chunks);
     const Elements<float> found(1);
-    cuda::unscale("test", bad.data(), dtype_v<P>, x.arrays, 0.25, nullptr);
+    cuda::unscale("test", bad.data(), dtype_v<P>, x.arrays, 0.25, nullptr, nullptr);
     cuda::any_bad("test", found.data(), bad.data(), static_cast<int64_t>(chunks), nullptr);
+    const Elements<double> four(std::vector<double>{4, 0, 0, 0});
+    Tensors<P> y(s, 2);
+    cuda::unscale("test", bad.data(), dtype_v<P>, y.arrays, 1, four.data(), nullptr);
+    y.compare(group, "unscale by a scale on the device", [](T v) { return v * T(0.25); });
     x.compare(group, "unscale", [](T v) { return v * T(0.25); });
     group.check(found.take()[0] == (is_bad ? 1.f : 0.f), "found %g in tensor %zu of %zu",
                 double(found.take()[0]), bad_tensor, s.n.size());
     group.check(bad.is_clean() && found.is_clean(), "unscale: written outside");
   }
+}
+
+// All that a step does to a scale, and what is reported then.
+void test_scales() {
+  Group group("gradients in f32: their scale");
+  if (!group) return;
+  const raw::LossScaleOptions options{2, 0.5, 3};
+  for (const double scale : {8., 0x1p127, 0x1p-126})
+    for (const double clean : {0., 1., 2.})
+      for (const int latest_found : {-1, 0, 1})  // -1: this is the first step since the backward
+        for (const bool found : {false, true}) {
+          const raw::LossScale before{scale, clean, 5, 1},
+              latest{scale / 2, 0, 6, static_cast<double>(latest_found == 1)};
+          const auto put = [](const raw::LossScale& s) {
+            return std::vector<double>{s.scale, s.clean, s.skipped, s.found};
+          };
+          const Elements<double> now(4), first(put(before)), last(put(latest));
+          const Elements<float> there(std::vector<float>{found ? 1.f : 0.f});
+          const Elements<cuda::ValueRecord> record(std::vector<cuda::ValueRecord>(1));
+          const auto at = [](const Elements<double>& x) {
+            return reinterpret_cast<raw::LossScale*>(x.data());
+          };
+          cuda::move_scale("test", at(now), at(first), latest_found < 0 ? nullptr : at(last), there.data(),
+                           options, {record.data(), 7, 0}, nullptr);
+          const raw::LossScale fresh{scale, clean, 5, 0},
+              want = raw::moved(before, latest_found < 0 ? fresh : latest, found, options);
+          group.check(now.take() == put(want) && now.is_clean(), "scale %g after %g clean steps: %g", scale,
+                      clean, now.take()[0]);
+          const bool reports = want.scale < 0x1p-126;
+          const cuda::ValueRecord got = record.take()[0];
+          group.check(got.launch == (reports ? 7 : 0) && (!reports || got.words[0] >> 24 == want.skipped),
+                      "scale %g is reported as %llu", want.scale,
+                      static_cast<unsigned long long>(got.launch));
+        }
 }
 
 template <class P> void test_type(const char* name) {
@@ -168,6 +207,7 @@ void test_gradients() {
   test_type<double>("f64");
   test_type<f16>("f16");
   test_type<bf16>("bf16");
+  test_scales();
 }
 
 }  // namespace device_test

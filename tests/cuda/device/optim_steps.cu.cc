@@ -29,7 +29,7 @@ template <class P, class Rule> void test(const char* rule_name, const char* type
   if (group) test_rule<P>(group, rule);
 }
 
-template <class T> const auto kMoments = gradus::raw::Moments<T>::of({0.9, 0.99});
+template <class T> const auto kMoments = gradus::raw::Moments<T>::of(0.9, 0.99);
 
 // Of parameters in T.
 template <class T> void test_rules(const char* type) {
@@ -58,9 +58,18 @@ template <class P> void test_types(const char* type) {
   test<P>("Adam with amsgrad", type, AdamRule<T, true>{kMoments<T>, most, lr, T(3), eps});
   Group group(std::string("steps by norms in ") + type);
   if (!group) return;
-  test_rule_by_norms<P>(group, LARSRule<T>::of(Numbers{}));
-  test_rule_by_norms<P>(group, LAMBRule<T>::of(Numbers{}, 3));
-  test_rule_by_norms<P>(group, LAMBRule<T>::of(Numbers{.max_norm = 2}, 3));
+  test_rule_by_norms<P>(group, MakeLARS::of(Numbers{}).rule<T>({}));
+  test_rule_by_norms<P>(group, MakeLAMB::of(Numbers{}).rule<T>({.step = 3, .more = {}}));
+  test_rule_by_norms<P>(group, MakeLAMB::of(Numbers{.max_norm = 2}).rule<T>({.step = 3, .more = {}}));
+}
+
+// Steps whose numbers are on the device. These rules take no powers but of exponent 0.
+template <class P> void test_decided(const char* type) {
+  Group group(std::string("steps that the device decides in ") + type);
+  if (!group) return;
+  test_decided_there<P>(group, MakeMomentum{0.01, 0.9, 0.5, 0, 1});
+  test_decided_there<P>(group, MakeASGD{0.01, 0.5, 0, 0});
+  test_decided_by_norms_there<P>(group, MakeLARS::of(Numbers{}));
 }
 
 }  // namespace
@@ -72,6 +81,9 @@ void test_optim_steps() {
   test_types<double>("f64");
   test_types<f16>("f16");
   test_types<bf16>("bf16");
+  test_decided<float>("f32");
+  test_decided<double>("f64");
+  test_decided<bf16>("bf16");
 }
 
 }  // namespace device_test

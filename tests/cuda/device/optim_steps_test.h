@@ -1,6 +1,7 @@
 // Steps of optimizers, device against host.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -116,6 +117,7 @@ template <class P> class StepCase {
 
 template <class Rule>
 constexpr int most_in_table = cuda::TensorTable<cuda::optim_step_detail::arrays_of<Rule>>::kMost;
+constexpr int most_in_table_of_numbers = cuda::TensorTable<1>::kMost;
 
 // Two steps in a row. Elements have the host's bits.
 template <class P, class Rule> void test_rule(Group& group, const Rule& rule) {
@@ -131,6 +133,105 @@ template <class P, class Rule> void test_rule(Group& group, const Rule& rule) {
         });
     }
     c.compare(group, [](auto got, auto want, size_t, size_t, size_t) { return same(got, want); });
+  }
+}
+
+// Numbers of each parameter's steps on the device, and what is found there.
+template <class Make, class T> class Decided {
+ public:
+  using Rule = cuda::rule_of<Make, T>;
+  explicit Decided(size_t tensors) : rules_(std::max<size_t>(1, tensors * sizeof(Rule))) {
+    for (size_t i = 0; i < tensors; ++i) {
+      host.push_back({static_cast<double>(i % 3), {0.5, 0.25}});
+      there_.push_back(std::make_unique<Elements<double>>(std::vector<double>{host[i].step, 0.5, 0.25}));
+      numbers_.push_back(there_.back()->data());
+    }
+  }
+  // Begins a step of the tensors, in the order of `order`.
+  cuda::KnownOnDevice<Rule> begin(const Make& make, const std::vector<size_t>& order, const float* found) {
+    std::vector<void*> numbers;
+    for (const size_t i : order) numbers.push_back(numbers_[i]);
+    auto* const rules = reinterpret_cast<Rule*>(rules_.data());
+    cuda::begin_steps<T>("test", make, rules, found, numbers, nullptr);
+    return {rules, found};
+  }
+  // The same on the host.
+  Rule begin_on_host(const Make& make, size_t i) {
+    host[i].step += 1;
+    const Rule rule = make.template rule<T>(host[i]);
+    if constexpr (requires { make.advance(host[i]); }) make.advance(host[i]);
+    return rule;
+  }
+  void compare(Group& group) const {
+    for (size_t i = 0; i < there_.size(); ++i) {
+      const std::vector<double> got = there_[i]->take();
+      group.check(got[0] == host[i].step && same(got[1], host[i].more[0]) && same(got[2], host[i].more[1]) &&
+                      there_[i]->is_clean(),
+                  "numbers of tensor %zu: %g %g %g, not %g %g %g", i, got[0], got[1], got[2], host[i].step,
+                  host[i].more[0], host[i].more[1]);
+    }
+  }
+
+  std::vector<gradus::raw::StepNumbers> host;
+
+ private:
+  std::vector<std::unique_ptr<Elements<double>>> there_;
+  std::vector<void*> numbers_;
+  Buffer rules_;
+};
+
+// Tensors with elements come first.
+inline std::vector<size_t> order_of(const std::vector<int64_t>& sizes) {
+  std::vector<size_t> order;
+  for (const bool is_empty : {false, true})
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if ((sizes[i] == 0) == is_empty) order.push_back(i);
+  return order;
+}
+
+// Three steps, the second of which is left out. What `make` makes has the same bits on all devices.
+template <class P, class Make> void test_decided_there(Group& group, const Make& make) {
+  using T = cuda::compute_t<P>;
+  using Rule = cuda::rule_of<Make, T>;
+  const Elements<float> no(std::vector<float>{0}), yes(std::vector<float>{1});
+  const float* const founds[] = {no.data(), yes.data(), nullptr};
+  for (const StepSizes& s : step_sizes(std::max(most_in_table<Rule>, most_in_table_of_numbers), 2)) {
+    StepCase<P> c(s, Rule::kUses, true);
+    Decided<Make, T> decided(s.sizes.size());
+    for (const float* const found : founds) {
+      const auto known = decided.begin(make, order_of(s.sizes), found);
+      cuda::step<P>("test", Rule{}, T(1), T(0.125), c.arrays(), nullptr, known);
+      if (found == yes.data()) continue;
+      for (size_t i = 0; i < c.size(); ++i) {
+        const Rule rule = decided.begin_on_host(make, i);
+        c.on_host(i, [&](T& p, T g, T* x) {
+          gradus::raw::step_element(rule, T(1), T(0.125), p, g, x[0], x[1], x[2]);
+        });
+      }
+    }
+    c.compare(group, [](auto got, auto want, size_t, size_t, size_t) { return same(got, want); });
+    decided.compare(group);
+  }
+}
+
+// A step by the device's rules has the bits of one by the host's; one that is left out changes nothing.
+// `make` has the same rule for all steps.
+template <class P, class Make> void test_decided_by_norms_there(Group& group, const Make& make) {
+  using T = cuda::compute_t<P>;
+  using Rule = cuda::rule_of<Make, T>;
+  const Elements<float> no(std::vector<float>{0}), yes(std::vector<float>{1});
+  for (const StepSizes& s : step_sizes(most_in_table<Rule>, std::is_same_v<P, float> ? 2 : 0)) {
+    const Rule rule = make.template rule<T>(gradus::raw::StepNumbers{});
+    StepCase<P> c(s, Rule::kUses, false), other(s, Rule::kUses, false);
+    const Buffer workspace(static_cast<size_t>(cuda::norms_workspace(c.arrays())));
+    Decided<Make, T> decided(s.sizes.size());
+    cuda::step_by_norms<P>("test", rule, other.arrays(), workspace.data(), nullptr);
+    for (const Elements<float>* found : {&yes, &no}) {
+      const auto known = decided.begin(make, order_of(s.sizes), found->data());
+      cuda::step_by_norms<P>("test", Rule{}, c.arrays(), workspace.data(), nullptr, known);
+    }
+    MUST(cudaDeviceSynchronize());
+    c.compare_runs(group, other);
   }
 }
 

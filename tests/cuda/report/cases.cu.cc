@@ -517,6 +517,19 @@ std::vector<Case> cases() {
       stepped_by<float>("step of Adam, f32, 128 tensors", gradus::optim::AdamRule<float, false>{}, 128, 0),
       stepped_by<float>("step of SGD, f32", gradus::optim::SGDRule<float>{}, 4, 0),
       stepped_by<float>("step of SGD, f32, misaligned", gradus::optim::SGDRule<float>{}, 4, 1, kStrided),
+      stepped<float>("step of Adam, f32, decided on the device", 7 * 4, 4, 0,
+                     [](std::span<const StepArrays> items, void*) {
+                       using Rule = gradus::optim::AdamRule<float, false>;
+                       const Zeros memory;
+                       const float* const found = as<float>(memory);
+                       Rule* const rules = as<Rule>(memory) + 1;
+                       std::vector<void*> numbers;
+                       for (size_t i = 1; i <= items.size(); ++i) numbers.push_back(memory.data() + 1024 * i);
+                       begin_steps<float>("report", gradus::optim::MakeAdam<false>{0.1, 0.9, 0.99, 1e-8, 1},
+                                          rules, found, numbers, nullptr);
+                       step<float>("report", Rule{}, 1, 0, items, nullptr, {rules, found});
+                       check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+                     }),
       stepped_by_norms<float>("step of LARS, f32", gradus::optim::LARSRule<float>{}, 7 * 4),
       stepped_by_norms<float>("step of LAMB, f32", gradus::optim::LAMBRule<float>{}, 10 * 4),
       of_gradients<float>("norm of gradients, f32", 1,
@@ -539,9 +552,11 @@ std::vector<Case> cases() {
                           }),
       of_gradients<float>("unscale, f32", 2,
                           [](Gradients x, const Zeros& bad) {
-                            unscale("report", as<int32_t>(bad), DType::kF32, x, 1, nullptr);
+                            unscale("report", as<int32_t>(bad), DType::kF32, x, 1, nullptr, nullptr);
                             float* const found = as<float>(bad) + kFloats / 2;
                             any_bad("report", found, as<int32_t>(bad), chunks_of(x), nullptr);
+                            auto* const scales = as<gradus::raw::LossScale>(bad) + kFloats / 16;
+                            move_scale("report", scales, scales + 1, nullptr, found, {2, 1, 1}, {}, nullptr);
                           }),
   };
 }

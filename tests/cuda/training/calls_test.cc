@@ -6,9 +6,12 @@
 #include <iostream>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/models/models.h"
 #include "gradus/nn/losses.h"
+#include "gradus/optim/grad_scaler.h"
+#include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/ops/copy.h"
@@ -55,6 +58,29 @@ struct Classifier {
   GradManager gm;
   optim::SGD opt;
 };
+
+// In mixed precision, with a GradScaler that decides on the device.
+template <class Opt, class Options> void expect_few_calls_of_scaled(Options options, int64_t most_launches) {
+  models::MnistNet net;
+  const Tensor x = randn({2, 1, 28, 28}, {.device = kCuda}), target = randint(10, {2}, {DType::kI64, kCuda});
+  Opt opt(net.to(kCuda).parameters(), options);
+  GradManager gm;
+  gm.attach(net.parameters());
+  optim::GradScaler scaler;
+  expect_few_calls(most_launches, [&] {
+    auto recording = gm.record();
+    const auto amp = autocast(DType::kBF16);
+    scaler.backward(gm, nn::cross_entropy(net(x), target));
+    scaler.step(opt, {.clip_norm = 10.0});
+    opt.clear_grad();
+  });
+}
+
+TEST(Calls, ScaledMnist) {
+  expect_few_calls_of_scaled<optim::SGD>(optim::SGDOptions{.lr = 0.01, .momentum = 0.9}, 60);
+  expect_few_calls_of_scaled<optim::Adam>(optim::AdamOptions{}, 60);
+  expect_few_calls_of_scaled<optim::AdamW>(optim::AdamWOptions{}, 60);
+}
 
 TEST(Calls, Mnist) {
   models::MnistNet net;

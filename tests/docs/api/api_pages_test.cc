@@ -40,7 +40,9 @@ std::string headers(std::initializer_list<const char*> folders) {
   std::string text;
   for (const char* folder : folders)
     for (const auto& file : fs::recursive_directory_iterator(folder))
-      if (file.path().extension() == ".h") text += text_of(file.path());
+      // Rules of optimizers are for kernels.
+      if (file.path().extension() == ".h" && file.path().parent_path() != "optim/rules")
+        text += text_of(file.path());
   return text;
 }
 
