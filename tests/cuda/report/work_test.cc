@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/creation.h"
@@ -53,6 +54,32 @@ TEST(Work, OfALinearLayer) {
       {"sum", 4 * (n + m * n), 0},                     // db
       // Parameter, gradient and momentum are read, two of them written.
       {"sgd_step", 4 * 5 * (n * k + n), 0},
+  };
+  std::ranges::sort(expected);
+  EXPECT_EQ(work, expected);
+}
+
+// In mixed precision the gradient of a weight is a sum in f32, of operands that are widened for it.
+TEST(Work, OfAConvolutionInMixedPrecision) {
+  const Tensor x = gradus::empty_channels_last({2, 3, 4, 4}, {.device = kMeta}),
+               w = gradus::empty({5, 3, 1, 1}, {.device = kMeta}),
+               dy = gradus::empty_channels_last({2, 5, 4, 4}, {.dtype = DType::kBF16, .device = kMeta});
+  gradus::GradManager gm;
+  gm.attach(w);
+  WorkScope counting;
+  {
+    const auto amp = gradus::autocast(DType::kBF16);
+    auto recording = gm.record();
+    gm.backward(gradus::conv2d(x, w), dy);
+  }
+  std::vector<Work> work = counting.work();
+  std::ranges::sort(work);
+  const int64_t nx = 96, nw = 15, ny = 160, flops = 2 * ny * 3;
+  std::vector<Work> expected{
+      {"copy", (4 + 2) * nx},  // to bf16
+      {"copy", (4 + 2) * nw}, {"conv", 2 * (nx + nw + ny), flops, kBF16},
+      {"copy", (2 + 4) * ny},  // widened
+      {"copy", (2 + 4) * nx}, {"conv_weight_grad", 4 * (nw + ny + nx), flops, kTF32},
   };
   std::ranges::sort(expected);
   EXPECT_EQ(work, expected);
