@@ -2,7 +2,6 @@
 // from or to the host, and few launches.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <iostream>
 
 #include "gradus/autograd/grad_manager.h"
@@ -14,9 +13,8 @@
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/cuda/host_calls.h"
-#include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tests/cuda/training/steps.h"
 
 namespace gradus {
 namespace {
@@ -24,7 +22,7 @@ namespace {
 constexpr Device kCuda{DeviceType::kCUDA};
 
 // Products and convolutions of the libraries are launches, too, and so are copies within the device.
-void expect_few_calls(int64_t most_launches, const std::function<void()>& step) {
+void expect_few_calls(int64_t most_launches, const Step& step) {
   step(), step();
   cuda::HostCallScope calls;
   step();
@@ -39,25 +37,9 @@ void expect_few_calls(int64_t most_launches, const std::function<void()>& step) 
   std::cout << calls.table();  // who it was, and the figures of docs/cuda.md
 }
 
-struct Classifier {
-  Classifier(nn::Layer& network, const Shape& shape)
-      : net(network),
-        x(randn(shape, {.device = kCuda})),
-        target(randint(10, {shape[0]}, {DType::kI64, kCuda})),
-        opt(net.to(kCuda).parameters(), {.lr = 0.01, .momentum = 0.9}) {
-    gm.attach(net.parameters());
-  }
-  void step() {
-    auto recording = gm.record();
-    gm.backward(nn::cross_entropy(net(x), target));
-    opt.step().clear_grad();
-  }
+TEST(Calls, Mnist) { expect_few_calls(32, example("MNIST's network").make({kCuda, 2, 28})); }
 
-  nn::Layer& net;
-  Tensor x, target;
-  GradManager gm;
-  optim::SGD opt;
-};
+TEST(Calls, ResNet18) { expect_few_calls(200, example("ResNet-18").make({kCuda, 2, 32})); }
 
 // In mixed precision, with a GradScaler that decides on the device.
 template <class Opt, class Options> void expect_few_calls_of_scaled(Options options, int64_t most_launches) {
@@ -82,41 +64,7 @@ TEST(Calls, ScaledMnist) {
   expect_few_calls_of_scaled<optim::AdamW>(optim::AdamWOptions{}, 60);
 }
 
-TEST(Calls, Mnist) {
-  models::MnistNet net;
-  Classifier c(net, {2, 1, 28, 28});
-  expect_few_calls(32, [&] { c.step(); });
-}
-
-TEST(Calls, ResNet18) {
-  models::ResNet net(models::resnet18());
-  Classifier c(net, {2, 3, 32, 32});
-  expect_few_calls(200, [&] { c.step(); });
-}
-
-TEST(Calls, Dcgan) {
-  models::DCGANGenerator gen({.size = 16, .channels = 1, .width = 8, .latent = 16});
-  models::DCGANDiscriminator disc({.size = 16, .channels = 1, .width = 8});
-  GradManager gm_gen, gm_disc;
-  gm_gen.attach(gen.to(kCuda).parameters());
-  gm_disc.attach(disc.to(kCuda).parameters());
-  optim::SGD opt_gen(gen.parameters(), {.lr = 0.05, .momentum = 0.9}),
-      opt_disc(disc.parameters(), {.lr = 0.05, .momentum = 0.9});
-  const Tensor real = randn({8, 1, 16, 16}, {.device = kCuda}), noise = randn({8, 16}, {.device = kCuda});
-  const auto loss_of = [](const Tensor& logits, double label) {
-    return nn::binary_cross_entropy_with_logits(logits, full_like(logits, label));
-  };
-  expect_few_calls(120, [&] {
-    {
-      auto recording = gm_disc.record();
-      gm_disc.backward(loss_of(disc(real), 1) + loss_of(disc(detach(gen(noise))), 0));
-      opt_disc.step().clear_grad();
-    }
-    auto recording = gm_gen.record();
-    gm_gen.backward(loss_of(disc(gen(noise)), 1));
-    opt_gen.step().clear_grad();
-  });
-}
+TEST(Calls, Dcgan) { expect_few_calls(120, example("DCGAN").make({kCuda, 8, 16, false, 8})); }
 
 }  // namespace
 }  // namespace gradus
