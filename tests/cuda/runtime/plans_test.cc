@@ -1,6 +1,6 @@
 // cuDNN plans each convolution of our models and of the op table, as the backend asks for it, for an H100 and
-// an A100 that are not here: the library takes a device's properties in place of a device. That it takes a graph says nothing
-// of the numbers; the emulated device does.
+// an A100 that are not here: the library takes a device's properties in place of a device. That it takes a
+// graph says nothing of the numbers; the emulated device does.
 #include <gtest/gtest.h>
 
 #include <array>
