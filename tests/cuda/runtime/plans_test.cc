@@ -1,15 +1,22 @@
-// cuDNN plans each convolution of our models, as the backend asks for it, for an H100 and an A100 that are
-// not here: the library takes a device's properties in place of a device. That it takes a graph says nothing
-// of the numbers; the emulated device does.
+// cuDNN plans each convolution of our models and of the op table, as the backend asks for it, for an H100 and
+// an A100 that are not here: the library takes a device's properties in place of a device. That it takes a
+// graph says nothing of the numbers; the emulated device does.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
+#include <iostream>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "gradus/autograd/functional.h"
 #include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tests/ops/table/op_table.h"
 
 namespace gradus {
 namespace {
@@ -23,6 +30,12 @@ struct Layer {
   int dims = 2;
 
   auto operator<=>(const Layer&) const = default;
+};
+// Any convolution.
+struct Filtering {
+  Shape x, w;
+  bool bias;
+  raw::ConvGeometry geometry;
 };
 using Layers = std::set<Layer>;
 
@@ -87,17 +100,81 @@ Layers others() {
           {2, 4, 6, 6, 3, 1, 4, true}};
 }
 
-cuda::Convolution convolution(const Layer& l, DType dtype, cuda::ConvPass pass) {
+Filtering filtering(const Layer& l) {
+  Filtering f{{l.n, l.in}, {l.out, l.in / l.groups}, l.bias, {}};
+  for (int d = 0; d < l.dims; ++d) f.x.push_back(l.size), f.w.push_back(l.kernel);
+  f.geometry.stride = Dims::filled(l.dims, l.stride);
+  f.geometry.padding = Dims::filled(l.dims, l.padding);
+  f.geometry.dilation = Dims::filled(l.dims, l.dilation);
+  f.geometry.groups = l.groups;
+  return f;
+}
+
+// What the op table's rows and their gradients ask for. Kernels on the CPU are replaced by ones that write
+// it down, and give zeros.
+class AskedByTheOpTable {
+ public:
+  static std::vector<Filtering> all() {
+    const auto forward = raw::conv_kernel.cpu;
+    const auto input_grad = raw::conv_input_grad_kernel.cpu;
+    const auto weight_grad = raw::conv_weight_grad_kernel.cpu;
+    raw::conv_kernel.cpu = [](const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                              raw::ConvGeometry g) {
+      add({x.shape(), w.shape(), bias.defined(), g});
+      raw::fill_(y, 0);
+    };
+    raw::conv_input_grad_kernel.cpu = [](const Tensor& dx, const Tensor&, const Tensor& w, const Tensor&,
+                                         raw::ConvGeometry g) {
+      add({dx.shape(), w.shape(), false, g});
+      raw::fill_(dx, 0);
+    };
+    raw::conv_weight_grad_kernel.cpu = [](const Tensor& dw, const Tensor& db, const Tensor&, const Tensor& x,
+                                          raw::ConvGeometry g) {
+      add({x.shape(), dw.shape(), false, g});
+      raw::fill_(dw, 0);
+      if (db) raw::fill_(db, 0);
+    };
+    for (const optest::OpCase& row : optest::all_rows())
+      for (size_t s = 0; s < row.samples.size(); ++s) run(row, optest::make_inputs(row, s, row.dtypes[0]));
+    raw::conv_kernel.cpu = forward;
+    raw::conv_input_grad_kernel.cpu = input_grad;
+    raw::conv_weight_grad_kernel.cpu = weight_grad;
+    std::vector<Filtering> list;
+    for (const auto& [text, f] : asked_) list.push_back(f);
+    return list;
+  }
+
+ private:
+  // Gradients of gradients are the same convolutions in other directions.
+  static void run(const optest::OpCase& row, const std::vector<Tensor>& inputs) {
+    if (inputs.empty()) return;
+    std::vector<Tensor> followed;
+    for (const Tensor& t : inputs)
+      if (t.dtype() == row.dtypes[0]) followed.push_back(t);
+    if (!row.differentiable || followed.empty() || !is_floating(row.run(inputs).dtype())) return;
+    const auto f = [&](const std::vector<Tensor>& v) {
+      std::vector<Tensor> all = inputs;
+      size_t next = 0;
+      for (Tensor& t : all)
+        if (t.dtype() == row.dtypes[0]) t = v[next++];
+      return sum(row.run(all));
+    };
+    autograd::grad(f, followed);
+  }
+  static void add(const Filtering& f) {
+    const raw::ConvGeometry& g = f.geometry;
+    asked_.emplace(concat(f.x, f.w, f.bias, g.stride, g.padding, g.dilation, g.groups), f);
+  }
+
+  static inline std::map<std::string, Filtering> asked_;
+};
+
+cuda::Convolution convolution(const Filtering& f, DType dtype, cuda::ConvPass pass) {
   const TensorOptions like{dtype, kMeta};
   cuda::Convolution c{pass};
-  c.geometry.stride = Dims::filled(l.dims, l.stride);
-  c.geometry.padding = Dims::filled(l.dims, l.padding);
-  c.geometry.dilation = Dims::filled(l.dims, l.dilation);
-  c.geometry.groups = l.groups;
-  Shape x{l.n, l.in}, w{l.out, l.in / l.groups};
-  for (int d = 0; d < l.dims; ++d) x.push_back(l.size), w.push_back(l.kernel);
-  c.x = empty_channels_last(x, like), c.w = empty(w, like);
-  if (l.bias && pass == cuda::ConvPass::kForward) c.bias = empty({l.out}, like);
+  c.geometry = f.geometry;
+  c.x = empty_channels_last(f.x, like), c.w = empty(f.w, like);
+  if (f.bias && pass == cuda::ConvPass::kForward) c.bias = empty({f.w[0]}, like);
   c.y = empty_channels_last(raw::check_conv("conv", c.x, c.w, c.bias, c.geometry), like);
   return c;
 }
@@ -131,13 +208,13 @@ struct CudnnPlans : testing::Test {
     EXPECT_EQ(library->cudnnBackendFinalize(made), CUDNN_STATUS_SUCCESS);
     return {*library, made};
   }
-  void expect_plans(const Layers& layers, const std::string& file) {
+  void expect_plans(const std::vector<Filtering>& all, const std::string& file) {
     const cuda::Descriptor properties = device(file);
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
       for (const auto pass :
            {cuda::ConvPass::kForward, cuda::ConvPass::kInputGrad, cuda::ConvPass::kWeightGrad}) {
-        for (const Layer& l : layers) {
-          cuda::Convolution c = convolution(l, dtype, pass);
+        for (const Filtering& f : all) {
+          cuda::Convolution c = convolution(f, dtype, pass);
           for (const bool tf32 : {false, true}) {
             c.tf32 = tf32;
             if (tf32 && dtype != DType::kF32) continue;
@@ -148,6 +225,11 @@ struct CudnnPlans : testing::Test {
         }
       }
     }
+  }
+  void expect_plans(const Layers& layers, const std::string& file) {
+    std::vector<Filtering> all;
+    for (const Layer& l : layers) all.push_back(filtering(l));
+    expect_plans(all, file);
   }
 
   const cuda::Cudnn* library = nullptr;
@@ -160,13 +242,21 @@ TEST_F(CudnnPlans, ModelsOnA100) { expect_plans(of_models(), kA100); }
 TEST_F(CudnnPlans, OthersOnH100) { expect_plans(others(), kH100); }
 TEST_F(CudnnPlans, OthersOnA100) { expect_plans(others(), kA100); }
 
+TEST_F(CudnnPlans, OpTable) {
+  const std::vector<Filtering> all = AskedByTheOpTable::all();
+  EXPECT_GT(all.size(), 50U);
+  std::cout << all.size() << " convolutions\n";  // docs/cuda.md
+  expect_plans(all, kH100);
+  expect_plans(all, kA100);
+}
+
 // Tensors that are aligned to their elements alone.
 TEST_F(CudnnPlans, Misaligned) {
   const cuda::Descriptor properties = device(kH100);
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
     for (const auto pass :
          {cuda::ConvPass::kForward, cuda::ConvPass::kInputGrad, cuda::ConvPass::kWeightGrad}) {
-      cuda::Convolution c = convolution({2, 8, 9, 8, 3, 1, 1, true}, dtype, pass);
+      cuda::Convolution c = convolution(filtering({2, 8, 9, 8, 3, 1, 1, true}), dtype, pass);
       for (Tensor* t : {&c.x, &c.w, &c.y, &c.bias})
         if (*t) *t = view_as_strided(empty({t->numel() + 1}, {dtype, kMeta}), t->shape(), t->strides(), 1);
       EXPECT_TRUE(cuda::plan_convolution("conv2d", *library, c, nullptr, properties).plan) << describe(c);
