@@ -12,6 +12,8 @@ template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::Uses kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
   T shrink, rate, root, eps;
+  // Takes what depends on the number of the step.
+  GRADUS_HD void take_varying(const AdamRule& other) { rate = other.rate, root = other.root; }
   GRADUS_HD void operator()(T& p, T d, T& m, T& v, T& top) const {
     moments.update(d, m, v);
     T second = v;

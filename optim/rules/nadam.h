@@ -13,6 +13,10 @@ template <class T> struct NAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
   T now, ahead, root, eps;
+  // Takes what depends on the number of the step.
+  GRADUS_HD void take_varying(const NAdamRule& other) {
+    now = other.now, ahead = other.ahead, root = other.root;
+  }
   GRADUS_HD void operator()(T& p, T d, T& m, T& v, T&) const {
     moments.update(d, m, v);
     p -= (now * d + ahead * m) / (m::sqrt(v) * root + eps);

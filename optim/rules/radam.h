@@ -13,6 +13,10 @@ template <class T> struct RAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
   T rate, root, rest;
+  // Takes what depends on the number of the step.
+  GRADUS_HD void take_varying(const RAdamRule& other) {
+    rate = other.rate, root = other.root, rest = other.rest;
+  }
   GRADUS_HD void operator()(T& p, T d, T& m, T& v, T&) const {
     moments.update(d, m, v);
     p -= rate * m / (root * m::sqrt(v) + rest);

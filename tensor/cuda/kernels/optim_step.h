@@ -81,6 +81,14 @@ using rule_of = decltype(std::declval<const Make&>().template rule<T>(raw::StepN
 
 __device__ __forceinline__ bool is_left_out(const float* found) { return found && *found != 0; }
 
+// The numbers of a rule that are the same in all steps stay the launch's: they take no registers.
+template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, const Rule& there) {
+  if constexpr (requires { rule.take_varying(there); })
+    rule.take_varying(there);
+  else
+    rule = there;
+}
+
 // A thread for each of the numbers.
 template <class Make, class T>
 __global__ void __launch_bounds__(kWarp)
@@ -103,7 +111,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (is_left_out(found)) return;
   constexpr raw::Pass kAll{true, true, true, true};
   const Chunk chunk = table.chunk_of(block_index());
-  if (rules) rule = rules[chunk.tensor];
+  if (rules) take_rule(rule, rules[chunk.tensor]);
   over_elements<kAll, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     raw::step_element(rule, sign, decay, p, g, a, b, c);
   });
@@ -126,7 +134,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   using T = compute_t<P>;
   if (is_left_out(found)) return;
   const Chunk chunk = table.chunk_of(block_index());
-  if (rules) rule = rules[chunk.tensor];
+  if (rules) take_rule(rule, rules[chunk.tensor]);
   Squares mine{};
   over_elements<Rule::kMeasured, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     const raw::Two<T> x = rule.measure(p, g, a, b, c);
@@ -144,7 +152,7 @@ __global__ void __launch_bounds__(kChunkThreads)
                      TensorTable<arrays_of<Rule>> table) {
   if (is_left_out(found)) return;
   const int64_t tensor = block_index();
-  if (rules) rule = rules[tensor];
+  if (rules) take_rule(rule, rules[tensor]);
   const int64_t chunks = blocks_for(table.n[tensor], kChunk), first = table.first_block[tensor];
   Squares mine{};
   for (int64_t i = thread_index(); i < chunks; i += kChunkThreads)
@@ -160,7 +168,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   using T = compute_t<P>;
   if (is_left_out(found)) return;
   const Chunk chunk = table.chunk_of(block_index());
-  if (rules) rule = rules[chunk.tensor];
+  if (rules) take_rule(rule, rules[chunk.tensor]);
   const T rate = rates[chunk.tensor];
   over_elements<Rule::kStepped, Rule, P>(
       table, chunk, [&](T& p, T g, T& a, T& b, T& c) { rule.step(rate, p, g, a, b, c); });
@@ -197,7 +205,7 @@ void begin_steps(const char* op, const Make& make, rule_of<Make, T>* rules, cons
   });
 }
 
-// Steps all parameters by rule(p, sign grad + decay p, states).
+// Steps all parameters by rule(p, sign grad + decay p, states). What `known` does not say is in `rule`.
 template <class P, class Rule>
 void step(const char* op, const Rule& rule, compute_t<P> sign, compute_t<P> decay,
           std::span<const StepArrays> items, cudaStream_t stream, KnownOnDevice<Rule> known = {}) {

@@ -228,7 +228,7 @@ template <class P, class Make> void test_decided_by_norms_there(Group& group, co
     cuda::step_by_norms<P>("test", rule, other.arrays(), workspace.data(), nullptr);
     for (const Elements<float>* found : {&yes, &no}) {
       const auto known = decided.begin(make, order_of(s.sizes), found->data());
-      cuda::step_by_norms<P>("test", Rule{}, c.arrays(), workspace.data(), nullptr, known);
+      cuda::step_by_norms<P>("test", rule, c.arrays(), workspace.data(), nullptr, known);
     }
     MUST(cudaDeviceSynchronize());
     c.compare_runs(group, other);
