@@ -63,6 +63,7 @@ def device_bodies(text):
 
 def term(text, operator):
     """The comparison around an operator at (begin, end): ((begin, end of the left side), (begin, end of the right))."""
+    text = text.replace("::", "__")  # a name's colons end nothing
     left, depth = operator[0], 0
     while True:
         c = text[left - 1]
