@@ -7,6 +7,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/formulas/loss_scale.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/ops/view.h"

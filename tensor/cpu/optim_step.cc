@@ -3,6 +3,7 @@
 
 #include "gradus/tensor/cpu/optim_norm.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
+#include "gradus/tensor/ops/formulas/loss_scale.h"
 #include "gradus/tensor/ops/value_errors.h"
 
 namespace gradus::raw {

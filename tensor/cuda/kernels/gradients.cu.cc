@@ -7,6 +7,7 @@
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/merge_block.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
+#include "gradus/tensor/ops/formulas/loss_scale.h"
 
 namespace gradus::cuda {
 namespace {
