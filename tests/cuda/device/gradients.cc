@@ -5,6 +5,7 @@
 #include "device_test.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
+#include "gradus/tensor/ops/formulas/loss_scale.h"
 
 namespace device_test {
 namespace {
