@@ -6,6 +6,7 @@
 #include <cudnn_graph.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -106,6 +107,9 @@ void expect_names(const DeviceFailure& e, const std::string& function) {
   EXPECT_TRUE(text.find("f32[") != std::string::npos || text.find("i64[") != std::string::npos) << text;
 }
 
+// A device keeps so many plans of convolutions.
+constexpr decltype(Holdings::convolutions) kMostPlans = 1024;
+
 // Lets the n-th call of a function fail in a step. Returns whether an error was thrown.
 bool fail(const std::string& function, int64_t n, int status) {
   SCOPED_TRACE(concat(function, ", call ", n, ", status ", status));
@@ -143,7 +147,7 @@ bool fail(const std::string& function, int64_t n, int status) {
     EXPECT_TRUE(is_near(training->parameters(), expected.parameters[steps + 1])) << "after " << steps;
   }
   Holdings after = held_when_idle();
-  EXPECT_EQ(after.convolutions, before.convolutions + 3) << "plans of three directions are kept";
+  EXPECT_EQ(after.convolutions, std::min(before.convolutions + 3, kMostPlans)) << "of three directions";
   after.convolutions = before.convolutions;
   EXPECT_EQ(after, before) << to_string(after) << "; there were " << to_string(before);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
