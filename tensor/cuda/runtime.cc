@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/error.h"
@@ -126,10 +127,10 @@ class Runtime final : public internal::DeviceRuntime {
     GRADUS_CHECK_ON(stream, cudaLaunchHostFunc, of(stream), f, data);
   }
 
-  EventHandle create_event(int device) override {
+  EventHandle create_event(int device, bool timed) override {
     use(device);
     cudaEvent_t made;
-    GRADUS_CHECK(cudaEventCreateWithFlags, &made, cudaEventDisableTiming);
+    GRADUS_CHECK(cudaEventCreateWithFlags, &made, timed ? cudaEventDefault : cudaEventDisableTiming);
     return made;
   }
   void destroy_event(EventHandle event) noexcept override { ignore(cudaEventDestroy(event_of(event))); }
@@ -145,6 +146,11 @@ class Runtime final : public internal::DeviceRuntime {
   void synchronize_event(EventHandle event) override {
     GRADUS_CHECK(cudaEventSynchronize, event_of(event));
     count_calls(nullptr, {.waits = 1});
+  }
+  std::optional<double> seconds_between(EventHandle from, EventHandle to) override {
+    float ms;
+    if (!ready("cudaEventElapsedTime", cudaEventElapsedTime(&ms, event_of(from), event_of(to)))) return {};
+    return 1e-3 * static_cast<double>(ms);
   }
 
   void copy(void* to, const void* from, int64_t bytes, StreamHandle stream) override {

@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "gradus/tensor/flops.h"
 #include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/job.h"
 
 namespace gradus::internal {
@@ -39,6 +40,13 @@ std::string shapes_of(std::span<const Tensor* const> tensors) {
   return text;
 }
 
+// Returns the device that runs a kernel beside the thread that launches it; else kCPU.
+Device device_of(const Range& range) {
+  if (range.kind != RangeKind::kKernel || range.tensors.empty()) return kCPU;
+  const Device device = range.tensors.front()->device();
+  return device.type == DeviceType::kCUDA ? device : kCPU;
+}
+
 // Returns the name that name_thread gave this thread. Without it a new thread has its creator's name, and in
 // the end the program's.
 std::string own_thread_name() {
@@ -56,12 +64,6 @@ int Names::id_of(std::string_view text) {
   const auto [it, fresh] = ids_.try_emplace(std::string(text), static_cast<int>(texts_.size()));
   if (fresh) texts_.push_back(it->first);
   return it->second;
-}
-
-int64_t ProfileSession::now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 int ProfileSession::this_thread(int rank) {
@@ -87,6 +89,7 @@ int64_t ProfileSession::announce(const Range& range) {
                      .module = names_.id_of(range.module),
                      .kernel = names_.id_of(""),
                      .thread = this_thread(rank),
+                     .runs_on = device_of(range),
                      .bytes = bytes,
                      .flops = flops};
   const std::vector<int64_t>& open = threads_[static_cast<size_t>(event.thread)].open;
@@ -99,32 +102,114 @@ int64_t ProfileSession::announce(const Range& range) {
   return first_ + static_cast<int64_t>(events_.size()) - 1;
 }
 
+template <class F> void ProfileSession::call_device(F&& f) noexcept {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    const std::lock_guard lock(mutex_);
+    if (device_error_.empty()) device_error_ = e.what();
+  }
+}
+
 void ProfileSession::begin(int64_t id) {
+  Device device;
+  {
+    const std::lock_guard lock(mutex_);
+    ProfileEvent* const event = find(id);
+    if (!event) return;
+    event->thread = this_thread(threads_[static_cast<size_t>(event->thread)].rank);
+    std::vector<int64_t>& open = threads_[static_cast<size_t>(event->thread)].open;
+    event->parent = open.empty() ? -1 : open.back();
+    open.push_back(id);
+    event->host.begin = host_time();
+    device = event->runs_on;
+  }
+  if (device == kCPU) return;
+  call_device([&] {
+    const auto stream = current_stream_times(id, device);
+    if (!stream) return;
+    collect(*stream);  // so that few events are under way
+    stream->mark(id, StreamTimes::kBegin);
+  });
   const std::lock_guard lock(mutex_);
-  if (id < first_) return;
-  ProfileEvent& event = events_[static_cast<size_t>(id - first_)];
-  event.thread = this_thread(threads_[static_cast<size_t>(event.thread)].rank);
-  std::vector<int64_t>& open = threads_[static_cast<size_t>(event.thread)].open;
-  event.parent = open.empty() ? -1 : open.back();
-  open.push_back(id);
-  event.begin = now();
+  if (ProfileEvent* const event = find(id)) event->host.begin = host_time();
 }
 
 void ProfileSession::end(int64_t id) noexcept {
-  const int64_t at = now();
+  const int64_t at = host_time();
+  std::shared_ptr<StreamTimes> stream;
+  {
+    const std::lock_guard lock(mutex_);
+    ProfileEvent* const event = find(id);
+    if (!event) return;
+    event->host.end = at;
+    ProfileThread& thread = threads_[static_cast<size_t>(event->thread)];
+    std::erase(thread.open, id);
+    if (!event->is_work()) return;
+    if (ProfileEvent* const around = work_around(*event)) around->host.inner += event->host.length();
+    if (event->stream >= 0) stream = streams_[static_cast<size_t>(event->stream)];
+  }
+  if (stream) call_device([&] { stream->mark(id, StreamTimes::kEnd); });
+}
+
+ProfileEvent* ProfileSession::find(int64_t id) {
+  return id < first_ ? nullptr : &events_[static_cast<size_t>(id - first_)];
+}
+
+ProfileEvent* ProfileSession::work_around(const ProfileEvent& event) {
+  for (int64_t outer = event.parent; outer >= 0;) {
+    ProfileEvent* const around = find(outer);
+    if (!around || around->is_work()) return around;
+    outer = around->parent;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<StreamTimes> ProfileSession::current_stream_times(int64_t id, Device device) {
+  const std::shared_ptr<NativeStream> native = current_native_stream(device);
   const std::lock_guard lock(mutex_);
-  if (id < first_) return;
-  ProfileEvent& event = events_[static_cast<size_t>(id - first_)];
-  event.end = at;
-  ProfileThread& thread = threads_[static_cast<size_t>(event.thread)];
-  std::erase(thread.open, id);
-  if (!event.is_work()) return;
-  for (int64_t outer = event.parent; outer >= 0;
-       outer = events_[static_cast<size_t>(outer - first_)].parent) {
-    ProfileEvent& around = events_[static_cast<size_t>(outer - first_)];
-    if (!around.is_work()) continue;
-    around.inner += at - event.begin;
-    break;
+  ProfileEvent* const event = find(id);
+  if (!event) return nullptr;
+  auto it = stream_index_.find(native);
+  if (it == stream_index_.end()) {
+    const auto others = std::ranges::count_if(streams_, [&](const auto& s) { return s->device == device; });
+    streams_.push_back(std::make_shared<StreamTimes>(native, static_cast<int>(others) + 1));
+    it = stream_index_.emplace(native, static_cast<int>(streams_.size()) - 1).first;
+  }
+  event->stream = it->second;
+  return streams_[static_cast<size_t>(it->second)];
+}
+
+void ProfileSession::collect(StreamTimes& stream) noexcept {
+  const auto keep = [this](int64_t id, StreamTimes::Side side, int64_t ns) {
+    const std::lock_guard lock(mutex_);
+    ProfileEvent* const event = find(id);
+    if (!event) return;
+    if (side == StreamTimes::kBegin) {
+      event->device.begin = ns;
+    } else if (event->device.begin >= 0) {
+      event->device.end = ns;
+      ProfileEvent* const around = work_around(*event);
+      if (around && around->stream == event->stream) around->device.inner += event->device.length();
+    }
+  };
+  bool all = false;
+  while (!all)
+    call_device([&] {
+      stream.collect(keep);
+      all = true;
+    });
+}
+
+void ProfileSession::wait_for_devices() {
+  std::vector<std::shared_ptr<StreamTimes>> streams;
+  {
+    const std::lock_guard lock(mutex_);
+    streams = streams_;
+  }
+  for (const auto& stream : streams) {
+    call_device([&] { stream->wait(); });
+    collect(*stream);
   }
 }
 
@@ -143,7 +228,7 @@ void ProfileSession::chose(std::string_view kernel) {
 
 void ProfileSession::allocated(Device device) {
   if (device.type == DeviceType::kMeta || !active_.load(std::memory_order_relaxed)) return;
-  const int64_t live = memory_stats(device).live_bytes, at = now();
+  const int64_t live = memory_stats(device).live_bytes, at = host_time();
   const int rank = Job::current()->rank;
   const std::lock_guard lock(mutex_);
   const std::vector<int64_t>& open = threads_[static_cast<size_t>(this_thread(rank))].open;
@@ -159,9 +244,9 @@ void ProfileSession::update_active() {
   if (active == active_.load(std::memory_order_relaxed)) return;
   active_.store(active, std::memory_order_relaxed);
   if (active)
-    active_since_ = now();
+    active_since_ = host_time();
   else
-    recorded_ += now() - active_since_;
+    recorded_ += host_time() - active_since_;
 }
 
 void ProfileSession::open() {
@@ -194,17 +279,27 @@ void ProfileSession::clear() {
   first_ += static_cast<int64_t>(events_.size());
   events_.clear();
   memory_.clear();
+  streams_.clear();
+  stream_index_.clear();
+  device_error_.clear();
   for (ProfileThread& thread : threads_) thread.open.clear();
   steps_ = steps_recorded_ = recorded_ = 0;
-  if (active_.load(std::memory_order_relaxed)) active_since_ = now();
+  if (active_.load(std::memory_order_relaxed)) active_since_ = host_time();
   update_active();
 }
 
 ProfileSession::Snapshot ProfileSession::snapshot() const {
   const std::lock_guard lock(mutex_);
-  const int64_t under_way = active_.load(std::memory_order_relaxed) ? now() - active_since_ : 0;
-  Snapshot s{names_, events_, threads_, memory_, recorded_ + under_way, steps_recorded_};
-  for (ProfileEvent& event : s.events) event.parent = event.parent < first_ ? -1 : event.parent - first_;
+  const int64_t under_way = active_.load(std::memory_order_relaxed) ? host_time() - active_since_ : 0;
+  Snapshot s{names_, events_, threads_, {}, device_error_, memory_, recorded_ + under_way, steps_recorded_};
+  for (const auto& stream : streams_) s.streams.push_back({stream->device, stream->number});
+  for (ProfileEvent& event : s.events) {
+    event.parent = event.parent < first_ ? -1 : event.parent - first_;
+    if (!event.device.has_ended()) continue;
+    const int64_t start = streams_[static_cast<size_t>(event.stream)]->start();
+    event.device.begin += start;
+    event.device.end += start;
+  }
   for (MemorySample& sample : s.memory) sample.event = sample.event < first_ ? -1 : sample.event - first_;
   return s;
 }

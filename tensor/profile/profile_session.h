@@ -2,7 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "gradus/tensor/profile/profiler.h"
+#include "gradus/tensor/profile/stream_times.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::internal {
@@ -25,6 +27,15 @@ class Names {
   std::vector<std::string> texts_;
 };
 
+struct TimeSpan {
+  int64_t begin = 0, end = -1;  // ns; end = -1: it has not ended
+  int64_t inner = 0;            // ns spent in events within it that are work
+
+  bool has_ended() const { return end >= 0; }
+  int64_t length() const { return end - begin; }
+  int64_t own() const { return length() - inner; }
+};
+
 struct ProfileEvent {
   RangeKind kind;
   bool in_backward;
@@ -34,10 +45,16 @@ struct ProfileEvent {
   int kernel;  // index into Names: of a kernel, "winograd", or "seen pixels, onednn"
   int thread;  // the thread that runs it; before it begins, the one that announced it
   int64_t parent = -1;
-  int64_t begin = 0, end = -1;  // ns; end = -1: it has not ended
-  int64_t inner = 0;            // ns spent in events within it that are work
+  Device runs_on = kCPU;  // kCPU also for what runs on a thread of cpu:1
+  TimeSpan host = {};     // on the thread; of a device's kernel, its launch
+  int stream = -1;        // of a device's kernel, index of its stream
+  // Of a device's kernel, since the stream's first mark; in a snapshot, on the host's clock. It may never be
+  // known.
+  TimeSpan device = {.begin = -1};
   int64_t bytes, flops;
 
+  bool is_on_device() const { return runs_on != kCPU; }
+  const TimeSpan& time() const { return is_on_device() ? device : host; }
   // Returns whether the event is work, which the tables by op count. Events of other kinds contain work.
   bool is_work() const {
     return kind == RangeKind::kKernel || kind == RangeKind::kCollective || kind == RangeKind::kData;
@@ -50,6 +67,11 @@ struct ProfileThread {
   int64_t system_id = 0;
   bool records = false;            // whether it opened the scope
   std::vector<int64_t> open = {};  // events under way, outermost first
+};
+
+struct ProfileStream {
+  Device device;
+  int number;  // among the device's streams, from 1
 };
 
 // The bytes that tensors on a device held at one moment.
@@ -76,11 +98,17 @@ class ProfileSession final : public Observer {
   void step();
   void clear();
 
+  // Waits until the times of all kernels are known that were launched on devices before. Where a device fails
+  // they stay unknown, and a snapshot says why.
+  void wait_for_devices();
+
   // A copy of everything at one moment.
   struct Snapshot {
     Names names;
     std::vector<ProfileEvent> events;
     std::vector<ProfileThread> threads;
+    std::vector<ProfileStream> streams;
+    std::string device_error;  // why kernels have no time; "": nothing failed
     std::vector<MemorySample> memory;
     int64_t recorded;  // ns
     int64_t steps;
@@ -88,10 +116,17 @@ class ProfileSession final : public Observer {
   Snapshot snapshot() const;
 
  private:
-  static int64_t now();
-  int this_thread(int rank);  // returns its index; `rank` is used if the thread is new
+  int this_thread(int rank);       // returns its index; `rank` is used if the thread is new
+  ProfileEvent* find(int64_t id);  // null: cleared
+  ProfileEvent* work_around(const ProfileEvent& event);
   void update_active();
   bool is_scheduled() const;
+
+  // Of kernels of devices. No lock is held while a device is called: that may take until the device has done
+  // work which other threads are profiled with.
+  std::shared_ptr<StreamTimes> current_stream_times(int64_t id, Device device);
+  template <class F> void call_device(F&& f) noexcept;  // keeps the error that f throws
+  void collect(StreamTimes& stream) noexcept;
 
   const ProfilerOptions options_;
   std::atomic<bool> active_{false};
@@ -102,6 +137,9 @@ class ProfileSession final : public Observer {
   std::vector<ProfileEvent> events_;
   std::vector<ProfileThread> threads_;
   std::unordered_map<std::thread::id, int> thread_index_;
+  std::vector<std::shared_ptr<StreamTimes>> streams_;
+  std::map<std::weak_ptr<NativeStream>, int, std::owner_less<>> stream_index_;
+  std::string device_error_;  // the first
   std::vector<MemorySample> memory_;
   bool open_ = false;
   int64_t steps_ = 0, steps_recorded_ = 0;

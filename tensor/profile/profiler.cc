@@ -14,7 +14,9 @@ namespace {
 
 using internal::MemorySample;
 using internal::ProfileEvent;
+using internal::ProfileStream;
 using internal::ProfileThread;
+using internal::TimeSpan;
 using internal::TraceFile;
 using Snapshot = internal::ProfileSession::Snapshot;
 
@@ -28,6 +30,7 @@ std::string row_of(const Snapshot& s, const ProfileEvent& e, Profiler::By by) {
   if (by == Profiler::kModule) name = s.names[e.module].empty() ? "(no module)" : s.names[e.module];
   if (by == Profiler::kOpAndShape && !s.names[e.shapes].empty()) name += " " + s.names[e.shapes];
   if (by == Profiler::kOpAndShape && !s.names[e.kernel].empty()) name += " (" + s.names[e.kernel] + ")";
+  if (e.is_on_device()) return concat(name, " [", e.runs_on, ']');
   const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];
   return thread.records ? name : name + " [" + thread.name + "]";
 }
@@ -35,17 +38,21 @@ std::string row_of(const Snapshot& s, const ProfileEvent& e, Profiler::By by) {
 std::vector<ProfileRow> rows_of(const Snapshot& s, Profiler::By by) {
   std::map<std::string, ProfileRow> rows;
   for (const ProfileEvent& e : s.events) {
-    if (e.end < 0) continue;
+    if (!e.host.has_ended()) continue;
     const std::string name = row_of(s, e, by);
     if (name.empty()) continue;
     ProfileRow& row = rows[name];
-    const double seconds =
-        1e-9 * static_cast<double>(e.end - e.begin - (by == Profiler::kRange ? 0 : e.inner));
     ++row.calls;
-    row.seconds += seconds;
-    if (e.in_backward) row.backward_seconds += seconds;
     row.bytes += e.bytes;
     row.flops += e.flops;
+    if (!e.time().has_ended()) {
+      ++row.untimed;
+      continue;
+    }
+    const double seconds =
+        1e-9 * static_cast<double>(by == Profiler::kRange ? e.time().length() : e.time().own());
+    row.seconds += seconds;
+    if (e.in_backward) row.backward_seconds += seconds;
   }
   std::vector<ProfileRow> sorted;
   for (auto& [name, row] : rows) {
@@ -70,13 +77,28 @@ std::string cell(int width, int digits, double value, bool there = true) {
 
 std::string percent(double part, double of) { return formatted("%.1f %%", of > 0 ? 100 * part / of : 0.); }
 
-// Returns the seconds of work on the threads that record. The rest of their time is spent outside of kernels.
-double working_seconds(const Snapshot& s) {
-  int64_t ns = 0;
-  for (const ProfileEvent& e : s.events)
-    if (e.end >= 0 && e.is_work() && s.threads[static_cast<size_t>(e.thread)].records)
-      ns += e.end - e.begin - e.inner;
-  return 1e-9 * static_cast<double>(ns);
+// Where the time of all kernels went, and of other work.
+struct Work {
+  double seconds = 0;    // on the threads that record. The rest of their time is outside of kernels
+  double launching = 0;  // of the same threads, for devices
+  std::map<std::string, double> on;  // by device
+  int64_t untimed = 0;
+};
+
+Work work_of(const Snapshot& s) {
+  Work work;
+  for (const ProfileEvent& e : s.events) {
+    if (!e.host.has_ended() || !e.is_work()) continue;
+    if (s.threads[static_cast<size_t>(e.thread)].records)
+      (e.is_on_device() ? work.launching : work.seconds) += 1e-9 * static_cast<double>(e.host.own());
+    if (!e.is_on_device()) continue;
+    double& on = work.on[to_string(e.runs_on)];
+    if (e.device.has_ended())
+      on += 1e-9 * static_cast<double>(e.device.own());
+    else
+      ++work.untimed;
+  }
+  return work;
 }
 
 const MemorySample* peak_of(const Snapshot& s) {
@@ -87,12 +109,22 @@ const MemorySample* peak_of(const Snapshot& s) {
 }
 
 std::string totals_of(const Snapshot& s) {
-  const double recorded = 1e-9 * static_cast<double>(s.recorded), outside = recorded - working_seconds(s);
+  const Work work = work_of(s);
+  const double recorded = 1e-9 * static_cast<double>(s.recorded),
+               outside = recorded - work.seconds - work.launching;
   std::string text;
   if (s.steps > 0) text += concat(s.steps, s.steps == 1 ? " step, " : " steps of ");
   if (s.steps > 1) text += formatted("%.3f ms, ", 1e3 * recorded / static_cast<double>(s.steps));
   text += formatted("%.3f ms recorded, ", 1e3 * recorded) + percent(outside, recorded) +
-          " of it outside of kernels\n";
+          " of it outside of kernels";
+  if (!work.on.empty()) text += ", " + percent(work.launching, recorded) + " launching them";
+  text += '\n';
+  for (const auto& [device, seconds] : work.on)
+    text += formatted("%.3f ms, ", 1e3 * seconds) + percent(seconds, recorded) + ", in kernels on " + device +
+            '\n';
+  if (work.untimed > 0)
+    text += concat(work.untimed, work.untimed == 1 ? " kernel has" : " kernels have", " no time",
+                   s.device_error.empty() ? "" : ": ", s.device_error, '\n');
   if (const MemorySample* peak = peak_of(s)) {
     text += formatted("peak memory %.1f MiB", static_cast<double>(peak->live_bytes) / (1 << 20));
     if (peak->event >= 0) {
@@ -105,25 +137,57 @@ std::string totals_of(const Snapshot& s) {
   return text;
 }
 
-void write_range(TraceFile& file, const Snapshot& s, const ProfileEvent& e) {
-  static constexpr const char* kCategories[] = {"kernel", "module", "backward", "collective", "data", "user"};
-  const std::string &module = s.names[e.module], &shapes = s.names[e.shapes];
-  std::string name = s.names[e.name], args;
-  if (e.kind == RangeKind::kBackward) name += " backward";
-  if (e.kind == RangeKind::kModule && !module.empty()) name = module + " (" + name + ")";
+// Lines of a trace that are streams. Threads have numbers of the system's, which are smaller.
+constexpr int64_t kFirstStream = int64_t(1) << 24;
+
+std::string arguments_of(const Snapshot& s, const ProfileEvent& e) {
+  std::string args;
   const auto add = [&](const char* key, const std::string& value) {
     args += concat(args.empty() ? "" : ",", '"', key, "\":", value);
   };
-  if (!module.empty()) add("module", TraceFile::quoted(module));
-  if (!shapes.empty()) add("shapes", TraceFile::quoted(shapes));
+  if (!s.names[e.module].empty()) add("module", TraceFile::quoted(s.names[e.module]));
+  if (!s.names[e.shapes].empty()) add("shapes", TraceFile::quoted(s.names[e.shapes]));
   if (!s.names[e.kernel].empty()) add("kernel", TraceFile::quoted(s.names[e.kernel]));
   if (e.bytes > 0) add("bytes", std::to_string(e.bytes));
   if (e.flops > 0) add("flops", std::to_string(e.flops));
+  return args;
+}
+
+void write_range(TraceFile& file, const Snapshot& s, const ProfileEvent& e) {
+  static constexpr const char* kCategories[] = {"kernel", "module", "backward", "collective", "data", "user"};
+  const std::string &module = s.names[e.module], args = arguments_of(s, e);
+  std::string name = s.names[e.name];
+  if (e.kind == RangeKind::kBackward) name += " backward";
+  if (e.kind == RangeKind::kModule && !module.empty()) name = module + " (" + name + ")";
   const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];
-  file.event(concat("\"ph\":\"X\",\"cat\":\"", kCategories[static_cast<int>(e.kind)], "\",\"pid\":",
-                    thread.rank, ",\"tid\":", thread.system_id, ",\"ts\":", TraceFile::microseconds(e.begin),
-                    ",\"dur\":", TraceFile::microseconds(e.end - e.begin),
-                    ",\"name\":", TraceFile::quoted(name), ",\"args\":{", args, "}"));
+  const auto write = [&](const std::string& category, int64_t line, const std::string& shown,
+                         const TimeSpan& span) {
+    file.event(concat("\"ph\":\"X\",\"cat\":\"", category, "\",\"pid\":", thread.rank, ",\"tid\":", line,
+                      ",\"ts\":", TraceFile::microseconds(span.begin),
+                      ",\"dur\":", TraceFile::microseconds(span.length()),
+                      ",\"name\":", TraceFile::quoted(shown), ",\"args\":{", args, "}"));
+  };
+  const std::string category = kCategories[static_cast<int>(e.kind)];
+  if (!e.is_on_device()) return write(category, thread.system_id, name, e.host);
+  write("launch", thread.system_id, "launch " + name, e.host);
+  if (e.device.has_ended()) write(category, kFirstStream + e.stream, name, e.device);
+}
+
+// Names processes, threads and streams. Kernels of one stream may be launched by several ranks.
+void write_names(TraceFile& file, const Snapshot& s) {
+  std::set<int> ranks;
+  for (const ProfileThread& t : s.threads) {
+    if (ranks.insert(t.rank).second) file.name_process(t.rank, concat("rank ", t.rank));
+    file.name_thread(t.rank, t.system_id, t.name);
+  }
+  std::set<std::pair<int, int>> streams;
+  for (const ProfileEvent& e : s.events) {
+    if (!e.device.has_ended()) continue;
+    const int rank = s.threads[static_cast<size_t>(e.thread)].rank;
+    const ProfileStream& stream = s.streams[static_cast<size_t>(e.stream)];
+    if (streams.emplace(rank, e.stream).second)
+      file.name_thread(rank, kFirstStream + e.stream, concat(stream.device, " stream ", stream.number));
+  }
 }
 
 }  // namespace
@@ -152,7 +216,10 @@ void Profiler::step() { session_->step(); }
 void Profiler::clear() { session_->clear(); }
 double Profiler::seconds() const { return 1e-9 * static_cast<double>(session_->snapshot().recorded); }
 int64_t Profiler::steps() const { return session_->snapshot().steps; }
-std::vector<ProfileRow> Profiler::rows(By by) const { return rows_of(session_->snapshot(), by); }
+std::vector<ProfileRow> Profiler::rows(By by) const {
+  session_->wait_for_devices();
+  return rows_of(session_->snapshot(), by);
+}
 
 int64_t Profiler::peak_bytes() const {
   const Snapshot s = session_->snapshot();
@@ -163,6 +230,7 @@ int64_t Profiler::peak_bytes() const {
 std::string Profiler::table() const { return table({}); }
 std::string Profiler::table(const ProfileTableOptions& options) const {
   constexpr size_t kWidest = 80;
+  session_->wait_for_devices();
   const Snapshot s = session_->snapshot();
   const std::vector<ProfileRow> all = rows_of(s, options.by);
   const size_t shown = std::min(all.size(), static_cast<size_t>(std::max<int64_t>(options.limit, 0)));
@@ -176,13 +244,15 @@ std::string Profiler::table(const ProfileTableOptions& options) const {
                      "   calls   total ms  backward ms    mean us   share        MB    GB/s  GFLOP/s\n";
   const double recorded = 1e-9 * static_cast<double>(s.recorded);
   const auto line = [&](const ProfileRow& r) {
-    text += padded(r.name) + formatted("%8" PRId64, r.calls) + cell(11, 3, 1e3 * r.seconds) +
+    const int64_t timed = r.calls - r.untimed;
+    const bool has_rate = r.seconds > 0 && r.untimed == 0;
+    text += padded(r.name) + formatted("%8" PRId64, r.calls) + cell(11, 3, 1e3 * r.seconds, timed > 0) +
             cell(13, 3, 1e3 * r.backward_seconds, r.backward_seconds > 0) +
-            cell(11, 1, 1e6 * r.seconds / static_cast<double>(r.calls)) +
+            cell(11, 1, 1e6 * r.seconds / static_cast<double>(timed), timed > 0) +
             formatted("%8s", percent(r.seconds, recorded).c_str()) +
             cell(10, 1, 1e-6 * static_cast<double>(r.bytes), r.bytes > 0) +
-            cell(8, 1, 1e-9 * static_cast<double>(r.bytes) / r.seconds, r.bytes > 0 && r.seconds > 0) +
-            cell(9, 1, 1e-9 * static_cast<double>(r.flops) / r.seconds, r.flops > 0 && r.seconds > 0);
+            cell(8, 1, 1e-9 * static_cast<double>(r.bytes) / r.seconds, r.bytes > 0 && has_rate) +
+            cell(9, 1, 1e-9 * static_cast<double>(r.flops) / r.seconds, r.flops > 0 && has_rate);
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
   };
@@ -192,7 +262,7 @@ std::string Profiler::table(const ProfileTableOptions& options) const {
     for (size_t i = shown; i < all.size(); ++i) {
       rest.calls += all[i].calls, rest.seconds += all[i].seconds,
           rest.backward_seconds += all[i].backward_seconds;
-      rest.bytes += all[i].bytes, rest.flops += all[i].flops;
+      rest.bytes += all[i].bytes, rest.flops += all[i].flops, rest.untimed += all[i].untimed;
     }
     line(rest);
   }
@@ -200,15 +270,12 @@ std::string Profiler::table(const ProfileTableOptions& options) const {
 }
 
 void Profiler::write_trace(const std::filesystem::path& path) const {
+  session_->wait_for_devices();
   const Snapshot s = session_->snapshot();
   TraceFile file(kName, path);
-  std::set<int> ranks;
-  for (const ProfileThread& t : s.threads) {
-    if (ranks.insert(t.rank).second) file.name_process(t.rank, concat("rank ", t.rank));
-    file.name_thread(t.rank, t.system_id, t.name);
-  }
+  write_names(file, s);
   for (const ProfileEvent& e : s.events)
-    if (e.end >= 0) write_range(file, s, e);
+    if (e.host.has_ended()) write_range(file, s, e);
   for (const MemorySample& m : s.memory)
     file.event(concat("\"ph\":\"C\",\"pid\":", m.rank, ",\"ts\":", TraceFile::microseconds(m.at),
                       ",\"args\":{\"bytes\":", m.live_bytes,

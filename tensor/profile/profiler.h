@@ -12,6 +12,8 @@
 //   }
 //   std::cout << profiler.table({.by = Profiler::kOpAndShape, .limit = 20});
 //   profiler.write_trace("trace.json");  // for ui.perfetto.dev and chrome://tracing
+//
+// A kernel on a GPU has the time that the GPU took. The host's time of its launch is counted apart.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +46,7 @@ struct ProfileRow {
   double backward_seconds = 0;  // the part of `seconds` within rules of a backward
   int64_t bytes = 0;            // moved: each operand and result of a kernel once; what a collective sends
   int64_t flops = 0;            // of matrix products and convolutions
+  int64_t untimed = 0;          // calls of a GPU's kernel whose time is not known: they failed, or still run
 };
 
 struct ProfileTableOptions;
@@ -75,10 +78,12 @@ class Profiler {
 
   // Returns the rows, the longest time first. Ranges that are still open do not count. Time in a kernel
   // within a kernel counts for the inner one. Rows of threads other than the recording one have the thread's
-  // name in brackets.
+  // name in brackets, rows of kernels on a GPU its name: "matmul [cuda:0]". rows, table and write_trace wait
+  // until the kernels have run that were launched on GPUs.
   std::vector<ProfileRow> rows(By by = kOp) const;
   // Returns the rows as text. Below them it says how much time was recorded in all, how much of it this
-  // thread spent outside of kernels (on graphs, checks and allocation), and when tensors held most memory.
+  // thread spent outside of kernels (on graphs, checks and allocation) and on launches for GPUs, how long their
+  // kernels took, and when tensors held most memory.
   std::string table(const ProfileTableOptions& options) const;
   std::string table() const;
 
@@ -86,8 +91,8 @@ class Profiler {
   int64_t steps() const;       // steps recorded, if the program calls step()
   int64_t peak_bytes() const;  // the most bytes that tensors held on one device while recording
 
-  // Writes trace events as JSON: one process for each rank, one line for each thread, and the memory
-  // that tensors hold over time. Times come from the host's monotonic clock, so traces of several
+  // Writes trace events as JSON: one process for each rank, one line for each thread and for each stream of a
+  // GPU, and the memory that tensors hold over time. Times come from the host's monotonic clock, so traces of several
   // ranks can be merged.
   // Errors: FileError naming the file.
   void write_trace(const std::filesystem::path& path) const;

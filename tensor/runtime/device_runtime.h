@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,12 +53,14 @@ class DeviceRuntime {
   // Runs f(data) on a thread of the runtime's, behind what is queued. f calls no function of the runtime.
   virtual void call_on_host(StreamHandle stream, void (*f)(void*), void* data) = 0;
 
-  virtual EventHandle create_event(int device) = 0;
+  virtual EventHandle create_event(int device, bool timed) = 0;
   virtual void destroy_event(EventHandle event) noexcept = 0;
   virtual void record(EventHandle event, StreamHandle stream) = 0;
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   virtual bool is_done(EventHandle event) = 0;
   virtual void synchronize_event(EventHandle event) = 0;
+  // Returns the device's time between timed events of one device; nothing until both have happened.
+  virtual std::optional<double> seconds_between(EventHandle from, EventHandle to) = 0;
 
   // Queues a copy between memory of the host and of devices. A pageable source may change when this returns;
   // a pageable destination has its bytes then.
@@ -84,8 +87,8 @@ void set_device_runtime(DeviceType type, DeviceRuntime* runtime);
 // An event of a runtime.
 class NativeEvent {
  public:
-  NativeEvent(DeviceRuntime& runtime, int device)
-      : runtime_(runtime), handle_(runtime.create_event(device)) {}
+  NativeEvent(DeviceRuntime& runtime, int device, bool timed = false)
+      : runtime_(runtime), handle_(runtime.create_event(device, timed)) {}
   ~NativeEvent() { runtime_.destroy_event(handle_); }
   NativeEvent(const NativeEvent&) = delete;
   NativeEvent& operator=(const NativeEvent&) = delete;
@@ -93,6 +96,9 @@ class NativeEvent {
   DeviceRuntime::EventHandle handle() const { return handle_; }
   bool is_done() const { return runtime_.is_done(handle_); }
   void synchronize() const { runtime_.synchronize_event(handle_); }
+  std::optional<double> seconds_since(const NativeEvent& earlier) const {
+    return runtime_.seconds_between(earlier.handle_, handle_);
+  }
 
  private:
   DeviceRuntime& runtime_;
@@ -115,9 +121,10 @@ class NativeStream {
   void synchronize() const { runtime_.synchronize(handle_); }
   void throw_found() const { runtime_.throw_found(handle_); }
   void wait(const NativeEvent& event) const { runtime_.wait(handle_, event.handle()); }
+  void record(const NativeEvent& event) const { runtime_.record(event.handle(), handle_); }
   std::unique_ptr<NativeEvent> record() const {
     auto event = std::make_unique<NativeEvent>(runtime_, device_.index);
-    runtime_.record(event->handle(), handle_);
+    record(*event);
     return event;
   }
 
