@@ -48,8 +48,7 @@ struct ProfileEvent {
   Device runs_on = kCPU;  // kCPU also for what runs on a thread of cpu:1
   TimeSpan host = {};     // on the thread; of a device's kernel, its launch
   int stream = -1;        // of a device's kernel, index of its stream
-  // Of a device's kernel, since the stream's first mark; in a snapshot, on the host's clock. It may never be
-  // known.
+  // Of a device's kernel, since the stream's first mark; in a snapshot, by the host's clock. -1: unknown.
   TimeSpan device = {.begin = -1};
   int64_t bytes, flops;
 

@@ -82,8 +82,8 @@ class Profiler {
   // until the kernels have run that were launched on GPUs.
   std::vector<ProfileRow> rows(By by = kOp) const;
   // Returns the rows as text. Below them it says how much time was recorded in all, how much of it this
-  // thread spent outside of kernels (on graphs, checks and allocation) and on launches for GPUs, how long their
-  // kernels took, and when tensors held most memory.
+  // thread spent outside of kernels (on graphs, checks and allocation) and on launches for GPUs, how long
+  // their kernels took, and when tensors held most memory.
   std::string table(const ProfileTableOptions& options) const;
   std::string table() const;
 
@@ -92,8 +92,8 @@ class Profiler {
   int64_t peak_bytes() const;  // the most bytes that tensors held on one device while recording
 
   // Writes trace events as JSON: one process for each rank, one line for each thread and for each stream of a
-  // GPU, and the memory that tensors hold over time. Times come from the host's monotonic clock, so traces of several
-  // ranks can be merged.
+  // GPU, and the memory that tensors hold over time. Times come from the host's monotonic clock, so traces
+  // of several ranks can be merged.
   // Errors: FileError naming the file.
   void write_trace(const std::filesystem::path& path) const;
 
