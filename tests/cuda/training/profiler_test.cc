@@ -1,5 +1,5 @@
-// The profiler on the emulated device: kernels have the device's time, read when somebody asks for it. Nothing
-// waits before, and an event that fails costs a time and nothing else.
+// The profiler on the emulated device: kernels have the device's time, read when somebody asks for it.
+// Nothing waits before. An event that fails costs a time and nothing else.
 #include "gradus/tensor/profile/profiler.h"
 
 #include <gmock/gmock.h>
