@@ -74,12 +74,13 @@ uint64_t launch_in(const ValueRecord& record) {
 // What a record has, which is empty then. Its launch has run to its end. With the lock.
 std::pair<FoundValue, Origin> take(ValueRecord* record) {
   FoundValue found{static_cast<int64_t>(record->words[0] >> ValueRecord::kPartBits), 0,
-                   static_cast<int64_t>(record->limit)};
+                   static_cast<int64_t>(record->limit), static_cast<int64_t>(record->per_row)};
   for (int i = 0; i < ValueRecord::kParts; ++i)
     found.bits |= (record->words[i] & ((uint64_t{1} << ValueRecord::kPartBits) - 1))
                   << (i * ValueRecord::kPartBits);
   const Origin origin = Reports::get().origins[launch_in(*record) & ((uint64_t{1} << kOriginBits) - 1)];
-  record->limit = record->words[0] = record->words[1] = record->words[2] = ValueRecord::kNone;
+  record->limit = record->per_row = ValueRecord::kNone;
+  record->words[0] = record->words[1] = record->words[2] = ValueRecord::kNone;
   std::atomic_ref(record->launch).store(0, std::memory_order_release);
   return {found, origin};
 }
@@ -138,12 +139,13 @@ void reuse_records(int device) {
 
 }  // namespace
 
-ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower, int64_t limit) {
+ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower, int64_t limit,
+                        int64_t per_row) {
   Reports& all = Reports::get();
   const std::lock_guard lock(all.mutex);
   const uint64_t origin = all.number_of_origin({thrower, internal::called_op});
   ValueRecord* const record = all.record_of(stream, x.device().index);
-  return {record, ++all.launches << kOriginBits | origin, limit};
+  return {record, ++all.launches << kOriginBits | origin, limit, per_row};
 }
 
 void throw_found(cudaStream_t stream) {

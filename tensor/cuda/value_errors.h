@@ -19,7 +19,7 @@ namespace gradus::cuda {
 struct FoundValue {
   int64_t position;
   uint64_t bits;
-  int64_t limit;
+  int64_t limit, per_row;
 
   int64_t as_integer() const { return static_cast<int64_t>(bits); }
   double as_double() const { return std::bit_cast<double>(bits); }
@@ -28,7 +28,8 @@ using ThrowFound = void (*)(const FoundValue&);
 
 // Returns where the next launch on the stream of x's device reports. `thrower` throws the error, which names
 // the op that the user has called now.
-ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower, int64_t limit);
+ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower, int64_t limit,
+                        int64_t per_row = 1);
 
 // Throws what the stream's kernels have found since the last call. The host has waited for the stream.
 void throw_found(cudaStream_t stream);

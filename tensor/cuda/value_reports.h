@@ -23,7 +23,7 @@ struct alignas(64) ValueRecord {
   static constexpr uint64_t kNone = ~uint64_t{0};
 
   uint64_t launch = 0;  // that has taken it; 0: none
-  uint64_t limit = kNone;
+  uint64_t limit = kNone, per_row = kNone;
   uint64_t words[kParts] = {kNone, kNone, kNone};
 };
 
@@ -31,7 +31,8 @@ struct alignas(64) ValueRecord {
 struct ValueReports {
   ValueRecord* record;
   uint64_t launch;
-  int64_t limit;  // that values must keep
+  int64_t limit;        // that values must keep
+  int64_t per_row = 1;  // positions of a row, where they are counted row by row
 };
 
 // Tells that the value at a position below 2^40 is an error. Positions of one launch differ.
@@ -40,6 +41,7 @@ __device__ inline void report(const ValueReports& to, int64_t position, uint64_t
   const uint64_t taken = atomic_cas(&to.record->launch, uint64_t{0}, to.launch);
   if (taken != 0 && taken != to.launch) return;
   atomic_min(&to.record->limit, static_cast<uint64_t>(to.limit));
+  atomic_min(&to.record->per_row, static_cast<uint64_t>(to.per_row));
   for (int i = 0; i < ValueRecord::kParts; ++i) {
     const uint64_t part =
         value >> (i * ValueRecord::kPartBits) & ((uint64_t{1} << ValueRecord::kPartBits) - 1);

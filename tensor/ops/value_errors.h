@@ -13,6 +13,16 @@ namespace gradus::raw {
 [[noreturn]] inline void throw_no_probability(double p, int64_t at) {
   throw ValueError("bernoulli", "expected probabilities from 0 to 1, given ", p, " at ", at);
 }
+[[noreturn]] inline void throw_no_weight(double weight, int64_t at) {
+  throw ValueError("multinomial", "expected finite numbers of at least 0, given ", weight, " at ", at);
+}
+[[noreturn]] inline void throw_no_total(double total) {
+  throw ValueError("multinomial", "the numbers of a row add up to ", total);
+}
+[[noreturn]] inline void throw_few_weights(int64_t count, int64_t positive) {
+  throw ValueError("multinomial", "cannot draw ", count, " without replacement where ", positive,
+                   " numbers are above 0");
+}
 [[noreturn]] inline void throw_no_scale(double scale, int64_t skipped_steps) {
   throw StateError("GradScaler", "gradients are infinite or NaN whatever the scale, which has fallen to ",
                    scale, " after ", skipped_steps, " skipped steps: look for the NaN without it");

@@ -44,6 +44,8 @@ FAMILIES = [
      ["pool.cu.cc", "element.h"], r"pooling of "),
     ("random numbers", "draw_rows draw_strided drop_rows drop_strided swap_places choose_below dense strided",
      ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
+    ("draws by weights", "sum_chunks add_chunks draw_again sort_tiles merge_runs", ["multinomial.cu.cc"],
+     r"multinomial"),
     ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums move_running",
      ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
     ("norms, clips, scales of gradients",

@@ -2,7 +2,6 @@
 #include "gradus/tensor/kernel.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "gradus/tensor/cpu/convert.h"
@@ -10,6 +9,7 @@
 #include "gradus/tensor/cpu/elementwise/philox.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/formulas/multinomial.h"
 #include "gradus/tensor/ops/formulas/random.h"
 #include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -78,25 +78,34 @@ void randperm_cpu(const Tensor& out, PhiloxKey key) {
   }
 }
 
-// Checks the weights of a row and computes their running sums. The last sum is the total.
-void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
-  double total = 0;
-  int64_t positive = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
-      throw ValueError("multinomial", "expected finite numbers of at least 0, given ", weights[i], " at ", i);
-    positive += weights[i] > 0;
-    sums[i] = total += weights[i];
-  }
-  if (!(total > 0) || !std::isfinite(total))
-    throw ValueError("multinomial", "the numbers of a row add up to ", total);
-  if (!replacement && positive < count)
-    throw ValueError("multinomial", "cannot draw ", count, " without replacement where ", positive,
-                     " numbers are above 0");
+[[noreturn]] void throw_wrong_weights(const double* weights, int64_t n, double total) {
+  for (int64_t i = 0; i < n; ++i)
+    if (!draws::is_weight(weights[i])) raw::throw_no_weight(weights[i], i);
+  raw::throw_no_total(total);
 }
 
-// With replacement: inverts the distribution function. Without: sorts exponential random numbers divided by
-// the weights. Their order has the distribution of draws one after another.
+// Checks the weights of a row and computes their running sums: Note [Order of running sums]. The last sum is
+// the total.
+void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
+  double chunks = 0, groups = 0;
+  int64_t positive = 0;
+  for (int64_t first = 0; first < n; first += draws::kGroupWeights) {
+    if (first % draws::kChunkWeights == 0) chunks += groups, groups = 0;
+    double group = 0;
+    for (int64_t i = first; i < std::min(n, first + draws::kGroupWeights); ++i) {
+      if (!(weights[i] >= 0)) throw_wrong_weights(weights, n, 0);
+      positive += weights[i] > 0;
+      group += weights[i];
+      sums[i] = chunks + (groups + group);
+    }
+    groups += group;
+  }
+  // The total is infinite where a weight is.
+  if (!draws::is_total(sums[n - 1])) throw_wrong_weights(weights, n, sums[n - 1]);
+  if (!replacement && positive < count) raw::throw_few_weights(count, positive);
+}
+
+// With replacement: inverts the distribution function. Without: sorts.
 void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
   const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
   parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
@@ -108,16 +117,13 @@ void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uni
       int64_t* const to = out.ptr<int64_t>() + row * count;
       accumulate_weights(w, n, count, replacement, sums.data());
       if (replacement) {
-        // Rounding may take a draw beyond the last positive weight.
-        const int64_t last = std::lower_bound(sums.begin(), sums.end(), sums.back()) - sums.begin();
         for (int64_t i = 0; i < count; ++i)
-          to[i] = std::min<int64_t>(
-              last, std::upper_bound(sums.begin(), sums.end(), u[i] * sums.back()) - sums.begin());
+          to[i] = std::upper_bound(sums.begin(), sums.end(), draws::border(u[i], sums.back())) - sums.begin();
         continue;
       }
       for (int64_t i = 0; i < n; ++i) {
         order[i] = i;
-        sums[i] = w[i] > 0 ? -std::log1p(-u[i]) / w[i] : HUGE_VAL;
+        sums[i] = draws::arrival(u[i], w[i]);
       }
       std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int64_t a, int64_t b) {
         return sums[a] < sums[b] || (sums[a] == sums[b] && a < b);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gradus/tensor/cuda/kernels/multinomial.h"
 #include "gradus/tensor/cuda/kernels/random.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/cuda/value_errors.h"
@@ -58,12 +59,29 @@ void below_cuda(const Tensor& u, const Tensor& p) {
         stream);
 }
 
+void throw_no_draw(const FoundValue& v) {
+  const int64_t n = v.per_row - reported_per_row(0), place = v.position % v.per_row;
+  if (place < n) raw::throw_no_weight(v.as_double(), place);
+  if (place == n) raw::throw_no_total(v.as_double());
+  raw::throw_few_weights(v.limit, v.as_integer());
+}
+
+void multinomial_cuda(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
+  const cudaStream_t stream = stream_for({&out, &weights, &uniform});
+  const int64_t n = weights.shape().back(), rows = weights.numel() / n;
+  const Multinomial m{out.ptr<int64_t>(), weights.ptr<double>(), uniform.ptr<double>(), rows, n,
+                      out.numel() / rows};
+  const Tensor workspace = empty({multinomial_workspace(m, replacement)}, {DType::kU8, out.device()});
+  multinomial("multinomial", m, replacement, workspace.raw_ptr(),
+              reports_of(out, stream, &throw_no_draw, m.count, reported_per_row(n)), stream);
+}
+
 [[maybe_unused]] const bool is_set =
     (raw::uniform_kernel.cuda = &uniform_cuda, raw::normal_kernel.cuda = &normal_cuda,
      raw::bernoulli_kernel.cuda = &bernoulli_cuda, raw::dropout_mask_kernel.cuda = &dropout_mask_cuda,
      raw::dropout_kernel.cuda = &dropout_cuda, raw::randint_kernel.cuda = &randint_cuda,
      raw::randperm_kernel.cuda = &randperm_cuda, raw::masked_scale_kernel.cuda = &masked_scale_cuda,
-     raw::below_kernel.cuda = &below_cuda, true);
+     raw::below_kernel.cuda = &below_cuda, raw::multinomial_kernel.cuda = &multinomial_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

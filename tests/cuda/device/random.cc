@@ -1,5 +1,7 @@
 #include "gradus/tensor/cuda/kernels/random.h"
 
+#include "gradus/tensor/cuda/kernels/multinomial.h"
+
 #include <functional>
 #include <new>
 
@@ -317,6 +319,162 @@ template <class T> void test_below(const char* name) {
   }
 }
 
+// Draws on the device, and from what it reports.
+struct Drawing {
+  std::vector<double> weights, uniform;
+  int64_t rows, n, count;
+  bool replacement;
+  std::vector<int64_t> drawn{};
+  cuda::ValueRecord found{};
+  bool is_clean = false;
+
+  void run() {
+    const Elements<int64_t> out(size_t(rows * count));
+    const Elements<double> w(weights), u(uniform);
+    const cuda::Multinomial m{out.data(), w.data(), u.data(), rows, n, count};
+    const Buffer workspace(static_cast<size_t>(cuda::multinomial_workspace(m, replacement)));
+    void* record;
+    MUST(cudaMallocHost(&record, sizeof(cuda::ValueRecord)));
+    auto* const reports = new (record) cuda::ValueRecord;
+    cuda::multinomial("test", m, replacement, workspace.data(),
+                      {reports, 7, count, cuda::reported_per_row(n)}, nullptr);
+    drawn = out.take();
+    found = *reports;
+    is_clean = out.is_clean();
+    MUST(cudaFreeHost(record));
+  }
+};
+
+// Numbers of which all devices find the same order: exponential numbers lie well apart or are the same ones,
+// and so do weights, some of which are 0.
+double apart(int64_t i) { return static_cast<double>(mix(static_cast<uint64_t>(i)) % 1024) / 1024; }
+double weight(int64_t i) { return i % 5 == 3 ? 0 : i % 7 == 2 ? 0x3p-42 : 0.75; }
+
+// What Note [Order of running sums] says, element by element.
+std::vector<double> running_sums(const double* w, int64_t n) {
+  std::vector<double> sums;
+  double chunks = 0, groups = 0, group = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    group += w[i];
+    sums.push_back(chunks + (groups + group));
+    if (i % 16 == 15) groups += group, group = 0;
+    if (i % 512 == 511) chunks += groups, groups = 0;
+  }
+  return sums;
+}
+
+void test_draws_again() {
+  Group group("multinomial with replacement");
+  if (!group) return;
+  for (const int64_t n : {1, 2, 15, 16, 17, 31, 33, 511, 512, 513, 1025, 16384, 16900})
+    for (const int64_t rows : {1, 3, 9}) {
+      if (n > 2000 && rows == 9) continue;
+      Drawing d{{}, {}, rows, n, 70, true};
+      for (int64_t i = 0; i < rows * n; ++i)
+        d.weights.push_back(n > 1 && i % 5 == 3 ? 0 : std::ldexp(double(mix(uint64_t(i)) >> 11), -60));
+      for (int64_t i = 0; i < rows * d.count; ++i)
+        d.uniform.push_back(i % d.count == 0   ? 0
+                            : i % d.count == 1 ? 1 - 0x1p-53
+                                               : std::ldexp(double(mix(uint64_t(i + 77)) >> 11), -53));
+      d.run();
+      for (int64_t r = 0; r < rows; ++r) {
+        const std::vector<double> sums = running_sums(&d.weights[size_t(r * n)], n);
+        for (int64_t i = r * d.count; i < (r + 1) * d.count; ++i) {
+          const double v = d.uniform[size_t(i)] * sums.back();
+          const int64_t want = std::upper_bound(sums.begin(), sums.end(), v) - sums.begin();
+          group.check(d.drawn[size_t(i)] == want, "draw %lld of %lld: %lld, not %lld", (long long)i,
+                      (long long)n, (long long)d.drawn[size_t(i)], (long long)want);
+        }
+      }
+      group.check(d.found.launch == 0 && d.is_clean, "%lld rows of %lld: reported, or written outside",
+                  (long long)rows, (long long)n);
+    }
+  // Below the smallest normal number, products are rounded up to the total.
+  Drawing tiny{{0, 5e-324, 5e-324, 0}, {0.25, 0.5, 0.75, 1 - 0x1p-53}, 1, 4, 4, true};
+  tiny.run();
+  group.check(tiny.drawn == std::vector<int64_t>{1, 2, 2, 2}, "of tiny weights");
+}
+
+void test_draws_once() {
+  Group group("multinomial without replacement");
+  if (!group) return;
+  for (const int64_t n : {1, 2, 15, 17, 31, 32, 33, 64, 65, 255, 256, 257, 511, 513, 769, 1025, 1300})
+    for (const int64_t rows : {1, 3, 9}) {
+      if (n > 300 && rows == 9) continue;
+      Drawing d{{}, {}, rows, n, 0, false};
+      for (int64_t i = 0; i < rows * n; ++i)
+        d.weights.push_back(n == 1 ? 0.75 : weight(i)), d.uniform.push_back(apart(i));
+      int64_t most = n;
+      for (int64_t r = 0; r < rows; ++r)
+        most = std::min<int64_t>(
+            most, n - std::count(&d.weights[size_t(r * n)], &d.weights[size_t(r * n)] + n, 0.));
+      for (const int64_t count : {int64_t{1}, most / 2, most, n}) {
+        if (count < 1) continue;
+        d.count = count;
+        d.run();
+        for (int64_t r = 0; r < rows; ++r) {
+          std::vector<std::pair<double, int64_t>> order;
+          for (int64_t i = 0; i < n; ++i) {
+            const double w = d.weights[size_t(r * n + i)], u = d.uniform[size_t(r * n + i)];
+            order.push_back({w > 0 ? -std::log1p(-u) / w : INFINITY, i});
+          }
+          std::sort(order.begin(), order.end());
+          for (int64_t i = 0; i < count; ++i)
+            group.check(d.drawn[size_t(r * count + i)] == order[size_t(i)].second,
+                        "draw %lld of row %lld of %lld: %lld, not %lld", (long long)i, (long long)r,
+                        (long long)n, (long long)d.drawn[size_t(r * count + i)],
+                        (long long)order[size_t(i)].second);
+        }
+        group.check((d.found.launch == 0) == (count <= most) && d.is_clean,
+                    "%lld of %lld, %lld rows: reported, or written outside", (long long)count, (long long)n,
+                    (long long)rows);
+      }
+    }
+}
+
+void test_wrong_weights() {
+  Group group("multinomial, what is no weight");
+  if (!group) return;
+  struct Wrong {
+    int64_t row, place;  // -1: none
+    double value;
+    std::vector<std::pair<int64_t, double>> weights;  // others than 1
+    bool replacement = true;
+    int64_t count = 3;
+  };
+  constexpr int64_t kRows = 9, kLong = 1100;
+  for (const Wrong& w :
+       std::vector<Wrong>{{-1, 0, 0, {{4 * kLong + 3, 0.}}},
+                          {4, 600, -1, {{4 * kLong + 600, -1.}, {4 * kLong + 601, NAN}}},
+                          {4, 1099, INFINITY, {{4 * kLong + 1099, INFINITY}, {5 * kLong, -1.}}},
+                          {8, 0, -0.5, {{8 * kLong, -0.5}}, false},
+                          {2, kLong, INFINITY, {{2 * kLong + 1, 1.7e308}, {2 * kLong + 700, 1.7e308}}},
+                          {-1, 0, 0, {{0, 0.}}, false, kLong - 1},
+                          {0, kLong + 1, 0, {{7, 0.}, {9, 0.}}, false, kLong - 1}}) {
+    Drawing d{std::vector<double>(size_t(kRows * kLong), 0x1p-12),
+              std::vector<double>(size_t(kRows * (w.replacement ? w.count : kLong)), 0.5),
+              kRows,
+              kLong,
+              w.count,
+              w.replacement};
+    for (const auto& [at, value] : w.weights) d.weights[size_t(at)] = value;
+    d.run();
+    const uint64_t value = w.place == kLong + 1 ? uint64_t(kLong - 2) : __builtin_bit_cast(uint64_t, w.value);
+    group.check(d.found.launch == (w.row < 0 ? 0 : 7), "row %lld: launch %llu", (long long)w.row,
+                (unsigned long long)d.found.launch);
+    for (int i = 0; i < cuda::ValueRecord::kParts && w.row >= 0; ++i) {
+      const uint64_t want = uint64_t(w.row * (kLong + 2) + w.place) << 24 | (value >> (24 * i) & 0xffffff);
+      group.check(d.found.words[i] == want, "row %lld: word %d is %llx, not %llx", (long long)w.row, i,
+                  (unsigned long long)d.found.words[i], (unsigned long long)want);
+    }
+    if (w.row >= 0) group.check(d.found.limit == uint64_t(w.count) && d.found.per_row == kLong + 2, "limits");
+    for (const int64_t i : d.drawn) group.check(i >= 0 && i < kLong, "drawn %lld", (long long)i);
+  }
+  Drawing none{{0, 0, 0}, {0.5}, 1, 3, 1, true};
+  none.run();
+  group.check(none.found.launch == 7 && none.found.words[0] >> 24 == 3 && none.drawn[0] == 0, "all 0");
+}
+
 }  // namespace
 
 void test_random() {
@@ -341,6 +499,9 @@ void test_random() {
   test_dropout<double>("f64");
   test_below<float>("f32");
   test_below<double>("f64");
+  test_draws_again();
+  test_draws_once();
+  test_wrong_weights();
 }
 
 }  // namespace device_test

@@ -58,6 +58,14 @@ Tensor wrong_loss(Device device, int64_t bad = 3, int64_t value = 7) {
   return cross_entropy(scores({6, 5}, device), classes(target, {6}, device));
 }
 
+// Two indices of each row, drawn with these weights.
+void drawn(Device device, const std::vector<std::vector<double>>& weights, bool replacement = false) {
+  std::vector<double> all;
+  for (const std::vector<double>& row : weights) all.insert(all.end(), row.begin(), row.end());
+  const Shape shape = {int64_t(weights.size()), int64_t(weights[0].size())};
+  multinomial(raw::to(tensor(all, shape), device), 2, {replacement}).to_vector<int64_t>();
+}
+
 const std::string kText = "IndexError: [cross_entropy] target 7 of sample 3 is no class: there are 5";
 
 TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
@@ -88,7 +96,49 @@ TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
         bernoulli(raw::to(raw::to(tensor({0.5f, -0.1f}), DType::kF64), d)).to_vector<float>();
       },
       [](Device d) { to_string(bernoulli(raw::to(tensor({1e10f}), d))); },
+      // A weight, a total, too few that are positive; the first of several.
+      [](Device d) {
+        drawn(d, {{1, -2, 3}});
+      },
+      [](Device d) {
+        drawn(d, {{1, 2}, {NAN, 1}}, true);
+      },
+      [](Device d) {
+        drawn(d, {{INFINITY, -1}});
+      },
+      [](Device d) {
+        drawn(d, {{0, 0}}, true);
+      },
+      [](Device d) {
+        drawn(d, {{1e308, 1e308}});
+      },
+      [](Device d) {
+        drawn(d, {{1, 0, 0}});
+      },
+      [](Device d) {
+        drawn(d, {{1, 1}, {0, 0}, {-1, 0}}, true);
+      },
+      [](Device d) {
+        drawn(d, {{1, 0}, {0, 0}});
+      },
+      [](Device d) {
+        drawn(d, {{1, -1}, {1, 0}});
+      },
+      [](Device d) {
+        drawn(d, {{1, 1}, {1e308, 1e308}, {1, 0}, {NAN, 1}});
+      },
+      [](Device d) {
+        std::vector<double> row(40000, 0.25);
+        row[20801] = -0., row[20802] = -3, row[30000] = NAN, row[20900] = -1;
+        drawn(d, {row});
+      },
       // None.
+      [](Device d) {
+        drawn(d, {{1, 0, 2}, {0, 1, 0.5}});
+      },
+      [](Device d) {
+        drawn(d, {{0, 0, 2}, {0, 1e308, 0.5}}, true);
+      },
       [](Device d) { wrong_loss(d, 3, -100).item<float>(); },
       [](Device d) {
         bernoulli(raw::to(tensor({0.f, 1.f}), d)).to_vector<float>();
@@ -97,7 +147,7 @@ TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
     cuda::emulated::set_seed(seed);
     for (size_t i = 0; i < programs.size(); ++i) {
       const std::string want = thrown([&] { programs[i](kCPU); });
-      EXPECT_EQ(want.empty(), i + 2 >= programs.size()) << i;
+      EXPECT_EQ(want.empty(), i + 4 >= programs.size()) << i;
       EXPECT_EQ(thrown([&] { programs[i](kCuda); }), want) << i;
     }
   }

@@ -28,6 +28,7 @@ CHECKS = {
     "elementwise.h": ["element-wise", "conversions"],
     "gradients.cu.cc": ["gradients in f32"],
     "merge_block.h": ["gradients in f32", "steps"],
+    "multinomial.cu.cc": ["multinomial"],
     "optim_step.h": ["steps"],
     "pool.cu.cc": ["pooling of f32"],
     "powers.h": ["softmax of f32", "cross entropy of f32"],
@@ -44,6 +45,7 @@ SURVIVORS = {
         "the bias has one number for each channel; the other dims have size 1",
     ("elementwise.h", "off by one", "at < count"):
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",
+    ("multinomial.cu.cc", "off by one", "a.index < b.index"): "no candidate meets itself",
     ("powers.h", "off by one", "larger > top"):
         "a sum relative to a number that is less by 1 at most is as good",
     ("reduce.h", "bound", "std::min<N>(n, kVector - misaligned) is n"):

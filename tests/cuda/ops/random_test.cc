@@ -1,6 +1,7 @@
 // Draws on cuda:0 have the bits of the CPU's, of every dtype and in every layout.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -107,6 +108,79 @@ TEST(RandomOnCuda, LayoutsAreTheCpus) {
       };
       expect_same("dropout, " + name, [&](Device d) { return dropped(d).y; });
       expect_same("mask of dropout, " + name, [&](Device d) { return dropped(d).mask; });
+    }
+  }
+}
+
+// Weights of which some are 0.
+Tensor weights(const Shape& shape, DType dtype) {
+  std::vector<float> v = rand(shape).to_vector<float>();
+  for (size_t i = 0; i < v.size(); ++i)
+    if (v.size() > 3 && i % 7 == 3) v[i] = 0;
+  return raw::to(tensor(v, shape), dtype);
+}
+
+// Lengths of rows around those of groups, warps, tiles, chunks and 32 chunks.
+TEST(RandomOnCuda, IndicesByWeightsAreTheCpus) {
+  int which = 0;
+  for (const int64_t n :
+       {1, 2, 15, 16, 17, 31, 33, 65, 255, 256, 257, 511, 512, 513, 1025, 2500, 16384, 16900})
+    for (const int64_t rows : {1, 3, 9}) {
+      if (n * rows > 20000) continue;
+      const DType t = kFloats[which++ % 4];
+      const std::string name = std::string(name_of(t)) + " of " + std::to_string(n);
+      manual_seed(static_cast<uint64_t>(which));
+      const Tensor w = weights({rows, n}, t);
+      for (const int64_t count : {int64_t{1}, int64_t{37}, 2 * n})
+        expect_same("with replacement, " + name,
+                    [&](Device d) { return multinomial(raw::to(w, d), count, {.replacement = true}); });
+      // All that may be drawn: bf16 and f16 have more zeros than those of above.
+      int64_t most = n;
+      for (int64_t r = 0; r < rows; ++r) {
+        const std::vector<double> v =
+            raw::to(view_as_strided(w, {n}, {1}, r * n), DType::kF64).to_vector<double>();
+        most = std::min<int64_t>(most, std::count_if(v.begin(), v.end(), [](double x) { return x > 0; }));
+      }
+      for (const int64_t count : {int64_t{1}, most / 3, most - 1, most}) {
+        if (count < 1) continue;
+        expect_same("without replacement, " + name,
+                    [&](Device d) { return multinomial(raw::to(w, d), count); });
+      }
+    }
+}
+
+TEST(RandomOnCuda, IndicesByWeightsInOtherLayoutsAreTheCpus) {
+  for (const DType t : kFloats)
+    for (const bool replacement : {false, true}) {
+      manual_seed(3);
+      const Tensor w = weights({40, 70}, t);
+      const auto draw = [&](const Tensor& x) { return multinomial(x, 9, {.replacement = replacement}); };
+      const std::string name(name_of(t));
+      expect_same("transposed, " + name, [&](Device d) {
+        return draw(view_as_strided(raw::to(w, d), {70, 40}, {1, 70}, 0));
+      });
+      expect_same("every second, " + name, [&](Device d) {
+        return draw(view_as_strided(raw::to(w, d), {19, 33}, {140, 2}, 71));
+      });
+      expect_same("one row for all, " + name, [&](Device d) {
+        return draw(view_as_strided(raw::to(w, d), {11, 70}, {0, 1}, 350));
+      });
+      expect_same("a vector, " + name,
+                  [&](Device d) { return draw(view_as_strided(raw::to(w, d), {500}, {1}, 3)); });
+    }
+}
+
+TEST(RandomOnCuda, WhatIsNoWeightGivesIndicesAndAnError) {
+  const std::vector<double> w = {1, 2, -1, 0, 0, 0, 1e308, 1e308, 1, 3, 0, INFINITY, 0, 0, 1};
+  for (const bool replacement : {false, true}) {
+    const Tensor there = multinomial(tensor(w, {5, 3}, cuda()), 2, {.replacement = replacement});
+    EXPECT_THROW(there.to_vector<int64_t>(), ValueError);
+    const std::vector<int64_t> drawn = there.to_vector<int64_t>();
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      EXPECT_TRUE(drawn[i] >= 0 && drawn[i] < 3) << drawn[i];
+      if (replacement) {
+        EXPECT_EQ(drawn[i], i < 8 ? 0 : 2) << i;
+      }
     }
   }
 }

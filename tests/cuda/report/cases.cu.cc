@@ -16,6 +16,7 @@
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/gradients.h"
+#include "gradus/tensor/cuda/kernels/multinomial.h"
 #include "gradus/tensor/cuda/kernels/optim_step.h"
 #include "gradus/tensor/cuda/kernels/pool.h"
 #include "gradus/tensor/cuda/kernels/random.h"
@@ -180,6 +181,22 @@ Case drawn(const char* what, F&& f, const Sizes& sizes = {kBytes / int64_t(sizeo
   return {what, kAll, most, [=] {
             const Zeros y;
             f(Drawn{{y.data(), dtype_v<T>}, sizes, strides});
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+// Indices drawn by equal weights. Sorted candidates are written and read again.
+Case drawn_by_weights(const char* what, int64_t rows, int64_t n, int64_t count, bool replacement,
+                      double most = kDense) {
+  const double weights = static_cast<double>(rows * n) * 8, drawn = static_cast<double>(rows * count) * 8;
+  const double bytes = replacement ? 2 * weights + 2 * drawn : (3 + 4) * weights + drawn;
+  return {what, bytes, most, [=] {
+            const std::vector<double> ones(static_cast<size_t>(rows * n), 1);
+            const Zeros w(rows * n * 8), u(rows * std::max(n, count) * 8), y(rows * count * 8);
+            check("report", "cudaMemcpy",
+                  cudaMemcpy(w.data(), ones.data(), ones.size() * 8, cudaMemcpyHostToDevice));
+            const Multinomial m{as<int64_t>(y), as<double>(w), as<double>(u), rows, n, count};
+            const Zeros workspace(multinomial_workspace(m, replacement));
+            multinomial("report", m, replacement, workspace.data(), {}, nullptr);
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
@@ -450,6 +467,8 @@ std::vector<Case> cases() {
          randperm("report", as<int64_t>(y), kBytes / 8, {}, nullptr);
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
+      drawn_by_weights("draws with replacement", 1, kBytes / 8, 64, true),
+      drawn_by_weights("draws without replacement", 16, 512, 512, false),
       dropped("dropout f32", {kFloats}, {1}, kDense),
       dropped("dropout f32, channels last", {64, kPixels}, {1, 64}, kStrided),
       {"choices below p f32", 3 * kAll, kDense,

@@ -1,0 +1,299 @@
+// With replacement a draw finds its element by two searches: for its chunk among the sums of chunks, then in
+// this chunk's own running sums. Both searches see the sums of Note [Order of running sums]. Without
+// replacement the elements of a row are sorted: in tiles first, whose runs are then merged by two. Of each run
+// as many elements are kept as are drawn.
+#include "gradus/tensor/cuda/kernels/multinomial.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/ops/formulas/multinomial.h"
+
+namespace gradus::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kGroup = draws::kGroupWeights, kChunk = draws::kChunkWeights;
+static_assert(kChunk == kWarp * kGroup);
+
+struct Chunk {
+  double sum;  // of its weights; later the row's running sum at its end
+  int64_t positive;
+};
+
+// A warp's chunk. A place lies between groups, so that they begin in different banks.
+struct Staged {
+  double v[kWarps][kChunk + kWarp];
+};
+__device__ __forceinline__ int place_of(int element) { return element + element / kGroup; }
+
+// A warp sums a chunk, and each lane a group. Without `sums` it leaves out the running sums. What is no
+// weight becomes NaN, and so does the sum.
+__global__ void __launch_bounds__(kThreads, 4)
+    sum_chunks(Chunk* chunks, double* sums, const double* weights, int64_t rows, int64_t n, int64_t per_row) {
+  const int lane = thread_index() % kWarp;
+  double* const mine = shared_memory<Staged>().v[thread_index() / kWarp];
+  const int64_t chunk = block_index() * kWarps + thread_index() / kWarp, row = chunk / per_row;
+  const int64_t before = chunk % per_row * kChunk, first = row * n + before,
+                left = row < rows ? n - before : 0;
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    const int e = k * kWarp + lane;
+    const double w = e < left ? weights[first + e] : 0;
+    mine[place_of(e)] = draws::is_weight(w) ? w : std::numeric_limits<double>::quiet_NaN();
+  }
+  sync_warp(kAllLanes);
+  double* const group = mine + place_of(lane * kGroup);
+  double sum = 0;
+  int positive = 0;
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    sum += group[k];
+    positive += group[k] > 0;
+  }
+  double groups = 0;  // before this one
+#pragma unroll
+  for (int l = 0; l < kWarp - 1; ++l) {
+    const double other = shuffle(kAllLanes, sum, l);
+    if (l < lane) groups += other;
+  }
+#pragma unroll
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += shuffle_xor(kAllLanes, positive, lanes);
+  if (lane == kWarp - 1 && left > 0) chunks[chunk] = {groups + sum, positive};
+  if (!sums) return;
+  sum = 0;
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    sum += group[k];
+    group[k] = groups + sum;
+  }
+  sync_warp(kAllLanes);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    const int e = k * kWarp + lane;
+    if (e < left) sums[first + e] = mine[place_of(e)];
+  }
+}
+
+// A warp adds up the chunks of a row, and reports what is wrong with its weights. `needed` of them must be
+// above 0.
+__global__ void __launch_bounds__(kThreads, 4)
+    add_chunks(Chunk* chunks, const double* weights, int64_t rows, int64_t n, int64_t per_row, int64_t needed,
+               ValueReports reports) {
+  const int lane = thread_index() % kWarp;
+  const int64_t row = block_index() * kWarps + thread_index() / kWarp;
+  if (row >= rows) return;
+  Chunk* const of_row = chunks + row * per_row;
+  double total = 0;
+  int64_t positive = 0, wrong = n;  // where the lane's first chunk begins whose sum is NaN
+  for (int64_t at = 0; at < per_row; at += kWarp) {
+    const int64_t number = at + lane;
+    const Chunk chunk = number < per_row ? of_row[number] : Chunk{0, 0};
+    double sum = 0;
+#pragma unroll
+    for (int l = 0; l < kWarp; ++l) {
+      total += shuffle(kAllLanes, chunk.sum, l);
+      if (l == lane) sum = total;
+    }
+    positive += chunk.positive;
+    if (number < per_row) of_row[number].sum = sum;
+    if (sum != sum) wrong = std::min(wrong, number * kChunk);
+  }
+#pragma unroll
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += shuffle_xor(kAllLanes, positive, lanes);
+  const int64_t position = row * reports.per_row;
+  // One lane has the row's first chunk with what is no weight. The others report greater positions.
+  const int64_t behind = std::min(n, wrong + kChunk);
+  for (int64_t i = wrong; i < behind; ++i) {
+    const double w = weights[row * n + i];
+    if (draws::is_weight(w)) continue;
+    report(reports, position + i, std::bit_cast<uint64_t>(w));
+    break;
+  }
+  if (lane != 0 || total != total) return;
+  if (!draws::is_total(total))
+    report(reports, position + n, std::bit_cast<uint64_t>(total));
+  else if (positive < needed)
+    report(reports, position + n + 1, static_cast<uint64_t>(positive));
+}
+
+// The first of `count` rising sums that is above v; the last one, if none is.
+template <class F> __device__ __forceinline__ int64_t first_above(double v, int64_t count, F&& sum) {
+  int64_t first = 0, last = count - 1;
+  while (first < last) {
+    const int64_t middle = (first + last) / 2;
+    if (sum(middle) > v)
+      last = middle;
+    else
+      first = middle + 1;
+  }
+  return first;
+}
+
+__global__ void __launch_bounds__(kThreads, 4)
+    draw_again(Multinomial m, const Chunk* chunks, const double* sums, int64_t per_row) {
+  const int64_t i = block_index() * kThreads + thread_index(), row = i / m.count;
+  if (row >= m.rows) return;
+  const Chunk* const of_row = chunks + row * per_row;
+  const double total = of_row[per_row - 1].sum;
+  int64_t drawn = 0;
+  if (draws::is_total(total)) {
+    const double v = draws::border(m.uniform[i], total);
+    const int64_t chunk = first_above(v, per_row, [&](int64_t c) { return of_row[c].sum; });
+    const double before = chunk > 0 ? of_row[chunk - 1].sum : 0;
+    const int64_t first = chunk * kChunk, left = m.n - first;
+    const double* const of_chunk = sums + row * m.n + first;
+    drawn = first +
+            first_above(v, std::min<int64_t>(kChunk, left), [&](int64_t e) { return before + of_chunk[e]; });
+  }
+  m.out[i] = drawn;
+}
+
+// An element that may be drawn without replacement. Those that arrive first are drawn.
+struct alignas(16) Candidate {
+  uint64_t arrival;  // bits of the number, which is not negative: they have its order
+  int64_t index;
+};
+__device__ __forceinline__ bool is_before(const Candidate& a, const Candidate& b) {
+  return a.arrival < b.arrival || (a.arrival == b.arrival && a.index < b.index);
+}
+
+// Sorted candidates of a row: runs of `width` of them, the last one of `last`.
+struct Runs {
+  int64_t count, width, last;
+
+  GRADUS_HD int64_t in_row() const { return (count - 1) * width + last; }
+  GRADUS_HD int64_t length(int64_t run) const { return run < count - 1 ? width : run < count ? last : 0; }
+};
+
+// Where sorted candidates go: as the runs of a row to others, or as the indices that are drawn.
+struct Sorted {
+  Candidate* runs;
+  int64_t* drawn;  // where `runs` is null
+
+  __device__ __forceinline__ void put(int64_t at, const Candidate& c) const {
+    if (runs)
+      store_vector(runs + at, c);
+    else
+      drawn[at] = c.index;
+  }
+};
+
+struct Exchanged {
+  Candidate v[kThreads];
+};
+// The candidate of the thread whose number differs in one bit. All threads of the block call it.
+__device__ __forceinline__ Candidate exchange(const Candidate& mine, int bit) {
+  if (bit < kWarp)
+    return {shuffle_xor(kAllLanes, mine.arrival, bit), shuffle_xor(kAllLanes, mine.index, bit)};
+  auto& places = shared_memory<Exchanged>();
+  store_vector(&places.v[thread_index()], mine);
+  sync_block();
+  const auto other = load_vector<Candidate>(&places.v[thread_index() ^ bit]);
+  sync_block();
+  return other;
+}
+
+// Sorts tiles of `tile` elements, a power of two, each by as many threads (bitonic sort). The first of each
+// become a run.
+__global__ void __launch_bounds__(kThreads, 4)
+    sort_tiles(Sorted to, Runs runs, const double* weights, const double* uniform, int64_t rows, int64_t n,
+               int64_t tile) {
+  const int64_t thread = block_index() * kThreads + thread_index(), number = thread / tile;
+  const int64_t row = number / runs.count, run = number % runs.count, place = thread % tile;
+  const int64_t index = run * tile + place;
+  const bool is_there = row < rows && index < n;
+  Candidate mine{std::numeric_limits<uint64_t>::max(), index};
+  if (is_there) {
+    const int64_t i = row * n + index;
+    mine.arrival = std::bit_cast<uint64_t>(draws::arrival(uniform[i], weights[i]));
+  }
+  for (int sorted = 1; sorted < tile; sorted *= 2)
+    for (int bit = sorted; bit > 0; bit /= 2) {
+      const Candidate other = exchange(mine, bit);
+      const bool is_rising = (place & (2 * sorted)) == 0, takes_first = ((place & bit) == 0) == is_rising;
+      if (is_before(other, mine) == takes_first) mine = other;
+    }
+  if (is_there && place < runs.width) to.put(row * runs.in_row() + run * runs.width + place, mine);
+}
+
+// Merges runs 2i and 2i + 1 into run i. A candidate's place there is its own place, and one more for each
+// candidate of the other run before it.
+__global__ void __launch_bounds__(kThreads, 4)
+    merge_runs(Sorted to, Runs merged, const Candidate* from, Runs runs, int64_t rows) {
+  const int64_t i = block_index() * kThreads + thread_index(), row = i / runs.in_row();
+  if (row >= rows) return;
+  const int64_t in_row = i % runs.in_row(), run = in_row / runs.width;
+  const auto mine = load_vector<Candidate>(from + i);
+  const Candidate* const other = from + row * runs.in_row() + (run ^ 1) * runs.width;
+  int64_t before = 0, behind = runs.length(run ^ 1);
+  while (before < behind) {
+    const int64_t middle = (before + behind) / 2;
+    if (is_before(load_vector<Candidate>(other + middle), mine))
+      before = middle + 1;
+    else
+      behind = middle;
+  }
+  const int64_t place = in_row % runs.width + before;
+  if (place < merged.width) to.put(row * merged.in_row() + run / 2 * merged.width + place, mine);
+}
+
+int64_t chunks_of(int64_t n) { return blocks_for(n, kChunk); }
+int64_t tile_of(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(n, kThreads))));
+}
+Runs first_runs(const Multinomial& m) {
+  const int64_t tile = tile_of(m.n), count = blocks_for(m.n, tile);
+  return {count, std::min(tile, m.count), std::min(m.count, m.n - (count - 1) * tile)};
+}
+Runs merged_runs(const Runs& r, int64_t most) {
+  return {blocks_for(r.count, 2), std::min(2 * r.width, most),
+          r.count % 2 ? r.last : std::min(r.width + r.last, most)};
+}
+
+void sort(const char* op, const Multinomial& m, Candidate* workspace, cudaStream_t stream) {
+  const int64_t tile = tile_of(m.n);
+  Runs runs = first_runs(m);
+  Candidate *from = workspace, *to = workspace + m.rows * runs.in_row();
+  const auto sorted = [&](const Runs& r, Candidate* where) {
+    return Sorted{r.count > 1 ? where : nullptr, m.out};
+  };
+  launch(op, sort_tiles, {blocks_for(m.rows * runs.count * tile, kThreads), kThreads, sizeof(Exchanged)},
+         stream, sorted(runs, from), runs, m.weights, m.uniform, m.rows, m.n, tile);
+  while (runs.count > 1) {
+    const Runs merged = merged_runs(runs, m.count);
+    launch(op, merge_runs, {blocks_for(m.rows * runs.in_row(), kThreads), kThreads}, stream,
+           sorted(merged, to), merged, from, runs, m.rows);
+    std::swap(from, to);
+    runs = merged;
+  }
+}
+
+}  // namespace
+
+int64_t multinomial_workspace(const Multinomial& m, bool replacement) {
+  const int64_t chunks = m.rows * chunks_of(m.n) * int64_t{sizeof(Chunk)};
+  const int64_t sums = m.rows * m.n * int64_t{sizeof(double)};
+  const Runs runs = first_runs(m);
+  const int64_t sorted = runs.count > 1 ? 2 * m.rows * runs.in_row() * int64_t{sizeof(Candidate)} : 0;
+  return chunks + (replacement ? sums : sorted);
+}
+
+void multinomial(const char* op, const Multinomial& m, bool replacement, void* workspace,
+                 const ValueReports& reports, cudaStream_t stream) {
+  const int64_t per_row = chunks_of(m.n);
+  auto* const chunks = static_cast<Chunk*>(workspace);
+  void* const behind = chunks + m.rows * per_row;
+  double* const sums = replacement ? static_cast<double*>(behind) : nullptr;
+  launch(op, sum_chunks, {blocks_for(m.rows * per_row, kWarps), kThreads, sizeof(Staged)}, stream, chunks,
+         sums, m.weights, m.rows, m.n, per_row);
+  launch(op, add_chunks, {blocks_for(m.rows, kWarps), kThreads}, stream, chunks, m.weights, m.rows, m.n,
+         per_row, replacement ? 0 : m.count, reports);
+  if (!replacement) return sort(op, m, static_cast<Candidate*>(behind), stream);
+  launch(op, draw_again, {blocks_for(m.rows * m.count, kThreads), kThreads}, stream, m, chunks, sums,
+         per_row);
+}
+
+}  // namespace gradus::cuda
