@@ -84,8 +84,8 @@ void randperm_cpu(const Tensor& out, PhiloxKey key) {
   raw::throw_no_total(total);
 }
 
-// Checks the weights of a row and computes their running sums: Note [Order of running sums]. The last sum is
-// the total.
+// Checks the weights of a row and computes their running sums: Note [Order of running sums].
+// The last sum is the total.
 void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
   double chunks = 0, groups = 0;
   int64_t positive = 0;

@@ -1,7 +1,7 @@
 // With replacement a draw finds its element by two searches: for its chunk among the sums of chunks, then in
-// this chunk's own running sums. Both searches see the sums of Note [Order of running sums]. Without
-// replacement the elements of a row are sorted: in tiles first, whose runs are then merged by two. Of each run
-// as many elements are kept as are drawn.
+// this chunk's own running sums. Both see the sums of Note [Order of running sums]. Without replacement the
+// elements of a row are sorted: in tiles first, whose runs are then merged by two. Of each run as many
+// elements are kept as are drawn.
 #include "gradus/tensor/cuda/kernels/multinomial.h"
 
 #include <algorithm>
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// A warp adds up the chunks of a row, and reports what is wrong with its weights. `needed` of them must be
-// above 0.
+// A warp adds up the chunks of a row, and reports what is wrong with its weights.
+// `needed` of them must be above 0.
 __global__ void __launch_bounds__(kThreads, 4)
     add_chunks(Chunk* chunks, const double* weights, int64_t rows, int64_t n, int64_t per_row, int64_t needed,
                ValueReports reports) {
