@@ -1,11 +1,11 @@
 // Draws of indices by weights: what all devices compute, in one order.
 //
 // Note [Order of running sums]
-// The running sum at an element of a row is a + (b + c). c sums the elements of its group, up to this one, one
-// by one. b is the sum of the groups before it in its chunk, a that of the chunks before. At the end of a
-// group b + c becomes b of the next one, and at the end of a chunk a + (b + c) becomes a. So sums can be
-// computed side by side. Still they never fall from one element to the next, and a weight of 0 does not change
-// them: whatever is rounded, an element of weight 0 is not drawn.
+// The running sum at an element of a row is a + (b + c). c sums the elements of its group, up to this
+// one, one by one. b is the sum of the groups before it in its chunk, a that of the chunks before. At
+// the end of a group b + c becomes b of the next one, and at the end of a chunk a + (b + c) becomes a.
+// So sums can be computed side by side. Still they never fall from one element to the next, and a weight
+// of 0 does not change them: whatever is rounded, an element of weight 0 is not drawn.
 #pragma once
 
 #include <bit>
