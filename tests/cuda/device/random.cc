@@ -371,7 +371,7 @@ void test_draws_again() {
       if (n > 2000 && rows == 9) continue;
       Drawing d{{}, {}, rows, n, 70, true};
       for (int64_t i = 0; i < rows * n; ++i)
-        d.weights.push_back(n > 1 && i % 5 == 3 ? 0 : std::ldexp(double(mix(uint64_t(i)) >> 11), -60));
+        d.weights.push_back(n > 1 && i % 5 == 3 ? 0 : std::ldexp(double(mix(uint64_t(i + 1)) >> 11), -60));
       for (int64_t i = 0; i < rows * d.count; ++i)
         d.uniform.push_back(i % d.count == 0   ? 0
                             : i % d.count == 1 ? 1 - 0x1p-53
