@@ -1,5 +1,6 @@
 // Rows of layer, group, instance, local response and root mean square normalization, and of dropout's forms.
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "gradus/tensor/ops/copy.h"
@@ -180,13 +181,14 @@ void add_layer_norm() {
            .terms = 32,
            .differentiable = false,
            .dtypes = {DType::kF32}});
-  add_row({.op = "rms_norm",
-           .variant = "default eps",
-           .samples = {{in({3, 5})}},
-           .run = [](X x) { return rms_norm(x[0], {5}); },
-           .reference = [](A x) { return rows_normalized(x, 5, 1e-7, false); },
-           .differentiable = false,
-           .dtypes = {DType::kF32}});
+  add_row(
+      {.op = "rms_norm",
+       .variant = "default eps",
+       .samples = {{in({3, 5})}},
+       .run = [](X x) { return rms_norm(x[0], {5}); },
+       .reference = [](A x) { return rows_normalized(x, 5, std::numeric_limits<float>::epsilon(), false); },
+       .differentiable = false,
+       .dtypes = {DType::kF32}});
 }
 
 void add_group_norm() {
