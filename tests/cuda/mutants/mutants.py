@@ -46,6 +46,7 @@ SURVIVORS = {
     ("elementwise.h", "off by one", "at < count"):
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",
     ("multinomial.cu.cc", "off by one", "a.index < b.index"): "no candidate meets itself",
+    ("multinomial.cu.cc", "off by one", "at < per_row"): "there are no chunks behind the last one: they count as 0",
     ("powers.h", "off by one", "larger > top"):
         "a sum relative to a number that is less by 1 at most is as good",
     ("reduce.h", "bound", "std::min<N>(n, kVector - misaligned) is n"):

@@ -53,6 +53,9 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"batch norm f32, 33 channels", "bytes",
      "rows are misaligned, so warps read sectors at their ends, too; and one channel of the second tile, a "
      "sector of its own"},
+    {"draws without replacement", "bytes",
+     "a candidate searches its place in the run that is merged with its own: what many search comes from the "
+     "cache"},
     {"step_elements<AdamRule<double, true>, double>", "occupancy",
      "five arrays in f64, two elements of each, and a rule that a scaled step reads: more than 64 "
      "registers"},
