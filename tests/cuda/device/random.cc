@@ -470,6 +470,12 @@ void test_wrong_weights() {
     if (w.row >= 0) group.check(d.found.limit == uint64_t(w.count) && d.found.per_row == kLong + 2, "limits");
     for (const int64_t i : d.drawn) group.check(i >= 0 && i < kLong, "drawn %lld", (long long)i);
   }
+  // More chunks than a warp adds up at once: the sums of later ones are NaN, too.
+  constexpr int64_t kMany = 40 * 512;
+  Drawing many{std::vector<double>(size_t(kMany), 1), {0.5}, 1, kMany, 1, true};
+  many.weights[5] = -1;
+  many.run();
+  group.check(many.found.launch == 7 && many.found.words[0] >> 24 == 5, "of many chunks");
   Drawing none{{0, 0, 0}, {0.5}, 1, 3, 1, true};
   none.run();
   group.check(none.found.launch == 7 && none.found.words[0] >> 24 == 3 && none.drawn[0] == 0, "all 0");

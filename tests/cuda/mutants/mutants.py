@@ -46,6 +46,9 @@ SURVIVORS = {
     ("elementwise.h", "off by one", "at < count"):
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",
     ("multinomial.cu.cc", "off by one", "a.index < b.index"): "no candidate meets itself",
+    ("multinomial.cu.cc", "bound", "std::min(n, wrong + kChunk) is n"):
+        "the first chunk has a number that is no weight: to read on costs time alone",
+    ("multinomial.cu.cc", "one thread", "lane != 0"): "all lanes of the warp report the same",
     ("multinomial.cu.cc", "off by one", "at < per_row"): "there are no chunks behind the last one: they count as 0",
     ("powers.h", "off by one", "larger > top"):
         "a sum relative to a number that is less by 1 at most is as good",
