@@ -56,7 +56,6 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"step_elements<AdamRule<double, true>, double>", "occupancy",
      "five arrays in f64, two elements of each, and a rule that a scaled step reads: more than 64 "
      "registers"},
-    {"step_elements<RMSpropRule<double, true, true>, double>", "occupancy", "the same"},
 });
 
 }  // namespace report
