@@ -53,8 +53,9 @@ class Layer : public Module {
     return add_hook(returning_tensor<Layer&, const Tensor&, const Tensor&>(std::move(f)));
   }
 
- protected:
   bool has_hooks() const;
+
+ protected:
   // As forward, but x's buffer may be reused. Layers override it when their op can reuse a buffer.
   virtual Tensor forward_temporary(Tensor&& x) { return forward(x); }
 

@@ -1,6 +1,11 @@
 #include "gradus/nn/sequential.h"
 
+#include <optional>
+#include <utility>
+
 #include "gradus/autograd/functional.h"
+#include "gradus/nn/layers/activations.h"
+#include "gradus/nn/layers/batch_norm.h"
 
 namespace gradus::nn {
 
@@ -15,16 +20,36 @@ Layer& Sequential::operator[](const std::string& name) {
   throw IndexError("Sequential", "no layer is named '", name, "'");
 }
 
+namespace {
+// Returns next(layer(x)) where the layer computes both in one pass, else nothing.
+std::optional<Tensor> rectified(Layer& layer, const Layer& next, const Tensor& x) {
+  auto* const norm = dynamic_cast<BatchNorm*>(&layer);
+  if (!norm || next.has_hooks()) return {};
+  if (dynamic_cast<const ReLU*>(&next)) return norm->relu(x);
+  if (const auto* leaky = dynamic_cast<const LeakyReLU*>(&next))
+    return norm->leaky_relu(x, leaky->options().negative_slope);
+  return {};
+}
+}  // namespace
+
+template <class X> Tensor Sequential::apply(size_t& i, X&& x) {
+  Layer& layer = *layers_[i++];
+  if (i < layers_.size())
+    if (std::optional<Tensor> y = rectified(layer, *layers_[i], x)) return ++i, std::move(*y);
+  return layer(std::forward<X>(x));
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   if (layers_.empty()) return x;
-  Tensor h = (*layers_.front())(x);
-  for (size_t i = 1; i < layers_.size(); ++i) h = (*layers_[i])(std::move(h));
+  size_t i = 0;
+  Tensor h = apply(i, x);
+  while (i < layers_.size()) h = apply(i, std::move(h));
   return h;
 }
 
 Tensor Sequential::forward_temporary(Tensor&& x) {
   Tensor h = std::move(x);
-  for (const auto& l : layers_) h = (*l)(std::move(h));
+  for (size_t i = 0; i < layers_.size();) h = apply(i, std::move(h));
   return h;
 }
 

@@ -81,6 +81,9 @@ class Sequential : public Layer {
     return l;
   }
   Tensor forward_temporary(Tensor&& x) override;
+  // Returns layer i of x, and moves i on. Where that layer is a batch norm and the next one rectifies its
+  // result, both are computed in one pass.
+  template <class X> Tensor apply(size_t& i, X&& x);
 
   std::vector<std::unique_ptr<Layer>> layers_;
 };

@@ -108,7 +108,7 @@ TEST(BatchNormKernel, AgreesWithF64) {
   for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4},
                              Shape{2, 300, 2, 2}, Shape{9, 80, 17, 19}})
     for (DType t : {DType::kF32, DType::kBF16, DType::kF16})
-      for (bool rectified : {false, true}) {
+      for (const double slope : {1., 0., 0.2, -0.5}) {
         const Tensor x = raw::to(image(shape, 1), t), dy = raw::to(image(shape, 2), t);
         const Tensor w = random_tensor({shape[1]}, DType::kF32, 3),
                      b = random_tensor({shape[1]}, DType::kF32, 4);
@@ -120,14 +120,14 @@ TEST(BatchNormKernel, AgreesWithF64) {
         expect_near(wide(r.y), e.y, rounding);
         expect_near(wide(r.mean), e.mean, 1e-6);
         expect_near(wide(r.var), e.var, 1e-6);
-        const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, b, {.rectified = rectified});
+        const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, b, {.negative_slope = slope});
         const auto h = raw::batch_norm_backward(wide(dy), wide(x), e.mean, e.var, wide(w), wide(b),
-                                                {.rectified = rectified});
+                                                {.negative_slope = slope});
         expect_near(wide(g.dx), h.dx, 2 * rounding);
         expect_near(wide(g.dweight), h.dweight, 1e-4);
         expect_near(wide(g.dbias), h.dbias, 1e-4);
         const auto in_place = raw::batch_norm_backward(raw::clone(dy), x, r.mean, r.var, w, b,
-                                                       {.rectified = rectified, .in_place = true});
+                                                       {.negative_slope = slope, .in_place = true});
         EXPECT_EQ(in_place.dx.to_vector<float>(), g.dx.to_vector<float>());
       }
 }
@@ -187,13 +187,13 @@ TEST_P(BatchNormReluKernel, GivesTheBitsOfTheOpsApart) {
     const Tensor x = raw::to(image(shape, 1), t), residual = raw::to(image(shape, 2), t);
     const Tensor w = random_tensor({shape[1]}, channels, 3), b = random_tensor({shape[1]}, channels, 4);
     const Tensor dy = raw::to(image(shape, 5), t);
-    const auto r = raw::batch_norm_relu(x, residual, w, b, 1e-5, false);
+    const auto r = raw::batch_norm_relu(x, residual, w, b, {});
     const auto wide = raw::batch_norm(raw::to(x, channels), w, b, 1e-5);
     expect_same_bits(r.y, raw::to(relu(wide.y + raw::to(residual, channels)), t));
     expect_same_bits(r.mean, wide.mean);
     expect_same_bits(r.var, wide.var);
-    expect_same_bits(raw::batch_norm_relu(x, {}, w, b, 1e-5, false).y, raw::to(relu(wide.y), t));
-    expect_same_bits(raw::batch_norm_relu(x, raw::clone(residual), w, b, 1e-5, true).y, r.y);
+    expect_same_bits(raw::batch_norm_relu(x, {}, w, b, {}).y, raw::to(relu(wide.y), t));
+    expect_same_bits(raw::batch_norm_relu(x, raw::clone(residual), w, b, {.in_place = true}).y, r.y);
 
     const Tensor masked = relu_backward(dy, r.y);
     const auto expected = raw::batch_norm_backward(masked, x, r.mean, r.var, w, b, {});
@@ -215,13 +215,13 @@ TEST_P(BatchNormReluKernel, GivesTheBitsOfTheOpsApart) {
 TEST(BatchNormRelu, LetsNaNPass) {
   const Tensor x = image({2, 3, 4, 4}, 1), dy = image({2, 3, 4, 4}, 2), residual = image({2, 3, 4, 4}, 3);
   residual.ptr<float>()[5] = NAN;
-  const auto r = raw::batch_norm_relu(x, residual, {}, {}, 1e-5, false);
+  const auto r = raw::batch_norm_relu(x, residual, {}, {}, {});
   EXPECT_TRUE(std::isnan(r.y.ptr<float>()[5]));
   EXPECT_FALSE(std::isnan(r.y.ptr<float>()[6]));
   const auto g = raw::batch_norm_add_relu_backward(dy, r.y, x, r.mean, r.var, {}, {});
   EXPECT_EQ(g.dresidual.ptr<float>()[5], dy.ptr<float>()[5]);
   x.ptr<float>()[7] = NAN;
-  const auto y = raw::batch_norm_relu(x, {}, {}, {}, 1e-5, false).y.to_vector<float>();
+  const auto y = raw::batch_norm_relu(x, {}, {}, {}, {}).y.to_vector<float>();
   EXPECT_TRUE(std::isnan(y[20])) << "its channel";
 }
 
@@ -348,11 +348,11 @@ TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
   raw::fill_(mean, 1), raw::fill_(var, 2), raw::fill_(new_mean, 3), raw::fill_(new_var, 6);
   const Tensor batches = scalar(41, {.dtype = DType::kI64});
   const uint32_t version = mean.storage()->version();
-  raw::batch_norm_update_(mean, var, batches, new_mean, new_var, 4, 0.25);
+  raw::batch_norm_update_({mean, var, batches, 0.25}, new_mean, new_var, 4);
   EXPECT_GT(mean.storage()->version(), version);
   EXPECT_GT(batches.storage()->version(), 0u);
   EXPECT_EQ(batches.item<int64_t>(), 42);
-  EXPECT_THROW(raw::batch_norm_update_(mean, var, new_mean, new_mean, new_var, 4, 0.25), ShapeError);
+  EXPECT_THROW(raw::batch_norm_update_({mean, var, new_mean, 0.25}, new_mean, new_var, 4), ShapeError);
   for (int64_t c : {0, 1}) {
     EXPECT_NEAR(mean.to_vector<double>()[c], 1.5, 1e-6);
     EXPECT_NEAR(var.to_vector<double>()[c], 0.75 * 2 + 0.25 * 6 * 4 / 3,

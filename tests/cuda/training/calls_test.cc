@@ -66,5 +66,7 @@ TEST(Calls, ScaledMnist) {
 
 TEST(Calls, Dcgan) { expect_few_calls(120, example("DCGAN").make({kCuda, 8, 16, false, 8})); }
 
+TEST(Calls, DcganOf64Pixels) { expect_few_calls(200, example("DCGAN").make({kCuda, 2, 64, false, 4})); }
+
 }  // namespace
 }  // namespace gradus
