@@ -21,7 +21,7 @@ Layer& Sequential::operator[](const std::string& name) {
 }
 
 namespace {
-// Returns next(layer(x)) where the layer computes both in one pass, else nothing.
+// Returns next(layer(x)) if the layer is a batch norm that can do what `next` does, else nothing.
 std::optional<Tensor> rectified(Layer& layer, const Layer& next, const Tensor& x) {
   auto* const norm = dynamic_cast<BatchNorm*>(&layer);
   if (!norm || next.has_hooks()) return {};
@@ -32,24 +32,25 @@ std::optional<Tensor> rectified(Layer& layer, const Layer& next, const Tensor& x
 }
 }  // namespace
 
-template <class X> Tensor Sequential::apply(size_t& i, X&& x) {
+template <class X> Tensor Sequential::apply(size_t& i, size_t end, X&& x) {
   Layer& layer = *layers_[i++];
-  if (i < layers_.size())
+  if (i < end)
     if (std::optional<Tensor> y = rectified(layer, *layers_[i], x)) return ++i, std::move(*y);
   return layer(std::forward<X>(x));
 }
 
-Tensor Sequential::forward(const Tensor& x) {
-  if (layers_.empty()) return x;
-  size_t i = 0;
-  Tensor h = apply(i, x);
-  while (i < layers_.size()) h = apply(i, std::move(h));
+Tensor Sequential::run(size_t begin, size_t end, const Tensor& x) {
+  if (begin == end) return x;
+  Tensor h = apply(begin, end, x);
+  while (begin < end) h = apply(begin, end, std::move(h));
   return h;
 }
 
+Tensor Sequential::forward(const Tensor& x) { return run(0, size(), x); }
+
 Tensor Sequential::forward_temporary(Tensor&& x) {
   Tensor h = std::move(x);
-  for (size_t i = 0; i < layers_.size();) h = apply(i, std::move(h));
+  for (size_t i = 0; i < size();) h = apply(i, size(), std::move(h));
   return h;
 }
 
@@ -58,17 +59,13 @@ Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x)
   if (segments < 1 || segments > count)
     throw ValueError("checkpoint_sequential", "expected 1 to ", count, " segments for as many layers, given ",
                      segments);
-  const auto run = [&net](int64_t begin, int64_t end, const Tensor& input) {
-    Tensor h = net[begin](input);
-    for (int64_t i = begin + 1; i < end; ++i) h = net[i](std::move(h));
-    return h;
-  };
   return net.call([&] {
     const int64_t length = count / segments;
     Tensor h = x;
     for (int64_t s = 0; s + 1 < segments; ++s)
-      h = autograd::checkpoint([=](const Tensor& in) { return run(s * length, (s + 1) * length, in); }, h);
-    return run((segments - 1) * length, count, h);
+      h = autograd::checkpoint(
+          [=, &net](const Tensor& in) { return net.run(s * length, (s + 1) * length, in); }, h);
+    return net.run((segments - 1) * length, count, h);
   });
 }
 

@@ -81,9 +81,10 @@ class Sequential : public Layer {
     return l;
   }
   Tensor forward_temporary(Tensor&& x) override;
-  // Returns layer i of x, and moves i on. Where that layer is a batch norm and the next one rectifies its
-  // result, both are computed in one pass.
-  template <class X> Tensor apply(size_t& i, X&& x);
+  // Applies layers [begin, end) to x.
+  Tensor run(size_t begin, size_t end, const Tensor& x);
+  // Applies layer i to x, and moves i on. A batch norm and a ReLU or LeakyReLU behind it are one op.
+  template <class X> Tensor apply(size_t& i, size_t end, X&& x);
 
   std::vector<std::unique_ptr<Layer>> layers_;
 };

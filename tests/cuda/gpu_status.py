@@ -44,7 +44,7 @@ FAMILIES = [
      ["pool.cu.cc", "element.h"], r"pooling of "),
     ("random numbers", "draw_rows draw_strided drop_rows drop_strided swap_places choose_below dense strided",
      ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
-    ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums move_running",
+    ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums update_running",
      ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
     ("norms, clips, scales of gradients",
      "sum_powers_of_chunks take_norm clip_to_norm clip_to_value unscale_chunks find_bad move_loss_scale",

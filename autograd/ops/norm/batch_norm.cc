@@ -19,9 +19,9 @@ namespace gradus {
 // relu of a batch norm's temporary result gets no node of its own. Batch norm's rule uses dy only where the
 // result was positive; it computes that sign again from x. The gradient then passes through memory half as
 // often, and the result need not be kept. batch_norm_relu and batch_norm_leaky_relu are recorded in the same
-// way, and also rectify in the forward's pass; relu is a leaky_relu of slope 0. With a residual the sign cannot be computed from x, so batch_norm_add_relu keeps the
-// result. If nothing else holds it at the time of the backward, its buffer becomes x's gradient, and dy's
-// buffer becomes the residual's gradient.
+// way, and also rectify in the forward's pass; relu is a leaky_relu of slope 0. With a residual the sign
+// cannot be computed from x, so batch_norm_add_relu keeps the result. If nothing else holds it at the time of
+// the backward, its buffer becomes x's gradient, and dy's buffer becomes the residual's gradient.
 namespace {
 
 // Returns all dims except the channels'.
@@ -103,8 +103,8 @@ raw::RunningStatistics moved_by(const Tensor& x, const Tensor& running_mean, con
   return {};
 }
 
-// Records y, normalized by the batch's own statistics. y is the leaky_relu of that with this slope. If it is
-// 1, a later relu may still join its node.
+// Records y: x normalized by the batch's own statistics, and leaky_relu of that. A later relu may join the
+// node if the slope is 1.
 void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, double negative_slope) {
   Recorder r{op, x, weight, bias};
@@ -119,7 +119,10 @@ void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, cons
         Tensor dy = std::move(dys[0]);
         dys.clear();
         const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-        if (again && *slope != 1) dy = leaky_relu_backward(dy, raw::batch_norm(v, w, b, eps).y, *slope);
+        if (again && *slope != 1) {
+          const Tensor y = raw::batch_norm(v, w, b, eps).y;
+          dy = *slope == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, *slope);
+        }
         auto g = again ? batch_norm_grads(dy, v, w, eps)
                        : raw::batch_norm_backward(
                              dy, v, mean.get(), var.get(), w, b,

@@ -20,8 +20,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                   const Tensor& running_var, const BatchNormFuncOptions& options = {});
 
 // Return relu(batch_norm(x, ...)), leaky_relu(batch_norm(x, ...), slope), and relu(batch_norm(x, ...) +
-// residual), as in the blocks of residual networks. In training the result is written in one pass, and its gradient is read in one pass. 16-bit
-// floats are rounded once.
+// residual), as in the blocks of residual networks. In training the result is written in one pass, and its
+// gradient is read in one pass. 16-bit floats are rounded once.
 // Shapes: residual broadcasts with x as in x + residual; a temporary residual with x's shape passes
 // its buffer to y.
 // Errors: as batch_norm, and as +.

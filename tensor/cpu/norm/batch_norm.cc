@@ -331,7 +331,7 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
   batch_norm_update_cpu(mean, var, running, Rows(x).total);
 }
 
-// The gradient of a normalized number: dy, or 0 or less of it where the number was rectified.
+// The gradient of a normalized number v: dy, or what relu or leaky_relu leave of it.
 struct AsItIs {
   template <class A> A operator()(A dy, A, A, A, A) const { return dy; }
 };

@@ -243,8 +243,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   using A = compute_t<T>;
   constexpr bool kOfSum = given == Given::kOfSum, kScaled = given == Given::kScaled;
   constexpr bool kOfRectified = given == Given::kOfRectified;
+  constexpr bool kIsAlone = kScaled || (given != Given::kAsIs && sizeof(A) > 4);  // no more fit
   constexpr int kNumbers = numbers_of(given);
-  constexpr int kEach = kScaled || (kOfSum && sizeof(A) > 4) ? 1 : kUnderWay / 2;  // no more fit
+  constexpr int kEach = kIsAlone ? 1 : kUnderWay / 2;
   Place me = place_of<n>(cut);
   auto& shared = shared_memory<TileAndSums<A, kNumbers, n>>();
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {

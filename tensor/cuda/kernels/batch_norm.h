@@ -19,8 +19,8 @@ template <class T> struct BatchNorm {
   double eps;
 };
 
-// Statistics that move toward the batch's mean and var * var_factor, of type T or of that of mean and var. They
-// may be null, and so may `batches`, which rises by 1.
+// Statistics that move toward the batch's mean and var * var_factor. Their elements are T or, where wide, of
+// the type in which T is computed. They may be null, and so may `batches`, which rises by 1.
 struct RunningStatistics {
   void *mean, *var;
   int64_t* batches;

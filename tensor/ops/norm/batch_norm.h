@@ -97,9 +97,9 @@ void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named);
 
 // Kernels: x and y have one floating dtype and are dense with channels innermost; x is not empty. Tensors
-// [C] are row-major and have x's dtype, or f32 where x has 16 bits; running statistics, which may be undefined,
-// may then have 16 bits too. dx of batch_norm_apply_backward, which becomes `add` of batch_statistics_backward, has the dtype of
-// the [C] tensors.
+// [C] are row-major and have x's dtype, or f32 where x has 16 bits. Running statistics may be undefined, and
+// may have 16 bits where x has. dx of batch_norm_apply_backward, which becomes `add` of
+// batch_statistics_backward, has the dtype of the [C] tensors.
 extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, double eps,
                        const RunningStatistics& running)>

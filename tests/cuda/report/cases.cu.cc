@@ -230,7 +230,8 @@ Case normalized_backward(const char* what, bool rectified, int64_t channels = 64
       what, 5,
       [=](const Normalized<T>& n) {
         batch_norm_backward("report", n.problem(), as<T>(n.dx), n.by_channel(4), n.by_channel(5),
-                            static_cast<const T*>(as<T>(n.dy)), rectified ? 0 : 1, n.workspace.data(), nullptr);
+                            static_cast<const T*>(as<T>(n.dy)), rectified ? 0 : 1, n.workspace.data(),
+                            nullptr);
       },
       channels, most);
 }
