@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 #include "gradus/nn/options.h"
@@ -54,6 +55,8 @@ class Layer : public Module {
   }
 
   bool has_hooks() const;
+  // Returns next(layer(x)) if the layer computes both in one pass, else nothing.
+  virtual std::optional<Tensor> with_next(const Layer&, const Tensor&) { return {}; }
 
  protected:
   // As forward, but x's buffer may be reused. Layers override it when their op can reuse a buffer.

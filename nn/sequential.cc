@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/nn/layers/activations.h"
-#include "gradus/nn/layers/batch_norm.h"
 
 namespace gradus::nn {
 
@@ -20,22 +18,10 @@ Layer& Sequential::operator[](const std::string& name) {
   throw IndexError("Sequential", "no layer is named '", name, "'");
 }
 
-namespace {
-// Returns next(layer(x)) if the layer is a batch norm that can do what `next` does, else nothing.
-std::optional<Tensor> rectified(Layer& layer, const Layer& next, const Tensor& x) {
-  auto* const norm = dynamic_cast<BatchNorm*>(&layer);
-  if (!norm || next.has_hooks()) return {};
-  if (dynamic_cast<const ReLU*>(&next)) return norm->relu(x);
-  if (const auto* leaky = dynamic_cast<const LeakyReLU*>(&next))
-    return norm->leaky_relu(x, leaky->options().negative_slope);
-  return {};
-}
-}  // namespace
-
 template <class X> Tensor Sequential::apply(size_t& i, size_t end, X&& x) {
   Layer& layer = *layers_[i++];
   if (i < end)
-    if (std::optional<Tensor> y = rectified(layer, *layers_[i], x)) return ++i, std::move(*y);
+    if (std::optional<Tensor> y = layer.with_next(*layers_[i], x)) return ++i, *std::move(y);
   return layer(std::forward<X>(x));
 }
 

@@ -11,6 +11,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/layers/activations.h"
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
@@ -123,6 +124,14 @@ Tensor BatchNorm::leaky_relu(const Tensor& x, double slope) {
     };
     return forward_by(op, x);
   });
+}
+
+std::optional<Tensor> BatchNorm::with_next(const Layer& next, const Tensor& x) {
+  if (next.has_hooks()) return {};
+  if (dynamic_cast<const ReLU*>(&next)) return relu(x);
+  if (const auto* leaky = dynamic_cast<const LeakyReLU*>(&next))
+    return leaky_relu(x, leaky->options().negative_slope);
+  return {};
 }
 
 Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {

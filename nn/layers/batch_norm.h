@@ -51,6 +51,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Tensor relu(const Tensor& x);
   Tensor leaky_relu(const Tensor& x, double slope);
   Tensor add_relu(const Tensor& x, Tensor residual);
+  // Takes a ReLU or a LeakyReLU.
+  std::optional<Tensor> with_next(const Layer& next, const Tensor& x) override;
 
  protected:
   using LayerWith::LayerWith;
