@@ -75,7 +75,7 @@ TEST(BatchNormLayer, WithoutTrackingUsesTheBatchInEvaluationToo) {
   EXPECT_TRUE(bn.state_dict().empty());
 }
 
-// relu, leaky_relu and add_relu, beside the same by the layer's own result: values, state, and what hooks see.
+// The rectified result, beside the same by the layer's own: values, state, and what hooks see.
 TEST(BatchNormLayer, RectifiesItsResultAndASum) {
   for (bool hooked : {false, true})
     for (bool training : {true, false}) {
