@@ -150,7 +150,7 @@ TEST(Sequential, TakesOnePassAsSoonAsNoHookIsLeft) {
   }
 }
 
-// A convolution gives the batch norm bf16. In f32, results of bf16 differ by its unit, 2^-8, at most.
+// A convolution gives the batch norm bf16, with a unit roundoff of 2^-8. One pass rounds once, two round twice.
 TEST(Sequential, RectifiesABatchNormUnderAutocast) {
   for (const nn::LayerFactory& rectifier : rectifiers()) {
     nn::Sequential net({nn::layer<nn::Conv2d>({.in = 2, .out = 3, .kernel = 3}),
@@ -160,7 +160,7 @@ TEST(Sequential, RectifiesABatchNormUnderAutocast) {
     const Tensor whole = net(x), apart = one_by_one(net, x);
     ASSERT_EQ(whole.dtype(), apart.dtype());
     const auto a = whole.to_vector<double>(), b = apart.to_vector<double>();
-    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 0x1p-8 * std::abs(b[i])) << i;
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 3.1 * 0x1p-8 * std::abs(b[i])) << i;
   }
 }
 
