@@ -150,7 +150,7 @@ TEST(Sequential, TakesOnePassAsSoonAsNoHookIsLeft) {
   }
 }
 
-// A convolution gives the batch norm bf16, whose unit roundoff is 2^-8. One pass rounds once, two round twice.
+// A convolution gives the batch norm bf16: its unit roundoff is 2^-8. One pass rounds once, two round twice.
 TEST(Sequential, RectifiesABatchNormUnderAutocast) {
   for (const nn::LayerFactory& rectifier : rectifiers()) {
     nn::Sequential net({nn::layer<nn::Conv2d>({.in = 2, .out = 3, .kernel = 3}),
