@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 #include "gradus/nn/options.h"
@@ -53,8 +54,11 @@ class Layer : public Module {
     return add_hook(returning_tensor<Layer&, const Tensor&, const Tensor&>(std::move(f)));
   }
 
- protected:
   bool has_hooks() const;
+  // Returns next(layer(x)) if the layer computes both in one pass, else nothing.
+  virtual std::optional<Tensor> with_next(const Layer&, const Tensor&) { return {}; }
+
+ protected:
   // As forward, but x's buffer may be reused. Layers override it when their op can reuse a buffer.
   virtual Tensor forward_temporary(Tensor&& x) { return forward(x); }
 

@@ -1,5 +1,8 @@
 #include "gradus/nn/sequential.h"
 
+#include <optional>
+#include <utility>
+
 #include "gradus/autograd/functional.h"
 
 namespace gradus::nn {
@@ -15,16 +18,25 @@ Layer& Sequential::operator[](const std::string& name) {
   throw IndexError("Sequential", "no layer is named '", name, "'");
 }
 
-Tensor Sequential::forward(const Tensor& x) {
-  if (layers_.empty()) return x;
-  Tensor h = (*layers_.front())(x);
-  for (size_t i = 1; i < layers_.size(); ++i) h = (*layers_[i])(std::move(h));
+template <class X> Tensor Sequential::apply(size_t& i, size_t end, X&& x) {
+  Layer& layer = *layers_[i++];
+  if (i < end)
+    if (std::optional<Tensor> y = layer.with_next(*layers_[i], x)) return ++i, *std::move(y);
+  return layer(std::forward<X>(x));
+}
+
+Tensor Sequential::run(size_t begin, size_t end, const Tensor& x) {
+  if (begin == end) return x;
+  Tensor h = apply(begin, end, x);
+  while (begin < end) h = apply(begin, end, std::move(h));
   return h;
 }
 
+Tensor Sequential::forward(const Tensor& x) { return run(0, size(), x); }
+
 Tensor Sequential::forward_temporary(Tensor&& x) {
   Tensor h = std::move(x);
-  for (const auto& l : layers_) h = (*l)(std::move(h));
+  for (size_t i = 0; i < size();) h = apply(i, size(), std::move(h));
   return h;
 }
 
@@ -33,17 +45,13 @@ Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x)
   if (segments < 1 || segments > count)
     throw ValueError("checkpoint_sequential", "expected 1 to ", count, " segments for as many layers, given ",
                      segments);
-  const auto run = [&net](int64_t begin, int64_t end, const Tensor& input) {
-    Tensor h = net[begin](input);
-    for (int64_t i = begin + 1; i < end; ++i) h = net[i](std::move(h));
-    return h;
-  };
   return net.call([&] {
     const int64_t length = count / segments;
     Tensor h = x;
     for (int64_t s = 0; s + 1 < segments; ++s)
-      h = autograd::checkpoint([=](const Tensor& in) { return run(s * length, (s + 1) * length, in); }, h);
-    return run((segments - 1) * length, count, h);
+      h = autograd::checkpoint(
+          [=, &net](const Tensor& in) { return net.run(s * length, (s + 1) * length, in); }, h);
+    return net.run((segments - 1) * length, count, h);
   });
 }
 

@@ -81,6 +81,10 @@ class Sequential : public Layer {
     return l;
   }
   Tensor forward_temporary(Tensor&& x) override;
+  // Applies layers [begin, end) to x.
+  Tensor run(size_t begin, size_t end, const Tensor& x);
+  // Applies layer i to x, and moves i on. A batch norm and a ReLU or LeakyReLU behind it are one op.
+  template <class X> Tensor apply(size_t& i, size_t end, X&& x);
 
   std::vector<std::unique_ptr<Layer>> layers_;
 };

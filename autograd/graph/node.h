@@ -91,8 +91,9 @@ class Node : public AutogradSlot {
   // reaches the rule unchanged; any other is cast to the output's dtype.
   virtual DType gradient_dtype(size_t output) const { return outputs_[output].dtype; }
 
-  // Set by an op that can rectify its own result. The rule reads it. See Note [Rectified batch norm].
-  std::shared_ptr<bool> rectified;
+  // Set by an op that can apply leaky_relu to its own result: 1 if it does not. The rule reads it. See Note
+  // [Rectified batch norm].
+  std::shared_ptr<double> negative_slope;
 
   const char* op() const { return op_; }
   const std::string& module_path() const { return module_path_; }

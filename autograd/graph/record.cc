@@ -152,9 +152,10 @@ bool take_relu_over(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   // Any further reference is an edge of another node, and that node expects the value before the relu.
   if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
-  const auto& rectified = static_cast<Node&>(*slot).rectified;
-  if (!rectified || *rectified) return false;
-  return *rectified = true;
+  const auto& taken = static_cast<Node&>(*slot).negative_slope;
+  if (!taken || *taken != 1) return false;
+  *taken = 0;
+  return true;
 }
 
 bool may_reuse(const Tensor& x) {

@@ -11,6 +11,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/layers/activations.h"
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
@@ -71,8 +72,8 @@ void BatchNorm::apply_deferred_statistics() {
   if (!deferred_ || deferred_->rows == 0) return;
   const Deferred all = std::exchange(*deferred_, {});
   const DType wide = raw::channel_dtype(running_mean.dtype());
-  raw::batch_norm_update_(running_mean, running_var, num_batches_tracked, gradus::to(all.mean, wide),
-                          gradus::to(all.m2 / all.rows, wide), int64_t(all.rows), next_momentum());
+  raw::batch_norm_update_({running_mean, running_var, num_batches_tracked, next_momentum()},
+                          gradus::to(all.mean, wide), gradus::to(all.m2 / all.rows, wide), int64_t(all.rows));
 }
 
 bool BatchNorm::joins_batches() const {
@@ -115,6 +116,24 @@ Tensor BatchNorm::relu(const Tensor& x) {
   return call([&] { return forward_by(batch_norm_relu, x); });
 }
 
+Tensor BatchNorm::leaky_relu(const Tensor& x, double slope) {
+  if (has_hooks() || joins_batches()) return gradus::leaky_relu((*this)(x), slope);
+  return call([&] {
+    const auto op = [&](const Tensor& in, const auto&... args) {
+      return batch_norm_leaky_relu(in, slope, args...);
+    };
+    return forward_by(op, x);
+  });
+}
+
+std::optional<Tensor> BatchNorm::with_next(const Layer& next, const Tensor& x) {
+  if (next.has_hooks()) return {};
+  if (dynamic_cast<const ReLU*>(&next)) return relu(x);
+  if (const auto* leaky = dynamic_cast<const LeakyReLU*>(&next))
+    return leaky_relu(x, leaky->options().negative_slope);
+  return {};
+}
+
 Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
   if (has_hooks() || joins_batches()) return gradus::relu((*this)(x) + residual);
   return call([&] {
@@ -152,8 +171,8 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
     } else {
       const double momentum = next_momentum();
       if (rows > 0)
-        raw::batch_norm_update_(running_mean, running_var, num_batches_tracked, detach(mean), detach(var),
-                                int64_t(rows), momentum);
+        raw::batch_norm_update_({running_mean, running_var, num_batches_tracked, momentum}, detach(mean),
+                                detach(var), int64_t(rows));
       else
         raw::add_(num_batches_tracked, 1);
     }

@@ -46,10 +46,13 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   void apply_deferred_statistics();
 
   Tensor forward(const Tensor& x) final;
-  // Return relu(layer(x)), and relu(layer(x) + residual). Computed in one pass where possible: in training
-  // with one batch's statistics, and without hooks on the layer.
+  // Return relu(layer(x)), leaky_relu(layer(x), slope), and relu(layer(x) + residual). Computed in one pass
+  // where possible: in training with one batch's statistics, and without hooks on the layer.
   Tensor relu(const Tensor& x);
+  Tensor leaky_relu(const Tensor& x, double slope);
   Tensor add_relu(const Tensor& x, Tensor residual);
+  // Takes a ReLU or a LeakyReLU.
+  std::optional<Tensor> with_next(const Layer& next, const Tensor& x) override;
 
  protected:
   using LayerWith::LayerWith;

@@ -46,7 +46,7 @@ FAMILIES = [
      ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
     ("draws by weights", "sum_chunks add_chunks draw_again sort_tiles merge_runs", ["multinomial.cu.cc"],
      r"multinomial"),
-    ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums move_running",
+    ("batch norm", "moments gradient_sums normalize normalize_backward moments_backward finish_sums update_running",
      ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
     ("norms, clips, scales of gradients",
      "sum_powers_of_chunks take_norm clip_to_norm clip_to_value unscale_chunks find_bad move_loss_scale",

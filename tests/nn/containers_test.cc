@@ -2,8 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/random.h"
 
 namespace gradus {
 namespace {
@@ -75,6 +81,87 @@ TEST(Sequential, TakesNamesToo) {
   EXPECT_EQ(net(ones({5, 2})).shape(), (Shape{5, 1}));
   EXPECT_THROW(net["none"], IndexError);
   EXPECT_THROW(net.add("fc", nn::layer<nn::Tanh>()), ValueError);
+}
+
+// A batch norm between two layers, and what may rectify its result.
+nn::Sequential rectified_net(const nn::LayerFactory& rectifier) {
+  return nn::Sequential({nn::layer<nn::Conv2d>({.in = 2, .out = 3, .kernel = 3}),
+                         nn::layer<nn::BatchNorm2d>({.features = 3}), rectifier,
+                         nn::layer<nn::Conv2d>({.in = 3, .out = 2, .kernel = 3})});
+}
+Tensor one_by_one(nn::Sequential& net, const Tensor& x) {
+  Tensor h = x;
+  for (size_t i = 0; i < net.size(); ++i) h = net[i](h);
+  return h;
+}
+std::vector<nn::LayerFactory> rectifiers() {
+  std::vector<nn::LayerFactory> all{nn::layer<nn::ReLU>(), nn::layer<nn::Tanh>()};
+  for (const double slope : {0.2, -0.5, 0., 1.})
+    all.push_back(nn::layer<nn::LeakyReLU>({.negative_slope = slope}));
+  return all;
+}
+
+// The result, what x and the parameters get, and the state, beside those of the layers called one by one.
+TEST(Sequential, RectifiesABatchNormInOnePass) {
+  for (const nn::LayerFactory& rectifier : rectifiers())
+    for (bool training : {true, false})
+      for (int hooked : {-1, 1, 2}) {
+        const Tensor start = randn({4, 2, 6, 6});
+        int seen = 0;
+        const auto run = [&](bool whole) {
+          manual_seed(1);
+          nn::Sequential net = rectified_net(rectifier);
+          net.train(training);
+          if (hooked >= 0)
+            net[size_t(hooked)].register_forward_hook(
+                [&](nn::Layer&, const Tensor&, const Tensor&) { ++seen; });
+          GradManager gm;
+          Tensor x = raw::clone(start);
+          gm.attach(x), gm.attach(net.parameters());
+          auto recording = gm.record();
+          const Tensor y = whole ? net(x) : one_by_one(net, x);
+          gm.backward(sum(square(y)));
+          std::vector<std::vector<double>> all{y.to_vector<double>(), x.grad().to_vector<double>()};
+          for (const Tensor& p : net.parameters()) all.push_back(p.grad().to_vector<double>());
+          for (const Tensor& b : net.buffers()) all.push_back(b.to_vector<double>());
+          return all;
+        };
+        const auto whole = run(true), apart = run(false);
+        EXPECT_EQ(whole, apart) << training << ' ' << hooked;
+        EXPECT_EQ(seen, hooked < 0 ? 0 : 2);
+      }
+}
+
+// In bf16, one pass rounds a leaky_relu once, two round it twice.
+TEST(Sequential, TakesOnePassAsSoonAsNoHookIsLeft) {
+  const Tensor x = to(randn({8, 3, 9, 9}), DType::kBF16);
+  const auto once = batch_norm_leaky_relu(x, 0.2, {}, {}, {}, {}, {.training = true}).to_vector<float>();
+  for (size_t hooked : {0, 1}) {
+    nn::Sequential net(
+        {nn::layer<nn::BatchNorm2d>({.features = 3}), nn::layer<nn::LeakyReLU>({.negative_slope = 0.2})});
+    nn::HookHandle hook = net[hooked].register_forward_hook([](nn::Layer&, const Tensor&, const Tensor&) {});
+    EXPECT_NE(net(x).to_vector<float>(), once) << hooked;
+    hook.remove();
+    EXPECT_EQ(net(x).to_vector<float>(), once) << hooked;
+    EXPECT_EQ(net(to(x, DType::kBF16)).to_vector<float>(), once) << "a temporary";
+    net.add<nn::Identity>();
+    EXPECT_EQ(checkpoint_sequential(net, 1, x).to_vector<float>(), once);
+    EXPECT_NE(checkpoint_sequential(net, 3, x).to_vector<float>(), once) << "a segment ends between the two";
+  }
+}
+
+// A convolution gives the batch norm bf16: its unit roundoff is 2^-8. One pass rounds once, two round twice.
+TEST(Sequential, RectifiesABatchNormUnderAutocast) {
+  for (const nn::LayerFactory& rectifier : rectifiers()) {
+    nn::Sequential net({nn::layer<nn::Conv2d>({.in = 2, .out = 3, .kernel = 3}),
+                        nn::layer<nn::BatchNorm2d>({.features = 3}), rectifier});
+    const Tensor x = randn({4, 2, 6, 6});
+    const auto amp = autocast(DType::kBF16);
+    const Tensor whole = net(x), apart = one_by_one(net, x);
+    ASSERT_EQ(whole.dtype(), apart.dtype());
+    const auto a = whole.to_vector<double>(), b = apart.to_vector<double>();
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 3.1 * 0x1p-8 * std::abs(b[i])) << i;
+  }
 }
 
 }  // namespace

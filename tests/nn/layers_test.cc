@@ -75,7 +75,7 @@ TEST(BatchNormLayer, WithoutTrackingUsesTheBatchInEvaluationToo) {
   EXPECT_TRUE(bn.state_dict().empty());
 }
 
-// relu and add_relu, beside the same by the layer's own result: values, state, and what hooks see.
+// The rectified result, beside the same by the layer's own: values, state, and what hooks see.
 TEST(BatchNormLayer, RectifiesItsResultAndASum) {
   for (bool hooked : {false, true})
     for (bool training : {true, false}) {
@@ -85,17 +85,20 @@ TEST(BatchNormLayer, RectifiesItsResultAndASum) {
       if (hooked)
         one.register_forward_hook([&](nn::Layer&, const Tensor&, const Tensor& y) { seen.push_back(y); });
       const Tensor x = randn({4, 3, 5, 5}), residual = randn({4, 3, 5, 5});
-      const Tensor before = apart(x), again = apart(x);
+      const Tensor before = apart(x), between = apart(x), again = apart(x);
       EXPECT_EQ(one.relu(x).to_vector<float>(), relu(before).to_vector<float>());
+      EXPECT_EQ(one.leaky_relu(x, 0.2).to_vector<float>(), leaky_relu(between, 0.2).to_vector<float>());
       EXPECT_EQ(one.add_relu(x, residual).to_vector<float>(), relu(again + residual).to_vector<float>());
       const auto state = one.buffers(), expected = apart.buffers();
       for (size_t i = 0; i < state.size(); ++i)
         EXPECT_EQ(state[i].to_vector<double>(), expected[i].to_vector<double>()) << i;
-      ASSERT_EQ(seen.size(), hooked ? 2u : 0u);
-      for (const Tensor& y : seen) EXPECT_EQ(y.to_vector<float>(), again.to_vector<float>());
+      ASSERT_EQ(seen.size(), hooked ? 3u : 0u);
+      for (size_t i = 0; i < seen.size(); ++i)
+        EXPECT_EQ(values(seen[i]), values(i == 0 ? before : i == 1 ? between : again));
     }
   nn::BatchNorm2d bn({.features = 3});
   EXPECT_THROW(bn.relu(empty({2, 4, 4, 4})), ShapeError);
+  EXPECT_THROW(bn.leaky_relu(empty({2, 4, 4, 4}), 0.2), ShapeError);
   EXPECT_THROW(bn.add_relu(empty({2, 3, 4, 4}), empty({2, 3, 4, 5})), ShapeError);
 }
 
@@ -123,8 +126,9 @@ TEST(BatchNormLayer, RectifiesByTheStatisticsOfAllProcesses) {
   nn::BatchNorm2d one({.features = 3}), apart({.features = 3});
   one.set_reduction(std::make_shared<Twice>()), apart.set_reduction(std::make_shared<Twice>());
   const Tensor x = randn({2, 3, 2, 2}), residual = randn({2, 3, 2, 2});
-  const Tensor before = apart(x), again = apart(x);
+  const Tensor before = apart(x), between = apart(x), again = apart(x);
   EXPECT_EQ(one.relu(x).to_vector<float>(), relu(before).to_vector<float>());
+  EXPECT_EQ(values(one.leaky_relu(x, 0.2)), values(leaky_relu(between, 0.2)));
   EXPECT_EQ(one.add_relu(x, residual).to_vector<float>(), relu(again + residual).to_vector<float>());
   EXPECT_EQ(values(one.running_var), values(apart.running_var));
 }

@@ -108,7 +108,7 @@ TEST(BatchNormKernel, AgreesWithF64) {
   for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4},
                              Shape{2, 300, 2, 2}, Shape{9, 80, 17, 19}})
     for (DType t : {DType::kF32, DType::kBF16, DType::kF16})
-      for (bool rectified : {false, true}) {
+      for (const double slope : {1., 0., 0.2, -0.5}) {
         const Tensor x = raw::to(image(shape, 1), t), dy = raw::to(image(shape, 2), t);
         const Tensor w = random_tensor({shape[1]}, DType::kF32, 3),
                      b = random_tensor({shape[1]}, DType::kF32, 4);
@@ -120,14 +120,14 @@ TEST(BatchNormKernel, AgreesWithF64) {
         expect_near(wide(r.y), e.y, rounding);
         expect_near(wide(r.mean), e.mean, 1e-6);
         expect_near(wide(r.var), e.var, 1e-6);
-        const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, b, {.rectified = rectified});
+        const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, b, {.negative_slope = slope});
         const auto h = raw::batch_norm_backward(wide(dy), wide(x), e.mean, e.var, wide(w), wide(b),
-                                                {.rectified = rectified});
+                                                {.negative_slope = slope});
         expect_near(wide(g.dx), h.dx, 2 * rounding);
         expect_near(wide(g.dweight), h.dweight, 1e-4);
         expect_near(wide(g.dbias), h.dbias, 1e-4);
         const auto in_place = raw::batch_norm_backward(raw::clone(dy), x, r.mean, r.var, w, b,
-                                                       {.rectified = rectified, .in_place = true});
+                                                       {.negative_slope = slope, .in_place = true});
         EXPECT_EQ(in_place.dx.to_vector<float>(), g.dx.to_vector<float>());
       }
 }
@@ -187,13 +187,16 @@ TEST_P(BatchNormReluKernel, GivesTheBitsOfTheOpsApart) {
     const Tensor x = raw::to(image(shape, 1), t), residual = raw::to(image(shape, 2), t);
     const Tensor w = random_tensor({shape[1]}, channels, 3), b = random_tensor({shape[1]}, channels, 4);
     const Tensor dy = raw::to(image(shape, 5), t);
-    const auto r = raw::batch_norm_relu(x, residual, w, b, 1e-5, false);
+    const auto r = raw::batch_norm_relu(x, residual, w, b, {});
     const auto wide = raw::batch_norm(raw::to(x, channels), w, b, 1e-5);
     expect_same_bits(r.y, raw::to(relu(wide.y + raw::to(residual, channels)), t));
     expect_same_bits(r.mean, wide.mean);
     expect_same_bits(r.var, wide.var);
-    expect_same_bits(raw::batch_norm_relu(x, {}, w, b, 1e-5, false).y, raw::to(relu(wide.y), t));
-    expect_same_bits(raw::batch_norm_relu(x, raw::clone(residual), w, b, 1e-5, true).y, r.y);
+    expect_same_bits(raw::batch_norm_relu(x, {}, w, b, {}).y, raw::to(relu(wide.y), t));
+    for (const double slope : {0.2, -0.5})
+      expect_same_bits(raw::batch_norm_relu(x, {}, w, b, {.negative_slope = slope}).y,
+                       raw::to(leaky_relu(wide.y, slope), t));
+    expect_same_bits(raw::batch_norm_relu(x, raw::clone(residual), w, b, {.in_place = true}).y, r.y);
 
     const Tensor masked = relu_backward(dy, r.y);
     const auto expected = raw::batch_norm_backward(masked, x, r.mean, r.var, w, b, {});
@@ -215,14 +218,69 @@ TEST_P(BatchNormReluKernel, GivesTheBitsOfTheOpsApart) {
 TEST(BatchNormRelu, LetsNaNPass) {
   const Tensor x = image({2, 3, 4, 4}, 1), dy = image({2, 3, 4, 4}, 2), residual = image({2, 3, 4, 4}, 3);
   residual.ptr<float>()[5] = NAN;
-  const auto r = raw::batch_norm_relu(x, residual, {}, {}, 1e-5, false);
+  const auto r = raw::batch_norm_relu(x, residual, {}, {}, {});
   EXPECT_TRUE(std::isnan(r.y.ptr<float>()[5]));
   EXPECT_FALSE(std::isnan(r.y.ptr<float>()[6]));
   const auto g = raw::batch_norm_add_relu_backward(dy, r.y, x, r.mean, r.var, {}, {});
   EXPECT_EQ(g.dresidual.ptr<float>()[5], dy.ptr<float>()[5]);
   x.ptr<float>()[7] = NAN;
-  const auto y = raw::batch_norm_relu(x, {}, {}, {}, 1e-5, false).y.to_vector<float>();
+  const auto y = raw::batch_norm_relu(x, {}, {}, {}, {}).y.to_vector<float>();
   EXPECT_TRUE(std::isnan(y[20])) << "its channel";
+}
+
+// leaky_relu(batch_norm(x)) and its gradients, by the one op and by two. A relu may follow.
+TEST(BatchNormLeakyRelu, GivesTheBitsOfTwoOps) {
+  for (DType t : {DType::kF32, DType::kF64})
+    for (const double slope : {0.2, -0.5, 0., 1.})
+      for (bool training : {true, false})
+        for (bool again : {false, true}) {
+          const auto in = [&](uint64_t seed) { return raw::to(image({4, 6, 5, 5}, seed), t); };
+          const std::vector<Tensor> inputs{in(1), random_tensor({6}, t, 2), random_tensor({6}, t, 3)};
+          const auto values = [&](bool fused) {
+            const Tensor mean = empty({6}, {t, kCPU}), var = empty({6}, {t, kCPU});
+            raw::fill_(mean, 0.25), raw::fill_(var, 2);
+            const BatchNormFuncOptions options{.training = training};
+            Tensor result;
+            std::vector<Tensor> all = autograd::grad(
+                [&](const std::vector<Tensor>& v) {
+                  Tensor y = fused ? batch_norm_leaky_relu(v[0], slope, v[1], v[2], mean, var, options)
+                                   : leaky_relu(batch_norm(v[0], v[1], v[2], mean, var, options), slope);
+                  if (again) y = relu(std::move(y));
+                  result = raw::clone(detach(y));
+                  return y;
+                },
+                inputs, in(5));
+            all.insert(all.end(), {result, mean, var});
+            return all;
+          };
+          const std::vector<Tensor> one = values(true), two = values(false);
+          ASSERT_EQ(one.size(), 6u);
+          for (size_t i = 0; i < one.size(); ++i)
+            EXPECT_EQ(one[i].to_vector<double>(), two[i].to_vector<double>())
+                << i << ' ' << t << ' ' << slope << ' ' << training << ' ' << again;
+        }
+}
+
+TEST(BatchNormLeakyRelu, HasASecondDerivative) {
+  const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
+  const Tensor b = random_tensor({2}, DType::kF64, 3);
+  for (const double slope : {0.2, -0.5, 0., 1.}) {
+    const auto f = [&](const std::vector<Tensor>& v) {
+      return square(batch_norm_leaky_relu(v[0], slope, v[1], v[2], {}, {}, {.training = true}));
+    };
+    EXPECT_TRUE(autograd::gradcheck(f, {x, w, b})) << slope;
+    EXPECT_TRUE(autograd::gradgradcheck(f, {x, w, b})) << slope;
+  }
+}
+
+// Sums in bf16 are rounded once: after the rectifier.
+TEST(BatchNormLeakyRelu, RoundsOnceInBF16) {
+  const Tensor x = raw::to(image({4, 6, 5, 5}, 1), DType::kBF16);
+  const Tensor y = batch_norm_leaky_relu(x, 0.2, {}, {}, {}, {}, {.training = true});
+  const Tensor wide = raw::batch_norm(raw::to(x, DType::kF32), {}, {}, 1e-5).y;
+  expect_same_bits(y, raw::to(leaky_relu(wide, 0.2), DType::kBF16));
+  EXPECT_NE(y.to_vector<float>(),
+            leaky_relu(batch_norm(x, {}, {}, {}, {}, {.training = true}), 0.2).to_vector<float>());
 }
 
 // relu(batch_norm(x) + residual) and its gradients, by the one op and by three.
@@ -348,11 +406,11 @@ TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
   raw::fill_(mean, 1), raw::fill_(var, 2), raw::fill_(new_mean, 3), raw::fill_(new_var, 6);
   const Tensor batches = scalar(41, {.dtype = DType::kI64});
   const uint32_t version = mean.storage()->version();
-  raw::batch_norm_update_(mean, var, batches, new_mean, new_var, 4, 0.25);
+  raw::batch_norm_update_({mean, var, batches, 0.25}, new_mean, new_var, 4);
   EXPECT_GT(mean.storage()->version(), version);
   EXPECT_GT(batches.storage()->version(), 0u);
   EXPECT_EQ(batches.item<int64_t>(), 42);
-  EXPECT_THROW(raw::batch_norm_update_(mean, var, new_mean, new_mean, new_var, 4, 0.25), ShapeError);
+  EXPECT_THROW(raw::batch_norm_update_({mean, var, new_mean, 0.25}, new_mean, new_var, 4), ShapeError);
   for (int64_t c : {0, 1}) {
     EXPECT_NEAR(mean.to_vector<double>()[c], 1.5, 1e-6);
     EXPECT_NEAR(var.to_vector<double>()[c], 0.75 * 2 + 0.25 * 6 * 4 / 3,
@@ -413,6 +471,60 @@ TEST(BatchNormTraining, UpdatesTheRunningStatistics) {
   const auto before = mean.to_vector<float>();
   batch_norm(x, {}, {}, mean, var, {});
   EXPECT_EQ(mean.to_vector<float>(), before);
+}
+
+// The statistics that an op moves, beside those moved apart. Those of 16 bits are rounded once.
+TEST(BatchNormTraining, MovesStatisticsOfEachDtype) {
+  for (DType t : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
+    for (DType of_mean : {t, raw::channel_dtype(t)})
+      for (bool rectifies : {false, true}) {
+        const Tensor x = raw::to(image({4, 37, 3, 3}, 1), t);
+        const auto start = [&](DType dtype, uint64_t seed) {
+          return raw::to(random_tensor({37}, DType::kF32, seed), dtype);
+        };
+        const DType of_var = raw::channel_dtype(t);
+        raw::RunningStatistics by_op{start(of_mean, 2), start(of_var, 3), scalar(41, {.dtype = DType::kI64}),
+                                     0.3};
+        raw::RunningStatistics apart{start(of_mean, 2), start(of_var, 3), scalar(41, {.dtype = DType::kI64}),
+                                     0.3};
+        const uint32_t version = by_op.var.storage()->version();
+        const auto r = rectifies ? raw::batch_norm_relu(x, {}, {}, {}, {.negative_slope = 0.2}, by_op)
+                                 : raw::batch_norm(x, {}, {}, 1e-5, by_op);
+        raw::batch_norm_update_(apart, r.mean, r.var, 36);
+        expect_same_bits(by_op.mean, apart.mean);
+        expect_same_bits(by_op.var, apart.var);
+        EXPECT_NE(by_op.mean.to_vector<double>(), start(of_mean, 2).to_vector<double>());
+        EXPECT_EQ(by_op.batches.item<int64_t>(), 42);
+        EXPECT_GT(by_op.var.storage()->version(), version);
+      }
+}
+
+TEST(BatchNormTraining, RefusesStatisticsThatItCannotMove) {
+  const Tensor x = random_tensor({4, 3}), good = zeros({3});
+  const auto moves = [&](const Tensor& mean, const Tensor& batches) {
+    raw::batch_norm(x, {}, {}, 1e-5, {mean, good, batches, 0.1});
+  };
+  const auto rectifies = [&](const Tensor& mean) {
+    raw::batch_norm_relu(x, {}, {}, {}, {}, {mean, good, {}, 0.1});
+  };
+  moves(good, {});
+  expect_error<ShapeError>([&] { moves(zeros({4}), {}); }, {"[batch_norm]", "running statistics", "f32[4]"});
+  expect_error<ShapeError>([&] { rectifies(zeros({4})); }, {"[batch_norm_relu]", "f32[4]"});
+  expect_error<DTypeError>([&] { moves(zeros({3}, {DType::kF16, kCPU}), {}); }, {"[batch_norm]", "f16"});
+  expect_error<DTypeError>([&] { moves(zeros({3}, {DType::kF64, kCPU}), {}); }, {"[batch_norm]", "f64"});
+  expect_error<ShapeError>([&] { moves(good, zeros({1})); }, {"[batch_norm]", "num_batches_tracked"});
+}
+
+// An empty batch is counted, and moves nothing.
+TEST(BatchNormTraining, CountsAnEmptyBatch) {
+  const Tensor mean = ones({3}), var = ones({3}), batches = scalar(41, {.dtype = DType::kI64});
+  const BatchNormFuncOptions options{.training = true, .num_batches_tracked = batches};
+  batch_norm(zeros({0, 3}), {}, {}, mean, var, options);
+  batch_norm_relu(zeros({0, 3}), {}, {}, mean, var, options);
+  batch_norm_leaky_relu(zeros({0, 3}), 0.2, {}, {}, mean, var, options);
+  EXPECT_EQ(batches.item<int64_t>(), 44);
+  EXPECT_EQ(mean.to_vector<float>(), std::vector<float>(3, 1));
+  EXPECT_EQ(var.to_vector<float>(), std::vector<float>(3, 1));
 }
 
 TEST(BatchNormTraining, StatisticsMayMoveOnBeforeBackward) {

@@ -18,10 +18,10 @@ namespace gradus {
 // Note [Rectified batch norm]
 // relu of a batch norm's temporary result gets no node of its own. Batch norm's rule uses dy only where the
 // result was positive; it computes that sign again from x. The gradient then passes through memory half as
-// often, and the result need not be kept. batch_norm_relu is recorded in the same way, and also rectifies in
-// the forward's pass. With a residual the sign cannot be computed from x, so batch_norm_add_relu keeps the
-// result. If nothing else holds it at the time of the backward, its buffer becomes x's gradient, and dy's
-// buffer becomes the residual's gradient.
+// often, and the result need not be kept. batch_norm_relu and batch_norm_leaky_relu are recorded in the same
+// way, and also rectify in the forward's pass; relu is a leaky_relu of slope 0. With a residual the sign
+// cannot be computed from x, so batch_norm_add_relu keeps the result. If nothing else holds it at the time of
+// the backward, its buffer becomes x's gradient, and dy's buffer becomes the residual's gradient.
 namespace {
 
 // Returns all dims except the channels'.
@@ -94,42 +94,42 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
     throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
 }
 
-// Moves the running statistics, if there are any, toward the batch's, and counts it.
-void move_statistics(const Tensor& running_mean, const Tensor& running_var, const raw::BatchNormResult& batch,
-                     const BatchNormFuncOptions& options) {
-  const int64_t rows = elements_per_channel(batch.y);
+// Returns what a pass over x moves. An empty batch is only counted, here.
+raw::RunningStatistics moved_by(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                                const BatchNormFuncOptions& options) {
   const Tensor& batches = options.num_batches_tracked;
-  if (running_mean.defined() && rows > 0)
-    raw::batch_norm_update_(running_mean, running_var, batches, batch.mean, batch.var, rows,
-                            options.momentum);
-  else if (batches.defined())
-    raw::add_(batches, 1);
+  if (x.numel() > 0) return {running_mean, running_var, batches, options.momentum};
+  if (batches.defined()) raw::add_(batches, 1);
+  return {};
 }
 
-// Records y, normalized by the batch's own statistics. With `is_rectified`, y is the relu of that; otherwise
-// a later relu may still join its node.
+// Records y: x normalized by the batch's own statistics, and leaky_relu of that. A later relu may join the
+// node if the slope is 1.
 void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                     const raw::BatchNormResult& result, double eps, bool is_rectified) {
+                     const raw::BatchNormResult& result, double eps, double negative_slope) {
   Recorder r{op, x, weight, bias};
   if (!r) return;
-  const auto rectified = std::make_shared<bool>(is_rectified);
+  const auto slope = std::make_shared<double>(negative_slope);
   r.record_joint(
       {&result.y, 1}, {x, weight, bias},
       [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
        var = r.save(result.var), eps,
-       rectified](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+       slope](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
         const Tensor v = x.get(), w = weight.get(), b = bias.get();
         Tensor dy = std::move(dys[0]);
         dys.clear();
         const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-        if (again && *rectified) dy = relu_backward(dy, raw::batch_norm(v, w, b, eps).y);
+        if (again && *slope != 1) {
+          const Tensor y = raw::batch_norm(v, w, b, eps).y;
+          dy = *slope == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, *slope);
+        }
         auto g = again ? batch_norm_grads(dy, v, w, eps)
                        : raw::batch_norm_backward(
                              dy, v, mean.get(), var.get(), w, b,
-                             {.eps = eps, .rectified = *rectified, .in_place = autograd::may_reuse(dy)});
+                             {.eps = eps, .negative_slope = *slope, .in_place = autograd::may_reuse(dy)});
         return {g.dx, g.dweight, g.dbias};
       });
-  static_cast<autograd::Node&>(*result.y.ref()->slot).rectified = rectified;
+  static_cast<autograd::Node&>(*result.y.ref()->slot).negative_slope = slope;
 }
 
 // The rule of batch_statistics. x reaches the result directly and through the statistics. Both gradients are
@@ -181,9 +181,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   const char* op = "batch_norm";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return normalize_by(x, running_mean, running_var, weight, bias, options.eps);
-  const auto result = raw::batch_norm(x, weight, bias, options.eps);
-  move_statistics(running_mean, running_var, result, options);
-  record_by_batch(op, x, weight, bias, result, options.eps, false);
+  const auto result =
+      raw::batch_norm(x, weight, bias, options.eps, moved_by(x, running_mean, running_var, options));
+  record_by_batch(op, x, weight, bias, result, options.eps, 1);
   return result.y;
 }
 
@@ -193,9 +193,23 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
   const char* op = "batch_norm_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return relu(batch_norm(x, weight, bias, running_mean, running_var, options));
-  const auto result = raw::batch_norm_relu(x, {}, weight, bias, options.eps, false);
-  move_statistics(running_mean, running_var, result, options);
-  record_by_batch(op, x, weight, bias, result, options.eps, true);
+  const auto result = raw::batch_norm_relu(x, {}, weight, bias, {.eps = options.eps},
+                                           moved_by(x, running_mean, running_var, options));
+  record_by_batch(op, x, weight, bias, result, options.eps, 0);
+  return result.y;
+}
+
+Tensor batch_norm_leaky_relu(const Tensor& x, double slope, const Tensor& weight, const Tensor& bias,
+                             const Tensor& running_mean, const Tensor& running_var,
+                             const BatchNormFuncOptions& options) {
+  const OpCall call("batch_norm_leaky_relu", {{"x", x}});
+  const char* op = "batch_norm_leaky_relu";
+  check_arguments(op, x, weight, bias, running_mean, running_var, options);
+  if (!options.training)
+    return leaky_relu(batch_norm(x, weight, bias, running_mean, running_var, options), slope);
+  const auto result = raw::batch_norm_relu(x, {}, weight, bias, {options.eps, slope},
+                                           moved_by(x, running_mean, running_var, options));
+  record_by_batch(op, x, weight, bias, result, options.eps, slope);
   return result.y;
 }
 
@@ -208,8 +222,9 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
   if (!options.training || !is_like(residual, x))
     return relu(batch_norm(x, weight, bias, running_mean, running_var, options) + residual);
   const bool reuses = autograd::may_reuse(residual);
-  const auto result = raw::batch_norm_relu(x, detach(residual), weight, bias, options.eps, reuses);
-  move_statistics(running_mean, running_var, result, options);
+  const auto result =
+      raw::batch_norm_relu(x, detach(residual), weight, bias, {.eps = options.eps, .in_place = reuses},
+                           moved_by(x, running_mean, running_var, options));
   const std::vector<Tensor> inputs{x, weight, bias, residual};
   if (Recorder r{op, inputs})
     r.record_joint(

@@ -19,14 +19,17 @@ namespace gradus {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormFuncOptions& options = {});
 
-// Return relu(batch_norm(x, ...)) and relu(batch_norm(x, ...) + residual), as in the blocks of residual
-// networks. In training the result is written in one pass, and its gradient is read in one pass. 16-bit
-// floats are rounded once.
+// Return relu(batch_norm(x, ...)), leaky_relu(batch_norm(x, ...), slope), and relu(batch_norm(x, ...) +
+// residual), as in the blocks of residual networks. In training the result is written in one pass, and its
+// gradient is read in one pass. 16-bit floats are rounded once.
 // Shapes: residual broadcasts with x as in x + residual; a temporary residual with x's shape passes
 // its buffer to y.
 // Errors: as batch_norm, and as +.
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, const BatchNormFuncOptions& options = {});
+Tensor batch_norm_leaky_relu(const Tensor& x, double slope, const Tensor& weight, const Tensor& bias,
+                             const Tensor& running_mean, const Tensor& running_var,
+                             const BatchNormFuncOptions& options = {});
 Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weight, const Tensor& bias,
                            const Tensor& running_mean, const Tensor& running_var,
                            const BatchNormFuncOptions& options = {});

@@ -288,45 +288,82 @@ Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, c
   return Affine<A>(rows, mean, var, weight, bias, eps);
 }
 
+void batch_norm_update_cpu(const Tensor& mean, const Tensor& var, const RunningStatistics& running,
+                           int64_t rows) {
+  const auto move = [&](const Tensor& statistic, const Tensor& batch, double factor) {
+    if (!statistic.defined()) return;
+    dispatch(statistic.dtype(), [&]<class T>() {
+      using A = Arithmetic<T>;
+      for (int64_t c = 0; c < batch.numel(); ++c) {
+        T& v = statistic.ptr<T>()[c];
+        v = T(A(formulas::moved(A(v), batch.ptr<A>()[c] * factor, running.momentum)));
+      }
+    });
+  };
+  move(running.mean, mean, 1);
+  move(running.var, var, double(rows) / double(rows - 1));
+  if (running.batches.defined()) ++*running.batches.ptr<int64_t>();
+}
+
 void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                    const Tensor& weight, const Tensor& bias, double eps) {
+                    const Tensor& weight, const Tensor& bias, double eps, const RunningStatistics& running) {
   dispatch(x.dtype(),
            [&]<class T>() { normalize<T>(y, x, by_the_batch<T>(mean, var, x, weight, bias, eps)); });
+  batch_norm_update_cpu(mean, var, running, Rows(x).total);
 }
 
 void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                         const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+                         const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps,
+                         double negative_slope, const RunningStatistics& running) {
   dispatch(x.dtype(), [&]<class T>() {
     const auto affine = by_the_batch<T>(mean, var, x, weight, bias, eps);
     using A = Arithmetic<T>;
-    if (!residual.defined()) return normalize<T>(y, x, affine, [](A v, int64_t) { return positive_part(v); });
-    normalize<T>(y, x, affine,
-                 [add = residual.ptr<const T>()](A v, int64_t i) { return positive_part(v + A(add[i])); });
+    const auto rectify = [&](auto part) {
+      if (!residual.defined()) return normalize<T>(y, x, affine, [part](A v, int64_t) { return part(v); });
+      normalize<T>(y, x, affine,
+                   [part, add = residual.ptr<const T>()](A v, int64_t i) { return part(v + A(add[i])); });
+    };
+    if (negative_slope == 0)
+      rectify([](A v) { return positive_part(v); });
+    else
+      rectify([slope = A(negative_slope)](A v) { return formulas::leaky(v, slope); });
   });
+  batch_norm_update_cpu(mean, var, running, Rows(x).total);
 }
 
-// The gradient of a normalized v: dy, or 0 where it was rectified to 0.
-template <bool kRectified, class A> inline A rectified(A dy, A v, A mean, A scale, A shift) {
-  return kRectified ? formulas::rectified_gradient(dy, normalized(v, mean, scale, shift)) : dy;
-}
+// The gradient of a normalized number v: dy, or what relu or leaky_relu leave of it.
+struct AsItIs {
+  template <class A> A operator()(A dy, A, A, A, A) const { return dy; }
+};
+struct Rectified {
+  template <class A> A operator()(A dy, A v, A mean, A scale, A shift) const {
+    return formulas::rectified_gradient(dy, normalized(v, mean, scale, shift));
+  }
+};
+template <class A> struct Leaky {
+  A slope;
+  A operator()(A dy, A v, A mean, A scale, A shift) const {
+    return formulas::leaky_gradient(dy, normalized(v, mean, scale, shift), slope);
+  }
+};
 
 // dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
-template <bool kRectified, class T, class A>
+template <class T, class A, class Gradient>
 void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& affine, const A* offset,
-                  const A* slope) {
+                  const A* slope, Gradient gradient) {
   const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const A v = x[i], g = rectified<kRectified>(A(dy[i]), v, m[i], s[i], b[i]);
+    const A v = x[i], g = gradient(A(dy[i]), v, m[i], s[i], b[i]);
     dx[i] = T(formulas::batch_norm_dx(g, v, m[i], s[i], offset[i], slope[i]));
   }
 }
 
 // Computes dx, dweight and dbias from the sums of dy and of dy * (x - mean).
-template <class T, bool kRectified>
+template <class T, class Gradient>
 void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                       const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,
-                      const std::vector<double>& sums) {
+                      const std::vector<double>& sums, Gradient gradient) {
   using A = Arithmetic<T>;
   const Rows rows(x);
   std::vector<formulas::BatchNormSlopes> slopes(rows.C);
@@ -339,38 +376,44 @@ void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbi
   const auto offset = rows.spread<A>([&](int64_t c) { return slopes[c].offset; });
   const auto slope = rows.spread<A>([&](int64_t c) { return slopes[c].slope; });
   for_each_row(rows, [&](int64_t r) {
-    backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
-                             offset.data(), slope.data());
+    backward_row(rows.width, rows.at<T>(dx, r), static_cast<const T*>(rows.at<T>(dy, r)),
+                 static_cast<const T*>(rows.at<T>(x, r)), affine, offset.data(), slope.data(), gradient);
   });
 }
 
-template <class T, bool kRectified>
+template <class T, class Gradient>
 void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy, const Tensor& x,
-              const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps) {
+              const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps, Gradient gradient) {
   using A = Arithmetic<T>;
   const Rows rows(x);
   const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
     const auto add = [dy = rows.at<T>(dy, r), x = rows.at<T>(x, r), m = affine.mean.data(),
-                      s = affine.scale.data(),
-                      b = affine.shift.data()](int64_t at, int64_t i, A& sum, A& centered) {
-      const A v = x[at], g = rectified<kRectified>(A(dy[at]), v, m[i], s[i], b[i]);
+                      s = affine.scale.data(), b = affine.shift.data(),
+                      gradient](int64_t at, int64_t i, A& sum, A& centered) {
+      const A v = x[at], g = gradient(A(dy[at]), v, m[i], s[i], b[i]);
       sum += g;
       centered = std::fma(g, v - m[i], centered);
     };
     add_rows<count()>(rows.width, part, part + rows.width, add);
   });
-  backward_by_sums<T, kRectified>(dx, dweight, dbias, dy, x, var, affine, eps, sums);
+  backward_by_sums<T>(dx, dweight, dbias, dy, x, var, affine, eps, sums, gradient);
 }
 
 void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                             const Tensor& bias, double eps, bool rectified) {
+                             const Tensor& bias, double eps, double negative_slope) {
   dispatch(x.dtype(), [&]<class T>() {
-    const Affine<Arithmetic<T>> affine(Rows(x), mean, var, weight, bias, eps);
-    if (rectified)
-      backward<T, true>(dx, dweight, dbias, dy, x, var, affine, eps);
+    using A = Arithmetic<T>;
+    const Affine<A> affine(Rows(x), mean, var, weight, bias, eps);
+    const auto run = [&](auto gradient) {
+      backward<T>(dx, dweight, dbias, dy, x, var, affine, eps, gradient);
+    };
+    if (negative_slope == 1)
+      run(AsItIs());
+    else if (negative_slope == 0)
+      run(Rectified());
     else
-      backward<T, false>(dx, dweight, dbias, dy, x, var, affine, eps);
+      run(Leaky<A>{A(negative_slope)});
   });
 }
 
@@ -394,24 +437,8 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
       };
       add_rows<count()>(rows.width, part, part + rows.width, add);
     });
-    backward_by_sums<T, false>(dx, dweight, dbias, dresidual, x, var, affine, eps, sums);
+    backward_by_sums<T>(dx, dweight, dbias, dresidual, x, var, affine, eps, sums, AsItIs());
   });
-}
-
-void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
-                           const Tensor& mean, const Tensor& var, int64_t rows, double momentum) {
-  const auto move = [&](const Tensor& running, const Tensor& batch, double factor) {
-    dispatch(running.dtype(), [&]<class T>() {
-      using A = Arithmetic<T>;
-      for (int64_t c = 0; c < batch.numel(); ++c) {
-        T& v = running.ptr<T>()[c];
-        v = T(A(formulas::moved(A(v), batch.ptr<A>()[c] * factor, momentum)));
-      }
-    });
-  };
-  move(running_mean, mean, 1);
-  move(running_var, var, double(rows) / double(rows - 1));
-  if (batches.defined()) ++*batches.ptr<int64_t>();
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, 4) moments(const T* x, Cut cut, doub
 // Which gradients are summed.
 enum class Given {
   kAsIs,
-  kOfRectified,  // where the normalized x is positive
+  kOfRectified,  // of what became of the normalized x: times the slope where that is not positive
   kOfSum,        // where y is positive; they are written
   kScaled,       // and written times the scale
 };
@@ -238,12 +238,14 @@ constexpr int numbers_of(Given given) {
 // Sums of the gradients g, and of g * (x - mean). `written` may be dy.
 template <Given given, class T, int n, class Written>
 __global__ void __launch_bounds__(kThreads, 4)
-    gradient_sums(BatchNorm<T> s, Cut cut, const T* dy, const T* y, Written* written, double* pieces) {
+    gradient_sums(BatchNorm<T> s, Cut cut, const T* dy, const T* y, Written* written, double* pieces,
+                  compute_t<T> negative_slope) {
   using A = compute_t<T>;
   constexpr bool kOfSum = given == Given::kOfSum, kScaled = given == Given::kScaled;
   constexpr bool kOfRectified = given == Given::kOfRectified;
+  constexpr bool kIsAlone = kScaled || (given != Given::kAsIs && sizeof(A) > 4);  // no more fit
   constexpr int kNumbers = numbers_of(given);
-  constexpr int kEach = kScaled || (kOfSum && sizeof(A) > 4) ? 1 : kUnderWay / 2;  // no more fit
+  constexpr int kEach = kIsAlone ? 1 : kUnderWay / 2;
   Place me = place_of<n>(cut);
   auto& shared = shared_memory<TileAndSums<A, kNumbers, n>>();
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
@@ -272,8 +274,9 @@ __global__ void __launch_bounds__(kThreads, 4)
               const A element = widen(v[e].v[k]);
               A slope = widen(g[e].v[k]);
               if constexpr (kOfRectified)
-                slope = formulas::rectified_gradient(
-                    slope, formulas::normalized(element, mean[k], numbers[1][k], numbers[2][k]));
+                slope = formulas::leaky_gradient(
+                    slope, formulas::normalized(element, mean[k], numbers[1][k], numbers[2][k]),
+                    negative_slope);
               if constexpr (kOfSum) slope = formulas::rectified_gradient(slope, widen(of[e].v[k]));
               sum[k] += slope;
               centered[k] = m::fma(slope, element - mean[k], centered[k]);
@@ -294,11 +297,38 @@ template <class A, int count, int n> struct ForChannels {
   OfTile<A, count, n> tile;
 };
 
+// Moves one running statistic, of type T or A, toward the batch's.
+template <class T>
+__device__ __forceinline__ void move(void* running, bool is_wide, double batch, double momentum,
+                                     int64_t channel) {
+  using A = compute_t<T>;
+  const auto moved = [&](A v) {
+    return static_cast<A>(formulas::moved(static_cast<double>(v), batch, momentum));
+  };
+  if (is_wide) {
+    A& v = static_cast<A*>(running)[channel];
+    v = moved(v);
+  } else {
+    T& v = static_cast<T*>(running)[channel];
+    v = convert<T>(moved(widen(v)));
+  }
+}
+template <class T>
+__device__ __forceinline__ void move_running(const RunningStatistics& running, int64_t channel,
+                                             compute_t<T> mean, compute_t<T> var) {
+  if (running.mean) {
+    move<T>(running.mean, running.mean_is_wide, static_cast<double>(mean), running.momentum, channel);
+    move<T>(running.var, running.var_is_wide, static_cast<double>(var) * running.var_factor, running.momentum,
+            channel);
+  }
+  if (running.batches && channel == 0) ++*running.batches;
+}
+
 // `pieces` are the moments, of `count` pieces, from which mean and var follow. Null: they are given.
 template <class T, int n, bool adds>
 __global__ void __launch_bounds__(kThreads, 4)
-    normalize(BatchNorm<T> s, Cut cut, T* y, const T* residual, bool rectifies, const double* pieces,
-              int64_t count) {
+    normalize(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
+              RunningStatistics running, const double* pieces, int64_t count) {
   using A = compute_t<T>;
   Place me = place_of<n>(cut);
   auto& shared = shared_memory<ForChannels<A, 3, n>>();
@@ -310,7 +340,10 @@ __global__ void __launch_bounds__(kThreads, 4)
       const auto rows = static_cast<double>(cut.rows);
       v[0] = static_cast<A>(static_cast<double>(widen(s.x[channel])) + sums.first / rows);
       var = static_cast<A>(formulas::squares_about_mean(sums.first, sums.second, rows) / rows);
-      if (me.piece == 0) s.mean[channel] = v[0], s.var[channel] = var;
+      if (me.piece == 0) {
+        s.mean[channel] = v[0], s.var[channel] = var;
+        move_running<T>(running, channel, v[0], var);
+      }
     } else {
       v[0] = s.mean[channel], var = s.var[channel];
     }
@@ -335,7 +368,7 @@ __global__ void __launch_bounds__(kThreads, 4)
         for (int k = 0; k < n; ++k) {
           A value = formulas::normalized(A(widen(v[e].v[k])), mean[k], scale[k], shift[k]);
           if constexpr (adds) value += widen(add[e].v[k]);
-          out.v[k] = convert<T>(rectifies ? formulas::positive_part(value) : value);
+          out.v[k] = convert<T>(formulas::leaky(value, negative_slope));
         }
         store(y + at, out);
       });
@@ -345,7 +378,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 template <class T, int n, bool rectified>
 __global__ void __launch_bounds__(kThreads, 4)
     normalize_backward(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
-                       const T* dy, const double* pieces, int64_t count) {
+                       const T* dy, const double* pieces, int64_t count, compute_t<T> negative_slope) {
   using A = compute_t<T>;
   constexpr int kNumbers = rectified ? 5 : 4;
   Place me = place_of<n>(cut);
@@ -378,8 +411,8 @@ __global__ void __launch_bounds__(kThreads, 4)
           const A element = widen(v[e].v[k]);
           A given = widen(g[e].v[k]);
           if constexpr (rectified)
-            given = formulas::rectified_gradient(
-                given, formulas::normalized(element, mean[k], scale[k], numbers[4][k]));
+            given = formulas::leaky_gradient(
+                given, formulas::normalized(element, mean[k], scale[k], numbers[4][k]), negative_slope);
           out.v[k] =
               convert<T>(formulas::batch_norm_dx(given, element, mean[k], scale[k], offset[k], slope[k]));
         }
@@ -440,19 +473,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class A>
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    move_running(View running_mean, View running_var, int64_t* batches, const A* mean, const A* var,
-                 double var_factor, double momentum, int64_t channels) {
+    update_running(RunningStatistics running, const compute_t<T>* mean, const compute_t<T>* var,
+                   int64_t channels) {
   const int64_t channel = block_index() * kThreads + thread_index();
-  if (channel >= channels) return;
-  if (batches && channel == 0) ++*batches;
-  const auto move = [&](const View& running, double batch) {
-    const auto v = static_cast<double>(load_as<A>(running.data, running.dtype, channel));
-    store_as(running.data, running.dtype, channel, static_cast<A>(formulas::moved(v, batch, momentum)));
-  };
-  move(running_mean, static_cast<double>(mean[channel]));
-  move(running_var, static_cast<double>(var[channel]) * var_factor);
+  if (channel < channels) move_running<T>(running, channel, mean[channel], var[channel]);
 }
 
 // Pieces so few that their sums, which as many blocks read, are 1/25 of three passes over the elements at
@@ -513,7 +539,7 @@ int64_t sum_moments(const char* op, const T* x, int64_t rows, int64_t channels, 
 }
 template <Given given, class T, class Written>
 int64_t sum_gradients(const char* op, const BatchNorm<T>& s, const T* dy, const T* y, Written* written,
-                      double* pieces, cudaStream_t stream) {
+                      double* pieces, cudaStream_t stream, double negative_slope = 0) {
   int64_t count = 0;
   with_cut<kFew<T>>(
       s.rows, s.channels,
@@ -521,33 +547,35 @@ int64_t sum_gradients(const char* op, const BatchNorm<T>& s, const T* dy, const 
         count = cut.pieces;
         launch(op, gradient_sums<given, T, n, Written>,
                grid_of<TileAndSums<compute_t<T>, numbers_of(given), n>>(cut), stream, s, cut, dy, y, written,
-               pieces);
+               pieces, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dy, y, written);
   return count;
 }
 
 template <class T>
-void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residual, bool rectifies,
-                   const double* pieces, int64_t count, cudaStream_t stream) {
+void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
+                   const RunningStatistics& running, const double* pieces, int64_t count,
+                   cudaStream_t stream) {
   with_cut<kVector<T>>(
       s.rows, s.channels,
       [&]<int n>(const Cut& cut) {
         launch(op, residual ? normalize<T, n, true> : normalize<T, n, false>,
-               grid_of<ForChannels<compute_t<T>, 3, n>>(cut), stream, s, cut, y, residual, rectifies, pieces,
-               count);
+               grid_of<ForChannels<compute_t<T>, 3, n>>(cut), stream, s, cut, y, residual,
+               static_cast<compute_t<T>>(negative_slope), running, pieces, count);
       },
       s.x, y, residual);
 }
 template <bool rectified, class T>
 void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
-                  const T* dy, const double* pieces, int64_t count, cudaStream_t stream) {
+                  const T* dy, const double* pieces, int64_t count, cudaStream_t stream,
+                  double negative_slope = 1) {
   with_cut<kFew<T>>(
       s.rows, s.channels,
       [&]<int n>(const Cut& cut) {
         launch(op, normalize_backward<T, n, rectified>,
                grid_of<ForChannels<compute_t<T>, rectified ? 5 : 4, n>>(cut), stream, s, cut, dx, dweight,
-               dbias, dy, pieces, count);
+               dbias, dy, pieces, count, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dx, dy);
 }
@@ -567,24 +595,25 @@ int64_t batch_norm_workspace(int64_t rows, int64_t channels) {
 }
 
 template <class T>
-void batch_norm(const char* op, const BatchNorm<T>& s, T* y, const T* residual, bool rectifies,
-                void* workspace, cudaStream_t stream) {
+void batch_norm(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
+                const RunningStatistics& running, void* workspace, cudaStream_t stream) {
   auto* const pieces = static_cast<double*>(workspace);
   const int64_t count = sum_moments(op, s.x, s.rows, s.channels, pieces, stream);
-  run_normalize(op, s, y, residual, rectifies, pieces, count, stream);
+  run_normalize(op, s, y, residual, negative_slope, running, pieces, count, stream);
 }
 template <class T> void batch_norm_apply(const char* op, const BatchNorm<T>& s, T* y, cudaStream_t stream) {
-  run_normalize<T>(op, s, y, nullptr, false, nullptr, 0, stream);
+  run_normalize<T>(op, s, y, nullptr, 1, {}, nullptr, 0, stream);
 }
 template <class T>
 void batch_norm_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
-                         compute_t<T>* dbias, const T* dy, bool rectified, void* workspace,
+                         compute_t<T>* dbias, const T* dy, double negative_slope, void* workspace,
                          cudaStream_t stream) {
   auto* const pieces = static_cast<double*>(workspace);
   T* const none = nullptr;
-  if (rectified) {
-    const int64_t count = sum_gradients<Given::kOfRectified>(op, s, dy, none, none, pieces, stream);
-    return run_backward<true>(op, s, dx, dweight, dbias, dy, pieces, count, stream);
+  if (negative_slope != 1) {
+    const int64_t count =
+        sum_gradients<Given::kOfRectified>(op, s, dy, none, none, pieces, stream, negative_slope);
+    return run_backward<true>(op, s, dx, dweight, dbias, dy, pieces, count, stream, negative_slope);
   }
   const int64_t count = sum_gradients<Given::kAsIs>(op, s, dy, none, none, pieces, stream);
   run_backward<false>(op, s, dx, dweight, dbias, dy, pieces, count, stream);
@@ -626,36 +655,34 @@ void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, c
       },
       x, dx, add);
 }
-template <class A>
-void batch_norm_update(const char* op, const View& running_mean, const View& running_var, int64_t* batches,
-                       const A* mean, const A* var, double var_factor, double momentum, int64_t channels,
-                       cudaStream_t stream) {
-  launch(op, move_running<A>, {blocks_for(channels, kThreads), kThreads}, stream, running_mean, running_var,
-         batches, mean, var, var_factor, momentum, channels);
+template <class T>
+void batch_norm_update(const char* op, const RunningStatistics& running, const compute_t<T>* mean,
+                       const compute_t<T>* var, int64_t channels, cudaStream_t stream) {
+  launch(op, update_running<T>, {blocks_for(channels, kThreads), kThreads}, stream, running, mean, var,
+         channels);
 }
 
-#define GRADUS_INSTANTIATE(T)                                                                             \
-  template void batch_norm(const char*, const BatchNorm<T>&, T*, const T*, bool, void*, cudaStream_t);    \
-  template void batch_norm_apply(const char*, const BatchNorm<T>&, T*, cudaStream_t);                     \
-  template void batch_norm_backward(const char*, const BatchNorm<T>&, T*, compute_t<T>*, compute_t<T>*,   \
-                                    const T*, bool, void*, cudaStream_t);                                 \
-  template void batch_norm_add_relu_backward(const char*, const BatchNorm<T>&, T*, T*, compute_t<T>*,     \
-                                             compute_t<T>*, const T*, const T*, void*, cudaStream_t);     \
-  template void batch_norm_apply_backward(const char*, const BatchNorm<T>&, compute_t<T>*, compute_t<T>*, \
-                                          compute_t<T>*, const T*, void*, cudaStream_t);                  \
-  template void batch_statistics(const char*, double*, double*, const T*, int64_t, int64_t, void*,        \
-                                 cudaStream_t);                                                           \
-  template void batch_statistics_backward(const char*, T*, const compute_t<T>*, const T*,                 \
-                                          const compute_t<T>*, const compute_t<T>*, const compute_t<T>*,  \
-                                          int64_t, int64_t, cudaStream_t);
+#define GRADUS_INSTANTIATE(T)                                                                                \
+  template void batch_norm(const char*, const BatchNorm<T>&, T*, const T*, double, const RunningStatistics&, \
+                           void*, cudaStream_t);                                                             \
+  template void batch_norm_apply(const char*, const BatchNorm<T>&, T*, cudaStream_t);                        \
+  template void batch_norm_backward(const char*, const BatchNorm<T>&, T*, compute_t<T>*, compute_t<T>*,      \
+                                    const T*, double, void*, cudaStream_t);                                  \
+  template void batch_norm_add_relu_backward(const char*, const BatchNorm<T>&, T*, T*, compute_t<T>*,        \
+                                             compute_t<T>*, const T*, const T*, void*, cudaStream_t);        \
+  template void batch_norm_apply_backward(const char*, const BatchNorm<T>&, compute_t<T>*, compute_t<T>*,    \
+                                          compute_t<T>*, const T*, void*, cudaStream_t);                     \
+  template void batch_statistics(const char*, double*, double*, const T*, int64_t, int64_t, void*,           \
+                                 cudaStream_t);                                                              \
+  template void batch_statistics_backward(const char*, T*, const compute_t<T>*, const T*,                    \
+                                          const compute_t<T>*, const compute_t<T>*, const compute_t<T>*,     \
+                                          int64_t, int64_t, cudaStream_t);                                   \
+  template void batch_norm_update<T>(const char*, const RunningStatistics&, const compute_t<T>*,             \
+                                     const compute_t<T>*, int64_t, cudaStream_t);
 GRADUS_INSTANTIATE(double)
 GRADUS_INSTANTIATE(float)
 GRADUS_INSTANTIATE(f16)
 GRADUS_INSTANTIATE(bf16)
 #undef GRADUS_INSTANTIATE
-template void batch_norm_update(const char*, const View&, const View&, int64_t*, const double*, const double*,
-                                double, double, int64_t, cudaStream_t);
-template void batch_norm_update(const char*, const View&, const View&, int64_t*, const float*, const float*,
-                                double, double, int64_t, cudaStream_t);
 
 }  // namespace gradus::cuda

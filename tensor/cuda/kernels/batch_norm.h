@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "gradus/tensor/cuda/kernels/element.h"
-#include "gradus/tensor/cuda/kernels/nest.h"
 
 namespace gradus::cuda {
 
@@ -20,20 +19,29 @@ template <class T> struct BatchNorm {
   double eps;
 };
 
+// Statistics that move toward the batch's mean and var * var_factor. Their elements are T or, where wide, of
+// the type in which T is computed. They may be null, and so may `batches`, which rises by 1.
+struct RunningStatistics {
+  void *mean, *var;
+  int64_t* batches;
+  double var_factor, momentum;
+  int32_t mean_is_wide, var_is_wide;
+};
+
 // Bytes that functions with a workspace need, aligned to 16.
 int64_t batch_norm_workspace(int64_t rows, int64_t channels);
 
-// Writes mean and var, and y: x normalized by them, plus `residual` if given, rectified if wanted. The
-// residual may be y.
+// Writes mean and var, moves the running statistics, and writes y: x normalized by mean and var, plus
+// `residual` if given; what is negative is multiplied by the slope. The residual may be y.
 template <class T>
-void batch_norm(const char* op, const BatchNorm<T>& s, T* y, const T* residual, bool rectifies,
-                void* workspace, cudaStream_t stream);
+void batch_norm(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
+                const RunningStatistics& running, void* workspace, cudaStream_t stream);
 // y is x normalized by mean and var.
 template <class T> void batch_norm_apply(const char* op, const BatchNorm<T>& s, T* y, cudaStream_t stream);
-// dx may be dy. rectified: dy is the gradient of relu(y).
+// dx may be dy, the gradient of y with negative numbers multiplied by the slope.
 template <class T>
 void batch_norm_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
-                         compute_t<T>* dbias, const T* dy, bool rectified, void* workspace,
+                         compute_t<T>* dbias, const T* dy, double negative_slope, void* workspace,
                          cudaStream_t stream);
 // dresidual may be dy, dx may be y.
 template <class T>
@@ -56,11 +64,9 @@ void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, c
                                const compute_t<T>* slope, int64_t rows, int64_t channels,
                                cudaStream_t stream);
 
-// Moves the running statistics, of dtypes that are computed as A, toward mean and var * var_factor. Adds 1 to
-// `batches`, which may be null.
-template <class A>
-void batch_norm_update(const char* op, const View& running_mean, const View& running_var, int64_t* batches,
-                       const A* mean, const A* var, double var_factor, double momentum, int64_t channels,
-                       cudaStream_t stream);
+// Moves the running statistics toward mean and var.
+template <class T>
+void batch_norm_update(const char* op, const RunningStatistics& running, const compute_t<T>* mean,
+                       const compute_t<T>* var, int64_t channels, cudaStream_t stream);
 
 }  // namespace gradus::cuda

@@ -29,23 +29,41 @@ Tensor workspace_for(const Tensor& x) {
   return empty({batch_norm_workspace(x.numel() / x.size(1), x.size(1))}, {DType::kU8, x.device()});
 }
 
+// Statistics that are not of the wide dtype are of the kernel's type T.
+RunningStatistics moving(const raw::RunningStatistics& r, DType wide, int64_t rows) {
+  const auto pointer = [](const Tensor& t) { return t.defined() ? t.raw_ptr() : nullptr; };
+  const auto is_wide = [&](const Tensor& t) { return t.defined() && t.dtype() == wide; };
+  return {pointer(r.mean),
+          pointer(r.var),
+          or_null<int64_t>(r.batches),
+          double(rows) / double(rows - 1),
+          r.momentum,
+          is_wide(r.mean),
+          is_wide(r.var)};
+}
+
 void batch_norm_relu_or_not(const char* op, const Tensor& y, const Tensor& mean, const Tensor& var,
                             const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
-                            double eps, bool rectifies) {
-  const cudaStream_t stream = stream_for({&y, &mean, &var, &x, &residual, &weight, &bias});
+                            double eps, double negative_slope, const raw::RunningStatistics& running) {
+  const cudaStream_t stream = stream_for(
+      {&y, &mean, &var, &x, &residual, &weight, &bias, &running.mean, &running.var, &running.batches});
   const Tensor workspace = workspace_for(x);
   dispatch(x.dtype(), [&]<class T>() {
     batch_norm(op, problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(),
-               static_cast<const T*>(or_null<T>(residual)), rectifies, workspace.raw_ptr(), stream);
+               static_cast<const T*>(or_null<T>(residual)), negative_slope,
+               moving(running, mean.dtype(), x.numel() / x.size(1)), workspace.raw_ptr(), stream);
   });
 }
 void batch_norm_cuda(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                     const Tensor& weight, const Tensor& bias, double eps) {
-  batch_norm_relu_or_not("batch_norm", y, mean, var, x, {}, weight, bias, eps, false);
+                     const Tensor& weight, const Tensor& bias, double eps,
+                     const raw::RunningStatistics& running) {
+  batch_norm_relu_or_not("batch_norm", y, mean, var, x, {}, weight, bias, eps, 1, running);
 }
 void batch_norm_relu_cuda(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                          const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
-  batch_norm_relu_or_not("batch_norm_relu", y, mean, var, x, residual, weight, bias, eps, true);
+                          const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps,
+                          double negative_slope, const raw::RunningStatistics& running) {
+  batch_norm_relu_or_not("batch_norm_relu", y, mean, var, x, residual, weight, bias, eps, negative_slope,
+                         running);
 }
 void batch_norm_apply_cuda(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                            const Tensor& weight, const Tensor& bias, double eps) {
@@ -57,13 +75,13 @@ void batch_norm_apply_cuda(const Tensor& y, const Tensor& x, const Tensor& mean,
 
 void batch_norm_backward_cuda(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                               const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                              const Tensor& bias, double eps, bool rectified) {
+                              const Tensor& bias, double eps, double negative_slope) {
   const cudaStream_t stream = stream_for({&dx, &dweight, &dbias, &dy, &x, &mean, &var, &weight, &bias});
   const Tensor workspace = workspace_for(x);
   dispatch(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
     batch_norm_backward("batch_norm_backward", problem_of<T>(x, mean, var, weight, bias, eps), dx.ptr<T>(),
-                        dweight.ptr<A>(), dbias.ptr<A>(), static_cast<const T*>(dy.ptr<T>()), rectified,
+                        dweight.ptr<A>(), dbias.ptr<A>(), static_cast<const T*>(dy.ptr<T>()), negative_slope,
                         workspace.raw_ptr(), stream);
   });
 }
@@ -115,14 +133,14 @@ void batch_statistics_backward_cuda(const Tensor& dx, const Tensor& add, const T
   });
 }
 
-void batch_norm_update_cuda(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
-                            const Tensor& mean, const Tensor& var, int64_t rows, double momentum) {
+void batch_norm_update_cuda(const Tensor& mean, const Tensor& var, const raw::RunningStatistics& running,
+                            int64_t rows) {
   if (mean.numel() == 0) return;
-  const cudaStream_t stream = stream_for({&running_mean, &running_var, &batches, &mean, &var});
-  dispatch_floating(mean.dtype(), "batch_norm_update_", [&]<class A>() {
-    batch_norm_update<A>("batch_norm_update_", view_of(running_mean), view_of(running_var),
-                         or_null<int64_t>(batches), mean.ptr<A>(), var.ptr<A>(),
-                         double(rows) / double(rows - 1), momentum, mean.numel(), stream);
+  const cudaStream_t stream = stream_for({&mean, &var, &running.mean, &running.var, &running.batches});
+  dispatch(running.mean.dtype(), [&]<class T>() {
+    using A = compute_t<T>;
+    batch_norm_update<T>("batch_norm_update_", moving(running, mean.dtype(), rows), mean.ptr<A>(),
+                         var.ptr<A>(), mean.numel(), stream);
   });
 }
 

@@ -29,6 +29,12 @@ template <class A> GRADUS_HD A positive_part(A v) { return v < 0 ? A(0) : v; }
 // The gradient of what became `rectified`: dy, or 0 where that is 0.
 template <class A> GRADUS_HD A rectified_gradient(A dy, A rectified) { return rectified <= 0 ? A(0) : dy; }
 
+// The same with a slope for negative numbers, as of leaky_relu: 0 is relu, 1 changes nothing.
+template <class A> GRADUS_HD A leaky(A v, A slope) { return v < 0 ? (slope == 0 ? A(0) : slope * v) : v; }
+template <class A> GRADUS_HD A leaky_gradient(A dy, A v, A slope) {
+  return v <= 0 ? (slope == 0 ? A(0) : slope * dy) : dy;
+}
+
 // What the gradient of x needs of a channel of n elements. sum and centered_sum are those of dy and of
 // dy * (x - mean).
 struct BatchNormSlopes {

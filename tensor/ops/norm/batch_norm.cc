@@ -22,6 +22,26 @@ void check_like_x(const char* op, const char* name, const Tensor& t, const Tenso
     throw ShapeError(op, name, " must be like x: ", name, ' ', describe(t), ", x ", describe(x));
 }
 
+// Checks running statistics beside a batch's mean, and counts the write to them. Each has mean's dtype, or
+// this narrow one.
+void will_move(const char* op, const RunningStatistics& running, const Tensor& mean, DType narrow) {
+  if (const Tensor& batches = running.batches; batches.defined()) {
+    if (batches.dtype() != DType::kI64 || batches.numel() != 1 || batches.device() != mean.device())
+      throw ShapeError(op, "num_batches_tracked must be i64[] beside the statistics: ", describe(batches),
+                       ", mean ", describe(mean));
+    batches.storage()->bump_version();
+  }
+  for (const Tensor* t : {&running.mean, &running.var}) {
+    if (!t->defined()) continue;
+    if (!t->is_row_major() || !(t->shape() == mean.shape()))
+      throw ShapeError(op, "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
+    if (channel_dtype(t->dtype()) != mean.dtype() || (t->dtype() != mean.dtype() && t->dtype() != narrow))
+      throw DTypeError(op, "running statistics are ", t->dtype(), " but the batch's are ", mean.dtype(), ": ",
+                       describe(*t), how_to_convert("x", t->dtype()));
+    t->storage()->bump_version();
+  }
+}
+
 }  // namespace
 
 void check_batch_norm(const char* op, const Tensor& x,
@@ -42,13 +62,15 @@ void check_batch_norm(const char* op, const Tensor& x,
   }
 }
 
-BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                           const RunningStatistics& running) {
   check_batch_norm("batch_norm", x, {{"weight", &weight}, {"bias", &bias}});
   const TensorOptions like{channel_dtype(x.dtype()), x.device()};
   BatchNormResult r{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
+    will_move("batch_norm", running, r.mean, x.dtype());
     batch_norm_kernel(r.y, r.mean, r.var, channels_innermost(x), by_channel_if_any(weight, x),
-                      by_channel_if_any(bias, x), eps);
+                      by_channel_if_any(bias, x), eps, running);
   } else {
     fill_(r.mean, 0), fill_(r.var, 0);
   }
@@ -56,17 +78,19 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
 }
 
 BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                                const Tensor& bias, double eps, bool in_place) {
+                                const Tensor& bias, const BatchNormReluOptions& options,
+                                const RunningStatistics& running) {
   const char* op = "batch_norm_relu";
   check_batch_norm(op, x, {{"weight", &weight}, {"bias", &bias}});
   if (residual.defined()) check_like_x(op, "residual", residual, x);
   const Tensor other = residual.defined() ? channels_innermost(residual) : residual;
   const TensorOptions like{channel_dtype(x.dtype()), x.device()};
-  BatchNormResult r{in_place && other.defined() ? other : channels_innermost_like(x),
+  BatchNormResult r{options.in_place && other.defined() ? other : channels_innermost_like(x),
                     empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
+    will_move(op, running, r.mean, x.dtype());
     batch_norm_relu_kernel(r.y, r.mean, r.var, channels_innermost(x), other, by_channel_if_any(weight, x),
-                           by_channel_if_any(bias, x), eps);
+                           by_channel_if_any(bias, x), options.eps, options.negative_slope, running);
   } else {
     fill_(r.mean, 0), fill_(r.var, 0);
   }
@@ -96,7 +120,7 @@ BatchNormGrads batch_norm_backward(const Tensor& dy_in, const Tensor& x, const T
   if (x.numel() > 0) {
     batch_norm_backward_kernel(g.dx, g.dweight, g.dbias, dy, channels_innermost(x), by_channel(mean, x),
                                by_channel(var, x), by_channel_if_any(weight, x), by_channel_if_any(bias, x),
-                               options.eps, options.rectified);
+                               options.eps, options.negative_slope);
   } else {
     fill_(g.dweight, 0), fill_(g.dbias, 0);
   }
@@ -164,24 +188,10 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
   return g;
 }
 
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
-                        const Tensor& mean, const Tensor& var, int64_t rows, double momentum) {
-  const char* op = "batch_norm_update_";
-  if (batches.defined()) {
-    if (batches.dtype() != DType::kI64 || batches.numel() != 1 || batches.device() != mean.device())
-      throw ShapeError(op, "num_batches_tracked must be i64[] beside the statistics: ", describe(batches),
-                       ", mean ", describe(mean));
-    batches.storage()->bump_version();
-  }
-  for (const Tensor* t : {&running_mean, &running_var}) {
-    if (!t->is_row_major() || !(t->shape() == mean.shape()))
-      throw ShapeError(op, "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
-    if (channel_dtype(t->dtype()) != mean.dtype())
-      throw DTypeError(op, "running statistics are ", t->dtype(), " but the batch's are ", mean.dtype(), ": ",
-                       describe(*t), how_to_convert("x", t->dtype()));
-    t->storage()->bump_version();
-  }
-  batch_norm_update_kernel(running_mean, running_var, batches, mean, var, rows, momentum);
+void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
+                        int64_t rows) {
+  will_move("batch_norm_update_", running, mean, running.mean.dtype());
+  batch_norm_update_kernel(mean, var, running, rows);
 }
 
 }  // namespace gradus::raw

@@ -21,11 +21,27 @@ inline DType channel_dtype(DType x) { return x == DType::kF64 ? x : DType::kF32;
 struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
 };
-BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
-// Returns the same with y = relu(normalized + residual). The residual is like x, or undefined (0). in_place:
-// the residual's buffer may become y.
+// What moves toward a batch's statistics, and by how much: mean and var toward the batch's mean and unbiased
+// variance; batches (i64[]) rises by 1. Each may be undefined, mean and var together. Those of 16 bits are
+// moved in f32 and rounded once.
+struct RunningStatistics {
+  Tensor mean, var, batches;
+  double momentum = 0;
+};
+template <class F> void for_each_tensor(const RunningStatistics& running, F f) {
+  f(running.mean), f(running.var), f(running.batches);
+}
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                           const RunningStatistics& running = {});
+struct BatchNormReluOptions {
+  double eps = 1e-5;
+  double negative_slope = 0;  // as leaky_relu's
+  bool in_place = false;      // the residual's buffer may become y
+};
+// Returns the same with y = leaky_relu(normalized + residual). The residual is like x, or undefined (0).
 BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                                const Tensor& bias, double eps, bool in_place);
+                                const Tensor& bias, const BatchNormReluOptions& options,
+                                const RunningStatistics& running = {});
 // Returns x normalized by the given statistics.
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const Tensor& bias, double eps);
@@ -34,8 +50,8 @@ struct BatchNormGrads {
 };
 struct BatchNormBackwardOptions {
   double eps = 1e-5;
-  bool rectified = false;  // dy is the gradient of relu(y)
-  bool in_place = false;   // dy's buffer may become dx
+  double negative_slope = 1;  // dy is the gradient of leaky_relu(y); 1: of y
+  bool in_place = false;      // dy's buffer may become dx
 };
 // Returns the gradients of batch_norm. Those of x include the paths through the batch's mean and variance.
 BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
@@ -54,11 +70,9 @@ BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tenso
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,
                                                    const BatchNormAddReluBackwardOptions& options);
-// Moves the running statistics toward those of the batch, and adds 1 to `batches` (i64[], may be undefined).
-// `rows` is the number of elements of each channel in the batch. Running statistics of 16 bits are moved in
-// f32 and rounded once.
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
-                        const Tensor& mean, const Tensor& var, int64_t rows, double momentum);
+// Moves the running statistics toward those of a batch: `rows` is the number of elements of each channel.
+void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
+                        int64_t rows);
 
 // What batches that are normalized together exchange. For an empty x it is zeros.
 struct BatchStatistics {
@@ -83,14 +97,16 @@ void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named);
 
 // Kernels: x and y have one floating dtype and are dense with channels innermost; x is not empty. Tensors
-// [C] are row-major and have x's dtype, or f32 where x has 16 bits; running statistics may then have 16 bits
-// too. dx of batch_norm_apply_backward, which becomes `add` of batch_statistics_backward, has the dtype of
-// the [C] tensors.
+// [C] are row-major and have x's dtype, or f32 where x has 16 bits. Running statistics may be undefined, and
+// may have 16 bits where x has. dx of batch_norm_apply_backward, which becomes `add` of
+// batch_statistics_backward, has the dtype of the [C] tensors.
 extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                       const Tensor& weight, const Tensor& bias, double eps)>
+                       const Tensor& weight, const Tensor& bias, double eps,
+                       const RunningStatistics& running)>
     batch_norm_kernel;
 extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                       const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps)>
+                       const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps,
+                       double negative_slope, const RunningStatistics& running)>
     batch_norm_relu_kernel;  // y may be the residual
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                        const Tensor& weight, const Tensor& bias, double eps)>
@@ -98,7 +114,7 @@ extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, con
 extern KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                        const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                        const Tensor& bias, double eps,
-                       bool rectified)>
+                       double negative_slope)>
     batch_norm_backward_kernel;  // dx may be dy
 extern KernelSlot<void(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight, const Tensor& dbias,
                        const Tensor& dy, const Tensor& y, const Tensor& x, const Tensor& mean,
@@ -112,8 +128,7 @@ extern KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& center
                        const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                        double eps)>
     batch_norm_apply_backward_kernel;
-extern KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches,
-                       const Tensor& mean, const Tensor& var, int64_t rows, double momentum)>
+extern KernelSlot<void(const Tensor& mean, const Tensor& var, const RunningStatistics& running, int64_t rows)>
     batch_norm_update_kernel;
 
 }  // namespace raw

@@ -65,6 +65,21 @@ template <class T> std::vector<T> by_channel(const Image& s, uint64_t salt, doub
   return v;
 }
 
+// Running statistics of `old`, moved toward a batch's.
+constexpr double kMomentum = 0.3;
+template <class R, class A>
+void expect_moved(Group& group, const std::vector<R>& got, const std::vector<R>& old,
+                  const std::vector<A>& batch, double times) {
+  for (size_t c = 0; c < old.size(); ++c) {
+    const double from = as_double(old[c]), to = double(batch[c]) * times,
+                 want = from + kMomentum * (to - from), is = as_double(got[c]);
+    const double allowed = (kUnit<R> + kStored<R>)*1.01 * std::abs(want) +
+                           4 * 0x1p-53 * (std::abs(from) + std::abs(to)) + kLeast<R>;
+    group.check(std::isnan(want) ? std::isnan(is) : is == want || std::abs(is - want) <= allowed,
+                "of %zu channels, %zu is %.17g, not %.17g", old.size(), c, is, want);
+  }
+}
+
 template <class T> class Checker {
  public:
   using A = Wide<T>;
@@ -161,36 +176,56 @@ template <class T> class Checker {
     // Of the normalized element's factors, 1 / sqrt(var + eps) times the weight is rounded 3 times at most.
     const std::vector<T> other = pixels<T>(s_, 4);
     const Elements<T> y(other.size(), s_.start), residual(other, s_.start);
-    const auto normalized = [&](const char* what, const std::vector<T>& got, bool adds, bool rectifies) {
+    const auto normalized = [&](const char* what, const std::vector<T>& got, bool adds, double slope) {
       const std::vector<A> m = mean.take(), v = var.take();
       for_each([&](size_t i, size_t c) {
         const long double t = (pixel(i) - m[c]) / std::sqrt((long double)(v[c]) + kEps) * weight_[c];
         const long double normal = t + bias_[c],
                           sum = normal + (adds ? (long double)(as_double(other[i])) : 0);
-        const long double want = rectifies && sum < 0 ? 0 : sum;
+        const long double want = sum < 0 ? slope * sum : sum;
         const auto size = static_cast<double>(5 * std::abs(t) + std::abs(normal) + std::abs(sum));
         is_near(what, i, got[i], want, kUnit<T> * size + kStored<T> * 1.01 * std::abs(double(sum)));
       });
     };
-    const auto run = [&](T* to, const T* add, bool rectifies) {
-      cuda::batch_norm("test", problem(), to, add, rectifies, workspace.data(), nullptr);
+    const auto run = [&](T* to, const T* add, double slope, const cuda::RunningStatistics& running = {}) {
+      cuda::batch_norm("test", problem(), to, add, slope, running, workspace.data(), nullptr);
     };
-    normalized("normalized", result("normalized", y, [&] { run(y.data(), nullptr, false); }), false, false);
+    normalized("normalized", result("normalized", y, [&] { run(y.data(), nullptr, 1); }), false, 1);
     const std::vector<A> m = mean.take(), v = var.take();
     check_moments("mean and variance", {m.begin(), m.end()}, {v.begin(), v.end()}, kUnit<T>);
     if (s_.brief) return;
-    normalized("rectified", result("rectified", y, [&] { run(y.data(), nullptr, true); }), false, true);
+    normalized("rectified", result("rectified", y, [&] { run(y.data(), nullptr, 0); }), false, 0);
+    const auto moves = [&]<class R>(R, double slope) {
+      std::vector<R> old_mean(m.size()), old_var(m.size());
+      for (size_t c = 0; c < m.size(); ++c)
+        old_mean[c] = sample<R>(c, 13, false), old_var[c] = sample<R>(c, 14, false);
+      const Elements<R> running_mean(old_mean), running_var(old_var);
+      const Elements<int64_t> batches(std::vector<int64_t>{41});
+      constexpr int kIsWide = std::is_same_v<R, A>;
+      const std::vector<T> got = result("with a slope", y, [&] {
+        put(running_mean, old_mean), put(running_var, old_var), put(batches, std::vector<int64_t>{41});
+        run(y.data(), nullptr, slope,
+            {running_mean.data(), running_var.data(), batches.data(), 1.5, kMomentum, kIsWide, kIsWide});
+      });
+      normalized("with a slope", got, false, slope);
+      expect_moved(group_, running_mean.take(), old_mean, mean.take(), 1);
+      expect_moved(group_, running_var.take(), old_var, var.take(), 1.5);
+      group_.check(batches.take()[0] == 42, "%lld batches", (long long)batches.take()[0]);
+      group_.check(running_mean.is_clean() && running_var.is_clean(), "running statistics: written outside");
+    };
+    moves(A(), 0.25);
+    if (!std::is_same_v<T, A>) moves(T(), -0.5);
     normalized("rectified sum",
                result("rectified sum", residual,
                       [&] {
                         put(residual, other);
-                        run(residual.data(), residual.data(), true);
+                        run(residual.data(), residual.data(), 0);
                       }),
-               true, true);
+               true, 0);
     normalized("by given statistics",
                result("by given statistics", y,
                       [&] { cuda::batch_norm_apply("test", problem(), y.data(), nullptr); }),
-               false, false);
+               false, 1);
   }
 
   void check_statistics() {
@@ -274,17 +309,17 @@ template <class T> class Checker {
     const size_t channels = m.size();
     const Elements<T> slopes(dy, s_.start), dx(dy.size(), s_.start);
     const Elements<A> dweight(channels), dbias(channels);
-    for (const bool rectified : {false, true}) {
+    for (const double slope : {1., 0., -0.25}) {
       std::vector<double> g(dy.size());
-      for_each(
-          [&](size_t i, size_t c) { g[i] = rectified && normal(i, c, m, v) <= 0 ? 0 : as_double(dy[i]); });
-      const Elements<T>& to = rectified ? slopes : dx;  // in place or not
+      for_each([&](size_t i, size_t c) { g[i] = as_double(dy[i]) * (normal(i, c, m, v) <= 0 ? slope : 1); });
+      const Elements<T>& to = slope == 0 ? slopes : dx;  // in place or not
       const std::vector<T> got = result("gradient", to, [&] {
         put(slopes, dy);
         cuda::batch_norm_backward("test", problem(), to.data(), dweight.data(), dbias.data(),
-                                  static_cast<const T*>(slopes.data()), rectified, workspace.data(), nullptr);
+                                  static_cast<const T*>(slopes.data()), slope, workspace.data(), nullptr);
       });
-      check_gradients(rectified ? "gradient after relu" : "gradient", g, dweight.take(), dbias.take(), &got);
+      check_gradients(slope == 1 ? "gradient" : "gradient of what was rectified", g, dweight.take(),
+                      dbias.take(), &got);
       if (s_.brief) return;
     }
     check_add_relu(dy, slopes, dx, dweight, dbias);
@@ -356,26 +391,15 @@ template <class R, class A> void check_update(Group& group, int64_t channels, in
   const Elements<R> running_mean(mean), running_var(var);
   const Elements<int64_t> batches(std::vector<int64_t>{41});
   const Elements<A> of_mean(m), of_var(v);
-  const double factor = double(rows) / double(rows - 1), momentum = 0.3;
-  cuda::batch_norm_update<A>("test", {running_mean.data(), gradus::dtype_v<R>},
-                             {running_var.data(), gradus::dtype_v<R>}, batches.data(), of_mean.data(),
-                             of_var.data(), factor, momentum, channels, nullptr);
+  const double factor = double(rows) / double(rows - 1);
+  constexpr int kIsWide = std::is_same_v<R, A>;
+  cuda::batch_norm_update<R>(
+      "test", {running_mean.data(), running_var.data(), batches.data(), factor, kMomentum, kIsWide, kIsWide},
+      of_mean.data(), of_var.data(), channels, nullptr);
   const int64_t counted = batches.take()[0];
   group.check(counted == 42, "of %lld channels, %lld batches", (long long)channels, (long long)counted);
-  const auto expect = [&](const std::vector<R>& got, const std::vector<R>& old, const std::vector<A>& batch,
-                          double times) {
-    for (size_t c = 0; c < old.size(); ++c) {
-      const double from = as_double(old[c]), to = double(batch[c]) * times,
-                   want = from + momentum * (to - from);
-      const double allowed = (kUnit<R> + kStored<R>)*1.01 * std::abs(want) +
-                             4 * 0x1p-53 * (std::abs(from) + std::abs(to)) + kLeast<R>;
-      group.check(as_double(got[c]) == want || std::abs(as_double(got[c]) - want) <= allowed,
-                  "of %lld channels, %zu is %.17g, not %.17g", (long long)channels, c, as_double(got[c]),
-                  want);
-    }
-  };
-  expect(running_mean.take(), mean, m, 1);
-  expect(running_var.take(), var, v, factor);
+  expect_moved(group, running_mean.take(), mean, m, 1);
+  expect_moved(group, running_var.take(), var, v, factor);
   group.check(running_mean.is_clean() && running_var.is_clean(), "running statistics: written outside");
 }
 

@@ -236,8 +236,8 @@ Case normalized_forward(const char* what, bool adds, int64_t channels = 64, doub
   return normalized<T>(
       what, adds ? 4 : 3,
       [=](const Normalized<T>& n) {
-        batch_norm("report", n.problem(), as<T>(n.y), adds ? as<T>(n.dy) : nullptr, adds, n.workspace.data(),
-                   nullptr);
+        batch_norm("report", n.problem(), as<T>(n.y), adds ? as<T>(n.dy) : nullptr, adds ? 0 : 1, {},
+                   n.workspace.data(), nullptr);
       },
       channels, most);
 }
@@ -247,7 +247,8 @@ Case normalized_backward(const char* what, bool rectified, int64_t channels = 64
       what, 5,
       [=](const Normalized<T>& n) {
         batch_norm_backward("report", n.problem(), as<T>(n.dx), n.by_channel(4), n.by_channel(5),
-                            static_cast<const T*>(as<T>(n.dy)), rectified, n.workspace.data(), nullptr);
+                            static_cast<const T*>(as<T>(n.dy)), rectified ? 0 : 1, n.workspace.data(),
+                            nullptr);
       },
       channels, most);
 }
@@ -526,8 +527,8 @@ std::vector<Case> cases() {
       {"running statistics f32", 6 * kAll, kDense,
        [] {
          const Zeros mean, var, x, y;
-         batch_norm_update<float>("report", View{x.data(), DType::kF32}, View{y.data(), DType::kF32}, nullptr,
-                                  as<float>(mean), as<float>(var), 1, 0.1, kFloats, nullptr);
+         batch_norm_update<float>("report", {x.data(), y.data(), nullptr, 1, 0.1, 1, 1}, as<float>(mean),
+                                  as<float>(var), kFloats, nullptr);
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
       stepped_by<float>("step of Adam, f32", gradus::optim::AdamRule<float, false>{}, 4, 0),

@@ -11,4 +11,7 @@ f.case("batch_norm/relu", lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, 
        f.rand(3, 4, 5, 2), f.rand(4), f.rand(4))
 f.case("batch_norm/add_relu", lambda x, w, b, r: F.relu(F.batch_norm(x, None, None, w, b, training=True) + r),
        f.rand(3, 4, 5, 2), f.rand(4), f.rand(4), f.rand(3, 4, 5, 2))
+f.case("batch_norm/leaky_relu",
+       lambda x, w, b: F.leaky_relu(F.batch_norm(x, None, None, w, b, training=True), 0.2),
+       f.rand(3, 4, 5, 2), f.rand(4), f.rand(4))
 f.save()

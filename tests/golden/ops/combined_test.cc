@@ -9,6 +9,8 @@ static const bool added = add_golden_ops(
         {"linear/relu", [](X x) { return relu(linear(x[0], x[1], x[2])); }},
         {"batch_norm/relu",
          [](X x) { return relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true})); }},
+        {"batch_norm/leaky_relu",
+         [](X x) { return batch_norm_leaky_relu(x[0], 0.2, x[1], x[2], {}, {}, {.training = true}); }},
         {"batch_norm/add_relu",
          [](X x) { return batch_norm_add_relu(x[0], x[3], x[1], x[2], {}, {}, {.training = true}); }},
     });

@@ -152,9 +152,12 @@ void add_batch_norm() {
   }
 
   // Rectified, alone and on top of a residual. Weights and shifts keep results away from the kink at 0.
-  const auto rectified = [=](A x, bool training) {
+  const auto rectified = [=](A x, bool training, double slope) {
     Array y = normalized(x, training, mean, var, 0.01);
-    for (size_t i = 0; i < y.v.size(); ++i) y.v[i] = std::max(0.0, y.v[i] + (x.size() > 3 ? x[3].v[i] : 0));
+    for (size_t i = 0; i < y.v.size(); ++i) {
+      y.v[i] += x.size() > 3 ? x[3].v[i] : 0;
+      if (y.v[i] < 0) y.v[i] *= slope;
+    }
     return y;
   };
   for (const Shape& s : {Shape{5, 3}, Shape{4, 3, 5}, Shape{2, 3, 3, 2}})
@@ -164,7 +167,7 @@ void add_batch_norm() {
         return training ? Tensor() : constant(x, v);
       };
       const BatchNormFuncOptions options{.training = training, .eps = 0.01};
-      const auto reference = [=](A x) { return rectified(x, training); };
+      const auto reference = [=](A x) { return rectified(x, training, 0); };
       add_row({.op = "batch_norm_relu",
                .variant = variant,
                .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3})}},
@@ -184,6 +187,29 @@ void add_batch_norm() {
                              batch_norm_relu(empty({2, 3}), {}, {}, {}, {});
                            },
                            {"running"}}}});
+      for (const double slope : {0.2, -0.5})
+        add_row(
+            {.op = "batch_norm_leaky_relu",
+             .variant = concat(variant, " slope ", slope),
+             .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3})}},
+             .run =
+                 [=](X x) {
+                   return batch_norm_leaky_relu(x[0], slope, x[1], x[2], stored(x[0], mean),
+                                                stored(x[0], var), options);
+                 },
+             .reference = [=](A x) { return rectified(x, training, slope); },
+             .terms = 32,
+             .errors =
+                 {{"weight",
+                   [] {
+                     batch_norm_leaky_relu(empty({2, 3}), 0.2, empty({4}), {}, {}, {}, {.training = true});
+                   },
+                   {"[batch_norm_leaky_relu]", "[2,3]", "[4]"}},
+                  {"no statistics",
+                   [] {
+                     batch_norm_leaky_relu(empty({2, 3}), 0.2, {}, {}, {}, {});
+                   },
+                   {"running"}}}});
       add_row({.op = "batch_norm_add_relu",
                .variant = variant,
                .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3}), distinct(s)}},
