@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const double total = of_row[per_row - 1].sum;
   int64_t drawn = 0;
   if (draws::is_total(total)) {
-    const double v = draws::border(m.uniform[i], total);
+    const double v = draws::border(m.uniform[i], total, draws::number_below(total));
     const int64_t chunk = first_above(v, per_row, [&](int64_t c) { return of_row[c].sum; });
     const double before = chunk > 0 ? of_row[chunk - 1].sum : 0;
     const int64_t first = chunk * kChunk, left = m.n - first;

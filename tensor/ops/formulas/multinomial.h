@@ -8,6 +8,7 @@
 // does not change them: whatever is rounded, an element of weight 0 is not drawn.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -21,12 +22,12 @@ inline constexpr int kGroupWeights = 16, kChunkWeights = 32 * kGroupWeights;
 GRADUS_HD bool is_weight(double w) { return w >= 0 && w <= std::numeric_limits<double>::max(); }
 GRADUS_HD bool is_total(double sum) { return sum > 0 && sum <= std::numeric_limits<double>::max(); }
 
-// With replacement the first element is drawn whose running sum is above this. Rounding must not take it to
-// the total, above which there is none.
-GRADUS_HD double border(double u, double total) {
-  const double v = u * total;
-  return v < total ? v : std::bit_cast<double>(std::bit_cast<uint64_t>(total) - 1);
+// With replacement the first element is drawn whose running sum is above u times the total. Rounding must not
+// take this product to the total, above which there is no sum: `below` is the greatest number below the total.
+GRADUS_HD double number_below(double total) {
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(total) - 1);
 }
+GRADUS_HD double border(double u, double total, double below) { return std::min(u * total, below); }
 
 // Without replacement the elements with the smallest of these numbers are drawn: exponential random numbers,
 // each divided by its weight. Their order has the distribution of draws one after another.
