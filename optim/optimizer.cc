@@ -43,7 +43,7 @@ void Optimizer::add_params(const std::vector<Tensor>& params) {
     if (!known.insert(p.ref().get()).second)
       throw ValueError(kind(), "parameter ", i, " (", describe(p), ") is given more than once");
   }
-  groups_.push_back({params, std::vector<ParamState>(params.size()), {}});
+  groups_.push_back({params, std::vector<ParamState>(params.size()), {}, {}});
 }
 
 void Optimizer::add_param_group(const std::vector<Tensor>& params,
@@ -75,6 +75,28 @@ Optimizer& Optimizer::keep_master_weights(bool on) {
     for (ParamState& state : group.states)
       if (!on) state.master = Tensor();
   return *this;
+}
+
+Optimizer& Optimizer::make_capturable(bool on) {
+  if (on && !can_leave_out())
+    throw ValueError(kind(), "has no kernels that read the learning rate and the counts of steps on a device");
+  capturable_ = on;
+  for (Group& group : groups_)
+    if (!on) group.rates.clear();
+  return *this;
+}
+
+Tensor Optimizer::rate_on(Device device, size_t group) {
+  std::vector<Tensor>& rates = groups_[group].rates;
+  for (const Tensor& rate : rates)
+    if (rate.device() == device) return rate;
+  const Tensor rate = empty({}, {DType::kF64, device});
+  raw::fill_(rate, group_lr(group));
+  return rates.emplace_back(rate);
+}
+
+void Optimizer::send_lr(size_t group, double lr) const {
+  for (const Tensor& rate : groups_[group].rates) raw::fill_(rate, lr);
 }
 
 bool Optimizer::keeps_master_of(const Tensor& param) const {
@@ -116,7 +138,8 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
   std::vector<ParamState*> stepped;
   std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters whose master copy is stepped
-  bool on_devices = found.defined();  // the numbers of steps; for good, from the first such step
+  // The numbers of steps; for good, from the first such step.
+  bool on_devices = found.defined() || capturable_;
   for (const Group& group : groups_)
     for (const ParamState& state : group.states) on_devices = on_devices || state.on_device.defined();
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -152,8 +175,9 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
         target = state.master, grad = raw::to(grad, DType::kF32);
         rounded.emplace_back(p, &state);
       }
-      items[g].push_back(
-          {target, std::move(grad), std::move(used), state.step + 1, state.numbers, state.on_device, found});
+      const Tensor lr = capturable_ && state.on_device.defined() ? rate_on(p.device(), g) : Tensor();
+      items[g].push_back({target, std::move(grad), std::move(used), state.step + 1, state.numbers,
+                          state.on_device, found, lr});
       stepped.push_back(&state);
     }
   }
@@ -273,7 +297,8 @@ void Optimizer::load_state_dict(const State& state) {
 void Optimizer::read_state(StateReader in) {
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    Group group{groups_[g].params, std::vector<ParamState>(groups_[g].params.size()), groups_[g].initial_lr};
+    Group group{groups_[g].params, std::vector<ParamState>(groups_[g].params.size()), groups_[g].initial_lr,
+                groups_[g].rates};
     const double size = double(group.params.size());
     StateReader of_group = in.below(concat("group.", g));
     if (const double n = of_group.number("params", size); n != size)

@@ -45,6 +45,13 @@ class Optimizer {
   // rounded at each step.
   Optimizer& keep_master_weights(bool on = true);
 
+  // Keeps the learning rates, and the counts of steps, on the parameters' CUDA devices, where kernels read
+  // them: PyTorch's `capturable`. A step that was captured then counts each time it runs, and has the rate
+  // that was set last. set_lr queues the new rate on the current stream and does not wait. All other options
+  // stay those of the launch. Off: rates are the launch's again.
+  // Errors: ValueError for an optimizer without can_leave_out, such as LBFGS.
+  Optimizer& make_capturable(bool on = true);
+
   size_t num_groups() const { return groups_.size(); }
   const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
   std::vector<Tensor> parameters() const;  // of all groups
@@ -69,7 +76,8 @@ class Optimizer {
   void set_initial_lr(size_t group, double lr);
 
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
-  // The tensors are shared, not copied. After a step_unless on a device it waits for the counts of steps.
+  // The tensors are shared, not copied. It waits for counts of steps that are on a device, as they are after
+  // a step_unless there.
   virtual State state_dict() const;
   // Loads a state_dict of an optimizer of the same kind over parameters of the same shapes.
   // Tensors are copied.
@@ -116,26 +124,30 @@ class Optimizer {
   virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
                                std::array<double, 2>& /*numbers*/) const {}
   virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
-  // Returns whether step_group's kernels for CUDA devices heed StepItem::on_device and `found`.
+  // Returns whether step_group's kernels for CUDA devices heed StepItem::on_device, `found` and `lr`.
   virtual bool can_leave_out() const { return false; }
   virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
   virtual Numbers group_numbers(size_t group) const = 0;
   virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
   virtual double group_lr(size_t group) const = 0;
   virtual void set_group_lr(size_t group, double lr) = 0;
+  // Queues a group's new rate for the devices that have the rate.
+  void send_lr(size_t group, double lr) const;
 
  private:
   struct Group {
     std::vector<Tensor> params;
     std::vector<ParamState> states;
     std::optional<double> initial_lr;
+    std::vector<Tensor> rates;  // StepItem::lr of each device
   };
   void check_group(size_t group) const;
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
+  Tensor rate_on(Device device, size_t group);
   Optimizer& step_all(const Tensor& found);
   std::vector<Group> groups_;
-  bool master_weights_ = false;
+  bool master_weights_ = false, capturable_ = false;
 };
 
 // An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a
@@ -174,7 +186,9 @@ template <class O> void OptimizerWith<O>::add_param_group(const std::vector<Tens
 }
 template <class O> void OptimizerWith<O>::set_options(size_t group, O options) {
   options.check();
-  options_.at(group) = options;
+  O& now = options_.at(group);
+  if (double(now.lr) != double(options.lr)) send_lr(group, options.lr);
+  now = options;
 }
 template <class O> std::vector<const char*> OptimizerWith<O>::group_state_names(size_t group) const {
   return state_names(options_[group]);
@@ -197,7 +211,11 @@ void OptimizerWith<O>::add_group(const std::vector<Tensor>& params, const Number
   OptimizerWith::add_param_group(params, with_numbers(options_.at(0), numbers));
 }
 template <class O> double OptimizerWith<O>::group_lr(size_t group) const { return options_[group].lr; }
-template <class O> void OptimizerWith<O>::set_group_lr(size_t group, double lr) { options_[group].lr = lr; }
+template <class O> void OptimizerWith<O>::set_group_lr(size_t group, double lr) {
+  O options = options_[group];
+  options.lr = lr;
+  set_options(group, options);
+}
 template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& numbers) {
   auto it = numbers.begin();
   O::each(options, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });

@@ -21,7 +21,8 @@ class StepOutcome {
     return outcome;
   }
 
-  // Waits for the device, if it was the one that decided.
+  // Waits for the device, if it was the one that decided. It then throws what a wait throws: a DeviceFailure,
+  // and errors of values that kernels have found.
   operator bool() const { return found_.defined() ? found_.item<float>() == 0 : stepped_; }
 
  private:

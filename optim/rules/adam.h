@@ -12,8 +12,10 @@ template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::Uses kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
   T shrink, rate, root, eps;
-  // Takes what depends on the number of the step.
-  GRADUS_HD void take_varying(const AdamRule& other) { rate = other.rate, root = other.root; }
+  // Takes what depends on the learning rate and on the number of the step.
+  GRADUS_HD void take_varying(const AdamRule& other) {
+    shrink = other.shrink, rate = other.rate, root = other.root;
+  }
   GRADUS_HD void operator()(T& p, T d, T& m, T& v, T& top) const {
     moments.update(d, m, v);
     T second = v;
@@ -23,10 +25,10 @@ template <class T, bool amsgrad> struct AdamRule {
 };
 
 template <bool amsgrad> struct MakeAdam {
-  double lr, beta1, beta2, eps, shrink;
+  double lr, beta1, beta2, eps, decay;  // decay of the parameter itself
   template <class T> GRADUS_HD AdamRule<T, amsgrad> rule(const raw::StepNumbers& n) const {
     return {.moments = raw::Moments<T>::of(beta1, beta2),
-            .shrink = T(shrink),
+            .shrink = T(1 - lr * decay),
             .rate = T(lr / raw::correction(beta1, n.step)),
             .root = T(1 / m::sqrt(raw::correction(beta2, n.step))),
             .eps = T(eps)};
@@ -34,21 +36,22 @@ template <bool amsgrad> struct MakeAdam {
 };
 
 template <class Apply, bool amsgrad, class Options>
-void apply_adam(const char* op, const std::vector<raw::StepItem>& items, const Options& o, double decay,
-                double shrink) {
-  Apply::rule(op, items, decay, o.maximize, MakeAdam<amsgrad>{o.lr, o.betas[0], o.betas[1], o.eps, shrink});
+void apply_adam(const char* op, const std::vector<raw::StepItem>& items, const Options& o,
+                double decay_of_grad, double decay) {
+  Apply::rule(op, items, decay_of_grad, o.maximize,
+              MakeAdam<amsgrad>{o.lr, o.betas[0], o.betas[1], o.eps, decay});
 }
 
 // The kernels. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void adam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   const auto apply = o.amsgrad ? &apply_adam<Apply, true, Options> : &apply_adam<Apply, false, Options>;
-  apply("adam_step", items, o, o.weight_decay, 1);
+  apply("adam_step", items, o, o.weight_decay, 0);
 }
 template <class Apply, class Options>
 void adamw_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   const auto apply = o.amsgrad ? &apply_adam<Apply, true, Options> : &apply_adam<Apply, false, Options>;
-  apply("adamw_step", items, o, 0, 1 - o.lr * o.weight_decay);
+  apply("adamw_step", items, o, 0, o.weight_decay);
 }
 
 }  // namespace gradus::optim

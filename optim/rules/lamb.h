@@ -21,8 +21,10 @@ template <class T> struct LAMBRule {
   GRADUS_HD void update(T g, T& m, T& v) const { moments.update(sign * g, m, v); }
   GRADUS_HD T direction(T p, T m, T v) const { return first * m / (m::sqrt(v) * root + eps) + T(decay) * p; }
 
-  // Takes what depends on the number of the step.
-  GRADUS_HD void take_varying(const LAMBRule& other) { first = other.first, root = other.root; }
+  // Takes what depends on the learning rate and on the number of the step.
+  GRADUS_HD void take_varying(const LAMBRule& other) {
+    first = other.first, root = other.root, lr = other.lr;
+  }
   // Of these the norms over a parameter are taken.
   GRADUS_HD raw::Two<T> measure(T p, T g, T& m, T& v, T&) const {
     update(g, m, v);

@@ -14,8 +14,8 @@ template <class T> struct LARSRule {
   T momentum, sign;
   double lr, trust, decay, eps;
 
-  // Nothing depends on the number of the step.
-  GRADUS_HD void take_varying(const LARSRule&) {}
+  // Takes what depends on the learning rate.
+  GRADUS_HD void take_varying(const LARSRule& other) { lr = other.lr; }
   // Of these the norms over a parameter are taken.
   GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
   // Given the norms.

@@ -18,9 +18,9 @@ template <class T> struct LionRule {
 };
 
 struct MakeLion {
-  double lr, beta1, beta2, shrink;
+  double lr, beta1, beta2, decay;
   template <class T> GRADUS_HD LionRule<T> rule(const raw::StepNumbers&) const {
-    return {T(lr), T(shrink), T(beta1), T(1 - beta1), T(beta2), T(1 - beta2)};
+    return {T(lr), T(1 - lr * decay), T(beta1), T(1 - beta1), T(beta2), T(1 - beta2)};
   }
 };
 
@@ -28,7 +28,7 @@ struct MakeLion {
 template <class Apply, class Options>
 void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("lion_step", items, 0, o.maximize,
-              MakeLion{o.lr, o.betas[0], o.betas[1], 1 - o.lr * o.weight_decay});
+              MakeLion{o.lr, o.betas[0], o.betas[1], o.weight_decay});
 }
 
 }  // namespace gradus::optim

@@ -13,7 +13,7 @@ template <class T> struct NAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
   T now, ahead, root, eps;
-  // Takes what depends on the number of the step.
+  // Takes what depends on the learning rate and on the number of the step.
   GRADUS_HD void take_varying(const NAdamRule& other) {
     now = other.now, ahead = other.ahead, root = other.root;
   }

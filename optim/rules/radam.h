@@ -13,7 +13,7 @@ template <class T> struct RAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
   T rate, root, rest;
-  // Takes what depends on the number of the step.
+  // Takes what depends on the learning rate and on the number of the step.
   GRADUS_HD void take_varying(const RAdamRule& other) {
     rate = other.rate, root = other.root, rest = other.rest;
   }

@@ -11,8 +11,8 @@ namespace gradus::optim {
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::Uses kUses = {true, momentum, centered};
   T lr, keep, fresh, eps, mass;
-  // Its numbers are the same in all steps.
-  GRADUS_HD void take_varying(const RMSpropRule&) {}
+  // Takes what depends on the learning rate.
+  GRADUS_HD void take_varying(const RMSpropRule& other) { lr = other.lr; }
   GRADUS_HD void operator()(T& p, T d, T& v, T& b, T& mean) const {
     v = keep * v + fresh * d * d;
     T square = v;

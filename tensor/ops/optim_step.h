@@ -19,16 +19,17 @@ struct StepItem {
   int64_t step = 1;                    // the number of this step, counted from 1
   std::array<double, 2> numbers = {};  // more state, for the parameter as a whole, before this step
   // On CUDA devices these may be there instead: f64[3], the number of the last step and `numbers`,
-  // which the kernel counts up. It does nothing where `found`, f32[], is defined and not 0. All
-  // items have `on_device`, or none.
-  Tensor on_device, found;
+  // which the kernel counts up. It does nothing where `found`, f32[], is defined and not 0. `lr`, f64[],
+  // takes the place of the options' rate. All items have `on_device`, or none, and then the first one's
+  // `found` and `lr` hold for all.
+  Tensor on_device, found, lr;
 };
 
 // Shows a kernel's observer the tensors of an item.
 template <class F> void for_each_tensor(const StepItem& item, F f) {
   f(item.param), f(item.grad);
   for (const Tensor& x : item.state) f(x);
-  f(item.on_device), f(item.found);
+  f(item.on_device), f(item.found), f(item.lr);
 }
 
 // Returns the dtype in which a step computes and keeps its state: f64 for f64, f32 for all others.

@@ -6,6 +6,7 @@
 // are. So the host knows neither whether a step is made nor how many were. The numbers of a parameter's steps
 // then lie on the device (raw::StepNumbers; `step` is the number of the last one). One launch more counts the
 // step there and makes a rule for each parameter. If the step is left out, all kernels return at once.
+// The learning rate may lie there, too. Then a launch that was captured has the rate of the time it runs.
 //
 // P is the type of parameters and gradients in memory, T the type of states, in which rules compute.
 #pragma once
@@ -81,7 +82,7 @@ using rule_of = decltype(std::declval<const Make&>().template rule<T>(raw::StepN
 
 __device__ __forceinline__ bool is_left_out(const float* found) { return found && *found != 0; }
 
-// The numbers of a rule that are the same in all steps stay the launch's: they take no registers.
+// The numbers of a rule that depend on neither the rate nor the step stay the launch's: they take no registers.
 template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, const Rule& there) {
   if constexpr (requires { rule.take_varying(there); })
     rule.take_varying(there);
@@ -92,9 +93,12 @@ template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, cons
 // A thread for each of the numbers.
 template <class Make, class T>
 __global__ void __launch_bounds__(kWarp)
-    begin_steps(Make make, rule_of<Make, T>* rules, const float* found, TensorTable<1> numbers) {
+    begin_steps(Make make, rule_of<Make, T>* rules, const float* found, const double* lr,
+                TensorTable<1> numbers) {
   const int64_t i = block_index() * kWarp + thread_index();
   if (i >= numbers.count || is_left_out(found)) return;
+  if constexpr (requires { make.lr; })
+    if (lr) make.lr = *lr;
   auto* const there = static_cast<raw::StepNumbers*>(numbers.data[0][i]);
   raw::StepNumbers n = *there;
   n.step += 1;
@@ -191,16 +195,16 @@ std::vector<ArraysOfTensor<arrays_of<Rule>>> used_by(std::span<const StepArrays>
 using optim_step_detail::rule_of;
 
 // Counts a step in each of the numbers, f64[3] as raw::StepNumbers, and makes its rule. If it is left out,
-// both stay as they are.
+// both stay as they are. *lr takes the place of the rate in `make`, unless `lr` is null.
 template <class T, class Make>
 void begin_steps(const char* op, const Make& make, rule_of<Make, T>* rules, const float* found,
-                 std::span<void* const> numbers, cudaStream_t stream) {
-  static_assert(sizeof(Make) + 2 * sizeof(void*) + 8 <= kOtherArguments);
+                 const double* lr, std::span<void* const> numbers, cudaStream_t stream) {
+  static_assert(sizeof(Make) + 3 * sizeof(void*) + 8 <= kOtherArguments);
   std::vector<ArraysOfTensor<1>> each;
   for (void* const n : numbers) each.push_back({{n}, 1});
   for_each_table<1>(each, [&](const TensorTable<1>& table, int64_t) {
     launch(op, optim_step_detail::begin_steps<Make, T>, {blocks_for(table.count, kWarp), kWarp}, stream, make,
-           rules, found, table);
+           rules, found, lr, table);
     rules += table.count;
   });
 }

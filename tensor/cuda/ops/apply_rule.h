@@ -57,7 +57,7 @@ struct ApplyOnCuda {
       const DecidedOnDevice all = decided_on_device(items);
       const Tensor rules = workspace_for(items.front(), static_cast<int64_t>(items.size() * sizeof(Rule)));
       auto* const there = static_cast<Rule*>(rules.raw_ptr());
-      begin_steps<T>(op, make, there, all.found, all.numbers, stream);
+      begin_steps<T>(op, make, there, all.found, all.lr, all.numbers, stream);
       f.template operator()<P>(make.template rule<T>({.step = 1, .more = {}}), all.group, stream,
                                KnownOnDevice<Rule>{there, all.found});
     });

@@ -33,6 +33,7 @@ DecidedOnDevice decided_on_device(const std::vector<raw::StepItem>& items) {
   DecidedOnDevice all;
   const raw::StepItem& first = items.front();
   if (first.found.defined()) all.found = first.found.ptr<float>();
+  if (first.lr.defined()) all.lr = first.lr.ptr<double>();
   for (const bool is_empty : {false, true})
     for (const raw::StepItem& item : items) {
       if ((item.param.numel() == 0) != is_empty) continue;

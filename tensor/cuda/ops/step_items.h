@@ -25,6 +25,7 @@ struct DecidedOnDevice {
   StepGroup group;             // those with elements, all together
   std::vector<void*> numbers;  // of these, then of the others
   const float* found = nullptr;
+  const double* lr = nullptr;
 };
 DecidedOnDevice decided_on_device(const std::vector<raw::StepItem>& items);
 

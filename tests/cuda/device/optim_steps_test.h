@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -148,11 +149,12 @@ template <class Make, class T> class Decided {
     }
   }
   // Begins a step of the tensors, in the order of `order`.
-  cuda::KnownOnDevice<Rule> begin(const Make& make, const std::vector<size_t>& order, const float* found) {
+  cuda::KnownOnDevice<Rule> begin(const Make& make, const std::vector<size_t>& order, const float* found,
+                                  const double* lr) {
     std::vector<void*> numbers;
     for (const size_t i : order) numbers.push_back(numbers_[i]);
     auto* const rules = reinterpret_cast<Rule*>(rules_.data());
-    cuda::begin_steps<T>("test", make, rules, found, numbers, nullptr);
+    cuda::begin_steps<T>("test", make, rules, found, lr, numbers, nullptr);
     return {rules, found};
   }
   // The same on the host.
@@ -189,17 +191,25 @@ inline std::vector<size_t> order_of(const std::vector<int64_t>& sizes) {
   return order;
 }
 
+// As `make`, with a rate that is none: the true one is on the device.
+template <class Make> Make without_rate(Make make) {
+  make.lr = std::numeric_limits<double>::quiet_NaN();
+  return make;
+}
+
 // Three steps, the second of which is left out. What `make` makes has the same bits on all devices.
 template <class P, class Make> void test_decided_there(Group& group, const Make& make) {
   using T = cuda::compute_t<P>;
   using Rule = cuda::rule_of<Make, T>;
   const Elements<float> no(std::vector<float>{0}), yes(std::vector<float>{1});
+  const Elements<double> lr(std::vector<double>{make.lr});
   const float* const founds[] = {no.data(), yes.data(), nullptr};
   for (const StepSizes& s : step_sizes(std::max(most_in_table<Rule>, most_in_table_of_numbers), 2)) {
     StepCase<P> c(s, Rule::kUses, true);
     Decided<Make, T> decided(s.sizes.size());
     for (const float* const found : founds) {
-      const auto known = decided.begin(make, order_of(s.sizes), found);
+      const auto known = found ? decided.begin(without_rate(make), order_of(s.sizes), found, lr.data())
+                               : decided.begin(make, order_of(s.sizes), found, nullptr);
       cuda::step<P>("test", Rule{}, T(1), T(0.125), c.arrays(), nullptr, known);
       if (found == yes.data()) continue;
       for (size_t i = 0; i < c.size(); ++i) {
@@ -220,15 +230,17 @@ template <class P, class Make> void test_decided_by_norms_there(Group& group, co
   using T = cuda::compute_t<P>;
   using Rule = cuda::rule_of<Make, T>;
   const Elements<float> no(std::vector<float>{0}), yes(std::vector<float>{1});
+  const Elements<double> lr(std::vector<double>{make.lr});
   for (const StepSizes& s : step_sizes(most_in_table<Rule>, std::is_same_v<P, float> ? 2 : 0)) {
-    const Rule rule = make.template rule<T>(gradus::raw::StepNumbers{});
+    const Rule rule = make.template rule<T>(gradus::raw::StepNumbers{}),
+               rateless = without_rate(make).template rule<T>(gradus::raw::StepNumbers{});
     StepCase<P> c(s, Rule::kUses, false), other(s, Rule::kUses, false);
     const Buffer workspace(static_cast<size_t>(cuda::norms_workspace(c.arrays())));
     Decided<Make, T> decided(s.sizes.size());
     cuda::step_by_norms<P>("test", rule, other.arrays(), workspace.data(), nullptr);
     for (const Elements<float>* found : {&yes, &no}) {
-      const auto known = decided.begin(make, order_of(s.sizes), found->data());
-      cuda::step_by_norms<P>("test", rule, c.arrays(), workspace.data(), nullptr, known);
+      const auto known = decided.begin(without_rate(make), order_of(s.sizes), found->data(), lr.data());
+      cuda::step_by_norms<P>("test", rateless, c.arrays(), workspace.data(), nullptr, known);
     }
     MUST(cudaDeviceSynchronize());
     c.compare_runs(group, other);
