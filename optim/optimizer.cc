@@ -79,7 +79,8 @@ Optimizer& Optimizer::keep_master_weights(bool on) {
 
 Optimizer& Optimizer::make_capturable(bool on) {
   if (on && !can_leave_out())
-    throw ValueError(kind(), "has no kernels that read the learning rate and the counts of steps on a device");
+    throw ValueError(kind(),
+                     "has no kernels that read the learning rate and the counts of steps on a device");
   capturable_ = on;
   for (Group& group : groups_)
     if (!on) group.rates.clear();

@@ -27,8 +27,7 @@ struct MakeLion {
 // The kernel. Apply is a device's loop over elements.
 template <class Apply, class Options>
 void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("lion_step", items, 0, o.maximize,
-              MakeLion{o.lr, o.betas[0], o.betas[1], o.weight_decay});
+  Apply::rule("lion_step", items, 0, o.maximize, MakeLion{o.lr, o.betas[0], o.betas[1], o.weight_decay});
 }
 
 }  // namespace gradus::optim

@@ -119,7 +119,8 @@ void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uni
       if (replacement) {
         const double total = sums.back(), below = draws::number_below(total);
         for (int64_t i = 0; i < count; ++i)
-          to[i] = std::upper_bound(sums.begin(), sums.end(), draws::border(u[i], total, below)) - sums.begin();
+          to[i] =
+              std::upper_bound(sums.begin(), sums.end(), draws::border(u[i], total, below)) - sums.begin();
         continue;
       }
       for (int64_t i = 0; i < n; ++i) {

@@ -92,9 +92,8 @@ template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, cons
 
 // A thread for each of the numbers.
 template <class Make, class T>
-__global__ void __launch_bounds__(kWarp)
-    begin_steps(Make make, rule_of<Make, T>* rules, const float* found, const double* lr,
-                TensorTable<1> numbers) {
+__global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>* rules, const float* found,
+                                                     const double* lr, TensorTable<1> numbers) {
   const int64_t i = block_index() * kWarp + thread_index();
   if (i >= numbers.count || is_left_out(found)) return;
   if constexpr (requires { make.lr; })

@@ -12,6 +12,7 @@
 #include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
+#include "gradus/optim/schedules/lr_schedule.h"
 #include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tests/cuda/training/steps.h"
@@ -62,6 +63,23 @@ TEST(Calls, ScaledMnist) {
   expect_few_calls_of_scaled<optim::SGD>(optim::SGDOptions{.lr = 0.01, .momentum = 0.9}, 57);
   expect_few_calls_of_scaled<optim::Adam>(optim::AdamOptions{}, 57);
   expect_few_calls_of_scaled<optim::AdamW>(optim::AdamWOptions{}, 57);
+}
+
+// With a learning rate that changes at each step, and is read on the device.
+TEST(Calls, CapturableMnist) {
+  models::MnistNet net;
+  const Tensor x = randn({2, 1, 28, 28}, {.device = kCuda}), target = randint(10, {2}, {DType::kI64, kCuda});
+  optim::Adam opt(net.to(kCuda).parameters());
+  opt.make_capturable();
+  optim::ExponentialLR schedule(opt, {.gamma = 0.9});
+  GradManager gm;
+  gm.attach(net.parameters());
+  expect_few_calls(34, [&] {
+    auto recording = gm.record();
+    gm.backward(nn::cross_entropy(net(x), target));
+    opt.step().clear_grad();
+    schedule.step();
+  });
 }
 
 TEST(Calls, Dcgan) { expect_few_calls(86, example("DCGAN").make({kCuda, 8, 16, false, 8})); }

@@ -1,5 +1,6 @@
 // Steps with a GradScaler whose gradients are on cuda:0, where it decides. Everything is as on the CPU:
-// parameters, states, counts of steps, the scale. What is left out changes nothing.
+// parameters, states, counts of steps, the scale. What is left out changes nothing. Steps whose learning rate is
+// on the device have the bits of others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,12 +10,14 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 
@@ -332,6 +335,170 @@ TEST(ScaledStep, WaitsWhereNoOneDeviceDecides) {
   EXPECT_EQ(c.grad().item<float>(), 4);
   EXPECT_TRUE(moving.step(on_cpu));
   EXPECT_EQ(moving.skipped_steps(), 1);
+}
+
+// As long as it lives, a kernel gets no rate from the host: what it steps by is on the device.
+template <class O, raw::StepSlot<O>& slot> class WithoutRate {
+ public:
+  WithoutRate() { kernel_ = std::exchange(slot.cuda, &run); }
+  ~WithoutRate() { slot.cuda = kernel_; }
+
+ private:
+  static void run(const Tensor& some, const std::vector<raw::StepItem>& items, const O& options) {
+    O rateless = options;
+    rateless.lr = std::numeric_limits<double>::quiet_NaN();
+    kernel_(some, items, rateless);
+  }
+  static inline decltype(slot.cuda) kernel_ = nullptr;
+};
+struct WithoutRates {
+  WithoutRate<AdadeltaOptions, adadelta_step_kernel> adadelta;
+  WithoutRate<AdagradOptions, adagrad_step_kernel> adagrad;
+  WithoutRate<AdamOptions, adam_step_kernel> adam;
+  WithoutRate<AdamWOptions, adamw_step_kernel> adamw;
+  WithoutRate<AdamaxOptions, adamax_step_kernel> adamax;
+  WithoutRate<ASGDOptions, asgd_step_kernel> asgd;
+  WithoutRate<LAMBOptions, lamb_step_kernel> lamb;
+  WithoutRate<LARSOptions, lars_step_kernel> lars;
+  WithoutRate<LionOptions, lion_step_kernel> lion;
+  WithoutRate<NAdamOptions, nadam_step_kernel> nadam;
+  WithoutRate<RAdamOptions, radam_step_kernel> radam;
+  WithoutRate<RMSpropOptions, rmsprop_step_kernel> rmsprop;
+  WithoutRate<RpropOptions, rprop_step_kernel> rprop;
+  WithoutRate<SGDOptions, sgd_step_kernel> sgd;
+};
+
+class CapturableSteps : public testing::TestWithParam<size_t> {};
+
+// Steps with a scaler and without, one left out, a parameter without a gradient; rates that change for all
+// groups, for one, and with a state.
+TEST_P(CapturableSteps, HaveTheBitsOfOthers) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    Model plain(kCuda, dtype, optimizers()[GetParam()].make),
+        there(kCuda, dtype, optimizers()[GetParam()].make);
+    there.opt->make_capturable();
+    for (Model* m : {&plain, &there}) {
+      if (dtype == DType::kBF16) m->opt->keep_master_weights();
+      m->opt->add_param_group({raw::to(full({3}, 0.5, {.dtype = dtype}), kCuda)}, {{"lr", 0.0625}});
+    }
+    const auto step = [](Model& m, int number) {
+      if (number % 3 == 1) {
+        m.backward(number == 4 ? kInf : 0.75f), m.step();
+        return;
+      }
+      const Tensors params = m.opt->parameters();
+      for (size_t i = 0; i < params.size(); ++i)
+        if (number != 2 || i != 1) params[i].set_grad(full_like(params[i], 0.25 * (number - 2)));
+      m.opt->step().clear_grad();
+    };
+    for (int number = 0; number < 8; ++number) {
+      for (Model* m : {&plain, &there}) {
+        if (number == 2) m->opt->set_lr(0.3);
+        if (number == 3) m->opt->set_lr(1, 0.7);
+        if (number == 6) {
+          State state = m->opt->state_dict();
+          for (auto& [name, x] : state.numbers)
+            if (name == "group.0.lr") x = 0.03;
+          m->opt->load_state_dict(state);
+        }
+      }
+      step(plain, number);
+      {
+        const WithoutRates on_device;
+        step(there, number);
+      }
+      ASSERT_EQ(there.opt->state_dict().numbers, plain.opt->state_dict().numbers);
+      ASSERT_EQ(all_of(*there.opt), all_of(*plain.opt)) << name_of(dtype) << ", step " << number;
+    }
+  }
+}
+
+TEST_P(CapturableSteps, DoNotWait) {
+  Model m(kCuda, DType::kF32, optimizers()[GetParam()].make);
+  m.opt->make_capturable();
+  Tensors grads;
+  for (const Tensor& p : m.params) grads.push_back(ones_like(p));
+  const auto step = [&](double lr) {
+    m.opt->set_lr(lr);
+    for (size_t i = 0; i < grads.size(); ++i) m.params[i].set_grad(grads[i]);
+    m.opt->step();
+  };
+  step(0.25), step(0.5);
+  cuda::HostCallScope calls;
+  step(0.5);
+  const int64_t launches = calls.total().launches;
+  step(0.125);
+  EXPECT_EQ(calls.total().launches, 2 * launches + 1) << "the rate is one launch, if it changes";
+  EXPECT_EQ(calls.total().waits, 0);
+  EXPECT_EQ(calls.total().allocations, 0);
+  EXPECT_EQ(calls.total().copies_to_device + calls.total().copies_to_host, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CapturableSteps, testing::Range<size_t>(0, optimizers().size()),
+                         [](const auto& p) { return optimizers()[p.param].name; });
+
+// A captured step reads the same memory each time it runs.
+TEST(CapturableStep, FindsItsNumbersWhereTheyWere) {
+  struct Own final : OptimizerWith<SGDOptions> {
+    explicit Own(const Tensors& params) { OptimizerWith::add_param_group(params, SGDOptions{.lr = 1}); }
+    const char* kind() const override { return "Own"; }
+    std::vector<const char*> state_names(const SGDOptions&) const override { return {}; }
+    void step_group(size_t, const std::vector<raw::StepItem>& items) override { item = items.front(); }
+    bool can_leave_out() const override { return true; }
+    raw::StepItem item;
+  };
+  const Tensor p = zeros({2}, {.device = kCuda});
+  Own opt({p});
+  opt.make_capturable();
+  const auto step = [&] {
+    p.set_grad(ones_like(p));
+    opt.step();
+    return opt.item;
+  };
+  const raw::StepItem first = step();
+  EXPECT_EQ(first.lr.item<double>(), 1);
+  opt.set_lr(0, 0.1);
+  EXPECT_EQ(first.lr.item<double>(), 0.1);
+  opt.set_options(0, {.lr = 0.2});
+  EXPECT_EQ(first.lr.item<double>(), 0.2);
+  EXPECT_THROW(opt.set_lr(-1), ValueError);
+  EXPECT_EQ(first.lr.item<double>(), 0.2);
+  const raw::StepItem second = step();
+  EXPECT_EQ(second.lr.raw_ptr(), first.lr.raw_ptr());
+  EXPECT_EQ(second.on_device.raw_ptr(), first.on_device.raw_ptr());
+  State state = opt.state_dict();
+  for (auto& [name, x] : state.numbers)
+    if (name == "group.0.lr") x = 0.3;
+  opt.load_state_dict(state);
+  EXPECT_EQ(first.lr.item<double>(), 0.3);
+  EXPECT_EQ(step().lr.raw_ptr(), first.lr.raw_ptr());
+  opt.make_capturable(false);
+  EXPECT_FALSE(step().lr.defined());
+}
+
+// Parameters on two devices and on the CPU.
+TEST(CapturableStep, HasARateOnEachDevice) {
+  const Device second{DeviceType::kCUDA, 1};
+  Tensors params;
+  for (const Device d : {kCPU, kCuda, second}) params.push_back(raw::to(tensor<float>({1}, {1}), d));
+  SGD opt(params, {.lr = 0.5});
+  opt.make_capturable();
+  for (const double lr : {0.5, 0.25}) {
+    opt.set_lr(lr);
+    for (const Tensor& p : params) p.set_grad(ones_like(p));
+    opt.step();
+  }
+  for (const Tensor& p : params) EXPECT_EQ(p.item<float>(), 0.25) << describe(p);
+}
+
+TEST(CapturableStep, IsRefusedWhereTheHostHasTheRate) {
+  LBFGS opt({zeros({2}, {.device = kCuda})});
+  try {
+    opt.make_capturable();
+    FAIL() << "no error";
+  } catch (const ValueError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("LBFGS"));
+  }
 }
 
 }  // namespace
