@@ -22,8 +22,8 @@ inline constexpr int kGroupWeights = 16, kChunkWeights = 32 * kGroupWeights;
 GRADUS_HD bool is_weight(double w) { return w >= 0 && w <= std::numeric_limits<double>::max(); }
 GRADUS_HD bool is_total(double sum) { return sum > 0 && sum <= std::numeric_limits<double>::max(); }
 
-// With replacement the first element is drawn whose running sum is above u times the total. Rounding must not
-// take this product to the total, above which there is no sum: `below` is the greatest number below the total.
+// With replacement the first element is drawn whose running sum is above u times the total. Rounding must
+// not take this product to the total, above which there is no sum. `below` is the number before the total.
 GRADUS_HD double number_below(double total) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(total) - 1);
 }

@@ -1,6 +1,6 @@
 // Steps with a GradScaler whose gradients are on cuda:0, where it decides. Everything is as on the CPU:
-// parameters, states, counts of steps, the scale. What is left out changes nothing. Steps whose learning rate is
-// on the device have the bits of others.
+// parameters, states, counts of steps, the scale. What is left out changes nothing. Steps whose learning rate
+// is on the device have the bits of others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
