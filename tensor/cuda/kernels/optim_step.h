@@ -82,8 +82,7 @@ using rule_of = decltype(std::declval<const Make&>().template rule<T>(raw::StepN
 
 __device__ __forceinline__ bool is_left_out(const float* found) { return found && *found != 0; }
 
-// The numbers of a rule that depend on neither the learning rate nor the step stay the launch's: they take no
-// registers.
+// Numbers of a rule that depend on neither rate nor step stay the launch's: they take no registers.
 template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, const Rule& there) {
   if constexpr (requires { rule.take_varying(there); })
     rule.take_varying(there);
