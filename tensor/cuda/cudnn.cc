@@ -68,6 +68,13 @@ class Calls {
   void finalize(const Descriptor& d) const {
     check("cudnnBackendFinalize", library_.cudnnBackendFinalize(d));
   }
+  // Returns false where the library does not support what it is asked for.
+  bool try_finalize(const Descriptor& d) const {
+    const cudnnStatus_t status = library_.cudnnBackendFinalize(d);
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+    check("cudnnBackendFinalize", status);
+    return true;
+  }
 
   template <class T> void set(const Descriptor& d, cudnnBackendAttributeName_t name, const T& value) const {
     set(d, name, type_of(value), 1, &value);
@@ -258,7 +265,7 @@ std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& gra
   calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph});
   calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   if (properties) calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, {properties});
-  calls.finalize(heuristic);
+  if (!calls.try_finalize(heuristic)) return {};
   const auto get = [&](int64_t room, void* to) {
     return calls.get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, to);
   };
@@ -345,9 +352,7 @@ ConvPlan plan_convolution(const char* op, const Cudnn& library, const Convolutio
         calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
       else
         calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, {properties});
-      const cudnnStatus_t status = library.cudnnBackendFinalize(p.plan);
-      if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) continue;
-      calls.check("cudnnBackendFinalize", status);
+      if (!calls.try_finalize(p.plan)) continue;
       calls.get(p.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &p.workspace);
       if (p.workspace <= kMostWorkspace) return p;
       if (!least.plan || p.workspace < least.workspace) least = std::move(p);

@@ -466,10 +466,13 @@ bool has_engines(const ConvGraph& g) {
          g.addition->sum.strides == g.y.strides;
 }
 
+bool refuses_graphs = false;
+
 cudnnStatus_t finalize_heuristic(Descriptor& d) {
   const Descriptor* const graph = d.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
   GRADUS_NEED(is(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
   GRADUS_NEED(d.has(CUDNN_ATTR_ENGINEHEUR_MODE));
+  GRADUS_REFUSE_UNLESS(!refuses_graphs, CUDNN_STATUS_NOT_SUPPORTED);
   d.graph = graph->graph;
   if (!has_engines(*d.graph)) return CUDNN_STATUS_SUCCESS;
   const bool fallback = d.value(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A) == CUDNN_HEUR_MODE_FALLBACK;
@@ -573,6 +576,11 @@ cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descri
 size_t count_descriptors() {
   const auto lock = Runtime::get().lock();
   return descriptors().size();
+}
+
+void refuse_graphs() {
+  const auto lock = Runtime::get().lock();
+  refuses_graphs = true;
 }
 
 }  // namespace gradus::cuda::emulated

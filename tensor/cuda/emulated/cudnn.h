@@ -78,7 +78,11 @@ struct QueuedConvolution {
 void begin_convolution(const QueuedConvolution& q);
 void end_convolution(const QueuedConvolution& q);
 
-// How many descriptors there are. For tests: none may be left over.
+// ---- for tests
+
+// How many descriptors there are: none may be left over.
 size_t count_descriptors();
+// From now on no graph is supported.
+void refuse_graphs();
 
 }  // namespace gradus::cuda::emulated

@@ -15,15 +15,15 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kRows = kThreads / kWarp;
 
-// Where a tap meets the input, for a place of the output; -1 in the padding.
+// Where a tap meets the input, for a place of the output; below 0 if in the padding.
 __device__ __forceinline__ int64_t input_at(const ConvAxis& a, int64_t place, int64_t tap) {
   const int64_t at = place * a.stride - a.padding + tap * a.dilation;
-  return 0 <= at && at < a.in ? at : -1;
+  return at < a.in ? at : -1;
 }
-// Which place of the output has a tap that meets this place of the input; -1 if none has.
+// Which place of the output has a tap that meets this place of the input; below 0 if none has.
 __device__ __forceinline__ int64_t output_at(const ConvAxis& a, int64_t place, int64_t tap) {
   const int64_t origin = place + a.padding - tap * a.dilation, at = origin / a.stride;
-  return origin >= 0 && at * a.stride == origin && at < a.out ? at : -1;
+  return at < a.out && at * a.stride == origin ? at : -1;
 }
 template <bool backward>
 __device__ __forceinline__ int64_t source_at(const ConvAxis& a, int64_t place, int64_t tap) {
