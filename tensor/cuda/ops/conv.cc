@@ -24,7 +24,8 @@ DirectConv sizes_of(const Convolution& c) {
   const auto axis = [&](int d) {  // the last is 2
     const int i = d - (3 - g.rank());
     if (i < 0) return ConvAxis{1, 1, 1, 1, 0, 1};
-    return ConvAxis{c.x.size(i + 2), c.y.size(i + 2), c.w.size(i + 2), g.stride[i], g.padding[i], g.dilation[i]};
+    return ConvAxis{c.x.size(i + 2), c.y.size(i + 2), c.w.size(i + 2),
+                    g.stride[i],     g.padding[i],    g.dilation[i]};
   };
   return {c.x.size(0), c.x.size(1), c.y.size(1), g.groups, axis(0), axis(1), axis(2)};
 }
