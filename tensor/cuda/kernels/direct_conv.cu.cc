@@ -1,6 +1,6 @@
-// In forward and the input gradient a thread computes one element of the result, and neighboring threads take
+// In forward and the input gradient a thread computes one element of the result. Neighboring threads take
 // neighboring channels of it: they read the same element of the source, and neighboring ones of the filters.
-// In the weight gradient neighboring threads take neighboring pairs of channels, and the rows of a block share
+// In the weight gradient neighboring threads take neighboring pairs of channels. The rows of a block share
 // the lines of the images.
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 

@@ -22,7 +22,7 @@ struct DirectConv {
 
 // All are f64, f32, f16 or bf16. 16-bit products are summed in f32, and rounded once.
 
-// Filters lie as [taps, in_channels / groups, out_channels]. `bias`, one number for each channel, may be null.
+// Filters lie as [taps, in_channels / groups, out_channels]. `bias`, [out_channels], may be null.
 void direct_conv(const char* op, const View& y, const View& x, const View& filters, const View& bias,
                  const DirectConv& c, cudaStream_t stream);
 // Filters lie as [taps, out_channels / groups, in_channels].

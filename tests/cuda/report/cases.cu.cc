@@ -175,8 +175,8 @@ Case pooled(const char* what, int kernel, int stride, double bytes, double most,
           }};
 }
 
-// Depthwise convolution of an image of 64 channels, 1 MiB large, by 3 x 3 taps. Calls f(convolution, input,
-// output, filters).
+// Depthwise convolution of an image of 64 channels, 1 MiB large, by 3 x 3 taps. Calls f(sizes, input, output,
+// filters) for it.
 template <class F> Case convolved_directly(const char* what, F&& f) {
   const ConvAxis one{1, 1, 1, 1, 0, 1}, side{64, 64, 3, 1, 1, 1};
   const DirectConv c{1, 64, 64, 64, one, side, side};
