@@ -1,5 +1,6 @@
 // What the emulated entry points of cuDNN share: the graph of a convolution, engines, and a plan that was
-// executed. Gradus' graphs are emulated: a convolution in one of three directions; forward, then a bias.
+// executed. Gradus' graphs are emulated: a convolution in one of three directions; forward, then a bias;
+// forward, then a bias, then relu.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -37,14 +38,17 @@ struct ConvGraph {
     cudnnDataType_t compute;
   };
   std::optional<Addition> addition;
+  // `addition->sum` is virtual, and this the result.
+  std::optional<GraphTensor> rectified;
 
   const GraphTensor& result() const {
+    if (rectified) return *rectified;
     if (addition) return addition->sum;
     return pass == GraphPass::kForward ? y : pass == GraphPass::kInputGrad ? x : w;
   }
   // Those in memory.
   std::vector<const GraphTensor*> tensors() const {
-    if (addition) return {&x, &w, &addition->bias, &addition->sum};
+    if (addition) return {&x, &w, &addition->bias, &result()};
     return {&x, &w, &y};
   }
 };

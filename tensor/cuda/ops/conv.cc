@@ -8,6 +8,7 @@
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
@@ -47,6 +48,7 @@ void convolve_directly(const char* op, const Convolution& c, cudaStream_t stream
     return direct_conv_input_grad(op, view_of(c.x), view_of(c.y), view_of(filters), sizes, stream);
   const View bias = c.bias ? view_of(c.bias) : View{nullptr, c.y.dtype()};
   direct_conv(op, view_of(c.y), view_of(c.x), view_of(filters), bias, sizes, stream);
+  if (c.relu) raw::Unary<functors::Relu>::kernel.cuda(c.y, c.y, {});
 }
 
 void run(const char* op, const Convolution& c) {
@@ -65,6 +67,12 @@ Tensor widened(const Tensor& x) { return raw::to(x, DType::kF32); }
 
 void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   run("conv", {ConvPass::kForward, x, y, w, bias, g, uses_tf32()});
+}
+
+// The library has no plan for relu without a bias.
+void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  run("conv_relu", {ConvPass::kForward, x, y, w, bias, g, uses_tf32(), bias.defined()});
+  if (!bias) raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
 }
 
 void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
@@ -92,7 +100,8 @@ void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy,
 }
 
 [[maybe_unused]] const bool is_set =
-    (raw::conv_kernel.cuda = &conv_cuda, raw::conv_input_grad_kernel.cuda = &conv_input_grad_cuda,
+    (raw::conv_kernel.cuda = &conv_cuda, raw::conv_relu_kernel.cuda = &conv_relu_cuda,
+     raw::conv_input_grad_kernel.cuda = &conv_input_grad_cuda,
      raw::conv_weight_grad_kernel.cuda = &conv_weight_grad_cuda, true);
 
 }  // namespace
