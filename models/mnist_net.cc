@@ -5,7 +5,7 @@
 namespace gradus::models {
 
 Tensor MnistNet::features(const Tensor& x) {
-  Tensor h = max_pool2d(relu(conv2(relu(conv1(x)))), {.kernel = 2});
+  Tensor h = max_pool2d(conv2.relu(conv1.relu(x)), {.kernel = 2});
   return fc1.relu(flatten(dropout1(std::move(h)), 1));
 }
 

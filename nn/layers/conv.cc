@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/images/conv.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/layers/activations.h"
 #include "gradus/nn/placement.h"
 
 namespace gradus::nn {
@@ -127,6 +129,16 @@ template <class O> Tensor Conv<O>::forward(const Tensor& x) {
     }
   }
   return apply(x, weight, bias, of_op(o));
+}
+
+Tensor Conv2d::relu(const Tensor& x) {
+  if (has_hooks() || options().padding_mode != PaddingMode::kZeros) return gradus::relu((*this)(x));
+  return call([&] { return conv2d_relu(x, weight, bias, of_op(options())); });
+}
+
+std::optional<Tensor> Conv2d::with_next(const Layer& next, const Tensor& x) {
+  if (next.has_hooks() || !dynamic_cast<const ReLU*>(&next)) return {};
+  return relu(x);
 }
 
 template class Conv<Conv1dOptions>;

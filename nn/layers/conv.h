@@ -113,6 +113,11 @@ class Conv1d final : public Conv<Conv1dOptions> {
 class Conv2d final : public Conv<Conv2dOptions> {
  public:
   using Conv::Conv;
+
+  // Returns relu(layer(x)), as conv2d_relu does. With hooks, these see the layer's result.
+  Tensor relu(const Tensor& x);
+  // Takes a ReLU.
+  std::optional<Tensor> with_next(const Layer& next, const Tensor& x) override;
 };
 
 // Convolves as conv3d does.

@@ -24,7 +24,7 @@ constexpr int64_t kMostWorkspace = int64_t(1) << 30;
 constexpr size_t kMostPlans = 1024;
 
 // Tensors of a graph by their numbers.
-enum Id : int64_t { kX = 1, kW, kY, kBias, kSum };
+enum Id : int64_t { kX = 1, kW, kY, kBias, kSum, kBiased };
 
 constexpr cudnnBackendAttributeType_t type_of(int64_t) { return CUDNN_TYPE_INT64; }
 constexpr cudnnBackendAttributeType_t type_of(bool) { return CUDNN_TYPE_BOOLEAN; }
@@ -67,6 +67,13 @@ class Calls {
   }
   void finalize(const Descriptor& d) const {
     check("cudnnBackendFinalize", library_.cudnnBackendFinalize(d));
+  }
+  // Returns false where the library does not support what it is asked for.
+  bool try_finalize(const Descriptor& d) const {
+    const cudnnStatus_t status = library_.cudnnBackendFinalize(d);
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+    check("cudnnBackendFinalize", status);
+    return true;
   }
 
   template <class T> void set(const Descriptor& d, cudnnBackendAttributeName_t name, const T& value) const {
@@ -149,7 +156,7 @@ Descriptor make_tensor(const Calls& calls, const Layout& t) {
   calls.set(d, CUDNN_ATTR_TENSOR_STRIDES, t.strides);
   calls.set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, int64_t(t.id));
   calls.set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, t.alignment);
-  if (t.id == kSum) calls.set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);  // never in memory
+  if (t.id == kSum || t.id == kBiased) calls.set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);  // never in memory
   calls.finalize(d);
   return d;
 }
@@ -213,17 +220,34 @@ Descriptor make_addition(const Calls& calls, const Convolution& c, const Descrip
   return d;
 }
 
+// y = max(0, biased)
+Descriptor make_rectification(const Calls& calls, const Convolution& c, const Descriptor& biased,
+                              const Descriptor& y) {
+  const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  calls.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD);
+  calls.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, sum_type(c));
+  calls.finalize(how);
+  Descriptor d = calls.create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {biased});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y});
+  calls.finalize(d);
+  return d;
+}
+
 // Parts may be destroyed when the graph has them.
 Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle) {
   const Descriptor x = make_image(calls, kX, c.x), y = make_image(calls, kY, c.y);
   const Descriptor w = make_tensor(
       calls, {kW, data_type(c.w.dtype()), c.w.shape(), row_major_strides(c.w.shape()), alignment(c.w)});
   const Descriptor geometry = make_geometry(calls, c);
-  Descriptor sum, addition;
-  if (c.bias) {
-    sum = make_tensor(calls, {kSum, sum_type(c), c.y.shape(), channels_last_strides(c.y.shape()), 16});
-    addition = make_addition(calls, c, sum, y);
-  }
+  const auto unstored = [&](Id id) {
+    return make_tensor(calls, {id, sum_type(c), c.y.shape(), channels_last_strides(c.y.shape()), 16});
+  };
+  Descriptor sum, biased, addition, rectification;
+  if (c.bias) sum = unstored(kSum);
+  if (c.relu) biased = unstored(kBiased), rectification = make_rectification(calls, c, biased, y);
+  if (c.bias) addition = make_addition(calls, c, sum, c.relu ? biased : y);
   const Names& names = names_of(c.pass);
   const Descriptor operation = calls.create(names.operation);
   calls.set(operation, names.x, {x});
@@ -240,7 +264,9 @@ Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t ha
   calls.finalize(operation);
 
   Descriptor graph = calls.create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (c.bias)
+  if (c.relu)
+    calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation, addition, rectification});
+  else if (c.bias)
     calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation, addition});
   else
     calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation});
@@ -258,7 +284,7 @@ std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& gra
   calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph});
   calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   if (properties) calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, {properties});
-  calls.finalize(heuristic);
+  if (!calls.try_finalize(heuristic)) return {};
   const auto get = [&](int64_t room, void* to) {
     return calls.get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, to);
   };
@@ -289,7 +315,7 @@ bool may_run(const Calls& calls, const Convolution& c, const Descriptor& configu
 
 // What plans depend on; the rest follows from it.
 std::vector<int64_t> key_of(const Convolution& c) {
-  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype()), c.tf32, bool(c.bias)};
+  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype()), c.tf32, bool(c.bias), c.relu};
   for (const Tensor* t : {&c.x, &c.w, &c.y, &c.bias})
     if (*t) key.push_back(alignment(*t));
   const ConvGeometry& g = c.geometry;
@@ -345,9 +371,7 @@ ConvPlan plan_convolution(const char* op, const Cudnn& library, const Convolutio
         calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
       else
         calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, {properties});
-      const cudnnStatus_t status = library.cudnnBackendFinalize(p.plan);
-      if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) continue;
-      calls.check("cudnnBackendFinalize", status);
+      if (!calls.try_finalize(p.plan)) continue;
       calls.get(p.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &p.workspace);
       if (p.workspace <= kMostWorkspace) return p;
       if (!least.plan || p.workspace < least.workspace) least = std::move(p);

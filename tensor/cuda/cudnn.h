@@ -33,6 +33,7 @@ struct Convolution {
   Tensor bias;  // [O]: added to y. May be undefined, and is where y is not the result
   raw::ConvGeometry geometry;
   bool tf32 = false;  // f32 may be computed by tensor cores, which take 10 bits of the operands' mantissas
+  bool relu = false;  // of y. The library has plans only where there is a bias, too
 };
 
 // Queues a convolution on the current stream of its device, which is `stream`. The device is the calling

@@ -42,6 +42,8 @@ FAMILIES = [
      ["cross_entropy.cu.cc", "powers.h", "teams.h", "reduce.h", "reduce_ops.h", "element.h"], r"cross entropy of "),
     ("pooling", "pool_largest pool_scatter pool_relu_grad pool_gather pool_positions pool_mean pool_spread",
      ["pool.cu.cc", "element.h"], r"pooling of "),
+    ("convolutions without a plan of cuDNN's", "sum_taps sum_places", ["direct_conv.cu.cc", "element.h"],
+     r"convolutions of "),
     ("random numbers", "draw_rows draw_strided drop_rows drop_strided swap_places choose_below dense strided",
      ["random.cu.cc", "creation.cu.cc", "elementwise.h"] + EVERYWHERE, r"random "),
     ("draws by weights", "sum_chunks add_chunks draw_again sort_tiles merge_runs", ["multinomial.cu.cc"],

@@ -132,6 +132,36 @@ TEST(Sequential, RectifiesABatchNormInOnePass) {
       }
 }
 
+TEST(Sequential, RectifiesAConvolutionInOnePass) {
+  const Tensor start = randn({4, 2, 6, 6});
+  for (const bool bias : {true, false})
+    for (const auto mode : {nn::PaddingMode::kZeros, nn::PaddingMode::kReflect})
+      for (int hooked : {-1, 0, 1}) {
+        int seen = 0;
+        const auto run = [&](bool whole) {
+          manual_seed(1);
+          nn::Sequential net(
+              {nn::layer<nn::Conv2d>(
+                   {.in = 2, .out = 3, .kernel = 3, .padding = 1, .bias = bias, .padding_mode = mode}),
+               nn::layer<nn::ReLU>(), nn::layer<nn::Conv2d>({.in = 3, .out = 2, .kernel = 3})});
+          if (hooked >= 0)
+            net[size_t(hooked)].register_forward_hook(
+                [&](nn::Layer&, const Tensor&, const Tensor&) { ++seen; });
+          GradManager gm;
+          Tensor x = raw::clone(start);
+          gm.attach(x), gm.attach(net.parameters());
+          auto recording = gm.record();
+          const Tensor y = whole ? net(x) : one_by_one(net, x);
+          gm.backward(sum(square(y)));
+          std::vector<std::vector<double>> all{y.to_vector<double>(), x.grad().to_vector<double>()};
+          for (const Tensor& p : net.parameters()) all.push_back(p.grad().to_vector<double>());
+          return all;
+        };
+        EXPECT_EQ(run(true), run(false)) << bias << ' ' << hooked;
+        EXPECT_EQ(seen, hooked < 0 ? 0 : 2);
+      }
+}
+
 // In bf16, one pass rounds a leaky_relu once, two round it twice.
 TEST(Sequential, TakesOnePassAsSoonAsNoHookIsLeft) {
   const Tensor x = to(randn({8, 3, 9, 9}), DType::kBF16);

@@ -20,6 +20,7 @@ std::string bits(const Tensor& t) {
 
 std::optional<autograd::CastPolicy> policy_of(const std::string& op) {
   if (op == "linear_relu") return policy_of("linear");  // the relu of what linear gives
+  if (op == "conv2d_relu") return policy_of("conv2d");
   for (const autograd::CastRule& rule : autograd::kCastRules)
     if (rule.op == op) return rule.policy;
   return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
@@ -40,10 +41,9 @@ DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
 
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
-  const char* op = names_of(g).conv;
-  Tensor y = raw::conv(op, x, w, bias, g);
-  if (Recorder r{op, x, w, bias}) {
+// Records that y is a convolution.
+void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
+  if (Recorder r{names_of(g).conv, x, w, bias}) {
     const bool filters = autograd::is_tracked(w) || autograd::is_tracked(bias);
     r.record_joint(
         {&y, 1}, {x, w, bias},
@@ -59,6 +59,21 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeom
         },
         autograd::JointRuns::kApart);
   }
+}
+
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
+  Tensor y = raw::conv(names_of(g).conv, x, w, bias, g);
+  record_conv(y, x, w, bias, g);
+  return y;
+}
+
+Tensor rectified_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                      const ConvGeometry& g) {
+  const Tensor y = raw::conv_relu(op, x, w, bias, g);
+  Tensor h = detach(y);  // relu's operand in the graph: neither rule reads it
+  record_conv(h, x, w, bias, g);
+  if (Recorder r{"relu", h})
+    r.record(y, wrt(h, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));
   return y;
 }
 
@@ -203,6 +218,14 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   const OpCall call("conv2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv2d"}) return conv2d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv2d", x, w, bias, o, o.same_padding);
+}
+Tensor conv2d_relu(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o) {
+  const OpCall call("conv2d_relu", {{"x", x}, {"weight", w}});
+  if (autograd::Casting cast{"conv2d"}) return conv2d_relu(cast(x), cast.weight(w), cast.weight(bias), o);
+  if (x.dim() == 3) return squeeze(conv2d_relu(unsqueeze(x, 0), w, bias, o), 0);
+  ConvGeometry g = o;
+  const Tensor padded = o.same_padding ? pad_same("conv2d_relu", x, w, g) : x;
+  return rectified_conv("conv2d_relu", padded, w, bias, g);
 }
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dFuncOptions& o) {
   const OpCall call("conv3d", {{"x", x}, {"weight", w}});

@@ -23,7 +23,12 @@ namespace gradus {
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
               const Conv2dFuncOptions& options = {});
 
-// The same over signals and over volumes.
+// Returns relu(conv2d(x, w, bias, options)), on a GPU in one pass if there is a bias.
+// Errors: as conv2d.
+Tensor conv2d_relu(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                   const Conv2dFuncOptions& options = {});
+
+// conv2d over signals and over volumes.
 // Shapes: x [N,C,L] or [C,L], w [O,C/groups,K], bias [O] or undefined -> y [N,O,P] or [O,P].
 // Errors: as conv2d.
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},

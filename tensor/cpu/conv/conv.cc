@@ -17,6 +17,7 @@
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
+#include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"
@@ -134,6 +135,11 @@ void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b
       {"f32", always, forward_in_f32},
   };
   run_first(table, {x, w, bias, y, g});
+}
+
+void conv_relu_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  conv_cpu(y, x, w, bias, g);
+  raw::Unary<functors::Relu>::kernel.cpu(y, y, {});
 }
 
 // The gradient of the image, which is f32 or of the result's dtype.
@@ -269,6 +275,7 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
 }  // namespace
 
 constinit decltype(raw::conv_kernel) raw::conv_kernel{"conv", &conv_cpu};
+constinit decltype(raw::conv_relu_kernel) raw::conv_relu_kernel{"conv_relu", &conv_relu_cpu};
 constinit decltype(raw::conv_input_grad_kernel) raw::conv_input_grad_kernel{"conv_input_grad",
                                                                             &conv_input_grad_cpu};
 constinit decltype(raw::conv_weight_grad_kernel) raw::conv_weight_grad_kernel{"conv_weight_grad",

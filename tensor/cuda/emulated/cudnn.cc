@@ -373,16 +373,27 @@ cudnnStatus_t finalize_operation(const Descriptor& d, const Names& names) {
 
 cudnnStatus_t finalize_pointwise(const Descriptor& d) {
   // Others are not emulated.
-  GRADUS_NEED(d.value(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_MUL) == CUDNN_POINTWISE_ADD);
+  const auto mode = d.value(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_MUL);
+  GRADUS_NEED(mode == CUDNN_POINTWISE_ADD || mode == CUDNN_POINTWISE_RELU_FWD);
   GRADUS_NEED(d.has(CUDNN_ATTR_POINTWISE_MATH_PREC));
   return CUDNN_STATUS_SUCCESS;
 }
 
+bool is_relu(const Descriptor& operation) {
+  return operation.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)
+             ->value(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD) == CUDNN_POINTWISE_RELU_FWD;
+}
+
 cudnnStatus_t finalize_pointwise_operation(const Descriptor& d) {
   GRADUS_NEED(is(d.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
-  for (const auto name : {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
-                          CUDNN_ATTR_OPERATION_POINTWISE_YDESC})
+  for (const auto name : {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC})
     GRADUS_NEED(is(d.part(name), CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+  if (is_relu(d)) {
+    GRADUS_NEED(tensor_of(*d.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)).sizes ==
+                tensor_of(*d.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC)).sizes);
+    return CUDNN_STATUS_SUCCESS;
+  }
+  GRADUS_NEED(is(d.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), CUDNN_BACKEND_TENSOR_DESCRIPTOR));
   const auto x = tensor_of(*d.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)).sizes,
              b = tensor_of(*d.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC)).sizes,
              y = tensor_of(*d.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC)).sizes;
@@ -395,7 +406,7 @@ cudnnStatus_t finalize_pointwise_operation(const Descriptor& d) {
 std::shared_ptr<ConvGraph> graph_of(const Parts& operations) {
   const auto names = std::find_if(std::begin(kNames), std::end(kNames),
                                   [&](const Names& n) { return n.operation == operations[0]->type; });
-  if (names == std::end(kNames) || operations.size() > 2) return nullptr;
+  if (names == std::end(kNames) || operations.size() > 3) return nullptr;
   const Descriptor& op = *operations[0];
   auto g = std::make_shared<ConvGraph>();
   g->pass = static_cast<GraphPass>(names - kNames);
@@ -407,15 +418,24 @@ std::shared_ptr<ConvGraph> graph_of(const Parts& operations) {
   g->after = conv.list<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
   g->strides = conv.list<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
   g->dilations = conv.list<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
-  if (operations.size() == 2) {
+  if (operations.size() >= 2) {
     const Descriptor& add = *operations[1];
-    if (add.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || g->pass != GraphPass::kForward ||
+    if (add.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || is_relu(add) ||
+        g->pass != GraphPass::kForward ||
         tensor_of(*add.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) != g->y || !g->y.is_virtual)
       return nullptr;
     g->addition = {tensor_of(*add.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC)),
                    tensor_of(*add.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC)),
                    add.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)
                        ->value(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)};
+  }
+  if (operations.size() == 3) {
+    const Descriptor& relu = *operations[2];
+    const GraphTensor& sum = g->addition->sum;
+    if (relu.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || !is_relu(relu) ||
+        tensor_of(*relu.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) != sum || !sum.is_virtual)
+      return nullptr;
+    g->rectified = tensor_of(*relu.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
   }
   return g;
 }
@@ -431,6 +451,7 @@ cudnnStatus_t finalize_graph(Descriptor& d) {
     GRADUS_NEED(!t->is_virtual);
   }
   GRADUS_NEED(!graph->addition || ids.insert(graph->y.id).second);
+  GRADUS_NEED(!graph->rectified || ids.insert(graph->addition->sum.id).second);
   d.graph = graph;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -463,13 +484,16 @@ bool has_engines(const ConvGraph& g) {
   std::vector<int64_t> channels(g.y.sizes.size(), 1);  // one number for each
   channels[1] = g.y.sizes[1];
   return g.addition->compute == sums && g.addition->bias.sizes == channels &&
-         g.addition->sum.strides == g.y.strides;
+         g.addition->sum.strides == g.y.strides && g.result().strides == g.y.strides;
 }
+
+bool refuses_graphs = false;
 
 cudnnStatus_t finalize_heuristic(Descriptor& d) {
   const Descriptor* const graph = d.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
   GRADUS_NEED(is(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
   GRADUS_NEED(d.has(CUDNN_ATTR_ENGINEHEUR_MODE));
+  GRADUS_REFUSE_UNLESS(!refuses_graphs, CUDNN_STATUS_NOT_SUPPORTED);
   d.graph = graph->graph;
   if (!has_engines(*d.graph)) return CUDNN_STATUS_SUCCESS;
   const bool fallback = d.value(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A) == CUDNN_HEUR_MODE_FALLBACK;
@@ -573,6 +597,11 @@ cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descri
 size_t count_descriptors() {
   const auto lock = Runtime::get().lock();
   return descriptors().size();
+}
+
+void refuse_graphs() {
+  const auto lock = Runtime::get().lock();
+  refuses_graphs = true;
 }
 
 }  // namespace gradus::cuda::emulated

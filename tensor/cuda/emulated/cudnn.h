@@ -1,5 +1,6 @@
 // What the emulated entry points of cuDNN share: the graph of a convolution, engines, and a plan that was
-// executed. Gradus' graphs are emulated: a convolution in one of three directions; forward, then a bias.
+// executed. Gradus' graphs are emulated: a convolution in one of three directions; forward, then a bias;
+// forward, then a bias, then relu.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -37,14 +38,17 @@ struct ConvGraph {
     cudnnDataType_t compute;
   };
   std::optional<Addition> addition;
+  // `addition->sum` is virtual, and this the result.
+  std::optional<GraphTensor> rectified;
 
   const GraphTensor& result() const {
+    if (rectified) return *rectified;
     if (addition) return addition->sum;
     return pass == GraphPass::kForward ? y : pass == GraphPass::kInputGrad ? x : w;
   }
   // Those in memory.
   std::vector<const GraphTensor*> tensors() const {
-    if (addition) return {&x, &w, &addition->bias, &addition->sum};
+    if (addition) return {&x, &w, &addition->bias, &result()};
     return {&x, &w, &y};
   }
 };
@@ -78,7 +82,11 @@ struct QueuedConvolution {
 void begin_convolution(const QueuedConvolution& q);
 void end_convolution(const QueuedConvolution& q);
 
-// How many descriptors there are. For tests: none may be left over.
+// ---- for tests
+
+// How many descriptors there are: none may be left over.
 size_t count_descriptors();
+// From now on no graph is supported.
+void refuse_graphs();
 
 }  // namespace gradus::cuda::emulated

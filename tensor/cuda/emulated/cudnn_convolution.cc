@@ -84,7 +84,7 @@ template <class T> void compute(const QueuedConvolution& q) {
   const ConvGraph& g = *q.graph;
   const size_t dims = g.x.sizes.size();
   const bool forward = g.pass == GraphPass::kForward;
-  const GraphTensor& out = g.addition ? g.addition->sum : g.y;
+  const GraphTensor& out = forward ? g.result() : g.y;
   const Operand x = operand("x", g.x, q.pointers[0], channels_last(dims));
   const Operand w = operand("w", g.w, q.pointers[1], taps_first(dims, g.pass != GraphPass::kInputGrad));
   const Operand y = operand("y", out, q.pointers.back(), channels_last(dims));
@@ -128,6 +128,12 @@ template <class T> void compute(const QueuedConvolution& q) {
     const std::vector<T> shift = read<T>(q.call, bias);
     for (size_t i = 0; i < ys.size(); ++i)
       ys[i] = rounded(ys[i], dtype_of(g.y.type)) + shift[i % shift.size()];
+  }
+  if (g.rectified) {
+    for (T& v : ys) {
+      v = rounded(v, dtype_of(g.addition->sum.type));
+      v = v < T(0) ? T(0) : v;
+    }
   }
   write(result, sums);
 }

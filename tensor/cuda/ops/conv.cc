@@ -1,26 +1,59 @@
-// Convolutions, by cuDNN. It has no plans for sums of 16-bit products that stay in f32: those are computed
-// from operands in f32. Tensor cores take all bits of such an operand.
+// Convolutions, by cuDNN, or by kernels of ours where it has no plan. It has none for sums of 16-bit products
+// that stay in f32: those are computed from operands in f32. Tensor cores take all bits of such an operand.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/kernels/direct_conv.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/view.h"
 
 namespace gradus::cuda {
 namespace {
 
 using raw::ConvGeometry;
 
+// The sizes of an image or a volume: an image has one slice.
+DirectConv sizes_of(const Convolution& c) {
+  const ConvGeometry& g = c.geometry;
+  const auto axis = [&](int d) {  // the last is 2
+    const int i = d - (3 - g.rank());
+    if (i < 0) return ConvAxis{1, 1, 1, 1, 0, 1};
+    return ConvAxis{c.x.size(i + 2), c.y.size(i + 2), c.w.size(i + 2),
+                    g.stride[i],     g.padding[i],    g.dilation[i]};
+  };
+  return {c.x.size(0), c.x.size(1), c.y.size(1), g.groups, axis(0), axis(1), axis(2)};
+}
+
+// The filters as [taps, summed channels of a group, channels of the result].
+Tensor filters_of(const Convolution& c) {
+  const int64_t groups = c.geometry.groups, out = c.w.size(0) / groups, in = c.w.size(1);
+  const Shape shape{groups, out, in, c.w.numel() / (groups * out * in)};
+  const Tensor w = view_as_strided(c.w, shape, row_major_strides(shape), c.w.impl().offset);
+  return raw::contiguous(raw::permute(w, c.pass == ConvPass::kForward ? Dims{3, 2, 0, 1} : Dims{3, 1, 0, 2}));
+}
+
+void convolve_directly(const char* op, const Convolution& c, cudaStream_t stream) {
+  const DirectConv sizes = sizes_of(c);
+  if (c.pass == ConvPass::kWeightGrad)
+    return direct_conv_weight_grad(op, view_of(c.w), view_of(c.y), view_of(c.x), sizes, stream);
+  const Tensor filters = filters_of(c);
+  if (c.pass == ConvPass::kInputGrad)
+    return direct_conv_input_grad(op, view_of(c.x), view_of(c.y), view_of(filters), sizes, stream);
+  const View bias = c.bias ? view_of(c.bias) : View{nullptr, c.y.dtype()};
+  direct_conv(op, view_of(c.y), view_of(c.x), view_of(filters), bias, sizes, stream);
+  if (c.relu) raw::Unary<functors::Relu>::kernel.cuda(c.y, c.y, {});
+}
+
 void run(const char* op, const Convolution& c) {
   const cudaStream_t stream = stream_for({&c.x, &c.w, &c.y, &c.bias});
-  if (!call_library([&] { return convolve(op, c, stream); }))
-    throw DeviceError(op, "cuDNN has no plan for this convolution: x ", describe(c.x), ", weight ",
-                      describe(c.w), ", y ", describe(c.y));
+  if (!call_library([&] { return convolve(op, c, stream); })) convolve_directly(op, c, stream);
 }
 
 // A vector of channels as an image of one pixel.
@@ -34,6 +67,12 @@ Tensor widened(const Tensor& x) { return raw::to(x, DType::kF32); }
 
 void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   run("conv", {ConvPass::kForward, x, y, w, bias, g, uses_tf32()});
+}
+
+// The library has no plan for relu without a bias.
+void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  run("conv_relu", {ConvPass::kForward, x, y, w, bias, g, uses_tf32(), bias.defined()});
+  if (!bias) raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
 }
 
 void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
@@ -61,7 +100,8 @@ void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy,
 }
 
 [[maybe_unused]] const bool is_set =
-    (raw::conv_kernel.cuda = &conv_cuda, raw::conv_input_grad_kernel.cuda = &conv_input_grad_cuda,
+    (raw::conv_kernel.cuda = &conv_cuda, raw::conv_relu_kernel.cuda = &conv_relu_cuda,
+     raw::conv_input_grad_kernel.cuda = &conv_input_grad_cuda,
      raw::conv_weight_grad_kernel.cuda = &conv_weight_grad_cuda, true);
 
 }  // namespace

@@ -80,6 +80,16 @@ void check_result_grad(const char* op, const Tensor& dy, const Shape& want) {
   if (!(dy.shape() == want)) throw ShapeError(op, "dy must be ", want, ": dy ", describe(dy));
 }
 
+Tensor conv_by(const decltype(conv_kernel)& kernel, const char* op, const Tensor& x, const Tensor& w,
+               const Tensor& bias, const ConvGeometry& geometry) {
+  const Shape shape = check_conv(op, x, w, bias, geometry);
+  Tensor y = empty_channels_last(shape, {x.dtype(), x.device()});
+  if (y.numel() > 0)
+    kernel(y, channels_last(x), contiguous(w), bias.defined() ? contiguous(bias) : bias,
+           without_idle_dilation(geometry, w.shape()));
+  return y;
+}
+
 }  // namespace
 
 Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -98,12 +108,11 @@ Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor&
 
 Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
             const ConvGeometry& geometry) {
-  const Shape shape = check_conv(op, x, w, bias, geometry);
-  Tensor y = empty_channels_last(shape, {x.dtype(), x.device()});
-  if (y.numel() > 0)
-    conv_kernel(y, channels_last(x), contiguous(w), bias.defined() ? contiguous(bias) : bias,
-                without_idle_dilation(geometry, w.shape()));
-  return y;
+  return conv_by(conv_kernel, op, x, w, bias, geometry);
+}
+Tensor conv_relu(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                 const ConvGeometry& geometry) {
+  return conv_by(conv_relu_kernel, op, x, w, bias, geometry);
 }
 
 Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,

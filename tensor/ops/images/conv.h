@@ -68,6 +68,9 @@ Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor&
 // Returns the convolution of images or volumes. x has two dims more than the geometry.
 Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
             const ConvGeometry& geometry);
+// Returns relu of it.
+Tensor conv_relu(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                 const ConvGeometry& geometry);
 // Returns the gradient of conv's x[N,C,...], which has shape `x_shape`, for the gradient dy of the result.
 // Adds bias[C] to it if defined.
 Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
@@ -95,6 +98,9 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
 // and db may be f32 where x and dy have 16 bits.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_kernel;
+// The same with relu of y.
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
+    conv_relu_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_input_grad_kernel;
 extern KernelSlot<void(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, ConvGeometry)>

@@ -209,6 +209,7 @@ void test_reductions();
 void test_softmax();
 void test_cross_entropy();
 void test_pooling();
+void test_direct_conv();
 void test_random();
 void test_batch_norm();
 void test_gradients();

@@ -25,6 +25,7 @@ CHECKS = {
     "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions"],
     "creation.cu.cc": ["arange"],
     "cross_entropy.cu.cc": ["cross entropy of f32"],
+    "direct_conv.cu.cc": ["convolutions of f32"],
     "elementwise.h": ["element-wise", "conversions"],
     "gradients.cu.cc": ["gradients in f32"],
     "merge_block.h": ["gradients in f32", "steps"],

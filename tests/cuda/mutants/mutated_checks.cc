@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       test_softmax();
       test_cross_entropy();
       test_pooling();
+      test_direct_conv();
       test_random();
       test_batch_norm();
       test_gradients();

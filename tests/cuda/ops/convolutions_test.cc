@@ -89,9 +89,12 @@ TEST_F(CudaConvolutions, ThreeDirections) {
   for (const DType t : kFloats) {
     for (const Case& c : cases()) {
       const Tensor x = numbers(c.x, t), w = numbers(c.w, t, 2), bias = numbers({c.w[0]}, t, 3);
-      for (const Tensor& b : {Tensor(), bias})
+      for (const Tensor& b : {Tensor(), bias}) {
         expect_same(raw::conv("conv2d", there(x), there(w), there(b), c.geometry),
                     raw::conv("conv2d", x, w, b, c.geometry), describe(c));
+        expect_same(raw::conv_relu("conv2d_relu", there(x), there(w), there(b), c.geometry),
+                    raw::conv_relu("conv2d_relu", x, w, b, c.geometry), describe(c) + " relu");
+      }
       const Tensor dy = numbers(raw::check_conv("conv2d", x, w, {}, c.geometry), t, 4);
       const Tensor input_bias = numbers({c.x[1]}, t, 5);
       for (const Tensor& b : {Tensor(), input_bias})

@@ -14,6 +14,7 @@
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
+#include "gradus/tensor/cuda/kernels/direct_conv.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/gradients.h"
 #include "gradus/tensor/cuda/kernels/multinomial.h"
@@ -170,6 +171,19 @@ Case pooled(const char* what, int kernel, int stride, double bytes, double most,
   return {what, bytes, most, [=] {
             const Zeros x, y, index;
             f(p, View{x.data(), dtype_v<T>}, View{y.data(), dtype_v<T>}, View{index.data(), DType::kU8});
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
+// Depthwise convolution of an image of 64 channels, 1 MiB large, by 3 x 3 taps. Calls f(sizes, input, output,
+// filters) for it.
+template <class F> Case convolved_directly(const char* what, F&& f) {
+  const ConvAxis one{1, 1, 1, 1, 0, 1}, side{64, 64, 3, 1, 1, 1};
+  const DirectConv c{1, 64, 64, 64, one, side, side};
+  return {what, 2 * kAll, kDense, [=] {
+            const Zeros x, y, filters;
+            const auto view = [](const Zeros& memory) { return View{memory.data(), DType::kF32}; };
+            f(c, view(x), view(y), view(filters));
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
@@ -448,6 +462,18 @@ std::vector<Case> cases() {
                     [](const Pooling& p, View x, View y, View) {
                       avg_pool_spread("report", x, y, p, nullptr);
                     }),
+      convolved_directly("direct convolution f32",
+                         [](const DirectConv& c, View x, View y, View filters) {
+                           direct_conv("report", y, x, filters, {nullptr, DType::kF32}, c, nullptr);
+                         }),
+      convolved_directly("direct convolution's input gradient f32",
+                         [](const DirectConv& c, View x, View y, View filters) {
+                           direct_conv_input_grad("report", x, y, filters, c, nullptr);
+                         }),
+      convolved_directly("direct convolution's weight gradient f32",
+                         [](const DirectConv& c, View x, View y, View filters) {
+                           direct_conv_weight_grad("report", filters, y, x, c, nullptr);
+                         }),
       drawn<float>("uniform numbers f32",
                    [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }),
       drawn<float>("uniform numbers f32, channels last",

@@ -50,6 +50,8 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"max pool's gradient f32, 2 x 2", "bytes",
      "the places of a window each read its gradient; all but the first from the cache"},
     {"mean pool's gradient f32, 2 x 2", "bytes", "the same"},
+    {"direct convolution", "bytes",
+     "each tap reads the image again, and each place the filters: what is read again comes from the cache"},
     {"batch norm f32, 33 channels", "bytes",
      "rows are misaligned, so warps read sectors at their ends, too; and one channel of the second tile, a "
      "sector of its own"},

@@ -264,5 +264,24 @@ TEST_F(CudnnPlans, Misaligned) {
   }
 }
 
+// A bias and relu in one graph.
+TEST_F(CudnnPlans, BiasAndRelu) {
+  for (const std::string& file : {kH100, kA100}) {
+    const cuda::Descriptor properties = device(file);
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+      for (const Layer& l : of_models()) {
+        cuda::Convolution c = convolution(filtering(l), dtype, cuda::ConvPass::kForward);
+        c.bias = empty({l.out}, {dtype, kMeta});
+        c.relu = true;
+        for (const bool tf32 : {false, true}) {
+          c.tf32 = tf32;
+          EXPECT_TRUE(cuda::plan_convolution("conv2d_relu", *library, c, nullptr, properties).plan)
+              << file << ": " << describe(c);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gradus

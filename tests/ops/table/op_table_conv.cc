@@ -152,6 +152,29 @@ void add_forward(const char* op, Tensor (*run)(const Tensor&, const Tensor&, con
            .terms = taps(c.w)});
 }
 
+void add_rectified(const ConvCase<Conv2dFuncOptions>& c, bool with_errors) {
+  const Conv2dFuncOptions o = c.options;
+  const auto reference = [=](A x) {
+    Array y = convolution(o)(x);
+    for (double& v : y.v) v = v > 0 ? v : 0;
+    return y;
+  };
+  add_row({.op = "conv2d_relu",
+           .variant = c.name,
+           .samples = {{in(c.x), in(c.w), in({c.w[0]})}},
+           .run = [=](X x) { return conv2d_relu(x[0], x[1], x[2], o); },
+           .reference = reference,
+           .terms = taps(c.w) + 1,
+           .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
+           .errors = with_errors ? conv_errors(&conv2d_relu, 2) : std::vector<ErrorCase>()});
+  add_row({.op = "conv2d_relu",
+           .variant = std::string(c.name) + " without bias",
+           .samples = {{in(c.x), in(c.w)}},
+           .run = [=](X x) { return conv2d_relu(x[0], x[1], {}, o); },
+           .reference = reference,
+           .terms = taps(c.w)});
+}
+
 template <class Options>
 void add_gradients(const char* input_op, const char* weight_op,
                    Tensor (*input_grad)(const Tensor&, const Tensor&, const Shape&, const Options&),
@@ -262,6 +285,7 @@ void add_images() {
   bool first = true;
   for (const auto& c : cases) {
     add_forward("conv2d", &conv2d, c, first);
+    if (c.x.product() < 1000) add_rectified(c, first);  // large ones are conv2d's
     add_gradients("conv2d_input_grad", "conv2d_weight_grad", &conv2d_input_grad, &conv2d_weight_grad, c,
                   first);
     first = false;
