@@ -164,11 +164,12 @@ class Deliveries {
   }
 
   void store() {
-    std::vector<Tensor> sums, terms;
+    Sums sums;
     for (size_t t = 0; t < attached_.size(); ++t)
       if (results_[t].grad.defined())
-        store(*attached_[t].leaf, params_[t], std::exchange(results_[t], {}), sums, terms);
-    raw::add_all_(sums, terms);
+        store(*attached_[t].leaf, params_[t], std::exchange(results_[t], {}), sums);
+    raw::add_all_(sums.to, sums.terms);
+    for (auto& [leaf, grad] : sums.replacing) leaf->grad = std::move(grad);
   }
 
  private:
@@ -219,9 +220,13 @@ class Deliveries {
     results_[t] = std::move(d);
   }
 
-  // Leaves it to the caller to add each term to its sum.
-  static void store(Leaf& leaf, const Tensor& param, Delivery d, std::vector<Tensor>& sums,
-                    std::vector<Tensor>& terms) {
+  // Sums with the gradients of earlier backwards, to be made together.
+  struct Sums {
+    std::vector<Tensor> to, terms;
+    std::vector<std::pair<Leaf*, Tensor>> replacing;  // of these, those that then become a leaf's
+  };
+
+  static void store(Leaf& leaf, const Tensor& param, Delivery d, Sums& sums) {
     Tensor& grad = d.grad;
     if (!grad.is_dense() || (param.is_row_major() && !grad.is_row_major())) {
       grad = contiguous(grad);  // an in-place write needs an address of its own for each element
@@ -231,10 +236,10 @@ class Deliveries {
     if (!leaf.grad.defined()) {
       leaf.grad = d.as_is || grad.sole_owner() ? std::move(grad) : clone(grad);  // shared only if as_is
     } else if (d.as_is && plain) {
-      terms.push_back(std::exchange(leaf.grad, std::move(grad)));
-      sums.push_back(leaf.grad);
+      sums.to.push_back(grad), sums.terms.push_back(leaf.grad);
+      sums.replacing.emplace_back(&leaf, std::move(grad));
     } else if (leaf.grad.sole_owner() && plain) {
-      sums.push_back(leaf.grad), terms.push_back(std::move(grad));
+      sums.to.push_back(leaf.grad), sums.terms.push_back(std::move(grad));
     } else {
       leaf.grad = add(leaf.grad, grad);
     }

@@ -1,5 +1,4 @@
-// What backwards and optimizers have in common: sums of gradients, clipping, division by a scale, averages of
-// weights.
+// What backwards and optimizers do to many tensors: sums, clipping, division by a scale, averages.
 #include <atomic>
 
 #include "gradus/tensor/cpu/optim_norm.h"

@@ -40,8 +40,11 @@ DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
 
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
+Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   const char* op = names_of(g).conv;
+  // Kernels read channels-last images. Of a batch's images one copy serves the weight's gradient, too.
+  const bool copies = images.dim() == g.rank() + 2 && !autograd::is_tracked(images);
+  const Tensor x = copies ? raw::channels_last(images) : images;
   Tensor y = raw::conv(op, x, w, bias, g);
   if (Recorder r{op, x, w, bias}) {
     const bool filters = autograd::is_tracked(w) || autograd::is_tracked(bias);

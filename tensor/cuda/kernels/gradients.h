@@ -1,5 +1,5 @@
-// Sums, norms, clipping and scaling of many dense tensors of one dtype, f64, f32, f16 or bf16, in one launch. What
-// a kernel finds, the next one reads on the device.
+// Sums, norms, clipping and scaling of many dense tensors of one dtype, f64, f32, f16 or bf16, in one launch.
+// What a kernel finds, the next one reads on the device.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// Sums of point-wise losses (tensor/ops/losses/loss_functors.h), without the losses themselves in memory. Each
-// block takes a chunk. One chunk is one launch; the sums of several are added by a second one.
+// Sums of point-wise losses (tensor/ops/losses/loss_functors.h), without the losses themselves in memory.
+// Each block takes a chunk. One chunk is one launch; the sums of several are added by a second one.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<double, kChunkThread
 // A null `targets`: `target` is that of all elements. A null `chunks`: there is one chunk.
 template <class F, class T>
 __global__ void __launch_bounds__(kChunkThreads)
-    sum_losses(F loss, const T* x, const T* targets, double target, int64_t n, double factor, T* out,
-               double* chunks) {
+    sum_chunk_of_losses(F loss, const T* x, const T* targets, double target, int64_t n, double factor, T* out,
+                        double* chunks) {
   constexpr int kVector = 16 / sizeof(T);
   const int64_t from = block_index() * kChunk;
   const Chunk chunk{0, static_cast<int>(std::min<int64_t>(n - from, kChunk)), from};
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kChunkThreads)
 // One block.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
-    sum_chunks_of_losses(T* out, const double* chunks, int64_t n, double factor) {
+    add_sums_of_losses(T* out, const double* chunks, int64_t n, double factor) {
   double mine = 0;
   for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine += chunks[i];
   mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
@@ -70,10 +70,10 @@ void sum_losses(const char* op, const F& loss, T* out, const T* x, const T* targ
   using namespace loss_sum_detail;  // NOLINT
   const int64_t chunks = blocks_for(n, kChunk);
   auto* const sums = chunks > 1 ? static_cast<double*>(workspace) : nullptr;
-  launch(op, loss_sum_detail::sum_losses<F, T>, {chunks, kChunkThreads, kSharedOfSums}, stream, loss, x,
-         targets, target, n, factor, out, sums);
+  launch(op, sum_chunk_of_losses<F, T>, {chunks, kChunkThreads, kSharedOfSums}, stream, loss, x, targets,
+         target, n, factor, out, sums);
   if (sums)
-    launch(op, sum_chunks_of_losses<T>, {1, kChunkThreads, kSharedOfSums}, stream, out, sums, chunks, factor);
+    launch(op, add_sums_of_losses<T>, {1, kChunkThreads, kSharedOfSums}, stream, out, sums, chunks, factor);
 }
 
 }  // namespace gradus::cuda
