@@ -240,7 +240,7 @@ class Pass {
 
   // See Note [Sums of leaves].
   bool may_wait(const Visit& v) const {
-    if (p_.used_later.empty() || !v.slot->is_leaf() || v.dys[0].device().type != DeviceType::kCUDA)
+    if (p_.used_later.empty() || !v.slot->is_leaf() || v.dys[0].device().type == DeviceType::kCPU)
       return false;
     const auto found = targets_of_.find(v.slot);
     return found != targets_of_.end() && !leads_further(v) &&
