@@ -10,6 +10,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/optim_step.h"
 
 namespace gradus::autograd {
 namespace {
@@ -22,9 +23,12 @@ struct Visit {
   bool leads_to_first = false;  // to a target of the first part
   bool scheduled = false;
   bool deferred = false;    // the second part runs the edges that are left
+  Tensor term;              // of a leaf: waits to be added to its gradient
   std::vector<Tensor> dys;  // gradients so far, per output
   std::vector<Tensor> dxs;  // of a deferred node whose rule has run for all edges
 };
+
+constexpr int64_t kMostWaiting = int64_t{32} << 20;
 
 enum class Part { kWhole, kFirst, kRest };
 
@@ -96,6 +100,8 @@ class Pass {
       ready_.pop();
       run_node(v);
     }
+    add_terms();
+    for (const size_t v : std::exchange(complete_, {})) run_node(v);
   }
 
   void find_targets() {
@@ -221,12 +227,39 @@ class Pass {
     }
     if (v.dys.size() <= to.index) v.dys.resize(to.index + 1);
     Tensor& sum = v.dys[to.index];
+    if (v.term.defined()) add_terms();
     if (!sum.defined())
       sum = std::move(dy);
-    else if (may_reuse(sum) && sum.dtype() == dy.dtype() && !is_tracked(sum) && !is_tracked(dy))
-      raw::add_(sum, dy);
-    else
+    else if (!may_reuse(sum) || sum.dtype() != dy.dtype() || is_tracked(sum) || is_tracked(dy))
       sum = add(sum, dy);
+    else if (may_wait(v))
+      add_later(v, std::move(dy));
+    else
+      raw::add_(sum, dy);
+  }
+
+  // See Note [Sums of leaves].
+  bool may_wait(const Visit& v) const {
+    if (p_.used_later.empty() || !v.slot->is_leaf() || v.dys[0].device().type == DeviceType::kCPU)
+      return false;
+    const auto found = targets_of_.find(v.slot);
+    return found != targets_of_.end() && !leads_further(v) &&
+           std::ranges::all_of(found->second, [&](size_t t) { return p_.used_later[t]; });
+  }
+  void add_later(Visit& v, Tensor term) {
+    waiting_bytes_ += term.numel() * int64_t(size_of(term.dtype()));
+    v.term = std::move(term);
+    waiting_.push_back(index_.at(v.slot));
+    if (waiting_bytes_ > kMostWaiting) add_terms();
+  }
+  void add_terms() {
+    std::vector<Tensor> sums, terms;
+    for (const size_t v : std::exchange(waiting_, {})) {
+      sums.push_back(visits_[v].dys[0]);
+      terms.push_back(std::exchange(visits_[v].term, {}));
+    }
+    waiting_bytes_ = 0;
+    raw::add_all_(sums, terms);
   }
 
   static Tensor conform_to(Tensor dy, const Node& node, uint32_t output) {
@@ -270,6 +303,7 @@ class Pass {
 
   void run_node(size_t index) {
     Visit& visit = visits_[index];
+    if (visit.term.defined()) return complete_.push_back(index);
     if (!std::exchange(visit.deferred, false)) deliver_targets(visit);
     AutogradSlot* slot = visit.slot;
     std::vector<Tensor> dys = std::move(visit.dys);
@@ -373,6 +407,9 @@ class Pass {
   std::vector<Visit> visits_;
   std::vector<Ref<Node>> must_run_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
+  std::vector<size_t> waiting_;   // leaves whose terms wait
+  std::vector<size_t> complete_;  // of these, those that have got all gradients
+  int64_t waiting_bytes_ = 0;
   Part part_ = Part::kWhole;
   std::vector<Ref<AutogradSlot>> roots_;         // hold the graph between the parts
   std::vector<std::pair<size_t, Tensor>> kept_;  // targets of the second part that the first one reached

@@ -15,6 +15,8 @@ struct BackwardPass {
   std::vector<Tensor> dys;  // one per root
   // The leaves or outputs of nodes for which gradients are wanted. Null edges count as not reached.
   std::vector<Edge> targets;
+  // Whether a target's gradient is first used after this pass, or after its part. Empty: none is.
+  std::vector<char> used_later = {};
   // Of a backward in two parts: whether a target belongs to the first one. Empty: there is one part.
   std::vector<char> first = {};
   // True: the recording continues after this pass. It records the ops of this backward, and the pass consumes
@@ -32,6 +34,11 @@ struct BackwardPass {
 // rank. The recordings opened before `recording` record the rules' ops; under keep_graph `recording` itself
 // does too. An error thrown by a rule gets the prefix "while running backward of <op> (<module path>)".
 void run(BackwardPass& pass);
+
+// Note [Sums of leaves]
+// A leaf that several ops use gets several gradients. On a GPU a launch costs more than most of these sums.
+// So where nobody uses a leaf's gradient before the pass ends, its sums wait and are made together, in few
+// launches. They are the same sums in the same order. What waits holds kMostWaiting bytes at most.
 
 // Note [Two parts]
 // A pipeline's stage owes others the gradients of its inputs. Those of its parameters

@@ -12,6 +12,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -118,6 +119,7 @@ struct OpenRecording {
   // Returns the dys of a backward from these roots.
   std::vector<Tensor> checked_dys(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) const;
   std::vector<Edge> targets() const;
+  std::vector<char> used_later() const;  // per target: no callback waits for its gradient
   // Runs f, and ends the recording if it throws.
   template <class F> void ending_if_it_throws(const Objects& unfinished, const F& f);
 };
@@ -162,8 +164,12 @@ class Deliveries {
   }
 
   void store() {
+    Sums sums;
     for (size_t t = 0; t < attached_.size(); ++t)
-      if (results_[t].grad.defined()) store(*attached_[t].leaf, params_[t], std::exchange(results_[t], {}));
+      if (results_[t].grad.defined())
+        store(*attached_[t].leaf, params_[t], std::exchange(results_[t], {}), sums);
+    raw::add_all_(sums.to, sums.terms);
+    for (auto& [leaf, grad] : sums.replacing) leaf->grad = std::move(grad);
   }
 
  private:
@@ -214,7 +220,13 @@ class Deliveries {
     results_[t] = std::move(d);
   }
 
-  static void store(Leaf& leaf, const Tensor& param, Delivery d) {
+  // Sums with the gradients of earlier backwards, to be made together.
+  struct Sums {
+    std::vector<Tensor> to, terms;
+    std::vector<std::pair<Leaf*, Tensor>> replacing;  // of these, those that then become a leaf's
+  };
+
+  static void store(Leaf& leaf, const Tensor& param, Delivery d, Sums& sums) {
     Tensor& grad = d.grad;
     if (!grad.is_dense() || (param.is_row_major() && !grad.is_row_major())) {
       grad = contiguous(grad);  // an in-place write needs an address of its own for each element
@@ -224,10 +236,10 @@ class Deliveries {
     if (!leaf.grad.defined()) {
       leaf.grad = d.as_is || grad.sole_owner() ? std::move(grad) : clone(grad);  // shared only if as_is
     } else if (d.as_is && plain) {
-      raw::add_(grad, leaf.grad);
-      leaf.grad = std::move(grad);
+      sums.to.push_back(grad), sums.terms.push_back(leaf.grad);
+      sums.replacing.emplace_back(&leaf, std::move(grad));
     } else if (leaf.grad.sole_owner() && plain) {
-      raw::add_(leaf.grad, grad);
+      sums.to.push_back(leaf.grad), sums.terms.push_back(std::move(grad));
     } else {
       leaf.grad = add(leaf.grad, grad);
     }
@@ -327,11 +339,17 @@ std::vector<Edge> OpenRecording::targets() const {
   return all;
 }
 
+std::vector<char> OpenRecording::used_later() const {
+  std::vector<char> flags;
+  for (const Attached& a : manager->attached) flags.push_back(a.callbacks.empty());
+  return flags;
+}
+
 void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys,
                             Objects& unfinished) {
   std::vector<Tensor> dys = checked_dys(roots, given_dys);
   Deliveries deliveries(manager->attached, unfinished);
-  BackwardPass pass{*state, roots, std::move(dys), targets(), {}, false, {}, {}};
+  BackwardPass pass{*state, roots, std::move(dys), targets(), used_later(), {}, false, {}, {}};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&](size_t t, Tensor grad) { deliveries.deliver(t, std::move(grad)); };
   run(pass);
@@ -366,7 +384,7 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
   Objects unfinished = objects_of(*manager, followed());
   half = std::make_shared<HalfBackward>(HalfBackward{unfinished, {manager->attached, unfinished}, nullptr});
   Deliveries& deliveries = half->deliveries;
-  BackwardPass pass{*state, roots, std::move(dys), targets(), first, false, {}, {}};
+  BackwardPass pass{*state, roots, std::move(dys), targets(), used_later(), first, false, {}, {}};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&deliveries, first](size_t t, Tensor grad) {
     if (first[t])

@@ -1,7 +1,8 @@
-// What optimizers have in common: gradient clipping, division by a scale, averages of weights.
+// What backwards and optimizers do to many tensors: sums, clipping, division by a scale, averages.
 #include <atomic>
 
 #include "gradus/tensor/cpu/optim_norm.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
 #include "gradus/tensor/ops/value_errors.h"
@@ -98,6 +99,10 @@ void move_scale_cpu(const Tensor& out, const Tensor& before, const Tensor& lates
   if (at(out)->scale < kSmallestScale) throw_no_scale(at(out)->scale, int64_t(at(out)->skipped));
 }
 
+void add_all_cpu(const Tensor&, const std::vector<Tensor>& sums, const std::vector<Tensor>& terms) {
+  for (size_t i = 0; i < sums.size(); ++i) Binary<functors::Add>::kernel.cpu(sums[i], sums[i], terms[i], {});
+}
+
 void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const double& weight) {
   apply_rule("average_step", items, 0, false, MakeAverage{weight});
 }
@@ -109,6 +114,7 @@ constinit decltype(clip_by_norm_kernel) clip_by_norm_kernel{"clip_by_norm_", &cl
 constinit decltype(clip_by_value_kernel) clip_by_value_kernel{"clip_by_value_", &clip_by_value_cpu};
 constinit decltype(unscale_kernel) unscale_kernel{"unscale_", &unscale_cpu};
 constinit decltype(move_scale_kernel) move_scale_kernel{"move_scale", &move_scale_cpu};
+constinit decltype(add_all_kernel) add_all_kernel{"add_all_", &add_all_cpu};
 constinit StepSlot<double> average_step_kernel{"average_step", &average_step_cpu};
 
 }  // namespace gradus::raw

@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/optim_step.h"
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {
@@ -70,6 +71,30 @@ void over_batches(const std::vector<StepItem>& items,
 void average_step_(const std::vector<StepItem>& items, double weight) {
   check_step_items("average_step", items);
   run_step(average_step_kernel, items, weight);
+}
+
+void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms) {
+  const auto lie_alike = [](const Tensor& a, const Tensor& b) {
+    return a.device() == b.device() && a.dtype() == b.dtype() && is_floating(a.dtype()) && a.is_dense() &&
+           a.shape() == b.shape() && a.strides() == b.strides() && a.storage() != b.storage();
+  };
+  std::vector<bool> done(sums.size());
+  for (size_t first = 0; first < sums.size(); ++first) {
+    if (done[first]) continue;
+    if (!lie_alike(sums[first], terms[first])) {
+      add_(sums[first], terms[first]);
+      continue;
+    }
+    std::vector<Tensor> to, from;  // of the first one's device
+    for (size_t i = first; i < sums.size(); ++i) {
+      if (done[i] || sums[i].device() != sums[first].device() || !lie_alike(sums[i], terms[i])) continue;
+      internal::check_destination("add_all_", sums[i], false);
+      done[i] = true;
+      to.push_back(sums[i]), from.push_back(terms[i]);
+    }
+    add_all_kernel(to.front(), to, from);
+    for (const Tensor& sum : to) sum.storage()->bump_version();
+  }
 }
 
 Tensor norm_of(const std::vector<Tensor>& tensors, double p) {

@@ -1,5 +1,5 @@
 // Raw ops on all parameters of a group, or all gradients, at once: optimizer steps, whose kernels are in
-// optim/optimizers, averages, clipping.
+// optim/optimizers, averages, sums, clipping.
 #pragma once
 
 #include <array>
@@ -62,6 +62,10 @@ void run_step(const StepSlot<Options>& kernel, const std::vector<StepItem>& item
 // Errors: as check_step_items.
 void average_step_(const std::vector<StepItem>& items, double weight);
 
+// Adds terms[i] to sums[i], as add_ does. Tensors that lie alike are added in one launch on a GPU.
+// Errors: as add_.
+void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms);
+
 // Returns the p-norm of the elements of all tensors together; p may be infinite. The result is 0-dimensional,
 // f32, or f64 if the first tensor is. It is the same for any number of threads.
 // Errors: DeviceError unless all are on one device.
@@ -86,6 +90,9 @@ Tensor move_scale(const Tensor& before, const Tensor& latest, const Tensor& foun
 // Kernels.
 // clang-format off
 extern StepSlot<double> average_step_kernel;
+// sums[i] += terms[i]: dense, of one layout and one floating dtype each. The first argument is one of them.
+extern KernelSlot<void(const Tensor&, const std::vector<Tensor>& sums, const std::vector<Tensor>& terms)>
+    add_all_kernel;
 // out (f32 or f64, dense) = the norm. The tensors may have several dtypes.
 extern KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)> norm_of_kernel;
 extern KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&, double max_norm)> clip_by_norm_kernel;

@@ -3,6 +3,7 @@
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/losses/pointwise_losses.h"
 #include "gradus/autograd/ops/reduce.h"
 
 namespace gradus::gan {
@@ -15,22 +16,14 @@ Tensor scores(const char* loss, const Tensor& x) {
   return x.dtype() == DType::kF64 ? x : to(x, DType::kF32);
 }
 
-// The mean binary cross-entropy of sigmoid(x) against one label.
-Tensor cross_entropy_of(const Tensor& x, double label) {
-  const Tensor y = -logsigmoid(x);
-  return mean(label == 1 ? y : y + (1 - label) * x);
-}
-
-Tensor squared_distance(const Tensor& x, double to) { return mean(square(x - to)); }
-
 }  // namespace
 
 Tensor vanilla_d(const Tensor& real, const Tensor& fake, LabelOptions labels) {
-  return cross_entropy_of(scores("vanilla_d", real), labels.real) +
-         cross_entropy_of(scores("vanilla_d", fake), labels.fake);
+  return binary_cross_entropy_with_logits(scores("vanilla_d", real), labels.real) +
+         binary_cross_entropy_with_logits(scores("vanilla_d", fake), labels.fake);
 }
 Tensor vanilla_g(const Tensor& fake, LabelOptions labels) {
-  return cross_entropy_of(scores("vanilla_g", fake), labels.real);
+  return binary_cross_entropy_with_logits(scores("vanilla_g", fake), labels.real);
 }
 
 Tensor logistic_d(const Tensor& real, const Tensor& fake) {
@@ -39,11 +32,10 @@ Tensor logistic_d(const Tensor& real, const Tensor& fake) {
 Tensor logistic_g(const Tensor& fake) { return mean(softplus(-scores("logistic_g", fake))); }
 
 Tensor lsgan_d(const Tensor& real, const Tensor& fake, LsganOptions o) {
-  return o.factor * (squared_distance(scores("lsgan_d", real), o.real) +
-                     squared_distance(scores("lsgan_d", fake), o.fake));
+  return o.factor * (mse_loss(scores("lsgan_d", real), o.real) + mse_loss(scores("lsgan_d", fake), o.fake));
 }
 Tensor lsgan_g(const Tensor& fake, LsganOptions o) {
-  return o.factor * squared_distance(scores("lsgan_g", fake), o.real);
+  return o.factor * mse_loss(scores("lsgan_g", fake), o.real);
 }
 
 Tensor wgan_d(const Tensor& real, const Tensor& fake) {

@@ -41,6 +41,11 @@ DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
 
+// Kernels read channels-last images. Of a batch's images one copy serves the weight's gradient, too.
+Tensor images_of(const Tensor& x, const ConvGeometry& g) {
+  return x.dim() == g.rank() + 2 && !autograd::is_tracked(x) ? raw::channels_last(x) : x;
+}
+
 // Records that y is a convolution.
 void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   if (Recorder r{names_of(g).conv, x, w, bias}) {
@@ -61,14 +66,16 @@ void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias
   }
 }
 
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
+Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
+  const Tensor x = images_of(images, g);
   Tensor y = raw::conv(names_of(g).conv, x, w, bias, g);
   record_conv(y, x, w, bias, g);
   return y;
 }
 
-Tensor rectified_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+Tensor rectified_conv(const char* op, const Tensor& images, const Tensor& w, const Tensor& bias,
                       const ConvGeometry& g) {
+  const Tensor x = images_of(images, g);
   const Tensor y = raw::conv_relu(op, x, w, bias, g);
   Tensor h = detach(y);  // relu's operand in the graph: neither rule reads it
   record_conv(h, x, w, bias, g);

@@ -13,6 +13,7 @@
 #include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 namespace gradus {
@@ -83,21 +84,41 @@ Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s)
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
+// Makes y the result of an op that multiplies the losses by `factor`, and may sum them.
+void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+            double factor) {
+  Recorder r{op, x, target};
+  if (!r) return;
+  const auto times_factor = [factor](const Tensor& dy) { return factor == 1 ? dy : dy * factor; };
+  r.record(y,
+           wrt(x,
+               [x = r.save(x), target = r.save(target), spec, factor, times_factor](const Tensor& dy) {
+                 const Tensor v = x.get(), t = target.get();
+                 const bool again =
+                     autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
+                 if (!again) return raw::point_loss_backward(dy, v, t, spec, factor);
+                 const Tensor w = t.defined() ? wide(t) : full_like(wide(v), spec.target);
+                 return times_factor(dy) * slope_in_x(wide(v), w, spec);
+               }),
+           wrt(target, [x = r.save(x), target = r.save(target), spec, times_factor](const Tensor& dy) {
+             return times_factor(dy) * slope_in_target(wide(x.get()), wide(target.get()), spec);
+           }));
+}
+
 Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
   Tensor y = raw::point_loss(op, x, target, spec);
-  if (Recorder r{op, x, target})
-    r.record(y,
-             wrt(x,
-                 [x = r.save(x), target = r.save(target), spec](const Tensor& dy) {
-                   const Tensor v = x.get(), t = target.get();
-                   const bool again =
-                       autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
-                   return again ? dy * slope_in_x(wide(v), wide(t), spec)
-                                : raw::point_loss_backward(dy, v, t, spec);
-                 }),
-             wrt(target, [x = r.save(x), target = r.save(target), spec](const Tensor& dy) {
-               return dy * slope_in_target(wide(x.get()), wide(target.get()), spec);
-             }));
+  record(op, y, x, target, spec, 1);
+  return y;
+}
+
+// Returns the losses, reduced as reduce_losses() does, but in one op: the losses themselves need no memory.
+Tensor reduced_losses_of(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+                         Reduction reduction) {
+  if (reduction != Reduction::kMean && reduction != Reduction::kSum)
+    return reduce_losses(op, losses_of(op, x, target, spec), reduction);
+  const double factor = reduction == Reduction::kSum ? 1 : 1.0 / static_cast<double>(x.numel());
+  Tensor y = raw::point_loss_sum(op, x, target, spec, factor);
+  record(op, y, x, target, spec, factor);
   return y;
 }
 
@@ -114,13 +135,19 @@ void check_broadcasts(const char* op, const char* name, const Tensor& t, const T
 Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& o) {
   const OpCall call("mse_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"mse_loss"}) return mse_loss(cast(x), cast(target), o);
-  return reduce_losses("mse_loss", losses_of("mse_loss", x, target, {PointLoss::kSquaredError}), o.reduction);
+  return reduced_losses_of("mse_loss", x, target, {PointLoss::kSquaredError}, o.reduction);
+}
+
+Tensor mse_loss(const Tensor& x, Number target, const MseLossOptions& o) {
+  const OpCall call("mse_loss", {{"x", x}});
+  if (autograd::Casting cast{"mse_loss"}) return mse_loss(cast(x), target, o);
+  return reduced_losses_of("mse_loss", x, {}, {PointLoss::kSquaredError, 0, target.to_double()}, o.reduction);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, const L1LossOptions& o) {
   const OpCall call("l1_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"l1_loss"}) return l1_loss(cast(x), cast(target), o);
-  return reduce_losses("l1_loss", losses_of("l1_loss", x, target, {PointLoss::kAbsoluteError}), o.reduction);
+  return reduced_losses_of("l1_loss", x, target, {PointLoss::kAbsoluteError}, o.reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& o) {
@@ -130,7 +157,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossO
   if (!(o.beta >= 0)) throw ValueError(op, "beta must be at least 0, given ", o.beta);
   const PointLossSpec spec =
       o.beta == 0 ? PointLossSpec{PointLoss::kAbsoluteError} : PointLossSpec{PointLoss::kSmoothL1, o.beta};
-  return reduce_losses(op, losses_of(op, x, target, spec), o.reduction);
+  return reduced_losses_of(op, x, target, spec, o.reduction);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& o) {
@@ -138,7 +165,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions&
   if (autograd::Casting cast{"huber_loss"}) return huber_loss(cast(x), cast(target), o);
   const char* op = "huber_loss";
   if (!(o.delta > 0)) throw ValueError(op, "delta must be positive, given ", o.delta);
-  return reduce_losses(op, losses_of(op, x, target, {PointLoss::kHuber, o.delta}), o.reduction);
+  return reduced_losses_of(op, x, target, {PointLoss::kHuber, o.delta}, o.reduction);
 }
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryCrossEntropyOptions& o) {
@@ -150,8 +177,9 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryC
   }
   const char* op = "binary_cross_entropy";
   check_broadcasts(op, "weight", o.weight, x);
-  const Tensor losses = losses_of(op, x, target, {PointLoss::kBinaryCrossEntropy});
-  return reduce_losses(op, o.weight.defined() ? losses * o.weight : losses, o.reduction);
+  const PointLossSpec spec{PointLoss::kBinaryCrossEntropy};
+  if (!o.weight.defined()) return reduced_losses_of(op, x, target, spec, o.reduction);
+  return reduce_losses(op, losses_of(op, x, target, spec) * o.weight, o.reduction);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
@@ -170,26 +198,41 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
     return to(binary_cross_entropy_with_logits(wide(x), wide(target),
                                                {o.reduction, wide(o.weight), wide(o.pos_weight)}),
               x.dtype());
-  Tensor losses = losses_of(op, x, target, {PointLoss::kBinaryCrossEntropyWithLogits});
+  const PointLossSpec spec{PointLoss::kBinaryCrossEntropyWithLogits};
+  if (!o.pos_weight.defined() && !o.weight.defined())
+    return reduced_losses_of(op, x, target, spec, o.reduction);
+  Tensor losses = losses_of(op, x, target, spec);
   // The term -target log sigmoid(x) counts pos_weight times instead of once.
   if (o.pos_weight.defined()) losses = losses - (o.pos_weight - 1) * target * logsigmoid(x);
   return reduce_losses(op, o.weight.defined() ? losses * o.weight : losses, o.reduction);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, Number target,
+                                        const BinaryCrossEntropyWithLogitsOptions& o) {
+  const OpCall call("binary_cross_entropy_with_logits", {{"x", x}});
+  const char* op = "binary_cross_entropy_with_logits";
+  if (o.weight.defined() || o.pos_weight.defined())
+    return binary_cross_entropy_with_logits(x, full_like(x, target), o);
+  if (autograd::Casting cast{"binary_cross_entropy_with_logits"})
+    return binary_cross_entropy_with_logits(cast(x), target, o);
+  return reduced_losses_of(op, x, {}, {PointLoss::kBinaryCrossEntropyWithLogits, 0, target.to_double()},
+                           o.reduction);
 }
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const SoftMarginLossOptions& o) {
   const OpCall call("soft_margin_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"soft_margin_loss"}) return soft_margin_loss(cast(x), cast(target), o);
   const char* op = "soft_margin_loss";
-  return reduce_losses(op, losses_of(op, x, target, {PointLoss::kSoftMargin}), o.reduction);
+  return reduced_losses_of(op, x, target, {PointLoss::kSoftMargin}, o.reduction);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
   const OpCall call("kl_div", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"kl_div"}) return kl_div(cast(x), cast(target), o);
   const char* op = "kl_div";
-  const Tensor losses =
-      losses_of(op, x, target, {o.log_target ? PointLoss::kKlDivOfLogs : PointLoss::kKlDiv});
-  if (o.reduction != Reduction::kBatchMean) return reduce_losses(op, losses, o.reduction);
+  const PointLossSpec spec{o.log_target ? PointLoss::kKlDivOfLogs : PointLoss::kKlDiv};
+  if (o.reduction != Reduction::kBatchMean) return reduced_losses_of(op, x, target, spec, o.reduction);
+  const Tensor losses = losses_of(op, x, target, spec);
   if (x.dim() == 0) throw ShapeError(op, "kBatchMean needs a batch, given x ", describe(x));
   // A sum that no f16 holds may be a batch mean that one does.
   return to(sum(wide(losses)) / double(x.size(0)), losses.dtype());
@@ -201,15 +244,12 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
   const char* op = "poisson_nll_loss";
   if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
   if (is_narrow(x) && o.full) return to(poisson_nll_loss(wide(x), wide(target), o), x.dtype());
-  Tensor losses = losses_of(op, x, target,
-                            o.log_input ? PointLossSpec{PointLoss::kPoissonNllOfLogs}
-                                        : PointLossSpec{PointLoss::kPoissonNll, o.eps});
-  if (o.full) {
-    const Tensor counts = gt(target, 1), t = where(counts, target, 1);
-    const Tensor stirling = t * log(t) - t + 0.5 * log(2 * std::numbers::pi * t);
-    losses = losses + where(counts, stirling, 0);
-  }
-  return reduce_losses(op, losses, o.reduction);
+  const PointLossSpec spec = o.log_input ? PointLossSpec{PointLoss::kPoissonNllOfLogs}
+                                         : PointLossSpec{PointLoss::kPoissonNll, o.eps};
+  if (!o.full) return reduced_losses_of(op, x, target, spec, o.reduction);
+  const Tensor counts = gt(target, 1), t = where(counts, target, 1);
+  const Tensor stirling = t * log(t) - t + 0.5 * log(2 * std::numbers::pi * t);
+  return reduce_losses(op, losses_of(op, x, target, spec) + where(counts, stirling, 0), o.reduction);
 }
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var,

@@ -3,6 +3,7 @@
 // Errors of all: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError.
 #pragma once
 
+#include "gradus/tensor/base/number.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"  // Reduction
 #include "gradus/tensor/tensor.h"
 
@@ -14,6 +15,8 @@ struct MseLossOptions {
 // Computes (x - target)^2.
 // Grad: 2 (x - target) dy; to target the negative.
 Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& options = {});
+// The same with one target for all elements.
+Tensor mse_loss(const Tensor& x, Number target, const MseLossOptions& options = {});
 
 struct L1LossOptions {
   Reduction reduction = Reduction::kMean;
@@ -60,6 +63,9 @@ struct BinaryCrossEntropyWithLogitsOptions {
 // Errors: also ShapeError for a weight or pos_weight that does not broadcast to x.
 // Grad: (sigmoid(x) - target) dy.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                        const BinaryCrossEntropyWithLogitsOptions& options = {});
+// The same with one target for all elements, such as a label of a GAN.
+Tensor binary_cross_entropy_with_logits(const Tensor& x, Number target,
                                         const BinaryCrossEntropyWithLogitsOptions& options = {});
 
 struct SoftMarginLossOptions {

@@ -5,6 +5,9 @@
 // them in the order of pieces, and goes over its piece. So a batch norm takes two launches, and blocks wait
 // for nobody. There are so few pieces that their sums are 1/25 of the elements at most.
 //
+// Where rows are so few that there is one piece, a block has all it needs, and one launch does both. The sums
+// are the same.
+//
 // A thread adds few rows in the elements' type, then in f64. Moments are sums of differences: those of few
 // rows from the first of these, those of the whole from the first row. So a large mean costs no digits.
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
@@ -108,21 +111,38 @@ template <int n> struct Sums {
     of(cut, n + k, thread_index()) += second;
   }
 };
-// Writes the sums of a block: [piece, 2, channels]. All threads call it.
-template <int n>
-__device__ __forceinline__ void write_sums(const Cut& cut, const Place& me, Sums<n>& sums, double* pieces) {
+struct Pair {
+  double first, second;
+};
+// Calls f(i, k, sum) once for each sum of the block: for sum i, the first or the second, of channel k of
+// those that the calling thread has. All threads call it.
+template <int n, class F>
+__device__ __forceinline__ void take_sums(const Cut& cut, const Place& me, Sums<n>& sums, F&& f) {
   sync_block();
   for (int k = thread_index() / cut.lanes; k < 2 * n; k += cut.groups) {
     double sum = 0;
     for (int g = 0; g < cut.groups; ++g) sum += sums.of(cut, k, g * cut.lanes + me.lane);
-    if (me.channel < cut.channels)
-      pieces[(int64_t(me.piece) * 2 + k / n) * cut.channels + me.channel + k % n] = sum;
+    if (me.channel < cut.channels) f(k / n, k % n, sum);
   }
 }
+// Writes the sums of a block: [piece, 2, channels]. All threads call it.
+template <int n>
+__device__ __forceinline__ void write_sums(const Cut& cut, const Place& me, Sums<n>& sums, double* pieces) {
+  take_sums(cut, me, sums, [&](int i, int k, double sum) {
+    pieces[(int64_t(me.piece) * 2 + i) * cut.channels + me.channel + k] = sum;
+  });
+}
+// The sums of a block's channels, for all its threads. All threads call it.
+template <int n> struct SumsOfTile {
+  double v[2][kWidth<n>];
 
-struct Pair {
-  double first, second;
+  __device__ __forceinline__ void fill(const Cut& cut, const Place& me, Sums<n>& sums) {
+    take_sums(cut, me, sums, [&](int i, int k, double sum) { v[i][me.lane * n + k] = sum; });
+    sync_block();
+  }
+  __device__ __forceinline__ Pair of(int channel) const { return {v[0][channel], v[1][channel]}; }
 };
+
 // Adds the sums of all pieces. Returns those of channel thread_index() % width of the tile. All threads call.
 template <int width>
 __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int64_t tile, int64_t channels,
@@ -189,10 +209,10 @@ template <class A, int count, int n> struct TileAndSums {
 
 // Sums of the differences from the first row, and of their squares.
 template <class T, int n>
-__global__ void __launch_bounds__(kThreads, 4) moments(const T* x, Cut cut, double* pieces) {
+__device__ __forceinline__ void sum_moments_of_block(const T* x, const Cut& cut, Place me,
+                                                     TileAndSums<compute_t<T>, 1, n>& shared) {
   using A = compute_t<T>;
-  Place me = place_of<n>(cut);
-  auto& [top, sums] = shared_memory<TileAndSums<A, 1, n>>();
+  auto& [top, sums] = shared;
   top.fill(cut, me, [&](int64_t channel, A* v) { v[0] = widen(x[channel]); });
   sums.clear(cut);
   if (me.channel < cut.channels) {
@@ -221,7 +241,13 @@ __global__ void __launch_bounds__(kThreads, 4) moments(const T* x, Cut cut, doub
       }
     });
   }
-  write_sums(cut, me, sums, pieces);
+}
+template <class T, int n>
+__global__ void __launch_bounds__(kThreads, 4) moments(const T* x, Cut cut, double* pieces) {
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<TileAndSums<compute_t<T>, 1, n>>();
+  sum_moments_of_block(x, cut, me, shared);
+  write_sums(cut, me, shared.sums, pieces);
 }
 
 // Which gradients are summed.
@@ -235,19 +261,19 @@ enum class Given {
 constexpr int numbers_of(Given given) {
   return given == Given::kOfRectified ? 3 : given == Given::kScaled ? 2 : 1;
 }
+// Rows of gradients that a thread loads at once: one where registers hold no more.
+template <Given given, class A>
+constexpr int kRowsOfGradients =
+    given == Given::kScaled || (given != Given::kAsIs && sizeof(A) > 4) ? 1 : kUnderWay / 2;
 // Sums of the gradients g, and of g * (x - mean). `written` may be dy.
-template <Given given, class T, int n, class Written>
-__global__ void __launch_bounds__(kThreads, 4)
-    gradient_sums(BatchNorm<T> s, Cut cut, const T* dy, const T* y, Written* written, double* pieces,
-                  compute_t<T> negative_slope) {
+template <Given given, int each, class T, int n, class Written>
+__device__ __forceinline__ void sum_gradients_of_block(
+    const BatchNorm<T>& s, const Cut& cut, Place me, const T* dy, const T* y, Written* written,
+    compute_t<T> negative_slope, TileAndSums<compute_t<T>, numbers_of(given), n>& shared) {
   using A = compute_t<T>;
   constexpr bool kOfSum = given == Given::kOfSum, kScaled = given == Given::kScaled;
   constexpr bool kOfRectified = given == Given::kOfRectified;
-  constexpr bool kIsAlone = kScaled || (given != Given::kAsIs && sizeof(A) > 4);  // no more fit
   constexpr int kNumbers = numbers_of(given);
-  constexpr int kEach = kIsAlone ? 1 : kUnderWay / 2;
-  Place me = place_of<n>(cut);
-  auto& shared = shared_memory<TileAndSums<A, kNumbers, n>>();
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
     v[0] = s.mean[channel];
     if constexpr (kNumbers > 1) v[1] = scale_of(s, channel, s.var[channel]);
@@ -260,8 +286,8 @@ __global__ void __launch_bounds__(kThreads, 4)
     const A* const mean = numbers[0];
     for_each_stretch(me, [&](int rows) {
       A sum[n]{}, centered[n]{};
-      Vector<T, n> v[kEach], g[kEach], of[kEach];
-      for_each_row<kEach>(
+      Vector<T, n> v[each], g[each], of[each];
+      for_each_row<each>(
           me, rows,
           [&](int e, int64_t at) {
             v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at);
@@ -289,6 +315,15 @@ __global__ void __launch_bounds__(kThreads, 4)
         shared.sums.add(cut, k, static_cast<double>(sum[k]), static_cast<double>(centered[k]));
     });
   }
+}
+template <Given given, class T, int n, class Written>
+__global__ void __launch_bounds__(kThreads, 4)
+    gradient_sums(BatchNorm<T> s, Cut cut, const T* dy, const T* y, Written* written, double* pieces,
+                  compute_t<T> negative_slope) {
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<TileAndSums<compute_t<T>, numbers_of(given), n>>();
+  constexpr int kEach = kRowsOfGradients<given, compute_t<T>>;
+  sum_gradients_of_block<given, kEach>(s, cut, me, dy, y, written, negative_slope, shared);
   write_sums(cut, me, shared.sums, pieces);
 }
 
@@ -324,35 +359,32 @@ __device__ __forceinline__ void move_running(const RunningStatistics& running, i
   if (running.batches && channel == 0) ++*running.batches;
 }
 
-// `pieces` are the moments, of `count` pieces, from which mean and var follow. Null: they are given.
+// Writes mean and var of a channel, which follow from its moments.
+template <class T>
+__device__ __forceinline__ void write_statistics(const BatchNorm<T>& s, const RunningStatistics& running,
+                                                 int64_t channel, compute_t<T> mean, compute_t<T> var) {
+  s.mean[channel] = mean, s.var[channel] = var;
+  move_running<T>(running, channel, mean, var);
+}
+template <class T>
+__device__ __forceinline__ compute_t<T> mean_of(const BatchNorm<T>& s, int64_t channel, const Pair& sums) {
+  const double first = static_cast<double>(widen(s.x[channel]));
+  return static_cast<compute_t<T>>(first + sums.first / static_cast<double>(s.rows));
+}
+template <class T> __device__ __forceinline__ compute_t<T> var_of(const BatchNorm<T>& s, const Pair& sums) {
+  const auto rows = static_cast<double>(s.rows);
+  return static_cast<compute_t<T>>(formulas::squares_about_mean(sums.first, sums.second, rows) / rows);
+}
+
+// `tile` has mean, scale and shift.
 template <class T, int n, bool adds>
-__global__ void __launch_bounds__(kThreads, 4)
-    normalize(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
-              RunningStatistics running, const double* pieces, int64_t count) {
+__device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const Cut& cut, Place me, T* y,
+                                                const T* residual, compute_t<T> negative_slope,
+                                                const OfTile<compute_t<T>, 3, n>& tile) {
   using A = compute_t<T>;
-  Place me = place_of<n>(cut);
-  auto& shared = shared_memory<ForChannels<A, 3, n>>();
-  Pair sums{};
-  if (pieces) sums = sums_of<kWidth<n>>(pieces, count, me.tile, cut.channels, shared.parts);
-  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
-    A var;
-    if (pieces) {
-      const auto rows = static_cast<double>(cut.rows);
-      v[0] = static_cast<A>(static_cast<double>(widen(s.x[channel])) + sums.first / rows);
-      var = static_cast<A>(formulas::squares_about_mean(sums.first, sums.second, rows) / rows);
-      if (me.piece == 0) {
-        s.mean[channel] = v[0], s.var[channel] = var;
-        move_running<T>(running, channel, v[0], var);
-      }
-    } else {
-      v[0] = s.mean[channel], var = s.var[channel];
-    }
-    v[1] = scale_of(s, channel, var);
-    v[2] = shift_of(s, channel);
-  });
   if (me.channel >= cut.channels) return;
   A numbers[3][n];
-  shared.tile.take(me, numbers);
+  tile.take(me, numbers);
   const A *mean = numbers[0], *scale = numbers[1], *shift = numbers[2];
   constexpr int kEach = kUnderWay / (n == 8 ? 2 : 1) / (adds ? 2 : 1);
   Vector<T, n> v[kEach], add[kEach];
@@ -374,35 +406,83 @@ __global__ void __launch_bounds__(kThreads, 4)
       });
 }
 
-// From the sums of gradients of `count` pieces.
-template <class T, int n, bool rectified>
+// `pieces` are the moments, of `count` pieces, from which mean and var follow. Null: they are given.
+template <class T, int n, bool adds>
 __global__ void __launch_bounds__(kThreads, 4)
-    normalize_backward(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
-                       const T* dy, const double* pieces, int64_t count, compute_t<T> negative_slope) {
+    normalize(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
+              RunningStatistics running, const double* pieces, int64_t count) {
   using A = compute_t<T>;
-  constexpr int kNumbers = rectified ? 5 : 4;
-  Place me = place_of<n>(cut);
-  auto& shared = shared_memory<ForChannels<A, kNumbers, n>>();
-  const Pair sums = sums_of<kWidth<n>>(pieces, count, me.tile, cut.channels, shared.parts);
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<ForChannels<A, 3, n>>();
+  Pair sums{};
+  if (pieces) sums = sums_of<kWidth<n>>(pieces, count, me.tile, cut.channels, shared.parts);
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
-    const A var = s.var[channel];
-    const auto slopes = formulas::batch_norm_slopes(sums.first, sums.second, static_cast<double>(cut.rows),
-                                                    static_cast<double>(var), s.eps);
-    v[0] = s.mean[channel];
+    v[0] = pieces ? mean_of(s, channel, sums) : s.mean[channel];
+    const A var = pieces ? var_of(s, sums) : s.var[channel];
+    if (pieces && me.piece == 0) write_statistics(s, running, channel, v[0], var);
     v[1] = scale_of(s, channel, var);
-    v[2] = static_cast<A>(slopes.offset);
-    v[3] = static_cast<A>(slopes.slope);
-    if constexpr (rectified) v[4] = shift_of(s, channel);
-    if (me.piece == 0)
-      dweight[channel] = static_cast<A>(slopes.dweight), dbias[channel] = static_cast<A>(sums.first);
+    v[2] = shift_of(s, channel);
   });
+  normalize_block<T, n, adds>(s, cut, me, y, residual, negative_slope, shared.tile);
+}
+
+template <class A, int summed, int used, int n> struct AtOnce {
+  TileAndSums<A, summed, n> summing;
+  SumsOfTile<n> sums;
+  OfTile<A, used, n> tile;
+};
+
+// Of one piece: moments() and normalize().
+template <class T, int n, bool adds>
+__global__ void __launch_bounds__(kThreads, 4)
+    normalize_at_once(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
+                      RunningStatistics running) {
+  using A = compute_t<T>;
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<AtOnce<A, 1, 3, n>>();
+  sum_moments_of_block(s.x, cut, me, shared.summing);
+  shared.sums.fill(cut, me, shared.summing.sums);
+  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+    const Pair sums = shared.sums.of(thread_index());
+    v[0] = mean_of(s, channel, sums);
+    const A var = var_of(s, sums);
+    write_statistics(s, running, channel, v[0], var);
+    v[1] = scale_of(s, channel, var);
+    v[2] = shift_of(s, channel);
+  });
+  normalize_block<T, n, adds>(s, cut, me, y, residual, negative_slope, shared.tile);
+}
+
+// Takes the numbers that differentiate_block() needs of a channel. If this block is to, it writes the
+// gradients of the channel's weight and bias.
+template <bool rectified, class T>
+__device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t channel, const Pair& sums,
+                                            bool writes, compute_t<T>* dweight, compute_t<T>* dbias,
+                                            compute_t<T>* v) {
+  using A = compute_t<T>;
+  const A var = s.var[channel];
+  const auto slopes = formulas::batch_norm_slopes(sums.first, sums.second, static_cast<double>(s.rows),
+                                                  static_cast<double>(var), s.eps);
+  v[0] = s.mean[channel];
+  v[1] = scale_of(s, channel, var);
+  v[2] = static_cast<A>(slopes.offset);
+  v[3] = static_cast<A>(slopes.slope);
+  if constexpr (rectified) v[4] = shift_of(s, channel);
+  if (writes) dweight[channel] = static_cast<A>(slopes.dweight), dbias[channel] = static_cast<A>(sums.first);
+}
+
+template <bool rectified> constexpr int kSlopes = rectified ? 5 : 4;
+template <int each, class T, int n, bool rectified>
+__device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const Cut& cut, Place me, T* dx,
+                                                    const T* dy, compute_t<T> negative_slope,
+                                                    const OfTile<compute_t<T>, kSlopes<rectified>, n>& tile) {
+  using A = compute_t<T>;
   if (me.channel >= cut.channels) return;
-  A numbers[kNumbers][n];
-  shared.tile.take(me, numbers);
+  A numbers[kSlopes<rectified>][n];
+  tile.take(me, numbers);
   const A *mean = numbers[0], *scale = numbers[1], *offset = numbers[2], *slope = numbers[3];
-  constexpr int kEach = kUnderWay / 2;
-  Vector<T, n> v[kEach], g[kEach];
-  for_each_row<kEach>(
+  Vector<T, n> v[each], g[each];
+  for_each_row<each>(
       me, me.rows, [&](int e, int64_t at) { v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at); },
       [&](int e, int64_t at) {
         Vector<T, n> out;
@@ -418,6 +498,41 @@ __global__ void __launch_bounds__(kThreads, 4)
         }
         store(dx + at, out);
       });
+}
+
+// From the sums of gradients of `count` pieces.
+template <class T, int n, bool rectified>
+__global__ void __launch_bounds__(kThreads, 4)
+    normalize_backward(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
+                       const T* dy, const double* pieces, int64_t count, compute_t<T> negative_slope) {
+  using A = compute_t<T>;
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<ForChannels<A, kSlopes<rectified>, n>>();
+  const Pair sums = sums_of<kWidth<n>>(pieces, count, me.tile, cut.channels, shared.parts);
+  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+    take_slopes<rectified>(s, channel, sums, me.piece == 0, dweight, dbias, v);
+  });
+  differentiate_block<kUnderWay / 2, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
+}
+
+// Of one piece: gradient_sums() and normalize_backward().
+template <class T, int n, bool rectified>
+__global__ void __launch_bounds__(kThreads, 4)
+    backward_at_once(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias, const T* dy,
+                     compute_t<T> negative_slope) {
+  using A = compute_t<T>;
+  constexpr Given kGiven = rectified ? Given::kOfRectified : Given::kAsIs;
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<AtOnce<A, numbers_of(kGiven), kSlopes<rectified>, n>>();
+  const T* const none = nullptr;
+  constexpr int kEach = kRowsOfGradients<kGiven, A>;
+  sum_gradients_of_block<kGiven, kEach, T, n, T>(s, cut, me, dy, none, nullptr, negative_slope,
+                                                 shared.summing);
+  shared.sums.fill(cut, me, shared.summing.sums);
+  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+    take_slopes<rectified>(s, channel, shared.sums.of(thread_index()), true, dweight, dbias, v);
+  });
+  differentiate_block<kEach, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
 }
 
 template <class T, int n>
@@ -574,10 +689,45 @@ void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dw
       s.rows, s.channels,
       [&]<int n>(const Cut& cut) {
         launch(op, normalize_backward<T, n, rectified>,
-               grid_of<ForChannels<compute_t<T>, rectified ? 5 : 4, n>>(cut), stream, s, cut, dx, dweight,
+               grid_of<ForChannels<compute_t<T>, kSlopes<rectified>, n>>(cut), stream, s, cut, dx, dweight,
                dbias, dy, pieces, count, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dx, dy);
+}
+// These run what there is one piece of, and return whether there is.
+template <class T>
+bool normalized_at_once(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
+                        const RunningStatistics& running, cudaStream_t stream) {
+  bool is_one = false;
+  with_cut<kFew<T>>(
+      s.rows, s.channels,
+      [&]<int n>(const Cut& cut) {
+        is_one = cut.pieces == 1;
+        if (is_one)
+          launch(op, residual ? normalize_at_once<T, n, true> : normalize_at_once<T, n, false>,
+                 grid_of<AtOnce<compute_t<T>, 1, 3, n>>(cut), stream, s, cut, y, residual,
+                 static_cast<compute_t<T>>(negative_slope), running);
+      },
+      s.x, y, residual);
+  return is_one;
+}
+template <bool rectified, class T>
+bool differentiated_at_once(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
+                            compute_t<T>* dbias, const T* dy, double negative_slope, cudaStream_t stream) {
+  constexpr int kMost = rectified ? kFew<T> / 2 : kFew<T>;  // registers hold no more
+  bool is_one = false;
+  with_cut<kMost>(
+      s.rows, s.channels,
+      [&]<int n>(const Cut& cut) {
+        is_one = cut.pieces == 1;
+        constexpr int kNumbers = numbers_of(rectified ? Given::kOfRectified : Given::kAsIs);
+        if (is_one)
+          launch(op, backward_at_once<T, n, rectified>,
+                 grid_of<AtOnce<compute_t<T>, kNumbers, kSlopes<rectified>, n>>(cut), stream, s, cut, dx,
+                 dweight, dbias, dy, static_cast<compute_t<T>>(negative_slope));
+      },
+      s.x, dx, dy);
+  return is_one;
 }
 template <class T, class Out>
 void run_finish(const char* op, Out* first, Out* second, const T* x, int64_t rows, int64_t channels,
@@ -597,6 +747,7 @@ int64_t batch_norm_workspace(int64_t rows, int64_t channels) {
 template <class T>
 void batch_norm(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
                 const RunningStatistics& running, void* workspace, cudaStream_t stream) {
+  if (normalized_at_once(op, s, y, residual, negative_slope, running, stream)) return;
   auto* const pieces = static_cast<double*>(workspace);
   const int64_t count = sum_moments(op, s.x, s.rows, s.channels, pieces, stream);
   run_normalize(op, s, y, residual, negative_slope, running, pieces, count, stream);
@@ -610,6 +761,10 @@ void batch_norm_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t
                          cudaStream_t stream) {
   auto* const pieces = static_cast<double*>(workspace);
   T* const none = nullptr;
+  if (negative_slope != 1
+          ? differentiated_at_once<true>(op, s, dx, dweight, dbias, dy, negative_slope, stream)
+          : differentiated_at_once<false>(op, s, dx, dweight, dbias, dy, 1, stream))
+    return;
   if (negative_slope != 1) {
     const int64_t count =
         sum_gradients<Given::kOfRectified>(op, s, dy, none, none, pieces, stream, negative_slope);

@@ -27,6 +27,21 @@ __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   });
 }
 
+template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(TensorTable<2> table) {
+  constexpr int kVector = 16 / sizeof(P);
+  const Chunk chunk = table.chunk_of(block_index());
+  P* const sum = table.at<P>(0, chunk);
+  const P* const term = table.at<P>(1, chunk);
+  for_each_part<kVector>(chunk, holds_vectors<kVector>(sum) && holds_vectors<kVector>(term),
+                         [&]<int n>(int i) {
+                           Vector<P, n> a = load_part<n>(sum + i);
+                           const Vector<P, n> b = load_part<n>(term + i);
+#pragma unroll
+                           for (int e = 0; e < n; ++e) a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
+                           store_part(sum + i, a);
+                         });
+}
+
 // Terms of power sums.
 struct Magnitude {
   __device__ double operator()(double x) const { return m::abs(x); }
@@ -147,6 +162,14 @@ template <class F> void with_float(DType dtype, F&& f) {
 }
 
 }  // namespace
+
+void add_all(const char* op, DType dtype, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream) {
+  for_each_table<2>(tensors, [&](const TensorTable<2>& table, int64_t blocks) {
+    with_float(dtype, [&]<class P>(P) {
+      launch(op, add_to_sums<P>, {blocks, kChunkThreads}, stream, table);
+    });
+  });
+}
 
 int64_t chunks_of(Gradients tensors) {
   int64_t chunks = 0;

@@ -1,5 +1,5 @@
-// Norms, clipping and scaling of many dense tensors of one dtype, f64, f32, f16 or bf16, in one launch. What
-// a kernel finds, the next one reads on the device.
+// Sums, norms, clipping and scaling of many dense tensors of one dtype, f64, f32, f16 or bf16, in one launch.
+// What a kernel finds, the next one reads on the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,6 +16,9 @@
 namespace gradus::cuda {
 
 using Gradients = std::span<const ArraysOfTensor<1>>;
+
+// a += b, for the arrays a and b of each tensor.
+void add_all(const char* op, DType dtype, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream);
 
 // Returns how many chunks these tensors have.
 int64_t chunks_of(Gradients tensors);

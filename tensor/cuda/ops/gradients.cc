@@ -1,4 +1,4 @@
-// Norms, clipping and scaling of gradients.
+// Sums, norms, clipping and scaling of gradients.
 #include "gradus/tensor/cuda/kernels/gradients.h"
 
 #include <algorithm>
@@ -33,6 +33,18 @@ int64_t chunks_of_all(const std::vector<Tensor>& tensors) {
   int64_t chunks = 0;
   by_dtype(tensors, [&](DType, Gradients same) { chunks += chunks_of(same); });
   return chunks;
+}
+
+void add_all_cuda(const Tensor& some, const std::vector<Tensor>& sums, const std::vector<Tensor>& terms) {
+  const cudaStream_t stream = stream_for_all(some, sums);
+  stream_for_all(some, terms);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+    std::vector<ArraysOfTensor<2>> same;
+    for (size_t i = 0; i < sums.size(); ++i)
+      if (sums[i].dtype() == dtype)
+        same.push_back({{sums[i].raw_ptr(), terms[i].raw_ptr()}, sums[i].numel()});
+    add_all("add_all_", dtype, same, stream);
+  }
 }
 
 void norm_of_cuda(const Tensor& out, const std::vector<Tensor>& tensors, double p) {
@@ -88,9 +100,9 @@ void move_scale_cuda(const Tensor& out, const Tensor& before, const Tensor& late
 }
 
 [[maybe_unused]] const bool is_set =
-    (raw::norm_of_kernel.cuda = &norm_of_cuda, raw::clip_by_norm_kernel.cuda = &clip_by_norm_cuda,
-     raw::clip_by_value_kernel.cuda = &clip_by_value_cuda, raw::unscale_kernel.cuda = &unscale_cuda,
-     raw::move_scale_kernel.cuda = &move_scale_cuda, true);
+    (raw::add_all_kernel.cuda = &add_all_cuda, raw::norm_of_kernel.cuda = &norm_of_cuda,
+     raw::clip_by_norm_kernel.cuda = &clip_by_norm_cuda, raw::clip_by_value_kernel.cuda = &clip_by_value_cuda,
+     raw::unscale_kernel.cuda = &unscale_cuda, raw::move_scale_kernel.cuda = &move_scale_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

@@ -114,6 +114,25 @@ struct PoissonNllOfLogsBackward : OnFloats {
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (m::exp(x) - t); }
 };
 
+// Of a loss: with one target for all elements.
+template <class F> struct AgainstNumber : F {
+  double target;
+  template <class T> GRADUS_HD T operator()(T x) const { return F::operator()(x, T(target)); }
+};
+// Of a gradient: dy is multiplied by a factor.
+template <class F> struct TimesFactor : F {
+  double factor;
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
+    return F::operator()(T(factor) * dy, x, t);
+  }
+};
+template <class F> struct TimesFactorAgainstNumber : TimesFactor<F> {
+  double target;
+  template <class T> GRADUS_HD T operator()(T dy, T x) const {
+    return TimesFactor<F>::operator()(dy, x, T(target));
+  }
+};
+
 }  // namespace gradus::functors
 
 namespace gradus::raw {

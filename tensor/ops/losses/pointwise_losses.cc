@@ -2,25 +2,52 @@
 
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
+namespace {
 
-Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
+// Returns the losses' dtype.
+DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
+  check_floating(op, "x", x);
+  if (!target.defined()) return x.dtype();
   if (x.shape() != target.shape())
     throw ShapeError(op, "expected x and target of one shape, given x ", describe(x), " and target ",
                      describe(target));
-  check_floating(op, "x", x);
   check_floating(op, "target", target);
-  Tensor y = empty_result(op, promote(x.dtype(), target.dtype()), {&x, &target});
+  if (!may_meet(x.device(), target.device()))
+    throw DeviceError(op, "x and target are on different devices: x ", describe(x), ", target ",
+                      describe(target));
+  return promote(x.dtype(), target.dtype());
+}
+
+Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& target) {
+  return target.defined() ? empty_result(op, dtype, {&x, &target}) : empty_like(x, dtype);
+}
+
+}  // namespace
+
+Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
+  Tensor y = empty_losses(op, checked_dtype(op, x, target), x, target);
   point_loss_kernel(y, x, target, spec);
   return y;
 }
 
-Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target,
-                           const PointLossSpec& spec) {
-  Tensor dx = empty_result("point_loss_backward", dy.dtype(), {&dy, &x, &target});
-  point_loss_backward_kernel(dx, dy, x, target, spec);
+Tensor point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+                      double factor) {
+  const DType dtype = checked_dtype(op, x, target);
+  const ReductionResult r = make_reduction(x, {}, false, dtype, op);
+  point_loss_sum_kernel(r.kept, x, target, spec, factor);
+  return r.result;
+}
+
+Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+                           double factor) {
+  const char* const op = "point_loss_backward";
+  Tensor dx = target.defined() ? empty_result(op, dy.dtype(), {&dy, &x, &target})
+                               : empty_result(op, dy.dtype(), {&dy, &x});
+  point_loss_backward_kernel(dx, dy, x, target, spec, factor);
   return dx;
 }
 

@@ -25,21 +25,29 @@ enum class PointLoss {
 struct PointLossSpec {
   PointLoss kind;
   double parameter = 0;
+  double target = 0;  // of every element, where the tensor of targets is undefined
 };
 
 // Returns the loss of every element. x and target have one shape.
 // Errors, naming `op`: ShapeError unless the shapes are equal; DTypeError unless both
 // are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
-// Returns dy times the slope in x. dy broadcasts to x.
-Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target,
-                           const PointLossSpec& spec);
+// Returns factor times the sum of these losses, [].
+Tensor point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+                      double factor);
+// Returns factor dy times the slope in x. dy broadcasts to x.
+Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+                           double factor);
 
 // Kernels: any strides, any floating dtype.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&)>
     point_loss_kernel;
+// y has as many dims as x, each of size 1.
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&,
+                       double factor)>
+    point_loss_sum_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
-                       const PointLossSpec&)>
+                       const PointLossSpec&, double factor)>
     point_loss_backward_kernel;
 
 }  // namespace gradus::raw

@@ -206,6 +206,7 @@ void test_elementwise_floats();
 void test_elementwise_integers();
 void test_copies();
 void test_reductions();
+void test_loss_sums();
 void test_softmax();
 void test_cross_entropy();
 void test_pooling();

@@ -65,6 +65,17 @@ template <class P> class Tensors {
   std::vector<std::unique_ptr<Elements<P>>> at_;
 };
 
+template <class P> void check_sums(Group& group, const Lists& s) {
+  using T = cuda::compute_t<P>;
+  const Tensors<P> a(s, 2), b(s, 4);
+  std::vector<cuda::ArraysOfTensor<2>> both;
+  for (size_t i = 0; i < a.arrays.size(); ++i)
+    both.push_back({{a.arrays[i].data[0], b.arrays[i].data[0]}, a.arrays[i].n});
+  cuda::add_all("test", dtype_v<P>, both, nullptr);
+  a.compare(group, "sums", [](T v) { return v + v * T(2); });
+  b.compare(group, "terms of sums", [](T v) { return v; });
+}
+
 template <class Out> double norm_on_device(cuda::Gradients x, DType dtype, double p) {
   const auto chunks = static_cast<size_t>(cuda::chunks_of(x));
   const Elements<double> sums(chunks);
@@ -194,6 +205,7 @@ template <class P> void test_type(const char* name) {
   if (!group) return;
   for (const Lists& s : all_sizes()) {
     if (s.n.size() > 10 && !std::is_same_v<P, float>) continue;  // tables are the same
+    check_sums<P>(group, s);
     check_norms<P>(group, s);
     check_clipping<P, float>(group, s);
     check_unscale<P>(group, s);

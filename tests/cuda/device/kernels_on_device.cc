@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
     test_elementwise_integers();
     test_copies();
     test_reductions();
+    test_loss_sums();
     test_softmax();
     test_cross_entropy();
     test_pooling();

@@ -12,6 +12,7 @@
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/cuda/emulated/counters.h"
 #include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/optim_step.h"
@@ -240,6 +241,39 @@ TEST(CudaGradients, AreAsOnTheCpu) {
       raw::clip_by_norm_(here, want, most), raw::clip_by_norm_(there, norm, most),
           expect_same("clip_by_norm_");
   }
+}
+
+// Tensors that lie alike go in one launch; others are added one by one.
+TEST(CudaGradients, AreAdded) {
+  Tensors here = {numbers({4097}, DType::kF32, 1),
+                  numbers({3}, DType::kF64, 2),
+                  numbers({7}, DType::kF16, 3),
+                  numbers({0}, DType::kF32, 4),
+                  raw::channels_last(numbers({2, 3, 4, 5}, DType::kBF16, 5)),
+                  numbers({2, 3, 4, 5}, DType::kF32, 6),
+                  numbers({2, 5}, DType::kF32, 7)};
+  Tensors terms = {numbers({4097}, DType::kF32, 11),
+                   numbers({3}, DType::kF64, 12),
+                   numbers({7}, DType::kF16, 13),
+                   numbers({0}, DType::kF32, 14),
+                   raw::channels_last(numbers({2, 3, 4, 5}, DType::kBF16, 15)),
+                   raw::channels_last(numbers({2, 3, 4, 5}, DType::kF32, 16)),
+                   numbers({5}, DType::kF32, 17)};
+  Tensors there, terms_there, one_by_one;
+  for (size_t i = 0; i < here.size(); ++i) {
+    there.push_back(raw::to(here[i], kCuda)), terms_there.push_back(raw::to(terms[i], kCuda));
+    one_by_one.push_back(raw::clone(here[i]));
+    raw::add_(one_by_one[i], terms[i]);
+  }
+  const uint32_t version = there[0].storage()->version();
+  raw::add_all_(here, terms), raw::add_all_(there, terms_there);
+  EXPECT_NE(there[0].storage()->version(), version);
+  for (size_t i = 0; i < here.size(); ++i) {
+    EXPECT_EQ(values(here[i]), values(one_by_one[i])) << i;
+    EXPECT_EQ(values(there[i]), values(one_by_one[i])) << i;
+    EXPECT_EQ(values(terms_there[i]), values(terms[i])) << i;
+  }
+  raw::add_all_({}, {});
 }
 
 TEST(CudaGradients, ValuesAreClippedAndDivided) {

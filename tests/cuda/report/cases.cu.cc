@@ -17,6 +17,7 @@
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/gradients.h"
+#include "gradus/tensor/cuda/kernels/loss_sum.h"
 #include "gradus/tensor/cuda/kernels/multinomial.h"
 #include "gradus/tensor/cuda/kernels/optim_step.h"
 #include "gradus/tensor/cuda/kernels/pool.h"
@@ -316,6 +317,17 @@ template <class P, class F> Case of_gradients(const char* what, double moves, F&
           }};
 }
 
+// The sum of losses of 1 MiB of T, with as many targets or one.
+template <class T> Case of_losses(const char* what, bool alone) {
+  return {what, (alone ? 1 : 2) * kAll, kDense, [=] {
+            const Zeros x, targets, out, sums;
+            sum_losses<T>("report", gradus::functors::Mul{}, as<T>(out), as<T>(x),
+                          alone ? nullptr : as<T>(targets), 1, kBytes / int64_t(sizeof(T)), 1, sums.data(),
+                          nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> cases() {
@@ -523,6 +535,8 @@ std::vector<Case> cases() {
                         }),
       normalized_backward<float>("gradient of batch norm f32", false),
       normalized_backward<float>("gradient of batch norm f32, after relu", true),
+      normalized_backward<float>("gradient of batch norm f32, 2048 channels", false, 2048),
+      normalized_backward<float>("gradient of batch norm f32, after relu, 2048 channels", true, 2048),
       normalized_backward<double>("gradient of batch norm f64", false),
       normalized_backward<bf16>("gradient of batch norm bf16, after relu", true),
       normalized<float>("gradient of batch norm f32, of a sum, after relu", 7,
@@ -578,6 +592,18 @@ std::vector<Case> cases() {
                      }),
       stepped_by_norms<float>("step of LARS, f32", gradus::optim::LARSRule<float>{}, 7 * 4),
       stepped_by_norms<float>("step of LAMB, f32", gradus::optim::LAMBRule<float>{}, 10 * 4),
+      {"sums of gradients, f32", 3 * kAll, kDense,
+       [=] {
+         const Zeros sums, terms;
+         const auto to = parts_of<float>(sums, 4, 0), from = parts_of<float>(terms, 4, 0);
+         std::vector<ArraysOfTensor<2>> tensors;
+         for (size_t i = 0; i < 4; ++i) tensors.push_back({{to[i], from[i]}, kFloats / 4});
+         add_all("report", DType::kF32, tensors, nullptr);
+         check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+       }},
+      of_losses<float>("sum of losses, f32", false),
+      of_losses<bf16>("sum of losses, bf16", false),
+      of_losses<float>("sum of losses, f32, one target", true),
       of_gradients<float>("norm of gradients, f32", 1,
                           [](Gradients x, const Zeros& sums) {
                             power_sums("report", as<double>(sums), DType::kF32, x, 2, nullptr);

@@ -11,7 +11,6 @@
 #include "gradus/optim/optimizers/adadelta.h"
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 
 namespace gradus {
@@ -79,8 +78,8 @@ Step dcgan(const StepOptions& o) {
       models::DCGANDiscriminatorOptions{.size = o.size, .channels = kChannels, .width = width});
   const Tensor real = randn({o.batch, kChannels, o.size, o.size}, {.device = o.device});
   const Tensor noise = randn({o.batch, gen->net->options().latent}, {.device = o.device});
-  const auto loss_of = [](const Tensor& scores, double label) {
-    return nn::binary_cross_entropy_with_logits(scores, full_like(scores, label));
+  const auto loss_of = [](const Tensor& scores, double label) {  // as train/gan/losses.h has it
+    return nn::binary_cross_entropy_with_logits(scores, label);
   };
   return [=, bf16 = o.bf16] {
     const auto amp = autocast(DType::kBF16, {.enabled = bf16});
@@ -89,7 +88,8 @@ Step dcgan(const StepOptions& o) {
     making.pause();
     {
       Recording judging = disc->gm.record();
-      judging.backward(loss_of((*disc->net)(real), 1) + loss_of((*disc->net)(detach(fake)), 0));
+      const Tensor real_scores = (*disc->net)(real), fake_scores = (*disc->net)(detach(fake));
+      judging.backward(loss_of(real_scores, 1) + loss_of(fake_scores, 0));
       disc->opt.step().clear_grad();
     }
     making.resume();

@@ -87,7 +87,33 @@ void add(const PointLoss& l) {
   }
 }
 
+// Of a loss with one target for all elements.
+void add_of_number(const char* op, double target, const std::function<Tensor(const Tensor&, Reduction)>& run,
+                   const std::function<double(double)>& f) {
+  for (const auto& [reduction, name] : kReductions)
+    add_row({.op = op,
+             .variant = concat("one target ", target, " ", name),
+             .samples = {{in({3, 4})}, {in({})}, {in({2, 3, 2, 2})}},
+             .run = [run, r = reduction](X x) { return run(x[0], r); },
+             .reference =
+                 [f, r = reduction](A x) {
+                   Array y = x[0];
+                   for (double& v : y.v) v = f(v);
+                   return reduced(y, r);
+                 },
+             .terms = 48,
+             .dtypes = reduction == Reduction::kNone ? kFloats : kWide,
+             .errors = {{"integers",
+                         [=] { run(empty({2}, {.dtype = DType::kI64}), Reduction::kMean); },
+                         {"i64[2]"}},
+                        {"reduction", [=] { run(ones({2}), Reduction::kBatchMean); }, {"kBatchMean"}}},
+             .step = 1e-5});
+}
+
 void add_regression() {
+  add_of_number(
+      "mse_loss", 0.5, [](const Tensor& x, Reduction r) { return mse_loss(x, 0.5, {.reduction = r}); },
+      [](double x) { return (x - 0.5) * (x - 0.5); });
   add({"mse_loss", "",
        [](const Tensor& x, const Tensor& t, Reduction r) { return mse_loss(x, t, {.reduction = r}); },
        [](double x, double t) { return (x - t) * (x - t); }});
@@ -148,6 +174,26 @@ void add_likelihoods() {
            binary_cross_entropy(ones({2, 3}), ones({2, 3}), {.weight = ones({2})});
          },
          {"weight", "[2]"}}}});
+  for (const double target : {0., 1., 0.9})
+    add_of_number(
+        "binary_cross_entropy_with_logits", target,
+        [=](const Tensor& x, Reduction r) {
+          return binary_cross_entropy_with_logits(x, target, {.reduction = r});
+        },
+        [=](double x) { return -target * logsigmoid_of(x) - (1 - target) * logsigmoid_of(-x); });
+  add_row({.op = "binary_cross_entropy_with_logits",
+           .variant = "one target, weighted",
+           .samples = {{in({3, 4}), in({4}, 0, 2)}},
+           .run = [](X x) { return binary_cross_entropy_with_logits(x[0], 0.25, {.weight = x[1]}); },
+           .reference =
+               [](A x) {
+                 Array y = x[0];
+                 for (size_t i = 0; i < y.v.size(); ++i)
+                   y.v[i] = -broadcast_at(x[1], y.shape, int64_t(i)) *
+                            (0.25 * logsigmoid_of(x[0].v[i]) + 0.75 * logsigmoid_of(-x[0].v[i]));
+                 return reduced(y, Reduction::kMean);
+               },
+           .terms = 48});
   add({"binary_cross_entropy_with_logits",
        "",
        [](const Tensor& x, const Tensor& t, Reduction r) {
