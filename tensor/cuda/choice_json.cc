@@ -141,8 +141,8 @@ class Reader {
     for (const Json& knob : array(object, "knobs", kMostKnobs)) {
       if (!knob.is_array() || knob.size() != 2)
         fail("\"knobs\": expected pairs of a type and a value, given ", short_text(knob));
-      c.knobs.push_back({number(knob[0], "knobs", 0, kMostKnobType),
-                         number(knob[1], "knobs", -kMostNumber, kMostNumber)});
+      c.knobs.push_back(
+          {number(knob[0], "knobs", 0, kMostKnobType), number(knob[1], "knobs", -kMostNumber, kMostNumber)});
     }
     return c;
   }
@@ -167,12 +167,12 @@ class Reader {
 }  // namespace
 
 std::string to_json(const ConvChoices& choices, int64_t version) {
-  std::string text = concat("{\"format\": \"", kFormat, "\", \"version\": ", kVersion, ", \"cudnn\": ", version,
-                            ", \"devices\": [");
+  std::string text = concat("{\"format\": \"", kFormat, "\", \"version\": ", kVersion,
+                            ", \"cudnn\": ", version, ", \"devices\": [");
   const char* device = "\n";
   for (const auto& [model, list] : choices) {
-    text += concat(device, "{\"name\": ", text_of(Json(model.name)), ", \"compute_capability\": [", model.major, ", ",
-                   model.minor, "], \"convolutions\": [");
+    text += concat(device, "{\"name\": ", text_of(Json(model.name)), ", \"compute_capability\": [",
+                   model.major, ", ", model.minor, "], \"convolutions\": [");
     const char* line = "\n";
     for (const auto& [key, choice] : list) text += line + text_of(to_json(key, choice)), line = ",\n";
     text += "]}", device = ",\n";
@@ -183,8 +183,7 @@ std::string to_json(const ConvChoices& choices, int64_t version) {
 ConvChoices from_json(const char* op, const std::filesystem::path& path, const std::string& text,
                       int64_t version) {
   const Reader reader(op, path);
-  if (text.size() > kMostBytesOfChoices)
-    reader.fail("has more than ", kMostBytesOfChoices, " bytes");
+  if (text.size() > kMostBytesOfChoices) reader.fail("has more than ", kMostBytesOfChoices, " bytes");
   const Json all = reader.parse(text);
   if (const std::string format = reader.word(all, "format"); format != kFormat)
     reader.fail("expected \"format\": \"", kFormat, "\"");
@@ -193,7 +192,8 @@ ConvChoices from_json(const char* op, const std::filesystem::path& path, const s
     reader.fail("has version ", given, " of the format; this program reads ", kVersion);
   if (const int64_t given = reader.number(reader.field(all, "cudnn"), "cudnn", 0, kMostNumber);
       given != version)
-    reader.fail("is for cuDNN ", given, ", and this is ", version, ": engines of one are not those of another");
+    reader.fail("is for cuDNN ", given, ", and this is ", version,
+                ": engines of one are not those of another");
   ConvChoices choices;
   size_t lines = 0;
   for (const Json& device : reader.array(all, "devices", kMostChoices)) {

@@ -342,9 +342,8 @@ struct Planned {
     ConvChoice choice{calls.value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), {}};
     for (const Descriptor& knob : calls.parts(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
                                               CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMostKnobs))
-      choice.knobs.push_back(
-          {calls.value<cudnnBackendKnobType_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
-           calls.value<int64_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
+      choice.knobs.push_back({calls.value<cudnnBackendKnobType_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                              calls.value<int64_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
     return plan(configuration, std::move(choice));
   }
 
@@ -435,8 +434,7 @@ void set_stream(const Calls& calls, cudnnHandle_t handle, cudaStream_t stream) {
 }
 void execute(const char* op, const Calls& calls, const ConvPlan& plan, const Arguments& arguments,
              cudnnHandle_t handle) {
-  calls.check("cudnnBackendExecute",
-              calls.library().cudnnBackendExecute(handle, plan.plan, arguments.pack));
+  calls.check("cudnnBackendExecute", calls.library().cudnnBackendExecute(handle, plan.plan, arguments.pack));
   count_calls(op, {.library_calls = 1});
 }
 

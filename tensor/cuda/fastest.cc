@@ -17,7 +17,8 @@ constexpr int kTimes = 3;
 // Empty where it fails.
 Events run(internal::NativeStream& stream, const std::function<std::function<void()>()>& prepare) {
   const auto record = [&] {
-    auto event = std::make_unique<internal::NativeEvent>(stream.runtime(), stream.device().index, /*timed=*/true);
+    auto event =
+        std::make_unique<internal::NativeEvent>(stream.runtime(), stream.device().index, /*timed=*/true);
     stream.record(*event);
     return event;
   };

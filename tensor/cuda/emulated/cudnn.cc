@@ -514,7 +514,8 @@ cudnnStatus_t finalize_heuristic(Descriptor& d) {
       continue;
     }
     for (int64_t tile = 0; tile < 3; ++tile)
-      d.configurations.push_back({&e, {{CUDNN_KNOB_TYPE_TILE_SIZE, tile}, {CUDNN_KNOB_TYPE_STAGES, 4 - tile}}});
+      d.configurations.push_back(
+          {&e, {{CUDNN_KNOB_TYPE_TILE_SIZE, tile}, {CUDNN_KNOB_TYPE_STAGES, 4 - tile}}});
   }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -527,7 +528,8 @@ cudnnStatus_t finalize_engine(Descriptor& d) {
   const auto index = d.value<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
   const auto engine = std::find_if(all_engines().begin(), all_engines().end(),
                                    [&](const Engine& e) { return e.index == index; });
-  GRADUS_REFUSE_UNLESS(engine != all_engines().end() && has_engines(*graph->graph), CUDNN_STATUS_NOT_SUPPORTED);
+  GRADUS_REFUSE_UNLESS(engine != all_engines().end() && has_engines(*graph->graph),
+                       CUDNN_STATUS_NOT_SUPPORTED);
   d.graph = graph->graph, d.configurations = {{&*engine}};
   return CUDNN_STATUS_SUCCESS;
 }
@@ -803,9 +805,9 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
     // Other streams' work may run between the two halves.
     if (q->workspace.needed > 0) runtime.enqueue(stream, {[q] { begin_convolution(*q); }});
     runtime.enqueue(stream, {[q, &runtime] {
-      end_convolution(*q);
-      runtime.seconds_ahead += q->seconds;
-    }});
+                      end_convolution(*q);
+                      runtime.seconds_ahead += q->seconds;
+                    }});
     return CUDNN_STATUS_SUCCESS;
   });
 }
