@@ -200,7 +200,8 @@ ConvChoices from_json(const char* op, const std::filesystem::path& path, const s
     auto& list = choices[reader.model(device)];
     for (const Json& line : reader.array(device, "convolutions", kMostChoices)) {
       if (++lines > kMostChoices) reader.fail("has more than ", kMostChoices, " convolutions");
-      if (!list.emplace(reader.key(line), reader.choice(line)).second)
+      const ConvKey key = reader.key(line);
+      if (!list.emplace(key, reader.choice(line)).second)
         reader.fail("has a convolution twice: line ", lines, " of the convolutions");
     }
   }

@@ -94,7 +94,7 @@ struct ConvPlans : testing::Test {
   void write_choice(const std::string& engine, const std::string& knobs) {
     convolve();
     std::string text = saved();
-    const size_t at = text.find("\"engine\":"), end = text.find("]}]}", at);
+    const size_t at = text.find("\"engine\":"), end = text.rfind("]}]}");
     write(text.replace(at, end - at, "\"engine\":" + engine + ",\"knobs\":" + knobs + "}"));
     cuda::clear_plans();
   }
