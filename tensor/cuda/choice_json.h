@@ -17,6 +17,7 @@ namespace gradus::cuda {
 
 // A file that has more is refused. kMostChoices with kMostKnobs each take less.
 inline constexpr size_t kMostBytesOfChoices = 16 << 20;
+inline constexpr size_t kMostKnobs = 32;  // engines of cuDNN 9.19 have some 10
 
 // `version` is the library's: its engines and knobs are those of no other.
 std::string to_json(const ConvChoices& choices, int64_t version);

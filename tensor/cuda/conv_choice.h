@@ -43,9 +43,6 @@ struct ConvChoice {
   bool operator==(const ConvChoice&) const = default;
 };
 
-// An engine of the library's has no more.
-inline constexpr size_t kMostKnobs = 32;
-
 // Devices of one model have the same choices.
 struct DeviceModel {
   std::string name;

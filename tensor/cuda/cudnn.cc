@@ -340,8 +340,11 @@ struct Planned {
         calls.parts(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1).at(0));
     if (!may_run(calls, c, engine)) return {};
     ConvChoice choice{calls.value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), {}};
+    // A configuration does not tell how many choices it has.
+    const int64_t knobs =
+        calls.get(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
     for (const Descriptor& knob : calls.parts(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                              CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMostKnobs))
+                                              CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, knobs))
       choice.knobs.push_back({calls.value<cudnnBackendKnobType_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
                               calls.value<int64_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
     return plan(configuration, std::move(choice));

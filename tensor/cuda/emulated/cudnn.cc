@@ -197,6 +197,7 @@ const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
     m[CUDNN_BACKEND_ENGINE_DESCRIPTOR] = {
         {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, part},
         {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, integer},
+        {CUDNN_ATTR_ENGINE_KNOB_INFO, {CUDNN_TYPE_BACKEND_DESCRIPTOR, kAny, true}},
         {CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, {CUDNN_TYPE_NUMERICAL_NOTE, kAny, true}},
         {CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, {CUDNN_TYPE_BEHAVIOR_NOTE, kAny, true}}};
     m[CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR] = {
@@ -295,6 +296,10 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
                             share);
   if (name == CUDNN_ATTR_ENGINECFG_ENGINE)
     return give_descriptors(1, CUDNN_BACKEND_ENGINE_DESCRIPTOR, room, count, to, share);
+  if (name == CUDNN_ATTR_ENGINE_KNOB_INFO) {
+    GRADUS_NEED(room == 0);  // what each may be is not emulated
+    return *count = static_cast<int64_t>(d.configurations[0].engine->knobs.size()), CUDNN_STATUS_SUCCESS;
+  }
   if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {  // without room the library says 0
     const auto& knobs = d.configurations[0].knobs;
     return give_descriptors(knobs.size(), CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, room, count, to,

@@ -192,6 +192,7 @@ TEST(EmulatedCudnn, AttributesHaveATypeAndACount) {
       {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1},
       {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1},
       {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1},
+      {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0},
       {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1},
       {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1},
       {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
@@ -474,6 +475,17 @@ TEST_F(EmulatedConvolution, EnginesHaveNumbersAndKnobs) {
                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, nullptr),
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(n, 0);
+  for (const auto& [index, knobs] : {std::pair(0, 0), {7, 2}}) {
+    Descriptor engine = graph::make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    made.push_back(engine);
+    graph::set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, g);
+    graph::set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, int64_t(index));
+    EXPECT_EQ(cudnnBackendFinalize(engine), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                       &n, nullptr),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(n, knobs) << index;
+  }
   const std::vector<float> before = get('y', 8);
   ASSERT_EQ(execute(plan), CUDNN_STATUS_SUCCESS);
   const std::vector<float> y = get('y', 8);

@@ -239,7 +239,7 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   cuda::clear_plans();
   internal::DeviceAllocator::of(kCuda).keep_nothing(true);
   const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
-  cuda::emulated::fail_call_of("cudaMalloc", 1, cudaErrorMemoryAllocation, 2);
+  cuda::emulated::fail_call_of("cudaMalloc", 2, cudaErrorMemoryAllocation, 2);
   EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
   EXPECT_NE(last_engine(), 70);
   EXPECT_GE(last_engine(), 0);
