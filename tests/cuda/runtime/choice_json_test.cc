@@ -45,12 +45,16 @@ TEST(ChoiceJson, ComesBack) {
 
 // A line for each.
 TEST(ChoiceJson, IsReadable) {
-  EXPECT_EQ(to_json({{kH100, {{key(), kChoice}, {key(64), kChoice}}}}, 91900),
-            R"({"format": "gradus convolution plans", "version": 1, "cudnn": 91900, "devices": [
+  const std::string rest = R"(,64,56,56],"w":[64,64,3,3],"stride":[1,1],"padding":[1,1],"dilation":[1,1],)"
+                           R"("alignments":[16,16,16,0],"engine":70,"knobs":[[2,4],[18,0]]})";
+  const std::string head =
+      R"({"format": "gradus convolution plans", "version": 1, "cudnn": 91900, "devices": [
 {"name": "NVIDIA H100 80GB HBM3", "compute_capability": [9, 0], "convolutions": [
-{"pass":"forward","dtype":"f32","tf32":false,"x":[32,64,56,56],"w":[64,64,3,3],"stride":[1,1],"padding":[1,1],"dilation":[1,1],"alignments":[16,16,16,0],"engine":70,"knobs":[[2,4],[18,0]]},
-{"pass":"forward","dtype":"f32","tf32":false,"x":[64,64,56,56],"w":[64,64,3,3],"stride":[1,1],"padding":[1,1],"dilation":[1,1],"alignments":[16,16,16,0],"engine":70,"knobs":[[2,4],[18,0]]}]}]}
-)");
+)";
+  const std::string first = R"({"pass":"forward","dtype":"f32","tf32":false,"x":[32)" + rest,
+                    second = R"({"pass":"forward","dtype":"f32","tf32":false,"x":[64)" + rest;
+  EXPECT_EQ(to_json({{kH100, {{key(), kChoice}, {key(64), kChoice}}}}, 91900),
+            head + first + ",\n" + second + "]}]}\n");
 }
 
 // What is written is never too large to be read.

@@ -1,6 +1,6 @@
 // Plans of convolutions that are measured, stored and loaded, on the emulated device: it says which engine it
-// ran, and takes as long as a test says. In f32 four of its configurations may run: engine 7 with three tiles,
-// which the heuristic recommends first, and engine 0.
+// ran, and takes as long as a test says. Of its configurations four may run in f32: engine 7 with three
+// tiles, which the heuristic recommends first, and engine 0.
 #include "gradus/tensor/cuda/conv_plans.h"
 
 #include <gtest/gtest.h>
