@@ -95,7 +95,7 @@ void expect_refused(const std::string& text, const std::string& words) {
 TEST(ChoiceJson, RefusesOtherText) {
   const std::string good = to_json({{kH100, {{key(), kChoice}}}}, 91900);
   EXPECT_EQ(count(read(good)), 1u);
-  const std::array<std::array<std::string, 3>, 51> wrong = {{
+  const std::array<std::array<std::string, 3>, 52> wrong = {{
       {"{\"format\"", "\"format\"", "is not JSON"},
       {"]}]}", "]}]", "is not JSON"},
       {"gradus convolution plans", "gradus \xff plans", "is not JSON"},
@@ -144,6 +144,7 @@ TEST(ChoiceJson, RefusesOtherText) {
       {"[[2,4],[18,0]]", "[[64,4]]", "\"knobs\": expected a whole number from 0 to 63, given 64"},
       {"[[2,4],[18,0]]", "[[-1,4]]", "\"knobs\": expected a whole number from 0 to 63, given -1"},
       {"[[2,4],[18,0]]", "[[2,3000000000]]", "\"knobs\": expected a whole number from -2147483648"},
+      {"[[2,4],[18,0]]", "[[2,18446744073709551615]]", "\"knobs\": expected a whole number from -2147483648"},
       {"[[2,4],[18,0]]", "[[2,-3000000000]]", "\"knobs\": expected a whole number from -2147483648"},
       {"[[2,4],[18,0]]", "[[[[[2,4]]]]]", "has more than 8 brackets within each other"},
       {"[[2,4],[18,0]]", "{\"2\":4}", "\"knobs\": expected a list"},
