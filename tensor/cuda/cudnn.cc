@@ -1,11 +1,16 @@
 #include "gradus/tensor/cuda/cudnn.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "gradus/tensor/cuda/conv_plans.h"
+#include "gradus/tensor/cuda/fastest.h"
 #include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/cuda/plan_cache.h"
 
@@ -23,6 +28,11 @@ constexpr int64_t kMostWorkspace = int64_t(1) << 30;
 // Of a device. The training of a ResNet-50 takes some 70.
 constexpr size_t kMostPlans = 1024;
 
+// That are measured against each other.
+constexpr size_t kMostCandidates = 8;
+
+std::atomic<bool> benchmark{false};
+
 // Tensors of a graph by their numbers.
 enum Id : int64_t { kX = 1, kW, kY, kBias, kSum, kBiased };
 
@@ -36,6 +46,7 @@ constexpr cudnnBackendAttributeType_t type_of(cudnnDataType_t) { return CUDNN_TY
 constexpr cudnnBackendAttributeType_t type_of(cudnnConvolutionMode_t) { return CUDNN_TYPE_CONVOLUTION_MODE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnPointwiseMode_t) { return CUDNN_TYPE_POINTWISE_MODE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendHeurMode_t) { return CUDNN_TYPE_HEUR_MODE; }
+constexpr cudnnBackendAttributeType_t type_of(cudnnBackendKnobType_t) { return CUDNN_TYPE_KNOB_TYPE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendNumericalNote_t) {
   return CUDNN_TYPE_NUMERICAL_NOTE;
 }
@@ -79,6 +90,11 @@ class Calls {
   template <class T> void set(const Descriptor& d, cudnnBackendAttributeName_t name, const T& value) const {
     set(d, name, type_of(value), 1, &value);
   }
+  void set(const Descriptor& d, cudnnBackendAttributeName_t name,
+           const std::vector<Descriptor>& parts) const {
+    const std::vector<cudnnBackendDescriptor_t> list(parts.begin(), parts.end());
+    set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(list.size()), list.data());
+  }
   template <class T>
   void set(const Descriptor& d, cudnnBackendAttributeName_t name, std::span<const T> list) const {
     set(d, name, type_of(T()), static_cast<int64_t>(list.size()), list.data());
@@ -97,6 +113,20 @@ class Calls {
     int64_t count = 0;
     check("cudnnBackendGetAttribute", library_.cudnnBackendGetAttribute(d, name, type, room, &count, to));
     return count;
+  }
+  template <class T> T value(const Descriptor& d, cudnnBackendAttributeName_t name) const {
+    T v{};
+    get(d, name, type_of(v), 1, &v);
+    return v;
+  }
+  // At most `room` parts.
+  std::vector<Descriptor> parts(const Descriptor& d, cudnnBackendAttributeName_t name,
+                                cudnnBackendDescriptorType_t type, int64_t room) const {
+    std::vector<Descriptor> all;
+    for (int64_t i = 0; i < room; ++i) all.push_back(create(type));
+    std::vector<cudnnBackendDescriptor_t> list(all.begin(), all.end());
+    all.resize(static_cast<size_t>(get(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, list.data())));
+    return all;
   }
   template <class T> std::vector<T> list(const Descriptor& d, cudnnBackendAttributeName_t name) const {
     std::vector<T> all(64);
@@ -285,21 +315,13 @@ std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& gra
   calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   if (properties) calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, {properties});
   if (!calls.try_finalize(heuristic)) return {};
-  const auto get = [&](int64_t room, void* to) {
-    return calls.get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, to);
-  };
-  std::vector<Descriptor> all(static_cast<size_t>(get(0, nullptr)));
-  if (all.empty()) return all;
-  for (Descriptor& d : all) d = calls.create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  std::vector<cudnnBackendDescriptor_t> list(all.begin(), all.end());
-  all.resize(static_cast<size_t>(get(static_cast<int64_t>(list.size()), list.data())));
-  return all;
+  const int64_t count =
+      calls.get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  if (count == 0) return {};
+  return calls.parts(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
 }
 
-bool may_run(const Calls& calls, const Convolution& c, const Descriptor& configuration) {
-  const Descriptor engine = calls.create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t list[] = {engine};
-  calls.get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, list);
+bool may_run(const Calls& calls, const Convolution& c, const Descriptor& engine) {
   const bool is_f32 = c.x.dtype() == DType::kF32;
   for (const auto note : calls.list<cudnnBackendNumericalNote_t>(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE))
     if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
@@ -311,16 +333,86 @@ bool may_run(const Calls& calls, const Convolution& c, const Descriptor& configu
   return true;
 }
 
+bool refuses(cudnnStatus_t status) {
+  const int category = CUDNN_STATUS_CATEGORY(status);
+  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
+// Engines are planned for a handle's device, or for one that properties describe.
+struct Planned {
+  const Calls& calls;
+  const Convolution& c;
+  cudnnHandle_t handle;
+  cudnnBackendDescriptor_t properties;
+
+  // No plan where the library has none.
+  ConvPlan plan(const Descriptor& configuration, ConvChoice choice) const {
+    ConvPlan p{calls.create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), 0, std::move(choice)};
+    calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {configuration});
+    if (handle)
+      calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
+    else
+      calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, {properties});
+    if (!calls.try_finalize(p.plan)) return {};
+    p.workspace = calls.value<int64_t>(p.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+    return p;
+  }
+
+  // No plan where the engine may not run.
+  ConvPlan plan_recommended(const Descriptor& configuration) const {
+    const Descriptor engine = std::move(
+        calls.parts(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1).at(0));
+    if (!may_run(calls, c, engine)) return {};
+    ConvChoice choice{calls.value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), {}};
+    // A configuration does not tell how many choices it has.
+    const int64_t knobs =
+        calls.get(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+    for (const Descriptor& knob : calls.parts(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                              CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, knobs))
+      choice.knobs.push_back({calls.value<cudnnBackendKnobType_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                              calls.value<int64_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
+    return plan(configuration, std::move(choice));
+  }
+
+  // Errors: CudnnError where the library refuses the choice.
+  ConvPlan plan_chosen(const Descriptor& graph, const ConvChoice& choice) const {
+    const Descriptor engine = calls.create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    calls.set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, {graph});
+    calls.set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine);
+    if (properties) calls.set(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, {properties});
+    calls.finalize(engine);
+    if (!may_run(calls, c, engine)) return {};
+    std::vector<Descriptor> knobs;
+    for (const ConvChoice::Knob& k : choice.knobs) {
+      Descriptor knob = calls.create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+      calls.set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, static_cast<cudnnBackendKnobType_t>(k.type));
+      calls.set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, k.value);
+      calls.finalize(knob);
+      knobs.push_back(std::move(knob));
+    }
+    const Descriptor configuration = calls.create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    calls.set(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, {engine});
+    if (!knobs.empty()) calls.set(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, knobs);
+    calls.finalize(configuration);
+    return plan(configuration, choice);
+  }
+};
+
 // ---- what a device keeps
 
-// What plans depend on; the rest follows from it.
-std::vector<int64_t> key_of(const Convolution& c) {
-  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype()), c.tf32, bool(c.bias), c.relu};
-  for (const Tensor* t : {&c.x, &c.w, &c.y, &c.bias})
-    if (*t) key.push_back(alignment(*t));
+ConvKey key_of(const Convolution& c) {
   const ConvGeometry& g = c.geometry;
-  for (const Dims* d : {&c.x.shape(), &c.w.shape(), &g.stride, &g.padding, &g.dilation})
-    key.insert(key.end(), d->begin(), d->end());
+  ConvKey key{.pass = c.pass,
+              .dtype = c.x.dtype(),
+              .tf32 = c.tf32,
+              .relu = c.relu,
+              .x = c.x.shape(),
+              .w = c.w.shape(),
+              .stride = g.stride,
+              .padding = g.padding,
+              .dilation = g.dilation,
+              .alignments = {}};
+  for (const Tensor* t : {&c.x, &c.w, &c.y, &c.bias}) key.alignments.push_back(*t ? alignment(*t) : 0);
   return key;
 }
 
@@ -329,71 +421,144 @@ std::vector<int64_t> key_of(const Convolution& c) {
 struct DeviceState {
   std::mutex running;
   cudnnHandle_t runner = nullptr, planner = nullptr;
+  std::optional<DeviceModel> model;  // belongs to who plans
   PlanCache plans{kMostPlans};
 };
+struct States {
+  std::mutex mutex;
+  std::map<int, DeviceState> by_device;
+};
+States& states() {
+  static auto& all = *new States;
+  return all;
+}
 DeviceState& state_of(int device) {
-  static std::mutex mutex;
-  static auto& states = *new std::map<int, DeviceState>;
-  const std::lock_guard lock(mutex);
-  return states[device];
+  const std::lock_guard lock(states().mutex);
+  return states().by_device[device];
 }
 
-void run(const Calls& calls, const Convolution& c, const ConvPlan& plan, cudnnHandle_t handle,
-         cudaStream_t stream) {
+// What a plan is run with.
+struct Arguments {
+  Tensor workspace;
+  Descriptor pack;
+};
+Arguments make_arguments(const Calls& calls, const Convolution& c, const ConvPlan& plan) {
   Tensor workspace;
   if (plan.workspace > 0) workspace = empty({plan.workspace}, {DType::kU8, c.x.device()});
   std::vector<int64_t> ids{kX, kW, kY};
   std::vector<void*> pointers{c.x.raw_ptr(), c.w.raw_ptr(), c.y.raw_ptr()};
   if (c.bias) ids.push_back(kBias), pointers.push_back(c.bias.raw_ptr());
-  const Descriptor pack = calls.create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  Descriptor pack = calls.create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   calls.set<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(ids));
   calls.set<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(pointers));
   calls.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
             workspace ? workspace.raw_ptr() : static_cast<void*>(nullptr));
   calls.finalize(pack);
+  return {std::move(workspace), std::move(pack)};
+}
+
+void set_stream(const Calls& calls, cudnnHandle_t handle, cudaStream_t stream) {
   calls.check("cudnnSetStream", calls.library().cudnnSetStream(handle, stream));
-  calls.check("cudnnBackendExecute", calls.library().cudnnBackendExecute(handle, plan.plan, pack));
+}
+void execute(const char* op, const Calls& calls, const ConvPlan& plan, const Arguments& arguments,
+             cudnnHandle_t handle) {
+  calls.check("cudnnBackendExecute", calls.library().cudnnBackendExecute(handle, plan.plan, arguments.pack));
+  count_calls(op, {.library_calls = 1});
+}
+
+// Runs plans on the convolution's operands. The one that is chosen writes the result again.
+ConvPlan fastest(const char* op, const Calls& calls, const Convolution& c, std::vector<ConvPlan> plans,
+                 cudnnHandle_t handle, cudaStream_t stream) {
+  if (plans.size() == 1) return std::move(plans[0]);
+  set_stream(calls, handle, stream);
+  const auto prepare = [&](size_t i) {
+    return [&, i, arguments = std::make_shared<const Arguments>(make_arguments(calls, c, plans[i]))] {
+      execute(op, calls, plans[i], *arguments, handle);
+    };
+  };
+  return std::move(plans[find_fastest(c.x.device(), plans.size(), prepare).value_or(0)]);
+}
+
+// By the choice that is kept, if it holds; else by a new one, which is kept. No plan: the library has none.
+ConvPlan make_plan(const char* op, const Calls& calls, const Convolution& c, const ConvKey& key,
+                   DeviceState& state, cudaStream_t stream) {
+  calls.make_handle(&state.planner);
+  if (!state.model) state.model = model_of(c.x.device());
+  const std::optional<ConvChoice> kept = KeptChoices::get().find(*state.model, key);
+  if (kept)
+    if (ConvPlan p = plan_of_choice(op, calls.library(), c, *kept, state.planner, nullptr); p.plan) return p;
+  std::vector<ConvPlan> plans = recommended_plans(op, calls.library(), c, state.planner, nullptr,
+                                                  uses_cudnn_benchmark() ? kMostCandidates : 1);
+  if (plans.empty()) return {};
+  ConvPlan p = fastest(op, calls, c, std::move(plans), state.planner, stream);
+  KeptChoices::get().replace(*state.model, key, kept, p.choice);
+  return p;
 }
 
 }  // namespace
 
-ConvPlan plan_convolution(const char* op, const Cudnn& library, const Convolution& c, cudnnHandle_t handle,
-                          cudnnBackendDescriptor_t properties) {
+std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,
+                                        cudnnHandle_t handle, cudnnBackendDescriptor_t properties,
+                                        size_t most) {
   const Calls calls(op, library, c);
   const Descriptor graph = make_graph(calls, c, handle);
+  const Planned planned{calls, c, handle, properties};
+  std::vector<ConvPlan> plans;
   ConvPlan least;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const Descriptor& configuration : configurations(calls, graph, mode, properties)) {
-      if (!may_run(calls, c, configuration)) continue;
-      ConvPlan p{calls.create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
-      calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {configuration});
-      if (handle)
-        calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
-      else
-        calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, {properties});
-      if (!calls.try_finalize(p.plan)) continue;
-      calls.get(p.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &p.workspace);
-      if (p.workspace <= kMostWorkspace) return p;
-      if (!least.plan || p.workspace < least.workspace) least = std::move(p);
+      ConvPlan p = planned.plan_recommended(configuration);
+      if (!p.plan) continue;
+      if (p.workspace <= kMostWorkspace)
+        plans.push_back(std::move(p));
+      else if (!least.plan || p.workspace < least.workspace)
+        least = std::move(p);
+      if (plans.size() == most) return plans;
     }
-    if (least.plan) break;
+    if (plans.empty() && least.plan) plans.push_back(std::move(least));
+    if (!plans.empty()) break;
   }
-  return least;
+  return plans;
 }
+
+ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution& c, const ConvChoice& choice,
+                        cudnnHandle_t handle, cudnnBackendDescriptor_t properties) {
+  const Calls calls(op, library, c);
+  const Descriptor graph = make_graph(calls, c, handle);
+  try {
+    ConvPlan p = Planned{calls, c, handle, properties}.plan_chosen(graph, choice);
+    if (p.workspace <= kMostWorkspace) return p;
+  } catch (const CudnnError& e) {
+    if (!refuses(e.status)) throw;
+  }
+  return {};
+}
+
+void forget_plans() {
+  std::vector<DeviceState*> all;
+  {
+    const std::lock_guard lock(states().mutex);
+    for (auto& [device, state] : states().by_device) all.push_back(&state);
+  }
+  for (DeviceState* state : all) state->plans.clear();
+}
+
+void set_cudnn_benchmark(bool on) { benchmark = on; }
+bool uses_cudnn_benchmark() { return benchmark; }
 
 bool convolve(const char* op, const Convolution& c, cudaStream_t stream) {
   const Cudnn& library = cudnn(op);
   const Calls calls(op, library, c);
   DeviceState& state = state_of(c.x.device().index);
-  const PlanCache::Plan plan = state.plans.get(key_of(c), [&] {
-    calls.make_handle(&state.planner);
-    return plan_convolution(op, library, c, state.planner);
-  });
+  const ConvKey key = key_of(c);
+  const PlanCache::Plan plan =
+      state.plans.get(key, [&] { return make_plan(op, calls, c, key, state, stream); });
   if (!plan->plan) return false;
+  const Arguments arguments = make_arguments(calls, c, *plan);
   const std::lock_guard lock(state.running);
   calls.make_handle(&state.runner);
-  run(calls, c, *plan, state.runner, stream);
-  count_calls(op, {.library_calls = 1});
+  set_stream(calls, state.runner, stream);
+  execute(op, calls, *plan, arguments, state.runner);
   return true;
 }
 

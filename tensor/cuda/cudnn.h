@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gradus/tensor/base/device_failure.h"
+#include "gradus/tensor/cuda/conv_choice.h"
 #include "gradus/tensor/cuda/libraries/cudnn_functions.h"
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/tensor.h"
@@ -22,8 +24,6 @@ struct CudnnError : DeviceFailure {
       : DeviceFailure(op, call, " failed: ", reason, ": ", operands), status(status) {}
   cudnnStatus_t status;
 };
-
-enum class ConvPass : uint8_t { kForward, kInputGrad, kWeightGrad };
 
 // Two of x, w and y are given, the third is the result. All tensors have one floating dtype.
 struct Convolution {
@@ -57,13 +57,27 @@ class Descriptor {
 struct ConvPlan {
   Descriptor plan;        // none where the library has none
   int64_t workspace = 0;  // bytes
+  ConvChoice choice;      // what it was made of
 };
 
 // Plans a convolution for the handle's device. With a null handle it is for one that only `properties`
 // describe, and for looking at. Engines are asked in the library's order. Passed over are those whose results
-// do not repeat, that take fewer bits of the operands, and that compile a kernel first.
+// do not repeat, that take fewer bits of the operands, and that compile a kernel first. Plans that want more
+// than 1 GiB of workspace are passed over too, but for the one that wants least where there is no other.
+// Returns at most `most` plans, the best first.
 // Errors: CudnnError.
-ConvPlan plan_convolution(const char* op, const Cudnn& library, const Convolution& c, cudnnHandle_t handle,
-                          cudnnBackendDescriptor_t properties = nullptr);
+std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,
+                                        cudnnHandle_t handle, cudnnBackendDescriptor_t properties,
+                                        size_t most);
+
+// Plans by an engine that was chosen before. There is no plan where the library refuses it, or it is one of
+// those that are passed over.
+// Errors: CudnnError where a call fails for another reason.
+ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution& c, const ConvChoice& choice,
+                        cudnnHandle_t handle, cudnnBackendDescriptor_t properties);
+
+// Makes all plans anew when they are next asked for, by the choices that are kept then. Waits for threads
+// that make one.
+void forget_plans();
 
 }  // namespace gradus::cuda

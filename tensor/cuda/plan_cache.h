@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "gradus/tensor/cuda/cudnn.h"
 
@@ -17,34 +15,42 @@ namespace gradus::cuda {
 
 class PlanCache {
  public:
-  using Key = std::vector<int64_t>;
   using Plan = std::shared_ptr<const ConvPlan>;
 
   explicit PlanCache(size_t most) : most_(most) {}
 
   // Returns the plan that is kept for a key. Where there is none, it is what make() returns. make() is called
   // by one thread at a time; others find theirs meanwhile.
-  template <class F> Plan get(const Key& key, F&& make) {
+  template <class F> Plan get(const ConvKey& key, F&& make) {
     if (Plan plan = find(key)) return plan;
     const std::lock_guard one(making_);
     if (Plan plan = find(key)) return plan;  // another thread has made it
     return keep(key, std::make_shared<const ConvPlan>(make()));
   }
 
+  // Forgets all plans, also one that is made now, for which it waits.
+  void clear() {
+    std::list<Entry> all;  // are destroyed without the lock
+    const std::lock_guard one(making_);
+    const std::lock_guard lock(mutex_);
+    by_key_.clear();
+    all.swap(entries_);
+  }
+
  private:
   struct Entry {
-    Key key;
+    ConvKey key;
     Plan plan;
   };
 
-  Plan find(const Key& key) {
+  Plan find(const ConvKey& key) {
     const std::lock_guard lock(mutex_);
     const auto found = by_key_.find(key);
     if (found == by_key_.end()) return nullptr;
     entries_.splice(entries_.begin(), entries_, found->second);
     return found->second->plan;
   }
-  Plan keep(const Key& key, Plan plan) {
+  Plan keep(const ConvKey& key, Plan plan) {
     Plan oldest;  // is destroyed without the lock
     const std::lock_guard lock(mutex_);
     entries_.push_front({key, plan});
@@ -60,7 +66,7 @@ class PlanCache {
   const size_t most_;
   std::mutex making_, mutex_;
   std::list<Entry> entries_;  // the one that was used last is the first
-  std::map<Key, std::list<Entry>::iterator> by_key_;
+  std::map<ConvKey, std::list<Entry>::iterator> by_key_;
 };
 
 }  // namespace gradus::cuda

@@ -37,7 +37,8 @@ struct Descriptor {
   std::map<cudnnBackendAttributeName_t, Value> values{};
   // What finalizing made of them.
   std::shared_ptr<const ConvGraph> graph{};
-  std::vector<const Engine*> engines{};  // of a heuristic, or the one of a configuration, an engine or a plan
+  // Of a heuristic, or the one of a configuration, an engine or a plan.
+  std::vector<Configuration> configurations{};
   int device = -1;
 
   bool has(cudnnBackendAttributeName_t name) const { return values.contains(name); }
@@ -57,6 +58,10 @@ struct Descriptor {
     static const Parts none;
     const auto found = values.find(name);
     return found == values.end() ? none : found->second.parts;
+  }
+  template <class T> void put(cudnnBackendAttributeName_t name, const T& value) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+    values[name].bytes.assign(bytes, bytes + sizeof value);
   }
   // Null where it was not set.
   const Descriptor* part(cudnnBackendAttributeName_t name) const {
@@ -185,10 +190,14 @@ const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
         {CUDNN_ATTR_ENGINEHEUR_MODE, {CUDNN_TYPE_HEUR_MODE, 1}},
         {CUDNN_ATTR_ENGINEHEUR_RESULTS, {CUDNN_TYPE_BACKEND_DESCRIPTOR, kAny, true}}};
     m[CUDNN_BACKEND_ENGINECFG_DESCRIPTOR] = {
-        {CUDNN_ATTR_ENGINECFG_ENGINE, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, true}}};
+        {CUDNN_ATTR_ENGINECFG_ENGINE, part},
+        {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, {CUDNN_TYPE_BACKEND_DESCRIPTOR, kAny}}};
+    m[CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR] = {{CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, {CUDNN_TYPE_KNOB_TYPE, 1}},
+                                               {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, integer}};
     m[CUDNN_BACKEND_ENGINE_DESCRIPTOR] = {
         {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, part},
         {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, integer},
+        {CUDNN_ATTR_ENGINE_KNOB_INFO, {CUDNN_TYPE_BACKEND_DESCRIPTOR, kAny, true}},
         {CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, {CUDNN_TYPE_NUMERICAL_NOTE, kAny, true}},
         {CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, {CUDNN_TYPE_BEHAVIOR_NOTE, kAny, true}}};
     m[CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR] = {
@@ -242,21 +251,27 @@ cudnnStatus_t set(Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendA
       value.parts.push_back(part);
     }
   }
+  if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {
+    std::set<int> types;
+    for (const auto& part : value.parts) {
+      const auto type_of_knob = part->value(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_KNOB_TYPE_COUNTS);
+      GRADUS_NEED(type_of_knob < CUDNN_KNOB_TYPE_COUNTS && types.insert(type_of_knob).second);
+    }
+  }
   d.values[name] = std::move(value);
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Fills descriptors of the caller's.
-cudnnStatus_t give_descriptors(const Descriptor& d, cudnnBackendDescriptorType_t type, int64_t room,
-                               int64_t* count, void* to) {
-  *count = static_cast<int64_t>(d.engines.size());
-  if (room == 0) return CUDNN_STATUS_SUCCESS;
-  *count = std::min(*count, room);
+// Fills descriptors of the caller's: fill(i, part) for each of n.
+template <class F>
+cudnnStatus_t give_descriptors(size_t n, cudnnBackendDescriptorType_t type, int64_t room, int64_t* count,
+                               void* to, F&& fill) {
+  *count = std::min(static_cast<int64_t>(n), room);
   for (int64_t i = 0; i < *count; ++i) {
     const std::shared_ptr<Descriptor> part = find("cudnnBackendGetAttribute", static_cast<void**>(to)[i]);
     GRADUS_NEED(part && part->type == type && !part->finalized);
     part->finalized = true;
-    part->graph = d.graph, part->engines = {d.engines[static_cast<size_t>(i)]};
+    fill(static_cast<size_t>(i), *part);
   }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -271,23 +286,42 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
   int64_t none = 0;
   if (!count) count = &none;
   GRADUS_NEED(room >= 0 && (to != nullptr || room == 0));
+  const auto share = [&](size_t i, Descriptor& part) {
+    part.graph = d.graph, part.configurations = {d.configurations[i]};
+  };
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && room == 0)
+    return *count = static_cast<int64_t>(d.configurations.size()), CUDNN_STATUS_SUCCESS;
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS)
-    return give_descriptors(d, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, room, count, to);
+    return give_descriptors(d.configurations.size(), CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, room, count, to,
+                            share);
   if (name == CUDNN_ATTR_ENGINECFG_ENGINE)
-    return give_descriptors(d, CUDNN_BACKEND_ENGINE_DESCRIPTOR, room, count, to);
+    return give_descriptors(1, CUDNN_BACKEND_ENGINE_DESCRIPTOR, room, count, to, share);
+  if (name == CUDNN_ATTR_ENGINE_KNOB_INFO) {
+    GRADUS_NEED(room == 0);  // what each may be is not emulated
+    return *count = static_cast<int64_t>(d.configurations[0].engine->knobs.size()), CUDNN_STATUS_SUCCESS;
+  }
+  if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {  // without room the library says 0
+    const auto& knobs = d.configurations[0].knobs;
+    return give_descriptors(knobs.size(), CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, room, count, to,
+                            [&](size_t i, Descriptor& part) {
+                              part.put(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, knobs[i].type);
+                              part.put(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, knobs[i].value);
+                            });
+  }
   const auto give = [&](const auto& list) {
     const auto all = static_cast<int64_t>(list.size());
     *count = room == 0 ? all : std::min(all, room);
     if (room > 0 && *count > 0) std::memcpy(to, list.data(), static_cast<size_t>(*count) * sizeof(list[0]));
     return CUDNN_STATUS_SUCCESS;
   };
-  if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) return give(d.engines[0]->notes);
-  if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) return give(d.engines[0]->behavior);
+  if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) return give(d.configurations[0].engine->notes);
+  if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) return give(d.configurations[0].engine->behavior);
   GRADUS_NEED(found->second.most > 1 || room == 1);
   if (d.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)
-    return give(std::vector<int64_t>{d.engines[0]->index});
+    return give(std::vector<int64_t>{d.configurations[0].engine->index});
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
-    return give(std::vector<int64_t>{static_cast<int64_t>(d.engines[0]->workspace)});
+    return give(std::vector<int64_t>{static_cast<int64_t>(d.configurations[0].workspace())});
+  if (type == CUDNN_TYPE_KNOB_TYPE) return give(d.list<cudnnBackendKnobType_t>(name));
   GRADUS_NEED(type == CUDNN_TYPE_INT64);  // others are not emulated
   return give(d.list<int64_t>(name));
 }
@@ -466,7 +500,7 @@ const std::vector<Engine>& all_engines() {
       {4, {}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED},
       {5, {}, {}, CUDNN_STATUS_NOT_SUPPORTED_SHAPE},
       {6, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {}, {}, 32 << 10},
-      {7, {}, {}, {}, 64 << 10},
+      {7, {}, {}, {}, 64 << 10, {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 3}, {CUDNN_KNOB_TYPE_STAGES, 1, 4}}},
       {0, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, {}}};
   return all;
 }
@@ -503,7 +537,52 @@ cudnnStatus_t finalize_heuristic(Descriptor& d) {
   for (size_t i = 0; i < d.graph->strides.size(); ++i)
     is_pointwise = is_pointwise && d.graph->w.sizes[i + 2] == 1 && d.graph->strides[i] > 1;
   if (is_pointwise) return CUDNN_STATUS_SUCCESS;
-  for (const Engine& e : all_engines()) d.engines.push_back(&e);
+  for (const Engine& e : all_engines()) {
+    if (e.knobs.empty()) {
+      d.configurations.push_back({&e});
+      continue;
+    }
+    for (int64_t tile = 0; tile < 3; ++tile)
+      d.configurations.push_back(
+          {&e, {{CUDNN_KNOB_TYPE_TILE_SIZE, tile}, {CUDNN_KNOB_TYPE_STAGES, 4 - tile}}});
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// One that the caller names by its number.
+cudnnStatus_t finalize_engine(Descriptor& d) {
+  const Descriptor* const graph = d.part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+  GRADUS_NEED(is(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+  GRADUS_NEED(d.has(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  const auto index = d.value<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
+  const auto engine = std::find_if(all_engines().begin(), all_engines().end(),
+                                   [&](const Engine& e) { return e.index == index; });
+  GRADUS_REFUSE_UNLESS(engine != all_engines().end() && has_engines(*graph->graph),
+                       CUDNN_STATUS_NOT_SUPPORTED);
+  d.graph = graph->graph, d.configurations = {{&*engine}};
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t finalize_knob(const Descriptor& d) {
+  GRADUS_NEED(d.has(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) && d.has(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t finalize_configuration(Descriptor& d) {
+  const Descriptor* const engine = d.part(CUDNN_ATTR_ENGINECFG_ENGINE);
+  GRADUS_NEED(is(engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  Configuration made = engine->configurations[0];
+  const std::vector<Knob>& known = made.engine->knobs;
+  for (const auto& part : d.parts(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) {
+    GRADUS_NEED(is(part.get(), CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
+    const auto type = part->value(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_KNOB_TYPE_COUNTS);
+    const auto value = part->value<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
+    const auto knob = std::find_if(known.begin(), known.end(), [&](const Knob& k) { return k.type == type; });
+    GRADUS_REFUSE_UNLESS(knob != known.end() && value >= knob->least && value <= knob->most,
+                         CUDNN_STATUS_NOT_SUPPORTED);
+    made.knobs.push_back({type, value});
+  }
+  d.graph = engine->graph, d.configurations = {std::move(made)};
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -513,8 +592,10 @@ cudnnStatus_t finalize_plan(Descriptor& d) {
                        CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   const auto handle = d.value<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, nullptr);
   GRADUS_NEED(handle != nullptr);
-  d.graph = configuration->graph, d.engines = configuration->engines, d.device = handle->device;
-  GRADUS_REFUSE_UNLESS(d.engines[0]->plans == CUDNN_STATUS_SUCCESS, d.engines[0]->plans);
+  d.graph = configuration->graph, d.configurations = configuration->configurations;
+  d.device = handle->device;
+  const cudnnStatus_t said = d.configurations[0].engine->plans;
+  GRADUS_REFUSE_UNLESS(said == CUDNN_STATUS_SUCCESS, said);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -542,12 +623,18 @@ cudnnStatus_t finalize(Descriptor& d) {
       return finalize_graph(d);
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       return finalize_heuristic(d);
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
+      return finalize_engine(d);
+    case CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR:
+      return finalize_knob(d);
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+      return finalize_configuration(d);
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
       return finalize_plan(d);
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
       return finalize_pack(d);
     default:
-      return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the heuristic makes it");
+      return refuse(CUDNN_STATUS_NOT_SUPPORTED, "not emulated");
   }
 }
 
@@ -565,12 +652,23 @@ uint64_t next_stamp() {
   return ++executions * 0x9E3779B97F4A7C15u;
 }
 
+// What tests say and ask.
+struct Executions {
+  std::function<double(const Configuration&)> seconds_of;
+  Configuration last;
+};
+Executions& executions() {
+  static auto& all = *new Executions;
+  return all;
+}
+
 cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descriptor& pack) {
   GRADUS_REFUSE_UNLESS(plan.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plan.finalized,
                        CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   GRADUS_REFUSE_UNLESS(pack.type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR && pack.finalized,
                        CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
-  q.graph = plan.graph, q.engine = plan.engines[0];
+  const Configuration& configuration = plan.configurations[0];
+  q.graph = plan.graph, q.engine = configuration.engine;
   q.call = {"cudnnBackendExecute", gradus::internal::called_op};
   const auto ids = pack.list<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = pack.list<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
@@ -584,11 +682,13 @@ cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descri
   }
   GRADUS_NEED(ids.size() == q.pointers.size());
   void* const workspace = pack.value<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
-  const size_t bytes = q.engine->workspace;
+  const size_t bytes = configuration.workspace();
   GRADUS_NEED(bytes == 0 || workspace != nullptr);
   GRADUS_REFUSE_UNLESS(bytes == 0 || is_aligned(workspace, kWorkspaceAlignment),
                        CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
   q.workspace = {workspace, bytes, bytes, next_stamp()};
+  q.seconds = executions().seconds_of ? executions().seconds_of(configuration) : 0;
+  executions().last = configuration;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -597,6 +697,14 @@ cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descri
 size_t count_descriptors() {
   const auto lock = Runtime::get().lock();
   return descriptors().size();
+}
+void set_times(std::function<double(const Configuration&)> seconds_of) {
+  const auto lock = Runtime::get().lock();
+  executions().seconds_of = std::move(seconds_of);
+}
+Configuration last_executed() {
+  const auto lock = Runtime::get().lock();
+  return executions().last;
 }
 
 void refuse_graphs() {
@@ -730,7 +838,10 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
     const cudaStream_t stream = runtime.stream(handle->stream);
     // Other streams' work may run between the two halves.
     if (q->workspace.needed > 0) runtime.enqueue(stream, {[q] { begin_convolution(*q); }});
-    runtime.enqueue(stream, {[q] { end_convolution(*q); }});
+    runtime.enqueue(stream, {[q, &runtime] {
+                      end_convolution(*q);
+                      runtime.seconds_ahead += q->seconds;
+                    }});
     return CUDNN_STATUS_SUCCESS;
   });
 }

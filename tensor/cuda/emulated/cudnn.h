@@ -6,6 +6,7 @@
 #include <cudnn_graph.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -53,13 +54,20 @@ struct ConvGraph {
   }
 };
 
-// An engine that the heuristic recommends, and what it does worse than it may.
+// What a knob of an engine may be set to. One that is not set is at the least.
+struct Knob {
+  cudnnBackendKnobType_t type;
+  int64_t least, most;
+};
+
+// An engine, and what it does worse than it may.
 struct Engine {
   int64_t index;
   std::vector<cudnnBackendNumericalNote_t> notes;
   std::vector<cudnnBackendBehaviorNote_t> behavior;
   cudnnStatus_t plans = CUDNN_STATUS_SUCCESS;  // what it says when a plan is made of it
   uint64_t workspace = 0;                      // the most bytes that it wants
+  std::vector<Knob> knobs{};
 
   bool has(cudnnBackendNumericalNote_t note) const {
     for (const auto n : notes)
@@ -68,10 +76,30 @@ struct Engine {
   }
 };
 
+// An engine whose knobs were set.
+struct Configuration {
+  struct Choice {
+    cudnnBackendKnobType_t type;
+    int64_t value;
+    bool operator==(const Choice&) const = default;
+  };
+  const Engine* engine = nullptr;
+  std::vector<Choice> knobs{};
+
+  // A larger tile makes do with less.
+  uint64_t workspace() const {
+    uint64_t bytes = engine->workspace;
+    for (const Choice& k : knobs)
+      if (k.type == CUDNN_KNOB_TYPE_TILE_SIZE) bytes >>= k.value;
+    return bytes;
+  }
+};
+
 // An executed plan whose arguments were checked, as it waits on a stream.
 struct QueuedConvolution {
   std::shared_ptr<const ConvGraph> graph;
   const Engine* engine;
+  double seconds;  // that it takes by the device's clock, beside the emulation's own time
   LibraryCall call;
   std::vector<void*> pointers;  // of graph->tensors()
   LibraryWorkspace workspace;
@@ -88,5 +116,9 @@ void end_convolution(const QueuedConvolution& q);
 size_t count_descriptors();
 // From now on no graph is supported.
 void refuse_graphs();
+// Says how long each execution takes by the device's clock from now on. Null: no longer than it does.
+void set_times(std::function<double(const Configuration&)> seconds_of);
+// What was executed last.
+Configuration last_executed();
 
 }  // namespace gradus::cuda::emulated

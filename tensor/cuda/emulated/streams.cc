@@ -124,7 +124,7 @@ bool Runtime::step() {
     }
   }
   work.end->reached = true;
-  work.end->seconds = seconds();
+  work.end->seconds = seconds() + seconds_ahead;
   if (stream->destroyed) destroy_stream(stream);
   return true;
 }

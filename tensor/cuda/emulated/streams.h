@@ -75,6 +75,9 @@ class Runtime {
   // The error that an earlier kernel left, which every call returns from then on.
   cudaError_t sticky = cudaSuccess;
 
+  // How far the devices' clock is ahead of the host's: tests say how long work takes.
+  double seconds_ahead = 0;
+
   // What there is, beside each device's own streams. For tests: nothing may be left over.
   size_t streams() const { return streams_.size(); }
   size_t events = 0;

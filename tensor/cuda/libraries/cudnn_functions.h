@@ -6,6 +6,7 @@
 #include <cudnn_graph.h>
 
 #define GRADUS_CUDNN_FUNCTIONS(F)  \
+  F(cudnnGetVersion)               \
   F(cudnnCreate)                   \
   F(cudnnDestroy)                  \
   F(cudnnSetStream)                \

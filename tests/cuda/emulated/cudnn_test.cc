@@ -189,7 +189,12 @@ TEST(EmulatedCudnn, AttributesHaveATypeAndACount) {
        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1},
       {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1},
       {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0},
-      {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0},
+      {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1},
+      {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1},
+      {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1},
+      {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0},
+      {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1},
+      {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1},
       {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1},
       {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1},
@@ -417,6 +422,99 @@ TEST_F(EmulatedConvolution, EnginesAreAsTheirNotesSay) {
   EXPECT_EQ(run(0)[0], 1 + 0x1p-11f);
   for (const int64_t engine : {2, 3, 6}) EXPECT_EQ(run(engine)[0], 1) << engine;
   for (const int64_t engine : {4, 5}) EXPECT_EQ(plan_of(graph_of(graph::kForward), engine), nullptr);
+}
+
+// Engines that the caller names, with knobs that it sets; answers are those of cuDNN 9.19.
+TEST_F(EmulatedConvolution, EnginesHaveNumbersAndKnobs) {
+  Descriptor g = graph_of(graph::kForward);
+  using Knobs = std::vector<std::pair<int, int64_t>>;
+  const auto configure = [&](int64_t index, const Knobs& knobs) -> std::pair<cudnnStatus_t, Descriptor> {
+    Descriptor engine = graph::make(CUDNN_BACKEND_ENGINE_DESCRIPTOR),
+               configuration = graph::make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    made.insert(made.end(), {engine, configuration});
+    graph::set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, g);
+    graph::set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, index);
+    if (const cudnnStatus_t s = cudnnBackendFinalize(engine); s != CUDNN_STATUS_SUCCESS) return {s, nullptr};
+    std::vector<Descriptor> list;
+    for (const auto& [type, value] : knobs) {
+      Descriptor k = graph::make(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+      graph::set(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type);
+      graph::set(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value);
+      EXPECT_EQ(cudnnBackendFinalize(k), CUDNN_STATUS_SUCCESS);
+      list.push_back(k), made.push_back(k);
+    }
+    graph::set(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, engine);
+    if (!list.empty())
+      if (const cudnnStatus_t s = cudnnBackendSetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                                           CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                           static_cast<int64_t>(list.size()), list.data());
+          s != CUDNN_STATUS_SUCCESS)
+        return {s, nullptr};
+    return {cudnnBackendFinalize(configuration), configuration};
+  };
+  const auto status = [&](int64_t index, const Knobs& knobs) { return configure(index, knobs).first; };
+  constexpr int kTile = CUDNN_KNOB_TYPE_TILE_SIZE, kStages = CUDNN_KNOB_TYPE_STAGES;
+  EXPECT_EQ(status(0, {}), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(status(7, {}), CUDNN_STATUS_SUCCESS);
+  for (const int64_t index : {int64_t(-1), int64_t(8), int64_t(1) << 40})
+    EXPECT_EQ(status(index, {}), CUDNN_STATUS_NOT_SUPPORTED) << index;
+  for (const int64_t value : {-5, 4, 9999})
+    EXPECT_EQ(status(7, {{kTile, value}}), CUDNN_STATUS_NOT_SUPPORTED) << value;
+  EXPECT_EQ(status(0, {{kTile, 1}}), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(status(7, {{CUDNN_KNOB_TYPE_SWAP_AB, 1}}), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(status(7, {{CUDNN_KNOB_TYPE_COUNTS, 1}}), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(status(7, {{kTile, 1}, {kTile, 1}}), CUDNN_STATUS_BAD_PARAM);
+  const auto [done, configuration] = configure(7, {{kStages, 2}, {kTile, 1}});
+  EXPECT_EQ(done, CUDNN_STATUS_SUCCESS);
+  EXPECT_TRUE(graph::describe(configuration, false).starts_with("engine 7 knobs 14=2,2=1"));
+  Descriptor plan = graph::plan(configuration, handle);
+  made.push_back(plan);
+  EXPECT_EQ(graph::workspace_of(plan), int64_t(kWorkspace) / 2);
+  int64_t n = -1;
+  EXPECT_EQ(cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, nullptr),
+            CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(n, 0);
+  for (const auto& [index, knobs] : {std::pair(0, 0), {7, 2}}) {
+    Descriptor engine = graph::make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    made.push_back(engine);
+    graph::set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, g);
+    graph::set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, int64_t(index));
+    EXPECT_EQ(cudnnBackendFinalize(engine), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                       &n, nullptr),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(n, knobs) << index;
+  }
+  const std::vector<float> before = get('y', 8);
+  ASSERT_EQ(execute(plan), CUDNN_STATUS_SUCCESS);
+  const std::vector<float> y = get('y', 8);
+  EXPECT_NE(y, before);
+  ASSERT_EQ(execute(plan_of(g)), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(get('y', 8), y);
+}
+
+// Tests say how long an engine takes.
+TEST_F(EmulatedConvolution, TakesTheTimeThatATestSays) {
+  set_times([](const Configuration& c) { return c.engine->index == 7 ? 3.0 : 1.0; });
+  cudaEvent_t events[3];
+  for (cudaEvent_t& e : events) EXPECT_EQ(cudaEventCreate(&e), cudaSuccess);
+  Descriptor slow = plan_of(graph_of(graph::kForward), 7), fast = plan_of(graph_of(graph::kForward), 0);
+  cudaEventRecord(events[0], nullptr);
+  ASSERT_EQ(execute(slow), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(last_executed().engine->index, 7);
+  cudaEventRecord(events[1], nullptr);
+  ASSERT_EQ(execute(fast), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(last_executed().engine->index, 0);
+  cudaEventRecord(events[2], nullptr);
+  set_times(nullptr);
+  EXPECT_EQ(cudaEventSynchronize(events[2]), cudaSuccess);
+  float first = 0, second = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&first, events[0], events[1]), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&second, events[1], events[2]), cudaSuccess);
+  EXPECT_NEAR(first, 3000, 900);  // and the emulation's own time
+  EXPECT_NEAR(second, 1000, 900);
+  for (const cudaEvent_t e : events) cudaEventDestroy(e);
 }
 
 // ---- what a real device does not tell

@@ -222,8 +222,8 @@ class Mutator:
             instead("engine", match, ["false"])
         for match in re.finditer(r"\bCUDNN_HEUR_MODE_FALLBACK\b", code):
             instead("engine", match, ["CUDNN_HEUR_MODE_A"])
-        for match in re.finditer(r"&(c\.[xwy]\.shape\(\)|g\.\w+)(?=[,}])", code):
-            instead("key", match, ["&c.%s.shape()" % ("w" if match[1].startswith("c.x") else "x")])
+        for match in re.finditer(r"(?<== )(?:c\.[xw]\.shape\(\)|g\.\w+)(?=[,}])", code):
+            instead("key", match, ["Dims()"])
 
 
 def main(listing, first, *pairs):

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gradus/autograd/functional.h"
+#include "gradus/tensor/cuda/choice_json.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
@@ -218,9 +219,9 @@ struct CudnnPlans : testing::Test {
           for (const bool tf32 : {false, true}) {
             c.tf32 = tf32;
             if (tf32 && dtype != DType::kF32) continue;
-            const cuda::ConvPlan p = cuda::plan_convolution("conv2d", *library, c, nullptr, properties);
-            EXPECT_TRUE(p.plan) << file << ": " << describe(c);
-            EXPECT_LT(p.workspace, int64_t(1) << 30) << file << ": " << describe(c);
+            const auto plans = cuda::recommended_plans("conv2d", *library, c, nullptr, properties, 1);
+            ASSERT_EQ(plans.size(), 1U) << file << ": " << describe(c);
+            EXPECT_LT(plans[0].workspace, int64_t(1) << 30) << file << ": " << describe(c);
           }
         }
       }
@@ -259,7 +260,8 @@ TEST_F(CudnnPlans, Misaligned) {
       cuda::Convolution c = convolution(filtering({2, 8, 9, 8, 3, 1, 1, true}), dtype, pass);
       for (Tensor* t : {&c.x, &c.w, &c.y, &c.bias})
         if (*t) *t = view_as_strided(empty({t->numel() + 1}, {dtype, kMeta}), t->shape(), t->strides(), 1);
-      EXPECT_TRUE(cuda::plan_convolution("conv2d", *library, c, nullptr, properties).plan) << describe(c);
+      EXPECT_EQ(cuda::recommended_plans("conv2d", *library, c, nullptr, properties, 1).size(), 1U)
+          << describe(c);
     }
   }
 }
@@ -275,11 +277,84 @@ TEST_F(CudnnPlans, BiasAndRelu) {
         c.relu = true;
         for (const bool tf32 : {false, true}) {
           c.tf32 = tf32;
-          EXPECT_TRUE(cuda::plan_convolution("conv2d_relu", *library, c, nullptr, properties).plan)
+          EXPECT_EQ(cuda::recommended_plans("conv2d_relu", *library, c, nullptr, properties, 1).size(), 1U)
               << file << ": " << describe(c);
         }
       }
     }
+  }
+}
+
+// Of a ResNet-18: the first layer, one of the others, one with a stride.
+Layers some_of_resnet() {
+  return {{32, 3, 224, 64, 7, 2, 3}, {32, 64, 56, 64, 3, 1, 1}, {32, 64, 56, 128, 1, 2}};
+}
+
+// Engines that the library recommends give the same plans when they are named by what was stored.
+TEST_F(CudnnPlans, ChoicesComeBackFromJson) {
+  const auto version = static_cast<int64_t>(library->cudnnGetVersion());
+  int64_t plans = 0;
+  for (const std::string& file : {kH100, kA100}) {
+    const cuda::Descriptor properties = device(file);
+    for (const Layer& l : some_of_resnet()) {
+      for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+        for (const auto pass :
+             {cuda::ConvPass::kForward, cuda::ConvPass::kInputGrad, cuda::ConvPass::kWeightGrad}) {
+          const cuda::Convolution c = convolution(filtering(l), dtype, pass);
+          const auto all = cuda::recommended_plans("conv2d", *library, c, nullptr, properties, 8);
+          ASSERT_GE(all.size(), 1U) << describe(c);
+          ASSERT_LE(all.size(), 8U) << describe(c);
+          for (const cuda::ConvPlan& p : all) {
+            const cuda::DeviceModel model{"a card", 9, 0};
+            cuda::ConvKey key;
+            key.x = c.x.shape(), key.w = c.w.shape(), key.alignments = {16, 16, 16, 0};
+            key.stride = l.stride, key.padding = l.padding, key.dilation = l.dilation;
+            for (Dims* d : {&key.stride, &key.padding, &key.dilation}) d->push_back((*d)[0]);
+            const std::string text = cuda::to_json({{model, {{key, p.choice}}}}, version);
+            const cuda::ConvChoice stored = cuda::from_json("test", "file", text, version)[model][key];
+            EXPECT_EQ(stored, p.choice);
+            const auto again = cuda::plan_of_choice("conv2d", *library, c, stored, nullptr, properties);
+            ASSERT_TRUE(again.plan) << file << ": " << describe(c) << " engine " << stored.engine;
+            EXPECT_EQ(again.workspace, p.workspace) << file << ": " << describe(c);
+            EXPECT_EQ(again.choice, p.choice);
+            ++plans;
+          }
+        }
+      }
+    }
+  }
+  std::cout << plans << " plans\n";  // docs/cuda.md
+}
+
+// What a file may name, and must not run.
+TEST_F(CudnnPlans, WrongChoicesAreRefused) {
+  const cuda::Descriptor properties = device(kH100);
+  cuda::Convolution c =
+      convolution(filtering({32, 64, 56, 64, 3, 1, 1}), DType::kF32, cuda::ConvPass::kForward);
+  const auto plan = [&](const cuda::ConvChoice& choice) {
+    return bool(
+        cuda::plan_of_choice("conv2d", *library, c, choice, nullptr, properties).plan.operator void*());
+  };
+  c.tf32 = true;
+  const cuda::ConvChoice rounds =
+      cuda::recommended_plans("conv2d", *library, c, nullptr, properties, 1).at(0).choice;
+  EXPECT_TRUE(plan(rounds));
+  c.tf32 = false;
+  EXPECT_FALSE(plan(rounds)) << "tensor cores without tf32";
+  const cuda::ConvChoice right =
+      cuda::recommended_plans("conv2d", *library, c, nullptr, properties, 1).at(0).choice;
+  EXPECT_TRUE(plan(right));
+  ASSERT_FALSE(right.knobs.empty());
+  for (const int64_t engine : {-1, 99999}) EXPECT_FALSE(plan({engine, {}})) << engine;
+  for (const int64_t value : {-5, 9999}) {
+    cuda::ConvChoice wrong = right;
+    wrong.knobs[0].value = value;
+    EXPECT_FALSE(plan(wrong)) << value;
+  }
+  for (const int64_t type : {int64_t(CUDNN_KNOB_TYPE_SWAP_AB), int64_t(63), right.knobs[0].type}) {
+    cuda::ConvChoice wrong = right;
+    wrong.knobs.push_back({type, 1});
+    EXPECT_FALSE(plan(wrong)) << type;
   }
 }
 

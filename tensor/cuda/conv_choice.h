@@ -1,0 +1,84 @@
+// Which engines of cuDNN compute convolutions: what a choice depends on, what it is, and what is kept.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/base/device.h"
+#include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/base/shape.h"
+
+namespace gradus::cuda {
+
+enum class ConvPass : uint8_t { kForward, kInputGrad, kWeightGrad };
+
+// What a plan depends on. The rest follows from it.
+struct ConvKey {
+  ConvPass pass = ConvPass::kForward;
+  DType dtype = DType::kF32;
+  bool tf32 = false, relu = false;
+  Shape x, w;
+  Dims stride, padding, dilation;
+  Dims alignments;  // of x, w, y and the bias, in bytes; 0 without a bias
+
+  bool operator==(const ConvKey&) const = default;
+  std::strong_ordering operator<=>(const ConvKey& other) const;
+};
+
+// An engine by its number in the library, and the knobs that it has.
+struct ConvChoice {
+  struct Knob {
+    int64_t type, value;
+    bool operator==(const Knob&) const = default;
+  };
+  int64_t engine = 0;
+  std::vector<Knob> knobs;
+
+  bool operator==(const ConvChoice&) const = default;
+};
+
+// Devices of one model have the same choices.
+struct DeviceModel {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+
+  bool operator==(const DeviceModel&) const = default;
+  std::strong_ordering operator<=>(const DeviceModel&) const = default;
+};
+// Errors: as internal::runtime_of.
+DeviceModel model_of(Device device);
+
+using ConvChoices = std::map<DeviceModel, std::map<ConvKey, ConvChoice>>;
+// Returns for how many convolutions.
+size_t count(const ConvChoices& choices);
+
+// More are not kept: they are made again with their plans.
+inline constexpr size_t kMostChoices = 8192;
+
+// The program's choices, for all threads.
+class KeptChoices {
+ public:
+  static KeptChoices& get();
+
+  std::optional<ConvChoice> find(const DeviceModel& model, const ConvKey& key) const;
+  // Keeps a choice in place of `seen`, which find has told. Where there is another by now, that one stays.
+  void replace(const DeviceModel& model, const ConvKey& key, const std::optional<ConvChoice>& seen,
+               const ConvChoice& made);
+  // Keeps all, which must be kMostChoices at most, in place of those for the same convolutions. Where there
+  // is no room, those that were kept go.
+  void add(ConvChoices choices);
+  ConvChoices all() const;
+  void clear();
+
+ private:
+  mutable std::mutex mutex_;
+  ConvChoices choices_;
+};
+
+}  // namespace gradus::cuda

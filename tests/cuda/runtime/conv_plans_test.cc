@@ -1,0 +1,454 @@
+// Plans of convolutions that are measured, stored and loaded, on the emulated device: it says which engine it
+// ran, and takes as long as a test says. Of its configurations four may run in f32: engine 7 with three
+// tiles, which the heuristic recommends first, and engine 0.
+#include "gradus/tensor/cuda/conv_plans.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gradus/tensor/cuda/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/cuda/emulated/call.h"
+#include "gradus/tensor/cuda/emulated/cudnn.h"
+#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/runtime/device_allocator.h"
+
+namespace gradus {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Device kCuda = Device::parse("cuda:0"), kSecond = Device::parse("cuda:1");
+
+constexpr cudnnBackendKnobType_t kTile = CUDNN_KNOB_TYPE_TILE_SIZE;
+
+// An engine as it ran: 0, or 70, 71, 72 for engine 7 with its tiles.
+int64_t number(const cuda::emulated::Configuration& c) {
+  if (c.knobs.empty()) return c.engine->index;
+  for (const auto& k : c.knobs)
+    if (k.type == kTile) return 10 * c.engine->index + k.value;
+  return -1;
+}
+int64_t last_engine() { return number(cuda::emulated::last_executed()); }
+
+// -1, 0 and 1: all sums are exact.
+Tensor numbers(const Shape& shape, DType dtype, uint32_t seed) {
+  std::vector<float> v(static_cast<size_t>(shape.product()));
+  for (float& x : v)
+    x = static_cast<float>(static_cast<int>((seed = seed * 1664525u + 1013904223u) >> 24) % 3 - 1);
+  return raw::to(tensor(v, shape), dtype);
+}
+std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+
+raw::ConvGeometry geometry(int64_t padding = 0) {
+  raw::ConvGeometry g;
+  g.stride = {1, 1}, g.padding = {padding, padding}, g.dilation = {1, 1};
+  return g;
+}
+
+struct ConvPlans : testing::Test {
+  ConvPlans() { reset(); }
+  ~ConvPlans() override {
+    reset();
+    fs::remove_all(folder);
+  }
+  void reset() {
+    cuda::set_cudnn_benchmark(false);
+    cuda::set_tf32(false);
+    cuda::emulated::set_times(nullptr);
+    cuda::clear_plans();
+  }
+  // Makes one of them the fastest.
+  void prefer(int64_t engine) {
+    cuda::emulated::set_times(
+        [=](const cuda::emulated::Configuration& c) { return number(c) == engine ? 1.0 : 1000.0; });
+  }
+  // A convolution, whose result is right. Returns the engine that ran last.
+  int64_t convolve(int64_t columns = 5, Device device = kCuda) {
+    const Tensor x = numbers({2, 3, 4, columns}, DType::kF32, 1), w = numbers({4, 3, 3, 3}, DType::kF32, 2);
+    const Tensor y = raw::conv("conv2d", raw::to(x, device), raw::to(w, device), {}, geometry(1));
+    const int64_t engine = last_engine();
+    EXPECT_EQ(values(y), values(raw::conv("conv2d", x, w, {}, geometry(1))));
+    return engine;
+  }
+  std::string saved() {
+    cuda::save_plans(path);
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  void write(const std::string& text) { std::ofstream(path) << text; }
+  // A file for the convolution of convolve() with another engine.
+  void write_choice(const std::string& engine, const std::string& knobs) {
+    convolve();
+    std::string text = saved();
+    const size_t at = text.find("\"engine\":"), end = text.rfind("]}]}");
+    write(text.replace(at, end - at, "\"engine\":" + engine + ",\"knobs\":" + knobs + "}"));
+    cuda::clear_plans();
+  }
+  // Why a file is refused.
+  std::string refused() {
+    try {
+      cuda::load_plans(path);
+    } catch (const FileError& e) {
+      return e.what();
+    }
+    return "taken";
+  }
+  std::vector<std::string> files() {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+    return names;
+  }
+
+  static fs::path made_folder() {
+    std::string name = testing::TempDir() + "/plansXXXXXX";
+    return ::mkdtemp(name.data());
+  }
+  const fs::path folder = made_folder();
+  const fs::path path = folder / "plans.json";
+};
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST_F(ConvPlans, TheHeuristicChoosesAtFirst) {
+  EXPECT_FALSE(cuda::uses_cudnn_benchmark());
+  prefer(0);
+  cuda::emulated::take_calls();
+  EXPECT_EQ(convolve(), 70);
+  EXPECT_EQ(cuda::emulated::take_calls()["cudnnBackendExecute"], 1);
+}
+
+TEST_F(ConvPlans, TheFastestIsChosen) {
+  cuda::set_cudnn_benchmark(true);
+  EXPECT_TRUE(cuda::uses_cudnn_benchmark());
+  for (const int64_t engine : {0, 70, 71, 72}) {
+    cuda::clear_plans();
+    prefer(engine);
+    EXPECT_EQ(convolve(), engine);
+  }
+}
+
+// One wait, and no more for the same convolution: also when it is measured no longer.
+TEST_F(ConvPlans, AreMeasuredOnce) {
+  prefer(71);
+  const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
+  const auto run = [&] {
+    cuda::HostCallScope calls;
+    raw::conv("conv2d", x, w, {}, geometry());
+    return calls.total();
+  };
+  cuda::set_cudnn_benchmark(true);
+  cuda::HostCalls calls = run();
+  EXPECT_EQ(calls.waits, 1);
+  EXPECT_EQ(calls.library_calls, 4 * 4 + 1);  // four runs of four plans, and the op's own
+  calls = run();
+  EXPECT_EQ(calls.waits, 0);
+  EXPECT_EQ(calls.library_calls, 1);
+  cuda::set_cudnn_benchmark(false);
+  EXPECT_EQ(run().library_calls, 1);
+  EXPECT_EQ(last_engine(), 71);
+  cuda::set_cudnn_benchmark(true);
+  EXPECT_EQ(convolve(), 71);  // another one
+}
+
+// The first run of a plan does not count: it loads kernels.
+TEST_F(ConvPlans, TheFirstRunDoesNotCount) {
+  int64_t runs = 0;
+  cuda::emulated::set_times([&](const cuda::emulated::Configuration& c) {
+    if (number(c) != 0) return 2.0;
+    return ++runs == 1 ? 5000.0 : runs == 2 ? 3000.0 : 1.0;  // nor does the slower one
+  });
+  cuda::set_cudnn_benchmark(true);
+  EXPECT_EQ(convolve(), 0);
+  cuda::clear_plans();
+  runs = 0;
+  cuda::emulated::set_times([&](const cuda::emulated::Configuration& c) {
+    return number(c) == 0 && ++runs == 1 ? 1e-6 : number(c) == 0 ? 3000.0 : 1000.0;
+  });
+  EXPECT_NE(convolve(), 0);
+}
+
+// Each runs on the operands and into the result, which the one that is chosen writes again.
+TEST_F(ConvPlans, MeasuredOnesGiveTheSameNumbers) {
+  cuda::set_cudnn_benchmark(true);
+  internal::DeviceAllocator::of(kCuda).keep_nothing(true);
+  for (const DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    const Tensor x = numbers({2, 3, 5, 6}, t, 1), w = numbers({4, 3, 3, 3}, t, 2), b = numbers({4}, t, 3);
+    const Tensor dy = numbers({2, 4, 3, 4}, t, 4);
+    const auto all = [&](Device d) {
+      const Tensor xd = raw::to(x, d), wd = raw::to(w, d), bd = raw::to(b, d), dyd = raw::to(dy, d);
+      const auto [dw, db] = raw::conv_weight_grad("conv2d", dyd, xd, w.shape(), true, geometry());
+      return std::vector{values(raw::conv("conv2d", xd, wd, bd, geometry())),
+                         values(raw::conv_input_grad("conv2d", dyd, wd, {}, x.shape(), geometry())),
+                         values(dw), values(db)};
+    };
+    const auto want = all(kCPU);
+    for (const int64_t engine : {0, 6, 70, 72}) {
+      cuda::clear_plans();
+      prefer(engine);
+      EXPECT_EQ(all(kCuda), want) << name_of(t) << ' ' << engine;
+    }
+  }
+  internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+}
+
+// Engines that may not run are not measured either.
+TEST_F(ConvPlans, WhatMayNotRunIsNotMeasured) {
+  std::vector<int64_t> ran;
+  cuda::emulated::set_times([&](const cuda::emulated::Configuration& c) {
+    ran.push_back(number(c));
+    return 1.0;
+  });
+  cuda::set_cudnn_benchmark(true);
+  convolve();
+  for (const int64_t engine : ran) EXPECT_TRUE(engine == 0 || engine >= 70) << engine;
+  ran.clear();
+  cuda::set_tf32(true);
+  convolve();
+  bool rounds = false;
+  for (const int64_t engine : ran) {
+    EXPECT_TRUE(engine == 0 || engine == 6 || engine >= 70) << engine;
+    rounds = rounds || engine == 6;
+  }
+  EXPECT_TRUE(rounds);
+}
+
+TEST_F(ConvPlans, WhatFailsIsLeftOut) {
+  cuda::set_cudnn_benchmark(true);
+  prefer(70);
+  cuda::emulated::fail_call_of("cudnnBackendExecute", 2, CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_NE(convolve(), 70);
+  // Short memory for the workspace of the first: the result is there, and nothing else is kept.
+  cuda::clear_plans();
+  internal::DeviceAllocator::of(kCuda).keep_nothing(true);
+  const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
+  cuda::emulated::fail_call_of("cudaMalloc", 2, cudaErrorMemoryAllocation, 2);
+  EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
+  EXPECT_NE(last_engine(), 70);
+  EXPECT_GE(last_engine(), 0);
+  // All of them.
+  cuda::clear_plans();
+  cuda::emulated::fail_call_of("cudaEventRecord", 0, cudaErrorInvalidValue, 4);
+  EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
+  EXPECT_EQ(last_engine(), 70) << "the heuristic's";
+  internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+  cuda::emulated::fail_call(-1, cudaSuccess);
+}
+
+TEST_F(ConvPlans, ComeBackFromAFile) {
+  cuda::set_cudnn_benchmark(true);
+  for (const int64_t engine : {0, 71, 72}) {
+    cuda::clear_plans();
+    prefer(engine);
+    EXPECT_EQ(convolve(), engine);
+    EXPECT_EQ(convolve(6), engine);
+    const std::string text = saved();
+    EXPECT_EQ(cuda::save_plans(path), 2);
+    cuda::clear_plans();
+    EXPECT_EQ(cuda::save_plans(folder / "none.json"), 0);
+    cuda::emulated::take_calls();
+    prefer(70);
+    EXPECT_EQ(cuda::load_plans(path), 2);
+    EXPECT_EQ(convolve(), engine);
+    EXPECT_EQ(convolve(6), engine);
+    EXPECT_EQ(cuda::emulated::take_calls()["cudnnBackendExecute"], 2) << "measured again";
+    EXPECT_EQ(saved(), text);
+    EXPECT_EQ(cuda::load_plans(folder / "none.json"), 0);
+    EXPECT_EQ(convolve(), engine);
+  }
+}
+
+// The file holds for convolutions that have been planned, too.
+TEST_F(ConvPlans, AFileReplacesWhatWasChosen) {
+  write_choice("0", "[]");
+  EXPECT_EQ(convolve(), 70);
+  EXPECT_EQ(cuda::load_plans(path), 1);
+  EXPECT_EQ(convolve(), 0);
+  cuda::clear_plans();
+  EXPECT_EQ(convolve(), 70);
+}
+
+// More plans than are kept (1024).
+TEST_F(ConvPlans, APlanThatWasDroppedIsMadeAgainTheSame) {
+  prefer(0);
+  cuda::set_cudnn_benchmark(true);
+  EXPECT_EQ(convolve(), 0);
+  cuda::set_cudnn_benchmark(false);
+  const Tensor w = ones({1, 1, 1, 1}, {.device = kCuda});
+  for (int64_t columns = 1; columns <= 1024; ++columns)
+    raw::conv("conv2d", ones({1, 1, 1, columns}, {.device = kCuda}), w, {}, geometry());
+  cuda::emulated::take_calls();
+  EXPECT_EQ(convolve(), 0);
+  const auto calls = cuda::emulated::take_calls();
+  EXPECT_GT(calls.at("cudnnBackendFinalize"), 5) << "the plan was there";
+}
+
+// Devices of one model share choices; each is its own where models differ.
+TEST_F(ConvPlans, DevicesOfOneModelShareChoices) {
+  cuda::set_cudnn_benchmark(true);
+  prefer(72);
+  EXPECT_EQ(convolve(), 72);
+  prefer(0);
+  EXPECT_EQ(convolve(5, kSecond), 72);
+  EXPECT_EQ(cuda::save_plans(path), 1);
+}
+
+// Whatever a file names: the library refuses it, or it may not run. The heuristic's takes its place.
+TEST_F(ConvPlans, AFileCannotChooseWhatMayNotRun) {
+  struct Wrong {
+    const char *engine, *knobs, *why;
+  };
+  for (const Wrong& wrong : {Wrong{"1", "[]", "does not repeat"},
+                             {"2", "[]", "rounds sums"},
+                             {"3", "[]", "rounds operands"},
+                             {"4", "[]", "compiles"},
+                             {"5", "[]", "has no plan"},
+                             {"6", "[]", "tensor cores without tf32"},
+                             {"99", "[]", "does not exist"},
+                             {"2147483648", "[]", "does not exist"},
+                             {"7", "[[2,4]]", "a knob beyond its range"},
+                             {"7", "[[2,-1]]", "a knob below its range"},
+                             {"7", "[[2,1],[2,1]]", "a knob twice"},
+                             {"7", "[[43,0]]", "a knob of other engines"},
+                             {"7", "[[63,0]]", "a knob of none"},
+                             {"0", "[[2,1]]", "a knob of another engine"}}) {
+    write_choice(wrong.engine, wrong.knobs);
+    EXPECT_EQ(cuda::load_plans(path), 1);
+    EXPECT_EQ(convolve(), 70) << wrong.why;
+    EXPECT_NE(saved().find("\"engine\":7,\"knobs\":[[2,0],[14,4]]"), std::string::npos) << saved();
+    cuda::clear_plans();
+  }
+  // Where f32 may be rounded, tensor cores may run.
+  cuda::set_tf32(true);
+  EXPECT_EQ(convolve(), 6);
+  const std::string text = saved();
+  cuda::clear_plans();
+  write(replaced(text, "\"tf32\":true", "\"tf32\":false"));
+  EXPECT_EQ(cuda::load_plans(path), 1);
+  EXPECT_EQ(convolve(), 6);
+  cuda::set_tf32(false);
+  EXPECT_EQ(convolve(), 70);
+}
+
+// Another failure is none of the choice's.
+TEST_F(ConvPlans, AChoiceOutlivesAFailure) {
+  write_choice("0", "[]");
+  cuda::load_plans(path);
+  cuda::emulated::fail_call_of("cudnnBackendCreateDescriptor", 8, CUDNN_STATUS_INTERNAL_ERROR);
+  EXPECT_THROW(convolve(), cuda::CudnnError);
+  cuda::emulated::fail_call(-1, cudaSuccess);
+  EXPECT_EQ(convolve(), 0);
+}
+
+TEST_F(ConvPlans, AFileOfAnotherLibraryOrDeviceIsRefused) {
+  write_choice("0", "[]");
+  cuda::load_plans(path);
+  const std::string good = saved();
+  write(replaced(good, "91900", "91800"));
+  EXPECT_EQ(refused(),
+            "[load_plans] " + path.string() +
+                ": is for cuDNN 91800, and this is 91900: engines of one are not those of another");
+  const size_t begin = good.find("{\"name\""), end = good.rfind("]}");
+  const std::string device = good.substr(begin, end - begin);
+  const std::string other = replaced(device, "\"name\": \"", "\"name\": \"other "),
+                    old = replaced(device, "[9, 0]", "[8, 0]");
+  write(replaced(good, device, other));
+  EXPECT_NE(refused().find(path.string() + ": is for other "), std::string::npos) << refused();
+  write(replaced(good, device, old));
+  EXPECT_NE(refused().find("(8.0), and not for "), std::string::npos) << refused();
+  EXPECT_NE(refused().find("(9.0)"), std::string::npos) << refused();
+  EXPECT_EQ(convolve(), 0) << "what was kept stays";
+  cuda::clear_plans();
+  EXPECT_EQ(convolve(), 70);
+  write(replaced(good, device, other + ",\n" + device + ",\n" + old));
+  EXPECT_EQ(cuda::load_plans(path), 1);
+  EXPECT_EQ(convolve(), 0);
+  EXPECT_EQ(saved(), good);
+}
+
+TEST_F(ConvPlans, WrongFilesAreRefused) {
+  EXPECT_NE(refused().find(path.string() + ": cannot be opened: No such file"), std::string::npos)
+      << refused();
+  write("{");
+  EXPECT_NE(refused().find("is not JSON"), std::string::npos) << refused();
+  write(std::string((16 << 20) + 1, ' '));
+  EXPECT_NE(refused().find("has more than 16777216 bytes"), std::string::npos) << refused();
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(refused().find("expected a regular file"), std::string::npos) << refused();
+  fs::remove(path);
+  fs::create_directory(path);
+  EXPECT_NE(refused().find("expected a regular file"), std::string::npos) << refused();
+  EXPECT_THROW(cuda::save_plans(path), FileError);
+  EXPECT_THROW(cuda::save_plans(folder / "none" / "plans.json"), FileError);
+  EXPECT_EQ(files(), std::vector<std::string>{"plans.json"}) << "nothing is left over";
+}
+
+// A file is replaced as a whole; a link is replaced, and not what it leads to.
+TEST_F(ConvPlans, AFileIsReplaced) {
+  convolve();
+  std::ofstream(folder / "other") << "other";
+  fs::create_symlink(folder / "other", path);
+  EXPECT_EQ(cuda::save_plans(path), 1);
+  EXPECT_FALSE(fs::is_symlink(path));
+  EXPECT_EQ(fs::file_size(folder / "other"), 5u);
+  EXPECT_EQ(cuda::load_plans(path), 1);
+  EXPECT_EQ(cuda::save_plans(path), 1);
+  EXPECT_EQ(files().size(), 2u);
+}
+
+TEST_F(ConvPlans, ThreadsMeasureOnce) {
+  cuda::set_cudnn_benchmark(true);
+  prefer(72);
+  const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
+  synchronize(kCuda);
+  cuda::emulated::take_calls();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back(
+        [&] { EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1)); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(cuda::emulated::take_calls()["cudnnBackendExecute"], 4 * 4 + 4);
+  EXPECT_EQ(last_engine(), 72);
+}
+
+// Choices are loaded, forgotten and saved while threads compute by them.
+TEST_F(ConvPlans, ThreadsMayChangeThem) {
+  write_choice("0", "[]");
+  cuda::set_cudnn_benchmark(true);
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&, i] {
+      while (!done) convolve(5 + i);
+    });
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(cuda::load_plans(path), 1);
+    cuda::save_plans(folder / "another.json");
+    if (i % 2) cuda::clear_plans();
+  }
+  cuda::load_plans(path);
+  done = true;
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(convolve(), 0);
+}
+
+}  // namespace
+}  // namespace gradus
