@@ -19,6 +19,7 @@ namespace gradus::nn {
 
 using gradus::binary_cross_entropy;
 using gradus::binary_cross_entropy_with_logits;
+using gradus::binary_cross_entropy_with_logits_to;
 using gradus::cosine_embedding_loss;
 using gradus::cosine_similarity;
 using gradus::cross_entropy;
@@ -29,6 +30,7 @@ using gradus::kl_div;
 using gradus::l1_loss;
 using gradus::margin_ranking_loss;
 using gradus::mse_loss;
+using gradus::mse_loss_to;
 using gradus::multi_margin_loss;
 using gradus::multilabel_soft_margin_loss;
 using gradus::nll_loss;
@@ -59,13 +61,8 @@ template <class... Arguments, Tensor (*kFunction)(Arguments...)> class Loss<kFun
   Options options_;
 };
 
-// Tells overloads apart: the one whose target is a tensor.
-template <class Options>
-using WithTargets = Tensor (*)(const Tensor& x, const Tensor& target, const Options&);
-
 using BCELoss = Loss<&gradus::binary_cross_entropy>;
-using BCEWithLogitsLoss =
-    Loss<WithTargets<BinaryCrossEntropyWithLogitsOptions>{&gradus::binary_cross_entropy_with_logits}>;
+using BCEWithLogitsLoss = Loss<&gradus::binary_cross_entropy_with_logits>;
 using CosineEmbeddingLoss = Loss<&gradus::cosine_embedding_loss>;
 using CosineSimilarity = Loss<&gradus::cosine_similarity>;
 using CrossEntropyLoss = Loss<&gradus::cross_entropy>;
@@ -75,7 +72,7 @@ using HuberLoss = Loss<&gradus::huber_loss>;
 using KLDivLoss = Loss<&gradus::kl_div>;
 using L1Loss = Loss<&gradus::l1_loss>;
 using MarginRankingLoss = Loss<&gradus::margin_ranking_loss>;
-using MSELoss = Loss<WithTargets<MseLossOptions>{&gradus::mse_loss}>;
+using MSELoss = Loss<&gradus::mse_loss>;
 using MultiLabelSoftMarginLoss = Loss<&gradus::multilabel_soft_margin_loss>;
 using MultiMarginLoss = Loss<&gradus::multi_margin_loss>;
 using NLLLoss = Loss<&gradus::nll_loss>;

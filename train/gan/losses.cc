@@ -19,11 +19,11 @@ Tensor scores(const char* loss, const Tensor& x) {
 }  // namespace
 
 Tensor vanilla_d(const Tensor& real, const Tensor& fake, LabelOptions labels) {
-  return binary_cross_entropy_with_logits(scores("vanilla_d", real), labels.real) +
-         binary_cross_entropy_with_logits(scores("vanilla_d", fake), labels.fake);
+  return binary_cross_entropy_with_logits_to(scores("vanilla_d", real), labels.real) +
+         binary_cross_entropy_with_logits_to(scores("vanilla_d", fake), labels.fake);
 }
 Tensor vanilla_g(const Tensor& fake, LabelOptions labels) {
-  return binary_cross_entropy_with_logits(scores("vanilla_g", fake), labels.real);
+  return binary_cross_entropy_with_logits_to(scores("vanilla_g", fake), labels.real);
 }
 
 Tensor logistic_d(const Tensor& real, const Tensor& fake) {
@@ -32,10 +32,10 @@ Tensor logistic_d(const Tensor& real, const Tensor& fake) {
 Tensor logistic_g(const Tensor& fake) { return mean(softplus(-scores("logistic_g", fake))); }
 
 Tensor lsgan_d(const Tensor& real, const Tensor& fake, LsganOptions o) {
-  return o.factor * (mse_loss(scores("lsgan_d", real), o.real) + mse_loss(scores("lsgan_d", fake), o.fake));
+  return o.factor * (mse_loss_to(scores("lsgan_d", real), o.real) + mse_loss_to(scores("lsgan_d", fake), o.fake));
 }
 Tensor lsgan_g(const Tensor& fake, LsganOptions o) {
-  return o.factor * mse_loss(scores("lsgan_g", fake), o.real);
+  return o.factor * mse_loss_to(scores("lsgan_g", fake), o.real);
 }
 
 Tensor wgan_d(const Tensor& real, const Tensor& fake) {

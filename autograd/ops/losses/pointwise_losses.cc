@@ -138,10 +138,11 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& o) 
   return reduced_losses_of("mse_loss", x, target, {PointLoss::kSquaredError}, o.reduction);
 }
 
-Tensor mse_loss(const Tensor& x, Number target, const MseLossOptions& o) {
-  const OpCall call("mse_loss", {{"x", x}});
-  if (autograd::Casting cast{"mse_loss"}) return mse_loss(cast(x), target, o);
-  return reduced_losses_of("mse_loss", x, {}, {PointLoss::kSquaredError, 0, target.to_double()}, o.reduction);
+Tensor mse_loss_to(const Tensor& x, Number target, const MseLossOptions& o) {
+  const char* op = "mse_loss_to";
+  const OpCall call(op, {{"x", x}});
+  if (autograd::Casting cast{"mse_loss"}) return mse_loss_to(cast(x), target, o);
+  return reduced_losses_of(op, x, {}, {PointLoss::kSquaredError, 0, target.to_double()}, o.reduction);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, const L1LossOptions& o) {
@@ -207,14 +208,14 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   return reduce_losses(op, o.weight.defined() ? losses * o.weight : losses, o.reduction);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, Number target,
-                                        const BinaryCrossEntropyWithLogitsOptions& o) {
-  const OpCall call("binary_cross_entropy_with_logits", {{"x", x}});
-  const char* op = "binary_cross_entropy_with_logits";
+Tensor binary_cross_entropy_with_logits_to(const Tensor& x, Number target,
+                                           const BinaryCrossEntropyWithLogitsOptions& o) {
+  const char* op = "binary_cross_entropy_with_logits_to";
+  const OpCall call(op, {{"x", x}});
   if (o.weight.defined() || o.pos_weight.defined())
     return binary_cross_entropy_with_logits(x, full_like(x, target), o);
   if (autograd::Casting cast{"binary_cross_entropy_with_logits"})
-    return binary_cross_entropy_with_logits(cast(x), target, o);
+    return binary_cross_entropy_with_logits_to(cast(x), target, o);
   return reduced_losses_of(op, x, {}, {PointLoss::kBinaryCrossEntropyWithLogits, 0, target.to_double()},
                            o.reduction);
 }

@@ -16,7 +16,7 @@ struct MseLossOptions {
 // Grad: 2 (x - target) dy; to target the negative.
 Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& options = {});
 // The same with one target for all elements.
-Tensor mse_loss(const Tensor& x, Number target, const MseLossOptions& options = {});
+Tensor mse_loss_to(const Tensor& x, Number target, const MseLossOptions& options = {});
 
 struct L1LossOptions {
   Reduction reduction = Reduction::kMean;
@@ -65,8 +65,8 @@ struct BinaryCrossEntropyWithLogitsOptions {
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                         const BinaryCrossEntropyWithLogitsOptions& options = {});
 // The same with one target for all elements, such as a label of a GAN.
-Tensor binary_cross_entropy_with_logits(const Tensor& x, Number target,
-                                        const BinaryCrossEntropyWithLogitsOptions& options = {});
+Tensor binary_cross_entropy_with_logits_to(const Tensor& x, Number target,
+                                           const BinaryCrossEntropyWithLogitsOptions& options = {});
 
 struct SoftMarginLossOptions {
   Reduction reduction = Reduction::kMean;

@@ -221,7 +221,7 @@ TEST(CudaProfiler, AStepDoesNotWait) {
     EXPECT_GT(product.flops, 0);
     EXPECT_GT(product.backward_seconds, 0);
     EXPECT_LT(product.backward_seconds, product.seconds);
-    EXPECT_GT(row_of(*profiler, "conv [cuda:0]").seconds, 0);
+    EXPECT_GT(row_of(*profiler, "conv_relu [cuda:0]").seconds, 0);
 
     // The second time nothing is to wait for. A step that nobody asks about is not waited for at the end.
     calls.restart();

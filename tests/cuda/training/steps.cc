@@ -79,7 +79,7 @@ Step dcgan(const StepOptions& o) {
   const Tensor real = randn({o.batch, kChannels, o.size, o.size}, {.device = o.device});
   const Tensor noise = randn({o.batch, gen->net->options().latent}, {.device = o.device});
   const auto loss_of = [](const Tensor& scores, double label) {  // as train/gan/losses.h has it
-    return nn::binary_cross_entropy_with_logits(scores, label);
+    return nn::binary_cross_entropy_with_logits_to(scores, label);
   };
   return [=, bf16 = o.bf16] {
     const auto amp = autocast(DType::kBF16, {.enabled = bf16});

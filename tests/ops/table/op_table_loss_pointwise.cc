@@ -92,7 +92,7 @@ void add_of_number(const char* op, double target, const std::function<Tensor(con
                    const std::function<double(double)>& f) {
   for (const auto& [reduction, name] : kReductions)
     add_row({.op = op,
-             .variant = concat("one target ", target, " ", name),
+             .variant = concat(target, " ", name),
              .samples = {{in({3, 4})}, {in({})}, {in({2, 3, 2, 2})}},
              .run = [run, r = reduction](X x) { return run(x[0], r); },
              .reference =
@@ -112,7 +112,7 @@ void add_of_number(const char* op, double target, const std::function<Tensor(con
 
 void add_regression() {
   add_of_number(
-      "mse_loss", 0.5, [](const Tensor& x, Reduction r) { return mse_loss(x, 0.5, {.reduction = r}); },
+      "mse_loss_to", 0.5, [](const Tensor& x, Reduction r) { return mse_loss_to(x, 0.5, {.reduction = r}); },
       [](double x) { return (x - 0.5) * (x - 0.5); });
   add({"mse_loss", "",
        [](const Tensor& x, const Tensor& t, Reduction r) { return mse_loss(x, t, {.reduction = r}); },
@@ -176,15 +176,15 @@ void add_likelihoods() {
          {"weight", "[2]"}}}});
   for (const double target : {0., 1., 0.9})
     add_of_number(
-        "binary_cross_entropy_with_logits", target,
+        "binary_cross_entropy_with_logits_to", target,
         [=](const Tensor& x, Reduction r) {
-          return binary_cross_entropy_with_logits(x, target, {.reduction = r});
+          return binary_cross_entropy_with_logits_to(x, target, {.reduction = r});
         },
         [=](double x) { return -target * logsigmoid_of(x) - (1 - target) * logsigmoid_of(-x); });
-  add_row({.op = "binary_cross_entropy_with_logits",
-           .variant = "one target, weighted",
+  add_row({.op = "binary_cross_entropy_with_logits_to",
+           .variant = "weighted",
            .samples = {{in({3, 4}), in({4}, 0, 2)}},
-           .run = [](X x) { return binary_cross_entropy_with_logits(x[0], 0.25, {.weight = x[1]}); },
+           .run = [](X x) { return binary_cross_entropy_with_logits_to(x[0], 0.25, {.weight = x[1]}); },
            .reference =
                [](A x) {
                  Array y = x[0];
