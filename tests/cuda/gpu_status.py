@@ -18,7 +18,7 @@ TABLES = "tests/cuda/recorded/*/op_table_on_device.txt"
 KERNELS = "tensor/cuda/kernels/"
 EVERYWHERE = ["element.h", "nest.h", "strided.h"]
 
-# (family, its kernels, files below tensor/cuda/kernels, how its groups in the records are named)
+# (family, its kernels, files or patterns of files below tensor/cuda/kernels, how its groups in the records are named)
 FAMILIES = [
     ("element-wise ops", "dense strided", ["elementwise.h"] + EVERYWHERE,
      r"element-wise |integers |comparison |logical_and|where"),
@@ -51,7 +51,7 @@ FAMILIES = [
     ("draws by weights", "sum_chunks add_chunks draw_again sort_tiles merge_runs", ["multinomial.cu.cc"],
      r"multinomial"),
     ("batch norm", "moments gradient_sums normalize normalize_backward normalize_at_once backward_at_once moments_backward finish_sums update_running",
-     ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
+     ["batch_norm*.cu.cc", "channel_sums.h", "element.h"], r"batch norm of "),
     ("sums, norms, clips of gradients",
      "add_to_sums sum_powers_of_chunks take_norm clip_to_norm clip_to_value unscale_chunks find_bad move_loss_scale",
      ["gradients.cu.cc", "tensor_table.h", "chunk_loop.h", "merge_block.h", "reduce.h", "element.h"], r"gradients in "),
@@ -99,7 +99,8 @@ class Record:
         self.table = os.path.exists(os.path.join(ROOT, table)) and "[  PASSED  ]" in read(table)
 
     def changed(self, sources):
-        names = [os.path.basename(s) for s in sources if self.sources.get(s) != digest(s)]
+        names = [os.path.basename(s) for s in sources
+                 if any(self.sources.get(path) != digest(path) for path in files(s) or [s])]
         return "; changed since: " + ", ".join("`%s`" % name for name in names) if names else ""
 
     def tell(self, pattern, sources):

@@ -19,6 +19,8 @@ import sys
 # Checks that run the kernels of a file; all, for a file that is not here.
 CHECKS = {
     "batch_norm.cu.cc": ["batch norm of f32"],
+    "batch_norm_backward.cu.cc": ["batch norm of f32"],
+    "channel_sums.h": ["batch norm of f32"],
     "cublaslt.cc": ["--gtest_filter=CudaProducts.*"],
     "cudnn.cc": ["--gtest_filter=CudaConvolutions.*"],
     "chunk_loop.h": ["gradients in f32", "steps"],
