@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import sys
+import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = "docs/gpu-status.md"
@@ -64,7 +65,7 @@ FAMILIES = [
 LIBRARIES = {
     "cuBLASLt": (r"\bcublasLt[A-Z]\w+\b", "matrix products in f32, tf32, f64, f16 and bf16",
                  "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cublaslt_answers.txt))"),
-    "cuDNN": (r"\bcudnn\w+\(", "convolutions in f32, tf32, f64, f16 and bf16, in three directions",
+    "cuDNN": (r"\bcudnn\w+\(|\bCUDNN_ATTR_", "convolutions in f32, tf32, f64, f16 and bf16, in three directions",
               "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cudnn_answers.txt))"),
     "NCCL": (r"\bnccl\w+\(", "", ""),
 }
@@ -82,6 +83,10 @@ def files(pattern):
 def digest(path):
     with open(os.path.join(ROOT, path), "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
+
+
+def wrapped(line):
+    return textwrap.fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 class Record:
@@ -141,7 +146,7 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
                                                  "; ".join(told) or "**never run on a GPU**"))
     lines.append("")
     ours = {path: text for path, text in sources.items() if not re.search("/(emulated|libraries)/", path)}
-    callers = {library: [p for p, text in ours.items() if p.endswith(".cc") and re.search(call, text)]
+    callers = {library: [p for p, text in ours.items() if re.search(call, text)]
                for library, (call, _, _) in LIBRARIES.items()}
     host = [p for p in files("tensor/cuda/*.cc") if p not in sum(callers.values(), [])]
     if host:
@@ -156,10 +161,10 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
             continue
         told = ["%s: the op table passed%s" % (r.card, r.changed(callers[library]))
                 for r in records if r.table and r.sources.keys() & set(callers[library])]
-        lines.append("* %s, for %s: %s.\n  Run emulated. The emulated library gives the\n  %s.\n"
-                     "  Gradus' calls of it on a GPU: %s." % (
-                         library, what, ", ".join("`%s`" % os.path.basename(p) for p in callers[library]), compared,
-                         "; ".join(told) or "**never run on a GPU**"))
+        called_by = ", ".join("`%s`" % os.path.basename(p) for p in callers[library])
+        lines += [wrapped("* %s, for %s: %s." % (library, what, called_by)),
+                  "  Run emulated. The emulated library gives the\n  %s." % compared,
+                  wrapped("  Gradus' calls of it on a GPU: %s." % ("; ".join(told) or "**never run on a GPU**"))]
     lines.append("""
 The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh FOLDER`, then
 `FOLDER/check`. What it prints goes to `tests/cuda/recorded/`, with a first line as there, and the file
