@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import sys
+import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = "docs/gpu-status.md"
@@ -18,7 +19,7 @@ TABLES = "tests/cuda/recorded/*/op_table_on_device.txt"
 KERNELS = "tensor/cuda/kernels/"
 EVERYWHERE = ["element.h", "nest.h", "strided.h"]
 
-# (family, its kernels, files below tensor/cuda/kernels, how its groups in the records are named)
+# (family, its kernels, files or patterns of files below tensor/cuda/kernels, how its groups in the records are named)
 FAMILIES = [
     ("element-wise ops", "dense strided", ["elementwise.h"] + EVERYWHERE,
      r"element-wise |integers |comparison |logical_and|where"),
@@ -51,7 +52,7 @@ FAMILIES = [
     ("draws by weights", "sum_chunks add_chunks draw_again sort_tiles merge_runs", ["multinomial.cu.cc"],
      r"multinomial"),
     ("batch norm", "moments gradient_sums normalize normalize_backward normalize_at_once backward_at_once moments_backward finish_sums update_running",
-     ["batch_norm.cu.cc", "element.h"], r"batch norm of "),
+     ["batch_norm*.cu.cc", "channel_sums.h", "element.h"], r"batch norm of "),
     ("sums, norms, clips of gradients",
      "add_to_sums sum_powers_of_chunks take_norm clip_to_norm clip_to_value unscale_chunks find_bad move_loss_scale",
      ["gradients.cu.cc", "tensor_table.h", "chunk_loop.h", "merge_block.h", "reduce.h", "element.h"], r"gradients in "),
@@ -64,7 +65,7 @@ FAMILIES = [
 LIBRARIES = {
     "cuBLASLt": (r"\bcublasLt[A-Z]\w+\b", "matrix products in f32, tf32, f64, f16 and bf16",
                  "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cublaslt_answers.txt))"),
-    "cuDNN": (r"\bcudnn\w+\(", "convolutions in f32, tf32, f64, f16 and bf16, in three directions",
+    "cuDNN": (r"\bcudnn\w+\(|\bCUDNN_ATTR_", "convolutions in f32, tf32, f64, f16 and bf16, in three directions",
               "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cudnn_answers.txt))"),
     "NCCL": (r"\bnccl\w+\(", "", ""),
 }
@@ -84,6 +85,10 @@ def digest(path):
         return hashlib.sha256(file.read()).hexdigest()
 
 
+def wrapped(line):
+    return textwrap.fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 class Record:
     def __init__(self, path):
         text = read(path)
@@ -99,7 +104,8 @@ class Record:
         self.table = os.path.exists(os.path.join(ROOT, table)) and "[  PASSED  ]" in read(table)
 
     def changed(self, sources):
-        names = [os.path.basename(s) for s in sources if self.sources.get(s) != digest(s)]
+        names = [os.path.basename(s) for s in sources
+                 if any(self.sources.get(path) != digest(path) for path in files(s) or [s])]
         return "; changed since: " + ", ".join("`%s`" % name for name in names) if names else ""
 
     def tell(self, pattern, sources):
@@ -140,7 +146,7 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
                                                  "; ".join(told) or "**never run on a GPU**"))
     lines.append("")
     ours = {path: text for path, text in sources.items() if not re.search("/(emulated|libraries)/", path)}
-    callers = {library: [p for p, text in ours.items() if p.endswith(".cc") and re.search(call, text)]
+    callers = {library: [p for p, text in ours.items() if re.search(call, text)]
                for library, (call, _, _) in LIBRARIES.items()}
     host = [p for p in files("tensor/cuda/*.cc") if p not in sum(callers.values(), [])]
     if host:
@@ -155,10 +161,10 @@ what [the records](../tests/cuda/recorded/README.md) have, and which files have 
             continue
         told = ["%s: the op table passed%s" % (r.card, r.changed(callers[library]))
                 for r in records if r.table and r.sources.keys() & set(callers[library])]
-        lines.append("* %s, for %s: %s.\n  Run emulated. The emulated library gives the\n  %s.\n"
-                     "  Gradus' calls of it on a GPU: %s." % (
-                         library, what, ", ".join("`%s`" % os.path.basename(p) for p in callers[library]), compared,
-                         "; ".join(told) or "**never run on a GPU**"))
+        called_by = ", ".join("`%s`" % os.path.basename(p) for p in callers[library])
+        lines += [wrapped("* %s, for %s: %s." % (library, what, called_by)),
+                  "  Run emulated. The emulated library gives the\n  %s." % compared,
+                  wrapped("  Gradus' calls of it on a GPU: %s." % ("; ".join(told) or "**never run on a GPU**"))]
     lines.append("""
 The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh FOLDER`, then
 `FOLDER/check`. What it prints goes to `tests/cuda/recorded/`, with a first line as there, and the file

@@ -1,6 +1,6 @@
 // The functions of cuBLASLt that Gradus calls. The library has 541 MB, so no program is linked with it: it is
 // opened when a product first needs it (cublaslt_library.cc). The emulated device has its own
-// (../emulated/cublaslt.cc).
+// (../emulated/libraries/cublaslt.cc).
 #pragma once
 
 #include <cublasLt.h>

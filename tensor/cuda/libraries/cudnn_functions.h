@@ -1,6 +1,6 @@
 // The functions of cuDNN that Gradus calls: its backend API, which plans and runs graphs of operations. No
 // program is linked with the library: it is opened when a convolution first needs it (cudnn_library.cc). The
-// emulated device has its own (../emulated/cudnn.cc).
+// emulated device has its own (../emulated/libraries/cudnn.cc).
 #pragma once
 
 #include <cudnn_graph.h>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/cudnn.h"
 #include "gradus/tensor/cuda/emulated/fault.h"
+#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tests/cuda/recorded/cudnn_calls.h"

@@ -5,8 +5,8 @@
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/losses.h"
-#include "gradus/tensor/cuda/emulated/cublaslt.h"
-#include "gradus/tensor/cuda/emulated/cudnn.h"
+#include "gradus/tensor/cuda/emulated/libraries/cublaslt.h"
+#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/pinned.h"
 #include "gradus/tensor/cuda/emulated/streams.h"

@@ -19,8 +19,12 @@ import sys
 # Checks that run the kernels of a file; all, for a file that is not here.
 CHECKS = {
     "batch_norm.cu.cc": ["batch norm of f32"],
+    "batch_norm_backward.cu.cc": ["batch norm of f32"],
+    "channel_sums.h": ["batch norm of f32"],
+    "conv_graph.cc": ["--gtest_filter=CudaConvolutions.*"],
     "cublaslt.cc": ["--gtest_filter=CudaProducts.*"],
     "cudnn.cc": ["--gtest_filter=CudaConvolutions.*"],
+    "cudnn_plans.cc": ["--gtest_filter=CudaConvolutions.*"],
     "chunk_loop.h": ["gradients in f32", "steps"],
     "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions"],
     "creation.cu.cc": ["arange"],
@@ -42,7 +46,7 @@ CHECKS = {
 }
 # Mutants that survive, and why the check stays: (file, kind, what stands there): reason.
 SURVIVORS = {
-    ("cudnn.cc", "layout", "channels_last_strides(sizes) is row_major_strides(sizes)"):
+    ("conv_graph.cc", "layout", "channels_last_strides(sizes) is row_major_strides(sizes)"):
         "the bias has one number for each channel; the other dims have size 1",
     ("elementwise.h", "off by one", "at < count"):
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",

@@ -9,7 +9,7 @@
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/cudnn.h"
+#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/cuda/error.h"

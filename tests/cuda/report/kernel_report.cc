@@ -84,9 +84,9 @@ void erase_all(std::string* text, const std::string& part) {
 
 // "void gradus::cuda::copy_words<...>(...)" without what says little: "copy_words<...>".
 std::string short_name(std::string name) {
-  for (const char* part :
-       {"(anonymous namespace)::", "gradus::cuda::", "elementwise_detail::", "reduce_detail::",
-        "optim_step_detail::", "gradus::functors::", "gradus::optim::", "gradus::", "report::"})
+  for (const char* part : {"(anonymous namespace)::", "gradus::cuda::", "channel_sums_detail::",
+                           "elementwise_detail::", "reduce_detail::", "optim_step_detail::",
+                           "gradus::functors::", "gradus::optim::", "gradus::", "report::"})
     erase_all(&name, part);
   if (name.rfind("void ", 0) == 0) name.erase(0, 5);
   int depth = 0;

@@ -16,7 +16,7 @@
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/cudnn.h"
+#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/ops/copy.h"

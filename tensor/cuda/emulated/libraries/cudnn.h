@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/library_operand.h"
+#include "gradus/tensor/cuda/emulated/libraries/library_operand.h"
 
 namespace gradus::cuda::emulated {
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/cudnn.h"
+#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
 
 namespace gradus::cuda::emulated {
 namespace {

@@ -1,4 +1,4 @@
-#include "gradus/tensor/cuda/emulated/library_operand.h"
+#include "gradus/tensor/cuda/emulated/libraries/library_operand.h"
 
 #include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/cuda/emulated/pinned.h"

@@ -1,5 +1,5 @@
 // cuBLASLt's descriptors, heuristic and product. Answers are those of the documentation and of a real H100.
-#include "gradus/tensor/cuda/emulated/cublaslt.h"
+#include "gradus/tensor/cuda/emulated/libraries/cublaslt.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/library_operand.h"
+#include "gradus/tensor/cuda/emulated/libraries/library_operand.h"
 #include "gradus/tensor/cuda/libraries/cublaslt_functions.h"
 
 struct cublasLtContext {

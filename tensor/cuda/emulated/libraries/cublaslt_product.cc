@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/cublaslt.h"
-#include "gradus/tensor/cuda/emulated/library_operand.h"
+#include "gradus/tensor/cuda/emulated/libraries/cublaslt.h"
+#include "gradus/tensor/cuda/emulated/libraries/library_operand.h"
 
 namespace gradus::cuda::emulated {
 namespace {

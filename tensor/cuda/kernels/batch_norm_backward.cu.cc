@@ -1,0 +1,322 @@
+// Batch norm backward: the sums of gradients, and the gradients that follow from them. Sums: channel_sums.h.
+#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/tensor/cuda/kernels/channel_sums.h"
+#include "gradus/tensor/ops/formulas/batch_norm.h"
+
+namespace gradus::cuda {
+namespace {
+
+using namespace channel_sums_detail;  // NOLINT
+
+// Which gradients are summed.
+enum class Given {
+  kAsIs,
+  kOfRectified,  // of what became of the normalized x: times the slope where that is not positive
+  kOfSum,        // where y is positive; they are written
+  kScaled,       // and written times the scale
+};
+
+constexpr int numbers_of(Given given) {
+  return given == Given::kOfRectified ? 3 : given == Given::kScaled ? 2 : 1;
+}
+// Rows of gradients that a thread loads at once: one where registers hold no more.
+template <Given given, class A>
+constexpr int kRowsOfGradients =
+    given == Given::kScaled || (given != Given::kAsIs && sizeof(A) > 4) ? 1 : kUnderWay / 2;
+// Sums of the gradients g, and of g * (x - mean). `written` may be dy.
+template <Given given, int each, class T, int n, class Written>
+__device__ __forceinline__ void sum_gradients_of_block(
+    const BatchNorm<T>& s, const Cut& cut, Place me, const T* dy, const T* y, Written* written,
+    compute_t<T> negative_slope, TileAndSums<compute_t<T>, numbers_of(given), n>& shared) {
+  using A = compute_t<T>;
+  constexpr bool kOfSum = given == Given::kOfSum, kScaled = given == Given::kScaled;
+  constexpr bool kOfRectified = given == Given::kOfRectified;
+  constexpr int kNumbers = numbers_of(given);
+  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+    v[0] = s.mean[channel];
+    if constexpr (kNumbers > 1) v[1] = scale_of(s, channel, s.var[channel]);
+    if constexpr (kNumbers > 2) v[2] = shift_of(s, channel);
+  });
+  shared.sums.clear(cut);
+  if (me.channel < cut.channels) {
+    A numbers[kNumbers][n];
+    shared.tile.take(me, numbers);
+    const A* const mean = numbers[0];
+    for_each_stretch(me, [&](int rows) {
+      A sum[n]{}, centered[n]{};
+      Vector<T, n> v[each], g[each], of[each];
+      for_each_row<each>(
+          me, rows,
+          [&](int e, int64_t at) {
+            v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at);
+            if constexpr (kOfSum) of[e] = load<n>(y + at);
+          },
+          [&](int e, int64_t at) {
+            Vector<Written, n> out;
+#pragma unroll
+            for (int k = 0; k < n; ++k) {
+              const A element = widen(v[e].v[k]);
+              A slope = widen(g[e].v[k]);
+              if constexpr (kOfRectified)
+                slope = formulas::leaky_gradient(
+                    slope, formulas::normalized(element, mean[k], numbers[1][k], numbers[2][k]),
+                    negative_slope);
+              if constexpr (kOfSum) slope = formulas::rectified_gradient(slope, widen(of[e].v[k]));
+              sum[k] += slope;
+              centered[k] = m::fma(slope, element - mean[k], centered[k]);
+              out.v[k] = convert<Written>(kScaled ? slope * numbers[kNumbers - 1][k] : slope);
+            }
+            if constexpr (kOfSum || kScaled) store(written + at, out);
+          });
+#pragma unroll
+      for (int k = 0; k < n; ++k)
+        shared.sums.add(cut, k, static_cast<double>(sum[k]), static_cast<double>(centered[k]));
+    });
+  }
+}
+template <Given given, class T, int n, class Written>
+__global__ void __launch_bounds__(kThreads, 4)
+    gradient_sums(BatchNorm<T> s, Cut cut, const T* dy, const T* y, Written* written, double* pieces,
+                  compute_t<T> negative_slope) {
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<TileAndSums<compute_t<T>, numbers_of(given), n>>();
+  constexpr int kEach = kRowsOfGradients<given, compute_t<T>>;
+  sum_gradients_of_block<given, kEach>(s, cut, me, dy, y, written, negative_slope, shared);
+  write_sums(cut, me, shared.sums, pieces);
+}
+
+// Takes the numbers that differentiate_block() needs of a channel. If this block is to, it writes the
+// gradients of the channel's weight and bias.
+template <bool rectified, class T>
+__device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t channel, const Pair& sums,
+                                            bool writes, compute_t<T>* dweight, compute_t<T>* dbias,
+                                            compute_t<T>* v) {
+  using A = compute_t<T>;
+  const A var = s.var[channel];
+  const auto slopes = formulas::batch_norm_slopes(sums.first, sums.second, static_cast<double>(s.rows),
+                                                  static_cast<double>(var), s.eps);
+  v[0] = s.mean[channel];
+  v[1] = scale_of(s, channel, var);
+  v[2] = static_cast<A>(slopes.offset);
+  v[3] = static_cast<A>(slopes.slope);
+  if constexpr (rectified) v[4] = shift_of(s, channel);
+  if (writes) dweight[channel] = static_cast<A>(slopes.dweight), dbias[channel] = static_cast<A>(sums.first);
+}
+
+template <bool rectified> constexpr int kSlopes = rectified ? 5 : 4;
+template <int each, class T, int n, bool rectified>
+__device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const Cut& cut, Place me, T* dx,
+                                                    const T* dy, compute_t<T> negative_slope,
+                                                    const OfTile<compute_t<T>, kSlopes<rectified>, n>& tile) {
+  using A = compute_t<T>;
+  if (me.channel >= cut.channels) return;
+  A numbers[kSlopes<rectified>][n];
+  tile.take(me, numbers);
+  const A *mean = numbers[0], *scale = numbers[1], *offset = numbers[2], *slope = numbers[3];
+  Vector<T, n> v[each], g[each];
+  for_each_row<each>(
+      me, me.rows, [&](int e, int64_t at) { v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at); },
+      [&](int e, int64_t at) {
+        Vector<T, n> out;
+#pragma unroll
+        for (int k = 0; k < n; ++k) {
+          const A element = widen(v[e].v[k]);
+          A given = widen(g[e].v[k]);
+          if constexpr (rectified)
+            given = formulas::leaky_gradient(
+                given, formulas::normalized(element, mean[k], scale[k], numbers[4][k]), negative_slope);
+          out.v[k] =
+              convert<T>(formulas::batch_norm_dx(given, element, mean[k], scale[k], offset[k], slope[k]));
+        }
+        store(dx + at, out);
+      });
+}
+
+// From the sums of gradients of `count` pieces.
+template <class T, int n, bool rectified>
+__global__ void __launch_bounds__(kThreads, 4)
+    normalize_backward(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
+                       const T* dy, const double* pieces, int64_t count, compute_t<T> negative_slope) {
+  using A = compute_t<T>;
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<ForChannels<A, kSlopes<rectified>, n>>();
+  const Pair sums = sums_of<kWidth<n>>(pieces, count, me.tile, cut.channels, shared.parts);
+  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+    take_slopes<rectified>(s, channel, sums, me.piece == 0, dweight, dbias, v);
+  });
+  differentiate_block<kUnderWay / 2, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
+}
+
+// Of one piece: gradient_sums() and normalize_backward().
+template <class T, int n, bool rectified>
+__global__ void __launch_bounds__(kThreads, 4)
+    backward_at_once(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias, const T* dy,
+                     compute_t<T> negative_slope) {
+  using A = compute_t<T>;
+  constexpr Given kGiven = rectified ? Given::kOfRectified : Given::kAsIs;
+  const Place me = place_of<n>(cut);
+  auto& shared = shared_memory<AtOnce<A, numbers_of(kGiven), kSlopes<rectified>, n>>();
+  const T* const none = nullptr;
+  constexpr int kEach = kRowsOfGradients<kGiven, A>;
+  sum_gradients_of_block<kGiven, kEach, T, n, T>(s, cut, me, dy, none, nullptr, negative_slope,
+                                                 shared.summing);
+  shared.sums.fill(cut, me, shared.summing.sums);
+  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+    take_slopes<rectified>(s, channel, shared.sums.of(thread_index()), true, dweight, dbias, v);
+  });
+  differentiate_block<kEach, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kThreads, 4)
+    moments_backward(T* dx, const compute_t<T>* add, const T* x, Cut cut, const compute_t<T>* mean,
+                     const compute_t<T>* offset, const compute_t<T>* slope) {
+  using A = compute_t<T>;
+  Place me = place_of<n>(cut);
+  auto& tile = shared_memory<OfTile<A, 3, n>>();
+  tile.fill(cut, me, [&](int64_t channel, A* v) {
+    v[0] = mean[channel], v[1] = offset[channel], v[2] = slope[channel];
+  });
+  if (me.channel >= cut.channels) return;
+  A numbers[3][n];
+  tile.take(me, numbers);
+  constexpr int kEach = kUnderWay / 2;
+  Vector<T, n> v[kEach];
+  Vector<A, n> base[kEach];
+  for_each_row<kEach>(
+      me, me.rows,
+      [&](int e, int64_t at) {
+        v[e] = load<n>(x + at);
+        if (add) base[e] = load<n>(add + at);
+      },
+      [&](int e, int64_t at) {
+        Vector<T, n> out;
+#pragma unroll
+        for (int k = 0; k < n; ++k) {
+          const A line =
+              formulas::line_about_mean(A(widen(v[e].v[k])), numbers[0][k], numbers[1][k], numbers[2][k]);
+          out.v[k] = convert<T>(add ? base[e].v[k] + line : line);
+        }
+        store(dx + at, out);
+      });
+}
+
+// Returns the number of pieces.
+template <Given given, class T, class Written>
+int64_t sum_gradients(const char* op, const BatchNorm<T>& s, const T* dy, const T* y, Written* written,
+                      double* pieces, cudaStream_t stream, double negative_slope = 0) {
+  int64_t count = 0;
+  with_cut<kFew<T>>(
+      s.rows, s.channels,
+      [&]<int n>(const Cut& cut) {
+        count = cut.pieces;
+        launch(op, gradient_sums<given, T, n, Written>,
+               grid_of<TileAndSums<compute_t<T>, numbers_of(given), n>>(cut), stream, s, cut, dy, y, written,
+               pieces, static_cast<compute_t<T>>(negative_slope));
+      },
+      s.x, dy, y, written);
+  return count;
+}
+
+template <bool rectified, class T>
+void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
+                  const T* dy, const double* pieces, int64_t count, cudaStream_t stream,
+                  double negative_slope = 1) {
+  with_cut<kFew<T>>(
+      s.rows, s.channels,
+      [&]<int n>(const Cut& cut) {
+        launch(op, normalize_backward<T, n, rectified>,
+               grid_of<ForChannels<compute_t<T>, kSlopes<rectified>, n>>(cut), stream, s, cut, dx, dweight,
+               dbias, dy, pieces, count, static_cast<compute_t<T>>(negative_slope));
+      },
+      s.x, dx, dy);
+}
+// Runs what there is one piece of, and returns whether there is.
+template <bool rectified, class T>
+bool differentiated_at_once(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
+                            compute_t<T>* dbias, const T* dy, double negative_slope, cudaStream_t stream) {
+  constexpr int kMost = rectified ? kFew<T> / 2 : kFew<T>;  // registers hold no more
+  bool is_one = false;
+  with_cut<kMost>(
+      s.rows, s.channels,
+      [&]<int n>(const Cut& cut) {
+        is_one = cut.pieces == 1;
+        constexpr int kNumbers = numbers_of(rectified ? Given::kOfRectified : Given::kAsIs);
+        if (is_one)
+          launch(op, backward_at_once<T, n, rectified>,
+                 grid_of<AtOnce<compute_t<T>, kNumbers, kSlopes<rectified>, n>>(cut), stream, s, cut, dx,
+                 dweight, dbias, dy, static_cast<compute_t<T>>(negative_slope));
+      },
+      s.x, dx, dy);
+  return is_one;
+}
+
+}  // namespace
+
+template <class T>
+void batch_norm_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
+                         compute_t<T>* dbias, const T* dy, double negative_slope, void* workspace,
+                         cudaStream_t stream) {
+  auto* const pieces = static_cast<double*>(workspace);
+  T* const none = nullptr;
+  if (negative_slope != 1
+          ? differentiated_at_once<true>(op, s, dx, dweight, dbias, dy, negative_slope, stream)
+          : differentiated_at_once<false>(op, s, dx, dweight, dbias, dy, 1, stream))
+    return;
+  if (negative_slope != 1) {
+    const int64_t count =
+        sum_gradients<Given::kOfRectified>(op, s, dy, none, none, pieces, stream, negative_slope);
+    return run_backward<true>(op, s, dx, dweight, dbias, dy, pieces, count, stream, negative_slope);
+  }
+  const int64_t count = sum_gradients<Given::kAsIs>(op, s, dy, none, none, pieces, stream);
+  run_backward<false>(op, s, dx, dweight, dbias, dy, pieces, count, stream);
+}
+template <class T>
+void batch_norm_add_relu_backward(const char* op, const BatchNorm<T>& s, T* dx, T* dresidual,
+                                  compute_t<T>* dweight, compute_t<T>* dbias, const T* dy, const T* y,
+                                  void* workspace, cudaStream_t stream) {
+  auto* const pieces = static_cast<double*>(workspace);
+  const int64_t count = sum_gradients<Given::kOfSum>(op, s, dy, y, dresidual, pieces, stream);
+  run_backward<false, T>(op, s, dx, dweight, dbias, dresidual, pieces, count, stream);
+}
+template <class T>
+void batch_norm_apply_backward(const char* op, const BatchNorm<T>& s, compute_t<T>* dx, compute_t<T>* sum,
+                               compute_t<T>* centered_sum, const T* dy, void* workspace,
+                               cudaStream_t stream) {
+  auto* const pieces = static_cast<double*>(workspace);
+  const T* const none = nullptr;
+  const int64_t count = sum_gradients<Given::kScaled>(op, s, dy, none, dx, pieces, stream);
+  run_finish(op, sum, centered_sum, none, s.rows, s.channels, pieces, count, stream);
+}
+template <class T>
+void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, const T* x,
+                               const compute_t<T>* mean, const compute_t<T>* offset,
+                               const compute_t<T>* slope, int64_t rows, int64_t channels,
+                               cudaStream_t stream) {
+  with_cut<kFew<T>>(
+      rows, channels,
+      [&]<int n>(const Cut& cut) {
+        launch(op, moments_backward<T, n>, grid_of<OfTile<compute_t<T>, 3, n>>(cut), stream, dx, add, x, cut,
+               mean, offset, slope);
+      },
+      x, dx, add);
+}
+
+#define GRADUS_INSTANTIATE(T)                                                                             \
+  template void batch_norm_backward(const char*, const BatchNorm<T>&, T*, compute_t<T>*, compute_t<T>*,   \
+                                    const T*, double, void*, cudaStream_t);                               \
+  template void batch_norm_add_relu_backward(const char*, const BatchNorm<T>&, T*, T*, compute_t<T>*,     \
+                                             compute_t<T>*, const T*, const T*, void*, cudaStream_t);     \
+  template void batch_norm_apply_backward(const char*, const BatchNorm<T>&, compute_t<T>*, compute_t<T>*, \
+                                          compute_t<T>*, const T*, void*, cudaStream_t);                  \
+  template void batch_statistics_backward(const char*, T*, const compute_t<T>*, const T*,                 \
+                                          const compute_t<T>*, const compute_t<T>*, const compute_t<T>*,  \
+                                          int64_t, int64_t, cudaStream_t);
+GRADUS_INSTANTIATE(double)
+GRADUS_INSTANTIATE(float)
+GRADUS_INSTANTIATE(f16)
+GRADUS_INSTANTIATE(bf16)
+#undef GRADUS_INSTANTIATE
+
+}  // namespace gradus::cuda

@@ -1,0 +1,293 @@
+// What both directions of batch norm share: sums by channel, and numbers by channel.
+//
+// Note [Sums by channel]
+// [rows, channels] is cut into tiles of channels and pieces of rows. A block has one of each: its threads lie
+// side by side over the tile, a vector of channels each, and take turns in the rows. The first kernel writes
+// two sums of each piece and channel. The second reads those of its tile again in each block, adds
+// them in the order of pieces, and goes over its piece. So a batch norm takes two launches, and blocks wait
+// for nobody. There are so few pieces that their sums are 1/25 of the elements at most.
+//
+// Where rows are so few that there is one piece, a block has all it needs, and one launch does both. The sums
+// are the same.
+//
+// A thread adds few rows in the elements' type, then in f64. Moments are sums of differences: those of few
+// rows from the first of these, those of the whole from the first row. So a large mean costs no digits.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/tensor/ops/formulas/batch_norm.h"
+
+namespace gradus::cuda {
+namespace channel_sums_detail {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kVectors = 8;        // of a tile
+inline constexpr int kSingles = 32;       // channels of a tile that are not taken as vectors
+inline constexpr int kStretch = 16;       // rows that a thread adds in the elements' type
+inline constexpr int kUnderWay = 4;       // rows that a thread loads before it uses the first
+inline constexpr int64_t kWanted = 1024;  // blocks that fill a device
+
+// Channels of a tile.
+template <int n> constexpr int kWidth = n == 1 ? kSingles : kVectors * n;
+
+// Without padding: its bytes could look like an address, which the emulated device moves.
+struct Cut {
+  int64_t rows, channels, pieces, length;  // of a piece
+  int64_t tiles;
+  int lanes, groups;  // threads side by side, and how often they are there
+};
+
+// Where a thread works.
+struct Place {
+  int64_t channel;    // the first of its own
+  int64_t rows;       // how many
+  int64_t at, apart;  // an element: the first row's; from one row's to the next
+  int64_t tile;       // the first channel of the block
+  int piece, lane;
+};
+template <int n> __device__ __forceinline__ Place place_of(const Cut& cut) {
+  Place me;
+  me.lane = thread_index() % cut.lanes;
+  me.piece = static_cast<int>(block_index() / cut.tiles);
+  me.tile = block_index() % cut.tiles * (cut.lanes * n);
+  me.channel = me.tile + me.lane * n;
+  const int64_t row = me.piece * cut.length + thread_index() / cut.lanes;
+  me.rows = (std::min(cut.rows, (me.piece + 1) * cut.length) - row + cut.groups - 1) / cut.groups;
+  me.at = row * cut.channels + me.channel;
+  me.apart = cut.groups * cut.channels;
+  return me;
+}
+
+template <int n, class T> __device__ __forceinline__ Vector<T, n> load(const T* p) {
+  if constexpr (n == 1)
+    return {*p};
+  else
+    return load_vector<Vector<T, n>>(p);
+}
+template <int n, class T> __device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
+  if constexpr (n == 1)
+    *p = v.v[0];
+  else
+    store_vector(p, v);
+}
+
+// Calls load(e, at) and use(e, at) for the elements of so many rows, and moves on behind these. Several are
+// loaded before the first is used.
+template <int each, class N, class Load, class Use>
+__device__ __forceinline__ void for_each_row(Place& me, N rows, Load&& load, Use&& use) {
+#pragma unroll 1
+  for (; each <= rows; rows -= each) {
+    int64_t at = me.at;
+#pragma unroll
+    for (int e = 0; e < each; ++e) load(e, at), at += me.apart;
+#pragma unroll
+    for (int e = 0; e < each; ++e) use(e, me.at), me.at += me.apart;
+  }
+#pragma unroll 1
+  for (; rows > 0; --rows) load(0, me.at), use(0, me.at), me.at += me.apart;
+}
+
+// Calls f(rows) for stretches of the thread's rows.
+template <class F> __device__ __forceinline__ void for_each_stretch(const Place& me, F&& f) {
+#pragma unroll 1
+  for (int64_t left = me.rows; left > 0; left -= kStretch)
+    f(static_cast<int>(std::min<int64_t>(left, kStretch)));
+}
+
+// Two sums for each channel of each thread. Rows of threads are so far apart that no two meet in a bank.
+template <int n> struct Sums {
+  double v[2 * n * (kThreads + (n == 1 ? kSingles : kVectors))];
+
+  __device__ __forceinline__ double& of(const Cut& cut, int k, int thread) {
+    return v[k * (kThreads + cut.lanes) + thread];
+  }
+  __device__ __forceinline__ void clear(const Cut& cut) {
+#pragma unroll
+    for (int k = 0; k < 2 * n; ++k) of(cut, k, thread_index()) = 0;
+  }
+  __device__ __forceinline__ void add(const Cut& cut, int k, double first, double second) {
+    of(cut, k, thread_index()) += first;
+    of(cut, n + k, thread_index()) += second;
+  }
+};
+struct Pair {
+  double first, second;
+};
+// Calls f(i, k, sum) once for each sum of the block: for sum i, the first or the second, of channel k of
+// those that the calling thread has. All threads call it.
+template <int n, class F>
+__device__ __forceinline__ void take_sums(const Cut& cut, const Place& me, Sums<n>& sums, F&& f) {
+  sync_block();
+  for (int k = thread_index() / cut.lanes; k < 2 * n; k += cut.groups) {
+    double sum = 0;
+    for (int g = 0; g < cut.groups; ++g) sum += sums.of(cut, k, g * cut.lanes + me.lane);
+    if (me.channel < cut.channels) f(k / n, k % n, sum);
+  }
+}
+// Writes the sums of a block: [piece, 2, channels]. All threads call it.
+template <int n>
+__device__ __forceinline__ void write_sums(const Cut& cut, const Place& me, Sums<n>& sums, double* pieces) {
+  take_sums(cut, me, sums, [&](int i, int k, double sum) {
+    pieces[(int64_t(me.piece) * 2 + i) * cut.channels + me.channel + k] = sum;
+  });
+}
+// The sums of a block's channels, for all its threads. All threads call it.
+template <int n> struct SumsOfTile {
+  double v[2][kWidth<n>];
+
+  __device__ __forceinline__ void fill(const Cut& cut, const Place& me, Sums<n>& sums) {
+    take_sums(cut, me, sums, [&](int i, int k, double sum) { v[i][me.lane * n + k] = sum; });
+    sync_block();
+  }
+  __device__ __forceinline__ Pair of(int channel) const { return {v[0][channel], v[1][channel]}; }
+};
+
+// Adds the sums of all pieces. Returns those of channel thread_index() % width of the tile. All threads call.
+template <int width>
+__device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int64_t tile, int64_t channels,
+                                        double (&parts)[kThreads]) {
+  constexpr int kBoth = 2 * width, kParts = kThreads / kBoth;
+  const int mine = thread_index() % kBoth;
+  const int64_t channel = tile + mine % width;
+  double sum = 0;
+  if (channel < channels) {
+#pragma unroll 4
+    for (int64_t p = thread_index() / kBoth; p < count; p += kParts)
+      sum += pieces[(p * 2 + mine / width) * channels + channel];
+  }
+  parts[thread_index()] = sum;
+  sync_block();
+  Pair all{0, 0};
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+    all.first += parts[p * kBoth + thread_index() % width];
+    all.second += parts[p * kBoth + width + thread_index() % width];
+  }
+  return all;
+}
+
+// Numbers of the channels of a tile. Those of a thread are so far apart that no two threads meet in a bank.
+template <class A, int count, int n> struct OfTile {
+  static constexpr int kApart = n == 1 ? kSingles : n == 8 ? 12 : kVectors;
+  A v[count][n * kApart];
+
+  // Calls f(channel, numbers) once for each channel. All threads call it.
+  template <class F> __device__ __forceinline__ void fill(const Cut& cut, const Place& me, F&& f) {
+    const int c = thread_index();
+    if (c < kWidth<n> && me.tile + c < cut.channels) {
+      A numbers[count];
+      f(me.tile + c, numbers);
+#pragma unroll
+      for (int i = 0; i < count; ++i) v[i][c % n * kApart + c / n] = numbers[i];
+    }
+    sync_block();
+  }
+  // Number i of channel k of a thread's.
+  __device__ __forceinline__ A of(int i, int k, int lane) const { return v[i][k * kApart + lane]; }
+  __device__ __forceinline__ void take(const Place& me, A (&mine)[count][n]) const {
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+#pragma unroll
+      for (int k = 0; k < n; ++k) mine[i][k] = of(i, k, me.lane);
+  }
+};
+
+template <class T>
+__device__ __forceinline__ compute_t<T> scale_of(const BatchNorm<T>& s, int64_t channel, compute_t<T> var) {
+  const double weight = s.weight ? static_cast<double>(s.weight[channel]) : 1.0;
+  return static_cast<compute_t<T>>(formulas::batch_norm_scale(weight, static_cast<double>(var), s.eps));
+}
+template <class T> __device__ __forceinline__ compute_t<T> shift_of(const BatchNorm<T>& s, int64_t channel) {
+  return s.bias ? s.bias[channel] : compute_t<T>(0);
+}
+
+template <class A, int count, int n> struct TileAndSums {
+  OfTile<A, count, n> tile;
+  Sums<n> sums;
+};
+
+template <class A, int count, int n> struct ForChannels {
+  double parts[kThreads];
+  OfTile<A, count, n> tile;
+};
+
+template <class A, int summed, int used, int n> struct AtOnce {
+  TileAndSums<A, summed, n> summing;
+  SumsOfTile<n> sums;
+  OfTile<A, used, n> tile;
+};
+
+// The sums of all pieces, as they are, or as mean and m2 if the moments of x are summed.
+template <class T, class Out>
+__global__ void __launch_bounds__(kThreads)
+    finish_sums(Out* first, Out* second, const T* x, int64_t rows, int64_t channels, const double* pieces,
+                int64_t count) {
+  auto& parts = shared_memory<double[kThreads]>();
+  const int64_t tile = block_index() * kSingles;
+  const Pair sums = sums_of<kSingles>(pieces, count, tile, channels, parts);
+  const int64_t channel = tile + thread_index();
+  if (thread_index() >= kSingles || channel >= channels) return;
+  if (x) {
+    const auto n = static_cast<double>(rows);
+    first[channel] = static_cast<Out>(static_cast<double>(widen(x[channel])) + sums.first / n);
+    second[channel] = static_cast<Out>(formulas::squares_about_mean(sums.first, sums.second, n));
+  } else {
+    first[channel] = static_cast<Out>(sums.first), second[channel] = static_cast<Out>(sums.second);
+  }
+}
+
+// Pieces so few that their sums, which as many blocks read, are 1/25 of three passes over the elements at
+// most; and not fewer than kUnderWay rows of a thread.
+inline int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int64_t groups) {
+  constexpr double kSumBytes = 2 * sizeof(double), kPasses = 3, kShare = 1. / 25;
+  const auto cheap = static_cast<int64_t>(
+      std::sqrt(static_cast<double>(rows * element_bytes) * (kShare * kPasses / kSumBytes)));
+  return std::max<int64_t>(
+      1, std::min({cheap, blocks_for(rows, kUnderWay * groups), blocks_for(kWanted, tiles)}));
+}
+
+inline Cut cut_of(int64_t rows, int64_t channels, int vector, int64_t element_bytes) {
+  Cut cut{rows, channels, 1, rows, 1, 1, kThreads};
+  while (cut.lanes < (vector == 1 ? kSingles : kVectors) && cut.lanes * vector < channels) cut.lanes *= 2;
+  cut.tiles = blocks_for(channels, int64_t(cut.lanes) * vector);
+  cut.groups = kThreads / cut.lanes;
+  const int64_t length = blocks_for(rows, pieces_of(rows, element_bytes, cut.tiles, cut.groups));
+  cut.length = blocks_for(length, cut.groups) * cut.groups;  // so that warps begin where sectors do
+  cut.pieces = blocks_for(rows, cut.length);
+  return cut;
+}
+template <class Shared> Grid grid_of(const Cut& cut) {
+  return {cut.tiles * cut.pieces, kThreads, static_cast<int64_t>(sizeof(Shared))};
+}
+
+// Channels of a thread: 16 bytes of elements, but of sums, and of what else takes registers, 4 at most.
+template <class T> constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+template <class T> constexpr int kFew = std::min(4, kVector<T>);
+
+// Calls f<n>(cut) with n channels of a thread: `most`, or 1 where they do not make whole, aligned vectors.
+// Arrays are of elements T, or of what these are computed in.
+template <int most, class T, class F, class... P>
+void with_cut(int64_t rows, int64_t channels, F&& f, const T* x, const P*... more) {
+  const auto is_aligned = [](const void* p, size_t size) {
+    return reinterpret_cast<uintptr_t>(p) % (most * size) == 0;
+  };
+  const bool fits = channels % most == 0 && is_aligned(x, sizeof(T)) && (is_aligned(more, sizeof(P)) && ...);
+  if (fits)
+    f.template operator()<most>(cut_of(rows, channels, most, sizeof(T)));
+  else
+    f.template operator()<1>(cut_of(rows, channels, 1, sizeof(T)));
+}
+
+template <class T, class Out>
+void run_finish(const char* op, Out* first, Out* second, const T* x, int64_t rows, int64_t channels,
+                const double* pieces, int64_t count, cudaStream_t stream) {
+  launch(op, finish_sums<T, Out>, {blocks_for(channels, kSingles), kThreads, sizeof(double[kThreads])},
+         stream, first, second, x, rows, channels, pieces, count);
+}
+
+}  // namespace channel_sums_detail
+}  // namespace gradus::cuda
