@@ -247,7 +247,7 @@ class Pass {
            std::ranges::all_of(found->second, [&](size_t t) { return p_.used_later[t]; });
   }
   void add_later(Visit& v, Tensor term) {
-    waiting_bytes_ += term.numel() * int64_t(size_of(term.dtype()));
+    waiting_bytes_ += term.storage()->bytes();  // a view keeps all of it
     v.term = std::move(term);
     waiting_.push_back(index_.at(v.slot));
     if (waiting_bytes_ > kMostWaiting) add_terms();

@@ -55,7 +55,7 @@ class Layer : public Module {
   }
 
   bool has_hooks() const;
-  // Returns next(layer(x)) if the layer computes both in one pass, else nothing.
+  // Returns next(layer(x)) if the layer takes over the next one, else nothing. next() itself is not called.
   virtual std::optional<Tensor> with_next(const Layer&, const Tensor&) { return {}; }
 
  protected:

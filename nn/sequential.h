@@ -83,7 +83,7 @@ class Sequential : public Layer {
   Tensor forward_temporary(Tensor&& x) override;
   // Applies layers [begin, end) to x.
   Tensor run(size_t begin, size_t end, const Tensor& x);
-  // Applies layer i to x, and moves i on. A batch norm and a ReLU or LeakyReLU behind it are one op.
+  // Applies layer i to x, and moves i on. A layer may take over the one behind it: Layer::with_next.
   template <class X> Tensor apply(size_t& i, size_t end, X&& x);
 
   std::vector<std::unique_ptr<Layer>> layers_;

@@ -46,9 +46,9 @@ class Optimizer {
   Optimizer& keep_master_weights(bool on = true);
 
   // Keeps the learning rates, and the counts of steps, on the parameters' CUDA devices, where kernels read
-  // them: PyTorch's `capturable`. A step that was captured then counts each time it runs, and has the rate
-  // that was set last. set_lr queues the new rate on the current stream and does not wait. All other options
-  // stay those of the launch. Off: rates are the launch's again.
+  // them, as PyTorch's `capturable` with a tensor as `lr`. A step that was captured then counts each time it
+  // runs, and has the rate that was set last. set_lr queues the new rate on the current stream and does not
+  // wait. All other options stay those of the launch. Off: rates are the launch's again.
   // Errors: ValueError for an optimizer without can_leave_out, such as LBFGS.
   Optimizer& make_capturable(bool on = true);
 

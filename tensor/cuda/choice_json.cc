@@ -1,5 +1,6 @@
 #include "gradus/tensor/cuda/choice_json.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -21,6 +22,8 @@ constexpr std::array kDTypes = {DType::kF32, DType::kF64, DType::kF16, DType::kB
 // What from_json looks at is bounded, whatever the file has.
 constexpr int kDeepest = 8;
 constexpr size_t kMostParts = kMostChoices * 256;
+
+constexpr size_t kLongest = 200;  // of a name, and of a reason, in bytes
 
 constexpr int64_t kMostSize = int64_t(1) << 59;    // of a tensor's elements
 constexpr int64_t kMostAlignment = 16;             // bytes
@@ -69,7 +72,7 @@ class Reader {
     try {
       return Json::parse(text, bounded);
     } catch (const Json::exception& e) {
-      fail("is not JSON: ", e.what());
+      fail("is not JSON: ", std::string_view(e.what()).substr(0, kLongest));
     }
   }
 
@@ -149,6 +152,8 @@ class Reader {
   }
   DeviceModel model(const Json& object) const {
     DeviceModel m{word(object, "name")};
+    if (m.name.size() > kLongest || std::ranges::any_of(m.name, [](unsigned char c) { return c < ' '; }))
+      fail("\"name\": expected at most ", kLongest, " bytes of text, given ", short_text(object["name"]));
     const Dims capability = dims(object, "compute_capability", 2, 0, 1000);
     m.major = static_cast<int>(capability[0]), m.minor = static_cast<int>(capability[1]);
     return m;

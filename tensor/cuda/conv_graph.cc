@@ -1,5 +1,7 @@
 #include "gradus/tensor/cuda/conv_graph.h"
 
+#include <limits>
+
 // Plans are made for a handle, as the recorded ones were (tests/cuda/recorded).
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -101,12 +103,13 @@ Descriptor make_addition(const Calls& calls, const Convolution& c, const Descrip
   return d;
 }
 
-// y = max(0, biased)
+// y = max(0, biased). Infinity stays: by default it would become the largest number of f64.
 Descriptor make_rectification(const Calls& calls, const Convolution& c, const Descriptor& biased,
                               const Descriptor& y) {
   const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   calls.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD);
   calls.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, sum_type(c));
+  calls.set(how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, std::numeric_limits<double>::infinity());
   calls.finalize(how);
   Descriptor d = calls.create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how});

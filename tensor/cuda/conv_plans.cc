@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
+#include <random>
 #include <set>
 #include <string>
 #include <string_view>
@@ -73,10 +73,11 @@ class File {
   int fd_;
 };
 
-// Puts a new file beside the old one, and then in its place.
+// Puts a new file beside the old one, and then in its place. The name is a random one: programs of several
+// containers have one number, and one that was killed leaves its file.
 void replace_file(const char* op, const fs::path& path, std::string_view text) {
-  static std::atomic<int> numbers{0};
-  const fs::path beside = concat(path.string(), '.', ::getpid(), '.', ++numbers, ".tmp");
+  std::random_device random;
+  const fs::path beside = concat(path.string(), '.', random(), '.', random(), ".tmp");
   const File file(op, path, beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
   try {
     file.write(text);
@@ -93,8 +94,10 @@ int64_t version_of_library(const char* op) { return static_cast<int64_t>(cudnn(o
 std::set<DeviceModel> models_here(const char* op) {
   internal::DeviceRuntime& runtime = internal::runtime_of("cuda:0", op);
   std::set<DeviceModel> models;
-  for (int i = 0; i < runtime.device_count(); ++i)
-    models.insert(model_of({DeviceType::kCUDA, static_cast<int16_t>(i)}));
+  for (int i = 0; i < runtime.device_count(); ++i) {  // also one that kernels cannot use
+    const internal::DeviceProperties p = runtime.properties(i);
+    models.insert({p.name, p.major, p.minor});
+  }
   return models;
 }
 
@@ -114,14 +117,14 @@ int64_t load_plans(const fs::path& path) {
   const std::string text = File(op, path, path, O_RDONLY | O_NONBLOCK).read(kMostBytesOfChoices);
   ConvChoices choices = from_json(op, path, text, version_of_library(op));
   const std::set<DeviceModel> here = models_here(op);
-  std::string others;
+  std::string other;
   std::erase_if(choices, [&](const auto& entry) {
     if (here.contains(entry.first)) return false;
-    others += (others.empty() ? "" : ", ") + describe(entry.first);
+    if (other.empty()) other = describe(entry.first);
     return true;
   });
-  if (choices.empty() && !others.empty())
-    throw FileError(op, path.string(), ": is for ", others, ", and not for ", describe(*here.begin()));
+  if (choices.empty() && !other.empty())
+    throw FileError(op, path.string(), ": is for ", other, ", and not for ", describe(*here.begin()));
   const size_t n = count(choices);
   KeptChoices::get().add(std::move(choices));
   forget_plans();

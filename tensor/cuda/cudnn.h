@@ -63,7 +63,8 @@ struct ConvPlan {
 // Plans a convolution for the handle's device. With a null handle it is for one that only `properties`
 // describe, and for looking at. Engines are asked in the library's order. Passed over are those whose results
 // do not repeat, that take fewer bits of the operands, and that compile a kernel first. Plans that want more
-// than 1 GiB of workspace are passed over too, but for the one that wants least where there is no other.
+// than 1 GiB of workspace are passed over too, but for the one that wants least where the
+// library recommends no other.
 // Returns at most `most` plans, the best first.
 // Errors: CudnnError.
 std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,

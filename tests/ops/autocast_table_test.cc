@@ -21,6 +21,8 @@ std::string bits(const Tensor& t) {
 std::optional<autograd::CastPolicy> policy_of(const std::string& op) {
   if (op == "linear_relu") return policy_of("linear");  // the relu of what linear gives
   if (op == "conv2d_relu") return policy_of("conv2d");
+  if (op == "mse_loss_to") return policy_of("mse_loss");
+  if (op == "binary_cross_entropy_with_logits_to") return policy_of("binary_cross_entropy_with_logits");
   for (const autograd::CastRule& rule : autograd::kCastRules)
     if (rule.op == op) return rule.policy;
   return std::nullopt;

@@ -32,7 +32,8 @@ Tensor logistic_d(const Tensor& real, const Tensor& fake) {
 Tensor logistic_g(const Tensor& fake) { return mean(softplus(-scores("logistic_g", fake))); }
 
 Tensor lsgan_d(const Tensor& real, const Tensor& fake, LsganOptions o) {
-  return o.factor * (mse_loss_to(scores("lsgan_d", real), o.real) + mse_loss_to(scores("lsgan_d", fake), o.fake));
+  return o.factor *
+         (mse_loss_to(scores("lsgan_d", real), o.real) + mse_loss_to(scores("lsgan_d", fake), o.fake));
 }
 Tensor lsgan_g(const Tensor& fake, LsganOptions o) {
   return o.factor * mse_loss_to(scores("lsgan_g", fake), o.real);

@@ -2,6 +2,7 @@
 // that stay in f32: those are computed from operands in f32. Tensor cores take all bits of such an operand.
 #include "gradus/tensor/ops/images/conv.h"
 
+#include "gradus/tensor/cuda/conv_plans.h"
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/error.h"
@@ -71,8 +72,9 @@ void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& 
 
 // The library has no plan for relu without a bias.
 void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
-  run("conv_relu", {ConvPass::kForward, x, y, w, bias, g, uses_tf32(), bias.defined()});
-  if (!bias) raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
+  const bool joined = bias.defined() && uses_cudnn_relu();
+  run("conv_relu", {ConvPass::kForward, x, y, w, bias, g, uses_tf32(), joined});
+  if (!joined) raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
 }
 
 void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,

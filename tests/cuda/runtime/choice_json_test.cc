@@ -37,7 +37,7 @@ TEST(ChoiceJson, ComesBack) {
   ConvKey flat{ConvPass::kForward, DType::kF32, false, false, {1, 2, 3},
                {4, 2, 1},          {2},         {0},   {3},   {4, 8, 16, 2}};
   choices[kH100][flat] = {0, {}};
-  choices[{"a \"card\"\n\\ \xc3\xa9", 8, 6}][key()] = kChoice;
+  choices[{"a \"card\" \\ \xc3\xa9", 8, 6}][key()] = kChoice;
   const std::string text = to_json(choices, 91900);
   EXPECT_EQ(read(text), choices);
   EXPECT_EQ(read(to_json({}, 91900)), ConvChoices());

@@ -187,5 +187,22 @@ TEST(GradientSums, OfLargeGradientsDoNotWait) {
   EXPECT_EQ(small.grad().to_vector<double>(), std::vector<double>(3, 5));
 }
 
+// A view of a large gradient keeps all of it.
+TEST(GradientSums, OfViewsOfLargeGradientsDoNotWait) {
+  const Tensor small = zeros({3}, {DType::kF64, kCuda}), other = zeros({3}, {DType::kF64, kCuda});
+  const Tensor large = zeros({(int64_t{33} << 20) / 8}, {DType::kF64, kCuda});
+  GradManager gm;
+  gm.attach({small, other});
+  auto recording = gm.record();
+  Tensor loss = sum(other * 2.0) + sum(other * 3.0);  // the last ones of the backward
+  loss = loss + sum(cat({small, large}, 0) * 2.0);
+  loss = loss + sum(small * 3.0);
+  const cuda::HostCallScope calls;
+  gm.backward(loss);
+  EXPECT_EQ(launches(calls, "add_all_"), 2);
+  EXPECT_EQ(small.grad().to_vector<double>(), std::vector<double>(3, 5));
+  EXPECT_EQ(other.grad().to_vector<double>(), std::vector<double>(3, 5));
+}
+
 }  // namespace
 }  // namespace gradus

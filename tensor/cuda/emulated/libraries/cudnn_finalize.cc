@@ -1,5 +1,7 @@
 // What cuDNN checks and makes when a descriptor is finalized: graphs, heuristics, engines and plans.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "gradus/tensor/cuda/emulated/libraries/cudnn_descriptors.h"
@@ -92,6 +94,9 @@ cudnnStatus_t finalize_pointwise(const Descriptor& d) {
   const auto mode = d.value(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_MUL);
   GRADUS_NEED(mode == CUDNN_POINTWISE_ADD || mode == CUDNN_POINTWISE_RELU_FWD);
   GRADUS_NEED(d.has(CUDNN_ATTR_POINTWISE_MATH_PREC));
+  if (mode == CUDNN_POINTWISE_RELU_FWD)
+    GRADUS_NEED(
+        std::isinf(d.value(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, std::numeric_limits<double>::max())));
   return CUDNN_STATUS_SUCCESS;
 }
 
