@@ -500,6 +500,22 @@ std::vector<Call> calls() {
        [](int64_t n) {
          conv2d(image(), random_tensor({2, 4, 3, 3}), {}, {.groups = n});
        }},
+      {"conv2d_relu",
+       [](int64_t n) {
+         conv2d_relu(image(), random_tensor({2, 4, 3, 3}), {}, {.stride = n});
+       }},
+      {"conv2d_relu",
+       [](int64_t n) {
+         conv2d_relu(image(), random_tensor({2, 4, 3, 3}), {}, {.padding = n});
+       }},
+      {"conv2d_relu",
+       [](int64_t n) {
+         conv2d_relu(image(), random_tensor({2, 4, 3, 3}), {}, {.dilation = n});
+       }},
+      {"conv2d_relu",
+       [](int64_t n) {
+         conv2d_relu(image(), random_tensor({2, 4, 3, 3}), {}, {.groups = n});
+       }},
       {"conv3d",
        [](int64_t n) {
          conv3d(volume(), random_tensor({2, 4, 3, 3, 3}), {}, {.stride = n});

@@ -139,10 +139,10 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& o) 
 }
 
 Tensor mse_loss_to(const Tensor& x, Number target, const MseLossOptions& o) {
-  const char* op = "mse_loss_to";
-  const OpCall call(op, {{"x", x}});
+  const OpCall call("mse_loss_to", {{"x", x}});
   if (autograd::Casting cast{"mse_loss"}) return mse_loss_to(cast(x), target, o);
-  return reduced_losses_of(op, x, {}, {PointLoss::kSquaredError, 0, target.to_double()}, o.reduction);
+  return reduced_losses_of("mse_loss_to", x, {}, {PointLoss::kSquaredError, 0, target.to_double()},
+                           o.reduction);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, const L1LossOptions& o) {
@@ -210,8 +210,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
 
 Tensor binary_cross_entropy_with_logits_to(const Tensor& x, Number target,
                                            const BinaryCrossEntropyWithLogitsOptions& o) {
+  const OpCall call("binary_cross_entropy_with_logits_to", {{"x", x}});
   const char* op = "binary_cross_entropy_with_logits_to";
-  const OpCall call(op, {{"x", x}});
   if (o.weight.defined() || o.pos_weight.defined())
     return binary_cross_entropy_with_logits(x, full_like(x, target), o);
   if (autograd::Casting cast{"binary_cross_entropy_with_logits"})
