@@ -107,24 +107,13 @@ struct Planned {
   }
 };
 
-// None where the library does not support it.
-Descriptor supported_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle) {
-  try {
-    return make_graph(calls, c, handle);
-  } catch (const CudnnError& e) {
-    if (CUDNN_STATUS_CATEGORY(e.status) != CUDNN_STATUS_NOT_SUPPORTED) throw;
-    return {};
-  }
-}
-
 }  // namespace
 
 std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,
                                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties,
                                         size_t most) {
   const Calls calls(op, library, c);
-  const Descriptor graph = supported_graph(calls, c, handle);
-  if (!graph) return {};
+  const Descriptor graph = make_graph(calls, c, handle);
   const Planned planned{calls, c, handle, properties};
   std::vector<ConvPlan> plans;
   ConvPlan least;
@@ -147,8 +136,7 @@ std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, co
 ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution& c, const ConvChoice& choice,
                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties) {
   const Calls calls(op, library, c);
-  const Descriptor graph = supported_graph(calls, c, handle);
-  if (!graph) return {};
+  const Descriptor graph = make_graph(calls, c, handle);
   try {
     ConvPlan p = Planned{calls, c, handle, properties}.plan_chosen(graph, choice);
     if (p.workspace <= kMostWorkspace) return p;
