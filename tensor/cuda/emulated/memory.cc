@@ -71,7 +71,8 @@ void unpoison([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
 #endif
 }
 
-// Kernels tell what they write by the checker's hooks, which AddressSanitizer displaces: nothing is known then.
+// Kernels tell what they write by the checker's hooks. AddressSanitizer displaces these: nothing is known
+// then.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr Byte kFresh = Byte::kWritten;
 #else
