@@ -71,8 +71,7 @@ void unpoison([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
 #endif
 }
 
-// Kernels tell what they write by the checker's hooks. AddressSanitizer displaces these: nothing is known
-// then.
+// The checker's hooks tell what kernels write. AddressSanitizer displaces them: all counts as written.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr Byte kFresh = Byte::kWritten;
 #else
