@@ -1,60 +1,12 @@
-#include "device_test.h"
-#include "gradus/tensor/cuda/kernels/loss_sum.h"
-#include "gradus/tensor/ops/arithmetic.h"
+#include "loss_sums_test.h"
 
 namespace device_test {
-namespace {
-
-// Of products, as losses. They are added in f64, which rounds n times at most. Then comes one rounding.
-template <class T> void test_type(const char* name) {
-  Group group(std::string("sums of losses in ") + name);
-  if (!group) return;
-  constexpr int kBits = std::is_same_v<T, double>  ? 53
-                        : std::is_same_v<T, float> ? 24
-                        : std::is_same_v<T, f16>   ? 11
-                                                   : 8;
-  const gradus::functors::Mul loss;
-  std::vector<size_t> sizes = {1, 2, 7, 31, 32, 255, 257, 2049, 4095, 4096, 4097, 8192, 8195, 20'000};
-  if (!options().small) sizes.push_back(3'000'001);
-  for (const size_t n : sizes)
-    for (const size_t start : {0, 1})
-      for (const bool alone : {false, true}) {  // one target for all
-        std::vector<T> x(n), t(n);
-        for (size_t i = 0; i < n; ++i) x[i] = sample<T>(i, 1, false), t[i] = sample<T>(i, 2, false);
-        const double target = 0.3, factor = 0.7;
-        double sum = 0, magnitude = 0;
-        for (size_t i = 0; i < n; ++i) {
-          using C = cuda::compute_t<T>;
-          const auto y =
-              static_cast<double>(loss(widened(x[i]), alone ? static_cast<C>(target) : widened(t[i])));
-          sum += y, magnitude += std::abs(y);
-        }
-        const Elements<T> there(x, start), targets(t, start), out(1);
-        const auto chunks = static_cast<size_t>(cuda::loss_sum_workspace(static_cast<int64_t>(n)) / 8);
-        const Elements<double> workspace(chunks);
-        T got[2];
-        for (T& g : got) {
-          cuda::sum_losses<T>("test", loss, out.data(), there.data(), alone ? nullptr : targets.data(),
-                              target, static_cast<int64_t>(n), factor, workspace.data(), nullptr);
-          g = out.take()[0];
-        }
-        const double want = factor * sum;
-        const double allowed = static_cast<double>(n + 2) * 0x1p-52 * magnitude +
-                               std::ldexp(1.01 * std::max(std::abs(want), 6.2e-5), -kBits);
-        group.check(std::abs(as_double(got[0]) - want) <= allowed, "%zu elements from %zu: %.17g, not %.17g",
-                    n, start, as_double(got[0]), want);
-        group.check(same(got[0], got[1]), "%zu elements: two runs differ", n);
-        group.check(out.is_clean() && workspace.is_clean(), "%zu elements: written outside", n);
-      }
-}
-
-}  // namespace
 
 void test_loss_sums() {
-  test_type<float>("f32");
-  test_type<double>("f64");
-  test_type<f16>("f16");
-  test_type<bf16>("bf16");
+  test_loss_sums_in<float>("f32");
+  test_loss_sums_in<double>("f64");
+  test_loss_sums_in<f16>("f16");
+  test_loss_sums_in<bf16>("bf16");
 }
 
 }  // namespace device_test

@@ -5,6 +5,7 @@
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tests/cuda/device/elementwise_test.h"
+#include "gradus/tests/cuda/device/loss_sums_test.h"
 #include "gradus/tests/cuda/device/optim_steps_test.h"
 #include "gradus/tests/cuda/device/reductions_test.h"
 
@@ -52,5 +53,7 @@ void test_optim_steps() {
   test_decided_there<float>(group, gradus::optim::MakeMomentum{0.01, 0.9, 0.5, 0, 1});
   test_decided_by_norms_there<bf16>(group, gradus::optim::MakeLARS::of(Numbers{}));
 }
+
+void test_loss_sums() { test_loss_sums_in<float>("f32"); }
 
 }  // namespace mutants

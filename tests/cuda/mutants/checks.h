@@ -6,5 +6,6 @@ namespace mutants {
 void test_elementwise();
 void test_reductions();
 void test_optim_steps();
+void test_loss_sums();
 
 }  // namespace mutants

@@ -32,6 +32,7 @@ CHECKS = {
     "direct_conv.cu.cc": ["convolutions of f32"],
     "elementwise.h": ["element-wise", "conversions"],
     "gradients.cu.cc": ["gradients in f32"],
+    "loss_sum.h": ["sums of losses in f32"],
     "merge_block.h": ["gradients in f32", "steps"],
     "multinomial.cu.cc": ["multinomial"],
     "optim_step.h": ["steps"],

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
       mutants::test_elementwise();
       mutants::test_reductions();
       mutants::test_optim_steps();
+      mutants::test_loss_sums();
       test_softmax();
       test_cross_entropy();
       test_pooling();

@@ -14,6 +14,7 @@
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/host_calls.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -84,6 +85,19 @@ void expect_same(const Tensor& on_cuda, const Tensor& on_cpu, const std::string&
   EXPECT_EQ(on_cuda.shape(), on_cpu.shape()) << what;
   EXPECT_EQ(on_cuda.strides(), on_cpu.strides()) << what;
   EXPECT_EQ(values(on_cuda), values(on_cpu)) << what << ' ' << name_of(on_cpu.dtype());
+}
+
+// Our own kernels would give the same numbers.
+TEST_F(CudaConvolutions, AllHavePlans) {
+  for (const DType t : kFloats)
+    for (const Case& c : cases()) {
+      const Tensor x = there(numbers(c.x, t)), w = there(numbers(c.w, t, 2));
+      const cuda::HostCallScope calls;
+      const Tensor y = raw::conv("conv2d", x, w, {}, c.geometry);
+      raw::conv_input_grad("conv2d_input_grad", y, w, {}, c.x, c.geometry);
+      raw::conv_weight_grad("conv2d_weight_grad", y, x, c.w, false, c.geometry, t);
+      EXPECT_EQ(calls.total().library_calls, 3) << describe(c) << ' ' << name_of(t);
+    }
 }
 
 TEST_F(CudaConvolutions, ThreeDirections) {
