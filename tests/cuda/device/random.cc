@@ -3,7 +3,6 @@
 #include "gradus/tensor/cuda/kernels/multinomial.h"
 
 #include <functional>
-#include <new>
 
 #include "device_test.h"
 #include "gradus/tensor/ops/formulas/random.h"
@@ -317,7 +316,8 @@ template <class T> void test_below(const char* name) {
     const Elements<T> numbers(u), again(u), limits(probability);
     void* record;
     MUST(cudaMallocHost(&record, sizeof(cuda::ValueRecord)));
-    auto* const found = new (record) cuda::ValueRecord;
+    auto* const found = static_cast<cuda::ValueRecord*>(record);
+    *found = {};
     const cuda::View p_view{limits.data(), gradus::dtype_v<T>};
     cuda::below("test", {numbers.data(), gradus::dtype_v<T>}, p_view, n, {found, 7, 5}, nullptr);
     // This one finds the record taken.
@@ -362,7 +362,8 @@ struct Drawing {
     const Buffer workspace(static_cast<size_t>(cuda::multinomial_workspace(m, replacement)));
     void* record;
     MUST(cudaMallocHost(&record, sizeof(cuda::ValueRecord)));
-    auto* const reports = new (record) cuda::ValueRecord;
+    auto* const reports = static_cast<cuda::ValueRecord*>(record);
+    *reports = {};
     cuda::multinomial("test", m, replacement, workspace.data(),
                       {reports, 7, count, cuda::reported_per_row(n)}, nullptr);
     drawn = out.take();
