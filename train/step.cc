@@ -32,11 +32,11 @@ template <class Fill> Tensor Step::for_each_sample(const Shape& sample, Fill fil
 
 Tensor Step::randn(const Shape& sample) {
   return for_each_sample(sample,
-                         [](const Tensor& x, PhiloxKey key) { raw::normal_kernel(x, 0.0, 1.0, key); });
+                         [](const Tensor& x, PhiloxKey key) { raw::normal_kernel(x, 0.0, 1.0, {key}); });
 }
 Tensor Step::rand(const Shape& sample) {
   return for_each_sample(sample,
-                         [](const Tensor& x, PhiloxKey key) { raw::uniform_kernel(x, 0.0, 1.0, key); });
+                         [](const Tensor& x, PhiloxKey key) { raw::uniform_kernel(x, 0.0, 1.0, {key}); });
 }
 
 Tensor Step::log(const std::string& name, const Tensor& value) {

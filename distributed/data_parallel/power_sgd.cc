@@ -87,7 +87,7 @@ PowerSGD::Matrix* PowerSGD::find_matrix(const Tensor& parameter) {
 }
 
 // Fills x with random numbers that are the same on all ranks, without using the Context's generator.
-void PowerSGD::draw(const Tensor& x) { raw::normal_kernel(x, 0, 1, generator_.next()); }
+void PowerSGD::draw(const Tensor& x) { raw::normal_kernel(x, 0, 1, {generator_.next()}); }
 
 void PowerSGD::prepare(Item& item) {
   Matrix& matrix = *item.matrix;

@@ -1,11 +1,13 @@
 #include "gradus/tensor/ops/random.h"
 
 #include <cmath>
+#include <ranges>
 
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -14,11 +16,21 @@ namespace gradus {
 namespace raw {
 namespace {
 
-PhiloxKey next_draw() { return Context::current().generator->next(); }
+// The generator's next draw, for a kernel on `device`.
+DrawKey next_draw(Device device) {
+  const Context& context = Context::current();
+  const PhiloxKey key = context.generator->next();
+  for (const auto& base : context.draw_bases | std::views::reverse)
+    if (base->generator == context.generator && base->numbers.device() == device) {
+      base->is_ahead = base->is_ahead && key.seed == base->start.seed && key.stream >= base->start.stream;
+      return {{key.seed - base->start.seed, key.stream - base->start.stream}, base->numbers};
+    }
+  return {key};
+}
 // Replicas have different samples. So replicas with the same seed drop different elements.
-PhiloxKey next_dropout_draw() {
-  PhiloxKey key = next_draw();
-  key.stream += uint64_t(Job::current()->replica().index) << 40;
+DrawKey next_dropout_draw(Device device) {
+  DrawKey key = next_draw(device);
+  key.philox.stream += uint64_t(Job::current()->replica().index) << 40;
   return key;
 }
 
@@ -33,7 +45,7 @@ void uniform_(const Tensor& x, double low, double high) {
   check_writable("uniform_", x);
   if (!(low <= high) || !std::isfinite(high - low))
     throw ValueError("uniform_", "expected low <= high, given ", low, " and ", high);
-  const PhiloxKey key = next_draw();
+  const DrawKey key = next_draw(x.device());
   if (x.numel() == 0) return;
   uniform_kernel(x, low, high, key);
   x.storage()->bump_version();
@@ -43,7 +55,7 @@ void normal_(const Tensor& x, double mean, double std) {
   check_floating("normal_", "x", x);
   check_writable("normal_", x);
   if (!(std >= 0)) throw ValueError("normal_", "expected a standard deviation of at least 0, given ", std);
-  const PhiloxKey key = next_draw();
+  const DrawKey key = next_draw(x.device());
   if (x.numel() == 0) return;
   normal_kernel(x, mean, std, key);
   x.storage()->bump_version();
@@ -52,7 +64,7 @@ void normal_(const Tensor& x, double mean, double std) {
 Tensor bernoulli_mask(const Tensor& x, double p) {
   check_probability("bernoulli", p);
   Tensor mask = empty_like(x, DType::kBool);
-  const PhiloxKey key = next_draw();
+  const DrawKey key = next_draw(x.device());
   if (mask.numel() > 0) bernoulli_kernel(mask, p, key);
   return mask;
 }
@@ -60,7 +72,7 @@ Tensor bernoulli_mask(const Tensor& x, double p) {
 Tensor dropout_mask(const Tensor& x, double p) {
   check_probability("dropout", p);
   Tensor mask = empty_like(x, DType::kBool);
-  const PhiloxKey key = next_dropout_draw();
+  const DrawKey key = next_dropout_draw(x.device());
   if (mask.numel() > 0) dropout_mask_kernel(mask, p, key);
   return mask;
 }
@@ -69,7 +81,7 @@ Dropped dropout(const Tensor& x, double p, double scale, const Tensor& out) {
   check_probability("dropout", p);
   check_floating("dropout", "x", x);
   Dropped d{out ? out : empty_like(x), empty_like(x, DType::kBool)};
-  const PhiloxKey key = next_dropout_draw();
+  const DrawKey key = next_dropout_draw(x.device());
   if (x.numel() > 0) dropout_kernel(d.y, d.mask, x, p, scale, key);
   if (out) out.storage()->bump_version();
   return d;
@@ -119,7 +131,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions opti
   if (options.dtype == DType::kBool) throw DTypeError("randint", "is not defined for bool");
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   Tensor y = empty(shape, {DType::kI64, options.device});
-  const PhiloxKey key = raw::next_draw();
+  const raw::DrawKey key = raw::next_draw(y.device());
   if (y.numel() > 0) raw::randint_kernel(y, low, range, key);
   return raw::to(y, options.dtype);
 }
@@ -132,7 +144,7 @@ Tensor randperm(int64_t n, TensorOptions options) {
   const OpCall call("randperm");
   if (n < 0) throw ValueError("randperm", "expected a length of at least 0, given ", n);
   Tensor y = empty({n}, {DType::kI64, options.device});
-  const PhiloxKey key = raw::next_draw();
+  const raw::DrawKey key = raw::next_draw(y.device());
   if (n > 0) raw::randperm_kernel(y, key);
   return raw::to(y, options.dtype);
 }
@@ -207,6 +219,54 @@ Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions opti
   if (y.numel() > 0)
     raw::multinomial_kernel(y, raw::contiguous(raw::to(weights, DType::kF64)), uniform, options.replacement);
   return y;
+}
+
+DeviceDraws::DeviceDraws(Device device) {
+  const OpCall call("DeviceDraws");
+  if (device.type != DeviceType::kCUDA)
+    throw DeviceError("DeviceDraws", "expected a CUDA device, given ", device);
+  base_ = std::make_shared<DrawBase>(nullptr, zeros({2}, {DType::kI64, device}));
+}
+
+void DeviceDraws::send_state() {
+  const OpCall call("DeviceDraws");
+  const auto send = [&](int64_t at, uint64_t& there, uint64_t now) {
+    if (there == now) return;
+    raw::fill_(view_as_strided(base_->numbers, {1}, {1}, at), static_cast<int64_t>(now));
+    there = now;
+  };
+  const auto [seed, draws] = base_->generator->state();
+  send(0, base_->start.seed, seed);
+  send(1, base_->start.stream, draws);
+}
+
+void DeviceDraws::repeat() {
+  if (!count_)
+    throw StateError(
+        "DeviceDraws",
+        "has no draws to repeat: no scope has ended, or the generator was seeded within the last one");
+  send_state();
+  base_->generator->set_state({base_->start.seed, base_->start.stream + *count_});
+}
+
+DeviceDraws::Scope::Scope(DeviceDraws& draws) : draws_(draws) {
+  if (draws_.is_open_) throw StateError("DeviceDraws", "already counts draws: a scope of it lives");
+  Context& context = Context::current();
+  draws_.count_.reset();
+  draws_.base_->generator = context.generator;
+  draws_.base_->is_ahead = true;
+  draws_.send_state();
+  context.draw_bases.push_back(draws_.base_);
+  draws_.is_open_ = true;
+}
+
+DeviceDraws::Scope::~Scope() {
+  Context::current().draw_bases.pop_back();
+  const DrawBase& base = *draws_.base_;
+  const auto [seed, draws] = base.generator->state();
+  if (base.is_ahead && seed == base.start.seed && draws >= base.start.stream)
+    draws_.count_ = draws - base.start.stream;
+  draws_.is_open_ = false;
 }
 
 }  // namespace gradus

@@ -21,6 +21,7 @@ namespace gradus {
 
 class AutogradSlot;
 class Tensor;
+struct DrawBase;
 
 struct Context {
   // Open recordings that see this thread's ops, oldest first. Only autograd knows their type.
@@ -34,6 +35,7 @@ struct Context {
   Device device = kCPU;         // where layers put their parameters
   std::vector<Stream> streams;  // current streams that differ from their device's default
   std::shared_ptr<RandomGenerator> generator = std::make_shared<RandomGenerator>();
+  std::vector<std::shared_ptr<DrawBase>> draw_bases;  // of open DeviceDraws::Scopes
   int threads = 0;             // of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
   bool deterministic = false;  // refuse kernels whose results may differ from run to run; the CPU has none
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first

@@ -53,27 +53,31 @@ template <class F> void with_draw_type(const Tensor& out, F&& f) {
   out.dtype() == DType::kF64 ? f.template operator()<double>() : f.template operator()<float>();
 }
 
-void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
-  with_draw_type(out, [&]<class T>() { fill(out, key, draws::Uniform<T>(low, high)); });
+void uniform_cpu(const Tensor& out, double low, double high, const raw::DrawKey& key) {
+  with_draw_type(out, [&]<class T>() { fill(out, key.philox, draws::Uniform<T>(low, high)); });
 }
-void normal_cpu(const Tensor& out, double mean, double std, PhiloxKey key) {
-  with_draw_type(out, [&]<class T>() { fill(out, key, draws::Normal<T>(mean, std)); });
+void normal_cpu(const Tensor& out, double mean, double std, const raw::DrawKey& key) {
+  with_draw_type(out, [&]<class T>() { fill(out, key.philox, draws::Normal<T>(mean, std)); });
 }
-void bernoulli_cpu(const Tensor& out, double p, PhiloxKey key) { fill(out, key, draws::Bernoulli(p)); }
-void dropout_mask_cpu(const Tensor& out, double p, PhiloxKey key) { fill(out, key, draws::DropoutMask(p)); }
-void randint_cpu(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key) {
-  fill(out, key, draws::Integers{low, range});
+void bernoulli_cpu(const Tensor& out, double p, const raw::DrawKey& key) {
+  fill(out, key.philox, draws::Bernoulli(p));
+}
+void dropout_mask_cpu(const Tensor& out, double p, const raw::DrawKey& key) {
+  fill(out, key.philox, draws::DropoutMask(p));
+}
+void randint_cpu(const Tensor& out, int64_t low, uint64_t range, const raw::DrawKey& key) {
+  fill(out, key.philox, draws::Integers{low, range});
 }
 
 // Fisher-Yates: each place swaps with one at or after it.
-void randperm_cpu(const Tensor& out, PhiloxKey key) {
+void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
   int64_t* const order = out.ptr<int64_t>();
   const int64_t n = out.numel();
   for (int64_t i = 0; i < n; ++i) order[i] = i;
   uint32_t words[kPhiloxWords];
   for (int64_t i = 0; i + 1 < n; ++i) {
     constexpr int kElements = kPhiloxWords / 2;
-    if (i % kElements == 0) philox_words(key, uint64_t(i / kElements) * kPhiloxCounters, 1, words);
+    if (i % kElements == 0) philox_words(key.philox, uint64_t(i / kElements) * kPhiloxCounters, 1, words);
     std::swap(order[i], order[draws::partner_of(i, n, words + 2 * (i % kElements))]);
   }
 }
@@ -148,7 +152,7 @@ void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, do
 }
 
 void dropout_cpu(const Tensor& y, const Tensor& mask, const Tensor& x, double p, double scale,
-                 PhiloxKey key) {
+                 const raw::DrawKey& key) {
   dropout_mask_cpu(mask, p, key);
   masked_scale_cpu(y, x, mask, scale);
 }

@@ -20,14 +20,21 @@ namespace {
 
 constexpr int kDrawThreads = 256;
 
+__device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
+  if (!key.base) return key.philox;
+  const auto base = load_vector<Vector<uint64_t, 2>>(key.base);
+  return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
+}
+
 template <class T> constexpr int kVector = 16 / static_cast<int>(sizeof(T));
 
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
-    draw_rows(T* out, int64_t count, Draw draw, PhiloxKey key) {
+    draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
   using Element = typename Draw::Element;
   constexpr int n = kVector<T>, each = draws::kPerCounter<Draw>, counters = n / each;
   const int64_t item = block_index() * kDrawThreads + thread_index(), at = item * n, left = count - at;
+  const PhiloxKey key = read(from);
   Element elements[n];
 #pragma unroll
   for (int c = 0; c < counters; ++c) {
@@ -62,13 +69,13 @@ __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, P
 // Operand 1 is none: its offsets, from `first` on, are the numbers of the elements.
 template <class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
-    draw_strided(StridedOperands<2> o, int64_t first, Draw draw, PhiloxKey key) {
+    draw_strided(StridedOperands<2> o, int64_t first, Draw draw, DeviceKey key) {
   const uint32_t i =
       static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
   if (i >= o.count) return;
   int64_t at[2];
   o.locate(i, at);
-  store_as(o.data[0], o.dtype[0], at[0], element_of(draw, key, static_cast<uint64_t>(first + at[1])));
+  store_as(o.data[0], o.dtype[0], at[0], element_of(draw, read(key), static_cast<uint64_t>(first + at[1])));
 }
 
 // Strides at which the offsets are the numbers of the elements.
@@ -81,7 +88,7 @@ Strides numbers_of(std::span<const int64_t> sizes) {
 
 // Draws elements that are stored as one of the types T.
 template <class... T, class Draw>
-void run(const char* op, const Drawn& out, const Draw& draw, PhiloxKey key, cudaStream_t stream) {
+void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
   const Nest nest = make_nest(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
   if (nest.numel == 0) return;
   const bool is_aligned = reinterpret_cast<uintptr_t>(out.view.data) % 16 == 0;
@@ -106,11 +113,11 @@ void run(const char* op, const Drawn& out, const Draw& draw, PhiloxKey key, cuda
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_rows(T* y, bool* mask, const T* x, int64_t count, draws::DropoutMask draw, double scale,
-              PhiloxKey key) {
+              DeviceKey key) {
   constexpr int n = kVector<T>, each = draws::kPerCounter<draws::DropoutMask>;
   const int64_t at = (block_index() * kDrawThreads + thread_index()) * n, left = count - at;
   uint32_t words[4], chosen[n / 2] = {};
-  draws::philox(key, static_cast<uint64_t>(at / each), words);
+  draws::philox(read(key), static_cast<uint64_t>(at / each), words);
   const int first = static_cast<int>(at % each) / 2;
 #pragma unroll
   for (int k = 0; k < 4; ++k)
@@ -135,13 +142,13 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 // Operands: y, mask, x. The fourth is none: its offsets, from `number` on, are the numbers of the elements.
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
-    drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, PhiloxKey key) {
+    drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, DeviceKey key) {
   const uint32_t i =
       static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
   if (i >= o.count) return;
   int64_t at[4];
   o.locate(i, at);
-  const bool kept = element_of(draw, key, static_cast<uint64_t>(number + at[3]));
+  const bool kept = element_of(draw, read(key), static_cast<uint64_t>(number + at[3]));
   const functors::MaskedScale scaled{{}, scale};
   store_as(o.data[0], o.dtype[0], at[0], scaled(load_as<C>(o.data[2], o.dtype[2], at[2]), kept));
   store_as(o.data[1], o.dtype[1], at[1], kept);
@@ -149,7 +156,8 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 
 // One warp swaps as one thread would, 32 places at a time. A place's turn comes after those before it that
 // swap with it or with its partner.
-__global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, PhiloxKey key) {
+__global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, DeviceKey from) {
+  const PhiloxKey key = read(from);
   const int lane = thread_index();
   for (int64_t left = count; left > 1; left -= kWarp) {
     const int64_t place = count - left + lane;
@@ -193,33 +201,36 @@ __global__ void __launch_bounds__(kDrawThreads)
 
 }  // namespace
 
-void uniform(const char* op, const Drawn& out, double low, double high, PhiloxKey key, cudaStream_t stream) {
+void uniform(const char* op, const Drawn& out, double low, double high, const DeviceKey& key,
+             cudaStream_t stream) {
   if (out.view.dtype == DType::kF64)
     return run<double>(op, out, draws::Uniform<double>(low, high), key, stream);
   run<float, f16, bf16>(op, out, draws::Uniform<float>(low, high), key, stream);
 }
-void normal(const char* op, const Drawn& out, double mean, double std, PhiloxKey key, cudaStream_t stream) {
+void normal(const char* op, const Drawn& out, double mean, double std, const DeviceKey& key,
+            cudaStream_t stream) {
   if (out.view.dtype == DType::kF64)
     return run<double>(op, out, draws::Normal<double>(mean, std), key, stream);
   run<float, f16, bf16>(op, out, draws::Normal<float>(mean, std), key, stream);
 }
-void bernoulli(const char* op, const Drawn& out, double p, PhiloxKey key, cudaStream_t stream) {
+void bernoulli(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream) {
   run<bool>(op, out, draws::Bernoulli(p), key, stream);
 }
-void dropout_mask(const char* op, const Drawn& out, double p, PhiloxKey key, cudaStream_t stream) {
+void dropout_mask(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream) {
   run<bool>(op, out, draws::DropoutMask(p), key, stream);
 }
-void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, PhiloxKey key,
+void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, const DeviceKey& key,
              cudaStream_t stream) {
   run<int64_t>(op, out, draws::Integers{low, range}, key, stream);
 }
 
-void randperm(const char* op, int64_t* order, int64_t count, PhiloxKey key, cudaStream_t stream) {
+void randperm(const char* op, int64_t* order, int64_t count, const DeviceKey& key, cudaStream_t stream) {
   arange(op, {order, DType::kI64}, count, 0, 1, stream);
   launch(op, swap_places, {1, kWarp}, stream, order, count, key);
 }
 
-void dropout(const char* op, const Dropout& d, double p, double scale, PhiloxKey key, cudaStream_t stream) {
+void dropout(const char* op, const Dropout& d, double p, double scale, const DeviceKey& key,
+             cudaStream_t stream) {
   const draws::DropoutMask draw(p);
   const auto& [y, mask, x] = d.views;
   const Nest nest = make_nest(

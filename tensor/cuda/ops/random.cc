@@ -20,32 +20,35 @@ Strides strides_of(const Tensor& x) {
   std::copy(x.strides().begin(), x.strides().end(), strides.begin());
   return strides;
 }
+DeviceKey on_device(const raw::DrawKey& key) {
+  return {key.philox, key.base.defined() ? static_cast<const uint64_t*>(key.base.raw_ptr()) : nullptr};
+}
 Drawn drawn(const Tensor& out) { return {view_of(out), sizes_of(out), strides_of(out)}; }
 
-void uniform_cuda(const Tensor& out, double low, double high, PhiloxKey key) {
-  uniform("uniform_", drawn(out), low, high, key, stream_for({&out}));
+void uniform_cuda(const Tensor& out, double low, double high, const raw::DrawKey& key) {
+  uniform("uniform_", drawn(out), low, high, on_device(key), stream_for({&out, &key.base}));
 }
-void normal_cuda(const Tensor& out, double mean, double std, PhiloxKey key) {
-  normal("normal_", drawn(out), mean, std, key, stream_for({&out}));
+void normal_cuda(const Tensor& out, double mean, double std, const raw::DrawKey& key) {
+  normal("normal_", drawn(out), mean, std, on_device(key), stream_for({&out, &key.base}));
 }
-void bernoulli_cuda(const Tensor& out, double p, PhiloxKey key) {
-  bernoulli("bernoulli", drawn(out), p, key, stream_for({&out}));
+void bernoulli_cuda(const Tensor& out, double p, const raw::DrawKey& key) {
+  bernoulli("bernoulli", drawn(out), p, on_device(key), stream_for({&out, &key.base}));
 }
-void dropout_mask_cuda(const Tensor& out, double p, PhiloxKey key) {
-  dropout_mask("dropout", drawn(out), p, key, stream_for({&out}));
+void dropout_mask_cuda(const Tensor& out, double p, const raw::DrawKey& key) {
+  dropout_mask("dropout", drawn(out), p, on_device(key), stream_for({&out, &key.base}));
 }
-void randint_cuda(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key) {
-  randint("randint", drawn(out), low, range, key, stream_for({&out}));
+void randint_cuda(const Tensor& out, int64_t low, uint64_t range, const raw::DrawKey& key) {
+  randint("randint", drawn(out), low, range, on_device(key), stream_for({&out, &key.base}));
 }
-void randperm_cuda(const Tensor& out, PhiloxKey key) {
-  randperm("randperm", out.ptr<int64_t>(), out.numel(), key, stream_for({&out}));
+void randperm_cuda(const Tensor& out, const raw::DrawKey& key) {
+  randperm("randperm", out.ptr<int64_t>(), out.numel(), on_device(key), stream_for({&out, &key.base}));
 }
 
 void dropout_cuda(const Tensor& y, const Tensor& mask, const Tensor& x, double p, double scale,
-                  PhiloxKey key) {
+                  const raw::DrawKey& key) {
   const Dropout d{
       sizes_of(x), {view_of(y), view_of(mask), view_of(x)}, {strides_of(y), strides_of(mask), strides_of(x)}};
-  dropout("dropout", d, p, scale, key, stream_for({&y, &mask, &x}));
+  dropout("dropout", d, p, scale, on_device(key), stream_for({&y, &mask, &x, &key.base}));
 }
 void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
   const Operands o = operands_of({&out, &x, &mask});

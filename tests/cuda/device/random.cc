@@ -13,7 +13,18 @@ namespace {
 using gradus::PhiloxKey;
 namespace draws = gradus::draws;
 
+// The key of all draws, and the same as a sum of which the device has one part. Both sums pass 2^64.
 constexpr PhiloxKey kKey{0x123456789abcdef0, (uint64_t{3} << 40) + 17};
+class Keys {
+ public:
+  std::array<cuda::DeviceKey, 2> all() const {
+    return {{{kKey}, {{kKey.seed - kPart.seed, kKey.stream - kPart.stream}, on_device_.data()}}};
+  }
+
+ private:
+  static constexpr PhiloxKey kPart{0xfedcba9876543210, ~uint64_t{0} - 2};
+  Elements<uint64_t> on_device_{std::vector<uint64_t>{kPart.seed, kPart.stream}};
+};
 
 struct Layout {
   const char* name;
@@ -43,31 +54,34 @@ std::vector<Layout> layouts() {
   return all;
 }
 
-// Draws into every layout. `draw` starts the kernel; value(i) is what element i must be, allowed(i) how far
-// it may be from that.
+// Draws into every layout, by both keys. `draw` starts the kernel. value(i) is what element i must be,
+// allowed(i) how far it may be from that.
 template <class T>
-void check(Group& group, const std::function<void(const cuda::Drawn&)>& draw,
+void check(Group& group, const std::function<void(const cuda::Drawn&, const cuda::DeviceKey&)>& draw,
            const std::function<T(int64_t)>& value, const std::function<double(int64_t)>& allowed = {}) {
-  for (const Layout& l : layouts()) {
-    int64_t span = l.start + 1;
-    for (size_t d = 0; d < l.sizes.size(); ++d) span += std::max<int64_t>(0, l.sizes[d] - 1) * l.strides[d];
-    const Buffer out(static_cast<size_t>(span) * sizeof(T));
-    draw({{out.data() + l.start * static_cast<int64_t>(sizeof(T)), gradus::dtype_v<T>}, l.sizes, l.strides});
-    const std::vector<unsigned char> got = out.take();
-    std::vector<unsigned char> want(got.size(), 0xA5);
-    int64_t i = 0;
-    for_each_position(l.sizes, {l.strides}, {l.start}, [&](const int64_t* at) {
-      const size_t place = Buffer::kMargin + static_cast<size_t>(at[0]) * sizeof(T);
-      const T w = value(i);
-      T g;
-      std::memcpy(&g, &got[place], sizeof g);
-      group.check(allowed ? std::abs(as_double(g) - as_double(w)) <= allowed(i) : same(g, w),
-                  "%s, element %lld: %.17g, not %.17g", l.name, (long long)i, as_double(g), as_double(w));
-      std::memcpy(&want[place], &g, sizeof g);
-      ++i;
-    });
-    group.check(got == want, "%s of %lld: something else was written", l.name, (long long)i);
-  }
+  const Keys keys;
+  for (const Layout& l : layouts())
+    for (const cuda::DeviceKey& key : keys.all()) {
+      int64_t span = l.start + 1;
+      for (size_t d = 0; d < l.sizes.size(); ++d) span += std::max<int64_t>(0, l.sizes[d] - 1) * l.strides[d];
+      const Buffer out(static_cast<size_t>(span) * sizeof(T));
+      draw({{out.data() + l.start * static_cast<int64_t>(sizeof(T)), gradus::dtype_v<T>}, l.sizes, l.strides},
+           key);
+      const std::vector<unsigned char> got = out.take();
+      std::vector<unsigned char> want(got.size(), 0xA5);
+      int64_t i = 0;
+      for_each_position(l.sizes, {l.strides}, {l.start}, [&](const int64_t* at) {
+        const size_t place = Buffer::kMargin + static_cast<size_t>(at[0]) * sizeof(T);
+        const T w = value(i);
+        T g;
+        std::memcpy(&g, &got[place], sizeof g);
+        group.check(allowed ? std::abs(as_double(g) - as_double(w)) <= allowed(i) : same(g, w),
+                    "%s, element %lld: %.17g, not %.17g", l.name, (long long)i, as_double(g), as_double(w));
+        std::memcpy(&want[place], &g, sizeof g);
+        ++i;
+      });
+      group.check(got == want, "%s of %lld: something else was written", l.name, (long long)i);
+    }
 }
 
 uint32_t word(int64_t i) {
@@ -91,8 +105,8 @@ template <class T> void test_uniform(const char* name) {
   for (const auto& [low, high] : {std::pair{-2., 3.}, {1., 1.0000002}, {5., 5.}})
     check<T>(
         group,
-        [&, low = low, high = high](const cuda::Drawn& out) {
-          cuda::uniform("test", out, low, high, kKey, nullptr);
+        [&, low = low, high = high](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+          cuda::uniform("test", out, low, high, key, nullptr);
         },
         [low = low, high = high](int64_t i) {
           const C v = std::fma(C(high - low), unit<C>(i), C(low));
@@ -113,7 +127,9 @@ template <class T> void test_normal(const char* name) {
   Group group(std::string("random normal numbers of ") + name);
   if (!group) return;
   constexpr double kMean = 0.5, kStd = 3;
-  const auto draw = [&](const cuda::Drawn& out) { cuda::normal("test", out, kMean, kStd, kKey, nullptr); };
+  const auto draw = [&](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+    cuda::normal("test", out, kMean, kStd, key, nullptr);
+  };
   if constexpr (!std::is_same_v<T, double>) {
     // f32 has the same formulas on both sides.
     const draws::Normal<float> formula(kMean, kStd);
@@ -144,11 +160,17 @@ void test_masks(double p) {
   std::snprintf(of, sizeof of, "of p = %g", p);
   if (Group group(std::string("random bernoulli mask ") + of); group)
     check<bool>(
-        group, [&](const cuda::Drawn& out) { cuda::bernoulli("test", out, p, kKey, nullptr); },
+        group,
+        [&](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+          cuda::bernoulli("test", out, p, key, nullptr);
+        },
         [&](int64_t i) { return static_cast<double>(unit<float>(i)) < p; });
   if (Group group(std::string("random dropout mask ") + of); group)
     check<bool>(
-        group, [&](const cuda::Drawn& out) { cuda::dropout_mask("test", out, p, kKey, nullptr); },
+        group,
+        [&](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+          cuda::dropout_mask("test", out, p, key, nullptr);
+        },
         [&](int64_t i) { return std::ldexp(word(i / 2) >> i % 2 * 16 & 0xffff, -16) < p; });
 }
 
@@ -167,8 +189,8 @@ void test_integers() {
        {std::pair<int64_t, uint64_t>{-5, 100}, {kLeast, ~uint64_t{0}}, {1, uint64_t{3} << 40}, {7, 1}})
     check<int64_t>(
         group,
-        [&, low = low, range = range](const cuda::Drawn& out) {
-          cuda::randint("test", out, low, range, kKey, nullptr);
+        [&, low = low, range = range](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+          cuda::randint("test", out, low, range, key, nullptr);
         },
         [low = low, range = range](int64_t i) {
           return static_cast<int64_t>(static_cast<uint64_t>(low) + upper_half(two_words(i), range));
@@ -178,16 +200,18 @@ void test_integers() {
 void test_orders() {
   Group group("random orders");
   if (!group) return;
-  for (const int64_t n : {1, 2, 3, 31, 32, 33, 34, 64, 65, 66, 98, 1000, 4097}) {
-    const Elements<int64_t> order(static_cast<size_t>(n));
-    cuda::randperm("test", order.data(), n, kKey, nullptr);
-    std::vector<int64_t> want(static_cast<size_t>(n));
-    for (int64_t i = 0; i < n; ++i) want[size_t(i)] = i;
-    for (int64_t i = 0; i < n; ++i)
-      std::swap(want[size_t(i)], want[size_t(i) + upper_half(two_words(i), static_cast<uint64_t>(n - i))]);
-    group.check(order.take() == want, "of %lld", (long long)n);
-    group.check(order.is_clean(), "of %lld: written outside", (long long)n);
-  }
+  const Keys keys;
+  for (const int64_t n : {1, 2, 3, 31, 32, 33, 34, 64, 65, 66, 98, 1000, 4097})
+    for (const cuda::DeviceKey& key : keys.all()) {
+      const Elements<int64_t> order(static_cast<size_t>(n));
+      cuda::randperm("test", order.data(), n, key, nullptr);
+      std::vector<int64_t> want(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) want[size_t(i)] = i;
+      for (int64_t i = 0; i < n; ++i)
+        std::swap(want[size_t(i)], want[size_t(i) + upper_half(two_words(i), static_cast<uint64_t>(n - i))]);
+      group.check(order.take() == want, "of %lld", (long long)n);
+      group.check(order.is_clean(), "of %lld: written outside", (long long)n);
+    }
 }
 
 struct Masked {
@@ -247,34 +271,37 @@ template <class T> void test_dropout(const char* name) {
     all.push_back({"rows", {n}, {1}, {1}, {1}});
     all.push_back({"misaligned", {n}, {1}, {1}, {1}, 1});
   }
-  for (const Masked& l : all) {
-    std::array<size_t, 3> count{1, 1, 1};
-    const cuda::Strides* const strides[] = {&l.y, &l.mask, &l.x};
-    for (size_t k = 0; k < 3; ++k)
-      for (size_t d = 0; d < l.sizes.size(); ++d)
-        count[k] += static_cast<size_t>((l.sizes[d] - 1) * (*strides[k])[d]);
-    std::vector<T> x(count[2]);
-    for (size_t i = 0; i < x.size(); ++i) x[i] = sample<T>(i, 1);
-    const Elements<T> from(x, l.start), to(count[0], l.start);
-    const Elements<unsigned char> kept(count[1], l.start);
-    const cuda::Dropout d{l.sizes,
-                          {cuda::View{to.data(), gradus::dtype_v<T>}, cuda::View{kept.data(), DType::kBool},
-                           cuda::View{from.data(), gradus::dtype_v<T>}},
-                          {l.y, l.mask, l.x}};
-    cuda::dropout("test", d, 0.3, 1.25, kKey, nullptr);
-    const std::vector<T> y = to.take();
-    const std::vector<unsigned char> mask = kept.take();
-    int64_t i = 0;
-    for_each_position(l.sizes, {l.y, l.mask, l.x}, {0, 0, 0}, [&](const int64_t* at) {
-      const bool keeps = std::ldexp(word(i / 2) >> i % 2 * 16 & 0xffff, -16) < 0.3;
-      const T want = keeps ? stored<T>(static_cast<C>(widened(x[size_t(at[2])]) * C(1.25))) : stored<T>(C(0));
-      group.check(mask[size_t(at[1])] == keeps, "%s: mask %lld", l.name, (long long)i);
-      group.check(same(y[size_t(at[0])], want), "%s: %.9g, not %.9g", l.name, as_double(y[size_t(at[0])]),
-                  as_double(want));
-      ++i;
-    });
-    group.check(to.is_clean() && kept.is_clean(), "%s: written outside", l.name);
-  }
+  const Keys keys;
+  for (const Masked& l : all)
+    for (const cuda::DeviceKey& key : keys.all()) {
+      std::array<size_t, 3> count{1, 1, 1};
+      const cuda::Strides* const strides[] = {&l.y, &l.mask, &l.x};
+      for (size_t k = 0; k < 3; ++k)
+        for (size_t d = 0; d < l.sizes.size(); ++d)
+          count[k] += static_cast<size_t>((l.sizes[d] - 1) * (*strides[k])[d]);
+      std::vector<T> x(count[2]);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = sample<T>(i, 1);
+      const Elements<T> from(x, l.start), to(count[0], l.start);
+      const Elements<unsigned char> kept(count[1], l.start);
+      const cuda::Dropout d{l.sizes,
+                            {cuda::View{to.data(), gradus::dtype_v<T>}, cuda::View{kept.data(), DType::kBool},
+                             cuda::View{from.data(), gradus::dtype_v<T>}},
+                            {l.y, l.mask, l.x}};
+      cuda::dropout("test", d, 0.3, 1.25, key, nullptr);
+      const std::vector<T> y = to.take();
+      const std::vector<unsigned char> mask = kept.take();
+      int64_t i = 0;
+      for_each_position(l.sizes, {l.y, l.mask, l.x}, {0, 0, 0}, [&](const int64_t* at) {
+        const bool keeps = std::ldexp(word(i / 2) >> i % 2 * 16 & 0xffff, -16) < 0.3;
+        const T want =
+            keeps ? stored<T>(static_cast<C>(widened(x[size_t(at[2])]) * C(1.25))) : stored<T>(C(0));
+        group.check(mask[size_t(at[1])] == keeps, "%s: mask %lld", l.name, (long long)i);
+        group.check(same(y[size_t(at[0])], want), "%s: %.9g, not %.9g", l.name, as_double(y[size_t(at[0])]),
+                    as_double(want));
+        ++i;
+      });
+      group.check(to.is_clean() && kept.is_clean(), "%s: written outside", l.name);
+    }
 }
 
 template <class T> void test_below(const char* name) {

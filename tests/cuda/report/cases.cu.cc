@@ -491,6 +491,12 @@ std::vector<Case> cases() {
       drawn<float>("uniform numbers f32, channels last",
                    [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }, {64, kPixels}, {1, 64},
                    kStrided),
+      drawn<float>("uniform numbers f32, counted on the device",
+                   [](const Drawn& y) {
+                     const Zeros base(16);
+                     uniform("report", y, 0, 1, {.base = as<uint64_t>(base)}, nullptr);
+                     check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+                   }),
       drawn<double>("uniform numbers f64",
                     [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }),
       drawn<float>("normal numbers f32", [](const Drawn& y) { normal("report", y, 0, 1, {}, nullptr); }),

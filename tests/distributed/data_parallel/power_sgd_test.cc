@@ -29,7 +29,7 @@ using V = std::vector<double>;
 
 Tensor normal(const Shape& shape, uint64_t seed, uint64_t draw, DType dtype = DType::kF64) {
   Tensor x = empty(shape, {.dtype = dtype});
-  raw::normal_kernel(x, 0, 1, {seed, draw});
+  raw::normal_kernel(x, 0, 1, {{seed, draw}});
   return x;
 }
 
