@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "."
@@ -148,6 +149,19 @@ class House(unittest.TestCase):
         tool = os.path.join(ROOT, "tests", "cuda", "gpu_status.py")
         checked = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True)
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
+    def test_the_cache_of_builds_loses_what_was_read_longest_ago(self):
+        tool = os.path.join(ROOT, "bazel", "trim_cache.py")
+        with tempfile.TemporaryDirectory() as cache:
+            os.mkdir(os.path.join(cache, "inner"))
+            for name, when in (("inner/third", 3), ("first", 1), ("second", 2), ("fourth", 4)):
+                path = os.path.join(cache, name)
+                with open(path, "wb") as file:
+                    file.write(bytes(100))
+                os.utime(path, (when, 0))
+            for limit, left in ((400, ["first", "fourth", "second", "third"]), (399, ["fourth", "third"]), (0, [])):
+                subprocess.run([sys.executable, tool, cache, str(limit)], check=True)
+                self.assertEqual(sorted(name for _, _, names in os.walk(cache) for name in names), left)
 
 
 if __name__ == "__main__":
