@@ -31,11 +31,8 @@ _NOT_TRIED = [
 ]
 CUDA_COMPATIBLE = _compatible_unless(_NOT_TRIED)
 
-# Fibers are unknown to ThreadSanitizer.
-FIBERS_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:no_openmp"])
-
 # Programs of //:gradus, with the emulated device: under --config=cuda they have another one already.
-EMULATED_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:cuda", "//bazel:no_openmp"])
+EMULATED_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:cuda"])
 
 # Tests of the checker need its hooks, which other sanitizers displace.
 CHECKER_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:address_sanitizer", "//bazel:no_openmp"])
