@@ -342,6 +342,7 @@ TEST_F(ConvPlans, AFileCannotChooseWhatMayNotRun) {
                              {"4", "[]", "compiles"},
                              {"5", "[]", "has no plan"},
                              {"6", "[]", "tensor cores without tf32"},
+                             {"8", "[]", "more than 1 GiB of workspace"},
                              {"99", "[]", "does not exist"},
                              {"2147483648", "[]", "does not exist"},
                              {"7", "[[2,4]]", "a knob beyond its range"},
