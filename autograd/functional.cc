@@ -65,7 +65,8 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
   {
     const OpenScope scope(leaves);
     value = f(inner);
-    BackwardPass pass{*scope.state, {value}, {default_dy(value, dy)}, targets, {}, {}, false, {}, {}};
+    BackwardPass pass{
+        .recording = *scope.state, .roots = {value}, .dys = {default_dy(value, dy)}, .targets = targets};
     pass.deliver = [&](size_t i, Tensor g) { grads[i] = std::move(g); };
     run(pass);
   }
@@ -105,7 +106,7 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
     if (!innermost_following(xs[i]))
       throw StateError("grad", "no open recording follows x ", i, " of ", xs.size(), ": ", describe(xs[i]),
                        "; attach it before ys are computed, or use grad(f, x)");
-  BackwardPass pass{*state, ys.get(), {}, {}, {}, {}, true, {}, {}};
+  BackwardPass pass{.recording = *state, .roots = ys.get(), .keep_graph = true};
   for (size_t i = 0; i < ys.get().size(); ++i) {
     if (dys.empty() || !dys.get()[i].defined())
       check_one_element("grad", "y", ys.get()[i], " (or pass its dy)");
@@ -186,7 +187,7 @@ class CheckpointNode final : public Node {
     }
     const OpenScope scope(leaves);
     const Tensor y = surroundings_.run_again([&] { return f_(inner); });
-    BackwardPass pass{*scope.state, {}, {}, std::move(targets), {}, {}, false, {}, {}};
+    BackwardPass pass{.recording = *scope.state, .targets = std::move(targets)};
     // Moved: the gradient's buffer is free for reuse as soon as the first rule has read it.
     if (dys[0].defined()) pass.roots.push_back(y), pass.dys.push_back(std::move(dys[0]));
     pass.deliver = [&](size_t i, Tensor g) { dxs[i] = std::move(g); };

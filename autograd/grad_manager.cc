@@ -349,7 +349,11 @@ void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<
                             Objects& unfinished) {
   std::vector<Tensor> dys = checked_dys(roots, given_dys);
   Deliveries deliveries(manager->attached, unfinished);
-  BackwardPass pass{*state, roots, std::move(dys), targets(), used_later(), {}, false, {}, {}};
+  BackwardPass pass{.recording = *state,
+                    .roots = roots,
+                    .dys = std::move(dys),
+                    .targets = targets(),
+                    .used_later = used_later()};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&](size_t t, Tensor grad) { deliveries.deliver(t, std::move(grad)); };
   run(pass);
@@ -384,7 +388,12 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
   Objects unfinished = objects_of(*manager, followed());
   half = std::make_shared<HalfBackward>(HalfBackward{unfinished, {manager->attached, unfinished}, nullptr});
   Deliveries& deliveries = half->deliveries;
-  BackwardPass pass{*state, roots, std::move(dys), targets(), used_later(), first, false, {}, {}};
+  BackwardPass pass{.recording = *state,
+                    .roots = roots,
+                    .dys = std::move(dys),
+                    .targets = targets(),
+                    .used_later = used_later(),
+                    .first = first};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&deliveries, first](size_t t, Tensor grad) {
     if (first[t])

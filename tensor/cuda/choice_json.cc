@@ -214,4 +214,20 @@ ConvChoices from_json(const char* op, const std::filesystem::path& path, const s
   return choices;
 }
 
+// The reader decides, so that what is written has no bounds of its own.
+ConvChoices storable(const ConvChoices& choices, int64_t version) {
+  const auto comes_back = [&](const ConvChoices& one) {
+    try {
+      return from_json("save_plans", {}, to_json(one, version), version) == one;
+    } catch (const FileError&) {
+      return false;
+    }
+  };
+  ConvChoices result;
+  for (const auto& [model, list] : choices)
+    for (const auto& [key, choice] : list)
+      if (comes_back({{model, {{key, choice}}}})) result[model].emplace(key, choice);
+  return result;
+}
+
 }  // namespace gradus::cuda

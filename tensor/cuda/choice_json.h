@@ -27,4 +27,8 @@ std::string to_json(const ConvChoices& choices, int64_t version);
 ConvChoices from_json(const char* op, const std::filesystem::path& path, const std::string& text,
                       int64_t version);
 
+// Returns the choices that from_json takes. It would refuse a file with any of the others, such as one of
+// more than kMostKnobs.
+ConvChoices storable(const ConvChoices& choices, int64_t version);
+
 }  // namespace gradus::cuda

@@ -107,8 +107,9 @@ std::string describe(const DeviceModel& m) { return concat(m.name, " (", m.major
 
 int64_t save_plans(const fs::path& path) {
   constexpr const char* op = "save_plans";
-  const ConvChoices choices = KeptChoices::get().all();
-  replace_file(op, path, to_json(choices, version_of_library(op)));
+  const int64_t version = version_of_library(op);
+  const ConvChoices choices = storable(KeptChoices::get().all(), version);
+  replace_file(op, path, to_json(choices, version));
   return static_cast<int64_t>(count(choices));
 }
 

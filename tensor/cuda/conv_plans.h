@@ -22,7 +22,8 @@ void set_cudnn_relu(bool on);
 bool uses_cudnn_relu();
 
 // Writes which engines were chosen to a file of JSON, which is replaced as a whole. Returns for how many
-// convolutions. At most 8192 choices are kept.
+// convolutions. At most 8192 choices are kept. One that load_plans would refuse, such as an engine with more
+// than 32 knobs, is left out: it is made again, and load_plans takes the file.
 // Errors: FileError; DeviceError without the library.
 int64_t save_plans(const std::filesystem::path& path);
 

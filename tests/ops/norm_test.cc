@@ -5,6 +5,7 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tests/ops/leaky_batch_norm.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -260,6 +261,8 @@ TEST(BatchNormLeakyRelu, GivesTheBitsOfTwoOps) {
                 << i << ' ' << t << ' ' << slope << ' ' << training << ' ' << again;
         }
 }
+
+TEST(BatchNormLeakyRelu, OfSlope0IsNoRelu) { expect_slope_0_as_of_two_ops(kCPU); }
 
 TEST(BatchNormLeakyRelu, HasASecondDerivative) {
   const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);

@@ -19,9 +19,10 @@ namespace gradus {
 // relu of a batch norm's temporary result gets no node of its own. Batch norm's rule uses dy only where the
 // result was positive; it computes that sign again from x. The gradient then passes through memory half as
 // often, and the result need not be kept. batch_norm_relu and batch_norm_leaky_relu are recorded in the same
-// way, and also rectify in the forward's pass; relu is a leaky_relu of slope 0. With a residual the sign
-// cannot be computed from x, so batch_norm_add_relu keeps the result. If nothing else holds it at the time of
-// the backward, its buffer becomes x's gradient, and dy's buffer becomes the residual's gradient.
+// way, and also rectify in the forward's pass; there a slope of 0 means relu. A leaky_relu of slope 0 is
+// another function: it makes -0 of negative numbers and NaN of -infinity, and stays an op of its own. With a
+// residual the sign cannot be computed from x, so batch_norm_add_relu keeps the result. If nothing else holds
+// it at the time of the backward, its buffer becomes x's gradient, and dy's that of the residual.
 namespace {
 
 // Returns all dims except the channels'.
@@ -205,7 +206,7 @@ Tensor batch_norm_leaky_relu(const Tensor& x, double slope, const Tensor& weight
   const OpCall call("batch_norm_leaky_relu", {{"x", x}});
   const char* op = "batch_norm_leaky_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
-  if (!options.training)
+  if (!options.training || slope == 0)
     return leaky_relu(batch_norm(x, weight, bias, running_mean, running_var, options), slope);
   const auto result = raw::batch_norm_relu(x, {}, weight, bias, {options.eps, slope},
                                            moved_by(x, running_mean, running_var, options));

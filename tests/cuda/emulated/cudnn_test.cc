@@ -422,6 +422,7 @@ TEST_F(EmulatedConvolution, EnginesAreAsTheirNotesSay) {
   EXPECT_EQ(run(0)[0], 1 + 0x1p-11f);
   for (const int64_t engine : {2, 3, 6}) EXPECT_EQ(run(engine)[0], 1) << engine;
   for (const int64_t engine : {4, 5}) EXPECT_EQ(plan_of(graph_of(graph::kForward), engine), nullptr);
+  EXPECT_EQ(graph::workspace_of(plan_of(graph_of(graph::kForward), 8)), (int64_t(1) << 30) + 1);
 }
 
 // Engines that the caller names, with knobs that it sets; answers are those of cuDNN 9.19.
@@ -456,7 +457,7 @@ TEST_F(EmulatedConvolution, EnginesHaveNumbersAndKnobs) {
   constexpr int kTile = CUDNN_KNOB_TYPE_TILE_SIZE, kStages = CUDNN_KNOB_TYPE_STAGES;
   EXPECT_EQ(status(0, {}), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(status(7, {}), CUDNN_STATUS_SUCCESS);
-  for (const int64_t index : {int64_t(-1), int64_t(8), int64_t(1) << 40})
+  for (const int64_t index : {int64_t(-1), int64_t(9), int64_t(1) << 40})
     EXPECT_EQ(status(index, {}), CUDNN_STATUS_NOT_SUPPORTED) << index;
   for (const int64_t value : {-5, 4, 9999})
     EXPECT_EQ(status(7, {{kTile, value}}), CUDNN_STATUS_NOT_SUPPORTED) << value;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,28 +59,83 @@ TEST(ChoiceJson, IsReadable) {
             head + first + ",\n" + second + "]}]}\n");
 }
 
-// What is written is never too large to be read.
+// The most of all that a file may have.
+ConvKey largest_key() {
+  const int64_t size = int64_t(1) << 59;
+  return {.pass = ConvPass::kWeightGrad,
+          .dtype = DType::kBF16,
+          .tf32 = false,
+          .relu = false,
+          .x = Dims::filled(kMaxDims, size),
+          .w = Dims::filled(kMaxDims, size),
+          .stride = Dims::filled(kMaxDims - 2, size),
+          .padding = Dims::filled(kMaxDims - 2, size),
+          .dilation = Dims::filled(kMaxDims - 2, size),
+          .alignments = {16, 16, 16, 16}};
+}
+ConvChoice largest_choice() {
+  ConvChoice c{int64_t(1) << 31, {}};
+  for (size_t i = 0; i < kMostKnobs; ++i) c.knobs.push_back({63, -(int64_t(1) << 31)});
+  return c;
+}
+DeviceModel longest_model() { return {std::string(200, '"'), 1000, 1000}; }
+
+// What is storable is never too large to be read.
 TEST(ChoiceJson, TheLargestFileComesBack) {
-  ConvChoices choices;
-  ConvChoice large{int64_t(1) << 31, {}};
-  for (size_t i = 0; i < kMostKnobs; ++i) large.knobs.push_back({int64_t(32 + i), -(int64_t(1) << 31)});
-  for (size_t i = 0; i < kMostChoices; ++i) {
-    const auto size = (int64_t(1) << 59) - int64_t(i);
-    ConvKey k{ConvPass::kWeightGrad,
-              DType::kBF16,
-              false,
-              false,
-              Dims::filled(5, size),
-              Dims::filled(5, size),
-              Dims::filled(3, size),
-              Dims::filled(3, size),
-              Dims::filled(3, size),
-              {16, 16, 16, 16}};
-    choices[kH100].emplace(k, large);
+  for (const bool one_device : {true, false}) {
+    ConvChoices choices;
+    for (size_t i = 0; i < kMostChoices; ++i) {
+      ConvKey k = largest_key();
+      k.x[0] -= int64_t(i);
+      DeviceModel model = longest_model();
+      if (!one_device)
+        for (size_t bit = 0; bit < 13; ++bit)
+          if (i >> bit & 1) model.name[bit] = '\\';
+      choices[model].emplace(k, largest_choice());
+    }
+    EXPECT_EQ(count(choices), kMostChoices);
+    EXPECT_EQ(choices.size(), one_device ? 1 : kMostChoices);
+    EXPECT_EQ(storable(choices, 91900), choices);
+    const std::string text = to_json(choices, 91900);
+    EXPECT_LT(text.size(), kMostBytesOfChoices);
+    EXPECT_EQ(read(text), choices);
   }
-  const std::string text = to_json(choices, 91900);
-  EXPECT_LT(text.size(), kMostBytesOfChoices);
-  EXPECT_EQ(read(text), choices);
+}
+
+// One more than the most of anything: it is left out, and the rest comes back.
+TEST(ChoiceJson, WhatWouldBeRefusedIsNotStorable) {
+  using Change = std::function<void(DeviceModel&, ConvKey&, ConvChoice&)>;
+  const std::vector<std::pair<std::string, Change>> changes = {
+      {"a longer name", [](DeviceModel& m, ConvKey&, ConvChoice&) { m.name += 'x'; }},
+      {"a name of several lines", [](DeviceModel& m, ConvKey&, ConvChoice&) { m.name[0] = '\n'; }},
+      {"a name that is no text", [](DeviceModel& m, ConvKey&, ConvChoice&) { m.name = "\xff"; }},
+      {"capability", [](DeviceModel& m, ConvKey&, ConvChoice&) { ++m.major; }},
+      {"dtype", [](DeviceModel&, ConvKey& k, ConvChoice&) { k.dtype = DType::kI32; }},
+      {"x", [](DeviceModel&, ConvKey& k, ConvChoice&) { ++k.x[0]; }},
+      {"w", [](DeviceModel&, ConvKey& k, ConvChoice&) { ++k.w[1]; }},
+      {"stride", [](DeviceModel&, ConvKey& k, ConvChoice&) { ++k.stride[2]; }},
+      {"padding", [](DeviceModel&, ConvKey& k, ConvChoice&) { k.padding[0] = -1; }},
+      {"dilation", [](DeviceModel&, ConvKey& k, ConvChoice&) { k.dilation[1] = 0; }},
+      {"alignments", [](DeviceModel&, ConvKey& k, ConvChoice&) { k.alignments[3] = 32; }},
+      {"engine", [](DeviceModel&, ConvKey&, ConvChoice& c) { ++c.engine; }},
+      {"a knob's type", [](DeviceModel&, ConvKey&, ConvChoice& c) { ++c.knobs[5].type; }},
+      {"a knob's value", [](DeviceModel&, ConvKey&, ConvChoice& c) { --c.knobs[31].value; }},
+      {"one knob more", [](DeviceModel&, ConvKey&, ConvChoice& c) {
+         c.knobs.push_back({1, 1});
+       }}};
+  for (const auto& [what, change] : changes) {
+    DeviceModel model = longest_model();
+    ConvKey k = largest_key();
+    ConvChoice choice = largest_choice();
+    const ConvChoices rest{{model, {{k, choice}}}, {kH100, {{key(), kChoice}}}};
+    change(model, k, choice);
+    if (model == longest_model() && k == largest_key()) k.x[0] = 1;  // beside the other
+    ConvChoices all = rest;
+    all[model].emplace(k, choice);
+    EXPECT_EQ(count(all), 3u) << what;
+    EXPECT_EQ(storable(all, 91900), rest) << what;
+  }
+  EXPECT_EQ(storable({}, 91900), ConvChoices());
 }
 
 // `text` with the first `from` replaced.

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "gradus/tensor/cuda/conv_choice.h"
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/emulated/call.h"
@@ -275,6 +276,26 @@ TEST_F(ConvPlans, ComeBackFromAFile) {
   }
 }
 
+// A choice that no file takes does not cost the others.
+TEST_F(ConvPlans, WhatWouldBeRefusedIsNotSaved) {
+  prefer(71);
+  cuda::set_cudnn_benchmark(true);
+  EXPECT_EQ(convolve(), 71);
+  const std::string text = saved();
+  cuda::ConvKey key;
+  key.x = {1, 1, 1, 1}, key.w = {1, 1, 1, 1}, key.stride = key.dilation = {1, 1}, key.padding = {0, 0};
+  key.alignments = {16, 16, 16, 0};
+  const cuda::DeviceModel model = cuda::model_of(kCuda);
+  cuda::KeptChoices::get().replace(model, key, {}, {0, std::vector<cuda::ConvChoice::Knob>(33, {2, 1})});
+  EXPECT_EQ(cuda::save_plans(path), 1);
+  EXPECT_EQ(saved(), text);
+  key.x[0] = 2;
+  cuda::KeptChoices::get().replace(model, key, {}, {0, std::vector<cuda::ConvChoice::Knob>(32, {2, 1})});
+  EXPECT_EQ(cuda::save_plans(path), 2);
+  EXPECT_EQ(cuda::load_plans(path), 2);
+  EXPECT_EQ(convolve(), 71);
+}
+
 // The file holds for convolutions that have been planned, too.
 TEST_F(ConvPlans, AFileReplacesWhatWasChosen) {
   write_choice("0", "[]");
@@ -321,6 +342,7 @@ TEST_F(ConvPlans, AFileCannotChooseWhatMayNotRun) {
                              {"4", "[]", "compiles"},
                              {"5", "[]", "has no plan"},
                              {"6", "[]", "tensor cores without tf32"},
+                             {"8", "[]", "more than 1 GiB of workspace"},
                              {"99", "[]", "does not exist"},
                              {"2147483648", "[]", "does not exist"},
                              {"7", "[[2,4]]", "a knob beyond its range"},

@@ -116,7 +116,7 @@ Filtering filtering(const Layer& l) {
 class AskedByTheOpTable {
  public:
   static std::vector<Filtering> all() {
-    const auto forward = raw::conv_kernel.cpu;
+    const auto forward = raw::conv_kernel.cpu, forward_relu = raw::conv_relu_kernel.cpu;
     const auto input_grad = raw::conv_input_grad_kernel.cpu;
     const auto weight_grad = raw::conv_weight_grad_kernel.cpu;
     raw::conv_kernel.cpu = [](const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -135,9 +135,11 @@ class AskedByTheOpTable {
       raw::fill_(dw, 0);
       if (db) raw::fill_(db, 0);
     };
+    raw::conv_relu_kernel.cpu = raw::conv_kernel.cpu;
     for (const optest::OpCase& row : optest::all_rows())
       for (size_t s = 0; s < row.samples.size(); ++s) run(row, optest::make_inputs(row, s, row.dtypes[0]));
     raw::conv_kernel.cpu = forward;
+    raw::conv_relu_kernel.cpu = forward_relu;
     raw::conv_input_grad_kernel.cpu = input_grad;
     raw::conv_weight_grad_kernel.cpu = weight_grad;
     std::vector<Filtering> list;
@@ -266,17 +268,22 @@ TEST_F(CudnnPlans, Misaligned) {
   }
 }
 
-// A bias and relu in one graph.
+// A bias and relu in one graph, of images.
 TEST_F(CudnnPlans, BiasAndRelu) {
+  std::vector<Filtering> all = AskedByTheOpTable::all();
+  for (const Layers& layers : {of_models(), others()})
+    for (const Layer& l : layers) all.push_back(filtering(l));
+  std::erase_if(all, [](const Filtering& f) { return f.geometry.rank() != 2; });
+  for (Filtering& f : all) f.bias = true;
   for (const std::string& file : {kH100, kA100}) {
     const cuda::Descriptor properties = device(file);
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
-      for (const Layer& l : of_models()) {
-        cuda::Convolution c = convolution(filtering(l), dtype, cuda::ConvPass::kForward);
-        c.bias = empty({l.out}, {dtype, kMeta});
+      for (const Filtering& f : all) {
+        cuda::Convolution c = convolution(f, dtype, cuda::ConvPass::kForward);
         c.relu = true;
         for (const bool tf32 : {false, true}) {
           c.tf32 = tf32;
+          if (tf32 && dtype != DType::kF32) continue;
           EXPECT_EQ(cuda::recommended_plans("conv2d_relu", *library, c, nullptr, properties, 1).size(), 1U)
               << file << ": " << describe(c);
         }

@@ -186,6 +186,7 @@ const std::vector<Engine>& all_engines() {
       {3, {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}},
       {4, {}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED},
       {5, {}, {}, CUDNN_STATUS_NOT_SUPPORTED_SHAPE},
+      {8, {}, {}, {}, (1 << 30) + 1},
       {6, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {}, {}, 32 << 10},
       {7, {}, {}, {}, 64 << 10, {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 3}, {CUDNN_KNOB_TYPE_STAGES, 1, 4}}},
       {0, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, {}}};
