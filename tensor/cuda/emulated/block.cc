@@ -22,7 +22,7 @@ void* map(size_t bytes) {
 
 thread_local Block* Block::running_ = nullptr;
 
-// A Block lives as long as its thread of the host. Its maps are returned by the system.
+// A Block lives as long as the program. Its maps are returned by the system.
 Block::Block()
     : shared_(static_cast<char*>(map(kMaxSharedBytes))),
       shared_state_(static_cast<Byte*>(map(kMaxSharedBytes))),

@@ -71,13 +71,6 @@ void unpoison([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
 #endif
 }
 
-// The checker's hooks tell what kernels write. A sanitizer displaces them: all counts as written.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr Byte kFresh = Byte::kWritten;
-#else
-constexpr Byte kFresh = Byte::kUnwritten;
-#endif
-
 constexpr size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace

@@ -405,6 +405,7 @@ TEST_F(EmulatedProduct, RoundsPartsWhereItMay) {
 // ---- what a real device does not tell
 
 TEST_F(EmulatedProduct, ReadsOnlyWhatWasWritten) {
+  if (kFresh == Byte::kWritten) GTEST_SKIP() << "a sanitizer took the place of the checker";
   EXPECT_EQ(fault(), -1) << text;
   cudaFree(memory.a);
   memory.a = allocate(48, false);

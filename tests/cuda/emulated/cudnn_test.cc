@@ -521,6 +521,7 @@ TEST_F(EmulatedConvolution, TakesTheTimeThatATestSays) {
 // ---- what a real device does not tell
 
 TEST_F(EmulatedConvolution, ReadsOnlyWhatWasWritten) {
+  if (kFresh == Byte::kWritten) GTEST_SKIP() << "a sanitizer took the place of the checker";
   Descriptor forward = plan_of(graph_of(graph::kForward)), biased = plan_of(graph_of(graph::kForward, true));
   Descriptor data = plan_of(graph_of(graph::kData)), filter = plan_of(graph_of(graph::kFilter));
   EXPECT_EQ(fault(forward), -1) << text;
