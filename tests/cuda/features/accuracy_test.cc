@@ -1,5 +1,5 @@
-// Trains mnist on the CPU and on cuda:0, from outside: both reach the same accuracy. MNIST is in the folder mnist/ of
-// GRADUS_DATA, where there is one; else the program draws its own digits.
+// Trains mnist on the CPU and on cuda:0, from outside: both reach the same accuracy. MNIST is in the folder
+// mnist/ of GRADUS_DATA, where there is one; else the program draws its own digits.
 //
 //   accuracy_test PROGRAM [ARGUMENTS...]
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// What a training uses of a device beside its kernels, on a GPU (tests/cuda/device/build.sh) as on the emulated
-// device: values that are errors, draws of steps that run again, rates on the device, plans of convolutions that are
-// measured and stored, copies, streams, batches on their way, times of kernels.
+// What a training uses of a device beside its kernels, on a GPU (tests/cuda/device/build.sh) as on the
+// emulated device: values that are errors, draws of steps that run again, rates on the device, plans of
+// convolutions that are measured and stored, copies, streams, batches on their way, times of kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -132,8 +132,9 @@ TEST(DrawsOfAStep, AreTheNextOnesEachTimeItRuns) {
   EXPECT_EQ(all(drawn), all(draw(kCPU)));
 }
 
-// With the rate and the counts of steps on the device. On a GPU the powers in Adam's rule are CUDA's: they differ from
-// the host's by units in the last place of f64, so elements of f32 may become their neighbors in each of the steps.
+// With the rate and the counts of steps on the device. On a GPU the powers in Adam's rule are CUDA's: they
+// differ from the host's by units in the last place of f64, so elements of f32 may become their neighbors in
+// each of the steps.
 template <class O, class Options> void expect_same_steps(Options options) {
   const Tensor start = linspace(-2, 2, 5000);
   const auto train = [&](bool capturable) {

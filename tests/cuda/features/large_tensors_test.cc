@@ -1,5 +1,5 @@
-// Tensors of more than 2^31 elements: copies, element-wise ops and sums. Where the device has less than 24 GB, such as
-// the emulated one, the same with fewer elements.
+// Tensors of more than 2^31 elements: copies, element-wise ops and sums. Where the device has less than
+// 24 GB, such as the emulated one, the same with fewer elements.
 #include <gtest/gtest.h>
 
 #include <cstdio>
