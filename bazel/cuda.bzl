@@ -51,11 +51,18 @@ EMULATED_COPTS = [
     "//conditions:default": ["-fsanitize=thread"],
 })
 
-# Binaries for A100 and H100, and PTX for what comes later.
+# Binaries for A100 and H100, and PTX for what comes later. --define=cuda_arch=90: the same of one architecture alone.
 _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=sm_80",
     "-gencode=arch=compute_90,code=[sm_90,compute_90]",
 ]
+
+def _architectures(alone):
+    if not alone:
+        return _ARCHITECTURES
+    if not alone.isdigit() or int(alone) < 80:
+        fail("--define=cuda_arch={}: expected a compute capability of at least 8.0, such as 90".format(alone))
+    return ["-gencode=arch=compute_{0},code=[sm_{0},compute_{0}]".format(alone)]
 
 _NVCC_OPTIONS = [
     "-x",
@@ -75,13 +82,14 @@ _NVCC_OPTIONS = [
 def _nvcc_archive_impl(ctx):
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     includes = depset(transitive = [context.includes, context.quote_includes, context.system_includes]).to_list()
+    architectures = _architectures(ctx.var.get("cuda_arch", ""))
     objects, resources = [], []
     for src in ctx.files.srcs:
         object = ctx.actions.declare_file("{}_nvcc/{}.o".format(ctx.label.name, src.basename))
         needs = ctx.actions.declare_file("{}_nvcc/{}.tsv".format(ctx.label.name, src.basename))
         ctx.actions.run(
             executable = "/usr/bin/python3",
-            arguments = [ctx.file._nvcc.path, needs.path, NVCC] + _NVCC_OPTIONS + _ARCHITECTURES +
+            arguments = [ctx.file._nvcc.path, needs.path, NVCC] + _NVCC_OPTIONS + architectures +
                         ["-I" + path for path in includes] + ["-I.", "-c", src.path, "-o", object.path],
             inputs = depset([src, ctx.file._nvcc], transitive = [context.headers]),
             outputs = [object, needs],

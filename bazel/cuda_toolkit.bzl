@@ -33,7 +33,9 @@ _NEEDED = [
 def _cuda_toolkit_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")
     missing = [part for part in _NEEDED if not ctx.path(home + "/" + part).exists]
-    if missing and "CUDA_HOME" in ctx.os.environ:
+
+    # Nobody asked for a toolkit that is not there at all.
+    if missing and ("CUDA_HOME" in ctx.os.environ or _NEEDED[0] not in missing):
         # buildifier: disable=print
         print("no kernels for GPUs: {} has no {}".format(home, ", ".join(missing)))
     if not missing:

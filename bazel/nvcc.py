@@ -17,6 +17,7 @@ ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
+TARGET = re.compile(r"^\.target (sm_\w+)", re.M)
 # Of global memory, or of memory whose kind the compiler does not know.
 MEMORY = re.compile(r"^\s*(?:@\S+\s+)?(ld|st)((?:\.\w+)*)\s", re.M)
 
@@ -69,7 +70,8 @@ def main(resources, nvcc, *arguments):
         ptx = {}
         for path in glob.glob(os.path.join(kept, "*.ptx")):
             with open(path) as file:
-                ptx["sm_" + re.search(r"compute_(\w+)\.ptx$", path)[1]] = ptx_report(file.read())
+                text = file.read()
+            ptx[TARGET.search(text)[1]] = ptx_report(text)
     names = readable(sorted({kernel for _, kernel in used}))
     lines = sorted("\t".join(map(str, [architecture, names[kernel]] + numbers + ptx[architecture][kernel])) + "\n"
                    for (architecture, kernel), numbers in used.items())

@@ -55,7 +55,10 @@ template <class V> __device__ __forceinline__ void store_vector(void* p, V v) {
   *static_cast<Words<sizeof(V)>*>(p) = __builtin_bit_cast(Words<sizeof(V)>, v);
 }
 
-template <class T> __device__ __forceinline__ T atomic_add(T* p, T value) { return atomicAdd(p, value); }
+template <class T> __device__ __forceinline__ T atomic_add(T* p, T value) {
+  static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads
+  return atomicAdd(p, value);
+}
 __device__ __forceinline__ uint64_t atomic_min(uint64_t* p, uint64_t value) {
   return atomicMin(reinterpret_cast<unsigned long long*>(p), value);
 }

@@ -1,9 +1,10 @@
-"""Writes docs/gpu-status.md: which kernels were compiled, which ran on the emulated device, which on a real GPU.
+"""Writes docs/gpu-status.md: what was compiled, what ran on the emulated device, what cuDNN plans, what ran on a GPU.
 
     python3 gpu_status.py [--check]     --check: only says whether the page is as it would be written
+    python3 gpu_status.py --sources     prints checksums of what programs for GPUs are made of, and their libraries' calls
 
-What ran on a GPU stands in tests/cuda/recorded/*/kernels_on_device.txt and op_table_on_device.txt. The checksums of what
-they ran are beside them, in kernels_on_device.sources: a file that has changed since is named.
+What ran on a GPU stands in tests/cuda/recorded/*/kernels_on_device.txt and op_table_on_device.txt. What --sources printed
+when they were built is beside them, in kernels_on_device.sources: a file that has changed since is named.
 """
 import glob
 import hashlib
@@ -15,11 +16,16 @@ import textwrap
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = "docs/gpu-status.md"
 RECORDS = "tests/cuda/recorded/*/kernels_on_device.txt"
-TABLES = "tests/cuda/recorded/*/op_table_on_device.txt"
 KERNELS = "tensor/cuda/kernels/"
+PLANS = "tests/cuda/runtime/plans_test.cc"
+# Of programs for GPUs; those of kernels and of the host.
+SOURCES = ["tensor/cuda/*.*", "tensor/cuda/kernels/*.*", "tensor/cuda/ops/*.*", "tensor/cuda/libraries/*.*",
+           "tensor/ops/**/*.h", "tensor/runtime/*.*", "tensor/ops/copy.cc", "tensor/ops/random.cc", "tensor/host_copy.*",
+           "optim/cuda/*.*", "optim/rules/*.h"]
 EVERYWHERE = ["element.h", "nest.h", "strided.h"]
 
-# (family, its kernels, files or patterns of files below tensor/cuda/kernels, how its groups in the records are named)
+# (family, its kernels, its files below tensor/cuda/kernels, how its groups in the records are named). What the files
+# include counts too, and so do the files that fill its slots: SLOTS.
 FAMILIES = [
     ("element-wise ops", "dense strided", ["elementwise.h"] + EVERYWHERE,
      r"element-wise |integers |comparison |logical_and|where"),
@@ -61,13 +67,56 @@ FAMILIES = [
      ["optim_step.h", "tensor_table.h", "chunk_loop.h", "merge_block.h", "reduce.h", "element.h"], r"steps by norms "),
 ]
 
-# Library: how its functions are named; what Gradus calls it for; what the emulated one answers.
+SLOTS = {
+    "element-wise ops": "tensor/cuda/ops/{activations,arithmetic,comparison,math}.cu.cc",
+    "copies between layouts": "tensor/cuda/ops/copy.cc",
+    "copies between dtypes": "tensor/cuda/ops/copy.cc",
+    "fills": "tensor/cuda/ops/copy.cc",
+    "arange, linspace": "tensor/cuda/ops/creation.cc",
+    "largest and smallest with positions": "tensor/cuda/ops/extremum.cu.cc",
+    "softmax": "tensor/cuda/ops/softmax.cc",
+    "cross entropy": "tensor/cuda/ops/cross_entropy.cc",
+    "sums of losses": "tensor/cuda/ops/pointwise_losses.cu.cc",
+    "pooling": "tensor/cuda/ops/pool.cc",
+    "convolutions without a plan of cuDNN's": "tensor/cuda/ops/conv.cc",
+    "random numbers": "tensor/cuda/ops/random.cc",
+    "draws by weights": "tensor/cuda/ops/random.cc",
+    "batch norm": "tensor/cuda/ops/batch_norm.cc",
+    "sums, norms, clips of gradients": "tensor/cuda/ops/gradients.cc",
+    "steps of optimizers": "tensor/cuda/ops/{average_step.cu,step_items}.cc optim/cuda/{adam_steps,steps}.cu.cc",
+    "steps of LARS and LAMB": "tensor/cuda/ops/step_items.cc optim/cuda/steps_by_norms.cu.cc",
+}
+OF_REDUCTIONS = "tensor/cuda/ops/reduce.cu.cc"
+
+# (what a library computes, files, tests on the emulated device, tests that ask cuDNN's planner for plans, dtypes of both)
+COMPUTED = [
+    ("products of matrices", "tensor/cuda/{cublaslt,ops/matmul}.cc", "OrdersOfBothOperands", "", "none needed"),
+    ("convolutions", "tensor/cuda/{cudnn,ops/conv}.cc", "AllHavePlans",
+     "ModelsOnH100 ModelsOnA100 OthersOnH100 OthersOnA100 OpTable Misaligned", "f32, tf32, f64, f16, bf16, three directions"),
+    ("the same with a bias and relu in one graph", "tensor/cuda/{conv_graph,conv_plans}.cc", "MnistWithReluInTheGraph",
+     "BiasAndRelu", "f32, tf32, f64, f16, bf16"),
+    ("the same by plans that were measured", "tensor/cuda/{fastest,cudnn_plans}.cc",
+     "ThatAreMeasuredAndStoredGiveTheSame", "", "as above"),
+    ("the same by plans that were stored", "tensor/cuda/{choice_json,conv_choice,conv_plans}.cc",
+     "ThatAreMeasuredAndStoredGiveTheSame", "ChoicesComeBackFromJson", "f32, f64, f16, bf16, three directions"),
+]
+
+# Library: how its functions are found, in which files.
 LIBRARIES = {
-    "cuBLASLt": (r"\bcublasLt[A-Z]\w+\b", "matrix products in f32, tf32, f64, f16 and bf16",
-                 "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cublaslt_answers.txt))"),
-    "cuDNN": (r"\bcudnn\w+\(|\bCUDNN_ATTR_", "convolutions in f32, tf32, f64, f16 and bf16, in three directions",
-              "answers of an H100 ([recorded](../tests/cuda/recorded/h100/cudnn_answers.txt))"),
-    "NCCL": (r"\bnccl\w+\(", "", ""),
+    "CUDA's runtime": (r"\b(cuda[A-Z]\w*)\(|GRADUS_CHECK(?:_ON)?\((?:stream, )?(cuda[A-Z]\w*)", "tensor/cuda/{,ops/}*.*"),
+    "cuBLASLt": (r"\bF\((cublasLt\w+)\)()", "tensor/cuda/libraries/*_functions.h"),
+    "cuDNN's backend": (r"\bF\((cudnn\w+)\)()", "tensor/cuda/libraries/*_functions.h"),
+    "NCCL": (r"\bF\((nccl\w+)\)()", "tensor/cuda/libraries/*_functions.h"),
+}
+
+WITH_A_DEVICE = ["cudnnCreate"]  # cuDNN plans without a handle
+# What no program that was recorded comes to, although its sources may have it.
+ELSEWHERE = {
+    "cudaDriverGetVersion": "never: only without a device",
+    "cudaMemcpyPeerAsync": "never: only between two GPUs",
+    **dict.fromkeys(["cudaGetErrorName", "cudaGetErrorString", "cudaGetLastError", "cudaStreamGetDevice",
+                     "cublasLtGetStatusName", "cudnnGetErrorString", "cudnnGetLastErrorString"],
+                    "never: only where a call fails"),
 }
 
 
@@ -76,8 +125,16 @@ def read(path):
         return file.read()
 
 
-def files(pattern):
-    return sorted(os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, pattern), recursive=True))
+def files(patterns):
+    """Of patterns with {a,b} and spaces between them."""
+    found = set()
+    for pattern in patterns.split():
+        part = re.search(r"\{([^{}]*)\}", pattern)
+        if part:
+            found |= {path for one in part[1].split(",") for path in files(pattern.replace(part[0], one))}
+        else:
+            found |= {os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, pattern), recursive=True)}
+    return sorted(path for path in found if os.path.isfile(os.path.join(ROOT, path)))
 
 
 def digest(path):
@@ -85,11 +142,54 @@ def digest(path):
         return hashlib.sha256(file.read()).hexdigest()
 
 
+def with_includes(paths):
+    """The paths, and what they include of kernels, formulas and rules."""
+    found, left = set(), list(paths)
+    while left:
+        path = left.pop()
+        if path in found or not re.match("tensor/(cuda|ops)/|optim/(rules|cuda)/", path) or "/emulated/" in path:
+            continue
+        found.add(path)
+        left += [p for p in re.findall(r'^#include "gradus/([^"]+)"', read(path), re.M)
+                 if os.path.exists(os.path.join(ROOT, p))]
+    return found
+
+
+def calls_of(library):
+    """{function: files that call it}"""
+    pattern, where = LIBRARIES[library]
+    ours = {path: read(path) for path in files("tensor/cuda/{,kernels/,ops/}*.*")}
+    named = {a or b for path in files(where) for a, b in re.findall(pattern, read(path))}
+    callers = {call: [path for path, text in ours.items() if re.search(r"\b%s\b" % call, text)] for call in sorted(named)}
+    return {call: paths for call, paths in callers.items() if paths}
+
+
+def compiled_kernels():
+    """Names of kernels in files that a gpu_library compiles, and in what these include."""
+    sources = set()
+    for path in files("{tensor,optim}/cuda/BUILD.bazel"):
+        for patterns in re.findall(r"^gpu_library\(.*?srcs = glob\(\[(.*?)\]\)", read(path), re.M | re.S):
+            sources |= {p for one in re.findall(r'"(.*?)"', patterns) for p in files(os.path.dirname(path) + "/" + one)}
+    return kernels_in(with_includes(sources))
+
+
+def kernels_in(paths):
+    pattern = r"^[^/\n]*__global__\s+void\s+(?:__launch_bounds__\([^()]*\)\s+)?(\w+)\("
+    return {name for path in paths for name in re.findall(pattern, read(path), re.M)}
+
+
+def quoted(paths, short=os.path.basename):
+    return ", ".join("`%s`" % name for name in sorted({short(path) for path in paths}))
+
+
 def wrapped(line):
-    return textwrap.fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    indent = "  " if line.startswith("* ") else ""
+    return textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 class Record:
+    """What one card has run."""
+
     def __init__(self, path):
         text = read(path)
         head = re.match(r"# \S+ on an? (?P<card>[^,]+), driver (?P<driver>[^,]+), CUDA [^,]+, (?P<date>[-\d]+), "
@@ -99,72 +199,143 @@ class Record:
         self.card = os.path.basename(os.path.dirname(path)).upper()
         self.about = "%(card)s, driver %(driver)s, %(date)s, sources of %(commit)s" % head.groupdict()
         self.groups = re.findall(r"^(ok|FAIL) +(.{34}) +(\d+) checks, (\d+) wrong", text, re.M)
-        self.sources = dict(reversed(line.split()) for line in read(path[:-len("txt")] + "sources").splitlines())
-        table = path.replace("kernels_on", "op_table_on")
-        self.table = os.path.exists(os.path.join(ROOT, table)) and "[  PASSED  ]" in read(table)
+        lines = [line.split() for line in read(path[:-len("txt")] + "sources").splitlines()]
+        self.sources = {path: digest for digest, path in lines if digest != "call"}
+        self.calls = {call for kind, call in lines if kind == "call"}
+        self.table_path = path.replace("kernels_on", "op_table_on")
+        table = read(self.table_path) if os.path.exists(os.path.join(ROOT, self.table_path)) else ""
+        self.table = "[  PASSED  ]" in table
+        cudnn = re.search(r"cuDNN's \((.*?)\)", table)
+        if cudnn:
+            self.about += ", cuDNN " + cudnn[1]
 
-    def changed(self, sources):
-        names = [os.path.basename(s) for s in sources
-                 if any(self.sources.get(path) != digest(path) for path in files(s) or [s])]
-        return "; changed since: " + ", ".join("`%s`" % name for name in names) if names else ""
+    def changed(self, paths):
+        return {path for path in paths if self.sources.get(path) != digest(path)}
 
-    def tell(self, pattern, sources):
+    def tell(self, pattern):
         """What this record says of a family; nothing if it has no group of it."""
         groups = [(name.strip(), int(checks), int(wrong)) for _, name, checks, wrong in self.groups
                   if re.match(pattern, name)]
         if not groups:
             return ""
         failed = ["%d wrong in %s" % (wrong, re.sub(pattern, "", name)) for name, _, wrong in groups if wrong]
-        told = "%s: %d checks, %s" % (self.card, sum(g[1] for g in groups),
-                                      ", ".join(failed) or "none wrong")
-        return told + self.changed(sources)
+        return "%s: %d checks, %s" % (self.card, sum(g[1] for g in groups), ", ".join(failed) or "none wrong")
 
 
-def page():
-    sources = {path: read(path) for path in files("tensor/cuda/**/*") if path.endswith((".h", ".cc"))}
+NEVER = "**never run on a GPU**"
+
+
+def families(records):
+    """Rows of the table, lines about what has changed, and the files of all kernels."""
+    compiled, written = compiled_kernels(), kernels_in(files("{tensor,optim}/cuda/{,kernels/,ops/}*.*"))
     named = {k for _, kernels, _, _ in FAMILIES for k in kernels.split()}
-    written = {k for path, text in sources.items() if "/emulated/" not in path
-               for k in re.findall(r"^[^/\n]*__global__\s+void\s+(?:__launch_bounds__\([^()]*\)\s+)?(\w+)\(", text, re.M)}
     if named != written:
         raise SystemExit("tests/cuda/gpu_status.py: families name the kernels %s; there are also or only %s" % (
             " ".join(sorted(named)), " ".join(sorted(named ^ written))))
-    tests = "\n".join(read(path) for path in files("tests/cuda/device/*"))
+    tests = "\n".join(read(path) for path in files("tests/cuda/device/*.*"))
+    paths = {family: with_includes(files(" ".join([KERNELS + n for n in names] + [SLOTS.get(family, OF_REDUCTIONS)])))
+             for family, _, names, _ in FAMILIES}
+    common = set.intersection(*paths.values())
+    rows, changes = [], []
+    for family, kernels, _, groups in FAMILIES:
+        begin = re.split(r"[|\\]", groups)[0].strip()
+        told = [(r.tell(groups), r.changed(paths[family] - common)) for r in records if r.tell(groups)]
+        rows.append((family, "yes" if set(kernels.split()) <= compiled else "**no**",
+                     "yes" if begin in tests else "**no**", "none needed",
+                     "; ".join(text + ("; changed" if changed else "") for text, changed in told) or NEVER))
+        changes += ["* %s: %s." % (family, quoted(changed)) for _, changed in told if changed]
+    of_all = set().union(*(r.changed(common) for r in records))
+    return rows, (["* all kernels: %s." % quoted(of_all)] if of_all else []) + changes, common
+
+
+def computed(records, of_kernels):
+    emulated = "\n".join(read(path) for path in files("tests/cuda/{ops,training,features}/*_test.cc"))
+    targets = read("tensor/cuda/BUILD.bazel")
+    rows, changes = [], []
+    for name, where, test, plans, dtypes in COMPUTED:
+        paths = files(where)
+        planned = all(", %s)" % plan in read(PLANS) for plan in plans.split())
+        ran = [(r, r.changed(with_includes(paths) - of_kernels)) for r in records
+               if r.table and all(path in r.sources for path in paths)]
+        rows.append((name, "yes" if all('"%s"' % path[len("tensor/cuda/"):] in targets for path in paths) else "**no**",
+                     "yes" if ", %s)" % test in emulated else "**no**", dtypes if planned else "**no**",
+                     "; ".join("%s: the op table passed%s" % (r.card, "; changed" if changed else "")
+                               for r, changed in ran) or NEVER))
+        changes += ["* %s: %s." % (name, quoted(changed)) for _, changed in ran if changed]
+    return rows, changes
+
+
+def library_calls(records):
+    emulated = "\n".join(read(path) for path in files("tensor/cuda/emulated/**/*.cc"))
+    asked = "\n".join(read(path) for path in files("tests/cuda/recorded/*.{cu,h}"))
+    planner = "\n".join(read(path) for path in files("tensor/cuda/{conv_graph.cc,cudnn_plans.cc,cudnn_calls.h,cudnn.h} " + PLANS))
+    rows = []
+    for library in LIBRARIES:
+        for call, callers in calls_of(library).items():
+            word = re.compile(r"\b%s\b" % call)
+            ran = [r.card for r in records if call in r.calls]
+            rows.append(("`%s`" % call, quoted(callers) if len(callers) < 3 else "%d files" % len(callers),
+                         "yes" if re.search(r"\b%s\(" % call, emulated) else "**no**",
+                         "yes" if library.startswith("cuDNN") and word.search(planner) and call not in WITH_A_DEVICE
+                         and call not in ELSEWHERE else "-",
+                         "yes" if word.search(asked) else "no",
+                         ELSEWHERE.get(call) or ", ".join(ran) or "**never**"))
+    return rows
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head)] + list(rows)]
+    return lines + [""]
+
+
+def host(records):
+    """Of the host's code, what a record has run."""
+    paths = files("tensor/cuda/*.cc tensor/cuda/libraries/*.cc tensor/runtime/{stream,pinned_memory,device_allocator}.cc "
+                  "tensor/host_copy.cc tensor/ops/{copy,random}.cc")
+
+    def bullet(about, some):
+        return [wrapped("* %s: %s." % (about, quoted(some, lambda path: path[len("tensor/"):])))] if some else []
+
+    lines = []
+    for r in records:
+        if not r.table:
+            continue
+        had = [path for path in paths if path in r.sources]
+        lines += bullet("The op table ran with it on an %s ([recorded](../%s))" % (r.card, r.table_path),
+                        set(had) - r.changed(had))
+        lines += bullet("The same, but it has changed since", r.changed(had))
+        paths = [path for path in paths if path not in had]
+    return lines + bullet("**Never run on a GPU**", paths)
+
+
+def page():
     records = [Record(path) for path in files(RECORDS)]
     architectures = sorted(set(re.findall(r"sm_\d+", read("bazel/cuda.bzl"))))
-    lines = ["""# Which kernels ran on a GPU
+    kernel_rows, kernel_changes, of_kernels = families(records)
+    computed_rows, computed_changes = computed(records, of_kernels)
+    lines = ["""# What ran on a GPU
 
-Written by `tests/cuda/gpu_status.py`. Compiled: by nvcc, for %s, in each build that finds the toolkit.
-Run emulated: by `./run test`, on the emulated device ([cuda.md](cuda.md)), against results of the host. Run on a GPU:
-what [the records](../tests/cuda/recorded/README.md) have, and which files have changed since. Nothing else ran on one.
-""" % " and ".join(architectures)]
-    lines += ["* %s: %s" % (r.card, r.about) for r in records]
-    lines += ["", "| family | compiled | run emulated | run on a GPU |", "| --- | --- | --- | --- |"]
-    for family, _, names, groups in FAMILIES:
-        told = [t for t in (r.tell(groups, [KERNELS + n for n in names]) for r in records) if t]
-        begin = re.split(r"[|\\]", groups)[0].strip()
-        lines.append("| %s | yes | %s | %s |" % (family, "yes" if begin in tests else "**no**",
-                                                 "; ".join(told) or "**never run on a GPU**"))
-    lines.append("")
-    ours = {path: text for path, text in sources.items() if not re.search("/(emulated|libraries)/", path)}
-    callers = {library: [p for p, text in ours.items() if re.search(call, text)]
-               for library, (call, _, _) in LIBRARIES.items()}
-    host = [p for p in files("tensor/cuda/*.cc") if p not in sum(callers.values(), [])]
-    if host:
-        lines += ["The host's code, " + ", ".join("`%s`" % os.path.basename(p) for p in host) + ",",
-                  "runs on the emulated device in the tests."]
-        lines += ["The op table, copies and streams ran on an %s:\n[recorded](../%s)." % (
-            os.path.basename(os.path.dirname(p)).upper(), p) for p in files(TABLES)] or ["It **never ran on a GPU**."]
-        lines.append("")
-    for library, (_, what, compared) in LIBRARIES.items():
-        if not callers[library]:
-            lines.append("* %s: Gradus does not call it yet." % library)
-            continue
-        told = ["%s: the op table passed%s" % (r.card, r.changed(callers[library]))
-                for r in records if r.table and r.sources.keys() & set(callers[library])]
-        called_by = ", ".join("`%s`" % os.path.basename(p) for p in callers[library])
-        lines += [wrapped("* %s, for %s: %s." % (library, what, called_by)),
-                  "  Run emulated. The emulated library gives the\n  %s." % compared,
-                  wrapped("  Gradus' calls of it on a GPU: %s." % ("; ".join(told) or "**never run on a GPU**"))]
+Written by `tests/cuda/gpu_status.py` from the sources and [the records](../tests/cuda/recorded/README.md). Nothing else
+ran on a GPU.
+"""]
+    lines += [wrapped("* %s: %s" % (r.card, r.about)) for r in records]
+    lines += ["", wrapped("Compiled: kernels by nvcc for %s, in each build that finds the toolkit. Run emulated: by "
+                          "`./run test` on the emulated device ([cuda.md](cuda.md)), against results of the host. "
+                          "Planner: the real cuDNN, where it is installed, has plans for an H100 and an A100 that only "
+                          "their properties describe. Run on a GPU: what a record has. \"changed\" says that a file of "
+                          "it [has changed since](#what-has-changed-since). What all kernels are compiled with is named "
+                          "there once." % " and ".join(architectures)), ""]
+    lines += table(["kernels", "compiled", "run emulated", "planner", "run on a GPU"], kernel_rows)
+    lines += table(["by libraries", "compiled", "run emulated", "planner", "run on a GPU"], computed_rows)
+    lines += ["## The host's code", "", "All of it runs emulated.", ""] + host(records)
+    lines += ["", "## Calls of libraries", "",
+              wrapped("Each is compiled against NVIDIA's headers. Emulated: there is an emulated one, which tests reach; "
+                      "launches have another way there. Planner: the real cuDNN answers it without a GPU. Recorded: "
+                      "programs of the records called it on an H100. Ran on: Gradus' programs that ran there had it in "
+                      "their sources. NCCL is not called yet."), ""]
+    lines += table(["call", "called in", "emulated", "planner", "recorded", "ran on"], library_calls(records))
+    lines += ["## What has changed since", "", "Also what slots and functors are made of.", ""]
+    lines += [wrapped(line) for line in kernel_changes + computed_changes]
     lines.append("""
 The one command that tells more, on a machine with a GPU: `tests/cuda/device/build.sh FOLDER`, then
 `FOLDER/check`. What it prints goes to `tests/cuda/recorded/`, with a first line as there, and the file
@@ -174,6 +345,12 @@ The one command that tells more, on a machine with a GPU: `tests/cuda/device/bui
 
 
 def main():
+    if "--sources" in sys.argv[1:]:
+        for path in files(" ".join(SOURCES)):
+            print(digest(path), path)
+        for call in sorted(call for library in LIBRARIES for call in calls_of(library)):
+            print("call", call)
+        return
     text = page()
     path = os.path.join(ROOT, PAGE)
     if "--check" in sys.argv[1:]:

@@ -5,6 +5,9 @@
 #include <mutex>
 #include <utility>
 
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/cuda/emulated/order.h"
+
 namespace gradus::cuda::emulated {
 namespace {
 
@@ -28,6 +31,12 @@ FaultScope::~FaultScope() {
 std::vector<Fault> FaultScope::take() {
   const std::lock_guard lock(mutex);
   return std::exchange(collected, {});
+}
+
+std::string host_op_and_seed() {
+  const char* const op = gradus::internal::called_op;
+  return std::string("\n  op ") + (op ? op : "(none)") +
+         "\n  repeat with GRADUS_EMULATED_SEED=" + std::to_string(seed());
 }
 
 void deliver(Fault fault) {

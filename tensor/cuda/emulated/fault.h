@@ -35,6 +35,9 @@ class FaultScope {
   std::vector<Fault> take();
 };
 
+// The end of a report about the host: the op that the calling thread is in, and the seed.
+std::string host_op_and_seed();
+
 // Hands a fault to the scope, or prints it and aborts.
 void deliver(Fault fault);
 

@@ -92,6 +92,7 @@ template <class V> GRADUS_UNSEEN void store_vector(void* p, V v, GRADUS_AT) {
 }
 
 template <class T> GRADUS_UNSEEN T atomic_add(T* p, T value, GRADUS_AT) {
+  static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads
   emulated::atomic_access(p, sizeof(T), at);
   const T old = *p;
   *p = old + value;

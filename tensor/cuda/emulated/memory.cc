@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/cuda/emulated/fault.h"
 #include "gradus/tensor/cuda/emulated/queued_launch.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -45,7 +46,8 @@ struct sigaction handler_before;
 void on_fault(int signal_number, siginfo_t* info, void* context) {
   if (const DeviceMemory* memory = device_that_holds(info->si_addr)) {
     const std::string text = "gradus emulated device: the host touched device memory: " +
-                             memory->describe(memory->offset(memory->for_kernels(info->si_addr))) + "\n";
+                             memory->describe(memory->offset(memory->for_kernels(info->si_addr))) +
+                             host_op_and_seed() + "\n";
     if (write(2, text.data(), text.size()) < 0) _exit(4);
     std::abort();
   }

@@ -53,7 +53,8 @@ cudaStream_t Runtime::stream(cudaStream_t handle) {
   const auto is_it = [=](const auto& s) { return s.get() == handle && !s->destroyed; };
   if (std::any_of(streams_.begin(), streams_.end(), is_it)) return handle;
   deliver({FaultKind::kArgument,
-           "gradus emulated device: a call with a stream that was destroyed, or never made"});
+           "gradus emulated device: a call with a stream that was destroyed, or never made" +
+               host_op_and_seed()});
   return device(current_device).legacy.get();
 }
 

@@ -7,9 +7,14 @@
 #
 #   kernels_on_device     each kernel against host results, and their times: --only TEXT, --no-times, --seconds N
 #   op_table              the op table on cuda:0 against the CPU
+#   direct_op_table       its convolutions by our own kernels, without cuDNN
 #   training              training steps of MNIST's network, ResNet-20 and DCGAN on cuda:0 against the CPU
+#   features              what training uses beside kernels: tests/cuda/features
+#   calls                 what steps ask of the device: no waits, no allocations
+#   large_tensors         more than 2^31 elements, where there is memory for 24 GB
+#   accuracy, mnist       the accuracy of mnist on the CPU and on cuda:0; MNIST in GRADUS_DATA/mnist, else its own digits
 #   check                 all of them
-#   sources               checksums of what was compiled, for tests/cuda/recorded
+#   sources               checksums of what was compiled, and the libraries' calls in it, for tests/cuda/recorded
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -37,16 +42,22 @@ for source in "$root"/tensor/cuda/host_calls.cc "$root"/tensor/cuda/kernels/*.cu
 done
 "$nvcc" -arch="sm_$architecture" -cudart static -Xcompiler -static-libstdc++,-static-libgcc "${objects[@]}" \
   -o "$folder/kernels_on_device"
-(cd "$root" && sha256sum tensor/cuda/*.{h,cc} tensor/cuda/{kernels,ops}/* tensor/ops/formulas/* optim/{cuda,rules}/*) >"$folder/sources"
+(cd "$root" && python3 tests/cuda/gpu_status.py --sources) >"$folder/sources"
 
-(cd "$root" && bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" \
-  //tests/cuda/ops:op_table_on_gpu //tests/cuda/training:training_on_gpu)
-install "$root/bazel-bin/tests/cuda/ops/op_table_on_gpu" "$folder/op_table"
-install "$root/bazel-bin/tests/cuda/training/training_on_gpu" "$folder/training"
+bazel() { (cd "$root" && command bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" "$@"); }
+programs=(op_table direct_op_table training features calls large_tensors accuracy mnist)
+bazel //tests/cuda/ops:op_table_on_gpu //tests/cuda/training:{training,calls}_on_gpu \
+  //tests/cuda/features:{direct_op_table_on_gpu,features_on_gpu,large_tensors_on_gpu,accuracy}
+for program in ops/op_table training/{training,calls} features/{direct_op_table,features,large_tensors}; do
+  install "$root/bazel-bin/tests/cuda/${program}_on_gpu" "$folder/$(basename "$program")"
+done
+install "$root/bazel-bin/tests/cuda/features/accuracy" "$folder/accuracy"
+bazel --config=cuda //examples:mnist
+install "$root/bazel-bin/examples/mnist" "$folder/mnist"
 # All their libraries but the C library, which is the machine's own.
-ldd "$folder/op_table" "$folder/training" | awk '$3 ~ /^\// { print $3 }' | sort -u |
+ldd "${programs[@]/#/$folder/}" | awk '$3 ~ /^\// { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libpthread|librt|libdl|libresolv)\.so' | xargs cp -Lt "$folder/lib"
-strip "$folder/kernels_on_device" "$folder/op_table" "$folder/training"
+strip "$folder/kernels_on_device" "${programs[@]/#/$folder/}"
 
 cat >"$folder/check" <<'END'
 #!/bin/sh
@@ -55,9 +66,13 @@ cd "$(dirname "$0")" || exit
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 status=0
 ./kernels_on_device --seconds 900 || status=1  # the host checks large results slowly
-for program in op_table training; do
-  LD_LIBRARY_PATH=lib ./$program --gtest_brief=1 || status=1
+export LD_LIBRARY_PATH="$PWD/lib"
+for program in op_table direct_op_table training features calls large_tensors; do
+  echo "# $program"
+  ./$program --gtest_brief=1 || status=1
 done
+echo "# accuracy"
+./accuracy ./mnist --epochs 2 --workers 4 || status=1  # some minutes on the CPU
 exit $status
 END
 chmod +x "$folder/check"
