@@ -9,8 +9,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// ThreadSanitizer is told nothing: fibers that one thread of the host runs are that thread to it. What it keeps of the
-// calls that are open is a count, which is right again when all fibers have ended.
+// ThreadSanitizer is told nothing: fibers that one thread of the host runs are that thread to it. Of the
+// calls that are open it keeps a count, which is right again when all fibers have ended.
 
 // Saves the registers that a function must keep on this stack, its pointer in *from, and takes up the other.
 extern "C" void gradus_emulated_switch(void** from, void* to);

@@ -16,8 +16,8 @@ namespace gradus::cuda::emulated {
 // What is known of a byte.
 enum class Byte : uint8_t { kFree, kUnwritten, kWritten };
 
-// What fresh memory counts as. The checker's hooks tell what kernels write. A sanitizer displaces them: then all
-// counts as written.
+// What fresh memory counts as. The checker's hooks tell what kernels write. A sanitizer displaces them: then
+// all counts as written.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr Byte kFresh = Byte::kWritten;
 #else
