@@ -72,10 +72,13 @@ def run(program, file, number, seed, seconds):
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    env = dict(os.environ, GRADUS_MUTANT=str(number), GRADUS_EMULATED_SEED=str(seed))
+    env = dict(os.environ, GRADUS_MUTANT=str(number), GRADUS_EMULATED_SEED=str(seed), GTEST_FAIL_FAST="1")
     env.pop("XML_OUTPUT_FILE", None)  # bazel counts what is there, and a mutant's failures are none
-    done = subprocess.run([program] + CHECKS.get(os.path.basename(file), []), capture_output=True, text=True,
-                          preexec_fn=limit, env=env)
+    try:
+        done = subprocess.run([program] + CHECKS.get(os.path.basename(file), []), capture_output=True, text=True,
+                              preexec_fn=limit, env=env, timeout=60 + 10 * seconds)
+    except subprocess.TimeoutExpired:
+        return "does not end"  # asleep
     if done.returncode == 0:
         return ""
     fault = re.search(r"^gradus emulated device: (.*)", done.stderr, re.M)
@@ -103,7 +106,7 @@ def main():
             suite = [line.rstrip("\n").split("\t") for line in file]
         mutants += suite
         programs.update({m[2]: program for m in suite})
-    kinds = {"barrier", "mask", "bound", "off by one", "one thread", "alignment", "layout", "engine", "key"}
+    kinds = {"barrier", "mask", "bound", "off by one", "one thread", "alignment", "layout", "engine", "key", "wait", "use"}
     missing = kinds - {m[1] for m in mutants}
     if missing:
         sys.exit("no mutants of these kinds: " + ", ".join(sorted(missing)))

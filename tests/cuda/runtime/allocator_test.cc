@@ -24,7 +24,7 @@ using internal::DeviceAllocator;
 const Device kCuda = Device::parse("cuda:0");
 constexpr int64_t kKiB = int64_t{1} << 10, kMiB = int64_t{1} << 20;
 
-[[maybe_unused]] const bool is_small = (cuda::emulated::set_devices(1, size_t(64 * kMiB)), true);
+[[maybe_unused]] const bool is_small = (cuda::emulated::set_devices(2, size_t(64 * kMiB)), true);
 
 Tensor bytes(int64_t n) { return empty({n}, {DType::kU8, kCuda}); }
 
