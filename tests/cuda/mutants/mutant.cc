@@ -2,8 +2,6 @@
 
 #include <cstdlib>
 
-#include "gradus/tensor/tensor.h"
-
 namespace gradus::cuda {
 
 bool mutant(int number) {
@@ -12,10 +10,6 @@ bool mutant(int number) {
     return text ? std::atoi(text) : 0;
   }();
   return number == wanted;
-}
-
-const Tensor* empty_like(const Tensor& x) {
-  return new Tensor(empty({0}, {.device = x.defined() ? x.device() : kCPU}));  // the program ends soon
 }
 
 }  // namespace gradus::cuda

@@ -3,10 +3,6 @@
 
 #include <cstdint>
 
-namespace gradus {
-class Tensor;
-}
-
 namespace gradus::cuda {
 
 // Whether it is mutant `number`: that of GRADUS_MUTANT. Does not change while the program runs.
@@ -16,8 +12,5 @@ namespace gradus::cuda {
 inline uint32_t mutant_mask(bool wanted, uint32_t mask) {
   return wanted ? mask & ~(0x80000000u >> __builtin_clz(mask)) : mask;
 }
-
-// A tensor of no elements in no block, on the device of x.
-const Tensor* empty_like(const Tensor& x);
 
 }  // namespace gradus::cuda

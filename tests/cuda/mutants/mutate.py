@@ -131,7 +131,9 @@ class Mutator:
                 raise ValueError("%s: a check within a check, which this cannot mutate: %s" % (name, text[begin:end]))
             text, behind = text[:begin] + new + text[end:], begin
         if edits:
-            text = '#include "gradus/tests/cuda/mutants/mutant.h"\n#line 1 "%s"\n' % name + text
+            headers = ["mutant.h"] + ["empty_operand.h"] * (self.what == "waits")
+            text = "".join('#include "gradus/tests/cuda/mutants/%s"\n' % h for h in headers) + \
+                '#line 1 "%s"\n' % name + text
         return text
 
     def kernel(self, name, base, text, code, begin, end, edits):
@@ -238,7 +240,7 @@ class Mutator:
         for match in USED.finditer(code):
             for operand in re.finditer(r"&([\w.]+)", match[1]):
                 begin = match.start(1) + operand.start()
-                instead("use", begin, begin + len(operand[0]), "::gradus::cuda::empty_like(%s)" % operand[1])
+                instead("use", begin, begin + len(operand[0]), "::gradus::cuda::empty_operand(%s)" % operand[1])
 
     def convolution(self, name, text, code, edits):
         """What is handed to cuDNN."""
