@@ -281,6 +281,31 @@ TEST_F(ValuesOnCuda, OfAStreamThatIsGoneAndStillRuns) {
   EXPECT_TRUE(ran_late) << "the test would not notice";
 }
 
+// A launch has begun to report when the host looks, and has not ended.
+TEST_F(ValuesOnCuda, OfALaunchThatStillRuns) {
+  for (const bool on_device : {false, true}) {
+    const ReportingStream s;
+    struct Launch {
+      const ReportingStream& s;
+      std::atomic<bool> has_begun{false};
+    } launch{s};
+    const auto run = [](void* p) {
+      auto& l = *static_cast<Launch*>(p);
+      std::atomic_ref(l.s.to.record->launch).store(l.s.to.launch);
+      l.has_begun = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      l.s.report();
+    };
+    s.runtime.call_on_host(s.stream, run, &launch);
+    std::thread other([&] { s.runtime.synchronize(s.stream); });
+    while (!launch.has_begun) std::this_thread::yield();
+    EXPECT_EQ(thrown([&] { on_device ? s.runtime.throw_found_on(0) : s.runtime.throw_found(s.stream); }),
+              kReported);
+    other.join();
+    s.runtime.destroy_stream(s.stream);
+  }
+}
+
 TEST_F(ValuesOnCuda, DevicesHaveTheirOwn) {
   if (cuda::emulated::device_count() < 2) GTEST_SKIP();
   const Device second{DeviceType::kCUDA, 1};

@@ -1,4 +1,4 @@
-"""Takes out each check of the kernels, and says which of these mutants nothing notices: ./run cuda-mutants.
+"""Takes out each check of the kernels and each wait, and says which of these mutants nothing notices: ./run cuda-mutants.
 
     python3 mutants.py --suite PROGRAM LIST [--suite ...] [--seeds 5] [--every N] [NUMBER...]
 
@@ -16,33 +16,54 @@ import resource
 import subprocess
 import sys
 
+WAITS = ["--gtest_filter=-ValuesOnCuda.ErrorsAreTheCpus"]
+USERS = ["--gtest_filter=CudaUsers.*"]
 # Checks that run the kernels of a file; all, for a file that is not here.
 CHECKS = {
+    "batch_norm.cc": USERS,
     "batch_norm.cu.cc": ["batch norm of f32"],
     "batch_norm_backward.cu.cc": ["batch norm of f32"],
     "channel_sums.h": ["batch norm of f32"],
+    "conv.cc": USERS,
     "conv_graph.cc": ["--gtest_filter=CudaConvolutions.*"],
     "cublaslt.cc": ["--gtest_filter=CudaProducts.*"],
     "cudnn.cc": ["--gtest_filter=CudaConvolutions.*"],
     "cudnn_plans.cc": ["--gtest_filter=CudaConvolutions.*"],
     "chunk_loop.h": ["gradients in f32", "steps"],
+    "copy.cc": WAITS,
     "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions"],
+    "creation.cc": USERS,
     "creation.cu.cc": ["arange"],
+    "cross_entropy.cc": USERS,
     "cross_entropy.cu.cc": ["cross entropy of f32"],
+    "device_allocator.cc": WAITS,
+    "device_copies.cc": ["--gtest_filter=DeviceBatches.*"],
     "direct_conv.cu.cc": ["convolutions of f32"],
     "elementwise.h": ["element-wise", "conversions"],
+    "fastest.cc": ["--gtest_filter=ConvPlans.*"],
+    "gradients.cc": USERS,
     "gradients.cu.cc": ["gradients in f32"],
+    "host_copy.cc": WAITS,
     "loss_sum.h": ["sums of losses in f32"],
+    "matmul.cc": USERS,
     "merge_block.h": ["gradients in f32", "steps"],
     "multinomial.cu.cc": ["multinomial"],
+    "operands.cc": USERS,
     "optim_step.h": ["steps"],
+    "pinned_memory.cc": ["--gtest_filter=PinnedMemory.*"],
+    "pool.cc": USERS,
     "pool.cu.cc": ["pooling of f32"],
     "powers.h": ["softmax of f32", "cross entropy of f32"],
+    "random.cc": USERS,
     "random.cu.cc": ["random uniform numbers of f32", "random dropout mask of p = 0.3", "random orders",
                      "random dropout of f32", "random below p of f32"],
     "reduce.h": ["sum"],
+    "runtime.cc": WAITS,
+    "softmax.cc": USERS,
+    "stream.cc": WAITS,
     "strided.h": ["copy u8", "element-wise"],
     "tensor_table.h": ["gradients in f32", "steps"],
+    "value_errors.cc": ["--gtest_filter=ValuesOnCuda.*-ValuesOnCuda.ErrorsAreTheCpus"],
     "teams.h": ["softmax of f32", "cross entropy of f32"],
 }
 # Mutants that survive, and why the check stays: (file, kind, what stands there): reason.
@@ -66,22 +87,37 @@ SURVIVORS = {
 }
 
 
+def processor_time(process):
+    with open("/proc/%d/stat" % process, encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[11:13]
+
+
 def run(program, file, number, seed, seconds):
     """What was noticed; nothing if all went well. `seconds` are the processor's."""
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    env = dict(os.environ, GRADUS_MUTANT=str(number), GRADUS_EMULATED_SEED=str(seed))
+    env = dict(os.environ, GRADUS_MUTANT=str(number), GRADUS_EMULATED_SEED=str(seed), GTEST_FAIL_FAST="1")
     env.pop("XML_OUTPUT_FILE", None)  # bazel counts what is there, and a mutant's failures are none
-    done = subprocess.run([program] + CHECKS.get(os.path.basename(file), []), capture_output=True, text=True,
-                          preexec_fn=limit, env=env)
+    done = subprocess.Popen([program] + CHECKS.get(os.path.basename(file), []), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, preexec_fn=limit, env=env)
+    before = None
+    while True:
+        try:
+            out, err = done.communicate(timeout=10)
+            break
+        except subprocess.TimeoutExpired:
+            now = processor_time(done.pid)
+            if now == before:  # all its threads wait
+                done.kill()
+            before = now
     if done.returncode == 0:
         return ""
-    fault = re.search(r"^gradus emulated device: (.*)", done.stderr, re.M)
+    fault = re.search(r"^gradus emulated device: (.*)", err, re.M)
     if fault:
         return "fault: " + fault[1]
-    wrong = re.search(r"^(?:FAIL  |\[  FAILED  \] )(.*)", done.stdout, re.M)
+    wrong = re.search(r"^(?:FAIL  |\[  FAILED  \] )(.*)", out, re.M)
     if wrong:
         return "wrong: " + " ".join(wrong[1].split())
     if done.returncode in (-9, -24):
@@ -103,7 +139,8 @@ def main():
             suite = [line.rstrip("\n").split("\t") for line in file]
         mutants += suite
         programs.update({m[2]: program for m in suite})
-    kinds = {"barrier", "mask", "bound", "off by one", "one thread", "alignment", "layout", "engine", "key"}
+    kinds = {"barrier", "mask", "bound", "off by one", "one thread", "alignment", "layout", "engine", "key", "wait",
+             "use"}
     missing = kinds - {m[1] for m in mutants}
     if missing:
         sys.exit("no mutants of these kinds: " + ", ".join(sorted(missing)))

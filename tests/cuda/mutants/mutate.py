@@ -1,9 +1,9 @@
-"""Writes copies of kernel files in which each check can be taken out while the program runs.
+"""Writes copies of files in which each check, or each wait, can be taken out while the program runs.
 
-    python3 mutate.py LIST FIRST SOURCE=COPY...
+    python3 mutate.py checks|waits LIST FIRST SOURCE=COPY...
 
 LIST gets a line for each mutant, with tabs between: number (from FIRST on), kind, file, line, what stands there. In the copies, the
-function mutant(number) says whether this mutant is wanted. Kinds of mutants:
+function mutant(number) says whether this mutant is wanted. Kinds of mutants of checks:
 
   barrier     sync_block() and sync_warp() are left out
   mask        the highest lane is left out of the mask of a shuffle, ballot or sync_warp()
@@ -11,22 +11,33 @@ function mutant(number) says whether this mutant is wanted. Kinds of mutants:
   off by one  the same, wrong by one: `i < n` becomes `i <= n`
   one thread  `lane == 0`, which chooses who writes, holds always
   alignment   the host's question whether addresses and sizes are multiples of a vector's is answered with yes
-  wait        the host does not wait for a stream or an event, or records no event
   layout      a library gets another matrix's leading dimension or batch stride, another tensor's address, strides in
               another order, or a convolution's stride, padding and dilation in each other's place
   engine      a library's engine is taken although a note of it forbids that, or one is not asked for
   key         a plan is kept under a key that lacks something
 
 Comparisons of loops that the compiler unrolls are no bounds, nor are those of functors: these see no memory.
+
+Kinds of mutants of waits:
+
+  wait        the host or a stream does not wait for an event or a stream, no event is recorded, or whoever asks hears
+              that an event has happened, or that a stream is idle
+  use         the allocator, or the cache of pinned memory, is not told that a stream uses a block
 """
 import re
 import sys
 
 # Operators on values.
 NO_BOUNDS = ("element.h", "reduce_ops.h")
-WAITS = re.compile(r"(?:\b(?:check|GRADUS_CHECK)\([^;]*?|\b[\w.]+\.push_back\()?\b"
-                   r"(?:cuda(?:Stream|Event|Device)Synchronize\b|cudaStreamWaitEvent\b|cudaEventRecord\b|"
-                   r"\w+(?:->wait|(?:->|\.)(?:synchronize\w*|record))\()")
+OBJECT = r"(?:[\w:]+(?:\((?:[\w.*]|\(\))*\))?(?:->|\.))+"
+# Calls that wait, or record an event.
+WAITS = re.compile(r"\b(?:(?P<check>check|GRADUS_CHECK|GRADUS_CHECK_ON)\([^;]*?"
+                   r"\bcuda(?:(?:Stream|Event|Device)Synchronize|StreamWaitEvent|EventRecord)\b|"
+                   + OBJECT + r"(?:wait|drain|synchronize\w*|record(?!\(\)))\(|wait\(\)|wait_for_\w+\()")
+# Questions whether something has ended.
+QUESTIONS = re.compile(r"\b(?:" + OBJECT + r"(?:is_done|is_idle|done)\(\)|ready\([^;]*?\bcuda\w+Query\b)")
+USES = re.compile(r"\b(?:" + OBJECT + r"use\(|users\.push_back\(|(?<!return )stream_for\w*\()")
+USED = re.compile(r"\bstream_for\(\s*\{(&[^}]*)\}\)")
 COMPARISON = re.compile(r" (<|<=|>|>=|==|!=) ")
 
 
@@ -95,8 +106,8 @@ def term(text, operator):
 
 
 class Mutator:
-    def __init__(self, first):
-        self.first, self.mutants = first, []
+    def __init__(self, what, first):
+        self.what, self.first, self.mutants = what, first, []
 
     def new(self, kind, name, text, begin, end, becomes=""):
         line = text.count("\n", 0, begin) + 1
@@ -107,17 +118,22 @@ class Mutator:
         code = without_comments(text)
         edits = []  # (begin, end, what takes its place)
         base = name.rsplit("/", 1)[-1]
-        bodies = device_bodies(code)
-        for begin, end in bodies:
-            self.kernel(name, base, text, code, begin, end, edits)
-        self.host(name, text, code, bodies, edits)
+        if self.what == "waits":
+            self.waits(name, text, code, edits)
+        else:
+            bodies = device_bodies(code)
+            for begin, end in bodies:
+                self.kernel(name, base, text, code, begin, end, edits)
+            self.host(name, text, code, bodies, edits)
         behind = len(text)
         for begin, end, new in sorted(edits, reverse=True):
             if end > behind:
                 raise ValueError("%s: a check within a check, which this cannot mutate: %s" % (name, text[begin:end]))
             text, behind = text[:begin] + new + text[end:], begin
         if edits:
-            text = '#include "gradus/tests/cuda/mutants/mutant.h"\n#line 1 "%s"\n' % name + text
+            headers = ["mutant.h"] + ["empty_operand.h"] * (self.what == "waits")
+            text = "".join('#include "gradus/tests/cuda/mutants/%s"\n' % h for h in headers) + \
+                '#line 1 "%s"\n' % name + text
         return text
 
     def kernel(self, name, base, text, code, begin, end, edits):
@@ -191,15 +207,40 @@ class Mutator:
             new = self.new("alignment", name, text, *match.span(), " of the preference %d" % code.count(
                 "alignment(", 0, match.start()))
             edits.append((*match.span(), "(%s ? 256u : %s)" % (new, text[slice(*match.span())])))
-        for match in WAITS.finditer(code):
-            if on_device(match.start()):
-                continue
-            if code[:match.start()].rstrip()[-1:] not in "{};)":
-                continue  # part of another statement
-            at, until = match.start(), code.index(";", match.end())
-            edits.append((at, at, "{ if (!%s) " % self.new("wait", name, text, at, until)))
-            edits.append((until + 1, until + 1, " }"))
 
+    def waits(self, name, text, code, edits):
+        """What orders the host, streams, and the use of memory."""
+        def leave_out(kind, match):
+            begin = match.start()
+            if not re.search(r"(?:[{};)]|\breturn|\belse)\s*$", code[:begin]):
+                return  # a declaration, or one that has a result
+            of_macro = "check" in match.groupdict() and match["check"]
+            end = closing(code, begin + (match[0].index("(") if of_macro else match[0].rindex("(")), "()") + 1
+            edits.append((begin, begin, "(%s ? void() : void(" % self.new(kind, name, text, begin, end)))
+            edits.append((end, end, "))"))
+
+        def instead(kind, begin, end, new):
+            edits.append((begin, end, "(%s ? %s : %s)" % (self.new(kind, name, text, begin, end), new, text[begin:end])))
+
+        for match in WAITS.finditer(code):
+            leave_out("wait", match)
+        for match in QUESTIONS.finditer(code):
+            end = match.end()
+            if match[0].startswith("ready("):
+                end = closing(code, match.start() + len("ready"), "()") + 1
+            instead("wait", match.start(), end, "true")
+        for match in re.finditer(r"\bEvent::record\(\w+\)", code):
+            instead("wait", *match.span(), "Event()")
+        for match in re.finditer(r"\b([\w.]+)->record\(\)", code):
+            instead("wait", *match.span(), "nullptr" if match[1].endswith("queue_") else
+                    "std::make_unique<::gradus::internal::NativeEvent>(%s->runtime(), %s->device().index)" % (
+                        match[1], match[1]))
+        for match in USES.finditer(code):
+            leave_out("use", match)
+        for match in USED.finditer(code):
+            for operand in re.finditer(r"&([\w.]+)", match[1]):
+                begin = match.start(1) + operand.start()
+                instead("use", begin, begin + len(operand[0]), "::gradus::cuda::empty_operand(%s)" % operand[1])
 
     def convolution(self, name, text, code, edits):
         """What is handed to cuDNN."""
@@ -226,8 +267,8 @@ class Mutator:
             instead("key", match, ["Dims()"])
 
 
-def main(listing, first, *pairs):
-    mutator = Mutator(int(first))
+def main(what, listing, first, *pairs):
+    mutator = Mutator(what, int(first))
     for pair in pairs:
         source, copy = pair.split("=")
         with open(source, encoding="utf-8") as file:

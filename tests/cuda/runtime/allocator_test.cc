@@ -24,7 +24,7 @@ using internal::DeviceAllocator;
 const Device kCuda = Device::parse("cuda:0");
 constexpr int64_t kKiB = int64_t{1} << 10, kMiB = int64_t{1} << 20;
 
-[[maybe_unused]] const bool is_small = (cuda::emulated::set_devices(1, size_t(64 * kMiB)), true);
+[[maybe_unused]] const bool is_small = (cuda::emulated::set_devices(2, size_t(64 * kMiB)), true);
 
 Tensor bytes(int64_t n) { return empty({n}, {DType::kU8, kCuda}); }
 
@@ -111,40 +111,49 @@ TEST_F(CudaAllocator, CountsAndPeaks) {
   EXPECT_NE(memory_summary().find("cuda:0"), std::string::npos);
 }
 
-// A block that a second stream reads is freed, and its own stream asks for memory.
-bool is_right(bool told, bool event_fails = false) {
+// Of a block as large as it may be.
+Tensor begin_of(const Tensor& x) { return view_as_strided(x, {kKiB}, {1}, 0); }
+
+// A block that a second stream reads is freed, and its own stream asks for as much memory.
+bool is_right(int64_t size, bool told, bool event_fails = false) {
   const Stream side = Stream::create(kCuda);
-  Tensor x = full({4096}, 1, {.device = kCuda});
+  Tensor x = bytes(size);
+  raw::fill_(begin_of(x), 1);
   side.wait(Event::record(current_stream(kCuda)));
   Tensor y;
   {
     const StreamScope scope(side);
-    y = empty({4096}, {.device = kCuda});
+    y = bytes(kKiB);
     if (told) {
-      raw::copy_(y, x);
+      raw::copy_(y, begin_of(x));
     } else {  // past the kernel's slot, which tells the allocator
-      cudaMemcpyAsync(y.raw_ptr(), x.raw_ptr(), size_t(x.nbytes()), cudaMemcpyDefault,
+      cudaMemcpyAsync(y.raw_ptr(), x.raw_ptr(), size_t(y.nbytes()), cudaMemcpyDefault,
                       static_cast<cudaStream_t>(internal::native_stream(side)->handle()));
     }
   }
   if (event_fails) cuda::emulated::fail_call(0, cudaErrorInvalidValue);
   x = {};
-  const Tensor z = full({4096}, 2, {.device = kCuda});  // of the same size
+  const Tensor z = bytes(size);
+  raw::fill_(begin_of(z), 2);
   side.synchronize();
   const StreamScope scope(side);
-  return y.to_vector<float>() == std::vector<float>(4096, 1);
+  return y.to_vector<int32_t>() == std::vector<int32_t>(kKiB, 1);
 }
 
+// The second one gets the same block when the stream has read it: there is no room for another.
 TEST_F(CudaAllocator, ABlockThatOtherStreamsUseWaitsForThem) {
-  int wrong = 0;
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
-    cuda::emulated::set_seed(seed);
-    EXPECT_TRUE(is_right(true)) << "seed " << seed;
-    EXPECT_TRUE(is_right(true, true)) << "seed " << seed;
-    wrong += !is_right(false);
-    synchronize(kCuda);
+  for (const int64_t size : {16 * kKiB, 40 * kMiB}) {
+    int wrong = 0;
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+      cuda::emulated::set_seed(seed);
+      EXPECT_TRUE(is_right(size, true)) << "seed " << seed;
+      EXPECT_TRUE(is_right(size, true, true)) << "seed " << seed;
+      wrong += !is_right(size, false);
+      synchronize(kCuda);
+    }
+    EXPECT_GE(wrong, 5) << "the test would not notice";
+    clear();
   }
-  EXPECT_GE(wrong, 5) << "the test would not notice";
 }
 
 TEST_F(CudaAllocator, AnotherStreamGetsASegmentWhenItsOwnIsIdleOrMemoryIsShort) {
@@ -152,14 +161,13 @@ TEST_F(CudaAllocator, AnotherStreamGetsASegmentWhenItsOwnIsIdleOrMemoryIsShort) 
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     cuda::emulated::set_seed(seed);
     clear();
-    const auto first_bytes = [](const Tensor& x) { return view_as_strided(x, {kKiB}, {1}, 0); };
     Tensor x = bytes(40 * kMiB);
-    raw::fill_(first_bytes(x), 1);
-    const Tensor kept = raw::clone(first_bytes(x));  // queued: may run after what another stream does now
+    raw::fill_(begin_of(x), 1);
+    const Tensor kept = raw::clone(begin_of(x));  // queued: may run after what another stream does now
     x = {};
     const StreamScope scope(side);
     const Tensor z = bytes(40 * kMiB);  // 2 * 40 MiB have no room
-    raw::fill_(first_bytes(z), 2);
+    raw::fill_(begin_of(z), 2);
     EXPECT_EQ(cuda::emulated::memory_of(0)->used(), size_t(42 * kMiB)) << "seed " << seed;
     synchronize(kCuda);
     EXPECT_EQ(raw::to(kept, kCPU).to_vector<int32_t>(), std::vector<int32_t>(kKiB, 1)) << "seed " << seed;

@@ -163,7 +163,11 @@ TEST(CudaCopies, FromTheHostGoThroughPinnedMemory) {
     for (size_t i = 0; i < there.size(); ++i)
       EXPECT_EQ(there[i].to_vector<float>(), std::vector<float>(25'000, float(i))) << seed << ' ' << i;
   }
+}
+
+TEST(CudaCopies, LargeOnesGoInPieces) {
   const Tensor large = arange((int64_t(65) << 20) / 8 + 3, {.dtype = DType::kI64});
+  if (internal::runtime_of(kCuda).properties(0).memory_bytes < large.nbytes()) GTEST_SKIP();
   cuda::HostCallScope calls;
   const Tensor back = raw::to(raw::to(large, kCuda), kCPU);
   EXPECT_EQ(std::memcmp(back.raw_ptr(), large.raw_ptr(), static_cast<size_t>(large.nbytes())), 0);
@@ -200,6 +204,20 @@ TEST(CudaCopies, FromTheHostMayFail) {
     }
   }
   EXPECT_EQ(internal::PinnedMemory::of(kCuda).blocks(), pinned) << "blocks are used again";
+}
+
+// The copy is queued when the destination's stream cannot wait for it. What gets its block does.
+TEST(CudaCopies, BetweenDevicesMayFail) {
+  if (second() == kCuda) GTEST_SKIP();
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    cuda::emulated::set_seed(seed);
+    const Tensor x = full({1000}, 1, {.device = kCuda});
+    cuda::emulated::fail_call_of("cudaStreamWaitEvent", 1, cudaErrorInvalidValue);
+    EXPECT_THROW(raw::to(x, second()), cuda::CudaError);
+    const Tensor y = full({1000}, 2, {.device = second()});
+    synchronize(kCuda);
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1000, 2)) << "seed " << seed;
+  }
 }
 
 TEST(CudaCopies, WaitForAWorkersQueue) {

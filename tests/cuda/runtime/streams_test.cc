@@ -83,6 +83,9 @@ TEST(CudaStream, HostTasksRunInOrderAndTheirErrorsSurface) {
   s.enqueue([] { throw ValueError("task", "second"); });
   EXPECT_THROW(s.synchronize(), ValueError);
   s.synchronize();
+  Stream::of(kCuda).enqueue([] { throw ValueError("task", "of the default stream"); });
+  EXPECT_THROW(synchronize(kCuda), ValueError);
+  synchronize(kCuda);
   // A task's tensors are freed by the host.
   Tensor x = zeros({8}, {.device = kCuda});
   s.enqueue([x] {});
