@@ -1,13 +1,16 @@
 #include "gradus/autograd/ops/losses/margin_losses.h"
 
+#include <limits>
+
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/linalg/distance.h"
+#include "gradus/autograd/ops/losses/cross_entropy.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
+#include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
@@ -168,12 +171,15 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
     throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));
 
   const Tensor index = unsqueeze(to(target, DType::kI64), -1);
-  const Tensor excess = hinge(x - gather(x, -1, index) + o.margin);
   const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), index);
+  // The loss that picks a class and looks whether there is one.
+  const Tensor minus_own = nll_loss(x, squeeze(index, -1),
+                                    {.reduction = Reduction::kNone,
+                                     .ignore_index = std::numeric_limits<int64_t>::min()});
+  const Tensor excess = hinge(x + unsqueeze(minus_own, -1) + o.margin);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
   Tensor losses = mean(terms, -1);  // the sum may leave f16's range
-  if (o.weight.defined())
-    losses = losses * reshape(index_select(o.weight, 0, reshape(index, {-1})), losses.shape());
+  if (o.weight.defined()) losses = losses * sum(where(others, 0, o.weight), -1);
   return reduce_losses(op, losses, o.reduction);
 }
 
