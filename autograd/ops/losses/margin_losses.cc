@@ -170,13 +170,12 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   if (o.weight.defined() && o.weight.shape() != Shape{classes})
     throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));
 
-  const Tensor index = unsqueeze(to(target, DType::kI64), -1);
-  const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), index);
-  // The loss that picks a class and looks whether there is one.
-  const Tensor minus_own = nll_loss(x, squeeze(index, -1),
-                                    {.reduction = Reduction::kNone,
-                                     .ignore_index = std::numeric_limits<int64_t>::min()});
-  const Tensor excess = hinge(x + unsqueeze(minus_own, -1) + o.margin);
+  const Tensor own = to(target, DType::kI64);
+  const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(own, -1));
+  // -x of the own class, by an op that checks whether there is one. No target is left out.
+  const Tensor minus_x = nll_loss(
+      x, own, {.reduction = Reduction::kNone, .ignore_index = std::numeric_limits<int64_t>::min()});
+  const Tensor excess = hinge(x + unsqueeze(minus_x, -1) + o.margin);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
   Tensor losses = mean(terms, -1);  // the sum may leave f16's range
   if (o.weight.defined()) losses = losses * sum(where(others, 0, o.weight), -1);
