@@ -44,8 +44,8 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
     return f(x...);
 }
 
-// The first `left` of n elements of an input from a position on; all, where there are more. Nothing of one
-// element.
+// The first `left` of n elements of an input from a position on; all, where there are more. An input of one
+// element is not looked at.
 template <class T, int n>
 __device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, int64_t at, int64_t left) {
   const T* p = static_cast<const T*>(in.data) + at;
