@@ -64,16 +64,35 @@ Tensor extreme(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
   return y;
 }
 
+// Returns zeros of `shape` with dy at `indices`, one along `dim` for each of dy's elements.
+Tensor put_along(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& indices) {
+  // A CPU writes the few that are not zero. CUDA has no kernel for that yet, and compares all positions.
+  if (dy.device().type != DeviceType::kCUDA) return gather_backward(dy, shape, dim, indices);
+  Shape line = Shape::filled(shape.size(), 1);
+  line[dim] = shape[dim];
+  const Tensor positions = arange(shape[dim], {.dtype = DType::kI64, .device = dy.device()});
+  return where(eq(reshape(positions, line), indices), dy, 0);
+}
+
 ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result, int64_t dim,
                             bool keepdim) {
   auto& [values, indices] = result;
   if (Recorder r{op, x})
     r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim, keepdim](const Tensor& dy) {
                if (shape.empty()) return dy;
-               const bool add = !keepdim;
-               return gather_backward(
-                   add ? unsqueeze(dy, wrap_dim(dim, shape.size(), "max")) : dy, shape, dim,
-                   add ? unsqueeze(indices.get(), wrap_dim(dim, shape.size(), "max")) : indices.get());
+               const int d = wrap_dim(dim, shape.size(), "max");
+               if (keepdim) return put_along(dy, shape, d, indices.get());
+               return put_along(unsqueeze(dy, d), shape, d, unsqueeze(indices.get(), d));
+             }));
+  return {std::move(values), std::move(indices)};
+}
+
+ValuesAndIndices running_extreme(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
+                                 int64_t dim) {
+  auto& [values, indices] = result;
+  if (Recorder r{op, x})
+    r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim](const Tensor& dy) {
+               return shape.empty() ? dy : gather_backward(dy, shape, dim, indices.get());
              }));
   return {std::move(values), std::move(indices)};
 }
@@ -301,11 +320,11 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
 
 ValuesAndIndices cummax(const Tensor& x, int64_t dim) {
   const OpCall call("cummax", {{"x", x}});
-  return extreme_at("cummax", x, raw::cummax(x, dim), dim, true);
+  return running_extreme("cummax", x, raw::cummax(x, dim), dim);
 }
 ValuesAndIndices cummin(const Tensor& x, int64_t dim) {
   const OpCall call("cummin", {{"x", x}});
-  return extreme_at("cummin", x, raw::cummin(x, dim), dim, true);
+  return running_extreme("cummin", x, raw::cummin(x, dim), dim);
 }
 
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {

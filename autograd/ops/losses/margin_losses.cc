@@ -1,13 +1,16 @@
 #include "gradus/autograd/ops/losses/margin_losses.h"
 
+#include <limits>
+
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/linalg/distance.h"
+#include "gradus/autograd/ops/losses/cross_entropy.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
+#include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
@@ -167,13 +170,15 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   if (o.weight.defined() && o.weight.shape() != Shape{classes})
     throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));
 
-  const Tensor index = unsqueeze(to(target, DType::kI64), -1);
-  const Tensor excess = hinge(x - gather(x, -1, index) + o.margin);
-  const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), index);
+  const Tensor own = to(target, DType::kI64);
+  const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(own, -1));
+  // -x of the own class, by an op that checks whether there is one. No target is left out.
+  const Tensor minus_x =
+      nll_loss(x, own, {.reduction = Reduction::kNone, .ignore_index = std::numeric_limits<int64_t>::min()});
+  const Tensor excess = hinge(x + unsqueeze(minus_x, -1) + o.margin);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
   Tensor losses = mean(terms, -1);  // the sum may leave f16's range
-  if (o.weight.defined())
-    losses = losses * reshape(index_select(o.weight, 0, reshape(index, {-1})), losses.shape());
+  if (o.weight.defined()) losses = losses * sum(where(others, 0, o.weight), -1);
   return reduce_losses(op, losses, o.reduction);
 }
 

@@ -44,22 +44,15 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
     return f(x...);
 }
 
-template <class F, class Out, int n, class... In>
-__device__ __forceinline__ Vector<Out, n> compute(const F& f, const Vector<In, n>&... in) {
-  Vector<Out, n> out;
-#pragma unroll
-  for (int i = 0; i < n; ++i) out.v[i] = convert<Out>(evaluate(f, widen(in.v[i])...));
-  return out;
-}
-
-// The first `left` of n elements of an input from a position on; all, where there are more.
+// The first `left` of n elements of an input from a position on; all, where there are more. An input of one
+// element is not looked at.
 template <class T, int n>
-__device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, T scalar, int64_t at, int64_t left) {
+__device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, int64_t at, int64_t left) {
   const T* p = static_cast<const T*>(in.data) + at;
   if (!in.is_scalar && n <= left) return load_vector<Vector<T, n>>(p);
   Vector<T, n> v;
 #pragma unroll
-  for (int i = 0; i < n; ++i) v.v[i] = in.is_scalar || i >= left ? scalar : p[i];
+  for (int i = 0; i < n; ++i) v.v[i] = in.is_scalar || i >= left ? T() : p[i];
   return v;
 }
 
@@ -71,12 +64,19 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int n = vector_size<Out, In...>;
   const int64_t begin = block_index() * (kThreads * each * n);
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
-    const std::tuple<In...> scalars{in[I].is_scalar ? load_as<In>(in[I].data, in[I].dtype, 0) : In()...};
+    // A number beside 16-bit floats is f32, and stays so.
+    const std::tuple<compute_t<In>...> scalars{
+        in[I].is_scalar ? load_as<compute_t<In>>(in[I].data, in[I].dtype, 0) : compute_t<In>()...};
     const auto load = [&](int64_t at, int64_t left) {
-      return std::tuple<Vector<In, n>...>{load_some<In, n>(in[I], std::get<I>(scalars), at, left)...};
+      return std::tuple<Vector<In, n>...>{load_some<In, n>(in[I], at, left)...};
     };
     const auto computed = [&](const std::tuple<Vector<In, n>...>& v) {
-      return compute<F, Out, n, In...>(f, std::get<I>(v)...);
+      Vector<Out, n> out;
+#pragma unroll
+      for (int i = 0; i < n; ++i)
+        out.v[i] = convert<Out>(
+            evaluate(f, (in[I].is_scalar ? std::get<I>(scalars) : widen(std::get<I>(v).v[i]))...));
+      return out;
     };
     if (begin + kThreads * each * n <= count) {
       std::tuple<Vector<In, n>...> loaded[each];

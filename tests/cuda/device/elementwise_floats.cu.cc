@@ -7,6 +7,33 @@ namespace device_test {
 
 using namespace gradus::functors;  // NOLINT
 
+namespace {
+
+// S times a number that lies as f32, and has no neighbor among 16-bit floats.
+template <class S> void test_number(Group& group) {
+  constexpr float kNumber = 0.1f;
+  const Elements<float> number(std::vector<float>{kNumber});
+  for (const size_t n : {7, 64, 1031}) {
+    std::vector<S> x(n);
+    for (size_t i = 0; i < n; ++i) x[i] = sample<S>(i, 1);
+    const Elements<S> in(x), out(n);
+    const Sizes sizes{static_cast<int64_t>(n)};
+    const cuda::Nest nest = cuda::make_nest(sizes, std::vector<cuda::Strides>{{1}, {1}, {0}});
+    const std::vector<cuda::View> views = {{out.data(), gradus::dtype_v<S>},
+                                           {in.data(), gradus::dtype_v<S>},
+                                           {number.data(), gradus::DType::kF32}};
+    cuda::elementwise<float, float, float, float>("test", Mul{}, nest, views.data(), nullptr);
+    const std::vector<S> got = out.take();
+    for (size_t i = 0; i < n; ++i) {
+      const S want = stored<S>(widened(x[i]) * kNumber);
+      group.check(same(got[i], want), "element %zu of %zu: %.17g, the host has %.17g", i, n,
+                  as_double(got[i]), as_double(want));
+    }
+  }
+}
+
+}  // namespace
+
 void test_elementwise_floats() {
   test_binary("add", Add{});
   test_binary("mul", Mul{});
@@ -26,6 +53,10 @@ void test_elementwise_floats() {
   test_unary("sigmoid", Sigmoid{}, Exact::kNearly);
   test_unary("gelu", Gelu{}, Exact::kNearly);
   test_unary("round", Round{});
+  {
+    Group group("element-wise mul by a number");
+    if (group) test_number<bf16>(group), test_number<f16>(group), test_number<float>(group);
+  }
   {
     Group group("element-wise addcmul");
     if (group) {

@@ -258,7 +258,8 @@ TEST_F(ValuesOnCuda, OfAStreamThatAnotherThreadDestroysMeanwhile) {
     const auto lock = cuda::emulated::Runtime::get().lock();  // the other thread's calls of CUDA wait
     other = std::thread([&] { text = thrown([&] { s.runtime.throw_found_on(0); }); });
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    cuda::retire_reports(s.stream);
+    // In a thread of its own, for reports are otherwise locked before the runtime.
+    std::thread([&] { cuda::retire_reports(s.stream); }).join();
     cuda::emulated::Runtime::get().destroy_stream(s.stream);
   }
   other.join();

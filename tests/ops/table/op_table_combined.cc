@@ -65,7 +65,7 @@ void add_activations() {
         return a + b + c + d + e + f + g + h + v;
       });
   row("mul", "of a tensor with itself", {in({3, 5})}, [](X x) { return x[0] * x[0] * exp(x[0]) * x[0]; });
-  row("exp", "of log_softmax", {in({3, 5})},
+  row("log_softmax", "times its exp", {in({3, 5})},
       [](X x) { return exp(log_softmax(x[0], 1)) * log_softmax(x[0], 1); });
   row("clamp", "of a result that exp saved", {in({3, 5})},
       [](X x) { return clamp(exp(x[0]), 0.4, 2.2) * 3; });
