@@ -115,9 +115,7 @@ class Record:
         if not groups:
             return ""
         failed = ["%d wrong in %s" % (wrong, re.sub(pattern, "", name)) for name, _, wrong in groups if wrong]
-        told = "%s: %d checks, %s" % (self.card, sum(g[1] for g in groups),
-                                      ", ".join(failed) or "none wrong")
-        return told + self.changed(sources)
+        return ", ".join(["%s: %d checks" % (self.card, sum(g[1] for g in groups))] + failed) + self.changed(sources)
 
 
 def page():
@@ -135,7 +133,8 @@ def page():
 
 Written by `tests/cuda/gpu_status.py`. Compiled: by nvcc, for %s, in each build that finds the toolkit.
 Run emulated: by `./run test`, on the emulated device ([cuda.md](cuda.md)), against results of the host. Run on a GPU:
-what [the records](../tests/cuda/recorded/README.md) have, and which files have changed since. Nothing else ran on one.
+what [the records](../tests/cuda/recorded/README.md) have, how many checks were wrong if any were, and which files have
+changed since. Nothing else ran on one.
 """ % " and ".join(architectures)]
     lines += ["* %s: %s" % (r.card, r.about) for r in records]
     lines += ["", "| family | compiled | run emulated | run on a GPU |", "| --- | --- | --- | --- |"]
