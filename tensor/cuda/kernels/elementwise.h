@@ -39,8 +39,8 @@ inline constexpr int kThreads = 256;
 inline constexpr int kStridedEach = 4;  // elements of a thread of the strided kernel
 inline constexpr int kDenseEach = 2;    // vectors of a thread of the dense kernel
 
-// Functors whose vectors have 8 bytes. With 16, nvcc spills registers, or takes so many that less than half of
-// a multiprocessor is occupied (./run cuda-report). What derives from them is meant, too.
+// Functors whose vectors have 8 bytes. With 16, nvcc spills registers, or takes so many that less than half
+// of a multiprocessor is occupied (./run cuda-report). What derives from them is meant, too.
 template <class F, class... Wide> constexpr bool is_one_of = (std::is_base_of_v<Wide, F> || ...);
 template <class F, class Out> constexpr bool takes_half_vectors = false;
 template <class F>
