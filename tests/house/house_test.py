@@ -150,6 +150,15 @@ class House(unittest.TestCase):
         checked = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True)
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
+    def test_the_report_of_kernels_is_about_all_libraries(self):
+        found = {}
+        for path in files(("tensor", "optim", "tests/cuda/report"), ("BUILD.bazel",)):
+            for name in re.findall(r'^gpu_library\(\n    name = "(\w+)"', text(path), re.M):
+                found["//%s:%s_resources" % (os.path.dirname(path), name)] = path
+        self.assertTrue(found)
+        report = re.sub(r'":(\w+)"', r'"//tests/cuda/report:\1"', text("tests/cuda/report/BUILD.bazel"))
+        self.assertEqual([label for label in sorted(found) if '"%s"' % label not in report], [])
+
     def test_the_cache_of_builds_loses_what_was_read_longest_ago(self):
         tool = os.path.join(ROOT, "bazel", "trim_cache.py")
         with tempfile.TemporaryDirectory() as cache:

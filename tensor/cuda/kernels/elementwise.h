@@ -1,7 +1,8 @@
 // Runs a functor (tensor/ops/functor.h) over the elements of operands that broadcast. Two kernels compute it:
 //
-// * dense: all operands lie in the output's order without gaps, or are one element. 16-byte vectors of the
-//   largest element; types are known when it is compiled: f64, f32, bf16, f16.
+// * dense: all operands lie in the output's order without gaps, or are one element. Vectors of the largest
+//   element have 16 bytes, those of some functors 8; types are known when it is compiled: f64, f32, bf16,
+//   f16.
 // * strided: anything else. One kernel per functor and compute type, dtypes known at run time.
 //
 // Both compute an element by the same functor, so the path changes no bit.
@@ -20,6 +21,17 @@
 #include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
 
+namespace gradus::functors {
+struct Div;
+struct Erf;
+struct Gelu;
+struct GeluBackward;
+struct KlDiv;
+struct PoissonNllOfLogs;
+struct SmoothL1;
+struct SmoothL1Backward;
+}  // namespace gradus::functors
+
 namespace gradus::cuda {
 namespace elementwise_detail {
 
@@ -27,7 +39,19 @@ inline constexpr int kThreads = 256;
 inline constexpr int kStridedEach = 4;  // elements of a thread of the strided kernel
 inline constexpr int kDenseEach = 2;    // vectors of a thread of the dense kernel
 
-template <class... T> constexpr int vector_size = 16 / static_cast<int>(std::max({sizeof(T)...}));
+// Functors whose vectors have 8 bytes. With 16, nvcc spills registers, or takes so many that less than half
+// of a multiprocessor is occupied (./run cuda-report). What derives from them is meant, too.
+template <class F, class... Wide> constexpr bool is_one_of = (std::is_base_of_v<Wide, F> || ...);
+template <class F, class Out> constexpr bool takes_half_vectors = false;
+template <class F>
+constexpr bool takes_half_vectors<F, double> =
+    is_one_of<F, functors::Div, functors::Erf, functors::Gelu, functors::GeluBackward,
+              functors::PoissonNllOfLogs, functors::SmoothL1, functors::SmoothL1Backward>;
+template <class F> constexpr bool takes_half_vectors<F, f16> = is_one_of<F, functors::KlDiv>;
+
+template <class F, class Out, class... In>
+constexpr int vector_size =
+    (takes_half_vectors<F, Out> ? 8 : 16) / static_cast<int>(std::max({sizeof(Out), sizeof(In)...}));
 
 // An input of the dense kernel: elements of type T in the output's order, or one element of any dtype.
 struct DenseInput {
@@ -61,7 +85,7 @@ __device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, int64_t 
 template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
-  constexpr int n = vector_size<Out, In...>;
+  constexpr int n = vector_size<F, Out, In...>;
   const int64_t begin = block_index() * (kThreads * each * n);
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
     // A number beside 16-bit floats is f32, and stays so.
@@ -135,7 +159,7 @@ template <class S, class C, class X> using Stored = std::conditional_t<std::is_s
 template <class S, class F, class C, class OutC, class... InC>
 bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, cudaStream_t stream) {
   using Out = Stored<S, C, OutC>;
-  constexpr int n = vector_size<Out, Stored<S, C, InC>...>;
+  constexpr int n = vector_size<F, Out, Stored<S, C, InC>...>;
   if (nest.dims != 1 || (nest.stride[0][0] != 1 && nest.numel != 1) || !holds<Out>(views[0].dtype))
     return false;
   const auto is_aligned = [](const void* p, size_t size) {

@@ -69,12 +69,15 @@ __device__ __forceinline__ typename Op::Out finish(const Op& op, const typename 
 }
 
 template <class T> constexpr int vector_of = sizeof(T) <= 8 ? 16 / static_cast<int>(sizeof(T)) : 1;
+// Elements of a row that a thread takes at once, and columns of a thread: a vector of the input, but not so
+// many that their values take most of the registers. Of some ops a whole vector of columns is too many.
 template <class Op>
-constexpr int row_vector_of = std::min(vector_of<typename Op::In>, is_numbered<Op> ? 4 : 16);
-// Columns of a thread: a vector of the input, but not so many that their values take most of the registers.
+constexpr int row_vector_of = std::min(
+    vector_of<typename Op::In>, is_numbered<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
+template <class Op> constexpr bool takes_half_vectors = requires { requires Op::kHalfVectors; };
 template <class Op>
 constexpr int columns_of =
-    std::min(vector_of<typename Op::In>,
+    std::min(vector_of<typename Op::In> / (takes_half_vectors<Op> ? 2 : 1),
              (is_numbered<Op> ? 32 : 64) / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
 
 template <class T, int n> struct Few {

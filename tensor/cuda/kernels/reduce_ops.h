@@ -1,5 +1,8 @@
 // How reductions combine elements, as tensor/cpu/reduce_loops.h has it: few steps in Lane, the type of the
 // elements' precision, then in Wide (f64 for floats). Integers are summed as unsigned ones, which wrap.
+//
+// kHalfVectors: a thread takes the columns of half a vector. With those of a whole one nvcc spills registers,
+// or takes so many that less than half of a multiprocessor is occupied (./run cuda-report).
 #pragma once
 
 #include <cstdint>
@@ -22,6 +25,7 @@ template <class T> struct Sum {
   using Lane = LaneOf<T>;
   using Wide = WideOf<T>;
   using Out = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
+  static constexpr bool kHalfVectors = std::is_same_v<T, int16_t>;
   double scale = 1;
   __device__ Lane start() const { return 0; }
   __device__ Lane step(Lane a, T x) const { return a + static_cast<Lane>(widen(x)); }
@@ -51,6 +55,8 @@ template <class T, bool largest> struct Extreme {
   using Lane = T;
   using Wide = T;
   using Out = T;
+  static constexpr bool kHalfVectors =
+      sizeof(T) == 1 || std::is_same_v<T, int32_t> || std::is_same_v<T, double>;
   __device__ T start() const {
     using L = std::numeric_limits<T>;
     if constexpr (L::has_infinity) return largest ? -L::infinity() : L::infinity();
@@ -75,6 +81,7 @@ enum class Power { kZero, kOne, kTwo, kAny };
 // (scale times the sum of |x|^p)^(1/p), or without the root. p = 0 counts nonzeros.
 template <class T, Power power> struct Norm : Sum<T> {
   using typename Sum<T>::Lane;
+  static constexpr bool kHalfVectors = power == Power::kAny && std::is_same_v<T, float>;
   double p = 2;
   bool root = true;
   __device__ Lane step(Lane a, T x) const {

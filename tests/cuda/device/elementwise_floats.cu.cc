@@ -1,6 +1,7 @@
 #include "elementwise_test.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/losses/loss_functors.h"
 #include "gradus/tensor/ops/math.h"
 
 namespace device_test {
@@ -52,7 +53,17 @@ void test_elementwise_floats() {
   test_unary("tanh", Tanh{}, Exact::kNearly);
   test_unary("sigmoid", Sigmoid{}, Exact::kNearly);
   test_unary("gelu", Gelu{}, Exact::kNearly);
+  test_unary("erf", Erf{}, Exact::kNearly);
   test_unary("round", Round{});
+  test_binary("smooth L1 loss", SmoothL1{{}, 0.7});
+  test_binary("KL divergence", KlDiv{}, Exact::kNearlyOfInputs);
+  test_unary("Poisson loss of 3", AgainstNumber<PoissonNllOfLogs>{{}, 3}, Exact::kNearlyOfInputs);
+  {
+    Group group("element-wise smooth L1's slope");
+    if (group)
+      test_functor<double, double, double, double, double, double>(
+          group, TimesFactor<SmoothL1Backward>{{{}, 0.7}, 0.3});
+  }
   {
     Group group("element-wise mul by a number");
     if (group) test_number<bf16>(group), test_number<f16>(group), test_number<float>(group);

@@ -24,13 +24,14 @@ inline std::vector<Layout> layouts(int inputs) {
   const auto dense = [&](int64_t n, std::vector<int64_t> start, const char* name) {
     all.push_back({name, {n}, std::vector<cuda::Strides>(count, {1}), std::move(start)});
   };
-  std::vector<int64_t> sizes = {0,  1,  2,  3,   4,   5,   7,    8,    9,    15,   16,   17,
-                                31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049};
+  std::vector<int64_t> sizes = {0,  1,   2,   3,   4,   5,   7,   8,    9,    15,   16,   17,   31,  32,
+                                33, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049};
   if (!options().small)
     for (const int64_t n : {4095, 4096, 4097, 8191, 8192, 8193, 16385, 65536 + 3}) sizes.push_back(n);
   for (const int64_t n : sizes) dense(n, zeros, "dense");
   for (const int64_t n : {1, 5, 64, 1025, 2051}) {
     dense(n, std::vector<int64_t>(count, 1), "all start at 1");
+    dense(n, std::vector<int64_t>(count, 4), "all start at 4");
     for (size_t k = 0; k < count; ++k) {
       auto start = zeros;
       start[k] = 3;

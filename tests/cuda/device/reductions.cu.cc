@@ -103,6 +103,16 @@ template <class T> void test_variance(const char* name) {
   });
 }
 
+template <class T> void test_largest_magnitude(const char* name) {
+  Group group(std::string("largest |x| of ") + name);
+  if (!group) return;
+  run_reduction(group, cuda::ExtremeAbs<T, true>{}, false, [](T got, const T* x, int64_t n, int64_t stride) {
+    T best = 0;
+    for (int64_t i = 0; i < n; ++i) best = std::max(best, std::abs(x[i * stride]));
+    return got == best;
+  });
+}
+
 }  // namespace
 
 void test_reductions() {
@@ -112,11 +122,14 @@ void test_reductions() {
   test_float_sum<double>("f64");
   test_integer_sum<int64_t>("i64");
   test_integer_sum<int32_t>("i32");
+  test_integer_sum<int16_t>("i16");
+  test_integer_sum<int8_t>("i8");
   test_integer_sum<uint8_t>("u8");
   test_extreme<float, true>("f32");
   test_extreme<float, false>("f32");
   test_extreme<double, true>("f64");
   test_extreme<int32_t, false>("i32");
+  test_extreme<int8_t, false>("i8");
   test_extreme<uint8_t, true>("u8");
   test_extremum<float>("f32");
   test_extremum<double>("f64");
@@ -139,16 +152,8 @@ void test_reductions() {
   test_norm<cuda::Power::kAny>("f32, p = 3", 3);
   test_variance<float>("f32");
   test_variance<double>("f64");
-  {
-    Group group("largest |x| of f32");
-    if (group)
-      run_reduction(group, cuda::ExtremeAbs<float, true>{}, false,
-                    [](float got, const float* x, int64_t n, int64_t stride) {
-                      float best = 0;
-                      for (int64_t i = 0; i < n; ++i) best = std::max(best, std::abs(x[i * stride]));
-                      return got == best;
-                    });
-  }
+  test_largest_magnitude<float>("f32");
+  test_largest_magnitude<double>("f64");
   {
     Group group("prod of i64");
     if (group)

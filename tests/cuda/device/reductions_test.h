@@ -28,6 +28,11 @@ inline std::vector<Shape> shapes() {
   for (const int64_t inner : {2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 64, 127, 128, 130, 257})
     for (const int64_t n : {1, 2, 3, 5, 16, 17, 100})
       all.push_back({n % 3 == 0 ? 3 : 1, n, inner, n == 5 ? 1 : 0});
+  // Halves of vectors, and tiles of 32 lanes with them.
+  for (const int64_t inner : {6, 12, 20, 24, 62, 66, 124, 132, 248, 256, 264})
+    for (const int64_t n : {3, 16, 17}) all.push_back({1, n, inner, 0});
+  for (const int64_t inner : {8, 24, 64})
+    for (const int64_t start : {2, 4, 8}) all.push_back({2, 17, inner, start});
   for (const int64_t n : {255, 256, 257, 1000, 1016, 4100}) {
     all.push_back({1, n, 8, 0});
     all.push_back({2, n, 33, 0});

@@ -55,7 +55,7 @@ template <int each, class T> void time_add(const char* name, const Buffer* b, in
   const int64_t n = bytes / static_cast<int64_t>(sizeof(T));
   const std::array<DenseInput, 2> in = {DenseInput{b[1].data(), gradus::dtype_v<T>, false},
                                         DenseInput{b[2].data(), gradus::dtype_v<T>, false}};
-  constexpr int kVector = vector_size<T>;
+  constexpr int kVector = vector_size<Add, T>;
   print(name, 3 * bytes, [&] {
     cuda::launch("time", dense<Add, each, T, T, T>,
                  {cuda::blocks_for(n, int64_t(kThreads) * each * kVector), kThreads}, nullptr, Add{},

@@ -341,6 +341,8 @@ std::vector<Case> cases() {
       {"add f16", 3 * kAll, kDense, computed<float, float, float, float>(Add{}, dense<f16, f16, f16>())},
       {"add f64", 3 * kAll, kDense,
        computed<double, double, double, double>(Add{}, dense<double, double, double>())},
+      {"div f64", 3 * kAll, kDense,
+       computed<double, double, double, double>(Div{}, dense<double, double, double>())},
       {"add f32, one operand a scalar", 2 * kAll, kDense,
        computed<float, float, float, float>(
            Add{}, Operands<float, float, float>{{kFloats}, {{{1}, {1}, {0}}}})},
@@ -413,6 +415,8 @@ std::vector<Case> cases() {
       reduced<Sum<uint8_t>>("sum u8, 64 columns", 1, kBytes / 64, 64),
       reduced<Extreme<float, true>>("amax f32, rows of 1024", kFloats / 1024, 1024, 1),
       reduced<Extreme<float, true>>("amax f32, 64 columns", 1, kFloats / 64, 64),
+      reduced<Extreme<double, true>>("amax f64, 64 columns", 1, kBytes / 8 / 64, 64),
+      reduced<Extreme<uint8_t, true>>("amax u8, 64 columns", 1, kBytes / 64, 64),
       reduced<Variance<float>>("variance f32, rows of 1024", kFloats / 1024, 1024, 1),
       reduced<Variance<float>>("variance f32, one row", 1, kFloats, 1),
       reduced<Variance<float>>("variance f32, 64 columns", 1, kFloats / 64, 64),

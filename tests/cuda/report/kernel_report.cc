@@ -2,7 +2,7 @@
 // compiler has them, and what the emulated device counts: bytes moved, passes over banks of shared memory.
 // Says which kernels are beyond a bar. Status 1 if one of them is no known exception.
 //
-//   kernel_report [--brief] RESOURCES...      files of bazel/nvcc.py; --brief leaves the tables out
+//   kernel_report [--brief] RESOURCES...      as bazel/nvcc.py writes them; --brief leaves the tables out
 #include <cuda_occupancy.h>
 
 #include <algorithm>
