@@ -298,9 +298,58 @@ TEST(EmulatedRuntime, AnswersAsRecordedAboutDevices) {
   ASK(cudaSetDevice(0));
   ASK(cudaSetDevice(-1));
   ASK(cudaGetDevice(&current));
+  int can = 9;
+  ASK(cudaDeviceCanAccessPeer(&can, 0, 0));
+  EXPECT_EQ(std::to_string(can), record.next("device 0 can reach itself"));
+  ASK(cudaDeviceEnablePeerAccess(0, 0));
+  ASK(cudaDeviceEnablePeerAccess(0, 1));
+  ASK(cudaDeviceDisablePeerAccess(0));
   ASK(cudaGetDeviceProperties(nullptr, 0));
   EXPECT_EQ(cudaSetDevice(n), cudaErrorInvalidDevice);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+}
+
+// The record is of one device. The rest is as CUDA's manual has it.
+TEST(EmulatedRuntime, PeersAreEnabledOnceAndInOneDirection) {
+  set_devices(2, size_t(1) << 20);
+  const auto status_of = [](cudaError_t status) { return cudaGetLastError(), status; };
+  int can = 9;
+  EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(&can, 0, 1)), cudaSuccess);
+  EXPECT_EQ(can, 1);
+  EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(nullptr, 0, 1)), cudaErrorInvalidValue);
+  for (const int unknown : {2, -1}) {
+    EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(&can, 0, unknown)), cudaErrorInvalidDevice);
+    EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(&can, unknown, 0)), cudaErrorInvalidDevice);
+    EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(unknown, 0)), cudaErrorInvalidDevice);
+    EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(unknown)), cudaErrorInvalidDevice);
+  }
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaErrorPeerAccessNotEnabled);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(1, 1)), cudaErrorInvalidValue);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(1, 0)), cudaSuccess);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(1, 0)), cudaErrorPeerAccessAlreadyEnabled);
+  cudaSetDevice(1);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(0)), cudaErrorPeerAccessNotEnabled);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(0, 0)), cudaSuccess);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(0)), cudaSuccess);
+  cudaSetDevice(0);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaSuccess);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaErrorPeerAccessNotEnabled);
+  // Copies need none: CUDA takes them through the host.
+  void *here = nullptr, *there = nullptr;
+  cudaMalloc(&here, 16);
+  cudaSetDevice(1);
+  cudaMalloc(&there, 16);
+  cudaSetDevice(0);
+  int got = 0;
+  EXPECT_EQ(cudaMemset(here, 1, 16), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyPeerAsync(there, 1, here, 0, 16, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(&got, there, 4, cudaMemcpyDefault), cudaSuccess);
+  EXPECT_EQ(got, 0x01010101);
+  EXPECT_EQ(status_of(cudaMemcpyPeerAsync(there, 2, here, 0, 16, nullptr)), cudaErrorInvalidDevice);
+  cudaFree(here);
+  cudaFree(there);
+  set_devices(2, size_t(1) << 30);
 }
 
 TEST(EmulatedRuntime, ErrorsAreRememberedAsRecorded) {
