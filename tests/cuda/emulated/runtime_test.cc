@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,42 +15,11 @@
 #include "gradus/tensor/cuda/emulated/grid.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/streams.h"
+#include "record.h"
 
 namespace {
 
 using namespace gradus::cuda::emulated;  // NOLINT
-
-// The answers of one group, by what was asked.
-class Record {
- public:
-  explicit Record(const std::string& group) {
-    std::ifstream file("tests/cuda/recorded/h100/cudart_answers.txt");
-    EXPECT_TRUE(file) << "the record is not there";
-    for (std::string line; std::getline(file, line);) {
-      const size_t first = line.find('\t'), second = line.find('\t', first + 1);
-      if (first == std::string::npos || line.substr(0, first) != group) continue;
-      answers_[line.substr(first + 1, second - first - 1)].push_back(line.substr(second + 1));
-    }
-  }
-  std::string next(const std::string& asked) {
-    auto& list = answers_[asked];
-    if (list.empty()) return "(not recorded)";
-    std::string answer = list.front();
-    list.pop_front();
-    return answer;
-  }
-
- private:
-  std::map<std::string, std::deque<std::string>> answers_;
-};
-
-std::string said(cudaError_t status) {
-  std::string text = cudaGetErrorName(status);
-  if (const cudaError_t last = cudaGetLastError(); last != cudaSuccess)
-    text += std::string(" last: ") + cudaGetErrorName(last);
-  return text;
-}
-#define ASK(...) EXPECT_EQ(said(__VA_ARGS__), record.next(#__VA_ARGS__)) << #__VA_ARGS__
 
 TEST(EmulatedRuntime, AnswersAsRecordedAboutMemory) {
   Record record("memory");
