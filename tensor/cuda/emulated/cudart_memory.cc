@@ -216,7 +216,7 @@ cudaError_t CUDARTAPI cudaMemsetAsync(void* to, int value, size_t bytes, cudaStr
 }
 
 cudaError_t CUDARTAPI cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
-  return call_always([&](Runtime&) {
+  return call_about_devices([&](Runtime&) {
     if (!attributes) return cudaErrorInvalidValue;
     *attributes = {};
     auto* const address = const_cast<void*>(p);
