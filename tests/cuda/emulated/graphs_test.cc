@@ -1,5 +1,5 @@
-// Captures and graphs answer as a real device did, or as CUDA's manual has it where the record is silent. Work
-// of a graph runs in many orders: a right program is right in all, a mistake shows.
+// Captures and graphs answer as a real device did, or as CUDA's manual has it where the record is silent.
+// Work of a graph runs in many orders: a right program is right in all, a mistake shows.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

@@ -207,8 +207,8 @@ TEST(EachCall, MayFail) {
   EXPECT_EQ(silent, std::set<std::string>());
 }
 
-// A library's call fails, and so do all that follow: the question whether the device is lost, too. Nobody then
-// says that it is.
+// A library's call fails, and so do all that follow: the question whether the device is lost, too. Nobody
+// then says that it is.
 TEST(EachCall, AndThoseThatFollowMayFail) {
   const Tensor x = ones({2, 2}, {.device = kCuda});
   EXPECT_EQ(raw::matmul(x, x).to_vector<float>(), std::vector<float>(4, 2));
