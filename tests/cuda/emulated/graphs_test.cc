@@ -686,19 +686,22 @@ TEST_F(EmulatedGraphs, ALaunchRepeatsWhatWasCaptured) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     set_seed(seed);
     const cudaStream_t s = make_stream(), t = make_stream();
-    float *const x = make_memory<float>(4), *const zero = make_memory<float>(4);
+    float *const x = make_memory<float>(4), *const y = make_memory<float>(4),
+                 *const zero = make_memory<float>(4);
     float by = 1;
     int value = 0, calls = 0;
     float source[4] = {};
     const cudaGraph_t graph = capture(s, [&] {
       MUST(cudaMemsetAsync(zero, value, 16, s));
-      MUST(graph_kernels::add(x, x, zero, by, 4, s));
+      // Two launches side by side would lose sums.
+      MUST(graph_kernels::add(y, x, zero, by, 4, s));
+      MUST(cudaMemcpyAsync(x, y, 16, cudaMemcpyDefault, s));
       MUST(cudaLaunchHostFunc(
           s, [](void* p) { ++*static_cast<int*>(p); }, &calls));
     });
     const cudaGraph_t copying =
         capture(s, [&] { MUST(cudaMemcpyAsync(x, source, 16, cudaMemcpyDefault, s)); });
-    EXPECT_EQ(count_nodes(graph), 3u);
+    EXPECT_EQ(count_nodes(graph), 4u);
     by = 10, value = 1;
     for (float& e : source) e = 5;
     const cudaGraphExec_t adds = instantiate(graph), copies = instantiate(copying);
@@ -714,7 +717,7 @@ TEST_F(EmulatedGraphs, ALaunchRepeatsWhatWasCaptured) {
     EXPECT_EQ(calls, 6);
     MUST(cudaGraphExecDestroy(copies));
     for (const cudaStream_t stream : {s, t}) MUST(cudaStreamDestroy(stream));
-    for (float* const p : {x, zero}) MUST(cudaFree(p));
+    for (float* const p : {x, y, zero}) MUST(cudaFree(p));
   }
 }
 
