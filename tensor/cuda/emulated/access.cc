@@ -83,11 +83,11 @@ void Block::access(const void* address, size_t bytes, Access access, bool is_vec
 
   Byte* state;
   Cell* cells;
-  uint32_t stamp;
+  uint32_t stamp = launch_stamp_;
   const bool shared = is_shared(p);
   if (memory_->is_seen_by_kernels(p)) {
     const size_t offset = memory_->offset(p);
-    state = memory_->state(offset), cells = memory_->cells(offset), stamp = launch_stamp_;
+    state = memory_->state(offset), cells = memory_->cells(offset);
   } else if (shared) {
     if (static_cast<size_t>(p - shared_) + bytes > static_cast<size_t>(launch_->shared_bytes))
       stop(FaultKind::kOutOfBounds,
@@ -97,10 +97,15 @@ void Block::access(const void* address, size_t bytes, Access access, bool is_vec
     state = shared_state_ + (p - shared_), cells = shared_cells_ + (p - shared_), stamp = shared_stamp_;
   } else {
     if (is_own_or_constant(p, bytes, access)) return;
-    const std::string memory = name_of_memory(p);
-    if (!memory.empty())
-      stop(FaultKind::kOutOfBounds, std::string(verb) + " memory of a device that is no peer", place, memory);
-    stop(FaultKind::kHostMemory, std::string(verb) + " memory that is not the device's", place);
+    const int device = device_whose_kernels_see(p);
+    if (device < 0)
+      stop(FaultKind::kHostMemory, std::string(verb) + " memory that is not the device's", place);
+    if (!memory_->peers.contains(device))
+      stop(FaultKind::kOutOfBounds, std::string(verb) + " memory of a device that is no peer", place,
+           name_of_memory(p));
+    DeviceMemory& peer = *memory_of(device);
+    const size_t offset = peer.offset(p);
+    state = peer.state(offset), cells = peer.cells(offset);
   }
 
   constexpr auto kWritten = [] {

@@ -258,10 +258,10 @@ std::string Block::name_of_thread(uint32_t id) const {
 std::string Block::name_of_memory(const void* address) const {
   if (is_shared(address))
     return "shared memory, byte " + std::to_string(static_cast<const char*>(address) - shared_);
-  for (int i = 0; i < device_count(); ++i)
-    if (const DeviceMemory* memory = memory_of(i); memory->is_seen_by_kernels(address))
-      return "device " + std::to_string(i) + ", " + memory->describe(memory->offset(address));
-  return "";
+  const int device = device_whose_kernels_see(address);
+  if (device < 0) return "";
+  const DeviceMemory& memory = *memory_of(device);
+  return "device " + std::to_string(device) + ", " + memory.describe(memory.offset(address));
 }
 
 }  // namespace gradus::cuda::emulated

@@ -54,6 +54,15 @@ template <class F> cudaError_t call(F&& f, const char* function = __builtin_FUNC
   if (const cudaError_t status = injected_error(function); status != cudaSuccess) return answer(status);
   return answer(std::forward<F>(f)(runtime));
 }
+// One that a graph would not repeat: captures forbid it.
+template <class F> cudaError_t unsafe_call(F&& f, const char* function = __builtin_FUNCTION()) {
+  return call(
+      [&](Runtime& runtime) {
+        const cudaError_t status = runtime.captures.check_unsafe();
+        return status == cudaSuccess ? std::forward<F>(f)(runtime) : status;
+      },
+      function);
+}
 // A call that destroys something, whatever it answers.
 template <class F> cudaError_t call_to_destroy(F&& f, const char* function = __builtin_FUNCTION()) {
   if (in_host_function) return cudaErrorNotPermitted;

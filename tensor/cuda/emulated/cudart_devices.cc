@@ -133,8 +133,25 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribut
 cudaError_t CUDARTAPI cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return call([&](Runtime&) {
     if (!memory_of(device) || !memory_of(peer)) return cudaErrorInvalidDevice;
-    *can = 0;
+    if (!can) return cudaErrorInvalidValue;
+    *can = device != peer;
     return cudaSuccess;
+  });
+}
+// Lets kernels of the thread's device touch the peer's memory, not the other way round.
+cudaError_t CUDARTAPI cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  return call([&](Runtime&) {
+    if (!memory_of(peer)) return cudaErrorInvalidDevice;
+    if (flags != 0) return cudaErrorInvalidValue;
+    if (peer == current_device) return cudaErrorPeerAccessUnsupported;
+    return memory_of(current_device)->peers.insert(peer).second ? cudaSuccess
+                                                                : cudaErrorPeerAccessAlreadyEnabled;
+  });
+}
+cudaError_t CUDARTAPI cudaDeviceDisablePeerAccess(int peer) {
+  return call([&](Runtime&) {
+    if (!memory_of(peer)) return cudaErrorInvalidDevice;
+    return memory_of(current_device)->peers.erase(peer) ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
   });
 }
 

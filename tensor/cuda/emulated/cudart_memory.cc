@@ -60,29 +60,28 @@ cudaError_t check_copy(const void* to, const void* from, size_t bytes, cudaMemcp
   return cudaSuccess;
 }
 
-std::shared_ptr<End> queue_copy(Runtime& runtime, cudaStream_t stream, void* to, const void* from,
-                                size_t bytes) {
-  return runtime.enqueue(stream, {[=] { DeviceMemory::copy(to, from, bytes); }});
-}
-
 // A copy of pageable memory up to this size is taken at once; the host waits for a larger one.
 constexpr size_t kStaged = size_t(64) << 10;
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t handle,
                  bool waits, const char* function = __builtin_FUNCTION()) {
   const auto queue = [&](Runtime& runtime) {
-    const cudaError_t status = check_copy(to, from, bytes, kind);
+    cudaError_t status = check_copy(to, from, bytes, kind);
     if (status != cudaSuccess || bytes == 0) return status;
     const cudaStream_t stream = runtime.stream(handle);
+    if (status = runtime.captures.check_work(stream); status != cudaSuccess) return status;
     const bool from_pageable = is_pageable(from), to_pageable = is_pageable(to);
-    if (from_pageable && !to_pageable && bytes <= kStaged) {
+    if (from_pageable && !to_pageable && bytes <= kStaged && !stream->capture) {
       const auto* bytes_of = static_cast<const std::byte*>(from);
       auto staged = std::make_shared<std::vector<std::byte>>(bytes_of, bytes_of + bytes);
       runtime.enqueue(stream, {[=] { DeviceMemory::copy(to, staged->data(), staged->size()); }});
       return cudaSuccess;
     }
     const bool within_devices = device_that_holds(to) && device_that_holds(from);
-    const std::shared_ptr<End> end = queue_copy(runtime, stream, to, from, bytes);
+    const std::shared_ptr<End> end = runtime.enqueue(
+        stream, {.run = [=] { DeviceMemory::copy(to, from, bytes); },
+                 .ranges = {{to, bytes, true, is_pinned(to)}, {from, bytes, false, is_pinned(from)}}});
+    if (!end) return cudaSuccess;  // captured
     if ((waits && !within_devices) || from_pageable || to_pageable) runtime.run_until(end);
     return cudaSuccess;
   };
@@ -95,13 +94,17 @@ cudaError_t set(void* to, int value, size_t bytes, cudaStream_t handle, bool wai
     if (bytes == 0) return cudaSuccess;
     DeviceMemory* memory = device_that_holds(to);
     if (!is_accessible(to, bytes) || is_pageable(to)) return cudaErrorInvalidValue;
-    const std::shared_ptr<End> end = runtime.enqueue(runtime.stream(handle), {[=] {
-                                                       if (memory)
-                                                         memory->set(to, value, bytes);
-                                                       else
-                                                         std::memset(to, value, bytes);
-                                                     }});
-    if (waits && !memory) runtime.run_until(end);
+    const cudaStream_t stream = runtime.stream(handle);
+    if (const cudaError_t status = runtime.captures.check_work(stream); status != cudaSuccess) return status;
+    const auto fill = [=] {
+      if (memory)
+        memory->set(to, value, bytes);
+      else
+        std::memset(to, value, bytes);
+    };
+    const std::shared_ptr<End> end =
+        runtime.enqueue(stream, {.run = fill, .ranges = {{to, bytes, true, is_pinned(to)}}});
+    if (end && waits && !memory) runtime.run_until(end);
     return cudaSuccess;
   };
   return call(queue, function);
@@ -119,7 +122,7 @@ cudaError_t make_pinned(void** p, size_t bytes, const char* function = __builtin
     *p = block;
     return cudaSuccess;
   };
-  return call(make, function);
+  return unsafe_call(make, function);
 }
 
 }  // namespace
@@ -127,7 +130,7 @@ cudaError_t make_pinned(void** p, size_t bytes, const char* function = __builtin
 extern "C" {
 
 cudaError_t CUDARTAPI cudaMalloc(void** p, size_t bytes) {
-  return call([&](Runtime&) {
+  return unsafe_call([&](Runtime&) {
     if (!p) return cudaErrorInvalidValue;
     *p = bytes ? memory_of(current_device)->allocate(bytes, gradus::internal::called_op) : nullptr;
     return bytes && !*p ? cudaErrorMemoryAllocation : cudaSuccess;
@@ -136,7 +139,7 @@ cudaError_t CUDARTAPI cudaMalloc(void** p, size_t bytes) {
 
 // Waits for the whole device.
 cudaError_t CUDARTAPI cudaFree(void* p) {
-  return call([&](Runtime& runtime) {
+  return unsafe_call([&](Runtime& runtime) {
     if (!p) return cudaSuccess;
     DeviceMemory* memory = device_that_holds(p);
     if (!memory) return cudaErrorInvalidValue;
@@ -153,7 +156,7 @@ cudaError_t CUDARTAPI cudaHostAlloc(void** p, size_t bytes, unsigned flags) {
 }
 
 cudaError_t CUDARTAPI cudaFreeHost(void* p) {
-  return call([&](Runtime& runtime) {
+  return unsafe_call([&](Runtime& runtime) {
     if (!p) return cudaSuccess;
     if (!made().contains(p)) return cudaErrorInvalidValue;
     for (int i = 0; i < device_count(); ++i) runtime.run_until_idle(i);
@@ -164,7 +167,7 @@ cudaError_t CUDARTAPI cudaFreeHost(void* p) {
 }
 
 cudaError_t CUDARTAPI cudaHostRegister(void* p, size_t bytes, unsigned flags) {
-  return call([&](Runtime&) {
+  return unsafe_call([&](Runtime&) {
     const bool known = flags <= 3 || flags == cudaHostRegisterReadOnly;
     if (!p || !bytes || !known || device_that_holds(p)) return cudaErrorInvalidValue;
     for (const void* block : made())
@@ -174,7 +177,7 @@ cudaError_t CUDARTAPI cudaHostRegister(void* p, size_t bytes, unsigned flags) {
 }
 
 cudaError_t CUDARTAPI cudaHostUnregister(void* p) {
-  return call([&](Runtime& runtime) {
+  return unsafe_call([&](Runtime& runtime) {
     if (!p || made().contains(p)) return cudaErrorInvalidValue;
     const bool inside = is_pinned(p);
     for (int i = 0; i < device_count(); ++i) runtime.run_until_idle(i);
@@ -213,7 +216,7 @@ cudaError_t CUDARTAPI cudaMemsetAsync(void* to, int value, size_t bytes, cudaStr
 }
 
 cudaError_t CUDARTAPI cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
-  return call_always([&](Runtime&) {
+  return call_about_devices([&](Runtime&) {
     if (!attributes) return cudaErrorInvalidValue;
     *attributes = {};
     auto* const address = const_cast<void*>(p);

@@ -14,11 +14,11 @@ namespace gradus::cuda::emulated {
 
 cudaError_t enqueue_launch(QueuedLaunch launch, cudaStream_t handle) {
   const auto queue = [&](Runtime& runtime) {
-    if (const cudaError_t status = check_shape(launch.blocks, launch.threads, launch.shared_bytes);
-        status != cudaSuccess)
-      return status;
     const cudaStream_t stream = runtime.stream(handle);
-    if (!may_run_kernels(stream->device)) return cudaErrorNoKernelImageForDevice;
+    cudaError_t status = check_shape(launch.blocks, launch.threads, launch.shared_bytes);
+    if (status == cudaSuccess && !may_run_kernels(stream->device)) status = cudaErrorNoKernelImageForDevice;
+    if (status != cudaSuccess) return runtime.captures.invalidate(stream), status;
+    if (status = runtime.captures.check_work(stream); status != cudaSuccess) return status;
     runtime.enqueue(
         stream, {[device = stream->device, launch = std::move(launch)] {
           run_grid({launch.op, launch.kernel, launch.call, launch.arguments.get(), launch.argument_bytes,
@@ -52,7 +52,7 @@ cudaError_t create_event(cudaEvent_t* made, unsigned flags, const char* function
     // An event between processes must be untimed.
     const bool known = flags <= 3 || flags == (cudaEventInterprocess | cudaEventDisableTiming);
     if (!made || !known) return cudaErrorInvalidValue;
-    *made = new CUevent_st{flags, current_device, nullptr};
+    *made = new CUevent_st{flags, current_device};
     ++runtime.events;
     return cudaSuccess;
   };
@@ -95,19 +95,23 @@ cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t stream) {
   return call_to_destroy([&](Runtime& runtime) {
     if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
       return cudaErrorInvalidResourceHandle;
+    runtime.captures.leave(stream);
     runtime.destroy_stream(stream);
     return cudaSuccess;
   });
 }
 cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t stream) {
   return call([&](Runtime& runtime) {
-    runtime.run_until(runtime.end_of(runtime.stream(stream)));
+    const cudaStream_t s = runtime.stream(stream);
+    if (const cudaError_t status = runtime.captures.check_wait(s); status != cudaSuccess) return status;
+    runtime.run_until(runtime.end_of(s));
     return runtime.sticky;
   });
 }
 cudaError_t CUDARTAPI cudaStreamQuery(cudaStream_t stream) {
   return call([&](Runtime& runtime) {
     const cudaStream_t s = runtime.stream(stream);
+    if (const cudaError_t status = runtime.captures.check_wait(s); status != cudaSuccess) return status;
     runtime.step();  // who asks in a loop gets there
     return runtime.is_idle(s) ? cudaSuccess : cudaErrorNotReady;
   });
@@ -116,19 +120,26 @@ cudaError_t CUDARTAPI cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event
   return call([&](Runtime& runtime) {
     if (!event) return cudaErrorInvalidResourceHandle;
     if (flags > cudaEventWaitExternal) return cudaErrorInvalidValue;
-    if (event->recorded) runtime.wait_for(runtime.stream(stream), event->recorded);
+    const cudaStream_t s = runtime.stream(stream);
+    if (s->capture || event->capture) return runtime.captures.wait(s, event, flags);
+    if (const cudaError_t status = runtime.captures.check_work(s); status != cudaSuccess) return status;
+    if (event->recorded) runtime.wait_for(s, event->recorded);
     return cudaSuccess;
   });
 }
 cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return call([&](Runtime& runtime) {
     if (!function) return cudaErrorInvalidValue;
-    runtime.enqueue(runtime.stream(stream), {[=] { function(data); }, true});
+    const cudaStream_t s = runtime.stream(stream);
+    if (const cudaError_t status = runtime.captures.check_work(s); status != cudaSuccess) return status;
+    runtime.enqueue(s, {[=] { function(data); }, true});
     return cudaSuccess;
   });
 }
 cudaError_t CUDARTAPI cudaDeviceSynchronize() {
   return call([](Runtime& runtime) {
+    if (const cudaError_t status = runtime.captures.check_wait(current_device); status != cudaSuccess)
+      return status;
     runtime.run_until_idle(current_device);
     return runtime.sticky;
   });
@@ -149,13 +160,18 @@ cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event) {
 cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return call([&](Runtime& runtime) {
     if (!event) return cudaErrorInvalidResourceHandle;
-    event->recorded = runtime.end_of(runtime.stream(stream));
+    const cudaStream_t s = runtime.stream(stream);
+    if (const cudaError_t status = runtime.captures.check_work(s); status != cudaSuccess) return status;
+    if (s->capture) return runtime.captures.record(event, s), cudaSuccess;
+    event->capture = nullptr;
+    event->recorded = runtime.end_of(s);
     return cudaSuccess;
   });
 }
 cudaError_t CUDARTAPI cudaEventQuery(cudaEvent_t event) {
   return call([&](Runtime& runtime) {
     if (!event) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t status = runtime.captures.check_wait(event); status != cudaSuccess) return status;
     if (event->recorded && !event->recorded->reached) runtime.step();
     return event->recorded && !event->recorded->reached ? cudaErrorNotReady : cudaSuccess;
   });
@@ -163,6 +179,7 @@ cudaError_t CUDARTAPI cudaEventQuery(cudaEvent_t event) {
 cudaError_t CUDARTAPI cudaEventSynchronize(cudaEvent_t event) {
   return call([&](Runtime& runtime) {
     if (!event) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t status = runtime.captures.check_wait(event); status != cudaSuccess) return status;
     if (const std::shared_ptr<End> end = event->recorded) runtime.run_until(end);
     return runtime.sticky;
   });
@@ -171,6 +188,8 @@ cudaError_t CUDARTAPI cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t CUDARTAPI cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   return call([&](Runtime&) {
     if (!ms) return cudaErrorInvalidValue;
+    for (const cudaEvent_t e : {from, to})
+      if (e && e->capture) return cudaErrorCapturedEvent;
     for (const cudaEvent_t e : {from, to})
       if (!e || !e->recorded || e->flags & cudaEventDisableTiming) return cudaErrorInvalidResourceHandle;
     if (!from->recorded->reached || !to->recorded->reached) return cudaErrorNotReady;

@@ -187,6 +187,12 @@ DeviceMemory* device_that_holds(const void* p) {
   return nullptr;
 }
 
+int device_whose_kernels_see(const void* p) {
+  for (int i = 0; i < device_count(); ++i)
+    if (memory_of(i)->is_seen_by_kernels(p)) return i;
+  return -1;
+}
+
 DeviceMemory* memory_of(int device) {
   return device >= 0 && device < device_count() ? devices()[static_cast<size_t>(device)].get() : nullptr;
 }

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "gradus/tensor/cuda/emulated/shadow.h"
@@ -73,6 +74,9 @@ class DeviceMemory {
   size_t used() const { return used_; }
   size_t blocks() const { return blocks_.size(); }
 
+  // The devices whose memory the kernels of this one may touch, beside its own.
+  std::set<int> peers;
+
  private:
   struct Block {
     size_t bytes;
@@ -97,6 +101,8 @@ class DeviceMemory {
 
 // The device whose memory holds an address of the host's view, or null.
 DeviceMemory* device_that_holds(const void* p);
+// The number of the device whose memory holds an address of the kernels' view, or -1.
+int device_whose_kernels_see(const void* p);
 // The memory of a device, counted from 0; null if there is none.
 DeviceMemory* memory_of(int device);
 int device_number(const DeviceMemory* memory);

@@ -4,12 +4,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "gradus/tensor/cuda/emulated/fault.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/order.h"
+#include "gradus/tensor/cuda/emulated/pinned.h"
 
 namespace gradus::cuda::emulated {
 namespace {
@@ -24,7 +26,31 @@ bool may_run(const CUstream_st& stream) {
   return std::all_of(after.begin(), after.end(), [](const auto& end) { return end->reached; });
 }
 
+// Returns false after a fault: memory that a copy or a fill names was freed since it was queued, or captured.
+bool are_there(const Work& work) {
+  for (const GradusEmulatedRange& range : work.ranges) {
+    if (is_there(range)) continue;
+    const DeviceMemory* memory = device_that_holds(range.p);
+    deliver({memory ? FaultKind::kOutOfBounds : FaultKind::kHostMemory,
+             std::string("gradus emulated device: a copy or a fill ") +
+                 (range.is_written ? "writes " : "reads ") + std::to_string(range.bytes) +
+                 " bytes of memory that is gone\n  memory " +
+                 (memory ? "device " + std::to_string(device_number(memory)) + ", " +
+                               memory->describe(memory->offset(memory->for_kernels(range.p)))
+                         : "of the host, which was pinned") +
+                 "\n  repeat with GRADUS_EMULATED_SEED=" + std::to_string(seed())});
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool is_there(const GradusEmulatedRange& range) {
+  if (const DeviceMemory* memory = device_that_holds(range.p))
+    return memory->is_within_a_block(range.p, range.bytes);
+  return !range.is_pinned || is_pinned(range.p, range.bytes);
+}
 
 thread_local bool in_host_function = false;
 thread_local int current_device = 0;
@@ -42,7 +68,7 @@ Runtime::Device& Runtime::device(int number) {
     d.legacy = std::make_unique<CUstream_st>();
     d.per_thread = std::make_unique<CUstream_st>();
     d.legacy->device = d.per_thread->device = number;
-    d.legacy->id = 7, d.per_thread->id = 8;
+    d.legacy->id = CUstream_st::kLegacy, d.per_thread->id = CUstream_st::kLegacy + 1;
   }
   return d;
 }
@@ -78,28 +104,48 @@ std::vector<cudaStream_t> Runtime::all_streams() {
   return all;
 }
 
-std::shared_ptr<End> Runtime::enqueue(cudaStream_t stream, CUstream_st::Work work) {
-  work.end = std::make_shared<End>();
+std::shared_ptr<End> Runtime::append(cudaStream_t stream, Work work) {
+  work.end = stream->last = std::make_shared<End>();
+  stream->queue.push_back(std::move(work));
+  return stream->last;
+}
+
+std::shared_ptr<End> Runtime::enqueue(cudaStream_t stream, Work work) {
+  if (stream->capture) return captures.add(stream, std::move(work)), nullptr;
   const Device& d = device(stream->device);
-  const bool is_blocking = !(stream->flags & cudaStreamNonBlocking);
-  if (stream == d.legacy.get()) {
+  if (stream->is_legacy()) {
     for (const cudaStream_t other : all_streams())
-      if (other != stream && other->device == stream->device && !(other->flags & cudaStreamNonBlocking) &&
-          other->last)
+      if (other != stream && other->device == stream->device && other->is_blocking() && other->last)
         work.after.push_back(other->last);
-  } else if (is_blocking && d.legacy->last) {
+  } else if (stream->is_blocking() && d.legacy->last) {
     work.after.push_back(d.legacy->last);
   }
-  stream->last = work.end;
-  stream->queue.push_back(std::move(work));
-  const std::shared_ptr<End> end = stream->last;
+  const std::shared_ptr<End> end = append(stream, std::move(work));
   // Now and then something runs early, as on a real device.
   if (Order(++choices_).below(4) == 0) step();
   return end;
 }
 
+// Each node has a stream of its own, which goes when it has run.
+void Runtime::launch(CUgraphExec_st& graph, cudaStream_t stream) {
+  Work begin, end;
+  if (graph.last) begin.after.push_back(graph.last);
+  const std::shared_ptr<End> begun = enqueue(stream, std::move(begin));
+  std::map<cudaGraphNode_t, std::shared_ptr<End>> ends;
+  for (const auto& node : graph.graph->nodes) {
+    Work work = node->work;
+    work.after.push_back(begun);
+    for (const cudaGraphNode_t before : node->after) work.after.push_back(ends.at(before));
+    streams_.push_back(std::make_unique<CUstream_st>(
+        CUstream_st{.device = node->device, .flags = cudaStreamNonBlocking, .destroyed = true}));
+    ends[node.get()] = append(streams_.back().get(), std::move(work));
+    end.after.push_back(ends[node.get()]);
+  }
+  graph.last = enqueue(stream, std::move(end));
+}
+
 void Runtime::wait_for(cudaStream_t stream, const std::shared_ptr<End>& end) {
-  if (!end->reached) enqueue(stream, {nullptr, false, {end}});
+  if (!end->reached) enqueue(stream, {.run = nullptr, .after = {end}});
 }
 
 std::shared_ptr<End> Runtime::end_of(cudaStream_t stream) { return enqueue(stream, {nullptr}); }
@@ -110,9 +156,9 @@ bool Runtime::step() {
     if (may_run(*s)) able.push_back(s);
   if (able.empty()) return false;
   const cudaStream_t stream = able[Order(++choices_).below(static_cast<uint32_t>(able.size()))];
-  CUstream_st::Work work = std::move(stream->queue.front());
+  Work work = std::move(stream->queue.front());
   stream->queue.pop_front();
-  if (work.run && sticky == cudaSuccess) {
+  if (work.run && sticky == cudaSuccess && are_there(work)) {
     // A host function may wait for other threads, which may call CUDA meanwhile.
     if (work.is_host_function) {
       stream->running = in_host_function = true;
@@ -152,6 +198,9 @@ void Runtime::run_until_idle(int device) {
 }
 
 void Runtime::reset() {
+  captures = {};
+  graphs.clear();
+  executable_graphs.clear();
   streams_.clear();
   devices_.clear();
   sticky = cudaSuccess;

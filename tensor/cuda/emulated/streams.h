@@ -6,43 +6,45 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
-// The end of something that was queued.
-struct GradusEmulatedEnd {
-  bool reached = false;
-  double seconds = 0;  // when
-};
+#include "gradus/tensor/cuda/emulated/capture.h"
+#include "gradus/tensor/cuda/emulated/work.h"
 
 // The names that cuda_runtime_api.h has for what a stream and an event point to.
 struct CUstream_st {
-  struct Work {
-    std::function<void()> run;
-    bool is_host_function = false;
-    std::vector<std::shared_ptr<GradusEmulatedEnd>> after{};
-    std::shared_ptr<GradusEmulatedEnd> end{};
-  };
+  static constexpr uint64_t kLegacy = 7;  // as recorded
   int device = 0;
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
   bool running = false;    // a host function of it is
   bool destroyed = false;  // freed when its work has ended
-  std::deque<Work> queue;
-  std::shared_ptr<GradusEmulatedEnd> last;  // the end of the latest work
+  std::deque<GradusEmulatedWork> queue{};
+  std::shared_ptr<GradusEmulatedEnd> last{};  // the end of the latest work
+  std::shared_ptr<GradusEmulatedCapture> capture{};
+  std::vector<cudaGraphNode_t> last_nodes{};  // what is captured next comes after them
+
+  bool is_legacy() const { return id == kLegacy; }
+  // Whether the legacy stream waits for it, and it for that one.
+  bool is_blocking() const { return !(flags & cudaStreamNonBlocking); }
 };
 struct CUevent_st {
   unsigned flags = 0;
   int device = 0;
-  std::shared_ptr<GradusEmulatedEnd> recorded;
+  std::shared_ptr<GradusEmulatedEnd> recorded{};
+  // Where it was recorded on a stream that was captured.
+  std::shared_ptr<GradusEmulatedCapture> capture{};
+  std::vector<cudaGraphNode_t> last_nodes{};
 };
 
 namespace gradus::cuda::emulated {
 
 using End = GradusEmulatedEnd;
+using Work = GradusEmulatedWork;
 
 // All that the runtime holds is behind one lock. Functions below are called with it.
 class Runtime {
@@ -57,7 +59,11 @@ class Runtime {
   void destroy_stream(cudaStream_t stream);
 
   // Queues work. The legacy stream's comes after what the device's blocking streams have, theirs after it.
-  std::shared_ptr<End> enqueue(cudaStream_t stream, CUstream_st::Work work);
+  // A stream that is captured keeps it for the graph, and there is no end: captures.check_work() allows it.
+  std::shared_ptr<End> enqueue(cudaStream_t stream, Work work);
+  // Queues the work of a graph. It begins after what the stream has, and after the graph's last launch; what
+  // the stream gets later comes after all of it.
+  void launch(CUgraphExec_st& graph, cudaStream_t stream);
   // Lets what is queued from now on wait for `end`.
   void wait_for(cudaStream_t stream, const std::shared_ptr<End>& end);
   // An end that is reached when all that is queued on the stream now has run.
@@ -71,6 +77,11 @@ class Runtime {
   bool step();
   // For set_devices(): no stream is left, and errors are forgotten.
   void reset();
+
+  Captures captures;
+  // By their handles.
+  std::map<cudaGraph_t, std::shared_ptr<CUgraph_st>> graphs;
+  std::map<cudaGraphExec_t, std::unique_ptr<CUgraphExec_st>> executable_graphs;
 
   // The error that an earlier kernel left, which every call returns from then on.
   cudaError_t sticky = cudaSuccess;
@@ -87,6 +98,7 @@ class Runtime {
     std::unique_ptr<CUstream_st> legacy, per_thread;
   };
   Device& device(int number);
+  std::shared_ptr<End> append(cudaStream_t stream, Work work);
   std::vector<cudaStream_t> all_streams();
 
   std::mutex mutex_;
@@ -94,6 +106,9 @@ class Runtime {
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   uint64_t ids_ = 20, choices_ = 0;
 };
+
+// Whether memory that a copy or a fill names has not been freed.
+bool is_there(const GradusEmulatedRange& range);
 
 // Whether a host function runs on this thread: it may call nothing of CUDA.
 extern thread_local bool in_host_function;

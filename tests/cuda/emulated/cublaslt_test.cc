@@ -569,6 +569,47 @@ TEST_F(EmulatedProduct, WaitsInItsStream) {
 
 // ---- calls that nothing survives
 
+TEST_F(EmulatedProduct, IsCaptured) {
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+  const std::vector<float> want = result();
+  cudaStream_t stream;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  cudaMemset(memory.d, 0, 24);
+  cudaDeviceSynchronize();
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(multiply(stream), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(result(), std::vector<float>(6, 0)) << "nothing has run";
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  cudaGraphDestroy(graph);
+  for (int launch = 0; launch < 2; ++launch) {
+    cudaMemset(memory.d, 0, 24);
+    cudaDeviceSynchronize();
+    EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    cudaStreamSynchronize(stream);
+    EXPECT_EQ(result(), want);
+  }
+  char* const a = memory.a;
+  memory.a = allocate(48);
+  cudaFree(a);
+  FaultScope faults;
+  EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+  cudaStreamSynchronize(stream);
+  const std::vector<Fault> found = faults.take();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].text.find("freed"), std::string::npos) << found[0].text;
+  // A capture that is no longer valid takes none.
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(multiply(stream), CUBLAS_STATUS_EXECUTION_FAILED);
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();
+  cudaGraphExecDestroy(executable);
+  cudaStreamDestroy(stream);
+}
+
 TEST_F(EmulatedProduct, RefusesWhatCrashes) {
   calls::Setup s;
   set_up(s, p, memory);

@@ -656,6 +656,46 @@ TEST_F(EmulatedConvolution, WaitsInItsStream) {
   cudaStreamDestroy(stream);
 }
 
+TEST_F(EmulatedConvolution, IsCaptured) {
+  Descriptor p = plan_of(graph_of(graph::kForward), 7);  // with a workspace
+  EXPECT_EQ(execute(p), CUDNN_STATUS_SUCCESS);
+  const std::vector<float> want = get('y', 8), zeros(8, 0);
+  cudaStream_t stream;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  cudaGraph_t captured;
+  cudaGraphExec_t executable;
+  put('y', zeros);
+  cudaDeviceSynchronize();
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(execute(p, "xwy", stream), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
+  EXPECT_EQ(get('y', 8), zeros) << "nothing has run";
+  ASSERT_EQ(cudaGraphInstantiate(&executable, captured, 0), cudaSuccess);
+  cudaGraphDestroy(captured);
+  for (int launch = 0; launch < 2; ++launch) {
+    put('y', zeros);
+    cudaDeviceSynchronize();
+    EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    cudaStreamSynchronize(stream);
+    EXPECT_EQ(get('y', 8), want);
+  }
+  resize('w', 64);
+  FaultScope faults;
+  EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+  cudaStreamSynchronize(stream);
+  const std::vector<Fault> found = faults.take();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].text.find("freed"), std::string::npos) << found[0].text;
+  // A capture that is no longer valid takes none.
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(execute(p, "xwy", stream), CUDNN_STATUS_EXECUTION_FAILED);
+  EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();
+  cudaGraphExecDestroy(executable);
+  cudaStreamDestroy(stream);
+}
+
 // ---- calls that nothing survives
 
 TEST_F(EmulatedConvolution, RefusesWhatCrashes) {

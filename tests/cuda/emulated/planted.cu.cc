@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "gradus/tensor/cuda/kernel.h"
 
@@ -282,6 +283,28 @@ template <class... P, class... A> bool run(void (*kernel)(P...), int64_t blocks,
   return kDone();
 }
 
+// Makes a device the current one.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) { cudaSetDevice(device); }
+  ~OnDevice() { cudaSetDevice(0); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+};
+// Calls f with device 1's memory, which kernels of device 0 may touch.
+template <class F> bool with_peer(F f, bool filled = true) {
+  std::optional<Buffer> there;
+  {
+    const OnDevice second(1);
+    there.emplace(8, filled);
+    cudaDeviceSynchronize();
+  }
+  cudaDeviceEnablePeerAccess(1, 0);
+  const bool right = f(there->get());
+  cudaDeviceDisablePeerAccess(1);
+  return right;
+}
+
 }  // namespace
 
 const std::vector<Case>& cases() {
@@ -358,6 +381,19 @@ const std::vector<Case>& cases() {
          const bool right = static_cast<float*>(p)[3] == 1;
          cudaFreeHost(p);
          return right;
+       }},
+      {"right: a peer's memory is read and written",
+       {},
+       "",
+       [] {
+         return with_peer([](float* there) {
+           const Buffer y(1);
+           run(read_one, 1, 1, y.get(), there, int64_t(5));
+           run(write_one, 1, 1, there, int64_t(3));
+           float written = 0;
+           cudaMemcpy(&written, there + 3, 4, cudaMemcpyDefault);
+           return y.equals([](int) { return same(5); }) && written == 1;
+         });
        }},
       {"barrier 1 missing", Kind::kRace, "", run_normalize<1>},
       {"barrier 2 missing", Kind::kRace, "", run_normalize<2>},
@@ -501,6 +537,43 @@ const std::vector<Case>& cases() {
          const Buffer y(1);
          return run(read_one, 1, 1, y.get(), host.data(), int64_t(0));
        }},
+      {"the memory of a device that is no peer, read", Kind::kOutOfBounds,
+       "reads memory of a device that is no peer",
+       [] {
+         return with_peer([](const float* there) {
+           cudaDeviceDisablePeerAccess(1);
+           const Buffer y(1);
+           return run(read_one, 1, 1, y.get(), there, int64_t(0));
+         });
+       }},
+      {"the memory of a device that is no peer, written", Kind::kOutOfBounds, "memory device 1, allocation",
+       [] {
+         return with_peer([](float* there) {
+           cudaDeviceDisablePeerAccess(1);
+           return run(write_one, 1, 1, there, int64_t(0));
+         });
+       }},
+      {"a peer in the other direction", Kind::kOutOfBounds, "memory of a device that is no peer",
+       [] {
+         return with_peer([](float*) {
+           const Buffer here(8);
+           const OnDevice second(1);
+           return run(write_one, 1, 1, here.get(), int64_t(0));
+         });
+       }},
+      {"1 element beyond a peer's block", Kind::kOutOfBounds, "1 bytes beyond",
+       [] { return with_peer([](float* there) { return run(write_one, 1, 1, there, int64_t(8)); }); }},
+      {"fresh memory of a peer read", Kind::kUnwritten, "device 1",
+       [] {
+         return with_peer(
+             [](const float* there) {
+               const Buffer y(1);
+               return run(read_one, 1, 1, y.get(), there, int64_t(0));
+             },
+             false);
+       }},
+      {"blocks write one place of a peer", Kind::kRace, "device 1",
+       [] { return with_peer([](float* there) { return run(one_place, 2, 1, there); }); }},
   };
   return all;
 }

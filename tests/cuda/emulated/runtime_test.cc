@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,42 +15,11 @@
 #include "gradus/tensor/cuda/emulated/grid.h"
 #include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/cuda/emulated/streams.h"
+#include "record.h"
 
 namespace {
 
 using namespace gradus::cuda::emulated;  // NOLINT
-
-// The answers of one group, by what was asked.
-class Record {
- public:
-  explicit Record(const std::string& group) {
-    std::ifstream file("tests/cuda/recorded/h100/cudart_answers.txt");
-    EXPECT_TRUE(file) << "the record is not there";
-    for (std::string line; std::getline(file, line);) {
-      const size_t first = line.find('\t'), second = line.find('\t', first + 1);
-      if (first == std::string::npos || line.substr(0, first) != group) continue;
-      answers_[line.substr(first + 1, second - first - 1)].push_back(line.substr(second + 1));
-    }
-  }
-  std::string next(const std::string& asked) {
-    auto& list = answers_[asked];
-    if (list.empty()) return "(not recorded)";
-    std::string answer = list.front();
-    list.pop_front();
-    return answer;
-  }
-
- private:
-  std::map<std::string, std::deque<std::string>> answers_;
-};
-
-std::string said(cudaError_t status) {
-  std::string text = cudaGetErrorName(status);
-  if (const cudaError_t last = cudaGetLastError(); last != cudaSuccess)
-    text += std::string(" last: ") + cudaGetErrorName(last);
-  return text;
-}
-#define ASK(...) EXPECT_EQ(said(__VA_ARGS__), record.next(#__VA_ARGS__)) << #__VA_ARGS__
 
 TEST(EmulatedRuntime, AnswersAsRecordedAboutMemory) {
   Record record("memory");
@@ -298,9 +265,58 @@ TEST(EmulatedRuntime, AnswersAsRecordedAboutDevices) {
   ASK(cudaSetDevice(0));
   ASK(cudaSetDevice(-1));
   ASK(cudaGetDevice(&current));
+  int can = 9;
+  ASK(cudaDeviceCanAccessPeer(&can, 0, 0));
+  EXPECT_EQ(std::to_string(can), record.next("device 0 can reach itself"));
+  ASK(cudaDeviceEnablePeerAccess(0, 0));
+  ASK(cudaDeviceEnablePeerAccess(0, 1));
+  ASK(cudaDeviceDisablePeerAccess(0));
   ASK(cudaGetDeviceProperties(nullptr, 0));
   EXPECT_EQ(cudaSetDevice(n), cudaErrorInvalidDevice);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+}
+
+// The record is of one device. The rest is as CUDA's manual has it.
+TEST(EmulatedRuntime, PeersAreEnabledOnceAndInOneDirection) {
+  set_devices(2, size_t(1) << 20);
+  const auto status_of = [](cudaError_t status) { return cudaGetLastError(), status; };
+  int can = 9;
+  EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(&can, 0, 1)), cudaSuccess);
+  EXPECT_EQ(can, 1);
+  EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(nullptr, 0, 1)), cudaErrorInvalidValue);
+  for (const int unknown : {2, -1}) {
+    EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(&can, 0, unknown)), cudaErrorInvalidDevice);
+    EXPECT_EQ(status_of(cudaDeviceCanAccessPeer(&can, unknown, 0)), cudaErrorInvalidDevice);
+    EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(unknown, 0)), cudaErrorInvalidDevice);
+    EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(unknown)), cudaErrorInvalidDevice);
+  }
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaErrorPeerAccessNotEnabled);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(1, 1)), cudaErrorInvalidValue);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(1, 0)), cudaSuccess);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(1, 0)), cudaErrorPeerAccessAlreadyEnabled);
+  cudaSetDevice(1);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(0)), cudaErrorPeerAccessNotEnabled);
+  EXPECT_EQ(status_of(cudaDeviceEnablePeerAccess(0, 0)), cudaSuccess);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(0)), cudaSuccess);
+  cudaSetDevice(0);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaSuccess);
+  EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaErrorPeerAccessNotEnabled);
+  // Copies need none: CUDA takes them through the host.
+  void *here = nullptr, *there = nullptr;
+  cudaMalloc(&here, 16);
+  cudaSetDevice(1);
+  cudaMalloc(&there, 16);
+  cudaSetDevice(0);
+  int got = 0;
+  EXPECT_EQ(cudaMemset(here, 1, 16), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyPeerAsync(there, 1, here, 0, 16, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(&got, there, 4, cudaMemcpyDefault), cudaSuccess);
+  EXPECT_EQ(got, 0x01010101);
+  EXPECT_EQ(status_of(cudaMemcpyPeerAsync(there, 2, here, 0, 16, nullptr)), cudaErrorInvalidDevice);
+  cudaFree(here);
+  cudaFree(there);
+  set_devices(2, size_t(1) << 30);
 }
 
 TEST(EmulatedRuntime, ErrorsAreRememberedAsRecorded) {

@@ -20,6 +20,7 @@
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/emulated/call.h"
 #include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/tests/cuda/faults/training_step.h"
 
@@ -40,6 +41,7 @@ Statuses statuses_of(const std::string& function) {
       {"cudaEventRecord", {cudaErrorInvalidValue, cudaErrorInvalidResourceHandle}},
       {"cudaStreamWaitEvent", {cudaErrorInvalidValue, cudaErrorInvalidResourceHandle}},
       {"cudaMemcpyAsync", {cudaErrorInvalidValue, cudaErrorInvalidMemcpyDirection}},
+      {"cudaPointerGetAttributes", {cudaErrorInvalidDevice, cudaErrorInvalidValue}},
       {"launch",
        {cudaErrorInvalidValue, cudaErrorLaunchOutOfResources, cudaErrorInvalidConfiguration,
         cudaErrorNoKernelImageForDevice}},
@@ -81,8 +83,8 @@ Holdings held_when_idle() {
 
 // Those that launch, copy or call a library name their tensors.
 bool has_operands(const std::string& function) {
-  return function == "launch" || function == "cudaMemcpyAsync" || function.starts_with("cublas") ||
-         function.starts_with("cudnn");
+  return function == "launch" || function == "cudaMemcpyAsync" || function == "cudaPointerGetAttributes" ||
+         function.starts_with("cublas") || function.starts_with("cudnn");
 }
 
 void expect_names(const DeviceFailure& e, const std::string& function) {
@@ -178,6 +180,7 @@ TEST(EachCall, MayFail) {
                                "cudaSetDevice",
                                "launch",
                                "cudaMemcpyAsync",
+                               "cudaPointerGetAttributes",
                                "cudaStreamSynchronize",
                                "cudaEventRecord",
                                "cudaStreamWaitEvent",
@@ -202,6 +205,34 @@ TEST(EachCall, MayFail) {
        {"cudaEventDestroy", "cudaStreamDestroy", "cudaStreamQuery", "cudaEventQuery", "cudaMallocHost"})
     silent.erase(function);
   EXPECT_EQ(silent, std::set<std::string>());
+}
+
+// A library's call fails, and so do all that follow: the question whether the device is lost, too. Nobody
+// then says that it is.
+TEST(EachCall, AndThoseThatFollowMayFail) {
+  const Tensor x = ones({2, 2}, {.device = kCuda});
+  EXPECT_EQ(raw::matmul(x, x).to_vector<float>(), std::vector<float>(4, 2));
+  const Holdings before = held_when_idle();
+  int64_t questions = 0;
+  for (int64_t n = 0; n < 100; ++n) {
+    cuda::emulated::take_calls();
+    cuda::emulated::fail_call_of("", n, cudaErrorInvalidDevice, 1000);
+    try {
+      raw::matmul(x, x);
+    } catch (const cuda::CublasError& e) {
+      const std::string text = e.what();
+      questions += cuda::emulated::take_calls().contains("cudaMemGetInfo");
+      EXPECT_NE(text.find("[matmul] "), std::string::npos) << text;
+      EXPECT_EQ(text.find("lost"), std::string::npos) << text;
+    } catch (const DeviceFailure&) {
+    }
+    cuda::emulated::fail_call(-1, cudaSuccess);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    EXPECT_EQ(raw::matmul(x, x).to_vector<float>(), std::vector<float>(4, 2)) << "after call " << n;
+  }
+  EXPECT_GE(questions, 1);
+  const Holdings after = held_when_idle();
+  EXPECT_EQ(after, before) << to_string(after) << "; there were " << to_string(before);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/call.h"
@@ -133,6 +134,29 @@ TEST(PinnedMemory, WhereThereIsNoRoomIdleBlocksGoFirst) {
   EXPECT_TRUE(cuda::emulated::is_pinned(taken));
   EXPECT_EQ(memory.take(0, int64_t{1} << 60), nullptr);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+// The error is told, and the block is there for the next who wants one.
+TEST(PinnedMemory, ABlockThatCannotBeFreedIsKept) {
+  PinnedMemory memory(internal::runtime_of(kCuda));
+  void* const idle = memory.take(0, 100 * kKiB);
+  memory.give_back(idle);
+  cuda::emulated::fail_call_of("cudaFreeHost", 0, cudaErrorInvalidValue);
+  try {
+    memory.take(0, int64_t{1} << 60);
+    ADD_FAILURE() << "no error";
+  } catch (const cuda::CudaError& e) {
+    EXPECT_NE(std::string(e.what()).find("cudaFreeHost failed on cuda:0: invalid argument"),
+              std::string::npos)
+        << e.what();
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(memory.blocks(), 1u);
+  EXPECT_EQ(memory.take(0, 100 * kKiB), idle);
+  memory.give_back(idle);
+  EXPECT_EQ(memory.take(0, int64_t{1} << 60), nullptr);
+  EXPECT_EQ(memory.blocks(), 0u);
+  EXPECT_FALSE(cuda::emulated::is_pinned(idle));
 }
 
 }  // namespace

@@ -334,6 +334,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatm
     const cudaStream_t stream = runtime.stream(handle_of_stream);
     if (handle->device != current_device || stream->device != current_device)
       return refuse("the handle or the stream is another device's than the thread's");
+    if (runtime.captures.check_work(stream) != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
     QueuedProduct q{};
     if (const cublasStatus_t status = collect(&q.product, desc, layout_a, layout_b, layout_c, layout_d);
         status != CUBLAS_STATUS_SUCCESS)

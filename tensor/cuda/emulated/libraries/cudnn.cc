@@ -222,6 +222,8 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
     static uint64_t executions = 0;
     q->backwards = q->engine->has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) && ++executions % 2 == 0;
     const cudaStream_t stream = runtime.stream(handle->stream);
+    if (runtime.captures.check_work(stream) != cudaSuccess)
+      return refuse(CUDNN_STATUS_EXECUTION_FAILED, "the stream's capture forbids it");
     // Other streams' work may run between the two halves.
     if (q->workspace.needed > 0) runtime.enqueue(stream, {[q] { begin_convolution(*q); }});
     runtime.enqueue(stream, {[q, &runtime] {
