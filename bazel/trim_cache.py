@@ -1,7 +1,7 @@
 """Keeps a folder of cached files small: python3 trim_cache.py FOLDER BYTES.
 
-Where its files take more than BYTES, those that were read longest ago go, until a quarter of BYTES is free. Each is a
-cache's file: who wants it makes it again.
+Where its files take more than BYTES, those that were written or read longest ago go, until a quarter of BYTES is free.
+When one was read is known to a day. Each is a cache's file: who wants it makes it again. What cannot be deleted stays.
 """
 import os
 import sys
@@ -14,7 +14,7 @@ def files_of(folder):
             path = os.path.join(parent, name)
             try:
                 status = os.lstat(path)
-            except FileNotFoundError:  # another build's temporary file
+            except OSError:  # another build's temporary file
                 continue
             yield max(status.st_atime, status.st_mtime), status.st_size, path
 
@@ -29,8 +29,8 @@ def trim(folder, limit):
             break
         try:
             os.remove(path)
-        except FileNotFoundError:
-            pass
+        except OSError:
+            continue
         taken -= size
 
 

@@ -225,26 +225,23 @@ DeviceDraws::DeviceDraws(Device device) {
   const OpCall call("DeviceDraws");
   if (device.type != DeviceType::kCUDA)
     throw DeviceError("DeviceDraws", "expected a CUDA device, given ", device);
-  base_ = std::make_shared<DrawBase>(nullptr, zeros({2}, {DType::kI64, device}));
+  base_ = std::make_shared<DrawBase>(nullptr, empty({2}, {DType::kI64, device}));
 }
 
+// Writes both numbers each time: another stream may have written what is there.
 void DeviceDraws::send_state() {
   const OpCall call("DeviceDraws");
-  const auto send = [&](int64_t at, uint64_t& there, uint64_t now) {
-    if (there == now) return;
-    raw::fill_(view_as_strided(base_->numbers, {1}, {1}, at), static_cast<int64_t>(now));
-    there = now;
-  };
   const auto [seed, draws] = base_->generator->state();
-  send(0, base_->start.seed, seed);
-  send(1, base_->start.stream, draws);
+  base_->start = {seed, draws};
+  for (int64_t at : {0, 1})
+    raw::fill_(view_as_strided(base_->numbers, {1}, {1}, at), static_cast<int64_t>(at ? draws : seed));
 }
 
 void DeviceDraws::repeat() {
   if (!count_)
-    throw StateError(
-        "DeviceDraws",
-        "has no draws to repeat: no scope has ended, or the generator was seeded within the last one");
+    throw StateError("DeviceDraws",
+                     "has no draws to repeat: no scope has ended, or the generator was seeded or set back "
+                     "within the last one");
   send_state();
   base_->generator->set_state({base_->start.seed, base_->start.stream + *count_});
 }
@@ -261,7 +258,7 @@ DeviceDraws::Scope::Scope(DeviceDraws& draws) : draws_(draws) {
 }
 
 DeviceDraws::Scope::~Scope() {
-  Context::current().draw_bases.pop_back();
+  std::erase(Context::current().draw_bases, draws_.base_);
   const DrawBase& base = *draws_.base_;
   const auto [seed, draws] = base.generator->state();
   if (base.is_ahead && seed == base.start.seed && draws >= base.start.stream)

@@ -327,7 +327,7 @@ ran on a GPU.
                           "there once." % " and ".join(architectures)), ""]
     lines += table(["kernels", "compiled", "run emulated", "planner", "run on a GPU"], kernel_rows)
     lines += table(["by libraries", "compiled", "run emulated", "planner", "run on a GPU"], computed_rows)
-    lines += ["## The host's code", "", "All of it runs emulated.", ""] + host(records)
+    lines += ["## The host's code", "", "All of it runs emulated, but for what opens libraries (`cuda/libraries/`): tests that need the real ones run that.", ""] + host(records)
     lines += ["", "## Calls of libraries", "",
               wrapped("Each is compiled against NVIDIA's headers. Emulated: there is an emulated one, which tests reach; "
                       "launches have another way there. Planner: the real cuDNN answers it without a GPU. Recorded: "

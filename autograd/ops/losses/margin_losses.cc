@@ -172,9 +172,11 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
 
   const Tensor own = to(target, DType::kI64);
   const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(own, -1));
-  // -x of the own class, by an op that checks whether there is one. No target is left out.
+  // -x of the own class, by an op that checks whether there is one. The smallest number would be left out: it
+  // becomes -1, which is no class either.
   const Tensor minus_x =
-      nll_loss(x, own, {.reduction = Reduction::kNone, .ignore_index = std::numeric_limits<int64_t>::min()});
+      nll_loss(x, clamp(own, -1),
+               {.reduction = Reduction::kNone, .ignore_index = std::numeric_limits<int64_t>::min()});
   const Tensor excess = hinge(x + unsqueeze(minus_x, -1) + o.margin);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
   Tensor losses = mean(terms, -1);  // the sum may leave f16's range

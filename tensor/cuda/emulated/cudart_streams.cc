@@ -95,6 +95,7 @@ cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t stream) {
   return call_to_destroy([&](Runtime& runtime) {
     if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
       return cudaErrorInvalidResourceHandle;
+    if (runtime.stream(stream) != stream) return cudaErrorInvalidResourceHandle;
     runtime.captures.leave(stream);
     runtime.destroy_stream(stream);
     return cudaSuccess;

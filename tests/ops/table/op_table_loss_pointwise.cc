@@ -770,6 +770,12 @@ void add_multi_class() {
                            multi_margin_loss(ones({1, 3}), tensor(std::vector<int64_t>{3}, {1}));
                          },
                          {"3"}},
+                        {"the smallest class",
+                         [] {
+                           multi_margin_loss(ones({1, 3}),
+                                             tensor(std::vector{std::numeric_limits<int64_t>::min()}, {1}));
+                         },
+                         {"-1"}},
                         {"target's dtype", [] { multi_margin_loss(ones({3}), zeros({})); }, {"f32[]"}},
                         {"integers",
                          [] {
