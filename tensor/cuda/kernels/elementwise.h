@@ -22,12 +22,17 @@
 #include "gradus/tensor/cuda/kernels/strided.h"
 
 namespace gradus::functors {
+struct AddCDiv;
+struct BinaryCrossEntropyBackward;
+struct Cos;
 struct Div;
 struct Erf;
 struct Gelu;
 struct GeluBackward;
 struct KlDiv;
+struct PoissonNllBackward;
 struct PoissonNllOfLogs;
+struct Sin;
 struct SmoothL1;
 struct SmoothL1Backward;
 }  // namespace gradus::functors
@@ -47,7 +52,12 @@ template <class F>
 constexpr bool takes_half_vectors<F, double> =
     is_one_of<F, functors::Div, functors::Erf, functors::Gelu, functors::GeluBackward,
               functors::PoissonNllOfLogs, functors::SmoothL1, functors::SmoothL1Backward>;
-template <class F> constexpr bool takes_half_vectors<F, f16> = is_one_of<F, functors::KlDiv>;
+template <class F>
+constexpr bool takes_half_vectors<F, f16> = is_one_of<F, functors::Cos, functors::KlDiv, functors::Sin>;
+template <class F>
+constexpr bool takes_half_vectors<F, bf16> =
+    is_one_of<F, functors::AddCDiv, functors::BinaryCrossEntropyBackward, functors::Cos,
+              functors::PoissonNllBackward, functors::Sin, functors::SmoothL1Backward>;
 
 template <class F, class Out, class... In>
 constexpr int vector_size =
