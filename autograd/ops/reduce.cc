@@ -87,6 +87,7 @@ ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, T
   return {std::move(values), std::move(indices)};
 }
 
+// A running extreme has one position many times, so gradients are added there, not put.
 ValuesAndIndices running_extreme(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
                                  int64_t dim) {
   auto& [values, indices] = result;
