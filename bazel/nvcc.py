@@ -3,8 +3,8 @@
     python3 nvcc.py RESOURCES NVCC [nvcc's arguments]
 
 RESOURCES gets a line for each kernel and architecture, with tabs between: architecture, name, registers of a thread,
-bytes that registers spill to memory, bytes of static shared memory, threads of a block at most (0: not said), vector
-loads, all loads, vector stores, all stores. The first five are ptxas', the others stand in the PTX.
+bytes of memory that a thread has of its own (what registers spill, and arrays that are not in registers), bytes of
+static shared memory, threads of a block at most (0: not said), vector loads, all loads, vector stores, all stores. The first five are ptxas', the others stand in the PTX.
 """
 import glob
 import os
@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
-SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+MEMORY_OF_THREAD = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
 TARGET = re.compile(r"^\.target (sm_\w+)", re.M)
@@ -23,14 +23,14 @@ MEMORY = re.compile(r"^\s*(?:@\S+\s+)?(ld|st)((?:\.\w+)*)\s", re.M)
 
 
 def ptxas_report(text):
-    """{(architecture, kernel): [registers, spilled bytes, static shared bytes]}"""
+    """{(architecture, kernel): [registers, bytes of a thread's memory, static shared bytes]}"""
     found, current = {}, None
     for line in text.splitlines():
         entry = ENTRY.search(line)
         if entry:
             current = found.setdefault((entry[2], entry[1]), [0, 0, 0])
-        elif current and SPILLS.search(line):
-            current[1] += sum(map(int, SPILLS.search(line).groups()))
+        elif current and MEMORY_OF_THREAD.search(line):
+            current[1] = max(map(int, MEMORY_OF_THREAD.search(line).groups()))
         elif current and REGISTERS.search(line):
             current[0] = int(REGISTERS.search(line)[1])
             shared = SHARED.search(line)

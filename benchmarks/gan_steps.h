@@ -9,6 +9,7 @@ namespace gradus::bench {
 
 struct DcganStepOptions {
   int64_t size = 64, channels = 3, width = 64, batch = 64;
+  Device device = kCPU;
 };
 
 // A step of both networks: images that are generated once serve the discriminator's and the generator's.
@@ -17,7 +18,7 @@ class DcganStep {
   // `callbacks` see the gradients of both networks.
   explicit DcganStep(DcganStepOptions o, const std::vector<Callback>& callbacks = {})
       : net_(o),
-        real_(tanh(randn({o.batch, o.channels, o.size, o.size}))),
+        real_(tanh(randn({o.batch, o.channels, o.size, o.size}, {.device = o.device}))),
         opt_d_(net_.disc.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}}),
         opt_g_(net_.gen.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}}) {
     gm_d_.attach(net_.disc.parameters(), callbacks);
@@ -28,7 +29,7 @@ class DcganStep {
 
   void run() {
     Recording making = gm_g_.record();
-    const Tensor fake = net_.gen(randn({real_.size(0), net_.gen.options().latent}));
+    const Tensor fake = net_.gen(randn({real_.size(0), net_.gen.options().latent}, {.device = real_.device()}));
     making.pause();
     {
       Recording judging = gm_d_.record();
@@ -45,7 +46,9 @@ class DcganStep {
   struct Net : nn::Module {
     explicit Net(const DcganStepOptions& o)
         : gen{this, "gen", {.size = o.size, .channels = o.channels, .width = o.width}},
-          disc{this, "disc", {.size = o.size, .channels = o.channels, .width = o.width}} {}
+          disc{this, "disc", {.size = o.size, .channels = o.channels, .width = o.width}} {
+      to(o.device);
+    }
     models::DCGANGenerator gen;
     models::DCGANDiscriminator disc;
   };

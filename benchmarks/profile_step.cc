@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "benchmarks/gan_steps.h"
+#include "benchmarks/statistics.h"
 #include "gradus/gradus.h"
 #include "gradus/models/gpt.h"
 #include "gradus/models/mnist_net.h"
@@ -27,6 +28,7 @@ struct Training {
 struct Options {
   int64_t batch = 0;  // 0: the model's own
   bool bf16 = false;  // the forward in mixed precision
+  Device device = kCPU;
 };
 using Model = std::function<Training(const Options&)>;
 
@@ -34,15 +36,20 @@ Model classifier(std::function<std::shared_ptr<nn::Layer>()> make, int64_t batch
                  int64_t classes) {
   return [=](const Options& o) {
     struct State {
-      explicit State(std::shared_ptr<nn::Layer> n) : net(std::move(n)) { gm.attach(net->parameters()); }
+      State(std::shared_ptr<nn::Layer> n, Device device)
+          : net(std::move(n)),
+            opt(net->to(device).parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4}) {
+        gm.attach(net->parameters());
+      }
       std::shared_ptr<nn::Layer> net;
       GradManager gm;
-      optim::SGD opt{net->parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4}};
+      optim::SGD opt;
     };
     Shape shape = sample;
     shape.insert(0, o.batch > 0 ? o.batch : batch);
-    const Tensor x = randn(shape), y = randint(0, classes, {shape[0]});
-    const auto state = std::make_shared<State>(make());
+    const Tensor x = randn(shape, {.device = o.device}),
+                 y = randint(0, classes, {shape[0]}, {DType::kI64, o.device});
+    const auto state = std::make_shared<State>(make(), o.device);
     return Training{"input " + to_string(shape), [=, bf16 = o.bf16] {
                       auto recording = state->gm.record();
                       const Tensor loss = [&] {
@@ -59,14 +66,17 @@ Model classifier(std::function<std::shared_ptr<nn::Layer>()> make, int64_t batch
 // A small GPT on rows of 256 characters.
 Training gpt_step(const Options& o) {
   struct State {
-    State() { gm.attach(net.parameters()); }
+    explicit State(Device device) : opt(net.to(device).parameters(), {.lr = 3e-4}) {
+      gm.attach(net.parameters());
+    }
     models::GPT net{{.vocabulary = 65, .context = 256, .layers = 6, .heads = 6, .width = 384}};
     GradManager gm;
-    optim::AdamW opt{net.parameters(), {.lr = 3e-4}};
+    optim::AdamW opt;
   };
   const Shape shape{o.batch > 0 ? o.batch : 4, 256};
-  const Tensor x = randint(0, 65, shape), y = randint(0, 65, {shape.product()});
-  const auto state = std::make_shared<State>();
+  const TensorOptions tokens{DType::kI64, o.device};
+  const Tensor x = randint(0, 65, shape, tokens), y = randint(0, 65, {shape.product()}, tokens);
+  const auto state = std::make_shared<State>(o.device);
   return {"tokens " + to_string(shape), [=, bf16 = o.bf16] {
             auto recording = state->gm.record();
             const Tensor loss = [&] {
@@ -80,14 +90,23 @@ Training gpt_step(const Options& o) {
 }
 
 // A GAN, all of whose step is in mixed precision.
-template <class Step> Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t)> make) {
+template <class Step>
+Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t, Device)> make) {
   return [=](const Options& o) {
     const int64_t images = o.batch > 0 ? o.batch : batch;
-    const auto step = make(images);
+    const auto step = make(images, o.device);
     return Training{concat("batch ", images), [=, bf16 = o.bf16] {
                       auto amp = autocast(DType::kBF16, {.enabled = bf16});
                       step->run();
                     }};
+  };
+}
+
+// Some of its ops have no kernel on a GPU.
+template <class Make> auto on_cpu(Make make) {
+  return [make](int64_t batch, Device device) {
+    if (device != kCPU) throw ValueError("profile_step", "this model trains on CPUs alone, not on ", device);
+    return make(batch);
   };
 }
 
@@ -97,9 +116,9 @@ std::map<std::string, Model> models_by_name() {
                       options.classes);
   };
   const auto dcgan = [](DcganStepOptions o) {
-    return gan_step<DcganStep>(o.batch, [o](int64_t batch) {
+    return gan_step<DcganStep>(o.batch, [o](int64_t batch, Device device) {
       DcganStepOptions options = o;
-      options.batch = batch;
+      options.batch = batch, options.device = device;
       return std::make_shared<DcganStep>(options);
     });
   };
@@ -112,9 +131,9 @@ std::map<std::string, Model> models_by_name() {
       {"dcgan64", dcgan({})},
       {"dcgan32", dcgan({.size = 32, .channels = 1, .width = 32, .batch = 128})},
       {"wgan_gp64", gan_step<WganGpCriticStep>(
-                        64, [](int64_t batch) { return std::make_shared<WganGpCriticStep>(64, 64, batch); })},
+                        64, on_cpu([](int64_t b) { return std::make_shared<WganGpCriticStep>(64, 64, b); }))},
       {"pggan32",
-       gan_step<PgganStep>(32, [](int64_t batch) { return std::make_shared<PgganStep>(32, 16, batch); })},
+       gan_step<PgganStep>(32, on_cpu([](int64_t b) { return std::make_shared<PgganStep>(32, 16, b); }))},
   };
 }
 
@@ -124,11 +143,11 @@ int run(int argc, char** argv) {
                                                       {"shape", Profiler::kOpAndShape},
                                                       {"module", Profiler::kModule},
                                                       {"range", Profiler::kRange}};
-  std::string model = "resnet18", trace;
+  std::string model = "resnet18", device = "cpu", trace;
   std::vector<std::string> by{"op", "range"};
   int64_t batch = 0, steps = 5, warmup = 3, limit = 30;
   int threads = usable_cores();
-  bool bf16 = false;
+  bool bf16 = false, unprofiled = false;
   CLI::App app("Says where the time of a training step goes.");
   app.add_option("--model", model, "what to train")->check(CLI::IsMember(&models))->capture_default_str();
   app.add_option("--batch", batch, "samples (0: the model's own)")->check(CLI::Range(0, 100000));
@@ -143,12 +162,26 @@ int run(int argc, char** argv) {
   app.add_option("--limit", limit, "rows of a table")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--threads", threads)->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_flag("--bf16", bf16, "forward (of a GAN: the step) in mixed precision");
+  app.add_option("--device", device, "cpu, or cuda where the program is built with --config=cuda")
+      ->capture_default_str();
+  app.add_flag("--unprofiled", unprofiled, "only the time of a step, without the recorder's own");
   app.add_option("--trace", trace, "write a trace for ui.perfetto.dev to this file");
   CLI11_PARSE(app, argc, argv);
 
   set_num_threads(threads);
   manual_seed(1);
-  const Training training = models.at(model)({.batch = batch, .bf16 = bf16});
+  const Training training = models.at(model)({.batch = batch, .bf16 = bf16, .device = device});
+  if (unprofiled) {
+    for (int64_t i = 0; i < warmup; ++i) training.step();
+    synchronize(device);
+    const double seconds = seconds_of([&] {
+      for (int64_t i = 0; i < steps; ++i) training.step();
+      synchronize(device);
+    });
+    std::printf("%s, %s, %s, %d threads: %lld steps of %.4f ms\n", model.c_str(), training.batch.c_str(),
+                device.c_str(), threads, static_cast<long long>(steps), seconds / static_cast<double>(steps) * 1e3);
+    return 0;
+  }
   Profiler profiler({.skip = warmup, .steps = steps});
   {
     auto scope = profiler.record();

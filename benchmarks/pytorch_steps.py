@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Times training steps in turn with PyTorch's: `./run pytorch_steps [--model resnet18] [--rounds N] [--cpu avx2]`.
+"""Times training steps in turn with PyTorch's: `./run pytorch_steps [--model resnet18] [--rounds N] [--cpu avx2] [--device cuda]`.
 
 Both sides train the same network on one fixed batch. Of a GAN, images that are generated once serve the discriminator's
 step and the generator's. PyTorch runs channels-last, eager and compiled, each in a process that waits for its turn.
 Gradus' side is profile_step. The printed ratio is PyTorch's time divided by Gradus', the median over the rounds, with
-the 10th and 90th percentile. --cpu holds both sides to AVX2.
+the 10th and 90th percentile. --cpu holds both sides to AVX2. On a GPU, f32 is computed in f32 on both sides, without
+tf32; --profile-step names a program that was built with --config=cuda.
 """
 import argparse
 import os
@@ -19,6 +20,7 @@ GANS = {'dcgan64': {'size': 64, 'channels': 3, 'width': 64, 'batch': 64},
         'dcgan32': {'size': 32, 'channels': 1, 'width': 32, 'batch': 128}}
 CLASSIFIERS = {'mnist_cnn': (64, 1, 28, 10), 'resnet20': (128, 3, 32, 10), 'resnet18': (16, 3, 224, 1000),
                'resnet50': (8, 3, 224, 1000)}  # batch, channels, size, classes
+WARM_UP = 3  # steps, on both sides
 # What holds PyTorch's own loops, oneDNN and MKL to AVX2.
 AVX2 = {'ATEN_CPU_CAPABILITY': 'avx2', 'ONEDNN_MAX_CPU_ISA': 'AVX2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2',
         'GRADUS_CPU': 'avx2'}
@@ -57,10 +59,12 @@ def resnet20():
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
-def classifier(model, run):
-    """Returns the network and what one step of it does, where run() prepares a network for running."""
+def classifier(args, run):
+    """Returns what one step does, where run() prepares a network for running."""
     import torch
+    model = args.model
     batch, channels, size, classes = CLASSIFIERS[model]
+    batch = args.batch or batch
     if model in globals():
         net = globals()[model]()
     else:
@@ -82,7 +86,7 @@ def classifier(model, run):
     return step
 
 
-def gpt(run):
+def gpt(args, run):
     """The network of profile_step: 6 blocks of 6 heads, width 384, 4 rows of 256 characters out of 65."""
     import torch
     from torch import nn
@@ -117,7 +121,7 @@ def gpt(run):
             return F.linear(self.ln_f(y), self.wte.weight)
 
     net = GPT()
-    x, y = torch.randint(0, 65, (4, context)), torch.randint(0, 65, (4, context))
+    x, y = (torch.randint(0, 65, (args.batch or 4, context)) for _ in range(2))
     forward = run(net)
     opt = torch.optim.AdamW(net.parameters(), lr=3e-4, fused=True)
 
@@ -131,21 +135,22 @@ def gpt(run):
     return step
 
 
-def gan(model, run):
+def gan(args, run):
     import torch
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'tools'))
     from gan_pytorch import LATENT, bce, discriminator, generator
-    o = GANS[model]
+    o = GANS[args.model]
+    batch = args.batch or o['batch']
     gen = generator(o['size'], o['channels'], o['width']).to(memory_format=torch.channels_last)
     disc = discriminator(o['size'], o['channels'], o['width']).to(memory_format=torch.channels_last)
     run_gen, run_disc = run(gen), run(disc)
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True) for net in (gen, disc))
-    real = torch.tanh(torch.randn(o['batch'], o['channels'], o['size'], o['size']))
+    real = torch.tanh(torch.randn(batch, o['channels'], o['size'], o['size']))
     real = real.contiguous(memory_format=torch.channels_last)
 
     def step(amp):
         with amp:
-            fake = run_gen(torch.randn(o['batch'], LATENT, 1, 1))
+            fake = run_gen(torch.randn(batch, LATENT, 1, 1))
             opt_d.zero_grad()
             loss = bce(run_disc(real), 1) + bce(run_disc(fake.detach()), 0)
         loss.backward()
@@ -165,22 +170,28 @@ def serve(args):
     """Runs as many steps as each line of the input says, and prints their mean time in ms."""
     import torch
     torch.set_num_threads(args.threads)
+    torch.set_default_device(args.device)
+    torch.backends.cudnn.allow_tf32 = False
+    wait = torch.cuda.synchronize if args.device == 'cuda' else lambda: None
     run = torch.compile if args.compiled else lambda net: net
-    step = gpt(run) if args.model == 'gpt' else (gan if args.model in GANS else classifier)(args.model, run)
-    amp = torch.autocast('cpu', torch.bfloat16, enabled=args.bf16)
-    for _ in range(3):
+    step = (gpt if args.model == 'gpt' else gan if args.model in GANS else classifier)(args, run)
+    amp = torch.autocast(args.device, torch.bfloat16, enabled=args.bf16)
+    for _ in range(WARM_UP):
         step(amp)
     print(f'PyTorch {torch.__version__}', flush=True)
     for line in sys.stdin:
+        wait()
         start = time.perf_counter()
         for _ in range(int(line)):
             step(amp)
+        wait()
         print((time.perf_counter() - start) / int(line) * 1e3, flush=True)
 
 
 class Peer:
     def __init__(self, args, compiled):
         command = [args.python, __file__, '--serve', '--model', args.model, '--threads', str(args.threads)]
+        command += ['--device', args.device, '--batch', str(args.batch)]
         command += ['--compiled'] * compiled + ['--bf16'] * args.bf16
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name = self._line().strip() + (', compiled' if compiled else ', eager')
@@ -198,7 +209,8 @@ class Peer:
 
 def gradus_time(args):
     command = [args.profile_step, '--model', args.model, '--steps', str(args.steps), '--threads', str(args.threads),
-               '--by', 'op'] + ['--bf16'] * args.bf16
+               '--warmup', str(WARM_UP), '--device', args.device, '--batch', str(args.batch), '--unprofiled']
+    command += ['--bf16'] * args.bf16
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(re.search(r'steps of ([\d.]+) ms', out)[1])
 
@@ -210,29 +222,32 @@ def main():
     p.add_argument('--steps', type=int, default=5, help='of a round, per side')
     p.add_argument('--threads', type=int, default=os.cpu_count())
     p.add_argument('--cpu', choices=['avx2'], help='the level of processor, for both sides')
+    p.add_argument('--batch', type=int, default=0, help="samples (0: the model's own)")
+    p.add_argument('--device', choices=['cpu', 'cuda'], default='cpu')
     p.add_argument('--bf16', action='store_true', help='both sides in mixed precision')
+    p.add_argument('--eager', action='store_true', help="without PyTorch's compiled side, which takes a minute to compile")
     p.add_argument('--python', default=sys.executable, help='with PyTorch')
     p.add_argument('--profile-step', help=argparse.SUPPRESS)
     p.add_argument('--serve', action='store_true', help=argparse.SUPPRESS)
     p.add_argument('--compiled', action='store_true', help=argparse.SUPPRESS)
     args = p.parse_args()
-    if args.rounds < 3 or args.steps < 1 or args.threads < 1:
-        p.error('needs at least 3 rounds, 1 step and 1 thread')
+    if args.rounds < 3 or args.steps < 1 or args.threads < 1 or args.batch < 0:
+        p.error('needs at least 3 rounds, 1 step and 1 thread, and a batch of 0 or more')
     if args.serve:
         return serve(args)
     if args.cpu:
         os.environ.update(AVX2)
-    peers = [Peer(args, compiled) for compiled in (False, True)]
+    peers = [Peer(args, compiled) for compiled in ([False] if args.eager else [False, True])]
     own, theirs = [], [[] for _ in peers]
     for _ in range(args.rounds):
         own.append(gradus_time(args))
         for times, peer in zip(theirs, peers):
             times.append(peer.time(args.steps))
-    print(f'{args.model}, {args.threads} threads: Gradus {statistics.median(own):.1f} ms a step')
+    print(f'{args.model}, {args.device}, {args.threads} threads: Gradus {statistics.median(own):.3g} ms a step')
     for times, peer in zip(theirs, peers):
         ratios = sorted(t / o for t, o in zip(times, own))
         tenth = len(ratios) // 10
-        print(f'{peer.name}: {statistics.median(times):.1f} ms, ratio {statistics.median(ratios):.2f} '
+        print(f'{peer.name}: {statistics.median(times):.3g} ms, ratio {statistics.median(ratios):.2f} '
               f'({ratios[tenth]:.2f} to {ratios[-1 - tenth]:.2f})')
     for peer in peers:
         peer.process.kill()

@@ -109,6 +109,7 @@ Descriptor make_rectification(const Calls& calls, const Convolution& c, const De
   const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   calls.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD);
   calls.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, sum_type(c));
+  calls.set(how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
   calls.set(how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, std::numeric_limits<double>::infinity());
   calls.finalize(how);
   Descriptor d = calls.create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);

@@ -22,6 +22,7 @@ constexpr cudnnBackendAttributeType_t type_of(cudnnHandle_t) { return CUDNN_TYPE
 constexpr cudnnBackendAttributeType_t type_of(cudnnDataType_t) { return CUDNN_TYPE_DATA_TYPE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnConvolutionMode_t) { return CUDNN_TYPE_CONVOLUTION_MODE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnPointwiseMode_t) { return CUDNN_TYPE_POINTWISE_MODE; }
+constexpr cudnnBackendAttributeType_t type_of(cudnnNanPropagation_t) { return CUDNN_TYPE_NAN_PROPOGATION; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendHeurMode_t) { return CUDNN_TYPE_HEUR_MODE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendKnobType_t) { return CUDNN_TYPE_KNOB_TYPE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendNumericalNote_t) {

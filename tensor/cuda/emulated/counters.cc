@@ -18,12 +18,11 @@ uint64_t Counters::sectors_of(const Request& request) {
 }
 
 // Vectors of 8 and 16 bytes are served by halves and quarters of a warp. Each takes as many passes as the
-// busiest bank has different words. Returns 1 and the passes beyond one for each part.
-uint64_t Counters::passes_of(const Request& request) {
+// busiest bank has different words: one without conflicts.
+void Counters::count_passes(const Request& request, Traffic* total) {
   uint32_t widest = 4;
   for (const LaneAccess& a : request) widest = std::max(widest, a.bytes);
   const uint32_t parts = widest / 4;
-  uint64_t passes = 1;
   for (uint32_t part = 0; part < parts; ++part) {
     auto& words = scratch_;
     words.clear();
@@ -35,9 +34,9 @@ uint64_t Counters::passes_of(const Request& request) {
     words.erase(std::unique(words.begin(), words.end()), words.end());
     std::array<uint64_t, kBanks> busy{};
     for (const uintptr_t w : words) ++busy[w % kBanks];
-    passes += *std::max_element(busy.begin(), busy.end()) - 1;
+    total->passes += *std::max_element(busy.begin(), busy.end());
+    ++total->least_passes;
   }
-  return passes;
 }
 
 void Counters::count(const Place& place, int thread, uintptr_t address, size_t bytes, Access access,
@@ -66,8 +65,10 @@ void Counters::end_block() {
         if (request.empty()) continue;
         ++site.total.requests;
         for (const LaneAccess& a : request) site.total.bytes += a.bytes;
-        (site.shared ? site.total.passes : site.total.sectors) +=
-            site.shared ? passes_of(request) : sectors_of(request);
+        if (site.shared)
+          count_passes(request, &site.total);
+        else
+          site.total.sectors += sectors_of(request);
         request.clear();
       }
       site.turns.clear();

@@ -51,19 +51,32 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
     if (i < left) out[at + i] = v.v[i];
 }
 
+// Words of a counter as two numbers: one is chosen by shifts, and an array chosen from would lie in memory.
+struct Counted {
+  uint64_t low, high;
+
+  __device__ __forceinline__ uint32_t word(int i) const {
+    return static_cast<uint32_t>((i & 2 ? high : low) >> (i & 1) * 32);
+  }
+};
+__device__ __forceinline__ Counted counted(PhiloxKey key, uint64_t counter) {
+  uint32_t words[4];
+  draws::philox(key, counter, words);
+  return {uint64_t{words[1]} << 32 | words[0], uint64_t{words[3]} << 32 | words[2]};
+}
+
 // Element `number` of a draw.
 template <class Draw>
 __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, PhiloxKey key,
                                                              uint64_t number) {
   const int in_counter = static_cast<int>(number % draws::kPerCounter<Draw>);
-  uint32_t words[4], chosen[Draw::kWords] = {};
-  draws::philox(key, number / draws::kPerCounter<Draw>, words);
+  const Counted words = counted(key, number / draws::kPerCounter<Draw>);
+  uint32_t chosen[Draw::kWords];
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
-    if (k / Draw::kWords == in_counter / Draw::kElements) chosen[k % Draw::kWords] = words[k];
+  for (int k = 0; k < Draw::kWords; ++k) chosen[k] = words.word(in_counter / Draw::kElements * Draw::kWords + k);
   typename Draw::Element elements[Draw::kElements];
   draw(chosen, elements);
-  return elements[Draw::kElements == 1 || in_counter % 2 == 0 ? 0 : 1];
+  return Draw::kElements == 1 || in_counter % 2 == 0 ? elements[0] : elements[Draw::kElements - 1];
 }
 
 // Operand 1 is none: its offsets, from `first` on, are the numbers of the elements.

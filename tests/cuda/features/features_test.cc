@@ -21,6 +21,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/profile/profiler.h"
@@ -225,6 +226,32 @@ TEST(PlansOfConvolutions, WithReluKeepNaN) {
     EXPECT_EQ(lost, 0) << name_of(t) << ": of " << lost + kept << " NaN";
     EXPECT_EQ(wrong, 0) << name_of(t);
     EXPECT_GT(lost + kept, 0) << "the test would not notice";
+  }
+}
+
+// The relu of cuBLASLt's product, with a bias and without.
+TEST(Products, WithReluKeepNaN) {
+  for (const DType t : kFloats) {
+    const auto compute = [&](Device d, bool with_bias) {
+      const Tensor x = raw::to(integers({5, 16}, DType::kF32, 1), kCPU);
+      raw::fill_(view_as_strided(x, {1}, {1}, 37), std::numeric_limits<double>::quiet_NaN());
+      const Tensor w = raw::to(integers({8, 16}, t, 2), d), bias = raw::to(integers({8}, t, 3), d);
+      return values(linear_relu(raw::to(raw::to(x, t), d), w, with_bias ? bias : Tensor()));
+    };
+    for (const bool with_bias : {false, true}) {
+      const auto want = compute(kCPU, with_bias), got = compute(kCuda, with_bias);
+      ASSERT_EQ(got.size(), want.size());
+      int64_t lost = 0, wrong = 0, kept = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        if (std::isnan(want[i]))
+          std::isnan(got[i]) ? ++kept : ++lost;
+        else
+          wrong += got[i] != want[i];
+      }
+      EXPECT_EQ(lost, 0) << name_of(t) << (with_bias ? " with a bias" : "") << ": of " << lost + kept << " NaN";
+      EXPECT_EQ(wrong, 0) << name_of(t);
+      EXPECT_EQ(lost + kept, 8) << "the test would not notice";
+    }
   }
 }
 

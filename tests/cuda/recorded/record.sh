@@ -78,6 +78,7 @@ wanted arithmetic && build arithmetic_fmad arithmetic.cu $host
 wanted cudart && build cudart_answers cudart_answers.cu
 wanted cublaslt && build cublaslt_answers cublaslt_answers.cu "${link[@]}"
 wanted cudnn && build cudnn_answers cudnn_answers.cu "${link[@]}"
+wanted cudnn && build cudnn_relu cudnn_relu.cu "${link[@]}"
 wanted plans && build cudnn_plans cudnn_plans.cu "${link[@]}"
 wanted figures && build figures figures.cu "${link[@]}"
 wanted sanitizer && build planted_faults planted_faults.cu -lineinfo
@@ -102,6 +103,7 @@ wanted cublaslt && both go 100 cublaslt_answers cublaslt_answers wrong
 wanted cublaslt && both go 60 cublaslt_host_operand cublaslt_answers host
 wanted cublaslt && both go 100 cublaslt_epilogues cublaslt_answers epilogues
 wanted cudnn && both go 100 cudnn_answers cudnn_answers
+wanted cudnn && both go 60 cudnn_relu cudnn_relu
 wanted functors && both go 90 functors_formulas functors_formulas "Gradus' functors: the host's formulas on the device, -fmad=false" 5
 wanted functors && both go 90 functors_formulas_fmad functors_formulas_fmad "Gradus' functors: the host's formulas on the device, multiply-adds fused"
 [ ${#jobs[@]} -gt 0 ] && wait "${jobs[@]}"

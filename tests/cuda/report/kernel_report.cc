@@ -1,8 +1,9 @@
-// What each kernel needs of a GPU, found without one: registers, spills, shared memory and occupancy as the
+// What each kernel needs of a GPU, found without one: registers, a thread's memory, shared memory and occupancy as the
 // compiler has them, and what the emulated device counts: bytes moved, passes over banks of shared memory.
 // Says which kernels are beyond a bar. Status 1 if one of them is no known exception.
 //
 //   kernel_report [--brief] RESOURCES...      as bazel/nvcc.py writes them; --brief leaves the tables out
+//   kernel_report --counts                    what each case moves, as traffic.py has it of a GPU
 #include <cuda_occupancy.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ using gradus::cuda::emulated::Launched;
 using gradus::cuda::emulated::Traffic;
 
 constexpr double kLeastOccupancy = 50;  // percent
-constexpr double kMostPasses = 1.2;     // of an access to shared memory
+constexpr double kMostPasses = 1.2;     // over banks of shared memory, of those without conflicts
 
 enum Architecture { kA100, kH100, kArchitectures };
 constexpr std::array<const char*, kArchitectures> kNames = {"sm_80", "sm_90"};
@@ -51,7 +52,7 @@ cudaOccDeviceProp device(Architecture a) {
 
 // What a kernel needs on one architecture.
 struct Needs {
-  int registers = 0, spilled = 0, static_shared = 0, threads = 0;
+  int registers = 0, memory = 0, static_shared = 0, threads = 0;
   int vector_loads = 0, loads = 0, vector_stores = 0, stores = 0;
 };
 struct Kernel {
@@ -111,7 +112,7 @@ Kernels read_resources(const std::vector<std::string>& paths) {
       std::getline(fields, architecture, '\t');
       std::getline(fields, name, '\t');
       Needs n;
-      fields >> n.registers >> n.spilled >> n.static_shared >> n.threads >> n.vector_loads >> n.loads >>
+      fields >> n.registers >> n.memory >> n.static_shared >> n.threads >> n.vector_loads >> n.loads >>
           n.vector_stores >> n.stores;
       const auto a = std::find(kNames.begin(), kNames.end(), architecture);
       if (!fields || a == kNames.end()) throw std::runtime_error(path + ": not as expected: " + line);
@@ -122,18 +123,18 @@ Kernels read_resources(const std::vector<std::string>& paths) {
 }
 
 struct Count {
-  double times_needed = 0, passes = 1;
+  double times_needed = 0, passes = 1;  // these over those without bank conflicts
   std::set<std::string> kernels;
 };
 Count count(const Case& c, std::map<std::string, int64_t>* shared_bytes) {
   CounterScope counting;
   c.run();
-  double moved = 0, accesses = 0, passes = 0;
+  double moved = 0, least = 0, passes = 0;
   for (const Traffic& t : counting.take()) {
     moved += static_cast<double>(t.sectors * kSectorBytes);
-    if (t.shared) accesses += static_cast<double>(t.requests), passes += static_cast<double>(t.passes);
+    least += static_cast<double>(t.least_passes), passes += static_cast<double>(t.passes);
   }
-  Count result{moved / c.bytes, accesses > 0 ? passes / accesses : 1, {}};
+  Count result{moved / c.bytes, least > 0 ? passes / least : 1, {}};
   for (const Launched& l : counting.take_launches()) {
     const std::string name = short_name(l.kernel);
     result.kernels.insert(name);
@@ -143,6 +144,22 @@ Count count(const Case& c, std::map<std::string, int64_t>* shared_bytes) {
     }
   }
   return result;
+}
+
+void print_counts() {
+  std::printf("case\tsectors read\tsectors written\trequests\tpasses\n");
+  for (const Case& c : cases()) {
+    CounterScope counting;
+    c.run();
+    uint64_t read = 0, written = 0, requests = 0, passes = 0;
+    for (const Traffic& t : counting.take()) {
+      (t.write ? written : read) += t.sectors;
+      if (t.shared) requests += t.requests, passes += t.passes;
+    }
+    std::printf("%s\t%llu\t%llu\t%llu\t%llu\n", c.name.c_str(), static_cast<unsigned long long>(read),
+                static_cast<unsigned long long>(written), static_cast<unsigned long long>(requests),
+                static_cast<unsigned long long>(passes));
+  }
 }
 
 // What is beyond a bar: an exception that is known, or a fault.
@@ -194,8 +211,8 @@ int run(const std::vector<std::string>& paths, bool brief) {
   Bars bars;
 
   const std::vector<Case> all = cases();
-  if (!brief) std::printf("%-42s %12s %14s  kernels\n", "operands of 1 MiB", "bytes moved", "passes a");
-  if (!brief) std::printf("%-42s %12s %14s\n", "", "over needed", "shared access");
+  if (!brief) std::printf("%-42s %12s %14s  kernels\n", "operands of 1 MiB", "bytes moved", "passes over");
+  if (!brief) std::printf("%-42s %12s %14s\n", "", "over needed", "needed");
   for (const Case& c : all) {
     const Count n = count(c, &shared_bytes);
     if (!brief) {
@@ -205,12 +222,12 @@ int run(const std::vector<std::string>& paths, bool brief) {
     }
     bars.check(n.times_needed <= c.most, c.name, "bytes",
                text("%.2f times the bytes needed", n.times_needed) + text(", at most %.1f", c.most));
-    bars.check(n.passes <= kMostPasses, c.name, "passes", text("%.2f passes a shared access", n.passes));
+    bars.check(n.passes <= kMostPasses, c.name, "passes", text("%.2f times the passes needed over shared memory", n.passes));
   }
 
   if (!brief)
     std::printf("\n%-110s %9s %7s %8s %9s %13s %13s\n%-110s %9s %7s %8s %9s %13s %13s\n", "", "registers",
-                "spilled", "shared", "occupied", "vector loads", "stores", "kernel", "sm_80 90", "bytes",
+                "memory", "shared", "occupied", "vector loads", "stores", "kernel", "sm_80 90", "bytes",
                 "bytes", "sm_80 90", "of all", "");
   for (auto& [name, k] : kernels) {
     auto found = shared_bytes.find(name);
@@ -220,14 +237,14 @@ int run(const std::vector<std::string>& paths, bool brief) {
     bars.check(k.ran, name, "runs", "no case runs it");
     for (const Architecture a : {kA100, kH100}) {
       const std::string on = std::string(" on ") + kNames[a];
-      bars.check(k.on[a].spilled == 0, name, "spills", text("%.0f bytes spilled", k.on[a].spilled) + on);
+      bars.check(k.on[a].memory == 0, name, "memory", text("%.0f bytes of memory a thread", k.on[a].memory) + on);
       bars.check(k.percent_occupied(a) >= kLeastOccupancy, name, "occupancy",
                  text("%.0f %% occupied", k.percent_occupied(a)) + on);
     }
     if (brief) continue;
     const Needs &x = k.on[kA100], &y = k.on[kH100];
     std::printf("%-110s %5d %3d %7d %8lld %5d %3d %9d/%-3d %9d/%-3d\n", name.c_str(), x.registers,
-                y.registers, x.spilled + y.spilled,
+                y.registers, x.memory + y.memory,
                 static_cast<long long>(x.static_shared + k.dynamic_shared), k.percent_occupied(kA100),
                 k.percent_occupied(kH100), y.vector_loads, y.loads, y.vector_stores, y.stores);
   }
@@ -245,6 +262,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> paths(argv + 1, argv + argc);
   const bool brief = std::erase(paths, "--brief") > 0;
   try {
+    if (paths == std::vector<std::string>{"--counts"}) return report::print_counts(), 0;
     return report::run(paths, brief);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "kernel_report: %s\n", e.what());

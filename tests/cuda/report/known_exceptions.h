@@ -7,7 +7,7 @@ namespace report {
 
 struct Exception {
   const char* who;  // what the name of the kernel or case begins with
-  const char* bar;  // "bytes", "passes", "spills", "occupancy", "runs"
+  const char* bar;  // "bytes", "passes", "memory", "occupancy", "runs"
   const char* reason;
 };
 
@@ -61,15 +61,15 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"step_elements<AdamRule<double, true>, double>", "occupancy",
      "five arrays in f64, two elements of each, and a rule that a scaled step reads: more than 64 "
      "registers"},
-    {"dense<Polygamma", "spills",
+    {"dense<Polygamma", "memory",
      "digamma() calls itself for x < 0, so its caller's numbers go to the stack. It is rare, and computed in "
      "f64 in all dtypes: some 15 powers an element, so arithmetic takes its time"},
-    {"strided<Polygamma", "spills", "the same"},
+    {"strided<Polygamma", "memory", "the same"},
     {"dense<Polygamma", "occupancy", "the same: nvcc unrolls the sum of powers, and takes 128 registers"},
     {"strided<Polygamma", "occupancy", "the same, 106 and 111 registers"},
-    {"dense<LossBackward<TimesFactor<PoissonNllBackward>>, 2, bf16", "spills",
+    {"dense<LossBackward<TimesFactor<PoissonNllBackward>>, 2, bf16", "memory",
      "8 bytes on sm_80, with half vectors. With whole ones less than half of a multiprocessor is occupied"},
-    {"columns<Norm<double, (Power)3>, 1>", "spills",
+    {"columns<Norm<double, (Power)3>, 1>", "memory",
      "pow() in f64: one number goes to the stack so that 4 blocks fit, 16 bytes stored, 32 loaded. Only "
      "columns that are odd in number or misaligned come here"},
 });

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""What a GPU counts of the report's cases: sectors, passes over shared memory, bytes of DRAM, times.
+
+    traffic.py CASES_ON_GPU [NCU]
+
+Runs the program under Nsight Compute, and prints a line for each case, with tabs between. Sectors have 32 bytes.
+Requests and passes are those of shared memory, loads and stores together. `kernel_report --counts` prints the same of
+the emulated device, as far as that has it.
+"""
+import csv
+import subprocess
+import sys
+
+GLOBAL = 'l1tex__t_sectors_pipe_lsu_mem_global_op_'
+LOCAL = 'l1tex__t_sectors_pipe_lsu_mem_local_op_'
+PASSES = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_'
+REQUESTS = 'smsp__inst_executed_op_shared_'
+COLUMNS = {
+    'sectors read': [GLOBAL + 'ld.sum'],
+    'sectors written': [GLOBAL + 'st.sum'],
+    'requests': [REQUESTS + 'ld.sum', REQUESTS + 'st.sum'],
+    'passes': [PASSES + 'ld.sum', PASSES + 'st.sum'],
+    'local sectors': [LOCAL + 'ld.sum', LOCAL + 'st.sum'],
+    'DRAM bytes': ['dram__bytes_read.sum', 'dram__bytes_write.sum'],
+    'ns': ['gpu__time_duration.sum'],
+}
+UNITS = {'byte': 1, 'Kbyte': 1e3, 'Mbyte': 1e6, 'Gbyte': 1e9, 'ns': 1, 'us': 1e3, 'usecond': 1e3, 'nsecond': 1, 'ms': 1e6}
+
+
+def main():
+    program, ncu = sys.argv[1], (sys.argv[2:] or ['ncu'])[0]
+    metrics = [m for names in COLUMNS.values() for m in names]
+    run = subprocess.run([ncu, '--csv', '--page', 'raw', '--print-units', 'base', '--clock-control', 'none',
+                          '--metrics', ','.join(metrics), program], capture_output=True, text=True)
+    names = [line.split('\t', 1)[1] for line in run.stdout.splitlines() if line.startswith('case\t')]
+    table = [line for line in run.stdout.splitlines() if line.startswith('"')]
+    if not names or len(table) < 3:
+        sys.exit(f'traffic: {ncu} failed:\n{run.stdout[-3000:]}{run.stderr[-3000:]}')
+    rows = csv.DictReader(table)
+    units = next(rows)
+    counts, case = [], -1
+    for row in rows:
+        if 'case_begins' in row['Kernel Name']:
+            case += 1
+            counts.append(dict.fromkeys([*COLUMNS, 'kernels'], 0))
+            continue
+        if case < 0:
+            continue
+        counts[case]['kernels'] += 1
+        for column, parts in COLUMNS.items():
+            for m in parts:
+                counts[case][column] += float(row[m].replace(',', '')) * UNITS.get(units[m], 1)
+    if len(counts) != len(names):
+        sys.exit(f'traffic: {len(names)} cases, but {len(counts)} marks')
+    print('case', *counts[0], sep='\t')
+    for name, count in zip(names, counts):
+        print(name, *(f'{v:.0f}' for v in count.values()), sep='\t')
+
+
+if __name__ == '__main__':
+    main()
