@@ -5,6 +5,7 @@
 
 #include "gradus/autograd/engine.h"
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/ones.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/arithmetic.h"
@@ -38,6 +39,7 @@ struct ManagerState {
         one_.storage()->version() != version_ || stream_ != stream) {
       const Tensor one = empty(root.shape(), {root.dtype(), root.device()});
       raw::fill_(one, 1.0);
+      mark_ones(one);
       one_ = one;
       version_ = one.storage()->version();
       stream_ = stream;

@@ -29,7 +29,8 @@ class DcganStep {
 
   void run() {
     Recording making = gm_g_.record();
-    const Tensor fake = net_.gen(randn({real_.size(0), net_.gen.options().latent}, {.device = real_.device()}));
+    const Tensor fake =
+        net_.gen(randn({real_.size(0), net_.gen.options().latent}, {.device = real_.device()}));
     making.pause();
     {
       Recording judging = gm_d_.record();

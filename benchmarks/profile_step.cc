@@ -179,7 +179,8 @@ int run(int argc, char** argv) {
       synchronize(device);
     });
     std::printf("%s, %s, %s, %d threads: %lld steps of %.4f ms\n", model.c_str(), training.batch.c_str(),
-                device.c_str(), threads, static_cast<long long>(steps), seconds / static_cast<double>(steps) * 1e3);
+                device.c_str(), threads, static_cast<long long>(steps),
+                seconds / static_cast<double>(steps) * 1e3);
     return 0;
   }
   Profiler profiler({.skip = warmup, .steps = steps});

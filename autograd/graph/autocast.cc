@@ -75,7 +75,7 @@ class AutocastScope final : public Counted {
     Ref<Counted>& slot = x.storage()->cast;
     if (!slot) slot = make_ref<OnStorage>();
     const auto* on_storage = dynamic_cast<OnStorage*>(slot.get());
-    if (!on_storage) return;  // the slot belongs to a gradient marked by a GradScaler
+    if (!on_storage) return;  // the slot has a mark: of a GradScaler's gradient, or of a 1
     const auto& kept = on_storage->kept;
     *kept = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
     casts_.insert(kept);

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/ones.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
@@ -84,18 +86,22 @@ Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s)
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
-// Makes y the result of an op that multiplies the losses by `factor`, and may sum them.
+// Makes y the result of an op that multiplies the losses by `factor`, and may sum them. `slope` may be
+// undefined. It is the gradient of x where that of y is 1, and the first backward that begins so takes it.
 void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-            double factor) {
+            double factor, Tensor slope) {
   Recorder r{op, x, target};
   if (!r) return;
   const auto times_factor = [factor](const Tensor& dy) { return factor == 1 ? dy : dy * factor; };
   r.record(y,
            wrt(x,
-               [x = r.save(x), target = r.save(target), spec, factor, times_factor](const Tensor& dy) {
+               [x = r.save(x), target = r.save(target), spec, factor, times_factor,
+                slope = std::move(slope)](const Tensor& dy) mutable {
                  const Tensor v = x.get(), t = target.get();
                  const bool again =
                      autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
+                 if (!again && slope.defined() && autograd::is_known_ones(dy))
+                   return std::exchange(slope, {});
                  if (!again) return raw::point_loss_backward(dy, v, t, spec, factor);
                  const Tensor w = t.defined() ? wide(t) : full_like(wide(v), spec.target);
                  return times_factor(dy) * slope_in_x(wide(v), w, spec);
@@ -107,7 +113,7 @@ void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& targ
 
 Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
   Tensor y = raw::point_loss(op, x, target, spec);
-  record(op, y, x, target, spec, 1);
+  record(op, y, x, target, spec, 1, {});
   return y;
 }
 
@@ -117,9 +123,10 @@ Tensor reduced_losses_of(const char* op, const Tensor& x, const Tensor& target, 
   if (reduction != Reduction::kMean && reduction != Reduction::kSum)
     return reduce_losses(op, losses_of(op, x, target, spec), reduction);
   const double factor = reduction == Reduction::kSum ? 1 : 1.0 / static_cast<double>(x.numel());
-  Tensor y = raw::point_loss_sum(op, x, target, spec, factor);
-  record(op, y, x, target, spec, factor);
-  return y;
+  raw::PointLossSum sum =
+      raw::point_loss_sum(op, x, target, spec, factor, /*wants_slope=*/autograd::is_tracked(x));
+  record(op, sum.loss, x, target, spec, factor, std::move(sum.slope));
+  return sum.loss;
 }
 
 void check_broadcasts(const char* op, const char* name, const Tensor& t, const Tensor& x) {

@@ -16,8 +16,8 @@ void point_loss_cpu(const Tensor& y, const Tensor& x, const Tensor& target, cons
     target.defined() ? cpu::binary(y, x, target, loss) : cpu::unary(y, x, AgainstNumber<F>{loss, s.target});
   });
 }
-void point_loss_sum_cpu(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec& s,
-                        double factor) {
+void point_loss_sum_cpu(const Tensor& y, const Tensor&, const Tensor& x, const Tensor& target,
+                        const PointLossSpec& s, double factor) {
   const Tensor losses =
       target.defined() ? empty_result("point_loss", y.dtype(), {&x, &target}) : empty_like(x, y.dtype());
   point_loss_cpu(losses, x, target, s);

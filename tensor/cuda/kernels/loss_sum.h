@@ -1,5 +1,6 @@
 // Sums of point-wise losses (tensor/ops/losses/loss_functors.h), without the losses themselves in memory.
-// Each block takes a chunk. One chunk is one launch; the sums of several are added by a second one.
+// Each block takes a chunk. One chunk is one launch; the sums of several are added by a second one. The first
+// can also write the gradient in x of the sum.
 #pragma once
 
 #include <algorithm>
@@ -9,39 +10,48 @@
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/merge_block.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
+#include "gradus/tensor/ops/losses/loss_functors.h"
 
 namespace gradus::cuda {
 namespace loss_sum_detail {
 
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<double, kChunkThreads>);
 
-// A null `targets`: `target` is that of all elements. A null `chunks`: there is one chunk.
-template <class F, class T>
+// A null `targets`: `target` is that of all elements. A null `chunks`: there is one chunk. `slopes` may be
+// null.
+template <class F, class G, class T>
 __global__ void __launch_bounds__(kChunkThreads)
-    sum_chunk_of_losses(F loss, const T* x, const T* targets, double target, int64_t n, double factor, T* out,
-                        double* chunks) {
+    sum_chunk_of_losses(F loss, G gradient, const T* x, const T* targets, double target, int64_t n, T* out,
+                        T* slopes, double* chunks) {
+  using A = compute_t<T>;
   constexpr int kVector = 16 / sizeof(T);
   const int64_t from = block_index() * kChunk;
   const Chunk chunk{0, static_cast<int>(std::min<int64_t>(n - from, kChunk)), from};
   x += from;
   if (targets) targets += from;
-  const auto same = static_cast<compute_t<T>>(target);
+  if (slopes) slopes += from;
+  const bool in_vectors =
+      holds_vectors<kVector>(x) && holds_vectors<kVector>(targets) && holds_vectors<kVector>(slopes);
+  const auto same = static_cast<A>(target);
   double mine = 0;
-  for_each_part<kVector>(chunk, holds_vectors<kVector>(x) && holds_vectors<kVector>(targets),
-                         [&]<int m>(int i) {
-                           const Vector<T, m> v = load_part<m>(x + i);
-                           Vector<T, m> t{};
-                           if (targets) t = load_part<m>(targets + i);
+  for_each_part<kVector>(chunk, in_vectors, [&]<int m>(int i) {
+    const Vector<T, m> v = load_part<m>(x + i);
+    Vector<T, m> t{}, slope{};
+    if (targets) t = load_part<m>(targets + i);
 #pragma unroll
-                           for (int e = 0; e < m; ++e)
-                             mine += static_cast<double>(loss(widen(v.v[e]), targets ? widen(t.v[e]) : same));
-                         });
+    for (int e = 0; e < m; ++e) {
+      const A element = widen(v.v[e]), wanted = targets ? widen(t.v[e]) : same;
+      mine += static_cast<double>(loss(element, wanted));
+      if (slopes) slope.v[e] = convert<T>(gradient(A(1), element, wanted));
+    }
+    if (slopes) store_part<m>(slopes + i, slope);
+  });
   mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
   if (thread_index() != 0) return;
   if (chunks)
     chunks[block_index()] = mine;
   else
-    *out = convert<T>(mine * factor);
+    *out = convert<T>(mine * gradient.factor);
 }
 
 // One block.
@@ -62,18 +72,20 @@ inline int64_t loss_sum_workspace(int64_t n) {
   return chunks > 1 ? chunks * static_cast<int64_t>(sizeof(double)) : 0;
 }
 
-// *out = factor times the sum of loss(x[i], targets[i]) over n elements, n > 0. Where `targets` is null,
-// `target` is that of all elements.
-template <class T, class F>
-void sum_losses(const char* op, const F& loss, T* out, const T* x, const T* targets, double target, int64_t n,
-                double factor, void* workspace, cudaStream_t stream) {
+// *out = gradient.factor times the sum of loss(x[i], targets[i]) over n elements, n > 0. Where `targets` is
+// null, `target` is that of all elements. Unless `slopes` is null, slopes[i] = gradient(1, x[i], targets[i]).
+template <class T, class F, class G>
+void sum_losses(const char* op, const F& loss, const functors::TimesFactor<G>& gradient, T* out, T* slopes,
+                const T* x, const T* targets, double target, int64_t n, void* workspace,
+                cudaStream_t stream) {
   using namespace loss_sum_detail;  // NOLINT
   const int64_t chunks = blocks_for(n, kChunk);
   auto* const sums = chunks > 1 ? static_cast<double*>(workspace) : nullptr;
-  launch(op, sum_chunk_of_losses<F, T>, {chunks, kChunkThreads, kSharedOfSums}, stream, loss, x, targets,
-         target, n, factor, out, sums);
+  launch(op, sum_chunk_of_losses<F, functors::TimesFactor<G>, T>, {chunks, kChunkThreads, kSharedOfSums},
+         stream, loss, gradient, x, targets, target, n, out, slopes, sums);
   if (sums)
-    launch(op, add_sums_of_losses<T>, {1, kChunkThreads, kSharedOfSums}, stream, out, sums, chunks, factor);
+    launch(op, add_sums_of_losses<T>, {1, kChunkThreads, kSharedOfSums}, stream, out, sums, chunks,
+           gradient.factor);
 }
 
 }  // namespace gradus::cuda

@@ -73,7 +73,8 @@ __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, P
   const Counted words = counted(key, number / draws::kPerCounter<Draw>);
   uint32_t chosen[Draw::kWords];
 #pragma unroll
-  for (int k = 0; k < Draw::kWords; ++k) chosen[k] = words.word(in_counter / Draw::kElements * Draw::kWords + k);
+  for (int k = 0; k < Draw::kWords; ++k)
+    chosen[k] = words.word(in_counter / Draw::kElements * Draw::kWords + k);
   typename Draw::Element elements[Draw::kElements];
   draw(chosen, elements);
   return Draw::kElements == 1 || in_counter % 2 == 0 ? elements[0] : elements[Draw::kElements - 1];

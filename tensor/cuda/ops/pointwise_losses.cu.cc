@@ -27,8 +27,8 @@ void point_loss_cuda(const Tensor& y, const Tensor& x, const Tensor& target, con
   });
 }
 
-void point_loss_sum_cuda(const Tensor& y, const Tensor& x, const Tensor& target, const raw::PointLossSpec& s,
-                         double factor) {
+void point_loss_sum_cuda(const Tensor& y, const Tensor& slope, const Tensor& x, const Tensor& target,
+                         const raw::PointLossSpec& s, double factor) {
   const bool is_dense =
       x.numel() > 0 && x.is_dense() && y.dtype() == x.dtype() &&
       (!target.defined() || (target.dtype() == x.dtype() && target.strides() == x.strides()));
@@ -37,14 +37,15 @@ void point_loss_sum_cuda(const Tensor& y, const Tensor& x, const Tensor& target,
     point_loss_cuda(losses, x, target, s);
     return raw::sum_kernel.cuda(y, losses, factor);
   }
-  const cudaStream_t stream = stream_for({&y, &x, &target});
+  const cudaStream_t stream = stream_for({&y, &slope, &x, &target});
   const Tensor workspace = empty({loss_sum_workspace(x.numel())}, {DType::kU8, x.device()});
-  raw::with_loss(s, [&]<class F, class G>(F loss, G) {
+  raw::with_loss(s, [&]<class F, class G>(F loss, G gradient) {
     dispatch_all(x.dtype(), [&]<class T>() {
       if constexpr (is_floating(dtype_v<T>))
-        sum_losses("point_loss_sum", loss, y.ptr<T>(), static_cast<const T*>(x.ptr<T>()),
+        sum_losses("point_loss_sum", loss, TimesFactor<G>{gradient, factor}, y.ptr<T>(),
+                   slope.defined() ? slope.ptr<T>() : nullptr, static_cast<const T*>(x.ptr<T>()),
                    target.defined() ? static_cast<const T*>(target.ptr<T>()) : nullptr, s.target, x.numel(),
-                   factor, workspace.raw_ptr(), stream);
+                   workspace.raw_ptr(), stream);
     });
   });
 }

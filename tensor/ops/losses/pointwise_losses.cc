@@ -26,6 +26,16 @@ Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& 
   return target.defined() ? empty_result(op, dtype, {&x, &target}) : empty_like(x, dtype);
 }
 
+// With more elements the slope would cost more memory than a launch is worth.
+constexpr int64_t kMostSlopes = 4096;
+
+// Whether a kernel that sums losses of this dtype gives their slopes, too.
+bool gives_slope(const Tensor& x, const Tensor& target, DType dtype) {
+  return x.device().type != DeviceType::kCPU && x.numel() > 0 && x.numel() <= kMostSlopes && x.is_dense() &&
+         x.dtype() == dtype &&
+         (!target.defined() || (target.dtype() == dtype && target.strides() == x.strides()));
+}
+
 }  // namespace
 
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
@@ -34,12 +44,13 @@ Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const P
   return y;
 }
 
-Tensor point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-                      double factor) {
+PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+                            double factor, bool wants_slope) {
   const DType dtype = checked_dtype(op, x, target);
   const ReductionResult r = make_reduction(x, {}, false, dtype, op);
-  point_loss_sum_kernel(r.kept, x, target, spec, factor);
-  return r.result;
+  const Tensor slope = wants_slope && gives_slope(x, target, dtype) ? empty_like(x) : Tensor();
+  point_loss_sum_kernel(r.kept, slope, x, target, spec, factor);
+  return {r.result, slope};
 }
 
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,

@@ -32,9 +32,13 @@ struct PointLossSpec {
 // Errors, naming `op`: ShapeError unless the shapes are equal; DTypeError unless both
 // are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
-// Returns factor times the sum of these losses, [].
-Tensor point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-                      double factor);
+// Returns factor times the sum of these losses, [], and `slope`: the gradient of x where the sum's is 1. It
+// is undefined unless it is wanted and the device computes it in the same launch.
+struct PointLossSum {
+  Tensor loss, slope;
+};
+PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
+                            double factor, bool wants_slope);
 // Returns factor dy times the slope in x. dy broadcasts to x.
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                            double factor);
@@ -42,9 +46,10 @@ Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& targ
 // Kernels: any strides, any floating dtype.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&)>
     point_loss_kernel;
-// y has as many dims as x, each of size 1.
-extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&,
-                       double factor)>
+// y has as many dims as x, each of size 1. On CPUs slope is undefined. Elsewhere it may be defined. Then x,
+// slope and target are dense and lie alike, all have one dtype, and x has 1 to 4096 elements.
+extern KernelSlot<void(const Tensor& y, const Tensor& slope, const Tensor& x, const Tensor& target,
+                       const PointLossSpec&, double factor)>
     point_loss_sum_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
                        const PointLossSpec&, double factor)>

@@ -1,4 +1,4 @@
-// Sums of point-wise losses, device against host.
+// Sums of point-wise losses and their slopes, device against host.
 #pragma once
 
 #include <string>
@@ -9,6 +9,11 @@
 #include "gradus/tensor/ops/arithmetic.h"
 
 namespace device_test {
+
+// No slope of a loss we know, but one whose bits are the host's: nothing here is fused.
+struct Slope : gradus::functors::OnFloats {
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (t - x); }
+};
 
 // Of products, as losses. They are added in f64, which rounds n times at most. Then comes one rounding.
 template <class T> void test_loss_sums_in(const char* name) {
@@ -27,29 +32,38 @@ template <class T> void test_loss_sums_in(const char* name) {
         std::vector<T> x(n), t(n);
         for (size_t i = 0; i < n; ++i) x[i] = sample<T>(i, 1, false), t[i] = sample<T>(i, 2, false);
         const double target = 0.3, factor = 0.7;
+        const gradus::functors::TimesFactor<Slope> gradient{{}, factor};
         double sum = 0, magnitude = 0;
+        std::vector<T> slopes(n);
         for (size_t i = 0; i < n; ++i) {
           using C = cuda::compute_t<T>;
-          const auto y =
-              static_cast<double>(loss(widened(x[i]), alone ? static_cast<C>(target) : widened(t[i])));
+          const C element = widened(x[i]), wanted = alone ? static_cast<C>(target) : widened(t[i]);
+          const auto y = static_cast<double>(loss(element, wanted));
           sum += y, magnitude += std::abs(y);
+          slopes[i] = static_cast<T>(gradient(C(1), element, wanted));
         }
-        const Elements<T> there(x, start), targets(t, start), out(1);
+        const Elements<T> there(x, start), targets(t, start), out(1), slopes_there(n, start);
         const auto chunks = static_cast<size_t>(cuda::loss_sum_workspace(static_cast<int64_t>(n)) / 8);
         const Elements<double> workspace(chunks);
         T got[2];
-        for (T& g : got) {
-          cuda::sum_losses<T>("test", loss, out.data(), there.data(), alone ? nullptr : targets.data(),
-                              target, static_cast<int64_t>(n), factor, workspace.data(), nullptr);
-          g = out.take()[0];
+        for (const bool with_slopes : {false, true}) {
+          cuda::sum_losses<T>("test", loss, gradient, out.data(), with_slopes ? slopes_there.data() : nullptr,
+                              there.data(), alone ? nullptr : targets.data(), target, static_cast<int64_t>(n),
+                              workspace.data(), nullptr);
+          got[with_slopes] = out.take()[0];
         }
+        const std::vector<T> got_slopes = slopes_there.take();
+        size_t wrong = 0;
+        for (size_t i = 0; i < n; ++i) wrong += !same(got_slopes[i], slopes[i]);
+        group.check(wrong == 0, "%zu elements from %zu: %zu slopes are wrong", n, start, wrong);
         const double want = factor * sum;
         const double allowed = static_cast<double>(n + 2) * 0x1p-52 * magnitude +
                                std::ldexp(1.01 * std::max(std::abs(want), 6.2e-5), -kBits);
         group.check(std::abs(as_double(got[0]) - want) <= allowed, "%zu elements from %zu: %.17g, not %.17g",
                     n, start, as_double(got[0]), want);
         group.check(same(got[0], got[1]), "%zu elements: two runs differ", n);
-        group.check(out.is_clean() && workspace.is_clean(), "%zu elements: written outside", n);
+        group.check(out.is_clean() && workspace.is_clean() && slopes_there.is_clean(),
+                    "%zu elements: written outside", n);
       }
 }
 

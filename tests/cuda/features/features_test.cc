@@ -248,7 +248,8 @@ TEST(Products, WithReluKeepNaN) {
         else
           wrong += got[i] != want[i];
       }
-      EXPECT_EQ(lost, 0) << name_of(t) << (with_bias ? " with a bias" : "") << ": of " << lost + kept << " NaN";
+      EXPECT_EQ(lost, 0) << name_of(t) << (with_bias ? " with a bias" : "") << ": of " << lost + kept
+                         << " NaN";
       EXPECT_EQ(wrong, 0) << name_of(t);
       EXPECT_EQ(lost + kept, 8) << "the test would not notice";
     }

@@ -75,7 +75,8 @@ int main() {
   record::header("NaN in the relu of a convolution's graph", "cuDNN " + std::to_string(cudnnGetVersion()));
   cudnnHandle_t handle;
   record::group = "relu";
-  if (!good("cudnnCreate", cudnnCreate(&handle))) return record::line("cudnnCreate", "%s", problem.c_str()), 1;
+  if (!good("cudnnCreate", cudnnCreate(&handle)))
+    return record::line("cudnnCreate", "%s", problem.c_str()), 1;
   const Convolution c{"3x3", 2, 16, 12, 32, 3, 1, 1, 1};
   void* space;
   MUST(cudaMalloc(&space, size_t{64} << 20));
@@ -85,8 +86,10 @@ int main() {
     x.set((5 * 12 + 5) * 16 + 3, t.nan);
     x.up(), w.up(), b.up();
     for (const int propagation : {-1, 0, 1}) {
-      const std::string asked =
-          record::text("%s, propagation %s", t.name, propagation < 0 ? "not set" : propagation ? "on" : "off");
+      const std::string asked = record::text("%s, propagation %s", t.name,
+                                             propagation < 0 ? "not set"
+                                             : propagation   ? "on"
+                                                             : "off");
       problem.clear();
       Descriptor sum = tensor(1000, compute, c.y(), true), biased = tensor(1001, compute, c.y(), true),
                  out = tensor('y', t.type, c.y());
@@ -96,8 +99,7 @@ int main() {
            pointwise(CUDNN_POINTWISE_ADD, sum, tensor('b', t.type, {1, c.out, 1, 1}), biased, compute),
            rectified(biased, out, compute, propagation)},
           handle);
-      const Descriptor operands =
-          pack({'x', 'w', 'y', 'b'}, {x.device, w.device, y.device, b.device}, space);
+      const Descriptor operands = pack({'x', 'w', 'y', 'b'}, {x.device, w.device, y.device, b.device}, space);
       for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
         int done = 0;
         for (Descriptor configuration : configurations(g, mode)) {
@@ -112,8 +114,9 @@ int main() {
           y.down();
           const auto [nan, zero] = y.special();
           record::line(asked.c_str(), "%s %s; %s; %lld of %lld NaN stay, %lld results are 0",
-                       mode == CUDNN_HEUR_MODE_A ? "A" : "fallback", about.c_str(), cudnnGetErrorString(status),
-                       static_cast<long long>(nan), static_cast<long long>(kNaN), static_cast<long long>(zero));
+                       mode == CUDNN_HEUR_MODE_A ? "A" : "fallback", about.c_str(),
+                       cudnnGetErrorString(status), static_cast<long long>(nan), static_cast<long long>(kNaN),
+                       static_cast<long long>(zero));
           cudnnBackendDestroyDescriptor(p);
         }
         if (!done) record::line(asked.c_str(), "%s: no plan", mode == CUDNN_HEUR_MODE_A ? "A" : "fallback");

@@ -317,13 +317,14 @@ template <class P, class F> Case of_gradients(const char* what, double moves, F&
           }};
 }
 
-// The sum of losses of 1 MiB of T, with as many targets or one.
-template <class T> Case of_losses(const char* what, bool alone) {
-  return {what, (alone ? 1 : 2) * kAll, kDense, [=] {
-            const Zeros x, targets, out, sums;
-            sum_losses<T>("report", gradus::functors::Mul{}, as<T>(out), as<T>(x),
-                          alone ? nullptr : as<T>(targets), 1, kBytes / int64_t(sizeof(T)), 1, sums.data(),
-                          nullptr);
+// The sum of losses of 1 MiB of T, with as many targets or one, and with their slopes or without.
+template <class T> Case of_losses(const char* what, bool alone, bool slopes) {
+  return {what, ((alone ? 1 : 2) + (slopes ? 1 : 0)) * kAll, kDense, [=] {
+            using namespace gradus::functors;  // NOLINT
+            const Zeros x, targets, out, slope, sums;
+            sum_losses<T>("report", SquaredError{}, TimesFactor<SquaredErrorBackward>{{}, 1}, as<T>(out),
+                          slopes ? as<T>(slope) : nullptr, as<T>(x), alone ? nullptr : as<T>(targets), 1,
+                          kBytes / int64_t(sizeof(T)), sums.data(), nullptr);
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
@@ -611,9 +612,10 @@ std::vector<Case> cases() {
          add_all("report", DType::kF32, tensors, nullptr);
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
-      of_losses<float>("sum of losses, f32", false),
-      of_losses<bf16>("sum of losses, bf16", false),
-      of_losses<float>("sum of losses, f32, one target", true),
+      of_losses<float>("sum of losses, f32", false, false),
+      of_losses<bf16>("sum of losses, bf16", false, false),
+      of_losses<float>("sum of losses, f32, one target", true, false),
+      of_losses<float>("sum of losses with slopes, f32", false, true),
       of_gradients<float>("norm of gradients, f32", 1,
                           [](Gradients x, const Zeros& sums) {
                             power_sums("report", as<double>(sums), DType::kF32, x, 2, nullptr);

@@ -222,7 +222,8 @@ int run(const std::vector<std::string>& paths, bool brief) {
     }
     bars.check(n.times_needed <= c.most, c.name, "bytes",
                text("%.2f times the bytes needed", n.times_needed) + text(", at most %.1f", c.most));
-    bars.check(n.passes <= kMostPasses, c.name, "passes", text("%.2f times the passes needed over shared memory", n.passes));
+    bars.check(n.passes <= kMostPasses, c.name, "passes",
+               text("%.2f times the passes needed over shared memory", n.passes));
   }
 
   if (!brief)
@@ -237,16 +238,17 @@ int run(const std::vector<std::string>& paths, bool brief) {
     bars.check(k.ran, name, "runs", "no case runs it");
     for (const Architecture a : {kA100, kH100}) {
       const std::string on = std::string(" on ") + kNames[a];
-      bars.check(k.on[a].memory == 0, name, "memory", text("%.0f bytes of memory a thread", k.on[a].memory) + on);
+      bars.check(k.on[a].memory == 0, name, "memory",
+                 text("%.0f bytes of memory a thread", k.on[a].memory) + on);
       bars.check(k.percent_occupied(a) >= kLeastOccupancy, name, "occupancy",
                  text("%.0f %% occupied", k.percent_occupied(a)) + on);
     }
     if (brief) continue;
     const Needs &x = k.on[kA100], &y = k.on[kH100];
     std::printf("%-110s %5d %3d %7d %8lld %5d %3d %9d/%-3d %9d/%-3d\n", name.c_str(), x.registers,
-                y.registers, x.memory + y.memory,
-                static_cast<long long>(x.static_shared + k.dynamic_shared), k.percent_occupied(kA100),
-                k.percent_occupied(kH100), y.vector_loads, y.loads, y.vector_stores, y.stores);
+                y.registers, x.memory + y.memory, static_cast<long long>(x.static_shared + k.dynamic_shared),
+                k.percent_occupied(kA100), k.percent_occupied(kH100), y.vector_loads, y.loads,
+                y.vector_stores, y.stores);
   }
   if (!brief) std::printf("\n");
   const int faults = bars.finish(brief);

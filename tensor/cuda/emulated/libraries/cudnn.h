@@ -41,6 +41,7 @@ struct ConvGraph {
   std::optional<Addition> addition;
   // `addition->sum` is virtual, and this the result.
   std::optional<GraphTensor> rectified;
+  bool keeps_nan = false;  // that relu; else it makes 0 of NaN, as on an H200
 
   const GraphTensor& result() const {
     if (rectified) return *rectified;

@@ -1,4 +1,5 @@
 // A convolution as cuDNN computes it, product by product.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -132,7 +133,7 @@ template <class T> void compute(const QueuedConvolution& q) {
   if (g.rectified) {
     for (T& v : ys) {
       v = rounded(v, dtype_of(g.addition->sum.type));
-      v = v < T(0) ? T(0) : v;
+      v = v > T(0) || (g.keeps_nan && std::isnan(v)) ? v : T(0);
     }
   }
   write(result, sums);

@@ -70,9 +70,11 @@ const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
         {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, integers},
         {CUDNN_ATTR_CONVOLUTION_DILATIONS, integers},
         {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, integers}};
-    m[CUDNN_BACKEND_POINTWISE_DESCRIPTOR] = {{CUDNN_ATTR_POINTWISE_MODE, {CUDNN_TYPE_POINTWISE_MODE, 1}},
-                                             {CUDNN_ATTR_POINTWISE_MATH_PREC, dtype},
-                                             {CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, {CUDNN_TYPE_DOUBLE, 1}}};
+    m[CUDNN_BACKEND_POINTWISE_DESCRIPTOR] = {
+        {CUDNN_ATTR_POINTWISE_MODE, {CUDNN_TYPE_POINTWISE_MODE, 1}},
+        {CUDNN_ATTR_POINTWISE_MATH_PREC, dtype},
+        {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, {CUDNN_TYPE_NAN_PROPOGATION, 1}},
+        {CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, {CUDNN_TYPE_DOUBLE, 1}}};
     for (const Names& n : kNames)
       m[n.operation] = convolution_attributes(n.x, n.w, n.y, n.geometry, n.alpha, n.beta);
     m[CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR] = {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part},

@@ -157,6 +157,9 @@ std::shared_ptr<ConvGraph> graph_of(const Parts& operations) {
         tensor_of(*relu.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) != sum || !sum.is_virtual)
       return nullptr;
     g->rectified = tensor_of(*relu.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+    g->keeps_nan =
+        relu.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)
+            ->value(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_NOT_PROPAGATE_NAN) == CUDNN_PROPAGATE_NAN;
   }
   return g;
 }
