@@ -50,8 +50,7 @@ template <class V> __device__ __forceinline__ V load_vector(const void* p) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   return __builtin_bit_cast(V, *static_cast<const Words<sizeof(V)>*>(p));
 }
-// Global memory alone. An assignment can become a store for each word, which each move a sector of their own: so it did
-// in loops (docs/cuda.md).
+// In global memory alone. Of an assignment in a loop nvcc made a store for each word: four times the sectors.
 template <class V> __device__ __forceinline__ void store_vector(void* p, V v) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   __stwb(static_cast<Words<sizeof(V)>*>(p), __builtin_bit_cast(Words<sizeof(V)>, v));

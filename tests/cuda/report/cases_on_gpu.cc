@@ -1,9 +1,8 @@
-// Runs the report's cases on a GPU, for a profiler that counts what their kernels move: traffic.py. Prints their names.
+// Runs the report's cases on a GPU, where a profiler counts what their kernels move (traffic.py).
 #include <cstdio>
 #include <exception>
 
 #include "cases.h"
-#include "mark.h"
 
 int main() {
   try {

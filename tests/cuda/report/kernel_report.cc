@@ -1,6 +1,6 @@
-// What each kernel needs of a GPU, found without one: registers, a thread's memory, shared memory and occupancy as the
-// compiler has them, and what the emulated device counts: bytes moved, passes over banks of shared memory.
-// Says which kernels are beyond a bar. Status 1 if one of them is no known exception.
+// What each kernel needs of a GPU, found without one. The compiler has registers, a thread's memory, shared
+// memory and occupancy. The emulated device counts bytes moved, and passes over banks of shared memory. It
+// says which kernels are beyond a bar. Status 1 if one of them is no known exception.
 //
 //   kernel_report [--brief] RESOURCES...      as bazel/nvcc.py writes them; --brief leaves the tables out
 //   kernel_report --counts                    what each case moves, as traffic.py has it of a GPU
@@ -128,6 +128,7 @@ struct Count {
 };
 Count count(const Case& c, std::map<std::string, int64_t>* shared_bytes) {
   CounterScope counting;
+  mark();
   c.run();
   double moved = 0, least = 0, passes = 0;
   for (const Traffic& t : counting.take()) {
