@@ -17,7 +17,7 @@ namespace loss_sum_detail {
 
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<double, kChunkThreads>);
 
-// A null `targets`: `target` is that of all elements. A null `chunks`: there is one chunk. Null `slopes`: none.
+// Null `targets`: `target` is that of all elements. Null `chunks`: there is one. Null `slopes`: none.
 template <class F, class G, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     sum_chunk_of_losses(F loss, G gradient, const T* x, const T* targets, double target, int64_t n, T* out,
