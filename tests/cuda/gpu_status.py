@@ -100,6 +100,7 @@ COMPUTED = [
     ("the same by plans that were stored", "tensor/cuda/{choice_json,conv_choice,conv_plans}.cc",
      "ThatAreMeasuredAndStoredGiveTheSame", "ChoicesComeBackFromJson", "f32, f64, f16, bf16, three directions"),
 ]
+BY_THE_TABLE = ["products of matrices", "convolutions"]  # what op_table_on_gpu runs
 
 # Library: how its functions are found, in which files.
 LIBRARIES = {
@@ -187,6 +188,9 @@ def wrapped(line):
     return textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
+NEVER = "**never run on a GPU**"
+
+
 class Record:
     """What one card has run."""
 
@@ -197,6 +201,7 @@ class Record:
         if not head:
             raise SystemExit("%s: the first line must say card, driver, date and commit" % path)
         self.card = os.path.basename(os.path.dirname(path)).upper()
+        self.date = head["date"]
         self.about = "%(card)s, driver %(driver)s, %(date)s, sources of %(commit)s" % head.groupdict()
         self.groups = re.findall(r"^(ok|FAIL) +(.{34}) +(\d+) checks, (\d+) wrong", text, re.M)
         lines = [line.split() for line in read(path[:-len("txt")] + "sources").splitlines()]
@@ -205,6 +210,7 @@ class Record:
         self.table_path = path.replace("kernels_on", "op_table_on")
         table = read(self.table_path) if os.path.exists(os.path.join(ROOT, self.table_path)) else ""
         self.table = "[  PASSED  ]" in table
+        self.tests = set(re.findall(r"^\[ +OK \] \w+\.(\w+)", table, re.M))
         cudnn = re.search(r"cuDNN's \((.*?)\)", table)
         if cudnn:
             self.about += ", cuDNN " + cudnn[1]
@@ -222,7 +228,12 @@ class Record:
         return "%s: %d checks, %s" % (self.card, sum(g[1] for g in groups), ", ".join(failed) or "none wrong")
 
 
-NEVER = "**never run on a GPU**"
+
+
+def since(name, changed):
+    """What has changed in all records: a line about the least of it, or none."""
+    least = min(changed, key=len, default=set())
+    return ["* %s: %s." % (name, quoted(least))] if least else []
 
 
 def families(records):
@@ -243,8 +254,8 @@ def families(records):
         rows.append((family, "yes" if set(kernels.split()) <= compiled else "**no**",
                      "yes" if begin in tests else "**no**", "none needed",
                      "; ".join(text + ("; changed" if changed else "") for text, changed in told) or NEVER))
-        changes += ["* %s: %s." % (family, quoted(changed)) for _, changed in told if changed]
-    of_all = set().union(*(r.changed(common) for r in records))
+        changes += since(family, [changed for _, changed in told])
+    of_all = min((r.changed(common) for r in records), key=len, default=set())
     return rows, (["* all kernels: %s." % quoted(of_all)] if of_all else []) + changes, common
 
 
@@ -255,13 +266,14 @@ def computed(records, of_kernels):
     for name, where, test, plans, dtypes in COMPUTED:
         paths = files(where)
         planned = all(", %s)" % plan in read(PLANS) for plan in plans.split())
-        ran = [(r, r.changed(with_includes(paths) - of_kernels)) for r in records
-               if r.table and all(path in r.sources for path in paths)]
+        ran = [(r, "the op table" if by_the_table else test, r.changed(with_includes(paths) - of_kernels))
+               for by_the_table in [name in BY_THE_TABLE] for r in records
+               if (r.table if by_the_table else test in r.tests) and all(path in r.sources for path in paths)]
         rows.append((name, "yes" if all('"%s"' % path[len("tensor/cuda/"):] in targets for path in paths) else "**no**",
                      "yes" if ", %s)" % test in emulated else "**no**", dtypes if planned else "**no**",
-                     "; ".join("%s: the op table passed%s" % (r.card, "; changed" if changed else "")
-                               for r, changed in ran) or NEVER))
-        changes += ["* %s: %s." % (name, quoted(changed)) for _, changed in ran if changed]
+                     "; ".join("%s: %s passed%s" % (r.card, what, "; changed" if changed else "")
+                               for r, what, changed in ran) or NEVER))
+        changes += since(name, [changed for _, _, changed in ran])
     return rows, changes
 
 
@@ -289,27 +301,28 @@ def table(head, rows):
 
 
 def host(records):
-    """Of the host's code, what a record has run."""
+    """Of the host's code, what ran on a GPU with the programs of a record."""
     paths = files("tensor/cuda/*.cc tensor/cuda/libraries/*.cc tensor/runtime/{stream,pinned_memory,device_allocator}.cc "
                   "tensor/host_copy.cc tensor/ops/{copy,random}.cc")
 
     def bullet(about, some):
         return [wrapped("* %s: %s." % (about, quoted(some, lambda path: path[len("tensor/"):])))] if some else []
 
-    lines = []
+    lines, left, stale = [], set(paths), set()
     for r in records:
         if not r.table:
             continue
-        had = [path for path in paths if path in r.sources]
-        lines += bullet("The op table ran with it on an %s ([recorded](../%s))" % (r.card, r.table_path),
-                        set(had) - r.changed(had))
-        lines += bullet("The same, but it has changed since", r.changed(had))
-        paths = [path for path in paths if path not in had]
-    return lines + bullet("**Never run on a GPU**", paths)
+        had = {path for path in left if path in r.sources}
+        changed = r.changed(had)
+        lines += bullet("Ran on an %s ([recorded](../%s))" % (r.card, r.table_path), had - changed)
+        left -= had - changed
+        stale |= changed
+    return (lines + bullet("Ran on a GPU, but has changed since", left & stale) +
+            bullet("**Never run on a GPU**", left - stale))
 
 
 def page():
-    records = [Record(path) for path in files(RECORDS)]
+    records = sorted((Record(path) for path in files(RECORDS)), key=lambda r: r.date, reverse=True)
     architectures = sorted(set(re.findall(r"sm_\d+", read("bazel/cuda.bzl"))))
     kernel_rows, kernel_changes, of_kernels = families(records)
     computed_rows, computed_changes = computed(records, of_kernels)

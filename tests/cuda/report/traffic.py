@@ -2,10 +2,12 @@
 """What a GPU counts of the report's cases: sectors, passes over shared memory, bytes of DRAM, times.
 
     traffic.py CASES_ON_GPU [NCU]
+    traffic.py --compare RECORD COUNTS
 
-Runs the program under Nsight Compute, and prints a line for each case, with tabs between. Sectors have 32 bytes.
-Requests and passes are those of shared memory, loads and stores together. `kernel_report --counts` prints the same of
-the emulated device, as far as that has it.
+The first runs the program under Nsight Compute, and prints a line for each case, with tabs between. Sectors have 32
+bytes. Requests and passes are those of shared memory, loads and stores together. `kernel_report --counts` prints the
+same of the emulated device, as far as that has it. The second prints where such counts and such a record differ by more
+than 2 percent.
 """
 import csv
 import subprocess
@@ -24,10 +26,29 @@ COLUMNS = {
     'DRAM bytes': ['dram__bytes_read.sum', 'dram__bytes_write.sum'],
     'ns': ['gpu__time_duration.sum'],
 }
+COMPARED = ['sectors read', 'sectors written', 'requests', 'passes']
 UNITS = {'byte': 1, 'Kbyte': 1e3, 'Mbyte': 1e6, 'Gbyte': 1e9, 'ns': 1, 'us': 1e3, 'usecond': 1e3, 'nsecond': 1, 'ms': 1e6}
 
 
+def read(path):
+    with open(path) as file:
+        head, *rows = [line.rstrip('\n').split('\t') for line in file if not line.startswith('#')]
+    return {row[0]: dict(zip(head[1:], map(int, row[1:]))) for row in rows}
+
+
+def compare(record, counts):
+    recorded, counted = read(record), read(counts)
+    agree = dict.fromkeys(COMPARED, 0)
+    for case in recorded.keys() & counted.keys():
+        for column in COMPARED:
+            a, b = recorded[case][column], counted[case][column]
+            agree[column] += abs(a - b) <= 0.02 * max(a, b) or print(f'{case}: {column} {b}, recorded {a}') or 0
+    print(f'{len(recorded.keys() & counted.keys())} cases;', ', '.join(f'{c}: {n} agree' for c, n in agree.items()))
+
+
 def main():
+    if sys.argv[1] == '--compare':
+        return compare(*sys.argv[2:])
     program, ncu = sys.argv[1], (sys.argv[2:] or ['ncu'])[0]
     metrics = [m for names in COLUMNS.values() for m in names]
     run = subprocess.run([ncu, '--csv', '--page', 'raw', '--print-units', 'base', '--clock-control', 'none',
