@@ -103,7 +103,8 @@ Descriptor make_addition(const Calls& calls, const Convolution& c, const Descrip
   return d;
 }
 
-// y = max(0, biased). Infinity stays: by default it would become the largest number of f64.
+// y = max(0, biased). NaN and infinity stay: by default some engines make 0 of NaN
+// (tests/cuda/recorded/h200/cudnn_relu.txt), and infinity would become the largest number of f64.
 Descriptor make_rectification(const Calls& calls, const Convolution& c, const Descriptor& biased,
                               const Descriptor& y) {
   const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);

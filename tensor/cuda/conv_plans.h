@@ -16,11 +16,6 @@ namespace gradus::cuda {
 void set_cudnn_benchmark(bool on);
 bool uses_cudnn_benchmark();
 
-// Whether conv2d_relu's relu is part of cuDNN's graph, where there is a bias. Off at first: the library does
-// not say that its relu keeps NaN, as Gradus' does, and no GPU has shown it yet.
-void set_cudnn_relu(bool on);
-bool uses_cudnn_relu();
-
 // Writes which engines were chosen to a file of JSON, which is replaced as a whole. Returns for how many
 // convolutions. At most 8192 choices are kept. One that load_plans would refuse, such as an engine with more
 // than 32 knobs, is left out: it is made again, and load_plans takes the file.

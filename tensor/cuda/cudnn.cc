@@ -28,7 +28,7 @@ constexpr size_t kMostPlans = 1024;
 // That are measured against each other.
 constexpr size_t kMostCandidates = 8;
 
-std::atomic<bool> benchmark{false}, joins_relu{false};
+std::atomic<bool> benchmark{false};
 
 ConvKey key_of(const Convolution& c) {
   const ConvGeometry& g = c.geometry;
@@ -138,8 +138,6 @@ void forget_plans() {
 
 void set_cudnn_benchmark(bool on) { benchmark = on; }
 bool uses_cudnn_benchmark() { return benchmark; }
-void set_cudnn_relu(bool on) { joins_relu = on; }
-bool uses_cudnn_relu() { return joins_relu; }
 
 bool convolve(const char* op, const Convolution& c, cudaStream_t stream) {
   const Cudnn& library = cudnn(op);

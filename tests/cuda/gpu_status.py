@@ -93,7 +93,7 @@ COMPUTED = [
     ("products of matrices", "tensor/cuda/{cublaslt,ops/matmul}.cc", "OrdersOfBothOperands", "", "none needed"),
     ("convolutions", "tensor/cuda/{cudnn,ops/conv}.cc", "AllHavePlans",
      "ModelsOnH100 ModelsOnA100 OthersOnH100 OthersOnA100 OpTable Misaligned", "f32, tf32, f64, f16, bf16, three directions"),
-    ("the same with a bias and relu in one graph", "tensor/cuda/{conv_graph,conv_plans}.cc", "MnistWithReluInTheGraph",
+    ("the same with a bias and relu in one graph", "tensor/cuda/{conv_graph,conv_plans}.cc", "WithReluKeepNaN",
      "BiasAndRelu", "f32, tf32, f64, f16, bf16"),
     ("the same by plans that were measured", "tensor/cuda/{fastest,cudnn_plans}.cc",
      "ThatAreMeasuredAndStoredGiveTheSame", "", "as above"),

@@ -2,7 +2,6 @@
 // that stay in f32: those are computed from operands in f32. Tensor cores take all bits of such an operand.
 #include "gradus/tensor/ops/images/conv.h"
 
-#include "gradus/tensor/cuda/conv_plans.h"
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/error.h"
@@ -72,9 +71,8 @@ void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& 
 
 // The library has no plan for relu without a bias.
 void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
-  const bool joined = bias.defined() && uses_cudnn_relu();
-  run("conv_relu", {ConvPass::kForward, x, y, w, bias, g, uses_tf32(), joined});
-  if (!joined) raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
+  run("conv_relu", {ConvPass::kForward, x, y, w, bias, g, uses_tf32(), /*relu=*/bias.defined()});
+  if (!bias) raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
 }
 
 void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,

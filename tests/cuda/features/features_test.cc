@@ -201,7 +201,7 @@ TEST(PlansOfConvolutions, ThatAreMeasuredAndStoredGiveTheSame) {
   EXPECT_EQ(convolve(kCuda), want) << "by what was stored";
 }
 
-// The relu of cuDNN's graph. The documentation does not say what becomes of NaN.
+// The relu of cuDNN's graph.
 TEST(PlansOfConvolutions, WithReluKeepNaN) {
   const raw::ConvGeometry g(Conv2dFuncOptions{});
   for (const DType t : kFloats) {
@@ -212,9 +212,7 @@ TEST(PlansOfConvolutions, WithReluKeepNaN) {
       return values(raw::conv_relu("conv2d", raw::to(raw::to(x, t), d), w, bias, g));
     };
     const auto want = compute(kCPU);
-    cuda::set_cudnn_relu(true);
     const auto got = compute(kCuda);
-    cuda::set_cudnn_relu(false);
     ASSERT_EQ(got.size(), want.size());
     int64_t lost = 0, wrong = 0, kept = 0;
     for (size_t i = 0; i < want.size(); ++i) {

@@ -1,10 +1,8 @@
 // Takes the place of cuDNN: it has no plan for any convolution, so our own kernels compute them.
-#include "gradus/tensor/cuda/conv_plans.h"
 #include "gradus/tensor/cuda/cudnn.h"
 
 namespace gradus::cuda {
 
 bool convolve(const char*, const Convolution&, cudaStream_t) { return false; }
-bool uses_cudnn_relu() { return false; }
 
 }  // namespace gradus::cuda

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/conv_plans.h"
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/emulated/call.h"
@@ -107,12 +106,8 @@ TEST_F(CudaConvolutions, ThreeDirections) {
       for (const Tensor& b : {Tensor(), bias}) {
         expect_same(raw::conv("conv2d", there(x), there(w), there(b), c.geometry),
                     raw::conv("conv2d", x, w, b, c.geometry), describe(c));
-        for (const bool joined : {false, true}) {
-          cuda::set_cudnn_relu(joined);
-          expect_same(raw::conv_relu("conv2d_relu", there(x), there(w), there(b), c.geometry),
-                      raw::conv_relu("conv2d_relu", x, w, b, c.geometry), describe(c) + " relu");
-        }
-        cuda::set_cudnn_relu(false);
+        expect_same(raw::conv_relu("conv2d_relu", there(x), there(w), there(b), c.geometry),
+                    raw::conv_relu("conv2d_relu", x, w, b, c.geometry), describe(c) + " relu");
       }
       const Tensor dy = numbers(raw::check_conv("conv2d", x, w, {}, c.geometry), t, 4);
       const Tensor input_bias = numbers({c.x[1]}, t, 5);

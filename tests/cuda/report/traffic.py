@@ -38,12 +38,16 @@ def read(path):
 
 def compare(record, counts):
     recorded, counted = read(record), read(counts)
+    both = sorted(recorded.keys() & counted.keys())
     agree = dict.fromkeys(COMPARED, 0)
-    for case in recorded.keys() & counted.keys():
+    for case in both:
         for column in COMPARED:
-            a, b = recorded[case][column], counted[case][column]
-            agree[column] += abs(a - b) <= 0.02 * max(a, b) or print(f'{case}: {column} {b}, recorded {a}') or 0
-    print(f'{len(recorded.keys() & counted.keys())} cases;', ', '.join(f'{c}: {n} agree' for c, n in agree.items()))
+            there, here = recorded[case][column], counted[case][column]
+            if abs(there - here) <= 0.02 * max(there, here):
+                agree[column] += 1
+            else:
+                print(f'{case}: {column}: {here} on the emulated device, {there} on the GPU')
+    print(f'{len(both)} cases;', ', '.join(f'{column}: {n} agree' for column, n in agree.items()))
 
 
 def main():
