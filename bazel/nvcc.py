@@ -30,7 +30,7 @@ def ptxas_report(text):
         if entry:
             current = found.setdefault((entry[2], entry[1]), [0, 0, 0])
         elif current and MEMORY_OF_THREAD.search(line):
-            current[1] = max(map(int, MEMORY_OF_THREAD.search(line).groups()))
+            current[1] += max(map(int, MEMORY_OF_THREAD.search(line).groups()))  # also of what it calls
         elif current and REGISTERS.search(line):
             current[0] = int(REGISTERS.search(line)[1])
             shared = SHARED.search(line)

@@ -55,6 +55,7 @@ template <class V> __device__ __forceinline__ void store_vector(void* p, V v) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   __stwb(static_cast<Words<sizeof(V)>*>(p), __builtin_bit_cast(Words<sizeof(V)>, v));
 }
+template <class V> __device__ __forceinline__ void store_shared(V* p, const V& v) { *p = v; }
 
 template <class T> __device__ __forceinline__ T atomic_add(T* p, T value) {
   static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads

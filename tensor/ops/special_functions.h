@@ -72,7 +72,7 @@ GRADUS_HOST_DEVICE inline double erfinv(double y) {
   double w = -std::log((1 - y) * (1 + y)), p = 0;
   const bool center = w < 5;
   w = center ? w - 2.5 : std::sqrt(w) - 3;
-  for (double c : center ? kCenter : kTail) p = p * w + c;
+  for (int i = 0; i < 9; ++i) p = p * w + (center ? kCenter[i] : kTail[i]);
   double x = p * y;
   for (int i = 0; i < 2; ++i) {
     // Near 1 through erfc, which keeps the digits of 1 - erf.

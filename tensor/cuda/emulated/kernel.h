@@ -90,6 +90,10 @@ template <class V> GRADUS_UNSEEN void store_vector(void* p, V v, GRADUS_AT) {
   emulated::vector_access(p, sizeof(V), true, at);
   std::memcpy(p, &v, sizeof(V));
 }
+template <class V> GRADUS_UNSEEN void store_shared(V* p, V v, GRADUS_AT) {
+  emulated::vector_access(p, sizeof(V), true, at);
+  *p = v;
+}
 
 template <class T> GRADUS_UNSEEN T atomic_add(T* p, T value, GRADUS_AT) {
   static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads

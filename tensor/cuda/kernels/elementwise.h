@@ -24,17 +24,21 @@
 namespace gradus::functors {
 struct AddCDiv;
 struct BinaryCrossEntropyBackward;
+struct BinaryCrossEntropyWithLogitsBackward;
 struct Cos;
 struct Div;
 struct Erf;
 struct Gelu;
 struct GeluBackward;
+struct Hypot;
 struct KlDiv;
 struct PoissonNllBackward;
 struct PoissonNllOfLogs;
+struct SiluBackward;
 struct Sin;
 struct SmoothL1;
 struct SmoothL1Backward;
+struct SquaredErrorBackward;
 }  // namespace gradus::functors
 
 namespace gradus::cuda {
@@ -50,14 +54,16 @@ template <class F, class... Wide> constexpr bool is_one_of = (std::is_base_of_v<
 template <class F, class Out> constexpr bool takes_half_vectors = false;
 template <class F>
 constexpr bool takes_half_vectors<F, double> =
-    is_one_of<F, functors::Div, functors::Erf, functors::Gelu, functors::GeluBackward,
+    is_one_of<F, functors::Div, functors::Erf, functors::Gelu, functors::GeluBackward, functors::Hypot,
               functors::PoissonNllOfLogs, functors::SmoothL1, functors::SmoothL1Backward>;
 template <class F>
-constexpr bool takes_half_vectors<F, f16> = is_one_of<F, functors::Cos, functors::KlDiv, functors::Sin>;
+constexpr bool takes_half_vectors<F, f16> =
+    is_one_of<F, functors::Cos, functors::KlDiv, functors::Sin, functors::SquaredErrorBackward>;
 template <class F>
 constexpr bool takes_half_vectors<F, bf16> =
-    is_one_of<F, functors::AddCDiv, functors::BinaryCrossEntropyBackward, functors::Cos,
-              functors::PoissonNllBackward, functors::Sin, functors::SmoothL1Backward>;
+    is_one_of<F, functors::AddCDiv, functors::BinaryCrossEntropyBackward,
+              functors::BinaryCrossEntropyWithLogitsBackward, functors::Cos, functors::PoissonNllBackward,
+              functors::SiluBackward, functors::Sin, functors::SmoothL1Backward>;
 
 template <class F, class Out, class... In>
 constexpr int vector_size =

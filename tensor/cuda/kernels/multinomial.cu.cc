@@ -189,7 +189,7 @@ __device__ __forceinline__ Candidate exchange(const Candidate& mine, int bit) {
   if (bit < kWarp)
     return {shuffle_xor(kAllLanes, mine.arrival, bit), shuffle_xor(kAllLanes, mine.index, bit)};
   auto& places = shared_memory<Exchanged>();
-  places.v[thread_index()] = mine;
+  store_shared(&places.v[thread_index()], mine);
   sync_block();
   const auto other = load_vector<Candidate>(&places.v[thread_index() ^ bit]);
   sync_block();

@@ -42,7 +42,7 @@ constexpr int64_t kBytes = int64_t(1) << 20;
 constexpr double kAll = kBytes;
 constexpr double kDense = 1.1, kStrided = 1.3;
 
-__global__ void case_begins() {}
+__global__ void __launch_bounds__(256) case_begins() {}
 
 // Device memory that holds zeros.
 class Zeros {
