@@ -95,9 +95,9 @@ COMPUTED = [
      "ModelsOnH100 ModelsOnA100 OthersOnH100 OthersOnA100 OpTable Misaligned", "f32, tf32, f64, f16, bf16, three directions"),
     ("the same with a bias and relu in one graph", "tensor/cuda/{conv_graph,conv_plans}.cc", "WithReluKeepNaN",
      "BiasAndRelu", "f32, tf32, f64, f16, bf16"),
-    ("the same by plans that were measured", "tensor/cuda/{fastest,cudnn_plans}.cc",
+    ("the same by measured plans", "tensor/cuda/{fastest,cudnn_plans}.cc",
      "ThatAreMeasuredAndStoredGiveTheSame", "", "as above"),
-    ("the same by plans that were stored", "tensor/cuda/{choice_json,conv_choice,conv_plans}.cc",
+    ("the same by stored plans", "tensor/cuda/{choice_json,conv_choice,conv_plans}.cc",
      "ThatAreMeasuredAndStoredGiveTheSame", "ChoicesComeBackFromJson", "f32, f64, f16, bf16, three directions"),
 ]
 BY_THE_TABLE = ["products of matrices", "convolutions"]  # what op_table_on_gpu runs
@@ -230,12 +230,6 @@ class Record:
 
 
 
-def since(name, changed):
-    """What has changed in all records: a line about the least of it, or none."""
-    least = min(changed, key=len, default=set())
-    return ["* %s: %s." % (name, quoted(least))] if least else []
-
-
 def families(records):
     """Rows of the table, lines about what has changed, and the files of all kernels."""
     compiled, written = compiled_kernels(), kernels_in(files("{tensor,optim}/cuda/{,kernels/,ops/}*.*"))
@@ -250,12 +244,12 @@ def families(records):
     rows, changes = [], []
     for family, kernels, _, groups in FAMILIES:
         begin = re.split(r"[|\\]", groups)[0].strip()
-        told = [(r.tell(groups), r.changed(paths[family] - common)) for r in records if r.tell(groups)]
+        told = [(r.tell(groups), r.changed(paths[family] - common)) for r in records if r.tell(groups)][:1]
         rows.append((family, "yes" if set(kernels.split()) <= compiled else "**no**",
                      "yes" if begin in tests else "**no**", "none needed",
                      "; ".join(text + ("; changed" if changed else "") for text, changed in told) or NEVER))
-        changes += since(family, [changed for _, changed in told])
-    of_all = min((r.changed(common) for r in records), key=len, default=set())
+        changes += ["* %s: %s." % (family, quoted(changed)) for _, changed in told if changed]
+    of_all = records[0].changed(common) if records else set()
     return rows, (["* all kernels: %s." % quoted(of_all)] if of_all else []) + changes, common
 
 
@@ -266,14 +260,14 @@ def computed(records, of_kernels):
     for name, where, test, plans, dtypes in COMPUTED:
         paths = files(where)
         planned = all(", %s)" % plan in read(PLANS) for plan in plans.split())
-        ran = [(r, "the op table" if by_the_table else test, r.changed(with_includes(paths) - of_kernels))
+        ran = [(r, "the op table" if by_the_table else "its test", r.changed(with_includes(paths) - of_kernels))
                for by_the_table in [name in BY_THE_TABLE] for r in records
-               if (r.table if by_the_table else test in r.tests) and all(path in r.sources for path in paths)]
+               if (r.table if by_the_table else test in r.tests) and all(path in r.sources for path in paths)][:1]
         rows.append((name, "yes" if all('"%s"' % path[len("tensor/cuda/"):] in targets for path in paths) else "**no**",
                      "yes" if ", %s)" % test in emulated else "**no**", dtypes if planned else "**no**",
                      "; ".join("%s: %s passed%s" % (r.card, what, "; changed" if changed else "")
                                for r, what, changed in ran) or NEVER))
-        changes += since(name, [changed for _, _, changed in ran])
+        changes += ["* %s: %s." % (name, quoted(changed)) for _, _, changed in ran if changed]
     return rows, changes
 
 
@@ -335,7 +329,7 @@ ran on a GPU.
     lines += ["", wrapped("Compiled: kernels by nvcc for %s, in each build that finds the toolkit. Run emulated: by "
                           "`./run test` on the emulated device ([cuda.md](cuda.md)), against results of the host. "
                           "Planner: the real cuDNN, where it is installed, has plans for an H100 and an A100 that only "
-                          "their properties describe. Run on a GPU: what a record has. \"changed\" says that a file of "
+                          "their properties describe. Run on a GPU: what the newest record has. \"changed\" says that a file of "
                           "it [has changed since](#what-has-changed-since). What all kernels are compiled with is named "
                           "there once." % " and ".join(architectures)), ""]
     lines += table(["kernels", "compiled", "run emulated", "planner", "run on a GPU"], kernel_rows)
