@@ -30,7 +30,7 @@ std::vector<Image> images() {
   all.push_back({150, 80});
   all.push_back({10'000, 32, 0, true, true});  // more rows of a thread than it adds at once
   if (!options().small)
-    all.push_back({100'000, 64}), all.push_back({40, 4096}), all.push_back({300'000, 5, 1});
+    all.push_back({100'000, 64, 0, true, true}), all.push_back({40, 4096}), all.push_back({60'000, 5, 1});
   return all;
 }
 

@@ -12,6 +12,7 @@
 #   features              what training uses beside kernels: tests/cuda/features
 #   calls                 what steps ask of the device: no waits, no allocations
 #   large_tensors         more than 2^31 elements, where there is memory for 24 GB
+#   cases_on_gpu          the report's cases, for traffic.py, where there is Nsight Compute
 #   accuracy, mnist       the accuracy of mnist on the CPU and on cuda:0; MNIST in GRADUS_DATA/mnist, else its own digits
 #   check                 all of them
 #   sources               checksums of what was compiled, and the libraries' calls in it, for tests/cuda/recorded
@@ -45,13 +46,15 @@ done
 (cd "$root" && python3 tests/cuda/gpu_status.py --sources) >"$folder/sources"
 
 bazel() { (cd "$root" && command bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" "$@"); }
-programs=(op_table direct_op_table training features calls large_tensors accuracy mnist)
+programs=(op_table direct_op_table training features calls large_tensors cases_on_gpu accuracy mnist)
 bazel //tests/cuda/ops:op_table_on_gpu //tests/cuda/training:{training,calls}_on_gpu \
-  //tests/cuda/features:{direct_op_table_on_gpu,features_on_gpu,large_tensors_on_gpu,accuracy}
+  //tests/cuda/features:{direct_op_table_on_gpu,features_on_gpu,large_tensors_on_gpu,accuracy} \
+  //tests/cuda/report:cases_on_gpu
 for program in ops/op_table training/{training,calls} features/{direct_op_table,features,large_tensors}; do
   install "$root/bazel-bin/tests/cuda/${program}_on_gpu" "$folder/$(basename "$program")"
 done
-install "$root/bazel-bin/tests/cuda/features/accuracy" "$folder/accuracy"
+install "$root"/bazel-bin/tests/cuda/{features/accuracy,report/cases_on_gpu} "$folder"
+cp "$root/tests/cuda/report/traffic.py" "$folder"
 bazel --config=cuda //examples:mnist
 install "$root/bazel-bin/examples/mnist" "$folder/mnist"
 # All their libraries but the C library, which is the machine's own.
@@ -66,13 +69,17 @@ cd "$(dirname "$0")" || exit
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 status=0
 ./kernels_on_device --seconds 900 || status=1  # the host checks large results slowly
-export LD_LIBRARY_PATH="$PWD/lib"
+export LD_LIBRARY_PATH="$PWD/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 for program in op_table direct_op_table training features calls large_tensors; do
   echo "# $program"
   ./$program --gtest_brief=1 || status=1
 done
 echo "# accuracy"
 ./accuracy ./mnist --epochs 2 --workers 4 || status=1  # some minutes on the CPU
+if ncu=$(command -v ncu); then
+  echo "# traffic"
+  python3 traffic.py ./cases_on_gpu "$ncu" >traffic.txt || status=1
+fi
 exit $status
 END
 chmod +x "$folder/check"
