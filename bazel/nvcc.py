@@ -4,7 +4,8 @@
 
 RESOURCES gets a line for each kernel and architecture, with tabs between: architecture, name, registers of a thread,
 bytes of memory that a thread has of its own (what registers spill, and arrays that are not in registers), bytes of
-static shared memory, threads of a block at most (0: not said), vector loads, all loads, vector stores, all stores. The first five are ptxas', the others stand in the PTX.
+static shared memory, threads of a block at most (0: not said), vector loads, all loads, vector stores, all stores. The
+first five are ptxas', the others stand in the PTX.
 """
 import glob
 import os

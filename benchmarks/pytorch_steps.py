@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times training steps in turn with PyTorch's: `./run pytorch_steps [--model resnet18] [--rounds N] [--cpu avx2] [--device cuda]`.
+"""Times training steps in turn with PyTorch's: `./run pytorch_steps [--model resnet18] [--rounds N] ...`.
 
 Both sides train the same network on one fixed batch. Of a GAN, images that are generated once serve the discriminator's
 step and the generator's. PyTorch runs channels-last, eager and compiled, each in a process that waits for its turn.
 Gradus' side is profile_step. The printed ratio is PyTorch's time divided by Gradus', the median over the rounds, with
-the 10th and 90th percentile. --cpu holds both sides to AVX2. On a GPU, f32 is computed in f32 on both sides, without
-tf32; --profile-step names a program that was built with --config=cuda.
+the 10th and 90th percentile; of fewer than 10 rounds, the least and the most. --cpu holds both sides to AVX2. On a GPU,
+f32 is computed in f32 on both sides, without tf32; profile_step must have been built with --config=cuda.
 """
 import argparse
 import os
@@ -211,7 +211,10 @@ def gradus_time(args):
     command = [args.profile_step, '--model', args.model, '--steps', str(args.steps), '--threads', str(args.threads),
                '--warmup', str(WARM_UP), '--device', args.device, '--batch', str(args.batch), '--unprofiled']
     command += ['--bf16'] * args.bf16
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if run.returncode:
+        sys.exit('pytorch_steps: profile_step has failed')
+    out = run.stdout
     return float(re.search(r'steps of ([\d.]+) ms', out)[1])
 
 
@@ -225,9 +228,9 @@ def main():
     p.add_argument('--batch', type=int, default=0, help="samples (0: the model's own)")
     p.add_argument('--device', choices=['cpu', 'cuda'], default='cpu')
     p.add_argument('--bf16', action='store_true', help='both sides in mixed precision')
-    p.add_argument('--eager', action='store_true', help="without PyTorch's compiled side, which takes a minute to compile")
+    p.add_argument('--eager', action='store_true', help="without PyTorch's compiled side, which compiles for a minute")
     p.add_argument('--python', default=sys.executable, help='with PyTorch')
-    p.add_argument('--profile-step', help=argparse.SUPPRESS)
+    p.add_argument('--profile-step', default='bazel-bin/benchmarks/profile_step', help="Gradus' program")
     p.add_argument('--serve', action='store_true', help=argparse.SUPPRESS)
     p.add_argument('--compiled', action='store_true', help=argparse.SUPPRESS)
     args = p.parse_args()

@@ -16,7 +16,8 @@
 //   sync_warp(mask)                the lanes of the mask, the caller among them; so for all that follow
 //   shuffle(mask, value, lane)     shuffle_xor(..., lanes), shuffle_down, shuffle_up; ballot(mask, condition)
 //   load_vector<V>(p)              8 or 16 bytes at once, aligned to their size
-//   store_vector(p, v)             the same, to global memory; store_shared(p, v): to shared memory
+//   store_vector(p, v)             stores 8 or 16 bytes at once in global memory
+//   store_shared(p, v)             stores a vector in shared memory
 //   atomic_add(p, value)           on integers
 //   atomic_min(p, value) atomic_cas(p, expected, value)    on uint64_t; both return what was there
 //   f16_to_float(bits) float_to_f16(x) float_to_bf16(x)

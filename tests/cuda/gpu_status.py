@@ -90,15 +90,15 @@ OF_REDUCTIONS = "tensor/cuda/ops/reduce.cu.cc"
 
 # (what a library computes, files, tests on the emulated device, tests that ask cuDNN's planner for plans, dtypes of both)
 COMPUTED = [
-    ("products of matrices", "tensor/cuda/{cublaslt,ops/matmul}.cc", "OrdersOfBothOperands", "", "none needed"),
-    ("convolutions", "tensor/cuda/{cudnn,ops/conv}.cc", "AllHavePlans",
+    ("products of matrices", "tensor/cuda/{cublaslt,ops/matmul}.cc", "CudaProducts.OrdersOfBothOperands", "", "none needed"),
+    ("convolutions", "tensor/cuda/{cudnn,ops/conv}.cc", "CudaConvolutions.AllHavePlans",
      "ModelsOnH100 ModelsOnA100 OthersOnH100 OthersOnA100 OpTable Misaligned", "f32, tf32, f64, f16, bf16, three directions"),
-    ("the same with a bias and relu in one graph", "tensor/cuda/{conv_graph,conv_plans}.cc", "WithReluKeepNaN",
+    ("the same with a bias and relu in one graph", "tensor/cuda/{conv_graph,conv_plans}.cc", "PlansOfConvolutions.WithReluKeepNaN",
      "BiasAndRelu", "f32, tf32, f64, f16, bf16"),
     ("the same by measured plans", "tensor/cuda/{fastest,cudnn_plans}.cc",
-     "ThatAreMeasuredAndStoredGiveTheSame", "", "as above"),
+     "PlansOfConvolutions.ThatAreMeasuredAndStoredGiveTheSame", "", "as above"),
     ("the same by stored plans", "tensor/cuda/{choice_json,conv_choice,conv_plans}.cc",
-     "ThatAreMeasuredAndStoredGiveTheSame", "ChoicesComeBackFromJson", "f32, f64, f16, bf16, three directions"),
+     "PlansOfConvolutions.ThatAreMeasuredAndStoredGiveTheSame", "ChoicesComeBackFromJson", "f32, f64, f16, bf16, three directions"),
 ]
 BY_THE_TABLE = ["products of matrices", "convolutions"]  # what op_table_on_gpu runs
 
@@ -203,14 +203,16 @@ class Record:
         self.card = os.path.basename(os.path.dirname(path)).upper()
         self.date = head["date"]
         self.about = "%(card)s, driver %(driver)s, %(date)s, sources of %(commit)s" % head.groupdict()
-        self.groups = re.findall(r"^(ok|FAIL) +(.{34}) +(\d+) checks, (\d+) wrong", text, re.M)
+        self.groups = re.findall(r"^(ok|FAIL) +(.+?) +(\d+) checks, (\d+) wrong", text, re.M)
+        if len(self.groups) != len(re.findall(r"^(?:ok|FAIL) ", text, re.M)):
+            raise SystemExit("%s: a group is not as expected" % path)
         lines = [line.split() for line in read(path[:-len("txt")] + "sources").splitlines()]
         self.sources = {path: digest for digest, path in lines if digest != "call"}
         self.calls = {call for kind, call in lines if kind == "call"}
         self.table_path = path.replace("kernels_on", "op_table_on")
         table = read(self.table_path) if os.path.exists(os.path.join(ROOT, self.table_path)) else ""
         self.table = "[  PASSED  ]" in table
-        self.tests = set(re.findall(r"^\[ +OK \] \w+\.(\w+)", table, re.M))
+        self.tests = set(re.findall(r"^\[ +OK \] (\w+\.\w+)", table, re.M))
         cudnn = re.search(r"cuDNN's \((.*?)\)", table)
         if cudnn:
             self.about += ", cuDNN " + cudnn[1]
@@ -264,7 +266,7 @@ def computed(records, of_kernels):
                for by_the_table in [name in BY_THE_TABLE] for r in records
                if (r.table if by_the_table else test in r.tests) and all(path in r.sources for path in paths)][:1]
         rows.append((name, "yes" if all('"%s"' % path[len("tensor/cuda/"):] in targets for path in paths) else "**no**",
-                     "yes" if ", %s)" % test in emulated else "**no**", dtypes if planned else "**no**",
+                     "yes" if "(%s)" % test.replace(".", ", ") in emulated else "**no**", dtypes if planned else "**no**",
                      "; ".join("%s: %s passed%s" % (r.card, what, "; changed" if changed else "")
                                for r, what, changed in ran) or NEVER))
         changes += ["* %s: %s." % (name, quoted(changed)) for _, _, changed in ran if changed]

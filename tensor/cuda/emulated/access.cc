@@ -71,6 +71,13 @@ void Block::check_shadow(Cell* cells, uint32_t stamp, size_t bytes, Access acces
   }
 }
 
+void Block::need_shared(const void* address, bool shared, const Place& place) {
+  if (!self_ || is_shared(address) == shared) return;
+  stop(FaultKind::kSharedMemory,
+       shared ? "store_shared writes memory that is not shared" : "store_vector writes shared memory", place,
+       name_of_memory(address));
+}
+
 void Block::access(const void* address, size_t bytes, Access access, bool is_vector, const Place& place) {
   if (!self_) return;
   const char* const p = static_cast<const char*>(address);

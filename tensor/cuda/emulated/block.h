@@ -62,6 +62,8 @@ class Block {
   uint64_t meet(Meeting meeting, uint32_t mask, uint64_t value, int from, const Place& place);
   // Checks an access and enters it into the shadow. Vectors must be aligned to their size.
   void access(const void* address, size_t bytes, Access access, bool is_vector, const Place& place);
+  // An address must be in shared memory, or must not be.
+  void need_shared(const void* address, bool shared, const Place& place);
 
  private:
   enum class State : uint8_t { kNew, kRuns, kReady, kAtBarrier, kMeets, kGone };

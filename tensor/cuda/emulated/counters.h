@@ -26,9 +26,9 @@ struct Traffic {
   uint64_t requests = 0;  // by warps
   uint64_t bytes = 0;     // that threads asked for
   uint64_t sectors = 0;   // of global memory: moved in units of 32 bytes
-  uint64_t passes = 0;    // of shared memory
-  uint64_t least_passes =
-      0;  // without bank conflicts: 1 for each request, 2 and 4 for vectors of 8 and 16 bytes
+  uint64_t passes = 0;    // over banks of shared memory
+  // Those without conflicts: 1 for each request, 2 and 4 for vectors of 8 and 16 bytes.
+  uint64_t least_passes = 0;
 };
 
 // A kernel that ran, and the most that a launch of it was given.

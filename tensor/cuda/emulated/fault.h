@@ -14,7 +14,7 @@ enum class FaultKind {
   kHostMemory,    // a kernel touches the host's memory
   kBarrier,       // threads of a block that do not all arrive, or not at one barrier
   kMask,          // lanes of a mask that do not all arrive, or the caller is not among them
-  kSharedMemory,  // more shared memory than the launch gave
+  kSharedMemory,  // more shared memory than the launch gave, or a store that takes another kind of memory
   kArgument,      // of a library's function, which would crash or lose the device
 };
 

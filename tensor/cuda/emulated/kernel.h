@@ -33,6 +33,7 @@ void sync_warp(uint32_t mask, const std::source_location& at);
 uint64_t shuffle(uint32_t mask, uint64_t value, int from, const std::source_location& at);
 uint32_t ballot(uint32_t mask, bool value, const std::source_location& at);
 void vector_access(const void* p, size_t bytes, bool write, const std::source_location& at);
+void need_shared(const void* p, bool shared, const std::source_location& at);
 void atomic_access(const void* p, size_t bytes, const std::source_location& at);
 
 template <class T> T shuffle_of(uint32_t mask, T value, int from, const std::source_location& at) {
@@ -87,10 +88,12 @@ template <class V> GRADUS_UNSEEN V load_vector(const void* p, GRADUS_AT) {
   return v;
 }
 template <class V> GRADUS_UNSEEN void store_vector(void* p, V v, GRADUS_AT) {
+  emulated::need_shared(p, false, at);
   emulated::vector_access(p, sizeof(V), true, at);
   std::memcpy(p, &v, sizeof(V));
 }
 template <class V> GRADUS_UNSEEN void store_shared(V* p, V v, GRADUS_AT) {
+  emulated::need_shared(p, true, at);
   emulated::vector_access(p, sizeof(V), true, at);
   *p = v;
 }

@@ -28,6 +28,9 @@ uint32_t ballot(uint32_t mask, bool value, const std::source_location& at) {
 void vector_access(const void* p, size_t bytes, bool write, const std::source_location& at) {
   Block::running()->access(p, bytes, write ? Access::kWrite : Access::kRead, true, Place::of(at));
 }
+void need_shared(const void* p, bool shared, const std::source_location& at) {
+  Block::running()->need_shared(p, shared, Place::of(at));
+}
 void atomic_access(const void* p, size_t bytes, const std::source_location& at) {
   Block::running()->access(p, bytes, Access::kAtomic, true, Place::of(at));
 }

@@ -48,12 +48,17 @@ void convolve_directly(const char* op, const Convolution& c, cudaStream_t stream
     return direct_conv_input_grad(op, view_of(c.x), view_of(c.y), view_of(filters), sizes, stream);
   const View bias = c.bias ? view_of(c.bias) : View{nullptr, c.y.dtype()};
   direct_conv(op, view_of(c.y), view_of(c.x), view_of(filters), bias, sizes, stream);
-  if (c.relu) raw::Unary<functors::Relu>::kernel.cuda(c.y, c.y, {});
 }
 
+cudaStream_t stream_of(const Convolution& c) { return stream_for({&c.x, &c.w, &c.y, &c.bias}); }
+
+// False where the library has no plan.
+bool convolve_by_library(const char* op, const Convolution& c) {
+  const cudaStream_t stream = stream_of(c);
+  return call_library([&] { return convolve(op, c, stream); });
+}
 void run(const char* op, const Convolution& c) {
-  const cudaStream_t stream = stream_for({&c.x, &c.w, &c.y, &c.bias});
-  if (!call_library([&] { return convolve(op, c, stream); })) convolve_directly(op, c, stream);
+  if (!convolve_by_library(op, c)) convolve_directly(op, c, stream_of(c));
 }
 
 // A vector of channels as an image of one pixel.
@@ -71,8 +76,11 @@ void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& 
 
 // The library has no plan for relu without a bias.
 void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
-  run("conv_relu", {ConvPass::kForward, x, y, w, bias, g, uses_tf32(), /*relu=*/bias.defined()});
-  if (!bias) raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
+  Convolution c{ConvPass::kForward, x, y, w, bias, g, uses_tf32(), /*relu=*/true};
+  if (bias && convolve_by_library("conv_relu", c)) return;
+  c.relu = false;
+  run("conv_relu", c);
+  raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
 }
 
 void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,

@@ -207,6 +207,12 @@ __global__ void shared_beyond(float* y, int n) {
   y[thread_index()] = s[thread_index()];
 }
 __global__ void misaligned(float* y, const float* x) { y[0] = load_vector<Four>(x + 1).v[0]; }
+__global__ void store_to_shared(float* y) {
+  auto& s = shared_memory<Four>();
+  store_vector(&s, Four{{1, 2, 3, 4}});
+  y[0] = s.v[0];
+}
+__global__ void store_to_global(Four* y) { store_shared(y, Four{{1, 2, 3, 4}}); }
 __global__ void nothing() {}
 __global__ void write_one(float* y, int64_t at) { y[at] = 1; }
 __global__ void read_one(float* y, const float* x, int64_t at) { y[0] = x[at]; }
@@ -500,6 +506,16 @@ const std::vector<Case>& cases() {
        [] {
          const Buffer x(8), y(1);
          return run(misaligned, 1, 1, y.get(), x.get());
+       }},
+      {"a vector stored to shared memory as to global memory", Kind::kSharedMemory, "store_vector",
+       [] {
+         const Buffer y(1);
+         return run_line(store_to_shared, 4, y.get());
+       }},
+      {"a vector stored to global memory as to shared memory", Kind::kSharedMemory, "store_shared",
+       [] {
+         const Buffer y(4);
+         return run(store_to_global, 1, 1, reinterpret_cast<Four*>(y.get()));
        }},
       {"fresh memory read", Kind::kUnwritten, "byte 40",
        [] {

@@ -99,6 +99,26 @@ TEST_F(CudaConvolutions, AllHavePlans) {
     }
 }
 
+// Where the library has no plan with relu, it computes the rest.
+TEST_F(CudaConvolutions, ReluIsPartOfTheGraphWhereThereIsAPlan) {
+  using cuda::emulated::RefusedGraphs;
+  const Case c = cases()[0];
+  for (const DType t : kFloats) {
+    const Tensor x = numbers(c.x, t), w = numbers(c.w, t, 2), bias = numbers({c.w[0]}, t, 3);
+    for (const RefusedGraphs refused : {RefusedGraphs::kNone, RefusedGraphs::kWithRelu}) {
+      cuda::forget_plans();
+      cuda::emulated::refuse_graphs(refused);
+      const cuda::HostCallScope calls;
+      const Tensor y = raw::conv_relu("conv2d_relu", there(x), there(w), there(bias), c.geometry);
+      const cuda::HostCalls all = calls.by_op().at("conv_relu");
+      EXPECT_EQ(all.library_calls, 1);
+      EXPECT_EQ(calls.by_op().contains("relu"), refused == RefusedGraphs::kWithRelu) << calls.table();
+      expect_same(y, raw::conv_relu("conv2d_relu", x, w, bias, c.geometry), describe(c) + " relu");
+    }
+    cuda::emulated::refuse_graphs(RefusedGraphs::kNone);
+  }
+}
+
 TEST_F(CudaConvolutions, ThreeDirections) {
   for (const DType t : kFloats) {
     for (const Case& c : cases()) {

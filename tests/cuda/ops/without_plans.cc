@@ -3,6 +3,8 @@
 
 namespace {
 
-[[maybe_unused]] const bool is_set = (gradus::cuda::emulated::refuse_graphs(), true);
+using namespace gradus::cuda::emulated;  // NOLINT
+
+[[maybe_unused]] const bool is_set = (refuse_graphs(RefusedGraphs::kAll), true);
 
 }  // namespace

@@ -38,16 +38,16 @@ def read(path):
 
 def compare(record, counts):
     recorded, counted = read(record), read(counts)
-    both = sorted(recorded.keys() & counted.keys())
-    agree = dict.fromkeys(COMPARED, 0)
-    for case in both:
-        for column in COMPARED:
-            there, here = recorded[case][column], counted[case][column]
-            if abs(there - here) <= 0.02 * max(there, here):
-                agree[column] += 1
-            else:
-                print(f'{case}: {column}: {here} on the emulated device, {there} on the GPU')
-    print(f'{len(both)} cases;', ', '.join(f'{column}: {n} agree' for column, n in agree.items()))
+    for case in sorted(recorded.keys() ^ counted.keys()):
+        print(f'{case}: only', 'recorded' if case in recorded else 'on the emulated device')
+    for column in COMPARED:
+        pairs = [(case, recorded[case][column], counted[case][column])
+                 for case in sorted(recorded.keys() & counted.keys())]
+        pairs = [p for p in pairs if p[1] or p[2]]
+        differ = [p for p in pairs if abs(p[1] - p[2]) > 0.02 * max(p[1:])]
+        for case, there, here in differ:
+            print(f'{case}: {column}: {here} on the emulated device, {there} on the GPU')
+        print(f'{column}: {len(pairs) - len(differ)} of {len(pairs)} cases agree')
 
 
 def main():

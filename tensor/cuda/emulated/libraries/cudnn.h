@@ -115,8 +115,9 @@ void end_convolution(const QueuedConvolution& q);
 
 // How many descriptors there are: none may be left over.
 size_t count_descriptors();
-// From now on no graph is supported.
-void refuse_graphs();
+// From now on these graphs have no plans.
+enum class RefusedGraphs { kNone, kWithRelu, kAll };
+void refuse_graphs(RefusedGraphs which);
 // Says how long each execution takes by the device's clock from now on. Null: no longer than it does.
 void set_times(std::function<double(const Configuration&)> seconds_of);
 // What was executed last.

@@ -212,13 +212,15 @@ bool has_engines(const ConvGraph& g) {
          g.addition->sum.strides == g.y.strides && g.result().strides == g.y.strides;
 }
 
-bool refuses_graphs = false;
+RefusedGraphs refused_graphs = RefusedGraphs::kNone;
 
 cudnnStatus_t finalize_heuristic(Descriptor& d) {
   const Descriptor* const graph = d.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
   GRADUS_NEED(is(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
   GRADUS_NEED(d.has(CUDNN_ATTR_ENGINEHEUR_MODE));
-  GRADUS_REFUSE_UNLESS(!refuses_graphs, CUDNN_STATUS_NOT_SUPPORTED);
+  GRADUS_REFUSE_UNLESS(refused_graphs == RefusedGraphs::kNone ||
+                           (refused_graphs == RefusedGraphs::kWithRelu && !graph->graph->rectified),
+                       CUDNN_STATUS_NOT_SUPPORTED);
   d.graph = graph->graph;
   if (!has_engines(*d.graph)) return CUDNN_STATUS_SUCCESS;
   const bool fallback = d.value(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A) == CUDNN_HEUR_MODE_FALLBACK;
@@ -331,9 +333,9 @@ cudnnStatus_t finalize(Descriptor& d) {
   }
 }
 
-void refuse_graphs() {
+void refuse_graphs(RefusedGraphs which) {
   const auto lock = Runtime::get().lock();
-  refuses_graphs = true;
+  refused_graphs = which;
 }
 
 }  // namespace gradus::cuda::emulated
