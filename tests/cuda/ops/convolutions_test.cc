@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gradus/tensor/cuda/conv_plans.h"
 #include "gradus/tensor/cuda/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn.h"
 #include "gradus/tensor/cuda/emulated/call.h"
@@ -106,7 +107,7 @@ TEST_F(CudaConvolutions, ReluIsPartOfTheGraphWhereThereIsAPlan) {
   for (const DType t : kFloats) {
     const Tensor x = numbers(c.x, t), w = numbers(c.w, t, 2), bias = numbers({c.w[0]}, t, 3);
     for (const RefusedGraphs refused : {RefusedGraphs::kNone, RefusedGraphs::kWithRelu}) {
-      cuda::forget_plans();
+      cuda::clear_plans();
       cuda::emulated::refuse_graphs(refused);
       const cuda::HostCallScope calls;
       const Tensor y = raw::conv_relu("conv2d_relu", there(x), there(w), there(bias), c.geometry);

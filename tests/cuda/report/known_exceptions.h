@@ -77,8 +77,6 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"draw_strided<draws::Normal<double>", "memory", "the same"},
     {"dense<Polygamma", "occupancy", "the same: nvcc unrolls the sum of powers, and takes 128 registers"},
     {"strided<Polygamma", "occupancy", "the same, 106 and 111 registers"},
-    {"dense<LossBackward<TimesFactor<PoissonNllBackward>>, 2, bf16", "memory",
-     "8 bytes on sm_80, with half vectors. With whole ones less than half of a multiprocessor is occupied"},
     {"columns<Norm<double, (Power)3>, 1>", "memory",
      "pow() in f64: one number goes to the stack so that 4 blocks fit, 16 bytes stored, 32 loaded. Only "
      "columns that are odd in number or misaligned come here"},
