@@ -76,7 +76,7 @@ SLOTS = {
     "largest and smallest with positions": "tensor/cuda/ops/extremum.cu.cc",
     "softmax": "tensor/cuda/ops/softmax.cc",
     "cross entropy": "tensor/cuda/ops/cross_entropy.cc",
-    "sums of losses": "tensor/cuda/ops/pointwise_losses.cu.cc",
+    "sums of losses": "tensor/cuda/ops/pointwise_losses*.cu.cc",
     "pooling": "tensor/cuda/ops/pool.cc",
     "convolutions without a plan of cuDNN's": "tensor/cuda/ops/conv.cc",
     "random numbers": "tensor/cuda/ops/random.cc",

@@ -9,13 +9,10 @@
 namespace gradus::cuda {
 namespace {
 
-using functors::AgainstNumber, functors::TimesFactor, functors::TimesFactorAgainstNumber;
+using functors::AgainstNumber, functors::TimesFactor;
 
 template <class F> struct Loss : F {
   static constexpr const char* name = "point_loss";
-};
-template <class F> struct LossBackward : F {
-  static constexpr const char* name = "point_loss_backward";
 };
 
 void point_loss_cuda(const Tensor& y, const Tensor& x, const Tensor& target, const raw::PointLossSpec& s) {
@@ -50,20 +47,8 @@ void point_loss_sum_cuda(const Tensor& y, const Tensor& slope, const Tensor& x, 
   });
 }
 
-void point_loss_backward_cuda(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
-                              const raw::PointLossSpec& s, double factor) {
-  raw::with_loss(s, [&]<class F, class G>(F, G slope) {
-    const TimesFactor<G> scaled{slope, factor};
-    if (target.defined())
-      compute(LossBackward<TimesFactor<G>>{scaled}, dx, dy, x, target);
-    else
-      compute(LossBackward<TimesFactorAgainstNumber<G>>{{scaled, s.target}}, dx, dy, x);
-  });
-}
-
-[[maybe_unused]] const bool is_set =
-    (raw::point_loss_kernel.cuda = &point_loss_cuda, raw::point_loss_sum_kernel.cuda = &point_loss_sum_cuda,
-     raw::point_loss_backward_kernel.cuda = &point_loss_backward_cuda, true);
+[[maybe_unused]] const bool is_set = (raw::point_loss_kernel.cuda = &point_loss_cuda,
+                                      raw::point_loss_sum_kernel.cuda = &point_loss_sum_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda
