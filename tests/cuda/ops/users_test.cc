@@ -194,8 +194,8 @@ TEST_F(CudaUsers, OfLosses) {
   const raw::PointLossSpec squared{raw::PointLoss::kSquaredError};
   expect_told("point_loss", all_of(ones({4}), ones({4}), ones({4})),
               [=](const Operands& x) { raw::point_loss_kernel(x[0], x[1], x[2], squared); });
-  expect_told("point_loss_sum", all_of(ones({1}), ones({4}), ones({4})),
-              [=](const Operands& x) { raw::point_loss_sum_kernel(x[0], x[1], x[2], squared, 1); });
+  expect_told("point_loss_sum", all_of(ones({1}), ones({4}), ones({4}), ones({4})),
+              [=](const Operands& x) { raw::point_loss_sum_kernel(x[0], x[1], x[2], x[3], squared, 1); });
   expect_told(
       "point_loss_backward", all_of(ones({4}), ones({4}), ones({4}), ones({4})),
       [=](const Operands& x) { raw::point_loss_backward_kernel(x[0], x[1], x[2], x[3], squared, 1); });
