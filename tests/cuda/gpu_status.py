@@ -68,7 +68,7 @@ FAMILIES = [
 ]
 
 SLOTS = {
-    "element-wise ops": "tensor/cuda/ops/{activations,arithmetic,comparison,math}.cu.cc",
+    "element-wise ops": "tensor/cuda/ops/{activations,arithmetic,comparison,math,rounding,trigonometry}.cu.cc",
     "copies between layouts": "tensor/cuda/ops/copy.cc",
     "copies between dtypes": "tensor/cuda/ops/copy.cc",
     "fills": "tensor/cuda/ops/copy.cc",

@@ -11,10 +11,7 @@ using raw::Binary, raw::Unary;
 const Slots mathematics{
     on_cuda<Unary<Exp>>,    on_cuda<Unary<Exp2>>,      on_cuda<Unary<Expm1>>, on_cuda<Unary<Log>>,
     on_cuda<Unary<Log2>>,   on_cuda<Unary<Log10>>,     on_cuda<Unary<Log1p>>, on_cuda<Binary<LogAddExp>>,
-    on_cuda<Binary<Xlogy>>, on_cuda<Unary<Sin>>,       on_cuda<Unary<Cos>>,   on_cuda<Unary<Tan>>,
-    on_cuda<Unary<Asin>>,   on_cuda<Unary<Acos>>,      on_cuda<Unary<Atan>>,  on_cuda<Binary<Atan2>>,
-    on_cuda<Unary<Sinh>>,   on_cuda<Unary<Cosh>>,      on_cuda<Unary<Asinh>>, on_cuda<Unary<Acosh>>,
-    on_cuda<Unary<Atanh>>,  on_cuda<Unary<Erf>>,       on_cuda<Unary<Erfc>>,  on_cuda<Unary<Erfinv>>,
+    on_cuda<Binary<Xlogy>>, on_cuda<Unary<Erf>>,       on_cuda<Unary<Erfc>>,  on_cuda<Unary<Erfinv>>,
     on_cuda<Unary<Lgamma>>, on_cuda<Unary<Polygamma>>,
 };
 
