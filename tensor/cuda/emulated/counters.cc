@@ -80,13 +80,11 @@ std::vector<Traffic> Counters::take() {
   for (auto& sites : sites_) {
     for (auto& [place, site] : sites) {
       Traffic t = site.total;
-      t.place = describe(place), t.shared = site.shared, t.write = site.write;
+      t.place = place, t.shared = site.shared, t.write = site.write;
       all.push_back(std::move(t));
     }
     sites.clear();
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Traffic& a, const Traffic& b) { return a.place < b.place; });
   return all;
 }
 

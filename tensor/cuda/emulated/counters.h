@@ -21,7 +21,7 @@ inline constexpr uint64_t kSectorBytes = 32;
 inline constexpr int kBanks = 32;
 
 struct Traffic {
-  std::string place;
+  Place place;
   bool shared = false, write = false;
   uint64_t requests = 0;  // by warps
   uint64_t bytes = 0;     // that threads asked for
@@ -90,7 +90,7 @@ class CounterScope {
   CounterScope(const CounterScope&) = delete;
   CounterScope& operator=(const CounterScope&) = delete;
 
-  // Returns what was counted since the beginning, or since the last take(), in the order of places.
+  // Returns what was counted since the beginning, or since the last take().
   std::vector<Traffic> take();
   // The same of kernels, in the order of their names.
   std::vector<Launched> take_launches();
