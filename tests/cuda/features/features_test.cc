@@ -201,57 +201,55 @@ TEST(PlansOfConvolutions, ThatAreMeasuredAndStoredGiveTheSame) {
   EXPECT_EQ(convolve(kCuda), want) << "by what was stored";
 }
 
+// NaN stays where the CPU has it, and all else is the same. Returns how many NaN the CPU has.
+int64_t expect_nan_kept(const std::vector<double>& got, const std::vector<double>& want,
+                        const std::string& what) {
+  EXPECT_EQ(got.size(), want.size()) << what;
+  if (got.size() != want.size()) return 0;
+  int64_t lost = 0, wrong = 0, kept = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::isnan(want[i]))
+      std::isnan(got[i]) ? ++kept : ++lost;
+    else
+      wrong += got[i] != want[i];
+  }
+  EXPECT_EQ(lost, 0) << what << ": of " << lost + kept << " NaN";
+  EXPECT_EQ(wrong, 0) << what;
+  return lost + kept;
+}
+// Small integers in f32, and one NaN.
+Tensor with_nan(const Shape& shape) {
+  const Tensor x = integers(shape, DType::kF32, 1);
+  raw::fill_(view_as_strided(x, {1}, {1}, 37), std::numeric_limits<double>::quiet_NaN());
+  return x;
+}
+
 // The relu of cuDNN's graph.
 TEST(PlansOfConvolutions, WithReluKeepNaN) {
   const raw::ConvGeometry g(Conv2dFuncOptions{});
   for (const DType t : kFloats) {
     const auto compute = [&](Device d) {
-      const Tensor x = raw::to(integers({2, 3, 6, 5}, DType::kF32, 1), kCPU);
-      raw::fill_(view_as_strided(x, {1}, {1}, 37), std::numeric_limits<double>::quiet_NaN());
+      const Tensor x = raw::to(raw::to(with_nan({2, 3, 6, 5}), t), d);
       const Tensor w = raw::to(integers({4, 3, 3, 3}, t, 2), d), bias = raw::to(integers({4}, t, 3), d);
-      return values(raw::conv_relu("conv2d", raw::to(raw::to(x, t), d), w, bias, g));
+      return values(raw::conv_relu("conv2d", x, w, bias, g));
     };
-    const auto want = compute(kCPU);
-    const auto got = compute(kCuda);
-    ASSERT_EQ(got.size(), want.size());
-    int64_t lost = 0, wrong = 0, kept = 0;
-    for (size_t i = 0; i < want.size(); ++i) {
-      if (std::isnan(want[i]))
-        std::isnan(got[i]) ? ++kept : ++lost;
-      else
-        wrong += got[i] != want[i];
-    }
-    EXPECT_EQ(lost, 0) << name_of(t) << ": of " << lost + kept << " NaN";
-    EXPECT_EQ(wrong, 0) << name_of(t);
-    EXPECT_GT(lost + kept, 0) << "the test would not notice";
+    EXPECT_GT(expect_nan_kept(compute(kCuda), compute(kCPU), std::string(name_of(t))), 0)
+        << "the test would not notice";
   }
 }
 
 // The relu of cuBLASLt's product, with a bias and without.
 TEST(Products, WithReluKeepNaN) {
-  for (const DType t : kFloats) {
-    const auto compute = [&](Device d, bool with_bias) {
-      const Tensor x = raw::to(integers({5, 16}, DType::kF32, 1), kCPU);
-      raw::fill_(view_as_strided(x, {1}, {1}, 37), std::numeric_limits<double>::quiet_NaN());
-      const Tensor w = raw::to(integers({8, 16}, t, 2), d), bias = raw::to(integers({8}, t, 3), d);
-      return values(linear_relu(raw::to(raw::to(x, t), d), w, with_bias ? bias : Tensor()));
-    };
+  for (const DType t : kFloats)
     for (const bool with_bias : {false, true}) {
-      const auto want = compute(kCPU, with_bias), got = compute(kCuda, with_bias);
-      ASSERT_EQ(got.size(), want.size());
-      int64_t lost = 0, wrong = 0, kept = 0;
-      for (size_t i = 0; i < want.size(); ++i) {
-        if (std::isnan(want[i]))
-          std::isnan(got[i]) ? ++kept : ++lost;
-        else
-          wrong += got[i] != want[i];
-      }
-      EXPECT_EQ(lost, 0) << name_of(t) << (with_bias ? " with a bias" : "") << ": of " << lost + kept
-                         << " NaN";
-      EXPECT_EQ(wrong, 0) << name_of(t);
-      EXPECT_EQ(lost + kept, 8) << "the test would not notice";
+      const auto compute = [&](Device d) {
+        const Tensor x = raw::to(raw::to(with_nan({5, 16}), t), d);
+        const Tensor w = raw::to(integers({8, 16}, t, 2), d), bias = raw::to(integers({8}, t, 3), d);
+        return values(linear_relu(x, w, with_bias ? bias : Tensor()));
+      };
+      const std::string what = std::string(name_of(t)) + (with_bias ? " with a bias" : "");
+      EXPECT_EQ(expect_nan_kept(compute(kCuda), compute(kCPU), what), 8) << "the test would not notice";
     }
-  }
 }
 
 // From and to the host in layouts and dtypes; many small ones, and one that is more than is pinned at once.

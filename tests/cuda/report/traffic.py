@@ -27,7 +27,6 @@ COLUMNS = {
     'ns': ['gpu__time_duration.sum'],
 }
 COMPARED = ['sectors read', 'sectors written', 'requests', 'passes']
-UNITS = {'byte': 1, 'Kbyte': 1e3, 'Mbyte': 1e6, 'Gbyte': 1e9, 'ns': 1, 'us': 1e3, 'usecond': 1e3, 'nsecond': 1, 'ms': 1e6}
 
 
 def read(path):
@@ -62,7 +61,7 @@ def main():
     if not names or len(table) < 3:
         sys.exit(f'traffic: {ncu} failed:\n{run.stdout[-3000:]}{run.stderr[-3000:]}')
     rows = csv.DictReader(table)
-    units = next(rows)
+    next(rows)  # the units: bytes and nanoseconds
     counts, case = [], -1
     for row in rows:
         if 'case_begins' in row['Kernel Name']:
@@ -74,7 +73,7 @@ def main():
         counts[case]['kernels'] += 1
         for column, parts in COLUMNS.items():
             for m in parts:
-                counts[case][column] += float(row[m].replace(',', '')) * UNITS.get(units[m], 1)
+                counts[case][column] += float(row[m].replace(',', ''))
     if len(counts) != len(names):
         sys.exit(f'traffic: {len(names)} cases, but {len(counts)} marks')
     print('case', *counts[0], sep='\t')

@@ -86,7 +86,7 @@ Losses mnist(Precision precision, int steps, Device device) {
   models::MnistNet net;
   net.dropout1.eval();
   net.dropout2.eval();
-  return classify(net, {1, 1, 28, 28}, 10, steps, precision, device);
+  return classify(net, {2, 1, 28, 28}, 10, steps, precision, device);
 }
 
 TEST(Training, Mnist) {
