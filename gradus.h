@@ -13,5 +13,6 @@
 #include "gradus/io/weights.h"
 #include "gradus/models/models.h"
 #include "gradus/tensor/profile/profiler.h"
+#include "gradus/tensor/runtime/devices.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/train/train.h"

@@ -7,12 +7,20 @@
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 
-namespace gradus::internal {
+namespace gradus {
+namespace internal {
 namespace {
 
 constinit std::array<std::atomic<DeviceRuntime*>, 3> runtimes{};  // by device type
 
 std::atomic<DeviceRuntime*>& slot(DeviceType type) { return runtimes[static_cast<size_t>(type)]; }
+
+std::atomic<int> user = -1;  // the fork_count() of the process that uses the devices
+
+void check_process(Device device, const char* op) {
+  if (user >= 0 && user != fork_count())
+    throw StateError(op, device, " belongs to the process that this one is a fork() of: compute on the CPU");
+}
 
 }  // namespace
 
@@ -23,9 +31,7 @@ DeviceRuntime& runtime_of(Device device, const char* op) {
   DeviceRuntime* const runtime = find_device_runtime(device.type);
   if (!runtime)
     throw DeviceError(op, device, " cannot be used: this program was built without CUDA (--config=cuda)");
-  static std::atomic<int> user = -1;  // the fork_count() of the process that uses it
-  if (user >= 0 && user != fork_count())
-    throw StateError(op, device, " belongs to the process that this one is a fork() of: compute on the CPU");
+  check_process(device, op);
   runtime->check(device.index);
   user = fork_count();
   return *runtime;
@@ -35,4 +41,25 @@ std::shared_ptr<NativeStream> current_native_stream(Device device) {
   return native_stream(current_stream(device));
 }
 
-}  // namespace gradus::internal
+}  // namespace internal
+
+int cuda_device_count() {
+  internal::DeviceRuntime* const runtime = internal::find_device_runtime(DeviceType::kCUDA);
+  if (!runtime) return 0;
+  internal::check_process(DeviceType::kCUDA, "cuda_device_count");
+  try {
+    const int count = runtime->device_count();
+    internal::user = internal::fork_count();
+    return count;
+  } catch (const DeviceError&) {
+    return 0;
+  }
+}
+
+DeviceProperties device_properties(Device device) {
+  if (device.type != DeviceType::kCUDA)
+    throw DeviceError("device_properties", "expected a CUDA device, given ", device);
+  return internal::runtime_of(device, "device_properties").properties(device.index);
+}
+
+}  // namespace gradus

@@ -5,20 +5,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "gradus/tensor/base/device.h"
+#include "gradus/tensor/runtime/devices.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::internal {
 
-struct DeviceProperties {
-  std::string name;
-  int64_t memory_bytes = 0;
-  int major = 0, minor = 0;  // compute capability
-  int multiprocessors = 0;
-};
+using gradus::DeviceProperties;
 
 // Handles are the runtime's own. `device` is an index. Every function throws an Error that names the call
 // and the device, unless it is noexcept.

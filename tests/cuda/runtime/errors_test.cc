@@ -2,6 +2,8 @@
 // device, nothing is lost, and both devices go on.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <set>
 #include <string>
@@ -15,7 +17,7 @@
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/runtime/device_runtime.h"
+#include "gradus/tensor/runtime/devices.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -39,8 +41,41 @@ TEST(CudaErrors, DevicesThatAreNotThere) {
   fails(64, "cuda:64 does not exist");
   EXPECT_THROW(Stream::create({DeviceType::kCUDA, 5}), DeviceError);
   EXPECT_THROW(synchronize({DeviceType::kCUDA, 5}), DeviceError);
-  EXPECT_EQ(internal::find_device_runtime(DeviceType::kCUDA)->device_count(), 2);
-  EXPECT_EQ(internal::find_device_runtime(DeviceType::kCUDA)->properties(1).name, "Gradus emulated device");
+  EXPECT_THROW(device_properties({DeviceType::kCUDA, 2}), DeviceError);
+  EXPECT_THROW(device_properties(kCPU), DeviceError);
+}
+
+TEST(CudaErrors, DevicesThatAreThere) {
+  EXPECT_EQ(cuda_device_count(), 2);
+  const DeviceProperties p = device_properties(kSecond);
+  EXPECT_EQ(p.name, "Gradus emulated device");
+  EXPECT_GT(p.memory_bytes, 0);
+  EXPECT_GE(p.major, 8);
+  EXPECT_GT(p.multiprocessors, 0);
+}
+
+// CUDA does not work in a child of fork().
+TEST(CudaErrors, DevicesOfTheParent) {
+  const Tensor x = zeros({2}, {.device = kCuda});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto is_left = [](auto use) {
+      try {
+        use();
+      } catch (const StateError& e) {
+        return std::string(e.what()).find("belongs to the process") != std::string::npos;
+      }
+      return false;
+    };
+    _exit(is_left([] { cuda_device_count(); }) && is_left([] { device_properties(kSecond); }) &&
+                  is_left([] { zeros({2}, {.device = kCuda}); })
+              ? 0
+              : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(CudaErrors, AnOpWithoutAKernelSaysWhatToDo) {

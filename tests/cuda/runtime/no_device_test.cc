@@ -6,6 +6,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/device_runtime.h"
+#include "gradus/tensor/runtime/devices.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus {
@@ -28,6 +29,8 @@ TEST(NoDevice, ErrorsSayWhyAndTheCpuGoesOn) {
   EXPECT_THROW(Stream::of(kCuda), DeviceError);
   EXPECT_THROW(synchronize(kCuda), DeviceError);
   EXPECT_THROW(memory_stats(kCuda), DeviceError);
+  EXPECT_EQ(cuda_device_count(), 0);
+  EXPECT_THROW(device_properties(kCuda), DeviceError);
   EXPECT_EQ(raw::clone(x).to_vector<float>(), std::vector<float>(3, 2));
 }
 

@@ -8,6 +8,7 @@
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/devices.h"
 
 namespace gradus {
 namespace {
@@ -29,6 +30,7 @@ TEST(OldDriver, ErrorsNameBothVersionsAndTheCpuGoesOn) {
           << e.what();
     }
   }
+  EXPECT_EQ(cuda_device_count(), 0);
   EXPECT_EQ(raw::clone(x).to_vector<float>(), std::vector<float>(3, 2));
 }
 
