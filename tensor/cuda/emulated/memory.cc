@@ -25,6 +25,9 @@ namespace {
 
 constexpr int kDevices = 2;
 constexpr size_t kBytes = size_t(1) << 30;
+// Addresses are used again after so many bytes, and those in use. A byte takes 25 more of the host's memory
+// once it was used.
+constexpr size_t kRound = size_t(64) << 20;
 
 std::vector<std::unique_ptr<DeviceMemory>>& devices() {
   static auto& list = *new std::vector<std::unique_ptr<DeviceMemory>>([] {
@@ -102,7 +105,7 @@ DeviceMemory::~DeviceMemory() {
 void* DeviceMemory::allocate(size_t bytes, const char* op) {
   if (bytes == 0 || bytes > bytes_) return nullptr;
   const size_t wanted = rounded(bytes, kAlignment) + kGap;
-  // From next_ to the end, then from the beginning.
+  // Behind the last allocation, then from the beginning.
   for (const size_t from : {next_, size_t(0)}) {
     size_t at = from;
     auto block = blocks_.lower_bound(from);
@@ -115,8 +118,8 @@ void* DeviceMemory::allocate(size_t bytes, const char* op) {
     if (at + wanted > bytes_) continue;
     blocks_[at] = {bytes, "allocation " + std::to_string(++allocations_) + " of " + std::to_string(bytes) +
                               " bytes" + (op ? std::string(" for ") + op : "")};
-    next_ = at + wanted;
     used_ += bytes;
+    next_ = at + wanted < kRound + used_ ? at + wanted : 0;
     unpoison(open_ + at, bytes);
     std::memset(open_ + at, 0xff, bytes);
     std::memset(state_ + at, static_cast<int>(kFresh), bytes);

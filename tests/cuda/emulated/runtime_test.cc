@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -391,6 +392,23 @@ TEST(EmulatedRuntime, ADeviceHasAsMuchMemoryAsATestGivesIt) {
   cudaSetDevice(0);
   cudaGetLastError();
   set_devices(2, size_t(1) << 30);
+}
+
+// Late, so that a kernel with an old pointer is found. But what is known of a byte takes the host's memory.
+TEST(EmulatedRuntime, AddressesAreUsedAgainAfter64MiB) {
+  set_devices(2, size_t(1) << 30);  // without blocks
+  constexpr size_t kBytes = size_t(1) << 20;
+  std::vector<char*> addresses;
+  for (int i = 0; i < 200; ++i) {
+    void* p = nullptr;
+    ASSERT_EQ(cudaMalloc(&p, kBytes), cudaSuccess);
+    addresses.push_back(static_cast<char*>(p));
+    EXPECT_EQ(cudaFree(p), cudaSuccess);
+  }
+  const std::set<char*> distinct(addresses.begin(), addresses.end());
+  EXPECT_GE(distinct.size(), 60u);
+  EXPECT_LE(*distinct.rbegin() - *distinct.begin(), ptrdiff_t(65) << 20);
+  EXPECT_EQ(std::set<char*>(addresses.begin(), addresses.begin() + 60).size(), 60u);
 }
 
 TEST(EmulatedRuntimeDeathTest, TheHostMustNotTouchDeviceMemory) {
