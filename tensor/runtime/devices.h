@@ -16,7 +16,8 @@ struct DeviceProperties {
 };
 
 // Returns how many CUDA devices there are: 0 where the program was built without CUDA, or there is no driver
-// that it can use. `to(x, "cuda:0")` then throws a DeviceError that says why.
+// that it can use. `to(x, "cuda:0")` then throws a DeviceError that says why. Devices with a compute
+// capability below 8.0 count, too. To ask is to use them: a child that is forked later cannot.
 // Errors: StateError in a child of fork() whose parent used them; DeviceFailure where the driver fails.
 int cuda_device_count();
 

@@ -94,7 +94,7 @@ class DeviceMemory {
   Cell* cells_;
   std::map<size_t, Block> blocks_;  // by offset
   std::deque<Freed> freed_;         // the latest
-  size_t next_ = 0;                 // where to look for room: freed memory is used again as late as possible
+  size_t next_ = 0;                 // where to look for room: freed memory is used again late
   size_t used_ = 0;
   uint64_t allocations_ = 0;
 };
