@@ -23,19 +23,19 @@ using namespace gradus;
 
 namespace {
 
-struct Args : train::RunOptions {
+struct Args : training::RunOptions {
   std::string arch = "resnet20", data;
   int64_t global_batch_size = 128, batch_size = 0, test_batch_size = 500;
   double lr = 0.2, momentum = 0.9, weight_decay = 5e-4;
   int64_t train_samples = 0, test_samples = 0;
   bool save_model = false;
-  train::PipelineRunOptions pipeline;
+  training::PipelineRunOptions pipeline;
 };
 
 Args parse(int argc, char** argv) {
   Args a;
   a.epochs = 20, a.device = kCPU, a.amp = DType::kF32;
-  train::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", a);
+  training::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", a);
   line.add("--data", a.data, "folder with the binary version of CIFAR-10 [random images]", {.value = "DIR"});
   line.add("-a,--arch", a.arch, "the network", {.one_of = models::resnet_names()});
   line.add("-b,--global-batch-size", a.global_batch_size, "images per training step of all ranks together",
@@ -51,10 +51,10 @@ Args parse(int argc, char** argv) {
   line.add("--test-samples", a.test_samples, "use only the first N test images",
            {.at_least = 1, .value = "N"});
   line.add("--save-model", a.save_model, "write the weights to cifar10_ARCH.safetensors");
-  train::add_pipeline(line, a.pipeline,
-                      "which is cut where measuring says; batch norm normalizes by the micro-batch");
+  training::add_pipeline(line, a.pipeline,
+                         "which is cut where measuring says; batch norm normalizes by the micro-batch");
   line.parse_or_exit(argc, argv);
-  train::start_ranks_for_pipelines(a, a.pipeline);
+  training::start_ranks_for_pipelines(a, a.pipeline);
   return a;
 }
 
@@ -75,7 +75,7 @@ Data find_data(const Args& a) {
                      data::ToTensor(), normalize});
   const data::Transform plain = data::Compose({data::ToTensor(), normalize});
   if (a.data.empty()) {
-    train::print("Training on random images, of which nothing can be learned: --data DIR names a folder");
+    training::print("Training on random images, of which nothing can be learned: --data DIR names a folder");
     return {first(data::FakeData({.size = 2000, .image_size = 32, .transform = augmented}), a.train_samples),
             first(data::FakeData({.size = 500, .image_size = 32, .seed = 1, .transform = plain}),
                   a.test_samples)};
@@ -117,23 +117,23 @@ optim::OneCycleLROptions one_cycle(const Args& a, int64_t steps) {
 }
 
 // The cycle of the learning rate is planned for so many steps: a checkpoint belongs to it.
-train::TrainingOptions options(const Args& a, int64_t steps, std::function<train::Sums()> test) {
+training::TrainingOptions options(const Args& a, int64_t steps, std::function<training::Sums()> test) {
   return {.fixed = {{"network", a.arch}, {"number of steps", concat(steps)}},
           .test = std::move(test),
           .keep_best = true};
 }
 
-void show_first_images(train::Training& training, const data::Batch& b) {
+void show_first_images(training::Training& training, const data::Batch& b) {
   if (training.events() && training.steps() == 0)
     training.events()->add_image("train/images", b.input, 0, {.nrow = 16, .normalize = true});
 }
 
-void print_results(const train::Training& training) {
-  train::print(
-      train::format("Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
-                    100 * training.best().test.mean("accuracy"), int(training.best().epoch),
-                    100 * training.last().test.mean("accuracy"), training.images_per_second()));
-  train::write_summary(training);
+void print_results(const training::Training& training) {
+  training::print(
+      training::format("Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
+                       100 * training.best().test.mean("accuracy"), int(training.best().epoch),
+                       100 * training.last().test.mean("accuracy"), training.images_per_second()));
+  training::write_summary(training);
 }
 
 // ---- training, data parallel ----
@@ -151,33 +151,34 @@ void fit(const Args& a) {
   optim::SGD opt(net.parameters(), sgd(a));
   const int64_t steps = number_of_steps(a, loader);
   optim::OneCycleLR schedule(opt, one_cycle(a, steps));
-  train::Training training("cifar10", a, loader, {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
-                           options(a, steps, [&] {
-                             const auto amp = train::mixed_precision(a);
-                             return training.evaluate(net, tests);
-                           }));
+  training::Training training("cifar10", a, loader,
+                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
+                              options(a, steps, [&] {
+                                const auto amp = training::mixed_precision(a);
+                                return training.evaluate(net, tests);
+                              }));
   training.describe(concat(a.arch, ": ", net.num_parameters(), " parameters"), tests);
   training.resume();
   while (training.next_epoch()) {
     for (const data::Batch& b : training.batches()) {
       show_first_images(training, b);
       auto recording = gm.record();
-      const auto amp = train::mixed_precision(a);
+      const auto amp = training::mixed_precision(a);
       const Tensor logits = ddp(b.input);
       const Tensor loss = nn::cross_entropy(logits, b.target);
       gm.backward(loss);
       opt.step().clear_grad();
       schedule.step();
-      training.end_step(train::score(loss, logits, b));
+      training.end_step(training::score(loss, logits, b));
     }
     training.end_epoch();
   }
 
   print_results(training);
-  if (a.save_model && train::is_first_rank()) {
+  if (a.save_model && training::is_first_rank()) {
     const std::string file = "cifar10_" + a.arch + ".safetensors";
     io::save_safetensors(file, net.state_dict(), {{"format", "gradus"}});
-    train::print("Wrote " + file);
+    training::print("Wrote " + file);
   }
 }
 
@@ -196,8 +197,8 @@ void fit_in_pipeline(const Args& a) {
       a.batch_size ? a.batch_size * dist::get_world_size() / a.pipeline.ranks : a.global_batch_size;
   manual_seed(a.seed);
   dist::Pipeline<models::ResNet> pipe([&] { return std::make_unique<models::ResNet>(network(a)); },
-                                      zeros({train::micro_batch_rows(a.pipeline, rows), 3, 32, 32}),
-                                      train::pipeline_options(a.pipeline));
+                                      zeros({training::micro_batch_rows(a.pipeline, rows), 3, 32, 32}),
+                                      training::pipeline_options(a.pipeline));
   data::DataLoader loader = training_loader(a, data), tests = test_loader(a, data);
   GradManager gm;
   pipe.attach(gm);
@@ -205,18 +206,18 @@ void fit_in_pipeline(const Args& a) {
   const int64_t steps = number_of_steps(a, loader);
   optim::OneCycleLR schedule(opt, one_cycle(a, steps));
   const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
-  train::Training training("cifar10", a, loader, {{pipe, opt}, {"schedule", schedule}},
-                           options(a, steps, [&] {
-                             const auto amp = train::mixed_precision(a);
-                             return training.evaluate(pipe.module(), tests, logits_of);
-                           }));
+  training::Training training("cifar10", a, loader, {{pipe, opt}, {"schedule", schedule}},
+                              options(a, steps, [&] {
+                                const auto amp = training::mixed_precision(a);
+                                return training.evaluate(pipe.module(), tests, logits_of);
+                              }));
   training.describe(concat(a.arch, ": ", pipe.module().num_parameters(), " parameters"), tests);
-  if (train::is_first_rank()) std::cout << pipe.describe();
+  if (training::is_first_rank()) std::cout << pipe.describe();
   training.resume();
   while (training.next_epoch()) {
     for (const data::Batch& b : training.batches()) {
       show_first_images(training, b);
-      const auto amp = train::mixed_precision(a);
+      const auto amp = training::mixed_precision(a);
       const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
       opt.step().clear_grad();
       schedule.step();
@@ -231,6 +232,6 @@ void fit_in_pipeline(const Args& a) {
 
 int main(int argc, char** argv) {
   const Args a = parse(argc, argv);
-  const bool in_pipeline = a.pipeline != train::PipelineRunOptions();
-  return train::run("cifar10", a, in_pipeline ? fit_in_pipeline : fit);
+  const bool in_pipeline = a.pipeline != training::PipelineRunOptions();
+  return training::run("cifar10", a, in_pipeline ? fit_in_pipeline : fit);
 }

@@ -24,5 +24,5 @@ int main(int argc, char** argv) {
   if (command == "interpolate") return examples::run_interpolate(argc - 1, argv + 1);
   if (command == "evaluate") return examples::run_evaluate(argc - 1, argv + 1);
   if (command == "classifier") return examples::run_classifier(argc - 1, argv + 1);
-  return train::run("gan", examples::parse(argc, argv), examples::train_gan);
+  return training::run("gan", examples::parse(argc, argv), examples::train_gan);
 }

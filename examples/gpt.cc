@@ -16,5 +16,5 @@ using namespace gradus;
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "sample") return examples::run_text_sample(argc - 1, argv + 1);
-  return train::run("gpt", examples::parse_text_args(argc, argv), examples::train_gpt);
+  return training::run("gpt", examples::parse_text_args(argc, argv), examples::train_gpt);
 }

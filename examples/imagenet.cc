@@ -26,21 +26,21 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Args : train::RunOptions {
+struct Args : training::RunOptions {
   std::string dir = "imagenet", arch = "resnet18", pretrained, on_error = "throw";
   int64_t start_epoch = 0, batch_size = 256, image_size = 224;
   double lr = 0.1, momentum = 0.9, weight_decay = 1e-4;
   bool evaluate = false, dummy = false;
   int64_t train_samples = 0, val_samples = 0;
-  train::PipelineRunOptions pipeline;
+  training::PipelineRunOptions pipeline;
 };
 
 Args parse(int argc, char** argv) {
   Args a;
   a.epochs = 90;
   a.workers = 4, a.device = kCPU, a.amp = DType::kF32;
-  train::CommandLine line("imagenet",
-                          "Trains a residual network on ImageNet, or on images in a folder per class", a);
+  training::CommandLine line("imagenet",
+                             "Trains a residual network on ImageNet, or on images in a folder per class", a);
   line.add("DIR", a.dir, "folder with train/CLASS/IMAGE and val/CLASS/IMAGE");
   line.add("-a,--arch", a.arch, "the network", {.one_of = models::resnet_names()});
   line.add("--start-epoch", a.start_epoch, "epochs that count as done", {.at_least = 0});
@@ -61,10 +61,10 @@ Args parse(int argc, char** argv) {
            {.at_least = 1, .value = "N"});
   line.add("--val-samples", a.val_samples, "use only the first N validation images",
            {.at_least = 1, .value = "N"});
-  train::add_pipeline(line, a.pipeline,
-                      "which is cut where measuring says; batch norm normalizes by the micro-batch");
+  training::add_pipeline(line, a.pipeline,
+                         "which is cut where measuring says; batch norm normalizes by the micro-batch");
   line.parse_or_exit(argc, argv);
-  train::start_ranks_for_pipelines(a, a.pipeline);
+  training::start_ranks_for_pipelines(a, a.pipeline);
   return a;
 }
 
@@ -88,7 +88,7 @@ Data find_data(const Args& a) {
       data::Compose({data::Resize({.size = size * 256 / 224}), data::CenterCrop({.size = size}),
                      data::ToTensor(), normalize});
   if (a.dummy) {
-    train::print("Training on random images");
+    training::print("Training on random images");
     const auto random = [&](int64_t images, uint64_t seed, const data::Transform& transform) {
       return data::FakeData(
           {.size = images, .image_size = size, .classes = 1000, .seed = seed, .transform = transform});
@@ -99,7 +99,8 @@ Data find_data(const Args& a) {
   const fs::path dir = a.dir;
   const bool split = fs::is_directory(dir / "train") || fs::is_directory(dir / "val");
   if (!split)
-    train::print("There is no train and no val in " + a.dir + ": training and validating on the same images");
+    training::print("There is no train and no val in " + a.dir +
+                    ": training and validating on the same images");
   const auto images = [&](const char* part, const data::Transform& transform) {
     return std::make_shared<data::ImageFolder>(
         split ? dir / part : dir,
@@ -119,8 +120,8 @@ Data load_data(const Args& a) {
   Data d = find_data(a);
   d.train = first(d.train, a.train_samples);
   d.val = first(d.val, a.val_samples);
-  train::check_same_on_all_ranks("data sets", concat(d.train->size(), '+', d.val->size(), " images of ",
-                                                     d.classes, " classes of ", d.train->name()));
+  training::check_same_on_all_ranks("data sets", concat(d.train->size(), '+', d.val->size(), " images of ",
+                                                        d.classes, " classes of ", d.train->name()));
   return d;
 }
 
@@ -150,7 +151,7 @@ std::vector<std::string> begin_anew(const nn::Module& net, const nn::StateDict& 
     for (const auto& [own_name, own] : net.state_dict())
       if (name.starts_with("fc.") && own_name == name && own.shape() != tensor.shape()) names.push_back(name);
   for (const std::string& name : names)
-    train::print(concat("The last layer's ", name, " begins anew, for its shape is another"));
+    training::print(concat("The last layer's ", name, " begins anew, for its shape is another"));
   return names;
 }
 
@@ -165,35 +166,35 @@ void load_pretrained(models::ResNet& net, const fs::path& file) {
 
 // ---- output ----
 
-std::string meters(const train::Sums& recent, const train::Sums& all) {
-  const std::string loss = train::format("Loss %.4e (%.4e)", recent.mean("loss"), all.mean("loss"));
+std::string meters(const training::Sums& recent, const training::Sums& all) {
+  const std::string loss = training::format("Loss %.4e (%.4e)", recent.mean("loss"), all.mean("loss"));
   if (!all.contains("accuracy")) return loss;
-  return loss + train::format("\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)", 100 * recent.mean("accuracy"),
-                              100 * all.mean("accuracy"), 100 * recent.mean("accuracy_in_5"),
-                              100 * all.mean("accuracy_in_5"));
+  return loss + training::format("\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)", 100 * recent.mean("accuracy"),
+                                 100 * all.mean("accuracy"), 100 * recent.mean("accuracy_in_5"),
+                                 100 * all.mean("accuracy_in_5"));
 }
 
 // The figures of the images since the line before, and in brackets the mean of the epoch so far.
-std::string epoch_line(const train::StepReport& r) {
+std::string epoch_line(const training::StepReport& r) {
   const int digits = int(concat(r.batches).size());
-  return train::format("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t",
-                       static_cast<long long>(r.epoch - 1), digits, static_cast<long long>(r.batch),
-                       static_cast<long long>(r.batches), r.step.last, r.step.mean(), r.data.last,
-                       r.data.mean()) +
+  return training::format("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t",
+                          static_cast<long long>(r.epoch - 1), digits, static_cast<long long>(r.batch),
+                          static_cast<long long>(r.batches), r.step.last, r.step.mean(), r.data.last,
+                          r.data.mean()) +
          meters(r.recent, r.all);
 }
 
-std::string result_line(const train::Sums& all) {
-  return train::format(" * Acc@1 %.3f Acc@5 %.3f", 100 * all.mean("accuracy"),
-                       100 * all.mean("accuracy_in_5"));
+std::string result_line(const training::Sums& all) {
+  return training::format(" * Acc@1 %.3f Acc@5 %.3f", 100 * all.mean("accuracy"),
+                          100 * all.mean("accuracy_in_5"));
 }
 
 // How many images of the last pass could not be read, on all ranks; says so, if there are any.
 int64_t count_skipped(const char* what, const data::DataLoader& loader) {
-  train::Tally tally;
+  training::Tally tally;
   tally.add({.seen = loader.skipped()});
   const int64_t skipped = tally.reduce().seen;
-  if (skipped > 0) train::print(concat(skipped, ' ', what));
+  if (skipped > 0) training::print(concat(skipped, ' ', what));
   return skipped;
 }
 
@@ -201,20 +202,20 @@ int64_t count_skipped(const char* what, const data::DataLoader& loader) {
 
 using LogitsOf = std::function<Tensor(const Tensor& images)>;
 
-train::Sums validate(nn::Module& net, const LogitsOf& logits_of, data::DataLoader& loader, const Args& a,
-                     train::Training& training) {
+training::Sums validate(nn::Module& net, const LogitsOf& logits_of, data::DataLoader& loader, const Args& a,
+                        training::Training& training) {
   net.eval();
   const auto off = no_record();
-  const auto amp = train::mixed_precision(a);
-  train::Tally tally;
+  const auto amp = training::mixed_precision(a);
+  training::Tally tally;
   int64_t batch = 0;
   for (const data::Batch& b : loader) {
     const Tensor logits = logits_of(b.input);
-    tally.add(train::score(nn::cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b,
-                           {.in_5 = true}));
+    tally.add(training::score(nn::cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b,
+                              {.in_5 = true}));
     if (batch++ % a.log_interval == 0) {
-      const train::Sums recent = tally.reduce();
-      train::print(concat("Test: [", batch, '/', loader.size(), "]\t", meters(recent, tally.total())));
+      const training::Sums recent = tally.reduce();
+      training::print(concat("Test: [", batch, '/', loader.size(), "]\t", meters(recent, tally.total())));
     }
     if (training.end_test_step()) break;
   }
@@ -226,7 +227,7 @@ optim::SGDOptions sgd(const Args& a) {
   return {.lr = a.lr, .momentum = a.momentum, .weight_decay = a.weight_decay};
 }
 
-train::TrainingOptions options(const Args& a, const Data& data) {
+training::TrainingOptions options(const Args& a, const Data& data) {
   return {.fixed = {{"network", a.arch}, {"number of classes", concat(data.classes)}},
           .keep_best = !a.evaluate,
           .step_line = epoch_line,
@@ -235,8 +236,8 @@ train::TrainingOptions options(const Args& a, const Data& data) {
 
 std::string description(const Args& a, const Data& data, const nn::Module& net) {
   return concat(data.train->size(), " training and ", data.val->size(), " validation images of ",
-                data.classes, " classes; ", train::machine_text(*a.device), "; seed ", a.seed, '\n', a.arch,
-                ": ", net.num_parameters(), " parameters");
+                data.classes, " classes; ", training::machine_text(*a.device), "; seed ", a.seed, '\n',
+                a.arch, ": ", net.num_parameters(), " parameters");
 }
 
 // What is done with each epoch: `step` trains with a batch, and returns what it has seen.
@@ -245,11 +246,11 @@ struct Epochs {
   data::DataLoader &train_loader, &val_loader;
   optim::StepLR& schedule;
   LogitsOf logits_of;
-  std::function<train::Sums(const data::Batch&)> step;
+  std::function<training::Sums(const data::Batch&)> step;
 };
 
 // Resumes, and trains or only evaluates.
-void run_epochs(const Args& a, train::Training& training, const Epochs& e) {
+void run_epochs(const Args& a, training::Training& training, const Epochs& e) {
   training.resume();
   int64_t skipped = 0;
   const auto test = [&] {
@@ -271,7 +272,7 @@ void run_epochs(const Args& a, train::Training& training, const Epochs& e) {
     e.schedule.step();
     training.end_epoch();
   }
-  train::write_summary(training, {{"skipped", double(skipped)}});  // in all passes of this run
+  training::write_summary(training, {{"skipped", double(skipped)}});  // in all passes of this run
 }
 
 void start_at(const Args& a, data::DataLoader& loader, optim::StepLR& schedule) {
@@ -287,7 +288,7 @@ void fit(const Args& a) {
   manual_seed(a.seed);
   models::ResNet net(models::resnet(a.arch, {.classes = data.classes}));
   // Rank 0's weights and running statistics are everybody's.
-  if (!a.pretrained.empty() && train::is_first_rank()) load_pretrained(net, a.pretrained);
+  if (!a.pretrained.empty() && training::is_first_rank()) load_pretrained(net, a.pretrained);
   net.to(*a.device);
   dist::DistributedDataParallel ddp(net);
   GradManager gm;
@@ -295,17 +296,17 @@ void fit(const Args& a) {
   optim::SGD opt(net.parameters(), sgd(a));
   optim::StepLR schedule(opt, {.step_size = 30, .gamma = 0.1});
   start_at(a, train_loader, schedule);
-  train::print(description(a, data, net));
-  train::Training training("imagenet", a, train_loader,
-                           {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, options(a, data));
+  training::print(description(a, data, net));
+  training::Training training("imagenet", a, train_loader,
+                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, options(a, data));
   const auto step = [&](const data::Batch& b) {
     auto recording = gm.record();
-    const auto amp = train::mixed_precision(a);
+    const auto amp = training::mixed_precision(a);
     const Tensor logits = ddp(b.input);
     const Tensor loss = nn::cross_entropy(logits, b.target);
     gm.backward(loss);
     opt.step().clear_grad();
-    return train::score(loss, logits, b, {.in_5 = true});
+    return training::score(loss, logits, b, {.in_5 = true});
   };
   const auto logits_of = [&](const Tensor& x) { return net(x); };
   run_epochs(a, training, {net, train_loader, val_loader, schedule, logits_of, step});
@@ -337,9 +338,9 @@ void fit_in_pipeline(const Args& a) {
   const Data data = load_data(a);
   manual_seed(a.seed);
   const models::ResNetOptions network = models::resnet(a.arch, {.classes = data.classes});
-  const int64_t rows = train::micro_batch_rows(a.pipeline, global_batch_size(a));
+  const int64_t rows = training::micro_batch_rows(a.pipeline, global_batch_size(a));
   Pipeline pipe([&] { return std::make_unique<models::ResNet>(network); },
-                zeros({rows, 3, a.image_size, a.image_size}), train::pipeline_options(a.pipeline));
+                zeros({rows, 3, a.image_size, a.image_size}), training::pipeline_options(a.pipeline));
   if (!a.pretrained.empty()) load_pretrained(pipe, a.pretrained);
   data::DataLoader train_loader = training_loader(a, data), val_loader = validation_loader(a, data);
   GradManager gm;
@@ -347,12 +348,12 @@ void fit_in_pipeline(const Args& a) {
   optim::SGD opt(pipe.parameters(), sgd(a));
   optim::StepLR schedule(opt, {.step_size = 30, .gamma = 0.1});
   start_at(a, train_loader, schedule);
-  train::print(description(a, data, pipe.module()));
-  if (train::is_first_rank()) std::cout << pipe.describe();
-  train::Training training("imagenet", a, train_loader, {{pipe, opt}, {"schedule", schedule}},
-                           options(a, data));
-  const auto step = [&](const data::Batch& b) -> train::Sums {
-    const auto amp = train::mixed_precision(a);
+  training::print(description(a, data, pipe.module()));
+  if (training::is_first_rank()) std::cout << pipe.describe();
+  training::Training training("imagenet", a, train_loader, {{pipe, opt}, {"schedule", schedule}},
+                              options(a, data));
+  const auto step = [&](const data::Batch& b) -> training::Sums {
+    const auto amp = training::mixed_precision(a);
     const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
     opt.step().clear_grad();
     return {.seen = b.size(), .of = {{"loss", loss * double(b.size())}}};
@@ -365,6 +366,6 @@ void fit_in_pipeline(const Args& a) {
 
 int main(int argc, char** argv) {
   const Args a = parse(argc, argv);
-  const bool in_pipeline = a.pipeline != train::PipelineRunOptions();
-  return train::run("imagenet", a, in_pipeline ? fit_in_pipeline : fit);
+  const bool in_pipeline = a.pipeline != training::PipelineRunOptions();
+  return training::run("imagenet", a, in_pipeline ? fit_in_pipeline : fit);
 }

@@ -5,7 +5,7 @@
 #include "gradus/gradus.h"
 using namespace gradus;
 
-struct Args : train::RunOptions {
+struct Args : training::RunOptions {
   Args() { epochs = 14, device = kCPU, amp = DType::kF32; }
   int64_t batch_size = 64, global_batch_size = 0, test_batch_size = 1000, train_samples = 0, test_samples = 0;
   double lr = 1.0, gamma = 0.7;
@@ -15,7 +15,7 @@ struct Args : train::RunOptions {
 
 Args parse(int argc, char** argv) {
   Args a;
-  train::CommandLine line("mnist", "Trains a convolutional network on MNIST", a);
+  training::CommandLine line("mnist", "Trains a convolutional network on MNIST", a);
   line.add("--batch-size", a.batch_size, "images per training step, of each rank", {.at_least = 1});
   line.add("--global-batch-size", a.global_batch_size, "instead: of all ranks together", {.at_least = 1});
   line.add("--test-batch-size", a.test_batch_size, "images per test step, of each rank", {.at_least = 1});
@@ -33,9 +33,10 @@ Args parse(int argc, char** argv) {
 data::DatasetRef images(const Args& a, bool train) {
   const std::string dir = a.data.empty() ? (data::cache_dir() / "mnist").string() : a.data;
   const int64_t samples = train ? a.train_samples : a.test_samples;
-  if (a.download) train::on_one_rank_per_host([&] { data::download_mnist(dir, train::download_bar()); });
+  if (a.download)
+    training::on_one_rank_per_host([&] { data::download_mnist(dir, training::download_bar()); });
   if (a.data.empty() && !data::MNIST::available(dir)) {
-    if (train) train::print("Training on generated digits: there is no MNIST in " + dir);
+    if (train) training::print("Training on generated digits: there is no MNIST in " + dir);
     return data::GeneratedDigits({.train = train, .size = samples ? std::optional(samples) : std::nullopt});
   }
   const data::DatasetRef all = data::MNIST(dir, {.train = train});
@@ -44,7 +45,7 @@ data::DatasetRef images(const Args& a, bool train) {
 
 void fit(const Args& a) {
   manual_seed(a.seed);
-  const auto amp = train::mixed_precision(a);
+  const auto amp = training::mixed_precision(a);
   data::DataLoader loader(images(a, true), {.batch_size = a.global_batch_size ? 1 : a.batch_size,
                                             .global_batch_size = a.global_batch_size,
                                             .shuffle = true,
@@ -58,8 +59,9 @@ void fit(const Args& a) {
   gm.attach(net.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean));
   optim::Adadelta opt(net.parameters(), {.lr = a.lr});
   optim::StepLR schedule(opt, {.step_size = 1, .gamma = a.gamma});
-  train::Training training("mnist", a, loader, {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
-                           {.test = [&] { return training.evaluate(net, test_loader); }});
+  training::Training training("mnist", a, loader,
+                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
+                              {.test = [&] { return training.evaluate(net, test_loader); }});
   training.describe(net, test_loader);
   training.resume();
   while (training.next_epoch()) {
@@ -68,13 +70,14 @@ void fit(const Args& a) {
       const Tensor logits = net(b.input), loss = nn::cross_entropy(logits, b.target);
       gm.backward(loss);
       opt.step().clear_grad();
-      training.end_step(train::score(loss, logits, b));
+      training.end_step(training::score(loss, logits, b));
     }
     schedule.step();
     training.end_epoch();
   }
-  train::report(training);
-  if (a.save_model && train::is_first_rank()) io::save_safetensors("mnist_cnn.safetensors", net.state_dict());
+  training::report(training);
+  if (a.save_model && training::is_first_rank())
+    io::save_safetensors("mnist_cnn.safetensors", net.state_dict());
 }
 
-int main(int argc, char** argv) { return train::run("mnist", parse(argc, argv), fit); }
+int main(int argc, char** argv) { return training::run("mnist", parse(argc, argv), fit); }

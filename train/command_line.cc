@@ -9,7 +9,7 @@
 
 #include "gradus/tensor/base/error.h"
 
-namespace gradus::train {
+namespace gradus::training {
 namespace {
 
 // Numbers within the options' bounds, and no NaN. Integers beyond 2^40 are taken for a mistake.
@@ -165,4 +165,4 @@ std::optional<int64_t> count_of(const std::string& text) {
   return int64_t(count);
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -1,10 +1,10 @@
 // CommandLine: a program's options, from its command line into variables.
 //
-//   struct Args : train::RunOptions {
+//   struct Args : training::RunOptions {
 //     int64_t batch_size = 64;
 //     double lr = 1.0;
 //   } args;
-//   train::CommandLine line("mnist", "Trains a convolutional network on MNIST", args);
+//   training::CommandLine line("mnist", "Trains a convolutional network on MNIST", args);
 //   line.add("--batch-size", args.batch_size, "images per training step, of each rank", {.at_least = 1});
 //   line.add("--lr", args.lr, "learning rate", {.at_least = 0});
 //   line.parse_or_exit(argc, argv);
@@ -22,7 +22,7 @@
 #include "gradus/tensor/base/device.h"
 #include "gradus/tensor/base/dtype.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 // What programs that train have in common.
 struct RunOptions {
@@ -87,4 +87,4 @@ class CommandLine {
 // that says no whole number from 0 to 2^40.
 std::optional<int64_t> count_of(const std::string& text);
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -7,7 +7,7 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
 
-namespace gradus::train {
+namespace gradus::training {
 namespace {
 
 std::vector<std::string> schedule_names() {
@@ -85,4 +85,4 @@ int64_t micro_batch_rows(const PipelineRunOptions& o, int64_t rows) {
   return std::max<int64_t>(1, rows / parts);
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -1,14 +1,14 @@
 // PipelineRunOptions: the options of programs that can train in a pipeline.
 //
-//   struct Args : train::RunOptions {
-//     train::PipelineRunOptions pipeline;
+//   struct Args : training::RunOptions {
+//     training::PipelineRunOptions pipeline;
 //   } args;
-//   train::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", args);
-//   train::add_pipeline(line, args.pipeline, "which is cut where measuring says");
+//   training::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", args);
+//   training::add_pipeline(line, args.pipeline, "which is cut where measuring says");
 //   line.parse_or_exit(argc, argv);
-//   train::start_ranks_for_pipelines(args, args.pipeline);
+//   training::start_ranks_for_pipelines(args, args.pipeline);
 //   ...
-//   dist::Pipeline<Net> pipe(make, example, train::pipeline_options(args.pipeline));
+//   dist::Pipeline<Net> pipe(make, example, training::pipeline_options(args.pipeline));
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 #include "gradus/distributed/pipeline/pipeline_base.h"
 #include "gradus/train/command_line.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 struct PipelineRunOptions {
   int ranks = 1, interleave = 1;                      // --pipeline, --interleave
@@ -39,4 +39,4 @@ dist::PipelineOptions pipeline_options(const PipelineRunOptions& options);
 // their number is chosen by measuring. For the example that a pipeline is made with.
 int64_t micro_batch_rows(const PipelineRunOptions& options, int64_t rows);
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -12,7 +12,7 @@
 #include "gradus/train/internal/interrupt.h"
 #include "gradus/train/ranks.h"
 
-namespace gradus::train {
+namespace gradus::training {
 namespace fs = std::filesystem;
 namespace {
 
@@ -71,4 +71,4 @@ int run(const std::string& name, const RunOptions& o, const std::function<void()
   }
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

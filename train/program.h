@@ -1,6 +1,6 @@
 // The frame of a training program: its ranks, its errors, its exit status.
 //
-//   int main(int argc, char** argv) { return train::run("mnist", parse(argc, argv), fit); }
+//   int main(int argc, char** argv) { return training::run("mnist", parse(argc, argv), fit); }
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/train/command_line.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 // Somebody asked to stop: where to go on, if there is a checkpoint.
 struct Interrupted : std::exception {
@@ -41,4 +41,4 @@ inline Autocast mixed_precision(const RunOptions& options) {
   return autocast(DType::kBF16, {.enabled = options.amp == DType::kBF16});
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-namespace gradus::train {
+namespace gradus::training {
 namespace {
 
 int terminal_columns() {
@@ -118,4 +118,4 @@ std::function<void(const data::DownloadProgress&)> download_bar() {
   };
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -8,7 +8,7 @@
 
 #include "gradus/data/files/download.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 struct ProgressOptions {
   std::string title;  // "Epoch 3/14"
@@ -46,10 +46,10 @@ class Progress {
   bool line_open_ = false;
 };
 
-// Returns what shows a download's progress, file by file: data::download_mnist(dir, train::download_bar()).
+// Returns what shows a download's progress, file by file: data::download_mnist(dir, training::download_bar()).
 std::function<void(const data::DownloadProgress&)> download_bar();
 
 // "1:02:03" or "4:05".
 std::string clock_text(double seconds);
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -9,7 +9,7 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 bool is_first_rank() { return dist::get_rank() == 0; }
 
@@ -35,4 +35,4 @@ void check_same_on_all_ranks(const std::string& what, const std::string& value) 
       throw ValueError("ranks", what, " differ: ", all[0], " on rank 0, ", all[rank], " on rank ", rank);
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -6,7 +6,7 @@
 
 #include "gradus/tensor/base/device.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 // True on the rank that logs, shows progress and saves; always without a job.
 bool is_first_rank();
@@ -26,4 +26,4 @@ std::string machine_text(Device device = kCPU);
 // and both values.
 void check_same_on_all_ranks(const std::string& what, const std::string& value);
 
-}  // namespace gradus::train
+}  // namespace gradus::training

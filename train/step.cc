@@ -9,7 +9,7 @@
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/train/training.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 bool Step::every(int64_t n) const {
   if (n < 1) throw ValueError("every", "expected n >= 1, given ", n);
@@ -59,4 +59,4 @@ double Step::log(const std::string& name, double value) {
   return value;
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

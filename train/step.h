@@ -1,6 +1,6 @@
 // Step: one step of a training, as the loop over a Training sees it.
 //
-//   for (train::Step& s : training) {
+//   for (training::Step& s : training) {
 //     const Tensor fake = gen(s.randn({512}));           // one latent vector for each of the batch's images
 //     Tensor loss = s.log("loss/d", gan::hinge_d(...));  // its mean is in the log, over steps and ranks
 //     ...
@@ -14,7 +14,7 @@
 #include "gradus/data/dataset.h"
 #include "gradus/train/tally.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 class Training;
 
@@ -68,4 +68,4 @@ class Step {
   std::vector<std::pair<std::string, Tensor>> values_;
 };
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -9,7 +9,7 @@
 #include "gradus/train/ranks.h"
 #include "gradus/train/text.h"
 
-namespace gradus::train {
+namespace gradus::training {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -71,4 +71,4 @@ void write_summary(const Training& t, const std::vector<std::pair<std::string, S
   internal::write_text_file(t.run().summary, summary.dump(2) + "\n");
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -9,7 +9,7 @@
 
 #include "gradus/train/training.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 // Prints the last test's means and the speed of training, and writes the summary.
 void report(const Training& training);
@@ -32,4 +32,4 @@ struct SummaryValue {
 void write_summary(const Training& training,
                    const std::vector<std::pair<std::string, SummaryValue>>& more = {});
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -16,7 +16,7 @@
 #include "gradus/train/internal/numbers.h"
 #include "gradus/train/text.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 namespace {
 
@@ -197,4 +197,4 @@ Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& b, Score
   return sums;
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

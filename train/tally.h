@@ -1,6 +1,6 @@
 // Tally: what a pass over the data adds up to, over all ranks.
 //
-//   train::Tally tally;
+//   training::Tally tally;
 //   for (const data::Batch& b : loader)
 //     tally.add({.seen = b.size(), .of = {{"loss", total_loss}, {"accuracy", number_correct}}});
 //   tally.reduce();
@@ -17,7 +17,7 @@
 #include "gradus/data/dataset.h"
 #include "gradus/tensor/tensor.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 // Sums over samples, each under the name of its mean: the number of correct answers is "accuracy".
 struct Sums {
@@ -82,4 +82,4 @@ struct ScoreOptions {
 };
 Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& batch, ScoreOptions options = {});
 
-}  // namespace gradus::train
+}  // namespace gradus::training

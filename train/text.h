@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-namespace gradus::train {
+namespace gradus::training {
 
 // Returns the text; at most 511 characters of it.
 template <class... Values> std::string format(const char* pattern, Values... values) {
@@ -13,4 +13,4 @@ template <class... Values> std::string format(const char* pattern, Values... val
   return text;
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

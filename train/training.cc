@@ -20,7 +20,7 @@
 #include "gradus/train/ranks.h"
 #include "gradus/train/text.h"
 
-namespace gradus::train {
+namespace gradus::training {
 namespace fs = std::filesystem;
 namespace {
 
@@ -572,4 +572,4 @@ Training::Steps& Training::Steps::operator++() {
   return *this;
 }
 
-}  // namespace gradus::train
+}  // namespace gradus::training

@@ -1,7 +1,7 @@
 // Training: what a program does around its steps. It shows and logs how well they do, writes checkpoints and
 // goes on from them, also in the middle of an epoch, and ends when somebody asks.
 //
-//   train::Training training("mnist", args, loader,
+//   training::Training training("mnist", args, loader,
 //                            {{"model", net}, {"optimizer", opt}, {"schedule", schedule}});
 //   training.resume();
 //   for (;;) {
@@ -9,7 +9,7 @@
 //     if (!training.next_epoch()) break;
 //     for (const data::Batch& b : training.batches()) {
 //       ...the step...
-//       training.end_step(train::score(loss, logits, b));
+//       training.end_step(training::score(loss, logits, b));
 //     }
 //     schedule.step();
 //     training.end_epoch();
@@ -21,10 +21,10 @@
 // A training without epochs and tests is a range of steps (step.h). The loop goes on from the checkpoint in
 // its folder, if there is one, logs what the steps log, and saves:
 //
-//   train::Training training("ring", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d},
+//   training::Training training("ring", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d},
 //                                     {"gen", opt_g}}, .ema = ema},
 //                            {.images = 2'000'000, .checkpoint_dir = "runs/ring"});
-//   for (train::Step& s : training) {
+//   for (training::Step& s : training) {
 //     ...the step, with s.batch()...
 //     ema.update(s.images());
 //   }
@@ -53,7 +53,7 @@
 #include "gradus/train/tally.h"
 #include "gradus/train/training_state.h"
 
-namespace gradus::train {
+namespace gradus::training {
 
 // How an epoch went, over all ranks.
 struct EpochResult {
@@ -126,8 +126,8 @@ struct TrainingOptions {
   // they are of. Called on all ranks, with the same.
   std::function<std::vector<std::string>(const Sums& recent, int64_t steps)> warnings = {};
   std::string unit = "images";  // what the log calls samples
-  std::function<std::string(const StepReport&)> step_line = train::step_line;
-  std::function<std::string(const Sums&)> test_line = train::test_line;
+  std::function<std::string(const StepReport&)> step_line = training::step_line;
+  std::function<std::string(const Sums&)> test_line = training::test_line;
 };
 
 class Training {
@@ -337,4 +337,4 @@ class Training::Steps {
   Step step_;
 };
 
-}  // namespace gradus::train
+}  // namespace gradus::training

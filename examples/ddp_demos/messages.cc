@@ -81,7 +81,7 @@ void by_name() {
 }  // namespace
 
 void show_messages() {
-  if (dist::get_world_size() == 1) return train::print("\nMessages need two ranks.");
+  if (dist::get_world_size() == 1) return training::print("\nMessages need two ranks.");
   there_and_back();
   around();
   tags();

@@ -81,7 +81,7 @@ std::vector<std::vector<Tensor>> trained_in_one_process(const Tensor& x, const T
 }  // namespace
 
 void show_remote() {
-  if (dist::get_world_size() == 1) return train::print("\nMessages with gradients need two ranks.");
+  if (dist::get_world_size() == 1) return training::print("\nMessages with gradients need two ranks.");
   manual_seed(42);
   const Tensor x = randn({16, 1}), y = 2 * x + 1;
   const auto expected = trained_in_one_process(x, y);

@@ -71,8 +71,8 @@ void show_ring() {
   float difference = 0;  // the orders of summation differ, so the last bits may
   for (int64_t i = 0; i < by_hand.numel(); ++i)
     difference = std::max(difference, std::abs(by_hand.data<float>()[i] - built_in.data<float>()[i]));
-  train::print("\nring all-reduce of 1,000,003 numbers: " + std::to_string(ring_ms) +
-               " ms; dist::all_reduce: " + std::to_string(ours_ms) + " ms");
+  training::print("\nring all-reduce of 1,000,003 numbers: " + std::to_string(ring_ms) +
+                  " ms; dist::all_reduce: " + std::to_string(ours_ms) + " ms");
   const bool alike = difference <= 1e-5f * static_cast<float>(size);
   show("the largest difference between the two", "of 1,000,003 numbers",
        alike ? "within rounding" : std::to_string(difference), "within rounding");

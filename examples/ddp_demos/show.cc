@@ -29,7 +29,7 @@ std::string text(const std::vector<Tensor>& xs) {
 
 void show(const std::string& title, const std::string& had, const std::string& has,
           const std::string& should_have) {
-  train::print("\n" + title);
+  training::print("\n" + title);
   std::vector<std::pair<std::string, std::string>> ranks;
   size_t width = 0;
   for (const std::string& bytes : dist::gather_object(dist::to_wire(std::pair(had, has)))) {

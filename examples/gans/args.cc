@@ -31,9 +31,9 @@ double rate_of(const std::string& text) {
 std::optional<gan::GrowthPhase> phase_of(const std::string& text) {
   const std::vector<std::string> fields = split(text, ':');
   if (fields.size() < 2 || fields.size() > 4) return {};
-  gan::GrowthPhase phase = {.size = train::count_of(fields[0]).value_or(0),
-                            .images = train::count_of(fields[1]).value_or(0)};
-  if (fields.size() > 2) phase.batch = train::count_of(fields[2]).value_or(0);
+  gan::GrowthPhase phase = {.size = training::count_of(fields[0]).value_or(0),
+                            .images = training::count_of(fields[1]).value_or(0)};
+  if (fields.size() > 2) phase.batch = training::count_of(fields[2]).value_or(0);
   if (fields.size() > 3) phase.lr = rate_of(fields[3]);
   const bool fits = phase.size > 0 && phase.images > 0 && (fields.size() < 3 || phase.batch > 0) &&
                     (fields.size() < 4 || phase.lr > 0);
@@ -66,7 +66,7 @@ Args parse(int argc, char** argv) {
   Args a;
   a.epochs = 0, a.device = kCPU, a.amp = DType::kF32;
   a.log_interval = 100;
-  train::CommandLine line("gan", "Trains a GAN", a);
+  training::CommandLine line("gan", "Trains a GAN", a);
   line.add("--model", a.model, "what is trained", {.one_of = recipe_names()});
   line.add("--data", a.data, "folder with MNIST, CIFAR-10 or images [generated digits]", {.value = "DIR"});
   line.add("--size", a.size, "height and width of images [32; 64 for a folder of images]",

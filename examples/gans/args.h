@@ -7,7 +7,7 @@ namespace gradus::examples {
 
 constexpr int64_t kImages = 600'000;  // of a training that is given no other end
 
-struct Args : train::RunOptions {
+struct Args : training::RunOptions {
   std::string model = "dcgan", data;
   int64_t size = 0, width = 0, batch = 0, disc_steps = 0;  // 0: the data's, the recipe's
   double lr = 0, ema_images = 10'000;

@@ -87,7 +87,7 @@ Classifier::Seen Classifier::operator()(const Tensor& bytes) const {
 
 namespace {
 
-struct ClassifierArgs : train::RunOptions {
+struct ClassifierArgs : training::RunOptions {
   std::string data, out;
   int64_t batch = 64;
 };
@@ -125,15 +125,15 @@ void train_classifier(const ClassifierArgs& given) {
   const auto test = [&] {
     const nn::ModeScope mode(net, false);
     const auto off = no_record();
-    train::Tally tally;
+    training::Tally tally;
     for (const data::Batch& b : test_images) {
       const Tensor logits = net(input(b));
-      tally.add(train::score(nn::cross_entropy(logits, b.target), logits, b));
+      tally.add(training::score(nn::cross_entropy(logits, b.target), logits, b));
     }
     return tally.reduce();
   };
-  train::Training training("classifier", a, images,
-                           {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, {.test = test});
+  training::Training training("classifier", a, images,
+                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, {.test = test});
   training.resume();
   while (training.next_epoch()) {
     for (const data::Batch& b : training.batches()) {
@@ -142,14 +142,14 @@ void train_classifier(const ClassifierArgs& given) {
       gm.backward(loss);
       opt.step().clear_grad();
       schedule.step();
-      training.end_step(train::score(loss, logits, b));
+      training.end_step(training::score(loss, logits, b));
     }
     training.end_epoch();
   }
-  if (!train::is_first_rank()) return;
+  if (!training::is_first_rank()) return;
   fs::create_directories(file.parent_path().empty() ? fs::path(".") : file.parent_path());
   io::save_weights(net, file);
-  train::print(concat("Wrote ", file.string()));
+  training::print(concat("Wrote ", file.string()));
 }
 
 }  // namespace
@@ -157,13 +157,13 @@ void train_classifier(const ClassifierArgs& given) {
 int run_classifier(int argc, char** argv) {
   ClassifierArgs a;
   a.epochs = 0, a.log_interval = 200;
-  train::CommandLine line(
+  training::CommandLine line(
       "classifier", "Trains the classifier that metrics look through: in 3 epochs, of CIFAR-10 in 20", a);
   line.add("--data", a.data, "folder with MNIST or CIFAR-10 [generated digits]", {.value = "DIR"});
   line.add("--batch", a.batch, "images of a step, of all ranks", {.at_least = 1, .at_most = 1 << 20});
   line.add("--out", a.out, "where its weights are written [the cache folder]", {.value = "FILE"});
   line.parse_or_exit(argc, argv);
-  return train::run("classifier", a, train_classifier);
+  return training::run("classifier", a, train_classifier);
 }
 
 }  // namespace gradus::examples

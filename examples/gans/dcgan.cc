@@ -7,7 +7,7 @@
 namespace gradus::examples {
 namespace {
 
-void step(train::Step& s, Trainer& t) {
+void step(training::Step& s, Trainer& t) {
   const Tensor real = t.real(s), real_labels = t.labels(s), labels = t.random_labels(s);
   const bool both = s.every(t.disc_steps());  // else the discriminator alone
   Recording making = both ? t.gen.record() : Recording();

@@ -6,7 +6,7 @@
 namespace gradus::examples {
 namespace {
 
-void step(train::Step& s, Trainer& t) {
+void step(training::Step& s, Trainer& t) {
   const Tensor real = t.real(s), fake = t.generate(s);
   {
     Recording judging = t.disc.record();

@@ -143,9 +143,10 @@ std::optional<std::pair<std::string, bool>> compared_by(const std::vector<std::s
 }
 
 std::string text_of(const Figure& f, const std::string& mode) {
-  std::string text = train::format("%s %.5g  (n %lld", f.name.c_str(), f.value, static_cast<long long>(f.n));
+  std::string text =
+      training::format("%s %.5g  (n %lld", f.name.c_str(), f.value, static_cast<long long>(f.n));
   if (!mode.empty()) text += ", " + mode;
-  if (!std::isnan(f.floor)) text += train::format(", floor %.5g", f.floor);
+  if (!std::isnan(f.floor)) text += training::format(", floor %.5g", f.floor);
   if (!f.features_sha256.empty()) text += ", features " + f.features_sha256.substr(0, 16);
   return text + ")";
 }
@@ -155,7 +156,7 @@ ImageMetrics::ImageMetrics(ImageMetricsOptions options) : options_(std::move(opt
   if (std::ranges::any_of(options_.names, [](const std::string& n) { return metric(n).needs_classifier; })) {
     classifier_ = std::make_unique<Classifier>(
         kind_, options_.classifier.empty() ? Classifier::default_file(kind_) : options_.classifier);
-    train::check_same_on_all_ranks("classifiers", classifier_->sha256());
+    training::check_same_on_all_ranks("classifiers", classifier_->sha256());
   }
   reference_ = look(reference_of(options_.images, false, options_.n));
   const SeenImages others = look(reference_of(options_.images, true, options_.n));
@@ -172,7 +173,7 @@ SeenImages ImageMetrics::look(const ImageSource& source) const {
 
 std::vector<Figure> ImageMetrics::measure(const SeenImages& seen) const {
   nlohmann::ordered_json figures = nlohmann::ordered_json::array();
-  if (train::is_first_rank())
+  if (training::is_first_rank())
     for (const std::string& name : options_.names) {
       const Metric& m = metric(name);
       const int64_t n = std::min({seen.n, m.most, name == "swd" ? reference_.n : seen.n});

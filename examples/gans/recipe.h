@@ -21,7 +21,7 @@ struct Recipe {
   bool is_critic = false;  // its discriminator's scores have no bounds
   std::unique_ptr<Networks> (*make)(const NetworkOptions&);
   // Trains both networks with the step's images.
-  void (*step)(train::Step&, Trainer&);
+  void (*step)(training::Step&, Trainer&);
 };
 
 extern const Recipe kDcgan, kLsgan, kWganGp, kPggan;

@@ -38,7 +38,7 @@ std::filesystem::path samples_folder(const Args& a) {
 }
 
 // Returns whether a multiple of `interval` lies among the step's images.
-bool crosses(const train::Step& s, int64_t interval) {
+bool crosses(const training::Step& s, int64_t interval) {
   return s.images() / interval != (s.images() - s.batch().global_size) / interval;
 }
 
@@ -82,21 +82,21 @@ void check_device(const Args& a, int64_t size) {
                       "--device ", *a.device);
 }
 
-void describe(const train::Training& training, const Networks& net, const Images& images,
+void describe(const training::Training& training, const Networks& net, const Images& images,
               const Trainer& trainer) {
-  train::print(concat(training.loader().dataset().size(), " images of ", images.kind, ", ", images.size, "x",
-                      images.size, "x", images.channels, "; ",
-                      train::machine_text(training.run().device.value_or(kCPU)), "; seed ",
-                      training.run().seed, '\n', net));
+  training::print(concat(training.loader().dataset().size(), " images of ", images.kind, ", ", images.size,
+                         "x", images.size, "x", images.channels, "; ",
+                         training::machine_text(training.run().device.value_or(kCPU)), "; seed ",
+                         training.run().seed, '\n', net));
   if (const auto at = trainer.scale(0); at.size != images.size)
-    train::print(concat("Training begins at ", at.size, "x", at.size));
+    training::print(concat("Training begins at ", at.size, "x", at.size));
 }
 
 // The summary's further figures: the last means of what the steps logged, and what the training was.
-void write_summary(const train::Training& t, const Args& a, const Images& images, const Trainer& trainer,
+void write_summary(const training::Training& t, const Args& a, const Images& images, const Trainer& trainer,
                    const TrainMetrics& metrics) {
   const models::Scale at = trainer.scale(t.images());
-  std::vector<std::pair<std::string, train::SummaryValue>> more = {
+  std::vector<std::pair<std::string, training::SummaryValue>> more = {
       {"model", a.model},
       {"size", images.size},
       {"images", t.images()},
@@ -114,7 +114,7 @@ void write_summary(const train::Training& t, const Args& a, const Images& images
     more.emplace_back(key, t.recent().mean(name));
   }
   for (auto& figure : metrics.summary(t)) more.push_back(std::move(figure));
-  train::write_summary(t, more);
+  training::write_summary(t, more);
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ void train_gan(const Args& a) {
   const Recipe& r = recipe(a.model);
   const Images images = open_images(
       {.dir = a.data, .size = a.size, .flip = a.augment == "flip", .on_error_skip = a.on_error == "skip"});
-  if (a.data.empty()) train::print("Training on generated digits: --data DIR names a folder of images");
+  if (a.data.empty()) training::print("Training on generated digits: --data DIR names a folder of images");
   const NetworkOptions networks = network_options(a, images.size, images.channels, images.classes);
   check_device(a, images.size);
   const std::unique_ptr<Networks> net = r.make(networks);
@@ -134,10 +134,10 @@ void train_gan(const Args& a) {
   Trainer trainer(*net, networks, trained);
   gan::Watch watch({.won = r.is_critic ? 0 : 0.99});
   TrainMetrics metrics(a, images, *net, networks, trainer.ema());
-  train::TrainingOptions options = {
+  training::TrainingOptions options = {
       .fixed = fixed(networks, trainer.growth_text()),
-      .on_not_finite = a.on_nan == "skip" ? train::OnNotFinite::kSkip : train::OnNotFinite::kStop,
-      .warnings = [&](const train::Sums& recent, int64_t steps) {
+      .on_not_finite = a.on_nan == "skip" ? training::OnNotFinite::kSkip : training::OnNotFinite::kStop,
+      .warnings = [&](const training::Sums& recent, int64_t steps) {
         return watch.update(recent.means(), steps);
       }};
   metrics.add_to(options);
@@ -147,7 +147,7 @@ void train_gan(const Args& a) {
                                        .drop_last = true,
                                        .seed = a.seed,
                                        .device = a.device});
-  train::Training training(
+  training::Training training(
       "gan",
       {.model = *net,
        .loader = loader,
@@ -160,10 +160,10 @@ void train_gan(const Args& a) {
   const int64_t sample_every =
       a.sample_every ? a.sample_every : tenth(a, loader.global_batch_size(), images.set->size());
 
-  for (train::Step& s : training) {
+  for (training::Step& s : training) {
     trainer.begin(s);
     {
-      const auto amp = train::mixed_precision(a);
+      const auto amp = training::mixed_precision(a);
       r.step(s, trainer);
     }
     trainer.end();
@@ -171,12 +171,12 @@ void train_gan(const Args& a) {
       training.events()->add_scalar("scale", double(net->scale.size), s.number());
       training.events()->add_scalar("fade", net->scale.fade, s.number());
     }
-    if (crosses(s, sample_every) && train::is_first_rank()) {
+    if (crosses(s, sample_every) && training::is_first_rank()) {
       const Tensor grid = grids.write(*net, trainer.ema().weights(), s.images());
       if (training.events()) training.events()->add_image("samples", grid, s.number(), {.nrow = 8});
     }
   }
-  if (!a.export_file.empty() && train::is_first_rank()) {
+  if (!a.export_file.empty() && training::is_first_rank()) {
     trainer.ema().copy_to(*net->gen);
     io::save_weights(*net, a.export_file);
   }

@@ -18,11 +18,11 @@ TrainMetrics::TrainMetrics(const Args& a, const Images& images, Networks& net, c
       .classifier = a.classifier});
 }
 
-void TrainMetrics::add_to(train::TrainingOptions& options) {
+void TrainMetrics::add_to(training::TrainingOptions& options) {
   if (!metrics_) return;
   options.test = [this] { return test(); };
   options.test_every = every_;
-  options.test_line = [this](const train::Sums&) {
+  options.test_line = [this](const training::Sums&) {
     std::string line = "metrics";
     for (const Figure& f : last_) line += "  " + text_of(f);
     return line;
@@ -33,9 +33,9 @@ void TrainMetrics::add_to(train::TrainingOptions& options) {
   options.keep_best = true;
 }
 
-train::Sums TrainMetrics::test() {
+training::Sums TrainMetrics::test() {
   last_ = (*metrics_)(source_of(net_, latents_, size_, ema_.weights()));
-  train::Sums sums = {.seen = latents_.z.size(0)};
+  training::Sums sums = {.seen = latents_.z.size(0)};
   for (const Figure& f : last_) {
     sums.of.emplace_back(f.name, f.value);
     sums.seen_of.emplace_back(f.name, 1);
@@ -43,9 +43,9 @@ train::Sums TrainMetrics::test() {
   return sums;
 }
 
-std::vector<std::pair<std::string, train::SummaryValue>> TrainMetrics::summary(
-    const train::Training& training) const {
-  std::vector<std::pair<std::string, train::SummaryValue>> values;
+std::vector<std::pair<std::string, training::SummaryValue>> TrainMetrics::summary(
+    const training::Training& training) const {
+  std::vector<std::pair<std::string, training::SummaryValue>> values;
   if (!metrics_ || training.history().empty()) return values;
   for (const auto& [name, sum] : training.last().test.of)
     for (const Figure& f : metrics_->floors()) {

@@ -17,12 +17,13 @@ class TrainMetrics {
                const gan::Ema& ema);
 
   // Lets a training make them, and keep the checkpoint that is the best by the first.
-  void add_to(train::TrainingOptions& options);
+  void add_to(training::TrainingOptions& options);
   // Returns those of the last test, for the summary: "metrics/frechet/value", ...
-  std::vector<std::pair<std::string, train::SummaryValue>> summary(const train::Training& training) const;
+  std::vector<std::pair<std::string, training::SummaryValue>> summary(
+      const training::Training& training) const;
 
  private:
-  train::Sums test();
+  training::Sums test();
 
   Networks& net_;
   const gan::Ema& ema_;

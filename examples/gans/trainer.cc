@@ -8,7 +8,7 @@ Recording Trainer::Side::record() {
   return narrows_ ? manager_->record({.only = net_->parameters()}) : manager_->record();
 }
 
-void Trainer::Side::update(train::Step& s, Recording& recording, const Tensor& loss) {
+void Trainer::Side::update(training::Step& s, Recording& recording, const Tensor& loss) {
   if (!s.backward(name_, recording, loss)) return;
   if (s.every(log_interval_))
     s.log("grad_norm/" + name_, optim::clip_grad_norm_(net_->parameters(), INFINITY));
@@ -71,7 +71,7 @@ models::Scale Trainer::scale(int64_t images) const {
   return {.size = at.size, .fade = at.fade};
 }
 
-void Trainer::begin(const train::Step& s) {
+void Trainer::begin(const training::Step& s) {
   const models::Scale last = net_.scale;  // of the step before, which a checkpoint has as well
   const int64_t before = s.images() - s.batch().global_size;  // images shown
   net_.scale = scale(before);
@@ -83,12 +83,12 @@ void Trainer::end() {
   if (dist::get_world_size() > 1 && !buffers.empty()) dist::bcast_list_(buffers, {.verify = false});
 }
 
-Tensor Trainer::real(const train::Step& s) const {
+Tensor Trainer::real(const training::Step& s) const {
   const Tensor x = s.batch().input;
   return options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
 }
 
-Trainer::Scores Trainer::judge(train::Step& s, const Tensor& real, const Tensor& fake,
+Trainer::Scores Trainer::judge(training::Step& s, const Tensor& real, const Tensor& fake,
                                const Tensor& real_labels, const Tensor& fake_labels) {
   s.log("diversity", gan::diversity(real, fake));
   if (!options_.joined_forward) return {judge(real, real_labels), judge(fake, fake_labels)};
@@ -97,11 +97,11 @@ Trainer::Scores Trainer::judge(train::Step& s, const Tensor& real, const Tensor&
   return {slice(both, 0, 0, real.size(0)), slice(both, 0, real.size(0), both.size(0))};
 }
 
-Tensor Trainer::labels(const train::Step& s) const {
+Tensor Trainer::labels(const training::Step& s) const {
   return networks_.classes > 0 ? s.batch().target : Tensor();
 }
 
-Tensor Trainer::random_labels(train::Step& s) const {
+Tensor Trainer::random_labels(training::Step& s) const {
   if (networks_.classes == 0) return {};
   return to(floor(s.rand() * double(networks_.classes)), DType::kI64);
 }

@@ -31,7 +31,7 @@ class Trainer {
     Recording record();
     // Computes the gradients of the loss, and makes the optimizer's step. Leaves it out where gradients
     // are not finite and --on-nan says so.
-    void update(train::Step& s, Recording& recording, const Tensor& loss);
+    void update(training::Step& s, Recording& recording, const Tensor& loss);
     optim::Adam& optimizer() { return *adam_; }
 
    private:
@@ -52,18 +52,18 @@ class Trainer {
 
   // Sets the size and the fade of a network that grows. Both optimizers begin anew where a fade begins or
   // ends, with the learning rate of the size.
-  void begin(const train::Step& s);
+  void begin(const training::Step& s);
   // Ends a step: running statistics, which each rank has of its own images, become the first rank's.
   void end();
 
   // Returns this rank's images of the step, in the present size.
-  Tensor real(const train::Step& s) const;
+  Tensor real(const training::Step& s) const;
   // Return labels of classes: those of the images, and random ones. Undefined for networks without labels.
   // Shapes: [N].
-  Tensor labels(const train::Step& s) const;
-  Tensor random_labels(train::Step& s) const;
+  Tensor labels(const training::Step& s) const;
+  Tensor random_labels(training::Step& s) const;
   // Returns as many images of fresh latents.
-  Tensor generate(train::Step& s, const Tensor& labels = {}) {
+  Tensor generate(training::Step& s, const Tensor& labels = {}) {
     return net_.generate(s.randn({networks_.latent}), labels);
   }
   Tensor judge(const Tensor& x, const Tensor& labels = {}) { return net_.judge(x, labels); }
@@ -72,7 +72,7 @@ class Trainer {
   struct Scores {
     Tensor real, fake;
   };
-  Scores judge(train::Step& s, const Tensor& real, const Tensor& fake, const Tensor& real_labels = {},
+  Scores judge(training::Step& s, const Tensor& real, const Tensor& fake, const Tensor& real_labels = {},
                const Tensor& fake_labels = {});
 
   int64_t disc_steps() const { return options_.disc_steps; }

@@ -6,7 +6,7 @@ TextArgs parse_text_args(int argc, char** argv) {
   TextArgs a;
   a.epochs = 0, a.amp = DType::kF32;
   a.log_interval = 100;
-  train::CommandLine line("gpt", "Trains a transformer to predict the next character of a text", a);
+  training::CommandLine line("gpt", "Trains a transformer to predict the next character of a text", a);
   line.add("--data", a.data, "a text, also .gz [generated text]", {.value = "FILE"});
   line.add("--layers", a.layers, "blocks of the network", {.at_least = 1, .at_most = kMostLayers});
   line.add("--heads", a.heads, "heads of attention", {.at_least = 1, .at_most = kMostWidth});
@@ -21,13 +21,13 @@ TextArgs parse_text_args(int argc, char** argv) {
   line.add("--weight-decay", a.weight_decay, "weight decay of matrices", {.at_least = 0});
   line.add("--clip", a.clip, "norm above which gradients are scaled down", {.above = 0});
   line.add("--validation-interval", a.validation_interval, "steps between two validations", {.at_least = 1});
-  train::add_pipeline(line, a.pipeline, "which is cut between blocks");
+  training::add_pipeline(line, a.pipeline, "which is cut between blocks");
   line.add("--replicas", a.replicas, "pipelines that share the batch", {.at_least = 1, .at_most = 16});
   line.add("--sample", a.sample, "characters to write at the end",
            {.at_least = 1, .at_most = 1 << 24, .value = "N"});
   line.parse_or_exit(argc, argv);
   if (!a.iterations && !a.images && !a.epochs) a.iterations = kIterations;
-  train::start_ranks_for_pipelines(a, a.pipeline, a.replicas);
+  training::start_ranks_for_pipelines(a, a.pipeline, a.replicas);
   return a;
 }
 
@@ -49,7 +49,7 @@ dist::PipelineOptions pipeline_options(const TextArgs& a) {
   if (a.replicas > 1 && ranks != expected)
     throw ValueError("gpt", "--pipeline ", a.pipeline.ranks, ", --replicas ", a.replicas, ": expected ",
                      expected, " ranks, given ", ranks);
-  dist::PipelineOptions o = train::pipeline_options(a.pipeline);
+  dist::PipelineOptions o = training::pipeline_options(a.pipeline);
   for (int64_t s = 1; s < stages; ++s) o.cut_after.push_back(concat("h.", s * a.layers / stages - 1));
   return o;
 }

@@ -10,13 +10,13 @@ namespace gradus::examples {
 constexpr int64_t kMostLayers = 1024, kMostWidth = 1 << 16, kMostContext = 1 << 20;
 
 // The defaults are nanoGPT's small network for CPUs, and its training.
-struct TextArgs : train::RunOptions {
+struct TextArgs : training::RunOptions {
   std::string data;
   int64_t layers = 4, heads = 4, width = 128, context = 64;
   double dropout = 0;
   int64_t batch = 16, warmup = 100, validation_interval = 250;
   double lr = 1e-3, weight_decay = 0.1, clip = 1;
-  train::PipelineRunOptions pipeline;
+  training::PipelineRunOptions pipeline;
   int replicas = 1;
   int64_t sample = 0;
 };

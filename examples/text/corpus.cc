@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kMostValidation = 1000;  // sequences
 
 Corpus generated(const TextArgs& a) {
-  train::print("Training on generated text: --data FILE names a text");
+  training::print("Training on generated text: --data FILE names a text");
   data::GeneratedText train({.context = a.context}),
       validation({.train = false, .size = kMostValidation, .context = a.context});
   const double entropy = train.entropy(), least_loss = train.least_loss();

@@ -33,7 +33,7 @@ Loaded load(const std::string& file) {
     throw FileError("gpt", file, ": expected a checkpoint of ./run gpt");
   const auto number = [&](const char* name, int64_t most) {
     const std::string text = c.get<std::string>(concat("fixed.", name));
-    const std::optional<int64_t> n = train::count_of(text);
+    const std::optional<int64_t> n = training::count_of(text);
     if (!n || *n < 1 || *n > most)
       throw FileError("gpt", file, ": expected ", name, " from 1 to ", most, ", found ", text);
     return *n;

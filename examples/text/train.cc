@@ -36,10 +36,11 @@ std::vector<std::pair<std::string, std::string>> fixed(const TextArgs& a, const 
           {"number of steps", concat(steps)}, {"characters", corpus.characters.all()}};
 }
 
-train::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loader, train::Training& training) {
+training::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loader,
+                        training::Training& training) {
   const nn::ModeScope mode(pipe.module(), false);
-  const auto amp = train::mixed_precision(a);
-  train::Tally tally;
+  const auto amp = training::mixed_precision(a);
+  training::Tally tally;
   for (const data::Batch& b : loader) {
     // The mean over the batches of all replicas.
     const double loss = pipe.eval_step(b.input, b.target, loss_of);
@@ -49,20 +50,20 @@ train::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loader
   return tally.reduce();
 }
 
-std::string validation_line(const train::Sums& sums, const Corpus& corpus) {
-  std::string text = train::format("Validation loss %.4f", sums.mean("loss"));
+std::string validation_line(const training::Sums& sums, const Corpus& corpus) {
+  std::string text = training::format("Validation loss %.4f", sums.mean("loss"));
   if (corpus.entropy)
-    text += train::format("; the source's entropy is %.4f, the least loss %.4f", *corpus.entropy,
-                          *corpus.least_loss);
+    text += training::format("; the source's entropy is %.4f, the least loss %.4f", *corpus.entropy,
+                             *corpus.least_loss);
   return text;
 }
 
-void report(const TextArgs& a, const train::Training& training, Pipeline& pipe, const Corpus& corpus) {
+void report(const TextArgs& a, const training::Training& training, Pipeline& pipe, const Corpus& corpus) {
   const double speed = training.images_per_second() * double(a.context);
-  train::print(train::format("Trained at %.0f characters/s", speed));
-  if (a.pipeline.micro_batches == "auto" && train::is_first_rank()) std::cout << pipe.describe();
+  training::print(training::format("Trained at %.0f characters/s", speed));
+  if (a.pipeline.micro_batches == "auto" && training::is_first_rank()) std::cout << pipe.describe();
   const int micro_batches = pipeline_options(a).micro_batches;
-  std::vector<std::pair<std::string, train::SummaryValue>> more = {
+  std::vector<std::pair<std::string, training::SummaryValue>> more = {
       {"loss", training.recent().mean("loss")},
       {"validation_loss", training.last().test.mean("loss")},
       {"parameters", pipe.module().num_parameters()},
@@ -75,7 +76,7 @@ void report(const TextArgs& a, const train::Training& training, Pipeline& pipe, 
       {"schedule", a.pipeline.schedule}};
   if (corpus.entropy)
     more.insert(more.end(), {{"entropy", *corpus.entropy}, {"least_loss", *corpus.least_loss}});
-  train::write_summary(training, more);
+  training::write_summary(training, more);
 }
 
 // The first replica writes: a forward is that of one pipeline.
@@ -83,7 +84,7 @@ void print_sample(const TextArgs& a, Pipeline& pipe, const data::Characters& cha
   if (pipe.grid().index("replica") > 0) return;
   const nn::ModeScope mode(pipe.module(), false);
   const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
-  train::print(write_text(logits_of, a.context, characters, {.length = a.sample}));
+  training::print(write_text(logits_of, a.context, characters, {.length = a.sample}));
 }
 
 }  // namespace
@@ -113,7 +114,7 @@ void train_gpt(const TextArgs& a) {
   const int64_t steps = number_of_steps(a, loader);
   optim::LambdaLR schedule(opt, [&](int64_t step) { return rate_factor(a, steps, step); });
 
-  train::Training training(
+  training::Training training(
       "gpt", {.loader = loader, .more = {{pipe, opt}, {"schedule", schedule}}}, a,
       {.fixed = fixed(a, corpus, steps),
        .test = [&] { return validate(a, pipe, validation_loader, training); },
@@ -121,16 +122,16 @@ void train_gpt(const TextArgs& a) {
        .best_by = "loss",
        .lower_is_better = true,
        .unit = "sequences",
-       .test_line = [&](const train::Sums& sums) { return validation_line(sums, corpus); }});
-  train::print(concat(loader.dataset().size(), " sequences of ", corpus.characters.size(), " characters, ",
-                      loader.dataset().name(), "; ", train::machine_text(), "; seed ", a.seed, '\n',
-                      pipe.module().num_parameters(), " parameters"));
-  if (a.pipeline.ranks > 1 && train::is_first_rank()) std::cout << pipe.describe();
+       .test_line = [&](const training::Sums& sums) { return validation_line(sums, corpus); }});
+  training::print(concat(loader.dataset().size(), " sequences of ", corpus.characters.size(), " characters, ",
+                         loader.dataset().name(), "; ", training::machine_text(), "; seed ", a.seed, '\n',
+                         pipe.module().num_parameters(), " parameters"));
+  if (a.pipeline.ranks > 1 && training::is_first_rank()) std::cout << pipe.describe();
 
-  for (train::Step& s : training) {
+  for (training::Step& s : training) {
     const data::Batch& b = s.batch();
     {
-      const auto amp = train::mixed_precision(a);
+      const auto amp = training::mixed_precision(a);
       s.log("loss", pipe.step(gm, b.input, b.target, loss_of));
     }
     pipe.clip_grad_norm_(a.clip);

@@ -11,7 +11,7 @@ namespace gradus::examples {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using train::format;
+using training::format;
 
 Json to_json(const Timing& t) {
   Json json = {{"name", t.name}, {"mean", t.mean()}, {"deviation", t.deviation()}, {"seconds", t.seconds}};

@@ -52,11 +52,11 @@ void run() {
   optim::Adam opt_d(net.disc.parameters(), {.lr = 2e-3, .betas = {0.5, 0.9}});
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-3, .betas = {0.5, 0.9}});
   gan::Ema ema(net.gen, {.half_life_images = 10'000});
-  train::Training training(
+  training::Training training(
       "ring", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}, .ema = ema},
       {.images = 3'000'000, .log_interval = 500, .checkpoint_dir = "runs/ring"});
 
-  for (train::Step& s : training) {  // resumed where it was; log, checkpoints, Ctrl-C
+  for (training::Step& s : training) {  // resumed where it was; log, checkpoints, Ctrl-C
     {
       auto recording = gm_d.record();
       const Tensor real = s.batch().input, fake = net.gen(s.randn({2}));  // the same for any number of ranks

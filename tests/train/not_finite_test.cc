@@ -46,8 +46,8 @@ struct Fault {
 };
 
 struct Settings {
-  train::RunOptions options = {.images = 96, .log_interval = 1};
-  train::OnNotFinite on = train::OnNotFinite::kStop;
+  training::RunOptions options = {.images = 96, .log_interval = 1};
+  training::OnNotFinite on = training::OnNotFinite::kStop;
   bool leaves_out = false;  // the test leaves the faulty part of the step out by itself
 };
 
@@ -71,10 +71,10 @@ Outcome train_gan(const Fault& fault, const Settings& run) {
   ddp.attach(gm_d, net.disc);
   ddp.attach(gm_g, net.gen);
   optim::Adam opt_d(net.disc.parameters(), {.lr = 0.01}), opt_g(net.gen.parameters(), {.lr = 0.01});
-  train::Training training("points",
-                           {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}},
-                           run.options, {.on_not_finite = run.on});
-  for (train::Step& s : training) {
+  training::Training training(
+      "points", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}},
+      run.options, {.on_not_finite = run.on});
+  for (training::Step& s : training) {
     const bool bad = s.number() >= fault.from && s.number() <= fault.to &&
                      dist::get_rank() == dist::get_world_size() - 1 && !run.leaves_out;
     const auto at = [&](Source source, const Tensor& x) {
@@ -175,7 +175,7 @@ TEST_P(NotFinite, IsLeftOutOnAllRanksAlike) {
     std::vector<Outcome> skipped, left_out;
     for (const bool by_test : {false, true})
       dist::run_ranks(world, [&] {
-        Outcome o = train_gan(fault, {.on = train::OnNotFinite::kSkip, .leaves_out = by_test});
+        Outcome o = train_gan(fault, {.on = training::OnNotFinite::kSkip, .leaves_out = by_test});
         const std::lock_guard lock(mutex);
         (by_test ? left_out : skipped).push_back(std::move(o));
       });
@@ -189,7 +189,7 @@ TEST_P(NotFinite, IsLeftOutOnAllRanksAlike) {
 }
 
 TEST(NotFinite, AHundredStepsInARowEndTheTraining) {
-  const Settings run = {.options = {.images = 12 * 300}, .on = train::OnNotFinite::kSkip};
+  const Settings run = {.options = {.images = 12 * 300}, .on = training::OnNotFinite::kSkip};
   const auto errors = dist::errors_of(2, [&] { train_gan({Source::kLossD, NAN, 3, 1000}, run); });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("step 102, disc: "), HasSubstr("100 steps in a row"))));
   // 99 are not too many, and a good step between begins the count anew.
@@ -200,7 +200,7 @@ TEST(NotFinite, TheLogCountsWhatWasLeftOutAndTheCheckpointKeepsIt) {
   const std::string folder = testing::TempDir() + "/not_finite_count";
   std::filesystem::remove_all(folder);
   Settings run = {.options = {.images = 48, .log_interval = 1, .checkpoint_dir = folder},
-                  .on = train::OnNotFinite::kSkip};
+                  .on = training::OnNotFinite::kSkip};
   testing::internal::CaptureStdout();
   EXPECT_EQ(train_gan({Source::kLossD}, run).skipped, 1);
   run.options.images = 96;
@@ -215,10 +215,10 @@ TEST(NotFinite, TheLogCountsWhatWasLeftOutAndTheCheckpointKeepsIt) {
 TEST(NotFinite, AValueThatIsLoggedAloneStillEndsTheTraining) {
   Gan net;
   data::DataLoader loader(Points(), {.batch_size = 12});
-  train::Training training("points", {.model = net, .loader = loader}, {.images = 96},
-                           {.on_not_finite = train::OnNotFinite::kSkip});
+  training::Training training("points", {.model = net, .loader = loader}, {.images = 96},
+                              {.on_not_finite = training::OnNotFinite::kSkip});
   try {
-    for (train::Step& s : training) s.log("loss/d", double(NAN));
+    for (training::Step& s : training) s.log("loss/d", double(NAN));
     FAIL() << "no error";
   } catch (const ValueError& e) {
     EXPECT_THAT(e.what(), HasSubstr("step 1: loss/d is NaN"));

@@ -48,7 +48,7 @@ struct Net : nn::Layer {
 struct Setting {
   int stages = 2, replicas = 1;
   int64_t width = 6;
-  train::RunOptions run = {};
+  training::RunOptions run = {};
   std::string network = "small", program = "points";
   int64_t stop_after = 0;  // steps of this run, then as if it was killed
 };
@@ -82,12 +82,12 @@ Outcome train_points(const Setting& s) {
       for (const Tensor& p : pipe.parameters()) copies.push_back(clone(p));
       return copies;
     }();
-    train::Training training(s.program, {.loader = loader, .more = {{pipe, opt}, {"schedule", schedule}}},
-                             s.run, {.fixed = {{"network", s.network}}});
+    training::Training training(s.program, {.loader = loader, .more = {{pipe, opt}, {"schedule", schedule}}},
+                                s.run, {.fixed = {{"network", s.network}}});
     std::vector<double> losses;
     int64_t steps = 0;
     try {
-      for (train::Step& step : training) {
+      for (training::Step& step : training) {
         if (s.stop_after > 0 && steps++ == s.stop_after) break;
         losses.push_back(
             step.log("loss", pipe.step(gm, step.batch().input, step.batch().target, nn::mse_loss)));
@@ -113,7 +113,7 @@ Outcome train_points(const Setting& s) {
   return all;
 }
 
-train::RunOptions saving(const TempDir& dir) {
+training::RunOptions saving(const TempDir& dir) {
   return {.iterations = 11, .log_interval = 1, .checkpoint_dir = dir / "c", .checkpoint_interval = 2};
 }
 
@@ -272,7 +272,7 @@ TEST(TrainingStateOfAPipeline, IsThatOfAModelAndItsOptimizer) {
 TEST(TrainingInAPipeline, LeavesNoStepOut) {
   data::DataLoader loader(points(), {.batch_size = 12});
   EXPECT_THROW(
-      train::Training("points", {.loader = loader}, {}, {.on_not_finite = train::OnNotFinite::kSkip}),
+      training::Training("points", {.loader = loader}, {}, {.on_not_finite = training::OnNotFinite::kSkip}),
       ValueError);
 }
 
@@ -282,7 +282,7 @@ TEST(Tally, CountsTheRanksOfAReplicaOnce) {
   TempDir dir;
   dist::run_ranks(4, [&] {
     const dist::Grid grid({{"replica", 2}, {"pipeline", 2}});
-    train::Tally tally;
+    training::Tally tally;
     const int64_t own = 3 + grid.index("replica");
     tally.add({.seen = own, .of = {{"loss", 2.0 * double(own)}}});
     EXPECT_EQ(tally.reduce().seen, 7);
@@ -292,7 +292,7 @@ TEST(Tally, CountsTheRanksOfAReplicaOnce) {
     data::DataLoader loader(points(), {.global_batch_size = 12, .shuffle = true, .seed = 3});
     manual_seed(5);
     nn::Linear net({.in = 2, .out = 1});
-    train::Training training("points", {.epochs = 1, .sample_log = dir / "log"}, loader, {{"model", net}});
+    training::Training training("points", {.epochs = 1, .sample_log = dir / "log"}, loader, {{"model", net}});
     training.resume();
     while (training.next_epoch()) {
       for (const data::Batch& b : training.batches()) training.end_step({.seen = b.size()});

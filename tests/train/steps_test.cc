@@ -50,7 +50,7 @@ struct Gan : nn::Module {
 
 // A small GAN in f64, trained as docs/gans.md shows it.
 struct Trainer {
-  explicit Trainer(train::RunOptions options, std::map<int64_t, int64_t> batch_sizes = {{0, 12}})
+  explicit Trainer(training::RunOptions options, std::map<int64_t, int64_t> batch_sizes = {{0, 12}})
       : run(std::move(options)), sizes(std::move(batch_sizes)) {
     net.to(DType::kF64);
     int64_t i = 0;
@@ -67,10 +67,10 @@ struct Trainer {
     dist::SeparateDistributedDataParallel ddp(net);
     ddp.attach(gm_d, net.disc);
     ddp.attach(gm_g, net.gen);
-    train::Training training(
+    training::Training training(
         "points",
         {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}, .ema = *ema}, run);
-    for (train::Step& s : training) {
+    for (training::Step& s : training) {
       numbers.push_back(s.number());
       images.push_back(s.images());
       {
@@ -93,9 +93,9 @@ struct Trainer {
         for (const double v : t.to_vector<double>()) all.push_back(v);
     return all;
   }
-  static Tensor normal(train::Step& s) { return to(s.randn({2}), DType::kF64); }
+  static Tensor normal(training::Step& s) { return to(s.randn({2}), DType::kF64); }
 
-  train::RunOptions run;
+  training::RunOptions run;
   Gan net;
   std::map<int64_t, int64_t> sizes;
   data::DataLoader loader{Points(),
@@ -127,7 +127,7 @@ TEST(Steps, EndAfterIterationsOrEpochsToo) {
 TEST(Steps, OfALoaderWithoutABatchAreAnError) {
   Mlp net;
   data::DataLoader loader(Points(), {.batch_size = 49, .drop_last = true});
-  train::Training training("gan", {.model = net, .loader = loader}, {.images = 10, .workers = 0});
+  training::Training training("gan", {.model = net, .loader = loader}, {.images = 10, .workers = 0});
   try {
     training.begin();
     FAIL() << "no error";
@@ -141,11 +141,12 @@ TEST(Steps, ThatLogNoFiniteValueEndTheTrainingAndKeepItsCheckpoint) {
     Folder folder;
     Mlp net;
     data::DataLoader loader(Points(), {.batch_size = 12});
-    const train::RunOptions run = {.images = 96, .checkpoint_dir = folder.text(), .checkpoint_interval = 2};
+    const training::RunOptions run = {
+        .images = 96, .checkpoint_dir = folder.text(), .checkpoint_interval = 2};
     int64_t made = 0;
     try {
-      train::Training training("gan", {.model = net, .loader = loader}, run);
-      for (train::Step& s : training) s.log("loss/d", ++made == 3 ? bad : 0.25);
+      training::Training training("gan", {.model = net, .loader = loader}, run);
+      for (training::Step& s : training) s.log("loss/d", ++made == 3 ? bad : 0.25);
       FAIL() << "no error";
     } catch (const ValueError& e) {
       EXPECT_THAT(e.what(), HasSubstr("step 3: loss/d is "));
@@ -164,9 +165,9 @@ TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
     dist::run_ranks(2, [&] {
       Mlp net;
       data::DataLoader loader(Points(), {.global_batch_size = 12});
-      train::Training training("gan", {.model = net, .loader = loader}, {.images = 96, .log_interval = 1});
+      training::Training training("gan", {.model = net, .loader = loader}, {.images = 96, .log_interval = 1});
       try {
-        for (train::Step& s : training)
+        for (training::Step& s : training)
           s.log("penalty", s.number() == 2 && dist::get_rank() == 1 ? double(NAN) : 1.0);
       } catch (const std::exception& e) {
         texts[dist::get_rank()] = e.what();
@@ -183,7 +184,7 @@ TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
 
 // Tests of a training whose values are given; where they were made.
 struct Tested {
-  Tested(const train::RunOptions& run, std::vector<double> given, int64_t every = 36)
+  Tested(const training::RunOptions& run, std::vector<double> given, int64_t every = 36)
       : values(std::move(given)),
         training("gan", {.model = net, .loader = loader}, run,
                  {.test = [this] { return test(); },
@@ -191,13 +192,13 @@ struct Tested {
                   .best_by = "fid",
                   .lower_is_better = true,
                   .keep_best = true,
-                  .test_line = [](const train::Sums& s) { return concat("fid ", s.mean("fid")); }}) {}
-  train::Sums test() {
+                  .test_line = [](const training::Sums& s) { return concat("fid ", s.mean("fid")); }}) {}
+  training::Sums test() {
     at.push_back(training.images());
     return {.seen = 7, .of = {{"fid", values.at(at.size() - 1)}}, .seen_of = {{"fid", 1}}};
   }
   void train_on(int64_t interrupt_at = 0) {
-    for (train::Step& s : training) {
+    for (training::Step& s : training) {
       s.log("loss", 1.0);
       if (s.number() == interrupt_at) std::raise(SIGTERM);
     }
@@ -207,7 +208,7 @@ struct Tested {
   data::DataLoader loader{Points(), {.global_batch_size = 12}};
   std::vector<double> values;
   std::vector<int64_t> at;
-  train::Training training;
+  training::Training training;
 };
 
 TEST(Steps, AreTestedWheneverSoManyImagesHaveBeenShownAndAtTheEnd) {
@@ -227,9 +228,9 @@ TEST(Steps, AreTestedWheneverSoManyImagesHaveBeenShownAndAtTheEnd) {
 
 TEST(Steps, KeepTheCheckpointOfTheBestTestAlsoAfterGoingOn) {
   const Folder folder;
-  const train::RunOptions run = {.images = 108, .checkpoint_dir = folder.text()};
+  const training::RunOptions run = {.images = 108, .checkpoint_dir = folder.text()};
   Tested first(run, {5, 3});
-  EXPECT_THROW(first.train_on(7), train::Interrupted);
+  EXPECT_THROW(first.train_on(7), training::Interrupted);
   EXPECT_THAT(first.at, ElementsAre(36, 72));
   Tested second(run, {4});
   second.train_on();
@@ -243,9 +244,9 @@ TEST(Steps, KeepTheCheckpointOfTheBestTestAlsoAfterGoingOn) {
 // The test after step 3 was not made: the training ended in between.
 TEST(Steps, MakeATestThatIsDueWhenTheyGoOn) {
   const Folder folder;
-  const train::RunOptions run = {.images = 48, .checkpoint_dir = folder.text()};
+  const training::RunOptions run = {.images = 48, .checkpoint_dir = folder.text()};
   Tested first(run, {5});
-  EXPECT_THROW(first.train_on(3), train::Interrupted);
+  EXPECT_THROW(first.train_on(3), training::Interrupted);
   EXPECT_TRUE(first.at.empty());
   Tested second(run, {5, 6});
   second.train_on();
@@ -260,11 +261,11 @@ TEST(Steps, WhoseTestFailsOnOneRankEndAllRanks) {
       data::DataLoader loader(Points(), {.global_batch_size = 12});
       const auto test = [&] {
         if (dist::get_rank() == bad) throw ValueError("metric", "expected finite features");
-        return train::Sums{.seen = int64_t(dist::broadcast_object("1", {.src = bad}).size())};
+        return training::Sums{.seen = int64_t(dist::broadcast_object("1", {.src = bad}).size())};
       };
-      train::Training training("gan", {.model = net, .loader = loader}, {.images = 96},
-                               {.test = test, .test_every = 24});
-      for (train::Step& s : training) s.log("loss", 1.0);
+      training::Training training("gan", {.model = net, .loader = loader}, {.images = 96},
+                                  {.test = test, .test_every = 24});
+      for (training::Step& s : training) s.log("loss", 1.0);
     });
     EXPECT_THAT(texts[bad], HasSubstr("expected finite features"));
     EXPECT_THAT(texts[1 - bad], HasSubstr("expected finite features"));
@@ -281,7 +282,7 @@ TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
   EXPECT_THAT(log, HasSubstr("step 8  96 images  loss/d "));
   EXPECT_THAT(log, HasSubstr("  loss/g "));
 
-  train::Sums sums = {.seen = 12, .of = {{"a", 6}}, .seen_of = {{"a", 3}}};
+  training::Sums sums = {.seen = 12, .of = {{"a", 6}}, .seen_of = {{"a", 3}}};
   sums += {.seen = 12, .of = {{"a", 2}, {"b", 5}}, .seen_of = {{"a", 1}, {"b", 1}}};
   EXPECT_EQ(sums.mean("a"), 2);
   EXPECT_EQ(sums.mean("b"), 5);
@@ -289,7 +290,7 @@ TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
 
 TEST(Steps, LogMeansOverAllRanks) {
   dist::run_ranks(2, [] {
-    train::Tally tally;
+    training::Tally tally;
     tally.add({.seen = 8, .of = {{"a", dist::get_rank() == 0 ? 2 : 5}}, .seen_of = {{"a", 1}}});
     EXPECT_EQ(tally.reduce().mean("a"), 3.5);
     EXPECT_EQ(tally.total().seen, 16);
@@ -301,12 +302,12 @@ TEST(Steps, GoOnFromTheCheckpointInTheirFolderToTheSameBits) {
   Trainer whole({.images = 240});
   const std::vector<double> expected = whole.train_on();
   for (const int64_t stop : {1, 4, 7, 10}) {  // within passes, and at the end of one
-    const train::RunOptions run = {.images = 240, .checkpoint_dir = folder / std::to_string(stop)};
+    const training::RunOptions run = {.images = 240, .checkpoint_dir = folder / std::to_string(stop)};
     Trainer first(run), second(run);
     bool interrupted = false;
     try {
       first.train_on(stop);
-    } catch (const train::Interrupted& where) {
+    } catch (const training::Interrupted& where) {
       interrupted = true;
       EXPECT_EQ(where.checkpoint, folder / (std::to_string(stop) + "/points.ckpt"));
     }
@@ -320,7 +321,7 @@ TEST(Steps, GoOnFromTheCheckpointInTheirFolderToTheSameBits) {
 
 TEST(Steps, OfAFinishedTrainingAreNone) {
   const Folder folder;
-  const train::RunOptions run = {.images = 24, .checkpoint_dir = folder.text()};
+  const training::RunOptions run = {.images = 24, .checkpoint_dir = folder.text()};
   Trainer first(run), second(run);
   const std::vector<double> weights = first.train_on();
   EXPECT_EQ(second.train_on(), weights);
@@ -375,12 +376,12 @@ TEST(StepsWhoseBatchChanges, GoOnFromEveryStepToTheSameBits) {
   const std::vector<double> expected = whole.train_on();
   for (const int64_t stop : whole.numbers) {
     const Folder folder;
-    const train::RunOptions run = {
+    const training::RunOptions run = {
         .images = 120, .checkpoint_dir = folder.text(), .checkpoint_interval = stop};
     Trainer first(run, kSizesThatChange), second(run, kSizesThatChange);
     try {
       first.train_on(stop);
-    } catch (const train::Interrupted&) {
+    } catch (const training::Interrupted&) {
     }
     EXPECT_EQ(second.train_on(), expected) << stop;
     EXPECT_EQ(int64_t(second.numbers.size()), int64_t(whole.numbers.size()) - stop);
@@ -409,9 +410,9 @@ TEST(Steps, DrawRandomNumbersByGlobalSample) {
   const auto draws = [] {
     Gan net;
     data::DataLoader loader{Points(), {.global_batch_size = 12}};
-    train::Training training("points", {.model = net, .loader = loader}, {.iterations = 2, .seed = 9});
+    training::Training training("points", {.model = net, .loader = loader}, {.iterations = 2, .seed = 9});
     std::vector<std::vector<float>> all;
-    for (train::Step& s : training) {
+    for (training::Step& s : training) {
       const Tensor z = s.randn({3}), more = s.randn({3}), u = s.rand();
       EXPECT_EQ(to_string(u.shape()), to_string(Shape{s.batch().size()}));
       EXPECT_NE(z.to_vector<float>(), more.to_vector<float>());
@@ -439,8 +440,8 @@ TEST(Steps, DrawRandomNumbersByGlobalSample) {
 TEST(Steps, DrawStandardNormalAndUniformNumbers) {
   Gan net;
   data::DataLoader loader{Points(), {.batch_size = 48}};
-  train::Training training("points", {.model = net, .loader = loader}, {.iterations = 1});
-  for (train::Step& s : training) {
+  training::Training training("points", {.model = net, .loader = loader}, {.iterations = 1});
+  for (training::Step& s : training) {
     const Tensor z = s.randn({2000}), u = s.rand({2000});
     const double n = 48 * 2000;
     EXPECT_NEAR(mean(z).item<double>(), 0, 5 / std::sqrt(n));

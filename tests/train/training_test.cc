@@ -39,7 +39,7 @@ class Folder {
 
 // Two networks and two optimizers, as a GAN has, and what they have seen.
 struct Pair {
-  explicit Pair(train::RunOptions options, train::TrainingOptions more = {})
+  explicit Pair(training::RunOptions options, training::TrainingOptions more = {})
       : run(std::move(options)), training("pair", run, loader, parts(), std::move(more)) {}
 
   std::vector<TrainingState::Part> parts() {
@@ -61,8 +61,8 @@ struct Pair {
   Net gen, disc;
   optim::Adam opt_g{gen.parameters()}, opt_d{disc.parameters(), {.lr = 0.5}};
   data::DataLoader loader{data::GeneratedDigits({.size = 50}), {.batch_size = 10, .shuffle = true}};
-  train::RunOptions run;
-  train::Training training;
+  training::RunOptions run;
+  training::Training training;
   std::vector<int64_t> indices;  // of the samples used, in order
   int64_t stop_after = 0;
 };
@@ -105,7 +105,7 @@ TEST(Training, MakesATestAfterEachEpochAndAtTheEnd) {
            {.test =
                 [&] {
                   ++tests;
-                  return train::Sums{.seen = 4, .of = {{"fid", 12.0 * tests}}};
+                  return training::Sums{.seen = 4, .of = {{"fid", 12.0 * tests}}};
                 },
             .best_by = "fid",
             .lower_is_better = true});
@@ -141,7 +141,7 @@ TEST(Training, EvaluationRestoresTheModeOfEachModuleAlsoWhenItIsInterrupted) {
   expect_restored();
   net.fail = false;
   net.ask_to_stop = true;
-  EXPECT_THROW(p.training.evaluate(net, p.loader), train::Interrupted);
+  EXPECT_THROW(p.training.evaluate(net, p.loader), training::Interrupted);
   expect_restored();
 }
 
@@ -150,11 +150,11 @@ TEST(Training, LogsEveryMeanAndEveryLearningRate) {
   Pair p({.epochs = 1, .log_interval = 1, .summary = folder / "s.json", .tensorboard = folder / "t"},
          {.test =
               [] {
-                return train::Sums{.seen = 2, .of = {{"psnr", 40}}};
+                return training::Sums{.seen = 2, .of = {{"psnr", 40}}};
               },
           .best_by = "psnr"});
   p.train_on();
-  train::write_summary(p.training, {{"skipped", 3}, {"kind", "pair"}, {"gan/fade", 0.5}, {"gan/size", 8}});
+  training::write_summary(p.training, {{"skipped", 3}, {"kind", "pair"}, {"gan/fade", 0.5}, {"gan/size", 8}});
   nlohmann::json summary;
   std::ifstream(folder / "s.json") >> summary;
   EXPECT_EQ(summary.at("test_psnr"), 20);
@@ -176,21 +176,21 @@ TEST(Training, LogsEveryMeanAndEveryLearningRate) {
 }
 
 TEST(Training, SumsOfOtherNamesAreAddedBehind) {
-  train::Sums a{.seen = 2, .of = {{"loss", 3}}};
+  training::Sums a{.seen = 2, .of = {{"loss", 3}}};
   a += {.seen = 2, .of = {{"accuracy", 1}, {"loss", 5}}};
-  EXPECT_EQ(a, (train::Sums{.seen = 4, .of = {{"loss", 8}, {"accuracy", 1}}}));
+  EXPECT_EQ(a, (training::Sums{.seen = 4, .of = {{"loss", 8}, {"accuracy", 1}}}));
   EXPECT_EQ(a.mean("loss"), 2);
   EXPECT_EQ(a.mean("other"), 0);
-  EXPECT_EQ(train::Sums{}.mean("loss"), 0);
+  EXPECT_EQ(training::Sums{}.mean("loss"), 0);
 }
 
 TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
-  struct Args : train::RunOptions {
+  struct Args : training::RunOptions {
     double lr = 1;
     std::string arch = "a";
     bool fast = false;
   } args;
-  train::CommandLine line("program", "About", args);
+  training::CommandLine line("program", "About", args);
   line.add("--lr", args.lr, "rate", {.above = 0});
   line.add("-a,--arch", args.arch, "network", {.one_of = {"a", "b"}});
   line.add("--fast", args.fast, "no rest");
@@ -209,12 +209,12 @@ TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
 TEST(CommandLine, ReadsThousandsAndMillions) {
   for (const auto& [text, count] :
        {std::pair("600k", 600'000), {"1.5M", 1'500'000}, {"0.5k", 500}, {"0", 0}, {"7", 7}})
-    EXPECT_EQ(train::count_of(text), count) << text;
+    EXPECT_EQ(training::count_of(text), count) << text;
   for (const char* text :
        {"", "k", "-1", "-1k", "1.5", "1.2345k", "1G", "1kk", "1k ", "nan", "inf", "1e300k", "2000000M"})
-    EXPECT_FALSE(train::count_of(text)) << text;
-  train::RunOptions options;
-  train::CommandLine line("program", "About", options);
+    EXPECT_FALSE(training::count_of(text)) << text;
+  training::RunOptions options;
+  training::CommandLine line("program", "About", options);
   std::string words[] = {"program", "--images", "60k"};
   char* argv[] = {words[0].data(), words[1].data(), words[2].data()};
   line.parse_or_exit(3, argv);
@@ -224,12 +224,12 @@ TEST(CommandLine, ReadsThousandsAndMillions) {
 TEST(CommandLine, EndsTheProgramAfterAMistake) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a new process: this one may have threads
   const auto parse = [](std::string option, std::string value) {
-    struct Args : train::RunOptions {
+    struct Args : training::RunOptions {
       double lr = 1;
       int64_t n = 5;
     } args;
     args.device = kCPU;
-    train::CommandLine line("program", "About", args);
+    training::CommandLine line("program", "About", args);
     line.add("--lr", args.lr, "rate", {.above = 0});
     line.add("--n", args.n, "count", {.at_least = 1});
     std::string name = "program";
@@ -249,9 +249,9 @@ TEST(CommandLine, EndsTheProgramAfterAMistake) {
 }
 
 TEST(CommandLine, ReadsTheDeviceOfProgramsThatHaveOne) {
-  train::RunOptions options;
+  training::RunOptions options;
   options.device = kCPU;
-  train::CommandLine line("program", "About", options);
+  training::CommandLine line("program", "About", options);
   std::string words[] = {"program", "--device", "cuda:1"};
   char* argv[] = {words[0].data(), words[1].data(), words[2].data()};
   line.parse_or_exit(3, argv);

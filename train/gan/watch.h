@@ -1,10 +1,10 @@
 // Watch: says when the training of a GAN has gone wrong in one of the ways that losses alone do not show.
 //
 //   gan::Watch watch;
-//   train::Training training("ring", {...}, run, {.warnings = [&](const train::Sums& recent, int64_t steps) {
+//   training::Training training("ring", {...}, run, {.warnings = [&](const training::Sums& recent, int64_t steps) {
 //                              return watch.update(recent.means(), steps);
 //                            }});
-//   for (train::Step& s : training) {
+//   for (training::Step& s : training) {
 //     ...
 //     s.log("diversity", gan::diversity(real, fake));
 //   }

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <csignal>
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 namespace {
 
 std::atomic<bool> g_requested{false};
@@ -30,4 +30,4 @@ Interrupt::~Interrupt() { set_handlers(SIG_DFL, 0); }
 
 bool Interrupt::requested() const { return g_requested; }
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

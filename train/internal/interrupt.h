@@ -1,7 +1,7 @@
 // Interrupt: turns Ctrl-C and SIGTERM into a question that the program asks between two batches.
 #pragma once
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 // While one lives, the first SIGINT or SIGTERM only makes requested() true; a second one ends the
 // program at once.
@@ -18,4 +18,4 @@ class Interrupt {
 // The exit status of a program that a signal asked to stop.
 inline constexpr int kInterruptedStatus = 130;
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

@@ -3,7 +3,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 bool is_far(const Tensor& x) { return x.device().type == DeviceType::kCUDA; }
 
@@ -22,4 +22,4 @@ std::vector<double> read_numbers(const std::vector<Tensor>& numbers) {
   return together.to_vector<double>();
 }
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

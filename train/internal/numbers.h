@@ -6,7 +6,7 @@
 
 #include "gradus/tensor/tensor.h"
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 // So many are kept before somebody waits for them.
 inline constexpr std::size_t kMostUnread = 1000;
@@ -18,4 +18,4 @@ Tensor kept_number(const Tensor& x);
 // Returns the numbers. Waits once.
 std::vector<double> read_numbers(const std::vector<Tensor>& numbers);
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

@@ -11,7 +11,7 @@
 #include "gradus/tensor/runtime/quiet_signals.h"
 #include "gradus/train/ranks.h"
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 void SampleLog::begin(const data::LoaderState& at) const {
   if (!file_.empty() && is_first_rank()) write(concat("from ", at.epoch, ' ', at.samples));
@@ -37,4 +37,4 @@ void SampleLog::write(const std::string& line) const {
   if (!out) throw FileError("sample_log", "cannot write ", file_.string());
 }
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

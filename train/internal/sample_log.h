@@ -7,7 +7,7 @@
 
 #include "gradus/data/dataloader.h"
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 // A text file, written by rank 0; every run of a training adds to it:
 //   from EPOCH SAMPLES             a run begins there: what follows takes the place of lines of later
@@ -26,4 +26,4 @@ class SampleLog {
   std::filesystem::path file_;
 };
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

@@ -6,7 +6,7 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/creation.h"
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 Stop::~Stop() {
   try {
@@ -28,4 +28,4 @@ bool Stop::agreed() {
   return stop;
 }
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

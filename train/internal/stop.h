@@ -7,7 +7,7 @@
 #include "gradus/tensor/tensor.h"
 #include "gradus/train/internal/interrupt.h"
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 class Stop {
  public:
@@ -24,4 +24,4 @@ class Stop {
   std::optional<dist::Work> under_way_;
 };
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

@@ -9,7 +9,7 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 double peak_rss_mib() {
   rusage usage{};
@@ -27,4 +27,4 @@ void write_text_file(const std::filesystem::path& path, const std::string& text)
                     errno ? std::string(": ") + std::strerror(errno) : "");
 }
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace gradus::train::internal {
+namespace gradus::training::internal {
 
 // The most memory the process has held so far, in MiB.
 double peak_rss_mib();
@@ -13,4 +13,4 @@ double peak_rss_mib();
 // Errors: FileError naming it.
 void write_text_file(const std::filesystem::path& path, const std::string& text);
 
-}  // namespace gradus::train::internal
+}  // namespace gradus::training::internal

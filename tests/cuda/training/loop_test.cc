@@ -60,17 +60,17 @@ struct Rows {
 TEST(Loop, ScoresAreTheCpus) {
   const Rows rows;
   for (const int64_t k : {1, 2, 3, 5, 7, 9})
-    EXPECT_EQ(train::count_correct(raw::to(rows.logits, kCuda), raw::to(rows.target, kCuda), k),
-              train::count_correct(rows.logits, rows.target, k))
+    EXPECT_EQ(training::count_correct(raw::to(rows.logits, kCuda), raw::to(rows.target, kCuda), k),
+              training::count_correct(rows.logits, rows.target, k))
         << k;
   manual_seed(1);
   const Tensor each = randn({rows.target.size(0)}), mean = scalar(1.25f, {.dtype = DType::kF32});
   for (const Tensor& loss : {each, mean}) {
     const auto score = [&](Device d) {
       const data::Batch b = rows.batch(d, 3);
-      return train::score(raw::to(loss, d), raw::to(rows.logits, d), b, {.in_5 = true});
+      return training::score(raw::to(loss, d), raw::to(rows.logits, d), b, {.in_5 = true});
     };
-    const train::Sums expected = score(kCPU), given = score(kCuda);
+    const training::Sums expected = score(kCPU), given = score(kCuda);
     ASSERT_EQ(given.on_device.size(), 3u);
     EXPECT_EQ(given.seen, expected.seen);
     for (const char* name : {"accuracy", "accuracy_in_5"}) {
@@ -88,11 +88,11 @@ TEST(Loop, AScoreWaitsForNobody) {
   const Rows rows;
   const Tensor logits = raw::to(rows.logits, kCuda), loss = raw::to(scalar(0.5f), kCuda);
   const data::Batch b = rows.batch(kCuda, 0);
-  train::Tally tally;
-  tally.add(train::score(loss, logits, b));
+  training::Tally tally;
+  tally.add(training::score(loss, logits, b));
   tally.reduce();
   cuda::HostCallScope calls;
-  for (int step = 0; step < 3; ++step) tally.add(train::score(loss, logits, b));
+  for (int step = 0; step < 3; ++step) tally.add(training::score(loss, logits, b));
   raw::fill_(loss, 100);  // the sums have its number as it was
   EXPECT_EQ(calls.total().waits, 0) << calls.table();
   EXPECT_EQ(calls.total().allocations, 0) << calls.table();
@@ -103,7 +103,7 @@ TEST(Loop, AScoreWaitsForNobody) {
 }
 
 TEST(Loop, AnEpochOfManyStepsIsReadInParts) {
-  train::Tally tally;
+  training::Tally tally;
   cuda::HostCallScope calls;
   for (int step = 0; step < 1500; ++step)
     tally.add({.seen = 1, .on_device = {{"loss", full({}, step, {DType::kF64, kCuda})}}});
@@ -121,21 +121,23 @@ struct Points : data::Dataset {
 };
 
 struct Fit {
-  explicit Fit(train::RunOptions options) : run(std::move(options)) { gm.attach(net.to(kCuda).parameters()); }
+  explicit Fit(training::RunOptions options) : run(std::move(options)) {
+    gm.attach(net.to(kCuda).parameters());
+  }
 
-  train::RunOptions run;
+  training::RunOptions run;
   nn::Linear net{{.in = 2, .out = 2}};
   data::DataLoader loader{Points(), {.batch_size = 4, .device = kCuda}};
   GradManager gm;
   optim::SGD opt{net.parameters(), {.lr = 0.01, .momentum = 0.9}};
-  train::Training training{"fit", {.model = net, .loader = loader, .optimizers = {{"sgd", opt}}}, run};
+  training::Training training{"fit", {.model = net, .loader = loader, .optimizers = {{"sgd", opt}}}, run};
 };
 
 TEST(Loop, ARangeOfStepsWaitsAtItsLines) {
   Fit fit({.iterations = 12, .log_interval = 4});
   std::vector<cuda::HostCalls> calls_of = {{}};  // by step
   cuda::HostCallScope calls;
-  for (train::Step& s : fit.training) {
+  for (training::Step& s : fit.training) {
     calls_of.push_back(calls.total());  // since the step before began
     calls.restart();
     auto recording = fit.gm.record();
@@ -157,7 +159,7 @@ TEST(Loop, NaNEndsTheTrainingAtTheNextLine) {
   Fit fit({.iterations = 12, .log_interval = 4});
   int64_t last = 0;
   try {
-    for (train::Step& s : fit.training) {
+    for (training::Step& s : fit.training) {
       last = s.number();
       s.log("loss", scalar(last == 6 ? kNaN : float(last), {DType::kF32, kCuda}));
     }

@@ -37,10 +37,10 @@ std::vector<double> images_of_a_training() {
   // Gradients that rounding alone makes, as of biases before a norm, stay small with this eps.
   optim::Adam opt_d(net.disc.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
-  const train::RunOptions run = {.iterations = 50};
-  train::Training training(
+  const training::RunOptions run = {.iterations = 50};
+  training::Training training(
       "dcgan", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}}, run);
-  for (train::Step& s : training) {
+  for (training::Step& s : training) {
     const auto fake = [&] { return net.gen(to(s.randn({100}), DType::kF64)); };
     {
       auto recording = gm_d.record();

@@ -92,18 +92,18 @@ TEST(Watch, IsToldByTheTraining) {
   data::DataLoader loader(Points(), {.batch_size = 12});
   gan::Watch watch({.steps = 8});
   int64_t steps = 0;
-  const auto warnings = [&](const train::Sums& recent, int64_t n) {
+  const auto warnings = [&](const training::Sums& recent, int64_t n) {
     steps += n;
     return watch.update(recent.means(), n);
   };
   // A checkpoint between two lines takes nothing away from their means.
   const std::string folder = testing::TempDir() + "/watch_test";
-  train::Training training(
+  training::Training training(
       "gan", {.model = net, .loader = loader},
       {.iterations = 12, .log_interval = 4, .checkpoint_dir = folder, .checkpoint_interval = 3},
       {.warnings = warnings});
   testing::internal::CaptureStdout();
-  for (train::Step& s : training) s.log("diversity", s.number() % 4 == 1 ? 0.2 : 0.0);
+  for (training::Step& s : training) s.log("diversity", s.number() % 4 == 1 ? 0.2 : 0.0);
   const std::string log = testing::internal::GetCapturedStdout();
   std::filesystem::remove_all(folder);
   EXPECT_THAT(
@@ -125,12 +125,12 @@ TEST(Watch, SeesThePenaltyOfATrainingGrow) {
   gm.attach(critic.parameters());
   optim::SGD sgd(critic.parameters(), {.lr = 0.1});
   gan::Watch watch({.steps = 20});
-  train::Training training(
+  training::Training training(
       "gan", {.model = critic, .loader = loader, .optimizers = {{"disc", sgd}}},
       {.iterations = 100, .log_interval = 4},
-      {.warnings = [&](const train::Sums& recent, int64_t n) { return watch.update(recent.means(), n); }});
+      {.warnings = [&](const training::Sums& recent, int64_t n) { return watch.update(recent.means(), n); }});
   testing::internal::CaptureStdout();
-  for (train::Step& s : training) {
+  for (training::Step& s : training) {
     auto recording = gm.record();
     const Tensor real = s.batch().input, fake = zeros_like(real);
     const Tensor penalty = s.log("penalty", gan::gradient_penalty(critic, real, fake, s.rand()));

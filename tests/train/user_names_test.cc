@@ -1,0 +1,26 @@
+// A program may name its functions as it likes, beside `using namespace gradus`.
+#include <gtest/gtest.h>
+
+#include "gradus/gradus.h"
+
+using namespace gradus;
+
+namespace {
+int calls = 0;
+}
+
+void train() { ++calls; }
+void train(nn::Module&) { ++calls; }
+void test() { ++calls; }
+void evaluate() { ++calls; }
+void sample() { ++calls; }
+
+TEST(UserNames, MeetNoNamespace) {
+  nn::Dropout net;
+  train();
+  train(net);
+  test();
+  evaluate();
+  sample();
+  EXPECT_EQ(calls, 5);
+}
