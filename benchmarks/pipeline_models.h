@@ -30,7 +30,7 @@ template <class Block> struct Blocks : nn::Layer {
   nn::ModuleList<Block> blocks{this, "blocks"};
   Tensor forward(const Tensor& x) override {
     Tensor y = x;
-    for (auto& block : blocks) y = (*block)(y);
+    for (auto& block : blocks) y = block(y);
     return y;
   }
 

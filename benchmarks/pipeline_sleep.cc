@@ -81,7 +81,7 @@ struct SleepingModel : nn::Layer {
   nn::ModuleList<SleepingStage> stages{this, "stages"};
   Tensor forward(const Tensor& x) override {
     Tensor y = x;
-    for (auto& stage : stages) y = (*stage)(y);
+    for (auto& stage : stages) y = stage(y);
     return y;
   }
 };

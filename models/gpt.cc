@@ -100,7 +100,7 @@ Tensor GPT::forward(const Tensor& x) {
                      ", given ", describe(x));
   const Tensor positions = arange(x.size(1), {DType::kI64, x.device()});
   Tensor y = drop(wte(x) + wpe(positions));
-  for (const auto& block : h) y = (*block)(y);
+  for (auto& block : h) y = block(y);
   return linear(ln_f(y), wte.weight);
 }
 

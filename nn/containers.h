@@ -2,7 +2,7 @@
 //
 //   nn::ModuleList<Block> blocks{this, "blocks"};           // "blocks.0", "blocks.1", ...
 //   for (int i = 0; i < depth; ++i) blocks.add(options);    // a Block(Module*, std::string name, options)
-//   for (auto& block : blocks) h = (*block)(h);
+//   for (Block& block : blocks) h = block(h);
 //
 //   nn::ModuleDict<> heads{this, "heads"};
 //   heads.add<nn::Linear>("classes", {.in = 64, .out = 10});
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gradus/nn/layer.h"
+#include "gradus/nn/pointee_iterator.h"
 
 namespace gradus::nn {
 
@@ -24,8 +25,8 @@ template <class M> class Container : public Module {
   Container(Module* parent, std::string name) : Module(parent, std::move(name)) {}
 
   size_t size() const { return modules_.size(); }
-  auto begin() const { return modules_.begin(); }
-  auto end() const { return modules_.end(); }
+  auto begin() const { return internal::PointeeIterator(modules_.begin()); }  // over M&
+  auto end() const { return internal::PointeeIterator(modules_.end()); }
 
  protected:
   template <class T> T& append(std::unique_ptr<T> module) {
@@ -112,6 +113,8 @@ class ParameterList final : public Module {
     return *items_.back();
   }
   size_t size() const { return items_.size(); }
+  auto begin() const { return internal::PointeeIterator(items_.begin()); }  // over Parameter&
+  auto end() const { return internal::PointeeIterator(items_.end()); }
   Parameter& operator[](size_t i) const {  // Errors: IndexError
     if (i >= size()) throw IndexError("ParameterList", "parameter ", i, " of ", size());
     return *items_[i];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,6 +18,8 @@ namespace gradus::nn {
 template <class O> std::string options_text(const O& options);
 
 namespace internal {
+
+enum class NoOptions : uint8_t {};
 
 template <class T> constexpr bool is_required = false;
 template <class T, OptionName name> constexpr bool is_required<Required<T, name>> = true;
@@ -90,6 +93,9 @@ template <class O, class Base = Module> class ModuleWith : public Base {
   ModuleWith(Module* parent, std::string name, Options options = {})
       : Base(parent, std::move(name)), options_(std::move(options)) {}
   explicit ModuleWith(Options options = {}) : options_(std::move(options)) {}
+  // Takes {}, for which the copy constructor would be as good a match as the one above. A template, so that
+  // explicit instantiation of the class skips it.
+  template <int = 0> explicit ModuleWith(internal::NoOptions) : ModuleWith() {}
   const Options& options() const { return options_; }
   std::string extra_repr() const override;
 

@@ -18,7 +18,7 @@ Layer& Sequential::operator[](const std::string& name) {
   throw IndexError("Sequential", "no layer is named '", name, "'");
 }
 
-template <class X> Tensor Sequential::apply(size_t& i, size_t end, X&& x) {
+template <class X> Tensor Sequential::call_next(size_t& i, size_t end, X&& x) {
   Layer& layer = *layers_[i++];
   if (i < end)
     if (std::optional<Tensor> y = layer.with_next(*layers_[i], x)) return ++i, *std::move(y);
@@ -27,8 +27,8 @@ template <class X> Tensor Sequential::apply(size_t& i, size_t end, X&& x) {
 
 Tensor Sequential::run(size_t begin, size_t end, const Tensor& x) {
   if (begin == end) return x;
-  Tensor h = apply(begin, end, x);
-  while (begin < end) h = apply(begin, end, std::move(h));
+  Tensor h = call_next(begin, end, x);
+  while (begin < end) h = call_next(begin, end, std::move(h));
   return h;
 }
 
@@ -36,7 +36,7 @@ Tensor Sequential::forward(const Tensor& x) { return run(0, size(), x); }
 
 Tensor Sequential::forward_temporary(Tensor&& x) {
   Tensor h = std::move(x);
-  for (size_t i = 0; i < size();) h = apply(i, size(), std::move(h));
+  for (size_t i = 0; i < size();) h = call_next(i, size(), std::move(h));
   return h;
 }
 

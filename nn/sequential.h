@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gradus/nn/layer.h"
+#include "gradus/nn/pointee_iterator.h"
 
 namespace gradus::nn {
 
@@ -65,6 +66,8 @@ class Sequential : public Layer {
   Layer& add(const std::string& name, const LayerFactory& make) { return append(make(this, name)); }
 
   size_t size() const { return layers_.size(); }
+  auto begin() const { return internal::PointeeIterator(layers_.begin()); }  // over Layer&
+  auto end() const { return internal::PointeeIterator(layers_.end()); }
   Layer& operator[](size_t i);                 // Errors: IndexError
   Layer& operator[](const std::string& name);  // Errors: IndexError
 
@@ -83,8 +86,8 @@ class Sequential : public Layer {
   Tensor forward_temporary(Tensor&& x) override;
   // Applies layers [begin, end) to x.
   Tensor run(size_t begin, size_t end, const Tensor& x);
-  // Applies layer i to x, and moves i on. A layer may take over the one behind it: Layer::with_next.
-  template <class X> Tensor apply(size_t& i, size_t end, X&& x);
+  // Calls layer i with x, and increments i. A layer may take over the one behind it: Layer::with_next.
+  template <class X> Tensor call_next(size_t& i, size_t end, X&& x);
 
   std::vector<std::unique_ptr<Layer>> layers_;
 };

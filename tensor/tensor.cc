@@ -116,7 +116,7 @@ double Tensor::item_f64() const { return read_as_double(waited_for(*this), 0); }
 
 int64_t Tensor::item_i64() const { return *waited_for(*this).ptr<int64_t>(); }
 
-template <class T> std::vector<T> Tensor::to_vector() const {
+template <DTypeElement T> std::vector<T> Tensor::to_vector() const {
   const Tensor host = internal::in_host_memory(*this, "to_vector");
   std::vector<T> out(numel());
   if (out.empty()) return out;
@@ -139,6 +139,9 @@ template std::vector<int32_t> Tensor::to_vector() const;
 template std::vector<int16_t> Tensor::to_vector() const;
 template std::vector<int8_t> Tensor::to_vector() const;
 template std::vector<uint8_t> Tensor::to_vector() const;
+template std::vector<bool> Tensor::to_vector() const;
+template std::vector<f16> Tensor::to_vector() const;
+template std::vector<bf16> Tensor::to_vector() const;
 
 namespace {
 Tensor allocated(int64_t numel, const Shape& shape, const Strides& strides, TensorOptions options) {
@@ -211,7 +214,7 @@ template <class T, class Range> Tensor copy_in(const Range& values, const Shape&
 }
 }  // namespace
 
-template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device) {
+template <DTypeElement T> Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device) {
   return copy_in<T>(values, shape, device);
 }
 template Tensor tensor(const std::vector<double>&, const Shape&, Device);

@@ -108,8 +108,9 @@ class Tensor {
     return dtype() == DType::kI64 ? static_cast<T>(item_i64()) : static_cast<T>(item_f64());
   }
 
-  // Copies the elements, in row-major order, into a vector of T (converted). Waits for the device.
-  template <class T> std::vector<T> to_vector() const;
+  // Copies the elements, in row-major order, into a vector of T (converted), the C++ type of any dtype. Waits
+  // for the device.
+  template <DTypeElement T> std::vector<T> to_vector() const;
 
   // Reads or assigns a part: x[{1, Slice(0, 3)}], x[0], x[mask]. Defined in gradus/autograd/indexing.h.
   Indexed operator[](std::initializer_list<Index> index) &;
@@ -179,8 +180,14 @@ Tensor empty_like(const Tensor& x, DType dtype);
 // last view is gone.
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
                  std::function<void()> release = {});
-// Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2]. On meta it has no values.
-template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
+// Copies values into a new row-major tensor of T's dtype. On meta it has no values.
+// Errors: ShapeError unless the values fill the shape.
+template <DTypeElement T>
+Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
+// The same with one dim, on the CPU.
+template <DTypeElement T> Tensor tensor(const std::vector<T>& values) {
+  return tensor(values, {values.size()});
+}
 template <class T>
 concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;
 namespace internal {

@@ -21,12 +21,16 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op, AllReduceCallb
   return std::make_shared<internal::Reducer>(op, std::move(options), internal::Op::kMakeAllreduceCb);
 }
 
-std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const Group& group) {
+std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, AllReduceCallbackOptions options) {
   std::string name(op);
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  if (name == "sum") return make_allreduce_cb(ReduceOp::kSum, {.group = group});
-  if (name == "mean") return make_allreduce_cb(ReduceOp::kMean, {.group = group});
+  if (name == "sum") return make_allreduce_cb(ReduceOp::kSum, std::move(options));
+  if (name == "mean") return make_allreduce_cb(ReduceOp::kMean, std::move(options));
   throw ValueError("make_allreduce_cb", "expected \"sum\" or \"mean\", given \"", op, '"');
+}
+
+std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const Group& group) {
+  return make_allreduce_cb(op, {.group = group});
 }
 
 }  // namespace gradus::dist

@@ -129,7 +129,9 @@ class AllReduceCallback : public GradCallback {
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});
 // MegEngine's form: "sum" or "mean", in any case.
-std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const Group& group = {});
+std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op,
+                                                     AllReduceCallbackOptions options = {});
+std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const Group& group);
 
 // Runs body(), a training loop that may have more steps on one rank than on another. A rank whose body has
 // returned takes part in the others' backwards with zeros until all have ended; then all take over the

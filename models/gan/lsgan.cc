@@ -50,7 +50,7 @@ void LSGANGenerator::build() {
 Tensor LSGANGenerator::forward(const Tensor& z) {
   const Tensor h = noise2feat_head_(internal::latent_vectors("LSGANGenerator", z, options().latent));
   Tensor x = noise2feat_tail_(reshape(h, {z.size(0), options().width, 8, 8}));
-  for (const auto& block : conv_blocks_) x = (*block)(x);
+  for (auto& block : conv_blocks_) x = block(x);
   return tanh(x);
 }
 
@@ -79,7 +79,7 @@ void LSGANDiscriminator::build() {
 Tensor LSGANDiscriminator::forward(const Tensor& x) {
   internal::check_images("LSGANDiscriminator", x, options().channels, options().size);
   Tensor h = x;
-  for (const auto& block : conv_blocks_) h = (*block)(h);
+  for (auto& block : conv_blocks_) h = block(h);
   return decision_(flatten(h, 1));
 }
 

@@ -87,7 +87,7 @@ void WGANGPGenerator::build() {
 
 Tensor WGANGPGenerator::forward(const Tensor& z) {
   Tensor x = (*noise2feat_)(internal::latent_vectors("WGANGPGenerator", z, options().latent));
-  for (const auto& block : *conv_blocks_) x = (*block)(x);
+  for (auto& block : *conv_blocks_) x = block(x);
   return tanh((*to_rgb_)(x));
 }
 
@@ -126,7 +126,7 @@ void WGANGPDiscriminator::build() {
 Tensor WGANGPDiscriminator::forward(const Tensor& x) {
   internal::check_images("WGANGPDiscriminator", x, options().channels, options().size);
   Tensor h = (*from_rgb_)(x);
-  for (const auto& block : *conv_blocks_) h = (*block)(h);
+  for (auto& block : *conv_blocks_) h = block(h);
   return (*decision_)(h);
 }
 

@@ -68,7 +68,7 @@ void TransformerEncoder::add_layers() {
 
 Tensor TransformerEncoder::encode(const Tensor& x, const TransformerMasks& masks) {
   Tensor h = x;
-  for (const auto& layer : layers) h = (*layer)(h, masks);
+  for (auto& layer : layers) h = layer(h, masks);
   return norm ? (*norm)(h) : h;
 }
 

@@ -67,6 +67,10 @@ template <> struct dtype_of<bool>    { static constexpr DType value = DType::kBo
 template <class T> inline constexpr DType dtype_v = dtype_of<T>::value;
 // clang-format on
 
+// The C++ type of a dtype's elements. Not among them: unsigned int, size_t, char, long double.
+template <class T>
+concept DTypeElement = requires { dtype_of<T>::value; };
+
 constexpr int64_t size_of(DType t) {
   constexpr int64_t kSizes[] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
   return kSizes[static_cast<int>(t)];

@@ -56,10 +56,14 @@ TEST(Containers, NameWhatTheyHoldAsTorchDoes) {
 TEST(Containers, AreIndexedAndIterated) {
   Net net;
   Tensor h = ones({4, 2});
-  for (const auto& layer : net.layers) h = (*layer)(h);
+  for (auto& layer : net.layers) h = layer(h);
   EXPECT_EQ(h.shape(), (Shape{4, 3}));
   EXPECT_EQ(net.blocks[1](h).shape(), (Shape{4, 3}));
   EXPECT_EQ(net.blocks[1].path(), "blocks.1");
+  size_t i = 0;
+  for (Block& block : net.blocks) EXPECT_EQ(&block, &net.blocks[i++]);
+  for (nn::Module& cell : net.cells) EXPECT_EQ(&cell, &net.cells["gru"]);
+  for (nn::Parameter& scale : net.scales) EXPECT_EQ(&scale, &net.scales[0]);
   EXPECT_THROW(net.blocks[2], IndexError);
   EXPECT_TRUE(net.cells.contains("gru"));
   EXPECT_FALSE(net.cells.contains("lstm"));
@@ -78,6 +82,11 @@ TEST(Sequential, TakesNamesToo) {
   net.add<nn::Linear>({.in = 3, .out = 1, .bias = false});
   EXPECT_THAT(names(net), ElementsAre("fc.weight", "2.weight"));
   EXPECT_EQ(net["act"].type_name(), "Tanh");
+  std::vector<std::string> iterated, applied;
+  for (nn::Layer& layer : net) iterated.push_back(layer.type_name());
+  net.apply([&](nn::Module& m) { applied.push_back(m.type_name()); });
+  EXPECT_THAT(iterated, ElementsAre("Linear", "Tanh", "Linear"));
+  EXPECT_THAT(applied, ElementsAre("Linear", "Tanh", "Linear", "Sequential"));
   EXPECT_EQ(net(ones({5, 2})).shape(), (Shape{5, 1}));
   EXPECT_THROW(net["none"], IndexError);
   EXPECT_THROW(net.add("fc", nn::layer<nn::Tanh>()), ValueError);

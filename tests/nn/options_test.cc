@@ -32,5 +32,14 @@ TEST(Options, ReadAsWhatTheyHold) {
   EXPECT_EQ(optim::SGDOptions{.lr = 1}.lr, 1.0);
 }
 
+TEST(Options, MayBeEmptyBraces) {
+  const nn::Dropout plain, empty({}), nested{{}}, given({.p = 0.1});
+  EXPECT_EQ(plain.options().p, 0.5);
+  EXPECT_EQ(empty.options().p, 0.5);
+  EXPECT_EQ(nested.options().p, 0.5);
+  EXPECT_EQ(given.options().p, 0.1);
+  static_assert(!std::is_constructible_v<nn::Dropout, int>);
+}
+
 }  // namespace
 }  // namespace gradus

@@ -243,6 +243,24 @@ TEST(ToVector, ReadsAnyStridesAndTypes) {
   EXPECT_EQ(scalar(7).to_vector<uint8_t>(), (std::vector<uint8_t>{7}));
 }
 
+template <class T> class ElementTypes : public testing::Test {};
+using AllElementTypes =
+    testing::Types<double, float, f16, bf16, int64_t, int32_t, int16_t, int8_t, uint8_t, bool>;
+TYPED_TEST_SUITE(ElementTypes, AllElementTypes);
+
+TYPED_TEST(ElementTypes, GoIntoATensorOfOneDimAndBack) {
+  const std::vector<TypeParam> values{TypeParam(1), TypeParam(0), TypeParam(1)};
+  const Tensor x = tensor(values);
+  EXPECT_EQ(x.dtype(), dtype_v<TypeParam>);
+  EXPECT_EQ(x.shape(), (Shape{3}));
+  EXPECT_EQ(x.to_vector<TypeParam>(), values);
+  EXPECT_EQ(tensor({2.f, 0.f, NAN}).to_vector<bool>(), (std::vector<bool>{true, false, true}));
+}
+
+template <class T>
+concept ReadsIntoVector = requires(const Tensor& x) { x.to_vector<T>(); };
+static_assert(ReadsIntoVector<float> && !ReadsIntoVector<unsigned> && !ReadsIntoVector<std::string>);
+
 TEST(TensorOf, NeedsAsManyValuesAsTheShapeHolds) {
   EXPECT_EQ(tensor({1, 2, 3}).dtype(), DType::kI64);
   EXPECT_EQ(tensor({1.0, 2.0}).dtype(), DType::kF64);

@@ -1064,9 +1064,16 @@ TEST(Reducer, SomeRanksMayFormAGroup) {
         const Tensor x = f64({1});
         GradManager gm;
         gm.attach(x, make_allreduce_cb("sum", half));
+        {
+          auto recording = gm.record();
+          gm.backward(x * (get_rank() + 1));
+          EXPECT_THAT(values(x.grad()), ElementsAre(get_rank() % 2 ? 6 : 4));
+        }
+        const Tensor y = f64({1});
+        gm.attach(y, make_allreduce_cb("mean", {.group = half}));
         auto recording = gm.record();
-        gm.backward(x * (get_rank() + 1));
-        EXPECT_THAT(values(x.grad()), ElementsAre(get_rank() % 2 ? 6 : 4));
+        gm.backward(y * (get_rank() + 1));
+        EXPECT_THAT(values(y.grad()), ElementsAre(get_rank() % 2 ? 3 : 2));
       },
       kSoon);
 }

@@ -226,7 +226,7 @@ struct Wide : nn::Layer {
   }
   Tensor forward(const Tensor& x) override {
     Tensor y = x;
-    for (const auto& block : blocks) y = (*block)(y);
+    for (auto& block : blocks) y = block(y);
     return y;
   }
 };
