@@ -4,6 +4,7 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/ops/copy.h"
@@ -130,16 +131,19 @@ void Indexed::put(const Tensor& v) {
   } else {
     throw StateError(
         "index",
-        "assigning to a part of a recorded tensor gives a new value, which a const handle cannot "
-        "take: x ",
-        describe(x_));
+        "under a recording, assigning to a part makes a new tensor, which neither a const handle "
+        "nor a parameter can take: x ",
+        describe(x_), "; write under `const auto off = no_record();`, or into clone(x)");
   }
 }
 
 void Indexed::operator=(const Tensor& v) && {
   if (!may_meet(v.device(), x_.device()))
     throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
-  if (autograd::is_tracked(x_) || autograd::is_tracked(v)) return put(assigned(x_, index_, v));
+  if (autograd::is_tracked(x_) || autograd::is_tracked(v)) {
+    autograd::check_not_leaf("index", x_);
+    return put(assigned(x_, index_, v));
+  }
   // No recording follows x or v, so the views and index_put below record nothing.
   const Part part = part_of(x_, index_);
   const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;

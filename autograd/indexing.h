@@ -12,7 +12,8 @@
 //
 // An assignment writes in place, unless an open recording follows x or v. Then the assignment makes a
 // new value, with gradients to both, and the handle x names the new value from there on. Other handles
-// keep the old value.
+// keep the old value. An attached tensor or a parameter cannot be replaced so: write under no_record(), or
+// assign to a clone.
 #pragma once
 
 #include <concepts>
@@ -84,7 +85,7 @@ class Indexed {
   Tensor get() const;
   operator Tensor() const { return get(); }
   template <class T> T item() const { return get().item<T>(); }
-  template <class T> std::vector<T> to_vector() const { return get().to_vector<T>(); }
+  template <DTypeElement T> std::vector<T> to_vector() const { return get().to_vector<T>(); }
   Shape shape() const { return get().shape(); }
   int64_t size(int64_t dim) const { return get().size(dim); }
   int dim() const { return get().dim(); }
@@ -101,8 +102,8 @@ class Indexed {
   Indexed operator[](const Index& index) const&;
 
   // Writes v, converted to x's dtype and broadcast to the part.
-  // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and the
-  // handle is const.
+  // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and x is
+  // attached or its handle is const.
   // Grad: to x, dy outside of the part; to v, dy in the part.
   void operator=(const Tensor& v) &&;
   void operator=(Number v) &&;

@@ -11,6 +11,7 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/op_call.h"
@@ -48,6 +49,11 @@ Parameter::Parameter(Module* owner, std::string name, Tensor value)
     : Tensor(std::move(value)), owner_(owner) {
   owner->register_parameter(std::move(name), *this);
 }
+Indexed Parameter::operator[](std::initializer_list<Index> index) const {
+  return static_cast<const Tensor&>(*this)[index];
+}
+Indexed Parameter::operator[](const Index& index) const { return static_cast<const Tensor&>(*this)[index]; }
+
 Parameter::~Parameter() { owner_->forget(this); }
 
 Buffer::Buffer(Module* owner, std::string name, Tensor value, BufferOptions options)

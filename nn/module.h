@@ -62,6 +62,10 @@ class Parameter : public Tensor {
   Parameter& operator=(const Parameter&) = delete;
   ~Parameter();
 
+  // As x[...] of a const Tensor: `weight[0] = v` writes into the parameter, and never replaces it.
+  Indexed operator[](std::initializer_list<Index> index) const;
+  Indexed operator[](const Index& index) const;
+
  private:
   Module* owner_;
 };

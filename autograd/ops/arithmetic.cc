@@ -627,7 +627,7 @@ Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place)
   if constexpr (std::is_same_v<Y, Tensor>) recorded = recorded || (y.defined() && autograd::is_tracked(y));
   if (!recorded) return in_place(x, y), x;
   const OpCall call(name, {{"x", x}});
-  if (x.impl().slot && x.impl().slot->is_leaf() && autograd::is_tracked(x)) autograd::check_in_place(name, x);
+  autograd::check_not_leaf(name, x);
   const Tensor value = op(x, y);
   if (value.shape() != x.shape())
     throw ShapeError(name, "operand does not broadcast to x ", describe(x), ": the result is ",

@@ -194,7 +194,7 @@ void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> hi
 
 // Writes x += y in place, as add_ does; views of x see it. When an open recording follows x or y, x names a
 // new value instead, of the same shape and dtype, with gradients to both. Other handles keep the old value.
-// Errors: those of add_; StateError for an attached tensor that an open recording follows.
+// Errors: those of add_; StateError for an attached tensor when an open recording follows x or y.
 Tensor& operator+=(Tensor& x, const Tensor& y);
 Tensor& operator-=(Tensor& x, const Tensor& y);
 Tensor& operator*=(Tensor& x, const Tensor& y);

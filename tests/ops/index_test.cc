@@ -172,6 +172,42 @@ TEST(Indexing, AConstHandleCannotTakeANewValue) {
   expect_error<StateError>([&] { y[0] = 1; }, {"const handle", "f32[3] cpu"});
 }
 
+// The manager would keep the old tensor.
+TEST(Indexing, AnAttachedTensorIsNotReplaced) {
+  Tensor w = counting({2, 3}), v = tensor({10.f});
+  const Tensor attached = w, mask = gt(w, 4);
+  GradManager of_w, of_v;
+  of_w.attach(w), of_v.attach(v);
+  const auto expect_refused = [](const std::function<void()>& f) {
+    expect_error<StateError>(f, {"attached", "f32[2,3] cpu", "no_record()", "clone(x)"});
+  };
+  {
+    auto recording = of_w.record();
+    expect_refused([&] { w[0] = 1; });
+    expect_refused([&] { w[0][1] = v; });
+    expect_refused([&] { w[mask] = 1; });
+    expect_refused([&] { w[mask][0] = 1; });
+    expect_refused([&] { w[0] *= 2; });
+    expect_refused([&] { w += 1; });
+    Tensor copy = clone(w);
+    copy[0] = v;
+    of_w.backward(sum(copy));
+  }
+  {
+    auto recording = of_v.record();  // follows the value alone
+    expect_refused([&] { w[0] = v; });
+    expect_refused([&] { w += v; });
+    const auto off = no_record();
+    w[0] = v;
+  }
+  EXPECT_TRUE(w.is_same(attached));
+  EXPECT_EQ(w.to_vector<float>(), (Values{10, 10, 10, 3, 4, 5}));
+  EXPECT_EQ(w.grad().to_vector<float>(), (Values{0, 0, 0, 1, 1, 1}));
+  w[1] = 0;
+  w += 1;
+  EXPECT_EQ(attached.to_vector<float>(), (Values{11, 11, 11, 1, 1, 1}));
+}
+
 TEST(Indexing, GradientsOfReadsAndAssignments) {
   const auto f = [](const std::vector<Tensor>& in) {
     Tensor x = in[0] * 1;
