@@ -290,7 +290,7 @@ struct HalfBackward {
 void OpenRecording::check_open(const char* op) const {
   if (state->finished())
     throw StateError(op, "no computation history: this recording was already used by backward or released; ",
-                     "call record() and compute the loss again");
+                     "call record() and compute the loss again, or pass all losses to one backward({a, b})");
 }
 
 template <class F> void OpenRecording::ending_if_it_throws(const Objects& unfinished, const F& f) {
@@ -564,6 +564,8 @@ void GradManager::backward(TensorList roots, TensorList dys) {
   for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
     if (auto open = it->lock(); open && !open->state->finished())
       return open->backward(roots.get(), dys.get());
+  if (!state_->open.empty())
+    if (auto used = state_->open.back().lock()) used->backward(roots.get(), dys.get());  // its error
   throw StateError(
       "backward",
       "no computation history: call record() before the forward; a recording serves one backward");

@@ -26,11 +26,15 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
 }
 
-void append_names(std::string& text, const char* what, const std::vector<std::string>& names) {
+// Appends a line "what (count): names", with `max` of the names.
+void append_names(std::string& text, const char* what, const std::vector<std::string>& names,
+                  size_t max = SIZE_MAX) {
   if (names.empty()) return;
   text += concat("\n  ", what, " (", names.size(), "):");
-  for (const std::string& n : names) text += " " + n;
+  for (size_t i = 0; i < std::min(max, names.size()); ++i) text += " " + names[i];
+  if (names.size() > max) text += concat(" ... and ", names.size() - max, " more");
 }
+constexpr size_t kMaxNames = 8;  // of a kind, in an error of load_state_dict
 
 // Gives `x` the contents of `with`; x stays the same object. Kernels and saved tensors recognize old contents
 // by the storage's version, so the new storage's version is raised above the old one's.
@@ -300,14 +304,14 @@ LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) 
     if (given.erase(name)) report.unexpected.push_back(name);
 
   std::string text;
-  if (options.strict) append_names(text, "missing", report.missing);
-  if (options.strict) append_names(text, "unexpected", report.unexpected);
-  append_names(text, "given more than once", repeated);
-  append_names(text, "does not fit", misfits);
+  if (options.strict) append_names(text, "missing", report.missing, kMaxNames);
+  if (options.strict) append_names(text, "unexpected", report.unexpected, kMaxNames);
+  append_names(text, "given more than once", repeated, kMaxNames);
+  append_names(text, "does not fit", misfits, kMaxNames);
   if (!misfits.empty()) text += "\n  (LoadOptions::except names what is to stay as it is)";
   if (!text.empty()) throw ValueError("load_state_dict", "the state does not fit ", type_name(), ':', text);
   if (!followed.empty()) {
-    append_names(text, "followed", followed);
+    append_names(text, "followed", followed, kMaxNames);
     throw StateError("load_state_dict", "an open recording follows parameters of ", type_name(),
                      ": run its backward or release it first", text);
   }

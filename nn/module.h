@@ -114,7 +114,7 @@ class Module {
   // Errors: ValueError.
   Module(Module* parent, std::string name);
   virtual ~Module();
-  Module(const Module&) = delete;
+  Module(const Module&) = delete;  // pass modules by reference; to copy one, build another and copy_state_
   Module& operator=(const Module&) = delete;
 
   const std::string& name() const { return name_; }  // "" for a root
@@ -157,8 +157,8 @@ class Module {
   // Returns all parameters and persistent buffers by dotted name, shared, not copied.
   StateDict state_dict() const;
   // Copies the given contents into the parameters and buffers, and converts them to their dtypes and devices.
-  // Errors: ValueError that lists every missing, unexpected and repeated name and every wrong shape at once,
-  // or names in `except` that the module does not have. Nothing is changed then.
+  // Errors: ValueError that counts the missing, unexpected and repeated names and the wrong shapes, and names
+  // the first 8 of each; or names in `except` that the module does not have. Nothing is changed then.
   LoadReport load_state_dict(const StateDict& state, LoadOptions options = {});
 
   // Sets training mode for this module and all below: dropout drops, batch norm uses the batch.

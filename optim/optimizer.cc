@@ -9,6 +9,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/warning.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
@@ -182,6 +183,10 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
       stepped.push_back(&state);
     }
   }
+  if (stepped.empty())
+    warn_once(concat(kind(),
+                     "::step changes nothing: no parameter has a gradient. Attach them with gm.attach(), ",
+                     "and call gm.backward(loss) before it"));
   // Checks all groups before it steps any.
   for (const auto& group : items) raw::check_step_items(kind(), group);
   for (size_t g = 0; g < groups_.size(); ++g)

@@ -86,6 +86,12 @@ std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tenso
   return {linear(query, w[0], b[0]), linear(key, w[1], b[1]), linear(value, w[2], b[2])};
 }
 
+// Returns the hint of errors about arguments that fit in the other order of batch and sequence.
+std::string MultiheadAttention::other_order() const {
+  return options().batch_first ? "; they fit with batch_first = false, which reads them as [L,N,embed_dim]"
+                               : "; they fit with batch_first = true, which reads them as [N,L,embed_dim]";
+}
+
 // Returns one mask over [N,heads,L,S] with the effect of attn_mask and key_padding_mask.
 Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
                                        DType dtype) const {
@@ -102,14 +108,16 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
     const Tensor& m = o.attn_mask;
     if (m.shape() != Shape{l, s} && m.shape() != Shape{n * heads, l, s})
       throw ShapeError("MultiheadAttention", "expected attn_mask [", l, ",", s, "] or [", n * heads, ",", l,
-                       ",", s, "], given ", describe(m));
+                       ",", s, "], given ", describe(m),
+                       l == s && m.shape() == Shape{n, n} ? other_order() : "");
     pairs = taking_part(widened(m));
     if (m.dim() == 3) pairs = reshape(pairs, {n, heads, l, s + extra});
   }
   if (o.key_padding_mask.defined()) {
     if (o.key_padding_mask.shape() != Shape{n, s})
       throw ShapeError("MultiheadAttention", "expected key_padding_mask [", n, ",", s, "], given ",
-                       describe(o.key_padding_mask));
+                       describe(o.key_padding_mask),
+                       l == s && o.key_padding_mask.shape() == Shape{s, n} ? other_order() : "");
     keys = reshape(taking_part(widened(o.key_padding_mask)), {n, 1, 1, s + extra});
   }
   return both(pairs, keys, dtype);
@@ -141,13 +149,18 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
     const auto sized = [&](const Tensor& x, int64_t size) {
       return x.dim() == query.dim() && x.size(-1) == (size ? size : *o.embed_dim);
     };
-    if ((query.dim() != 2 && !batch) || !sized(query, 0) || !sized(key, o.kdim) || !sized(value, o.vdim) ||
-        key.size(times) != value.size(times) ||
-        (batch && (query.size(places) != key.size(places) || query.size(places) != value.size(places))))
+    const auto fits = [&](int time, int place) {
+      return key.size(time) == value.size(time) &&
+             (!batch || (query.size(place) == key.size(place) && query.size(place) == value.size(place)));
+    };
+    const bool features =
+        (query.dim() == 2 || batch) && sized(query, 0) && sized(key, o.kdim) && sized(value, o.vdim);
+    if (!features || !fits(times, places))
       throw ShapeError("MultiheadAttention", "expected query, key, value ",
                        o.batch_first ? "[N,L,embed_dim], [N,S,kdim], [N,S,vdim]"
                                      : "[L,N,embed_dim], [S,N,kdim], [S,N,vdim]",
-                       " or without N, given ", describe(query), ", ", describe(key), ", ", describe(value));
+                       " or without N, given ", describe(query), ", ", describe(key), ", ", describe(value),
+                       features && batch && fits(places, times) ? other_order() : "");
     // A tensor in several roles stays the same object, so that it is projected once.
     const auto laid_out = [&](const Tensor& x) {
       return !batch ? unsqueeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x;

@@ -67,6 +67,7 @@ class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
   std::vector<Tensor> project(const Tensor& query, const Tensor& key, const Tensor& value) const;
   AttentionResult attend(const Tensor& query, const Tensor& key, const Tensor& value,
                          const AttentionCallOptions& o);
+  std::string other_order() const;
   Tensor joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s, DType dtype) const;
 };
 

@@ -30,7 +30,10 @@ void set_device_runtime(DeviceType type, DeviceRuntime* runtime) { slot(type) = 
 DeviceRuntime& runtime_of(Device device, const char* op) {
   DeviceRuntime* const runtime = find_device_runtime(device.type);
   if (!runtime)
-    throw DeviceError(op, device, " cannot be used: this program was built without CUDA (--config=cuda)");
+    throw DeviceError(
+        op, device,
+        " cannot be used: this program was built without CUDA. Build it in the source tree of Gradus "
+        "with --config=cuda (docs/cuda.md); a library from `./run install` computes on CPUs alone");
   check_process(device, op);
   runtime->check(device.index);
   user = fork_count();

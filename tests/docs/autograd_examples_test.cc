@@ -209,6 +209,13 @@ TEST(AutogradPage, ErrorsReadAsThePageSays) {
               HasSubstr("[backward] no computation history: call record() before the forward"));
   EXPECT_THAT(error_of([&] {
                 auto recording = gm.record();
+                const Tensor loss = sum(w);
+                gm.backward(loss);
+                gm.backward(loss);
+              }),
+              HasSubstr("[backward] no computation history: this recording was already used by backward"));
+  EXPECT_THAT(error_of([&] {
+                auto recording = gm.record();
                 gm.backward(w * 2);
               }),
               HasSubstr("[backward] the loss must have one element (or pass its dy), given f32[2] cpu"));
@@ -217,11 +224,12 @@ TEST(AutogradPage, ErrorsReadAsThePageSays) {
                 gm.backward(sum(detach(w)));
               }),
               HasSubstr("[backward] the loss depends on no attached tensor: f32[] cpu, 1 tensors attached"));
-  EXPECT_THAT(error_of([&] {
-                auto recording = gm.record();
-                add_(w, 1);
-              }),
-              HasSubstr("[add_] would overwrite a tensor that an open recording follows: f32[2] cpu"));
+  EXPECT_THAT(
+      error_of([&] {
+        auto recording = gm.record();
+        add_(w, 1);
+      }),
+      HasSubstr("[add_] would overwrite an attached tensor (a parameter) under a recording: x f32[2] cpu"));
   EXPECT_THAT(
       error_of([&] {
         auto recording = gm.record();

@@ -16,6 +16,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // The text of the E that f throws.
 template <class E, class F> std::string error_of(F f) {
@@ -223,6 +224,96 @@ TEST(FirstMistakes, AModelWhoseLayersHaveNoParent) {
                 gm.backward(mean(net(ones({4, 2}))));
               }),
               AllOf(HasSubstr("0 tensors attached"), HasSubstr("as their parent")));
+}
+
+TEST(FirstMistakes, AssigningToAParameterUnderARecording) {
+  nn::Linear fc({.in = 2, .out = 3});
+  Tensor v = ones({2});
+  GradManager gm;
+  gm.attach(fc.parameters()), gm.attach(v);
+  const Tensor weight = fc.parameter("weight");
+  {
+    auto recording = gm.record();
+    EXPECT_THAT(
+        error_of<StateError>([&] { fc.weight += 1; }),
+        AllOf(HasSubstr("attached tensor (a parameter)"), HasSubstr("f32[3,2]"), HasSubstr("no_record()")));
+    EXPECT_THAT(error_of<StateError>([&] { fc.weight[0] = v; }), HasSubstr("no_record()"));
+    nn::Linear other({.in = 2, .out = 3});  // not attached: only the value is recorded
+    EXPECT_THAT(error_of<StateError>([&] { other.weight[0] = v; }),
+                AllOf(HasSubstr("parameter"), HasSubstr("no_record()")));
+    const auto off = no_record();
+    fc.weight[0] = 5;
+    fc.weight += 1;
+  }
+  EXPECT_TRUE(fc.weight.is_same(weight));
+  EXPECT_EQ(weight.to_vector<float>()[1], 6);
+}
+
+TEST(FirstMistakes, TheOtherOrderOfBatchAndSequence) {
+  for (const bool batch_first : {false, true}) {
+    nn::MultiheadAttention attention({.embed_dim = 4, .num_heads = 2, .batch_first = batch_first});
+    // Two sequences of 3 queries and 5 keys, in the order that the module does not have.
+    const auto x = [&](int64_t length) { return batch_first ? ones({length, 2, 4}) : ones({2, length, 4}); };
+    const std::string hint = batch_first ? "batch_first = false" : "batch_first = true";
+    EXPECT_THAT(error_of<ShapeError>([&] { attention(x(3), x(5), x(5)); }), HasSubstr(hint));
+    EXPECT_THAT(error_of<ShapeError>([&] {
+                  attention(x(3), x(3), x(3), {.key_padding_mask = zeros({2, 3}, {.dtype = DType::kBool})});
+                }),
+                HasSubstr(hint));
+    EXPECT_THAT(error_of<ShapeError>([&] {
+                  attention(x(3), x(3), x(3), {.attn_mask = zeros({3, 3})});
+                }),
+                HasSubstr(hint));
+    EXPECT_THAT(error_of<ShapeError>([&] { attention(x(3), x(5), x(4)); }), Not(HasSubstr("they fit")));
+  }
+}
+
+TEST(FirstMistakes, ChannelsInTheLastDim) {
+  nn::Conv2d conv({.in = 3, .out = 4, .kernel = 3});
+  EXPECT_THAT(error_of<ShapeError>([&] {
+                conv(ones({2, 8, 9, 3}));
+              }),
+              AllOf(HasSubstr("[N,C,H,W]"), HasSubstr("movedim(x, -1, 1)"), HasSubstr("f32[2,8,9,3]")));
+  EXPECT_NO_THROW(conv(movedim(ones({2, 8, 9, 3}), -1, 1)));
+  EXPECT_THAT(error_of<ShapeError>([&] { conv(ones({2, 8, 9, 9})); }), Not(HasSubstr("movedim")));
+}
+
+TEST(FirstMistakes, BackwardTwice) {
+  Tensor w = ones({2});
+  GradManager gm;
+  gm.attach(w);
+  auto recording = gm.record();
+  const Tensor loss = sum(w);
+  gm.backward(loss);
+  const std::string text = error_of<StateError>([&] { gm.backward(loss); });
+  EXPECT_THAT(text, AllOf(HasSubstr("already used by backward"), HasSubstr("backward({a, b})")));
+  EXPECT_EQ(text, error_of<StateError>([&] { recording.backward(loss); }));
+}
+
+TEST(FirstMistakes, AStateOfAnotherNetwork) {
+  nn::Sequential net, other;
+  for (int i = 0; i < 28; ++i) {
+    net.add<nn::Linear>({.in = 2, .out = 2});
+    other.add("block" + std::to_string(i), nn::layer<nn::Linear>({.in = 2, .out = 2}));
+  }
+  const std::string text = error_of<ValueError>([&] { net.load_state_dict(other.state_dict()); });
+  EXPECT_THAT(text, AllOf(HasSubstr("\n  missing (56): 0.weight"),
+                          HasSubstr("\n  unexpected (56): block0.weight"), HasSubstr("and 48 more")));
+  EXPECT_LT(text.size(), 500u);
+}
+
+TEST(FirstMistakes, AStepWithoutAGradient) {
+  const Tensor w = ones({2});
+  optim::SGD sgd({w}, {.lr = 0.1});
+  testing::internal::CaptureStderr();
+  sgd.step().step();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("no parameter has a gradient"), HasSubstr("SGD"), HasSubstr("backward")));
+  testing::internal::CaptureStderr();
+  sgd.step();
+  w.set_grad(ones({2}));
+  sgd.step();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "once, and not with a gradient";
 }
 
 }  // namespace

@@ -54,7 +54,11 @@ Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeome
     throw ShapeError(op, "output channels ", w[0], " do not divide into ", g.groups, " groups", given());
   if (x[1] % g.groups != 0 || x[1] / g.groups != w[1])
     throw ShapeError(op, "weight has ", w[1] * g.groups, " input channels but x has ", x[1],
-                     g.groups > 1 ? concat(" (", g.groups, " groups)") : "", given());
+                     g.groups > 1 ? concat(" (", g.groups, " groups)") : "", given(),
+                     x[rank + 1] == w[1] * g.groups
+                         ? concat("; images are ", kInput[rank],
+                                  ": movedim(x, -1, 1) moves channels that are the last dim")
+                         : "");
   Shape y{x[0], w[0]};
   Dims image, kernel;
   for (int d = 0; d < rank; ++d) {
