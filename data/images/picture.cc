@@ -207,15 +207,28 @@ Image Picture::resized() const {
   } else {
     part = image_.crop(needed);
   }
-  if (!keeps_columns) {
+  const auto horizontal_pass = [&] {
+    if (keeps_columns) return;
     Image out(part.height(), window_.width, part.channels());
     internal::resample_rows(pixels_of(part), x, out.mutable_data());
     part = out;
+  };
+  const auto vertical_pass = [&] {
+    if (keeps_rows) return;
+    Image out(window_.height, part.width(), part.channels());
+    internal::resample_columns(pixels_of(part), y, out.mutable_data());
+    part = out;
+  };
+  // Pillow's rule since version 13. The order matters, because the first pass rounds to 8 bits.
+  const int64_t fewer_rows = box_.height - size.h, fewer_columns = box_.width - size.w;
+  if (fewer_rows > std::max<int64_t>(0, 2 * fewer_columns)) {
+    vertical_pass();
+    horizontal_pass();
+  } else {
+    horizontal_pass();
+    vertical_pass();
   }
-  if (keeps_rows) return part;
-  Image out(window_.height, part.width(), part.channels());
-  internal::resample_columns(pixels_of(part), y, out.mutable_data());
-  return out;
+  return part;
 }
 
 // Runs all waiting steps except mirroring, and returns the pixels.

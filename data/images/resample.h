@@ -1,5 +1,6 @@
-// Resampling of 8-bit images, bit by bit as Pillow does it: the horizontal pass, rounded to 8 bits, then the
-// vertical one, both with weights in fixed point.
+// Resampling of 8-bit images, bit by bit as Pillow 13 does it: a horizontal and a vertical pass with weights in
+// fixed point, each rounded to 8 bits. The vertical pass comes first where the height shrinks by more pixels than
+// twice those of the width.
 #pragma once
 
 #include <cstdint>

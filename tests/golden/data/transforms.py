@@ -2,8 +2,9 @@
 
     <case>       the pixels u8[H,W,C] of a small result, or the floats f32[C,H,W]
     <case>.crc   i64[]: the CRC-32 of the bytes of a large one, u8[H,W,C]
+    crops        i64[400,11]: random crops: size and key of the photo, box, size and filter of the result, its CRC-32
 
-Inputs are made by formulas (photo below), which transforms_test.cc has too.
+Made with the newest Pillow, whose version the file names. Inputs are made by formulas (photo below), which transforms_test.cc has too.
 """
 import json
 import os
@@ -65,6 +66,17 @@ for h, w in [(5, 6), (6, 5), (13, 17), (14, 18), (21, 20), (4, 30)]:
 for i, j, h, w in [(0, 0, 13, 17), (3, 5, 7, 9), (12, 16, 1, 1)]:
     put(f"resized_crop/{i},{j},{h},{w}", F.resized_crop(rgb, i, j, h, w, [8, 8]))
     put(f"resized_crop/{i},{j},{h},{w}/mirrored", F.hflip(F.resized_crop(rgb, i, j, h, w, [8, 8], Mode.BICUBIC)))
+
+# Boxes of all sizes and aspect ratios, as RandomResizedCrop draws them: either pass comes first in many.
+rng, rows = np.random.default_rng(8), []
+for n in range(400):
+    h, w, filter = int(rng.integers(2, 300)), int(rng.integers(2, 300)), int(rng.integers(1, len(MODES)))
+    box_h, box_w = int(rng.integers(1, h + 1)), int(rng.integers(1, w + 1))
+    top, left = int(rng.integers(0, h - box_h + 1)), int(rng.integers(0, w - box_w + 1))
+    size = [int(rng.integers(1, 65)), int(rng.integers(1, 65))] if n % 2 else [32, 32]
+    result = F.resized_crop(photo(h, w, 3, n), top, left, box_h, box_w, size, list(MODES.values())[filter])
+    rows.append([h, w, n, top, left, box_h, box_w, *size, filter, zlib.crc32(np.asarray(result).tobytes())])
+tensors["crops"] = np.array(rows, dtype=np.int64)
 
 put("hflip", F.hflip(rgb))
 put("vflip", F.vflip(rgb))

@@ -108,6 +108,19 @@ TEST_F(Golden, ResizeOfTheShorterSide) {
   }
 }
 
+TEST_F(Golden, RandomCropsOfAllShapes) {
+  const Tensor& crops = tensor_of("crops");
+  int differ = 0;
+  for (int64_t n = 0; n < crops.size(0); ++n) {
+    const int64_t* c = crops.data<int64_t>() + n * crops.size(1);
+    Picture picture(photo(c[0], c[1], 3, uint64_t(c[2])));
+    const Image result =
+        picture.crop({c[4], c[3], c[6], c[5]}).resize(Size2{c[7], c[8]}, Interpolation(c[9])).image();
+    differ += int64_t(crc32(0, result.data(), uInt(result.bytes()))) != c[10];
+  }
+  EXPECT_EQ(differ, 0) << "of " << crops.size(0);
+}
+
 TEST_F(Golden, Crops) {
   const Image rgb = photo(13, 17, 3);
   for (Size2 size : {Size2{5, 6}, {6, 5}, {13, 17}, {14, 18}, {21, 20}, {4, 30}})
