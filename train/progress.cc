@@ -20,6 +20,22 @@ int terminal_columns() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+// Returns the parts in one line of at most `columns` characters. What has no room is left out: the bar, then the
+// rate, then figures from the last one on. Figures and what follows them begin with two spaces.
+std::string fitted_line(const std::string& head, std::string figures, std::string rate,
+                        const std::string& left, double fraction, size_t columns) {
+  const auto length = [&] { return head.size() + figures.size() + rate.size() + left.size(); };
+  if (length() > columns) rate.clear();
+  while (length() > columns && !figures.empty()) figures.resize(figures.rfind("  "));
+  std::string bar;
+  if (columns >= length() + 8) {
+    const size_t width = std::min<size_t>(columns - length() - 3, 40);
+    bar = std::string(static_cast<size_t>(fraction * static_cast<double>(width)), '#');
+    bar = " [" + bar + std::string(width - bar.size(), '.') + "]";
+  }
+  return (head + bar + figures + rate + left).substr(0, columns);
+}
+
 }  // namespace
 
 std::string clock_text(double seconds) {
@@ -81,23 +97,19 @@ void Progress::draw(const std::string& figures) {
   const double fraction =
       options_.total > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(options_.total))
                          : 0;
-  char head[128], tail[128];
-  std::snprintf(head, sizeof head, "%s %3d %% ", options_.title.c_str(), static_cast<int>(fraction * 100));
-  const std::string left = done_ >= options_.total ? "in " + clock_text(seconds())
+  char head[128], speed[128];
+  std::snprintf(head, sizeof head, "%s %3d %%", options_.title.c_str(), static_cast<int>(fraction * 100));
+  std::snprintf(speed, sizeof speed, "  %.0f %s/s", rate, options_.unit.c_str());
+  const std::string left = done_ >= options_.total ? "  in " + clock_text(seconds())
                            : rate > 0
-                               ? "ETA " + clock_text(static_cast<double>(options_.total - done_) / rate)
-                               : "ETA -";
-  std::snprintf(tail, sizeof tail, "  %.0f %s/s  %s", rate, options_.unit.c_str(), left.c_str());
-  const std::string text = "  " + figures + tail;
-  const int room = terminal_columns() - 1 - static_cast<int>(std::string_view(head).size() + text.size()) - 2;
-  std::string bar;
-  if (room >= 5) {
-    const int width = std::min(room, 40), full = static_cast<int>(fraction * width);
-    bar = "[" + std::string(static_cast<size_t>(full), '#') +
-          std::string(static_cast<size_t>(width - full), '.') + "]";
-  }
+                               ? "  ETA " + clock_text(static_cast<double>(options_.total - done_) / rate)
+                               : "  ETA -";
+  // A character in the last column would make some terminals wrap.
+  const auto columns = static_cast<size_t>(terminal_columns() - 1);
   // \033[K clears what a longer line has left.
-  std::cout << '\r' << head << bar << text << "\033[K" << std::flush;
+  std::cout << '\r'
+            << fitted_line(head, figures.empty() ? figures : "  " + figures, speed, left, fraction, columns)
+            << "\033[K" << std::flush;
   line_open_ = true;
 }
 

@@ -18,7 +18,8 @@ struct ProgressOptions {
   bool shown = true;  // false: nothing is written, for all ranks but one
 };
 
-// Reports on standard output. `update` often; the bar redraws ten times a second at most.
+// Reports on standard output. `update` often; the bar redraws ten times a second at most. Where the terminal is
+// narrow, the bar, the rate and the last figures are left out.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);
