@@ -78,7 +78,8 @@ Args parse(int argc, char** argv) {
   line.add("--disc-steps", a.disc_steps, "the discriminator's steps for each of the generator [the model's]",
            {.at_least = 1, .at_most = 1000, .value = "N"});
   line.add("--lr", a.lr, "learning rate of both networks [the model's]", {.above = 0, .value = "RATE"});
-  line.add("--ema-images", a.ema_images, "half-life of the generator's average", {.above = 0});
+  line.add("--ema-images", a.ema_images,
+           "half-life of the generator's average, at first 5 % of the images so far", {.above = 0});
   line.add("--images-per-scale", a.images_per_scale,
            "pggan: images to train on at each size, SIZE:IMAGES[:BATCH[:RATE]],... as 4:20k:64,8:40k:32; "
            "batch and learning rate are by default --batch and --lr [equal shares]",

@@ -20,7 +20,8 @@ Trainer::Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions o
   if (options_.sync_batch_norm) dist::convert_sync_batchnorm(net_);
   dist::convert_sync_minibatch_stddev(net_);
   attach();
-  ema_.emplace(*net.gen, gan::EmaOptions{.half_life_images = options_.ema_images});
+  // The ramp-up lets the average forget the initial weights: without it, images of a young generator are gray.
+  ema_.emplace(*net.gen, gan::EmaOptions{.half_life_images = options_.ema_images, .ramp_up = 0.05});
   net_.scale = scale(0);
   make_optimizers(0);
 }
