@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
@@ -232,6 +234,32 @@ TEST(GanPictures, AreMadeOfACheckpointAlone) {
     EXPECT_EQ(r.status, 1);
     EXPECT_THAT(r.output, HasSubstr(file));
   }
+}
+
+// The averaged generator of a short training makes images like the last weights', not like the first ones'.
+TEST(GanPictures, OfAYoungAverageAreNotThoseOfTheFirstWeights) {
+  Scratch s;
+  make_images(s.dir());
+  for (const std::string images : {"16", "160"}) {  // one step, ten steps
+    Arguments args = small(all_models()[0], {"--lr", "0.05", "--checkpoint-dir", "after_" + images});
+    std::ranges::replace(args, "160", images);
+    ASSERT_EQ(gan(s.dir(), args).status, 0);
+  }
+  const auto sampled = [&](const std::string& folder, const Arguments& more) {
+    Arguments args = {"sample", "--checkpoint", folder + "/gan.ckpt", "--number",
+                      "16",     "--out",        "x.safetensors"};
+    args.insert(args.end(), more.begin(), more.end());
+    EXPECT_EQ(gan(s.dir(), args).status, 0);
+    return io::load_safetensors((s.dir() / "x.safetensors").string()).at("images").to_vector<double>();
+  };
+  const std::vector<double> first = sampled("after_16", {"--plain"}),
+                            last = sampled("after_160", {"--plain"}), averaged = sampled("after_160", {});
+  const auto distance = [](const std::vector<double>& a, const std::vector<double>& b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
+    return sum;
+  };
+  EXPECT_LT(distance(averaged, last), distance(averaged, first) / 2);
 }
 
 TEST(GanMistakes, AreToldBeforeTheFirstStep) {

@@ -56,8 +56,8 @@ Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeome
     throw ShapeError(op, "weight has ", w[1] * g.groups, " input channels but x has ", x[1],
                      g.groups > 1 ? concat(" (", g.groups, " groups)") : "", given(),
                      x[rank + 1] == w[1] * g.groups
-                         ? concat("; images are ", kInput[rank],
-                                  ": movedim(x, -1, 1) moves channels that are the last dim")
+                         ? concat("; images are ", kInput[rank], ": movedim(x, -1, ", -rank - 1,
+                                  ") moves the channels there")
                          : "");
   Shape y{x[0], w[0]};
   Dims image, kernel;
