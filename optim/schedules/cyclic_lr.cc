@@ -47,7 +47,7 @@ Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& o) {
 }  // namespace
 
 CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
-    : LRSchedule(prepared(optimizer, options)), options_(std::move(options)) {
+    : LRSchedule(prepared(optimizer, options), "CyclicLR"), options_(std::move(options)) {
   start();
 }
 
@@ -83,7 +83,7 @@ std::optional<double> CyclicLR::momentum(size_t group) const {
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
-    : LRSchedule(prepared(optimizer, options)), options_(std::move(options)) {
+    : LRSchedule(prepared(optimizer, options), "OneCycleLR"), options_(std::move(options)) {
   OneCycleLROptions& o = options_;
   if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
   const double total = double(o.total_steps), turn = o.pct_start * total - 1;

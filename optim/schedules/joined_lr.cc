@@ -5,7 +5,7 @@
 namespace gradus::optim {
 
 JoinedLR::JoinedLR(const char* kind, Optimizer& optimizer, std::vector<LRSchedule*> schedules)
-    : LRSchedule(optimizer), schedules_(std::move(schedules)) {
+    : LRSchedule(optimizer, kind), schedules_(std::move(schedules)) {
   if (schedules_.empty()) throw ValueError(kind, "expected at least one schedule");
   for (size_t i = 0; i < schedules_.size(); ++i) {
     if (!schedules_[i]) throw ValueError(kind, "schedule ", i, " is null");

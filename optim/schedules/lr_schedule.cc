@@ -17,7 +17,7 @@ void PerGroup::check(const char* op, const char* name, size_t groups) const {
                      values_.size());
 }
 
-LRSchedule::LRSchedule(Optimizer& optimizer) : optimizer_(optimizer) {
+LRSchedule::LRSchedule(Optimizer& optimizer, const char* kind) : optimizer_(optimizer), kind_(kind) {
   for (size_t g = 0; g < optimizer.num_groups(); ++g) {
     base_.push_back(optimizer.initial_lr(g));
     optimizer.set_initial_lr(g, base_[g]);
@@ -33,8 +33,15 @@ std::vector<double> LRSchedule::last_lr() const {
 void LRSchedule::set_rates(double (LRSchedule::*rate)(size_t, double, double) const) {
   // Groups added later start at the rate they have.
   for (size_t g = base_.size(); g < optimizer_.num_groups(); ++g) base_.push_back(optimizer_.initial_lr(g));
+  std::vector<double> rates;
   for (size_t g = 0; g < base_.size(); ++g) {
-    optimizer_.set_lr(g, (this->*rate)(g, base_[g], optimizer_.lr(g)));
+    rates.push_back((this->*rate)(g, base_[g], optimizer_.lr(g)));
+    if (!(rates[g] >= 0))
+      throw ValueError(kind_, "step ", epoch_, " would set the learning rate of group ", g, " to ", rates[g],
+                       ", expected >= 0; the rate was ", optimizer_.lr(g), ", the initial one is ", base_[g]);
+  }
+  for (size_t g = 0; g < base_.size(); ++g) {
+    optimizer_.set_lr(g, rates[g]);
     if (const std::optional<double> m = momentum(g)) optimizer_.set_momentum(g, *m);
   }
 }
@@ -55,7 +62,6 @@ void LRSchedule::step() {
 
 void LRSchedule::restart() {
   epoch_ = 0;
-  ++steps_;
   epoch_changed();
   set_rates(&LRSchedule::rate_after_restart);
 }
@@ -108,7 +114,7 @@ void check_factors(const char* op, const std::vector<std::function<double(int64_
 LambdaLR::LambdaLR(Optimizer& optimizer, Factor f)
     : LambdaLR(optimizer, std::vector<Factor>(optimizer.num_groups(), f)) {}
 LambdaLR::LambdaLR(Optimizer& optimizer, std::vector<Factor> fs)
-    : LRSchedule(optimizer), factors_(std::move(fs)) {
+    : LRSchedule(optimizer, "LambdaLR"), factors_(std::move(fs)) {
   check_factors("LambdaLR", factors_, optimizer.num_groups());
   start();
 }
@@ -119,15 +125,19 @@ double LambdaLR::rate(size_t group, double base, double now) const {
 MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, Factor f)
     : MultiplicativeLR(optimizer, std::vector<Factor>(optimizer.num_groups(), f)) {}
 MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs)
-    : LRSchedule(optimizer), factors_(std::move(fs)) {
+    : LRSchedule(optimizer, "MultiplicativeLR"), factors_(std::move(fs)) {
   check_factors("MultiplicativeLR", factors_, optimizer.num_groups());
   start();
 }
 double MultiplicativeLR::rate(size_t group, double, double now) const {
-  return last_epoch() > 0 && group < factors_.size() ? now * factors_[group](last_epoch()) : now;
+  return last_epoch() > 0 ? rate_after_restart(group, 0, now) : now;
+}
+double MultiplicativeLR::rate_after_restart(size_t group, double, double now) const {
+  return group < factors_.size() ? now * factors_[group](last_epoch()) : now;
 }
 
-StepLR::StepLR(Optimizer& optimizer, StepLROptions options) : LRSchedule(optimizer), options_(options) {
+StepLR::StepLR(Optimizer& optimizer, StepLROptions options)
+    : LRSchedule(optimizer, "StepLR"), options_(options) {
   check_option(options_.step_size >= 1, "StepLR", "step_size", ">= 1", double(options_.step_size));
   start();
 }
@@ -136,7 +146,7 @@ double StepLR::rate(size_t, double, double now) const {
 }
 
 MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)
-    : LRSchedule(optimizer), options_(std::move(options)) {
+    : LRSchedule(optimizer, "MultiStepLR"), options_(std::move(options)) {
   const std::vector<int64_t>& m = options_.milestones;
   for (size_t i = 1; i < m.size(); ++i)
     check_option(m[i - 1] <= m[i], "MultiStepLR", "milestones", "ascending", double(m[i]));
@@ -153,7 +163,7 @@ double MultiStepLR::rate_after_restart(size_t, double base, double) const {
 }
 
 ConstantLR::ConstantLR(Optimizer& optimizer, ConstantLROptions options)
-    : LRSchedule(optimizer), options_(options) {
+    : LRSchedule(optimizer, "ConstantLR"), options_(options) {
   check_option(options_.factor > 0 && options_.factor <= 1, "ConstantLR", "factor", "in (0, 1]",
                options_.factor);
   check_option(options_.total_iters >= 0, "ConstantLR", "total_iters", ">= 0", double(options_.total_iters));
@@ -167,7 +177,8 @@ double ConstantLR::rate_after_restart(size_t, double base, double) const {
   return base * (options_.factor + (options_.total_iters <= 0 ? 1 - options_.factor : 0.0));
 }
 
-LinearLR::LinearLR(Optimizer& optimizer, LinearLROptions options) : LRSchedule(optimizer), options_(options) {
+LinearLR::LinearLR(Optimizer& optimizer, LinearLROptions options)
+    : LRSchedule(optimizer, "LinearLR"), options_(options) {
   const auto& [start_factor, end_factor, total_iters] = options_;
   check_option(start_factor > 0 && start_factor <= 1, "LinearLR", "start_factor", "in (0, 1]", start_factor);
   check_option(end_factor >= 0 && end_factor <= 1, "LinearLR", "end_factor", "in [0, 1]", end_factor);
@@ -186,7 +197,7 @@ double LinearLR::rate_after_restart(size_t, double base, double) const {
 }
 
 ExponentialLR::ExponentialLR(Optimizer& optimizer, ExponentialLROptions options)
-    : LRSchedule(optimizer), options_(options) {
+    : LRSchedule(optimizer, "ExponentialLR"), options_(options) {
   start();
 }
 double ExponentialLR::rate(size_t, double, double now) const {
@@ -194,7 +205,7 @@ double ExponentialLR::rate(size_t, double, double now) const {
 }
 
 PolynomialLR::PolynomialLR(Optimizer& optimizer, PolynomialLROptions options)
-    : LRSchedule(optimizer), options_(options) {
+    : LRSchedule(optimizer, "PolynomialLR"), options_(options) {
   check_option(options_.total_iters >= 1, "PolynomialLR", "total_iters", ">= 1",
                double(options_.total_iters));
   start();
@@ -207,7 +218,7 @@ double PolynomialLR::rate(size_t, double, double now) const {
 }
 
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options)
-    : LRSchedule(optimizer), options_(options) {
+    : LRSchedule(optimizer, "CosineAnnealingLR"), options_(options) {
   check_option(options_.t_max >= 1, "CosineAnnealingLR", "t_max", ">= 1", double(options_.t_max));
   start();
 }
@@ -225,7 +236,7 @@ double CosineAnnealingLR::rate_after_restart(size_t, double base, double) const 
 
 CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer,
                                                          CosineAnnealingWarmRestartsOptions options)
-    : LRSchedule(optimizer), options_(options) {
+    : LRSchedule(optimizer, "CosineAnnealingWarmRestarts"), options_(options) {
   check_option(options_.t_0 >= 1, "CosineAnnealingWarmRestarts", "t_0", ">= 1", double(options_.t_0));
   check_option(options_.t_mult >= 1, "CosineAnnealingWarmRestarts", "t_mult", ">= 1",
                double(options_.t_mult));
@@ -249,7 +260,7 @@ std::vector<std::pair<const char*, double*>> CosineAnnealingWarmRestarts::more_s
 }
 
 SWALR::SWALR(Optimizer& optimizer, SWALROptions options)
-    : LRSchedule(optimizer), options_(std::move(options)) {
+    : LRSchedule(optimizer, "SWALR"), options_(std::move(options)) {
   options_.swa_lr->check("SWALR", "swa_lr", optimizer.num_groups());
   check_option(options_.anneal_epochs >= 0, "SWALR", "anneal_epochs", ">= 0", double(options_.anneal_epochs));
   start();

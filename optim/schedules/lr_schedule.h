@@ -37,6 +37,7 @@ class LRSchedule {
   LRSchedule& operator=(const LRSchedule&) = delete;
 
   // Advances by one epoch (or by another unit that the caller counts) and sets the optimizer's rates.
+  // Errors: ValueError for a rate below 0, naming the schedule, the step and the rate. No rate is set then.
   virtual void step();
   // Returns to epoch 0 and sets the rates of that epoch. SequentialLR calls it when this
   // schedule's turn comes.
@@ -53,12 +54,13 @@ class LRSchedule {
   virtual void read_state(StateReader in);
 
  protected:
-  // `optimizer` must outlive the schedule. Every constructor ends with start().
-  explicit LRSchedule(Optimizer& optimizer);
+  // `optimizer` must outlive the schedule. `kind` is the schedule's name in errors: "StepLR". Every constructor
+  // ends with start().
+  explicit LRSchedule(Optimizer& optimizer, const char* kind = "LRSchedule");
   // Sets the rates of epoch 0.
   void start();
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
-  // Returns the number of calls of step(), restart() and start() so far, including the present one.
+  // Returns the number of calls of step() so far, including the present one, plus 1 for start().
   int64_t num_steps() const { return steps_; }
   Optimizer& optimizer() { return optimizer_; }
 
@@ -81,6 +83,7 @@ class LRSchedule {
   friend class SequentialLR;
   void set_rates(double (LRSchedule::*rate)(size_t, double, double) const);
   Optimizer& optimizer_;
+  const char* const kind_;
   std::vector<double> base_;
   int64_t epoch_ = 0, steps_ = 0;
 };
@@ -97,7 +100,7 @@ class LambdaLR final : public LRSchedule {
   std::vector<Factor> factors_;
 };
 
-// The previous rate times f(epoch), from epoch 1 on.
+// The previous rate times f(epoch), from epoch 1 on. In a SequentialLR that turns to it, from epoch 0 on.
 class MultiplicativeLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
@@ -106,6 +109,7 @@ class MultiplicativeLR final : public LRSchedule {
 
  private:
   double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t group, double base, double now) const override;
   std::vector<Factor> factors_;
 };
 

@@ -243,6 +243,9 @@ def schedule_cases():
         lambdas = S.LambdaLR(o, rational)
         return S.SequentialLR(o, [S.MultiStepLR(o, [2, 3], 0.5), lambdas, S.MultiplicativeLR(o, lambda e: 0.75), SWALR(o, 0.25, 5)], [6, 12, 18])
 
+    def multiplicative_later(o):
+        return S.SequentialLR(o, [S.StepLR(o, 2, 0.5), S.MultiplicativeLR(o, lambda e: 1 / (2 + 0.25 * e)), S.ConstantLR(o, 0.5, 3)], [5, 9])
+
     return {
         "lambda": lambda o: S.LambdaLR(o, rational),
         "lambda_list": lambda o: S.LambdaLR(o, [halves, rational]),
@@ -276,6 +279,7 @@ def schedule_cases():
         "three": three,
         "restarts_later": restarts_later,
         "others_later": others_later,
+        "multiplicative_later": multiplicative_later,
         "chained": lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 5), S.ExponentialLR(o, 0.9)]),
         "chained_warm_up": lambda o: S.ChainedScheduler([S.LinearLR(o, 0.25, total_iters=8), S.CosineAnnealingLR(o, 50), S.MultiStepLR(o, [20], 0.5)]),
     }

@@ -108,6 +108,12 @@ const std::vector<Case>& cases() {
          std::swap(s[0], s[1]);
          return std::make_shared<SequentialLR>(o, pointers(s), std::vector<int64_t>{6, 12, 18});
        }},
+      {"multiplicative_later", true, [](Optimizer& o, Owned& s) {
+         own<StepLR>(s, o, StepLROptions{.step_size = 2, .gamma = 0.5});
+         own<MultiplicativeLR>(s, o, [](int64_t epoch) { return 1 / (2 + 0.25 * double(epoch)); });
+         own<ConstantLR>(s, o, ConstantLROptions{.factor = 0.5, .total_iters = 3});
+         return std::make_shared<SequentialLR>(o, pointers(s), std::vector<int64_t>{5, 9});
+       }},
       {"chained", true, [](Optimizer& o, Owned& s) {
          own<ConstantLR>(s, o, ConstantLROptions{.factor = 0.1});
          own<ExponentialLR>(s, o, ExponentialLROptions{.gamma = 0.9});

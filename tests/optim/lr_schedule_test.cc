@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 
 namespace gradus::optim {
@@ -121,6 +122,30 @@ TEST(Schedule, AJoinedOneTakesItsStateAsAWholeOrNotAtAll) {
   schedule.load_state_dict(state);
   EXPECT_EQ(second.last_epoch(), 1);
   EXPECT_DOUBLE_EQ(opt.lr(), 0.05);
+}
+
+// A sum of schedules can fall below 0 where none of them does alone.
+TEST(Schedule, ARateBelowZeroNamesScheduleStepAndRate) {
+  SGD opt({empty({1})}, {.lr = 1.0});
+  opt.add_param_group({empty({1})}, {.lr = 0.5});
+  LambdaLR first(opt, std::vector<LambdaLR::Factor>{[](int64_t) { return 1.0; },
+                                                    [](int64_t epoch) { return 1 - 0.5 * double(epoch); }});
+  StepLR second(opt, {.step_size = 10});
+  ChainedScheduler schedule(opt, {&first, &second});
+  schedule.step();
+  schedule.step();
+  opt.set_lr(0, 0.75);
+  try {
+    schedule.step();
+    ADD_FAILURE() << "no error";
+  } catch (const ValueError& error) {
+    EXPECT_EQ(error.op(), "LambdaLR");
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("step 3"), testing::HasSubstr("group 1"),
+                                             testing::HasSubstr("-0.25")));
+  }
+  EXPECT_EQ(opt.lr(0), 0.75);
+  EXPECT_EQ(opt.lr(1), 0);
+  EXPECT_THROW(MultiplicativeLR(opt, [](int64_t) { return std::nan(""); }).step(), ValueError);
 }
 
 TEST(Schedule, RefusesOptionsOutOfTheirDomain) {
