@@ -214,6 +214,7 @@ Optimizer& Optimizer::clear_grad() {
 
 void Optimizer::check_group(size_t group) const {
   if (group >= groups_.size()) throw IndexError(kind(), "group ", group, " of ", groups_.size());
+  accumulated_ = 0;
 }
 
 double Optimizer::lr(size_t group) const {
@@ -272,7 +273,16 @@ State Optimizer::state_dict() const {
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     out.numbers.emplace_back(group_name(g, "params"), double(groups_[g].params.size()));
+void Optimizer::check_between_steps(const std::string& name) const {
+  if (accumulated_ == 0) return;
+  throw StateError(
+      kind(), name, "the gradients of ", accumulated_,
+      " batches wait for the step of an OptimizerWrapper, and are no part of the state: save and "
+      "load between two steps, where its accumulated() is 0");
+}
+
     for (const auto& [name, value] : group_numbers(g)) out.numbers.emplace_back(group_name(g, name), value);
+  check_between_steps("");
     if (groups_[g].initial_lr) out.numbers.emplace_back(group_name(g, "initial_lr"), *groups_[g].initial_lr);
     const std::vector<const char*> names = group_state_names(g), numbers = number_names();
     for (size_t i = 0; i < groups_[g].states.size(); ++i, ++number) {
@@ -306,6 +316,7 @@ void Optimizer::read_state(StateReader in) {
     Group group{groups_[g].params, std::vector<ParamState>(groups_[g].params.size()), groups_[g].initial_lr,
                 groups_[g].rates};
     const double size = double(group.params.size());
+  check_between_steps("");
     StateReader of_group = in.below(concat("group.", g));
     if (const double n = of_group.number("params", size); n != size)
       of_group.wrong("params", concat("expected ", size, ", given ", n));

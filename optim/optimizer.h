@@ -22,6 +22,8 @@
 
 namespace gradus::optim {
 
+class OptimizerWrapper;
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -80,8 +82,9 @@ class Optimizer {
   // a step_unless there.
   virtual State state_dict() const;
   // Loads a state_dict of an optimizer of the same kind over parameters of the same shapes.
+  // Errors: StateError between the batches of a step of an OptimizerWrapper, whose gradients are no part of it.
   // Tensors are copied.
-  // Errors: ValueError that lists everything missing and unexpected and every wrong shape. Nothing
+  // Errors: StateError as in state_dict; ValueError that lists everything missing and unexpected and every wrong shape. Nothing
   // is changed then.
   void load_state_dict(const State& state);
   // Reads a state and leaves the changes to in.then(): load_state_dict as a part of a larger state's.
@@ -141,6 +144,8 @@ class Optimizer {
     std::optional<double> initial_lr;
     std::vector<Tensor> rates;  // StepItem::lr of each device
   };
+  friend class OptimizerWrapper;
+  void check_between_steps(const std::string& name) const;
   void check_group(size_t group) const;
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
@@ -154,6 +159,7 @@ class Optimizer {
 // static function `each(options, f)` that calls f("name", member) for every member. The library's optimizers
 // are instantiated only in their own files (extern template). Members are not inline, because each program
 // that includes them would compile them all.
+  int64_t accumulated_ = 0;  // batches whose gradients wait for the step; an OptimizerWrapper counts them
 template <class O> class OptimizerWith : public Optimizer {
  public:
   using Options = O;

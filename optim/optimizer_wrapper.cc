@@ -44,10 +44,10 @@ Recording OptimizerWrapper::record(RecordOptions options) const {
 
 int64_t OptimizerWrapper::batches_of_step() const {
   return left_ < 0 ? options_.accumulative_counts
-                   : std::min(options_.accumulative_counts, std::max<int64_t>(left_, 1));
+                   : std::min(options_.accumulative_counts, std::max<int64_t>(accumulated() + left_, 1));
 }
 
-bool OptimizerWrapper::should_update() const { return accumulated_ + 1 >= batches_of_step(); }
+bool OptimizerWrapper::should_update() const { return accumulated() + 1 >= batches_of_step(); }
 
 Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
   check_one_element(kOp, "the loss", loss);
@@ -57,10 +57,12 @@ Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
 }
 
 StepOutcome OptimizerWrapper::after_backward() {
-  if (!should_update()) return ++accumulated_, false;
-  StepOutcome stepped = clip_and_step();
-  ++accumulated_;
-  clear_grad();
+  StepOutcome stepped = false;
+  const bool steps = should_update();
+  if (steps) stepped = clip_and_step();
+  ++optimizer_.accumulated_;
+  if (left_ > 0) --left_;
+  if (steps) clear_grad();
   return stepped;
 }
 
@@ -84,8 +86,6 @@ OptimizerWrapper& OptimizerWrapper::step() {
 
 OptimizerWrapper& OptimizerWrapper::clear_grad() {
   optimizer_.clear_grad();
-  if (left_ >= 0) left_ = std::max<int64_t>(0, left_ - accumulated_);
-  accumulated_ = 0;
   return *this;
 }
 
@@ -100,27 +100,13 @@ void OptimizerWrapper::initialize_count_status(int64_t done, int64_t total) {
   check_option(done >= 0, kOp, "done", ">= 0", double(done));
   if (total >= 0 && done > total)
     throw ValueError(kOp, "expected at most ", total, " calls done, given ", done);
-  accumulated_ = 0;
+  optimizer_.accumulated_ = 0;
   left_ = total < 0 ? -1 : total - done;
 }
 
-void OptimizerWrapper::check_between_steps(const std::string& name) const {
-  if (accumulated_ == 0) return;
-  throw StateError(
-      kOp, name, "the gradients of ", accumulated_, " of ", batches_of_step(),
-      " batches wait for the step, and are no part of the state: save and load between two steps, "
-      "where accumulated() is 0");
-}
+State OptimizerWrapper::state_dict() const { return optimizer_.state_dict(); }
 
-State OptimizerWrapper::state_dict() const {
-  check_between_steps("");
-  return optimizer_.state_dict();
-}
-
-void OptimizerWrapper::load_state_dict(const State& state) {
-  check_between_steps("");
-  optimizer_.load_state_dict(state);
-}
+void OptimizerWrapper::load_state_dict(const State& state) { optimizer_.load_state_dict(state); }
 
 std::vector<double> OptimizerWrapper::lr() const {
   std::vector<double> all;

@@ -100,7 +100,7 @@ class OptimizerWrapper {
   // last before a step.
   bool should_sync() const { return should_update(); }
   // Returns the number of batches since the last step, whose gradients wait for the next one.
-  int64_t accumulated() const { return accumulated_; }
+  int64_t accumulated() const { return optimizer_.accumulated_; }
   // Continues the training after `done` of `total` calls of update_params (-1: the total is unknown).
   // Accumulation starts anew.
   // Errors: ValueError for a negative `done`, or one above `total`.
@@ -123,6 +123,7 @@ class OptimizerWrapper {
 
   // Return and set the optimizer's state. Gradients that wait for a step are no part of it, and those that
   // no_sync keeps back differ between ranks: save and load between two steps, where accumulated() is 0.
+  // The same holds for state_dict and load_state_dict of the optimizer itself.
   // Errors: StateError between the batches of a step; those of Optimizer::load_state_dict.
   State state_dict() const;
   void load_state_dict(const State& state);
@@ -131,7 +132,7 @@ class OptimizerWrapper {
   friend class OptimizerDict;
   OptimizerWrapper(Optimizer& optimizer, GradManager* gm, OptimizerWrapperOptions options);
   GradManager& manager() const;
-  void check_between_steps(const std::string& name) const;
+  void check_between_steps(const std::string& name) const { optimizer_.check_between_steps(name); }
   StepOutcome clip_and_step();
   int64_t batches_of_step() const;  // number of batches of the next step
   Tensor share_of(const Tensor& loss) const;
@@ -141,8 +142,7 @@ class OptimizerWrapper {
   Optimizer& optimizer_;
   GradManager* const manager_;
   const OptimizerWrapperOptions options_;
-  int64_t accumulated_ = 0;  // batches since the last step
-  int64_t left_ = -1;        // batches until the end, including those accumulated; -1: unknown
+  int64_t left_ = -1;  // batches until the end; -1: unknown
   Tensor grad_norm_;
 };
 

@@ -8,6 +8,7 @@
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/tensor/runtime/context.h"
 
@@ -44,6 +45,16 @@ void get(const io::Checkpoint& c, const std::string& name, size_t rank, RandomGe
   const auto [seed, draws] = generator.state();
   const auto bits = philox(seed, draws, rank);
   generator.manual_seed(uint64_t(bits[0]) << 32 | bits[1]);
+}
+
+// Calls f. Errors between ranks say that all ranks must call `function`.
+template <class F> auto collective(const char* function, F f) {
+  try {
+    return f();
+  } catch (dist::DistributedError& error) {
+    error.add_context(concat("in ", kOp, "::", function, ", which all ranks must call"));
+    throw;
+  }
 }
 
 }  // namespace
@@ -94,7 +105,8 @@ io::Checkpoint TrainingState::collect() const {
   dist::WireWriter mine;
   for (const auto& [name, generator] : generators)
     for (const uint64_t number : generator.state()) mine.put(number);
-  const std::vector<std::string> all = dist::all_gather_object(mine.take(), {.group = group_});
+  const std::vector<std::string> all =
+      dist::internal::gather_strings(group_.state(), dist::internal::Op::kSaveTrainingState, mine.take());
   std::vector<std::vector<RandomGenerator>> of_ranks(generators.size());
   for (const std::string& bytes : all) {
     dist::WireReader wire(bytes);
@@ -120,7 +132,7 @@ void TrainingState::restore(const io::Checkpoint& checkpoint) const {
 
 void TrainingState::save(const fs::path& path, const io::Checkpoint& more,
                          const io::SaveOptions& options) const {
-  io::Checkpoint c = collect();
+  io::Checkpoint c = collective("save", [&] { return collect(); });
   more.each([&](const std::string& name, const auto& value) { c.put(name, value); });
   if (const Part* part = pipeline()) return part->pipeline_->save(path, *part->optimizer_, c, options);
   if (group_.rank() != 0) return;
@@ -133,8 +145,9 @@ io::LoadedCheckpoint TrainingState::load(
     const fs::path& path, const std::function<void(const io::LoadedCheckpoint&)>& check) const {
   const Part* part = pipeline();
   const io::LoadedCheckpoint loaded =
-      part ? part->pipeline_->load(path, *part->optimizer_, check)
-           : dist::bcast_checkpoint([&] { return io::load_checkpoint(path); }, {.group = group_});
+      part ? part->pipeline_->load(path, *part->optimizer_, check) : collective("load", [&] {
+        return dist::bcast_checkpoint([&] { return io::load_checkpoint(path); }, {.group = group_});
+      });
   if (check && !part) check(loaded);
   try {
     restore(loaded.checkpoint);
@@ -151,8 +164,10 @@ bool TrainingState::resume(const fs::path& path) const {
     return fs::status(p, error).type() != fs::file_type::not_found;
   };
   const bool found = group_.rank() == 0 && (is_there(path) || is_there(path.string() + ".previous"));
-  if (dist::broadcast_object(found ? "found" : "", {.src = group_.ranks()[0], .group = group_}).empty())
-    return false;
+  const std::string answer = collective("resume", [&] {
+    return dist::broadcast_object(found ? "found" : "", {.src = group_.ranks()[0], .group = group_});
+  });
+  if (answer.empty()) return false;
   const io::LoadedCheckpoint loaded = load(path);
   if (!loaded.warning.empty() && group_.rank() == 0) std::cerr << "gradus: " << loaded.warning << std::endl;
   return true;

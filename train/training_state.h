@@ -81,9 +81,10 @@ class TrainingState {
   TrainingState(std::vector<Part> parts, TrainingStateOptions options = {});
 
   // Writes all of it, and `more`, as io::save_checkpoint does; makes the file's folder. In the body of a
-  // loader's loop it is the state after the batch at hand. Collective, but who does not write does not wait
-  // for the file, unless there is a pipeline.
-  // Errors: as save_checkpoint, on the group's first rank, which alone writes; with a pipeline on all.
+  // loader's loop it is the state after the batch at hand. Collective: all ranks call it, not the first alone.
+  // Only the group's first rank writes, and the others do not wait for the file, unless there is a pipeline.
+  // Errors: as save_checkpoint, on the group's first rank; with a pipeline on all. A dist::DistributedError
+  // where some ranks do not call it. StateError between the batches of an optimizer's step.
   void save(const std::filesystem::path& path, const io::Checkpoint& more = {},
             const io::SaveOptions& options = {}) const;
 

@@ -41,6 +41,7 @@ constexpr Form kForms[] = {
     {.name = "make_allreduce_cb"},
     {.name = "DistributedDataParallel"},
     {.name = "SeparateDistributedDataParallel"},
+    {.name = "TrainingState::save"},
     {.name = "backward"},
 };
 static_assert(std::size(kForms) == size_t(Op::kBackward) + 1);

@@ -41,6 +41,7 @@ enum class Op : uint8_t {
   kMakeAllreduceCb,
   kDistributedDataParallel,
   kSeparateDistributedDataParallel,
+  kSaveTrainingState,
   kBackward,  // what ranks tell each other of a backward
 };
 std::string_view name_of(Op op);  // ends with a zero

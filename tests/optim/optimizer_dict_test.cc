@@ -88,8 +88,8 @@ TEST(OptimizerDict, UpdatesTheParametersOfEachByItsOwnManagerAndOptions) {
 
   EXPECT_FALSE(update("disc", two.d, 7));
   const State state = OptimizerDict{{"gen", two.gen}, {"disc", two.disc}}.state_dict();
-  expect_error<StateError>([&] { optimizers.state_dict(); }, {"'disc'", "1 of 2 batches"});
-  expect_error<StateError>([&] { optimizers.load_state_dict(state); }, {"'disc'", "1 of 2 batches"});
+  expect_error<StateError>([&] { optimizers.state_dict(); }, {"'disc'", "1 batches"});
+  expect_error<StateError>([&] { optimizers.load_state_dict(state); }, {"'disc'", "1 batches"});
   optimizers.clear_grad();
   EXPECT_EQ(wrapper.accumulated(), 0);
   optimizers.load_state_dict(optimizers.state_dict());

@@ -223,12 +223,20 @@ TEST(OptimizerWrapper, HasNoStateBetweenTheBatchesOfAStep) {
   const State state = wrapper.state_dict();
   for (int i = 1; i <= 2; ++i) {
     m.update(wrapper, 1, 0);
-    const std::string count = std::to_string(i) + " of 3 batches";
+    const std::string count = std::to_string(i) + " batches";
     expect_error<StateError>([&] { wrapper.state_dict(); }, {count.c_str(), "between two steps"});
     expect_error<StateError>([&] { wrapper.load_state_dict(state); }, {count.c_str()});
+    // The optimizer may be listed in a checkpoint by itself.
+    expect_error<StateError>([&] { m.sgd.state_dict(); }, {"SGD", count.c_str()});
+    expect_error<StateError>([&] { m.sgd.load_state_dict(state); }, {"SGD", count.c_str()});
   }
   m.update(wrapper, 1, 0);
   wrapper.load_state_dict(wrapper.state_dict());
+  m.sgd.load_state_dict(m.sgd.state_dict());
+  m.update(wrapper, 1, 0);
+  m.sgd.clear_grad();
+  EXPECT_EQ(wrapper.accumulated(), 0);
+  m.sgd.load_state_dict(m.sgd.state_dict());
 }
 
 TEST(OptimizerWrapper, RefusesWhatItCannotDo) {

@@ -282,6 +282,44 @@ TEST(TrainingState, ErrorsNameTheFileAndThePart) {
     EXPECT_THAT(e, AllOf(HasSubstr("run.ckpt"), HasSubstr("[2,3]")));
 }
 
+// Ranks that leave save out go on to another collective, or end.
+TEST(TrainingState, SaveOnOneRankSaysThatAllMustCallIt) {
+  const TempDir dir;
+  int64_t steps = 1;
+  const auto save_on_first = [&] {
+    if (dist::get_rank() == 0) TrainingState({{"steps", steps}}).save(dir / "run.ckpt");
+  };
+  const std::vector<std::string> mismatch = dist::errors_of(2, [&] {
+    save_on_first();
+    dist::all_reduce(zeros({4}));
+  });
+  for (const std::string& error : mismatch)
+    EXPECT_THAT(error, HasSubstr("rank 0 called TrainingState::save()"));
+  EXPECT_THAT(mismatch[0], HasSubstr("which all ranks must call"));
+  EXPECT_THAT(dist::errors_of(2, save_on_first)[0], HasSubstr("which all ranks must call"));
+}
+
+TEST(TrainingState, RefusesAnOptimizerBetweenTheBatchesOfAStep) {
+  const TempDir dir;
+  nn::Linear net({.in = 2, .out = 1});
+  GradManager gm;
+  gm.attach(net.parameters());
+  optim::SGD opt(net.parameters(), {.lr = 0.1});
+  optim::OptimizerWrapper wrapper(opt, gm, {.accumulative_counts = 2});
+  TrainingState state{{"net", net}, {"opt", opt}};
+  const auto update = [&] {
+    auto recording = wrapper.record();
+    wrapper.update_params(sum(net(ones({1, 2}))));
+  };
+  update();
+  EXPECT_THAT(io::error_of<StateError>([&] { state.save(dir / "run.ckpt"); }), HasSubstr("1 batches"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "run.ckpt"));
+  update();
+  state.save(dir / "run.ckpt");
+  update();
+  EXPECT_THROW(state.load(dir / "run.ckpt"), StateError);
+}
+
 TEST(TrainingState, NamesAreUnique) {
   nn::Linear a({.in = 2, .out = 2}), b({.in = 2, .out = 2});
   const auto error = [](std::initializer_list<TrainingState::Part> parts) {
