@@ -13,6 +13,11 @@ namespace gradus::raw {
 [[noreturn]] inline void throw_no_probability(double p, int64_t at) {
   throw ValueError("bernoulli", "expected probabilities from 0 to 1, given ", p, " at ", at);
 }
+[[noreturn]] inline void throw_no_cross_entropy(bool is_target, double value, int64_t at) {
+  throw ValueError("binary_cross_entropy", "expected ", is_target ? "target" : "x", " from 0 to 1, got ",
+                   value, " at element ", at,
+                   is_target ? "" : "; for scores without sigmoid use binary_cross_entropy_with_logits");
+}
 [[noreturn]] inline void throw_no_weight(double weight, int64_t at) {
   throw ValueError("multinomial", "expected finite numbers of at least 0, given ", weight, " at ", at);
 }

@@ -1,7 +1,10 @@
 // Losses as objects.
 #include "gradus/nn/losses.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/creation.h"
@@ -11,6 +14,27 @@ namespace gradus {
 namespace {
 
 double value(const Tensor& x) { return x.item<double>(); }
+
+TEST(BinaryCrossEntropy, RefusesWhatIsNoProbability) {
+  const Tensor half = full({3, 2}, 0.5);
+  const auto with = [](double v) { return transpose(tensor({0.5, 0., 1., 0.5, v, 0.25}, {2, 3}), 0, 1); };
+  for (const double bad : {2., -1e-30, 1.0000001, double(NAN), double(INFINITY)}) {
+    for (const Reduction r : {Reduction::kMean, Reduction::kNone}) {
+      EXPECT_THROW(binary_cross_entropy(with(bad), half, {.reduction = r}), ValueError) << bad;
+      EXPECT_THROW(binary_cross_entropy(half, with(bad), {.reduction = r}), ValueError) << bad;
+    }
+    EXPECT_THROW(nn::BCELoss({.weight = half})(with(bad), half), ValueError) << bad;
+  }
+  for (const double good : {0., -0., 1., 0.75}) EXPECT_NO_THROW(binary_cross_entropy(with(good), with(good)));
+  try {
+    binary_cross_entropy(with(2), half);
+    ADD_FAILURE() << "no error";
+  } catch (const ValueError& error) {
+    EXPECT_EQ(error.op(), "binary_cross_entropy");
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("x from 0 to 1"), testing::HasSubstr("got 2"),
+                                             testing::HasSubstr("element 3")));
+  }
+}
 
 TEST(Losses, CallTheFunctionWithTheirOptions) {
   const Tensor x = randn({4, 5}), y = randint(5, {4}), t = rand({4, 5}), v = rand({4, 5}) + 0.5;

@@ -186,8 +186,11 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryC
   const char* op = "binary_cross_entropy";
   check_broadcasts(op, "weight", o.weight, x);
   const PointLossSpec spec{PointLoss::kBinaryCrossEntropy};
-  if (!o.weight.defined()) return reduced_losses_of(op, x, target, spec, o.reduction);
-  return reduce_losses(op, losses_of(op, x, target, spec) * o.weight, o.reduction);
+  Tensor y = o.weight.defined() ? reduce_losses(op, losses_of(op, x, target, spec) * o.weight, o.reduction)
+                                : reduced_losses_of(op, x, target, spec, o.reduction);
+  raw::check_probabilities(x, /*is_target=*/false);
+  raw::check_probabilities(target, /*is_target=*/true);
+  return y;
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,

@@ -47,9 +47,9 @@ struct BinaryCrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
   Tensor weight = {};  // multiplies the losses; broadcasts to x's shape
 };
-// Computes -(target log x + (1 - target) log(1 - x)), the logarithms taken as at least -100. x outside of
-// [0, 1] gives NaN.
-// Errors: also ShapeError for a weight that does not broadcast to x.
+// Computes -(target log x + (1 - target) log(1 - x)), the logarithms taken as at least -100.
+// Errors: also ValueError for an element of x or target that is NaN or outside of [0, 1], on a CUDA device where
+// the host next waits; ShapeError for a weight that does not broadcast to x.
 // Grad: (x - target) / max(x (1 - x), 1e-12) dy.
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target,
                             const BinaryCrossEntropyOptions& options = {});

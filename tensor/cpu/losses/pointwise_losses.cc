@@ -2,9 +2,14 @@
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 #include "gradus/tensor/kernel.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "gradus/tensor/cpu/elementwise/kernels.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
 #include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/value_errors.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 namespace {
@@ -32,8 +37,33 @@ void point_loss_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x
   });
 }
 
+void check_probabilities_cpu(const Tensor& x, bool is_target) {
+  dispatch_all(x.dtype(), [&]<class T>() {
+    using Wide = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
+    constexpr int64_t kBlock = 4096;
+    const T* const values = x.ptr<T>();
+    // One loop vectorizes, the other finds the element.
+    parallel_for(0, x.numel(), kBlock, [&](int64_t begin, int64_t end) {
+      for (int64_t from = begin; from < end; from += kBlock) {
+        const int64_t to = std::min(from + kBlock, end);
+        bool all = true;
+        for (int64_t i = from; i < to; ++i) {
+          const auto v = static_cast<Wide>(values[i]);
+          all &= (v >= 0) & (v <= 1);
+        }
+        if (all) continue;
+        for (int64_t i = from; i < to; ++i)
+          if (const auto v = static_cast<Wide>(values[i]); !(v >= 0 && v <= 1))
+            throw_no_cross_entropy(is_target, v, i);
+      }
+    });
+  });
+}
+
 }  // namespace
 
+constinit decltype(check_probabilities_kernel) check_probabilities_kernel{"binary_cross_entropy",
+                                                                          &check_probabilities_cpu};
 constinit decltype(point_loss_kernel) point_loss_kernel{"point_loss", &point_loss_cpu};
 constinit decltype(point_loss_sum_kernel) point_loss_sum_kernel{"point_loss_sum", &point_loss_sum_cpu};
 constinit decltype(point_loss_backward_kernel) point_loss_backward_kernel{"point_loss_backward",

@@ -1,15 +1,46 @@
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
+#include <bit>
+
 #include "gradus/tensor/cuda/kernels/loss_sum.h"
 #include "gradus/tensor/cuda/ops/elementwise.h"
+#include "gradus/tensor/cuda/value_errors.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
 #include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/value_errors.h"
 
 namespace gradus::cuda {
 namespace {
 
 using functors::AgainstNumber, functors::TimesFactor;
+
+constexpr int kCheckThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kCheckThreads)
+    find_outside_of_unit_interval(const T* x, int64_t count, ValueReports reports) {
+  const int64_t i = block_index() * kCheckThreads + thread_index();
+  if (i >= count) return;
+  const auto v = static_cast<double>(widen(x[i]));
+  if (!(v >= 0 && v <= 1)) report(reports, i, std::bit_cast<uint64_t>(v));
+}
+
+template <bool is_target> void throw_no_cross_entropy(const FoundValue& v) {
+  raw::throw_no_cross_entropy(is_target, v.as_double(), v.position);
+}
+
+void check_probabilities_cuda(const Tensor& x, bool is_target) {
+  if (x.numel() == 0) return;
+  const cudaStream_t stream = stream_for({&x});
+  const ValueReports reports =
+      reports_of(x, stream, is_target ? &throw_no_cross_entropy<true> : &throw_no_cross_entropy<false>, 0);
+  dispatch_all(x.dtype(), [&]<class T>() {
+    launch("check_probabilities", find_outside_of_unit_interval<T>,
+           {blocks_for(x.numel(), kCheckThreads), kCheckThreads}, stream, static_cast<const T*>(x.ptr<T>()),
+           x.numel(), reports);
+  });
+}
 
 template <class F> struct Loss : F {
   static constexpr const char* name = "point_loss";
@@ -47,7 +78,8 @@ void point_loss_sum_cuda(const Tensor& y, const Tensor& slope, const Tensor& x, 
   });
 }
 
-[[maybe_unused]] const bool is_set = (raw::point_loss_kernel.cuda = &point_loss_cuda,
+[[maybe_unused]] const bool is_set = (raw::check_probabilities_kernel.cuda = &check_probabilities_cuda,
+                                      raw::point_loss_kernel.cuda = &point_loss_cuda,
                                       raw::point_loss_sum_kernel.cuda = &point_loss_sum_cuda, true);
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -60,6 +61,10 @@ Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& targ
                                : empty_result(op, dy.dtype(), {&dy, &x});
   point_loss_backward_kernel(dx, dy, x, target, spec, factor);
   return dx;
+}
+
+void check_probabilities(const Tensor& x, bool is_target) {
+  check_probabilities_kernel(contiguous(x), is_target);
 }
 
 }  // namespace gradus::raw

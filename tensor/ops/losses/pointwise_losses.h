@@ -43,6 +43,13 @@ PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& targe
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                            double factor);
 
+// Checks that the elements of binary_cross_entropy's x or target are from 0 to 1. The error of an element on a
+// CUDA device is thrown where the host next waits.
+// Errors: ValueError with the first element that is not.
+void check_probabilities(const Tensor& x, bool is_target);
+
+// Row-major x.
+extern KernelSlot<void(const Tensor& x, bool is_target)> check_probabilities_kernel;
 // Kernels: any strides, any floating dtype.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&)>
     point_loss_kernel;

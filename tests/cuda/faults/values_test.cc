@@ -132,6 +132,23 @@ TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
         row[20801] = -0., row[20802] = -3, row[30000] = NAN, row[20900] = -1;
         drawn(d, {row});
       },
+      // Binary cross-entropy: x, target, both; summed in one launch, weighted, strided.
+      [](Device d) {
+        binary_cross_entropy(raw::to(tensor({0.5f, 1.f, 2.f, -1.f}), d), full({4}, 1, {.device = d}))
+            .item<float>();
+      },
+      [](Device d) {
+        const Tensor x = full({3}, 0.5, {.device = d});
+        binary_cross_entropy(x, raw::to(tensor({0.f, 1.f, NAN}), d), {.weight = x}).item<float>();
+      },
+      [](Device d) {
+        const Tensor x = raw::to(raw::to(tensor({0.5f, -0.25f}), DType::kBF16), d);
+        binary_cross_entropy(x, x, {.reduction = Reduction::kNone}).to_vector<float>();
+      },
+      [](Device d) {
+        const Tensor x = transpose(raw::to(tensor({0., 1., 3., 2.}, {2, 2}), d), 0, 1);
+        binary_cross_entropy(x, x).item<double>();
+      },
       // None.
       [](Device d) {
         drawn(d, {{1, 0, 2}, {0, 1, 0.5}});
