@@ -6,6 +6,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/indexing.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"

@@ -8,6 +8,7 @@
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/optim_step.h"
@@ -232,6 +233,10 @@ class Pass {
       sum = std::move(dy);
     else if (!may_reuse(sum) || sum.dtype() != dy.dtype() || is_tracked(sum) || is_tracked(dy))
       sum = add(sum, dy);
+    else if (is_sparse(sum) && is_sparse(dy))
+      sum = add_sparse(sum, dy);
+    else if (is_sparse(sum) || is_sparse(dy))
+      sum = add(to_dense(sum), to_dense(dy));
     else if (may_wait(v))
       add_later(v, std::move(dy));
     else
@@ -343,6 +348,7 @@ class Pass {
         dys.resize(node.outputs().size());
         run_rule(node, dys, needs, dxs, !in_parts);
       }
+        for (Tensor& dy : dys) dy = to_dense(dy);
     }
     dys.clear();
     for (size_t i = 0; i < n; ++i) {
@@ -435,6 +441,12 @@ void conform_dys(BackwardPass& pass) {
 }  // namespace
 
 Tensor conform(Tensor gradient, const ValueInfo& value) {
+  if (is_sparse(gradient)) {
+    const Tensor& values = sparse_rows(gradient).values;
+    if (gradient.shape() == value.shape && values.dtype() == value.dtype && values.device() == value.device)
+      return gradient;
+    gradient = to_dense(gradient);
+  }
   if (!(gradient.shape() == value.shape)) {
     // Rules ignore broadcasting. Any other difference in shape is an error in a rule.
     if (gradient.dim() < value.shape.size())

@@ -8,6 +8,7 @@
 #include "gradus/autograd/engine.h"
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 
@@ -67,7 +68,7 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
     value = f(inner);
     BackwardPass pass{
         .recording = *scope.state, .roots = {value}, .dys = {default_dy(value, dy)}, .targets = targets};
-    pass.deliver = [&](size_t i, Tensor g) { grads[i] = std::move(g); };
+    pass.deliver = [&](size_t i, Tensor g) { grads[i] = to_dense(g); };
     run(pass);
   }
   for (size_t i = 0; i < xs.size(); ++i)
@@ -114,7 +115,7 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
   }
   for (const Tensor& x : xs) pass.targets.push_back({x.impl().slot, x.impl().slot_index});
   std::vector<Tensor> grads(xs.size());
-  pass.deliver = [&](size_t i, Tensor g) { grads[i] = std::move(g); };
+  pass.deliver = [&](size_t i, Tensor g) { grads[i] = to_dense(g); };
   run(pass);
   return grads;
 }

@@ -7,6 +7,7 @@
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/ones.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
@@ -201,6 +202,7 @@ class Deliveries {
   // Passes a gradient through the callbacks from the k-th on, until one holds it back.
   void advance(size_t t, size_t k, Delivery d) {
     const auto& callbacks = attached_[t].callbacks;
+    if (!callbacks.empty()) d.grad = to_dense(d.grad);
     for (; k < callbacks.size(); ++k) {
       std::optional<Tensor> next;
       if (callbacks[k].object) {
@@ -230,6 +232,12 @@ class Deliveries {
 
   static void store(Leaf& leaf, const Tensor& param, Delivery d, Sums& sums) {
     Tensor& grad = d.grad;
+    if (is_sparse(grad) && (!leaf.grad.defined() || is_sparse(leaf.grad))) {
+      leaf.grad = leaf.grad.defined() ? add_sparse(leaf.grad, grad) : std::move(grad);
+      return;
+    }
+    if (is_sparse(leaf.grad)) leaf.grad = to_dense(leaf.grad);
+    grad = to_dense(grad);
     if (!grad.is_dense() || (param.is_row_major() && !grad.is_row_major())) {
       grad = contiguous(grad);  // an in-place write needs an address of its own for each element
       d.as_is = false;

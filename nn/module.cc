@@ -11,6 +11,7 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/nn/placement.h"
@@ -341,7 +342,7 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* 
   for (const Tensor& t : all) {
     contents.push_back(f(t));
     const Tensor grad = t.grad();
-    gradients.push_back(grad.defined() ? f(grad) : grad);
+    gradients.push_back(grad.defined() ? f(autograd::to_dense(grad)) : grad);
   }
   // Waits for queued kernels: they hold these tensors and would read the new contents.
   for (size_t i = 0; i < all.size(); ++i)

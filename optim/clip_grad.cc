@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/ops/optim_step.h"
 
@@ -16,7 +17,7 @@ std::vector<Tensor> grads_of(const char* op, const std::vector<Tensor>& params) 
       throw StateError(op, "would clip gradients that a GradScaler has multiplied", factor->text(),
                        ": let the scaler clip, scaler.step(opt, {.clip_norm = ...}), or call "
                        "scaler.unscale_(opt) first");
-    grads.push_back(std::move(g));
+    grads.push_back(autograd::elements_of(g));
   }
   return grads;
 }

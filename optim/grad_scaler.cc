@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/optim/clip_grad.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
@@ -50,7 +51,8 @@ Tensor times(const Tensor& x, const Tensor& factor) {
 
 // Multiplies a gradient of factor `from` so that it has factor `to`.
 void change_factor(const Tensor& grad, const internal::Factor& from, const internal::Factor& to) {
-  if (!from.on_device.defined() && !to.on_device.defined()) return raw::mul_(grad, to.number / from.number);
+  if (!from.on_device.defined() && !to.on_device.defined())
+    return raw::mul_(autograd::elements_of(grad), to.number / from.number);
   const auto on_device = [&](const internal::Factor& f) {
     const Tensor x = f.on_device.defined() ? scale_in(f.on_device) : tensor<double>({f.number}, {});
     return raw::to(x, grad.device());
@@ -165,6 +167,7 @@ GradScaler::Found GradScaler::divide(Optimizer& opt, const char* op) const {
     internal::Factor factor;
     std::vector<Tensor> grads;
   };
+  std::vector<Tensor> marked;
   std::vector<Alike> all;  // one element, except for models on several devices and unusual orders of calls
   for (const Tensor& p : opt.parameters()) {
     Tensor g = p.grad();
@@ -176,10 +179,12 @@ GradScaler::Found GradScaler::divide(Optimizer& opt, const char* op) const {
     if (g.dtype() == DType::kF16)
       throw DTypeError(op, "divides gradients in place, for which f16 has no room: ", describe(p),
                        "; keep parameters in f32, autocast casts them");
+    const Tensor& elements = autograd::elements_of(g);
     auto it = std::find_if(all.begin(), all.end(),
-                           [&](const Alike& a) { return a.device == g.device() && a.factor == *has; });
-    if (it == all.end()) it = all.insert(it, {g.device(), *has, {}});
-    it->grads.push_back(std::move(g));
+                           [&](const Alike& a) { return a.device == elements.device() && a.factor == *has; });
+    if (it == all.end()) it = all.insert(it, {elements.device(), *has, {}});
+    it->grads.push_back(elements);
+    marked.push_back(std::move(g));
   }
   if (all.empty())
     throw StateError(op, "none of the optimizer's ", opt.parameters().size(),
@@ -189,8 +194,7 @@ GradScaler::Found GradScaler::divide(Optimizer& opt, const char* op) const {
     found.push_back(a.factor.on_device.defined()
                         ? raw::unscale_(a.grads, raw::to(scale_in(a.factor.on_device), a.device))
                         : raw::unscale_(a.grads, 1 / a.factor.number));
-  for (const Alike& a : all)
-    for (const Tensor& g : a.grads) internal::remove_mark(g);
+  for (const Tensor& g : marked) internal::remove_mark(g);
   if (now_.on_device.defined() &&
       std::ranges::all_of(all, [&](const Alike& a) { return a.device == now_.on_device.device(); })) {
     Tensor any = found.front();

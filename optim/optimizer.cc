@@ -5,6 +5,7 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
@@ -149,9 +150,13 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
     const std::vector<const char*> names = group_state_names(g);
     for (size_t i = 0; i < group.params.size(); ++i) {
       const Tensor& p = group.params[i];
-      Tensor grad = p.grad();
+      Tensor grad = p.grad(), rows;
       if (!grad.defined()) continue;
       check_step(p, grad);
+      if (autograd::is_sparse(grad) && steps_rows(g))
+        rows = autograd::sparse_rows(grad).indices, grad = autograd::elements_of(grad);
+      else
+        grad = autograd::to_dense(grad);
       ParamState& state = group.states[i];
       std::array<Tensor, 3> used;
       for (size_t k = 0; k < names.size(); ++k) {
@@ -179,7 +184,7 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
       }
       const Tensor lr = capturable_ && state.on_device.defined() ? rate_on(p.device(), g) : Tensor();
       items[g].push_back({target, std::move(grad), std::move(used), state.step + 1, state.numbers,
-                          state.on_device, found, lr});
+                          state.on_device, found, lr, rows});
       stepped.push_back(&state);
     }
   }
@@ -209,12 +214,12 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
 Optimizer& Optimizer::clear_grad() {
   for (const Group& g : groups_)
     for (const Tensor& p : g.params) p.set_grad({});
+  accumulated_ = 0;
   return *this;
 }
 
 void Optimizer::check_group(size_t group) const {
   if (group >= groups_.size()) throw IndexError(kind(), "group ", group, " of ", groups_.size());
-  accumulated_ = 0;
 }
 
 double Optimizer::lr(size_t group) const {
@@ -268,11 +273,6 @@ void Optimizer::set_initial_lr(size_t group, double lr) {
   groups_[group].initial_lr = lr;
 }
 
-State Optimizer::state_dict() const {
-  State out;
-  size_t number = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    out.numbers.emplace_back(group_name(g, "params"), double(groups_[g].params.size()));
 void Optimizer::check_between_steps(const std::string& name) const {
   if (accumulated_ == 0) return;
   throw StateError(
@@ -281,8 +281,13 @@ void Optimizer::check_between_steps(const std::string& name) const {
       "load between two steps, where its accumulated() is 0");
 }
 
-    for (const auto& [name, value] : group_numbers(g)) out.numbers.emplace_back(group_name(g, name), value);
+State Optimizer::state_dict() const {
   check_between_steps("");
+  State out;
+  size_t number = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    out.numbers.emplace_back(group_name(g, "params"), double(groups_[g].params.size()));
+    for (const auto& [name, value] : group_numbers(g)) out.numbers.emplace_back(group_name(g, name), value);
     if (groups_[g].initial_lr) out.numbers.emplace_back(group_name(g, "initial_lr"), *groups_[g].initial_lr);
     const std::vector<const char*> names = group_state_names(g), numbers = number_names();
     for (size_t i = 0; i < groups_[g].states.size(); ++i, ++number) {
@@ -311,12 +316,12 @@ void Optimizer::load_state_dict(const State& state) {
 }
 
 void Optimizer::read_state(StateReader in) {
+  check_between_steps("");
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group group{groups_[g].params, std::vector<ParamState>(groups_[g].params.size()), groups_[g].initial_lr,
                 groups_[g].rates};
     const double size = double(group.params.size());
-  check_between_steps("");
     StateReader of_group = in.below(concat("group.", g));
     if (const double n = of_group.number("params", size); n != size)
       of_group.wrong("params", concat("expected ", size, ", given ", n));
@@ -354,6 +359,12 @@ void Optimizer::read_state(StateReader in) {
 
 void check_option(bool holds, const char* op, const char* name, const char* expected, double given) {
   if (!holds) throw ValueError(op, "expected ", name, " ", expected, ", given ", given);
+}
+
+void check_no_decay_of_rows(const char* op, double weight_decay) {
+  if (weight_decay != 0)
+    throw ValueError(op, "expected weight_decay 0 for a parameter with a sparse gradient, got ", weight_decay,
+                     ": put the parameter in a group of its own");
 }
 
 void check_betas(const char* op, const std::array<double, 2>& betas) {

@@ -30,8 +30,10 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates every parameter that has a gradient, once.
-  // Errors: StateError while an open recording follows a parameter (run its backward or release it first);
+  // Updates every parameter that has a gradient, once. Of a parameter with a sparse gradient, SGD without momentum,
+  // Adagrad, Adam and RMSprop update the gradient's rows and their states alone; for others the gradient is made
+  // dense.
+  // Errors: ValueError for a sparse gradient where these have weight decay; StateError while an open recording follows a parameter (run its backward or release it first);
   // ShapeError, DTypeError, DeviceError for a gradient that does not fit.
   Optimizer& step();
   // As step, but leaves parameters and states as they are if `found`, f32[] as raw::unscale_ returns it, is
@@ -80,12 +82,12 @@ class Optimizer {
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
   // The tensors are shared, not copied. It waits for counts of steps that are on a device, as they are after
   // a step_unless there.
+  // Errors: StateError between the batches of a step of an OptimizerWrapper, whose gradients are no part of it.
   virtual State state_dict() const;
   // Loads a state_dict of an optimizer of the same kind over parameters of the same shapes.
-  // Errors: StateError between the batches of a step of an OptimizerWrapper, whose gradients are no part of it.
   // Tensors are copied.
-  // Errors: StateError as in state_dict; ValueError that lists everything missing and unexpected and every wrong shape. Nothing
-  // is changed then.
+  // Errors: StateError as in state_dict; ValueError that lists everything missing and unexpected and every
+  // wrong shape. Nothing is changed then.
   void load_state_dict(const State& state);
   // Reads a state and leaves the changes to in.then(): load_state_dict as a part of a larger state's.
   virtual void read_state(StateReader in);
@@ -127,6 +129,10 @@ class Optimizer {
   virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
                                std::array<double, 2>& /*numbers*/) const {}
   virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
+  // Returns whether step_group can step the rows of a sparse gradient alone. Where it cannot, the gradient is made
+  // dense.
+  // Errors: ValueError for options that concern all rows, such as weight decay.
+  virtual bool steps_rows(size_t /*group*/) const { return false; }
   // Returns whether step_group's kernels for CUDA devices heed StepItem::on_device, `found` and `lr`.
   virtual bool can_leave_out() const { return false; }
   virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
@@ -138,14 +144,14 @@ class Optimizer {
   void send_lr(size_t group, double lr) const;
 
  private:
+  friend class OptimizerWrapper;
+  void check_between_steps(const std::string& name) const;
   struct Group {
     std::vector<Tensor> params;
     std::vector<ParamState> states;
     std::optional<double> initial_lr;
     std::vector<Tensor> rates;  // StepItem::lr of each device
   };
-  friend class OptimizerWrapper;
-  void check_between_steps(const std::string& name) const;
   void check_group(size_t group) const;
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
@@ -153,13 +159,13 @@ class Optimizer {
   Optimizer& step_all(const Tensor& found);
   std::vector<Group> groups_;
   bool master_weights_ = false, capturable_ = false;
+  int64_t accumulated_ = 0;  // batches whose gradients wait for the step; an OptimizerWrapper counts them
 };
 
 // An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a
 // static function `each(options, f)` that calls f("name", member) for every member. The library's optimizers
 // are instantiated only in their own files (extern template). Members are not inline, because each program
 // that includes them would compile them all.
-  int64_t accumulated_ = 0;  // batches whose gradients wait for the step; an OptimizerWrapper counts them
 template <class O> class OptimizerWith : public Optimizer {
  public:
   using Options = O;
@@ -230,6 +236,8 @@ template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& nu
 
 // Throws ValueError naming `op` and the option unless `holds` is true.
 void check_option(bool holds, const char* op, const char* name, const char* expected, double given);
+// Throws ValueError unless an optimizer that steps rows alone has no weight decay.
+void check_no_decay_of_rows(const char* op, double weight_decay);
 // Checks betas in the same way; they must lie in [0, 1).
 void check_betas(const char* op, const std::array<double, 2>& betas);
 

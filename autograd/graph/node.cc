@@ -1,6 +1,7 @@
 #include "gradus/autograd/graph/node.h"
 
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 
 namespace gradus {
 
@@ -20,7 +21,7 @@ void Tensor::set_grad(const Tensor& grad) const {
     if (grad.dtype() != dtype())
       throw DTypeError("set_grad", "expected ", dtype(), ", given ", describe(grad), " for ",
                        describe(*this));
-    if (!(grad.device() == device()))
+    if (!(autograd::elements_of(grad).device() == device()))
       throw DeviceError("set_grad", "expected ", device(), ", given ", describe(grad), " for ",
                         describe(*this));
   }

@@ -1,6 +1,7 @@
 #include "gradus/autograd/ops/embedding.h"
 
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/view.h"
@@ -51,10 +52,15 @@ Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions
   s.push_back(weight.size(1));
   Tensor y = raw::reshape(raw::index_select(weight, 0, flat(index), "embedding"), s);
   if (Recorder r{"embedding", weight})
-    r.record(y, wrt(weight, [index = r.save(index), rows, padding,
-                             scale = options.scale_grad_by_freq](const Tensor& dy) {
+    r.record(y, wrt(weight, [index = r.save(index), rows, padding, scale = options.scale_grad_by_freq,
+                             sparse = options.sparse](Tensor dy) {
                const Tensor at = index.get();
-               return embedding_backward(scale ? dy * rarity(at, rows, dy.dtype()) : dy, at, rows, padding);
+               if (scale) dy = dy * rarity(at, rows, dy.dtype());
+               if (!sparse || dy.device().type != DeviceType::kCPU || autograd::is_tracked(dy))
+                 return embedding_backward(dy, at, rows, padding);
+               const int64_t width = dy.shape().back();
+               return autograd::make_sparse(flat(at), raw::reshape(dy, {at.numel(), width}), {rows, width},
+                                            padding);
              }));
   return y;
 }

@@ -10,6 +10,9 @@ namespace gradus {
 struct EmbeddingFuncOptions {
   std::optional<int64_t> padding_idx = {};  // this row gets no gradient; negative counts from the end
   bool scale_grad_by_freq = false;          // divides a row's gradient by how often the row occurs in `index`
+  // The gradient of weight has only the rows that were read: gradus/autograd/graph/sparse_gradient.h. It is dense
+  // where weight is not on a CPU, and where a recording follows the backward.
+  bool sparse = false;
 };
 
 // Returns the rows of `weight` at `index` (i64 or i32).

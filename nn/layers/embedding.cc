@@ -24,7 +24,9 @@ Tensor Embedding::initial() const {
 Tensor Embedding::forward(const Tensor& index) {
   const Options& o = options();
   if (o.max_norm) embedding_renorm_(weight, index, *o.max_norm, o.norm_type);
-  return embedding(index, weight, {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq});
+  return embedding(
+      index, weight,
+      {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq, .sparse = o.sparse});
 }
 
 template class ModuleWith<EmbeddingOptions, Layer>;

@@ -15,6 +15,8 @@ struct EmbeddingOptions {
   std::optional<double> max_norm = {};  // longer rows are scaled down in the table when looked up
   double norm_type = 2;                 // the p of the p-norm that max_norm bounds
   bool scale_grad_by_freq = false;      // divides a row's gradient by how often the row is looked up
+  // The gradient has only the rows that were looked up; SGD, Adagrad, Adam and RMSprop step these rows alone.
+  bool sparse = false;
 };
 extern template class ModuleWith<EmbeddingOptions, Layer>;
 

@@ -40,4 +40,13 @@ void AdamW::step_group(size_t group, const std::vector<raw::StepItem>& items) {
   raw::run_step(adamw_step_kernel, items, options(group));
 }
 
+bool Adam::steps_rows(size_t group) const {
+  check_no_decay_of_rows("Adam", options(group).weight_decay);
+  return true;
+}
+bool AdamW::steps_rows(size_t group) const {
+  check_no_decay_of_rows("AdamW", options(group).weight_decay);
+  return true;
+}
+
 }  // namespace gradus::optim

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
@@ -135,7 +136,7 @@ Tensor LBFGS::gathered_gradient() const {
   for (const Tensor& p : parameters(0)) {
     const Tensor grad = p.grad();
     check_step(p, grad);
-    const Tensor line = grad.defined() ? grad : zeros_like(p);
+    const Tensor line = grad.defined() ? autograd::to_dense(grad) : zeros_like(p);
     lines.push_back(raw::reshape(raw::to(line, dtype_), {p.numel()}));
   }
   const Tensor all = raw::cat(lines, 0);

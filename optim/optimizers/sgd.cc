@@ -26,4 +26,9 @@ void SGD::step_group(size_t group, const std::vector<raw::StepItem>& items) {
   raw::run_step(sgd_step_kernel, items, options(group));
 }
 
+bool SGD::steps_rows(size_t group) const {
+  check_no_decay_of_rows("SGD", options(group).weight_decay);
+  return options(group).momentum == 0;  // momentum moves all rows at every step
+}
+
 }  // namespace gradus::optim

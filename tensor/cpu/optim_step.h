@@ -29,7 +29,7 @@ template <class F> void over_all(const std::vector<int64_t>& sizes, F f) {
 
 template <class F> void over_items(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
-  for (const StepItem& item : items) sizes.push_back(item.param.numel());
+  for (const StepItem& item : items) sizes.push_back(item.grad.numel());
   over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
 }
 
@@ -77,15 +77,24 @@ void apply_rule(const char* op, const std::vector<StepItem>& items, double decay
   dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
     over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
       const auto rule = make.template rule<T>(numbers_of(item));
-      T* states[3];
-      for (size_t k = 0; k < 3; ++k)
-        states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + begin : nullptr;
-      in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
-                     [&](T* p, const T* g, int64_t at, int64_t n) {
-                       const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
-                       run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1), T(decay),
-                                   rule);
-                     });
+      // `first` and `first_grad` are positions in the parameter and in the gradient.
+      const auto run = [&](int64_t first, int64_t first_grad, int64_t count) {
+        T* states[3];
+        for (size_t k = 0; k < 3; ++k)
+          states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + first : nullptr;
+        in_tiles<P, T>(item.param.ptr<P>() + first, item.grad.ptr<P>() + first_grad, count,
+                       [&](T* p, const T* g, int64_t at, int64_t n) {
+                         const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
+                         run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1), T(decay),
+                                     rule);
+                       });
+      };
+      if (!item.rows.defined()) return run(begin, begin, end - begin);
+      const int64_t width = item.grad.numel() / item.rows.numel(), *const rows = item.rows.ptr<int64_t>();
+      for (int64_t i = begin, next; i < end; i = next) {
+        next = std::min(end, (i / width + 1) * width);
+        run(rows[i / width] * width + i % width, i, next - i);
+      }
     });
   });
 }

@@ -23,13 +23,16 @@ struct StepItem {
   // takes the place of the options' rate. All items have `on_device`, or none, and then the first one's
   // `found` and `lr` hold for all.
   Tensor on_device, found, lr;
+  // i64[n], ascending, each once: the gradient [n,...] is that of these rows of the parameter, which are stepped
+  // alone. Undefined: of all rows. Only for optimizers with steps_rows, and on CPUs.
+  Tensor rows = {};
 };
 
 // Shows a kernel's observer the tensors of an item.
 template <class F> void for_each_tensor(const StepItem& item, F f) {
   f(item.param), f(item.grad);
   for (const Tensor& x : item.state) f(x);
-  f(item.on_device), f(item.found), f(item.lr);
+  f(item.on_device), f(item.found), f(item.lr), f(item.rows);
 }
 
 // Returns the dtype in which a step computes and keeps its state: f64 for f64, f32 for all others.

@@ -1,0 +1,82 @@
+#include "gradus/autograd/graph/sparse_gradient.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/ops/concat.h"
+#include "gradus/tensor/ops/index.h"
+
+namespace gradus::autograd {
+namespace {
+
+constexpr const char* kOp = "sparse_gradient";
+
+// The rows, which the meta tensor's storage keeps. A view of the meta tensor shares the storage and is no
+// gradient.
+struct KeptRows final : Counted {
+  KeptRows(SparseRows rows, const TensorImpl* owner) : rows(std::move(rows)), owner(owner) {}
+  const SparseRows rows;
+  const TensorImpl* const owner;
+};
+
+const KeptRows* kept_in(const Tensor& grad) {
+  if (!grad.defined() || grad.device().type != DeviceType::kMeta) return nullptr;
+  const auto* kept = dynamic_cast<const KeptRows*>(grad.storage()->companion.get());
+  return kept && kept->owner == grad.ref().get() ? kept : nullptr;
+}
+
+Tensor sparse(SparseRows rows, const Shape& shape) {
+  const Tensor grad = empty(shape, {rows.values.dtype(), Device{DeviceType::kMeta}});
+  grad.storage()->companion = make_ref<KeptRows>(std::move(rows), grad.ref().get());
+  return grad;
+}
+
+}  // namespace
+
+bool is_sparse(const Tensor& grad) { return kept_in(grad) != nullptr; }
+
+const SparseRows& sparse_rows(const Tensor& grad) {
+  if (const KeptRows* kept = kept_in(grad)) return kept->rows;
+  throw ValueError("sparse_rows", "expected a sparse gradient, got ", describe(grad));
+}
+
+Tensor to_dense(const Tensor& grad) {
+  const KeptRows* const kept = kept_in(grad);
+  if (!kept) return grad;
+  return raw::index_select_backward(kept->rows.values, grad.shape(), 0, kept->rows.indices, -1, kOp);
+}
+
+const Tensor& elements_of(const Tensor& grad) {
+  const KeptRows* const kept = kept_in(grad);
+  return kept ? kept->rows.values : grad;
+}
+
+Tensor make_sparse(const Tensor& index, const Tensor& rows, const Shape& shape, int64_t skip) {
+  std::vector<std::pair<int64_t, int64_t>> sorted;  // index, position
+  for (const int64_t i : index.to_vector<int64_t>()) sorted.emplace_back(i, int64_t(sorted.size()));
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<int64_t> indices, places(sorted.size(), -1);
+  for (const auto& [i, position] : sorted) {
+    if (i == skip) continue;
+    if (indices.empty() || indices.back() != i) indices.push_back(i);
+    places[static_cast<size_t>(position)] = int64_t(indices.size()) - 1;
+  }
+  // Rows to skip have a place behind all others, of which nothing is read.
+  const auto count = int64_t(indices.size());
+  std::replace(places.begin(), places.end(), int64_t{-1}, count);
+  Shape sums = rows.shape();
+  sums[0] = count + 1;
+  const Tensor places_there = tensor(places, {int64_t(places.size())}, index.device());
+  const Tensor summed = raw::index_select_backward(rows, sums, 0, places_there, count, kOp);
+  sums[0] = count;
+  return sparse(
+      {tensor(indices, {count}, index.device()), view_as_strided(summed, sums, summed.strides(), 0)}, shape);
+}
+
+Tensor add_sparse(const Tensor& a, const Tensor& b) {
+  const SparseRows &x = sparse_rows(a), &y = sparse_rows(b);
+  return make_sparse(raw::cat({x.indices, y.indices}, 0), raw::cat({x.values, y.values}, 0), a.shape());
+}
+
+}  // namespace gradus::autograd
