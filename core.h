@@ -4,9 +4,10 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/anomaly.h"
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/indexing.h"
 #include "gradus/autograd/graph/sparse_gradient.h"
+#include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"

@@ -1,14 +1,16 @@
 #include "gradus/autograd/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 
+#include "gradus/autograd/graph/anomaly.h"
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/optim_step.h"
@@ -231,12 +233,12 @@ class Pass {
     if (v.term.defined()) add_terms();
     if (!sum.defined())
       sum = std::move(dy);
-    else if (!may_reuse(sum) || sum.dtype() != dy.dtype() || is_tracked(sum) || is_tracked(dy))
-      sum = add(sum, dy);
     else if (is_sparse(sum) && is_sparse(dy))
       sum = add_sparse(sum, dy);
     else if (is_sparse(sum) || is_sparse(dy))
       sum = add(to_dense(sum), to_dense(dy));
+    else if (!may_reuse(sum) || sum.dtype() != dy.dtype() || is_tracked(sum) || is_tracked(dy))
+      sum = add(sum, dy);
     else if (may_wait(v))
       add_later(v, std::move(dy));
     else
@@ -346,9 +348,9 @@ class Pass {
         if (!in_parts)
           for (size_t i = 0; i < n; ++i) needs[i] = now[i] || later[i];
         dys.resize(node.outputs().size());
+        for (Tensor& dy : dys) dy = to_dense(dy);
         run_rule(node, dys, needs, dxs, !in_parts);
       }
-        for (Tensor& dy : dys) dy = to_dense(dy);
     }
     dys.clear();
     for (size_t i = 0; i < n; ++i) {
@@ -388,12 +390,10 @@ class Pass {
         observed({.kind = RangeKind::kBackward, .name = node.op(), .module = node.module_path()});
     try {
       const RecordingState* ending = p_.keep_graph ? nullptr : &p_.recording;
-      if (node.stream().is_inline()) {
-        node.run_for(ending, dys, needs, dxs);
-      } else {
-        const StreamScope scope(node.stream());
-        node.run_for(ending, dys, needs, dxs);
-      }
+      std::optional<StreamScope> scope;
+      if (!node.stream().is_inline()) scope.emplace(node.stream());
+      node.run_for(ending, dys, needs, dxs);
+      check_gradients(dxs);
     } catch (Error& e) {
       e.add_context(concat("while running backward of ", node.op(),
                            node.module_path().empty() ? "" : " (" + node.module_path() + ")"));

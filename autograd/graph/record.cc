@@ -1,5 +1,6 @@
 #include "gradus/autograd/graph/record.h"
 
+#include "gradus/autograd/graph/anomaly.h"
 #include "gradus/autograd/graph/recording_state.h"
 
 namespace gradus::autograd {
@@ -144,6 +145,7 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     probes_only = probes_only && joined_[i]->is_probe();
   }
   if (probes_only) node->drop_rule();
+  check_results(op_, outputs);
 }
 
 bool is_tracked(const Tensor& x) { return x.defined() && x.ref()->slot && x.ref()->slot->is_followed(); }

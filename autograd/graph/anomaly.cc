@@ -1,0 +1,66 @@
+#include "gradus/autograd/graph/anomaly.h"
+
+#include <cmath>
+
+#include "gradus/autograd/graph/sparse_gradient.h"
+#include "gradus/tensor/ops/comparison.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/reduce.h"
+
+namespace gradus::autograd {
+namespace {
+
+// Its place among the observers makes it cost nothing while nobody observes.
+class AnomalyDetector final : public Observer {
+ public:
+  explicit AnomalyDetector(DetectAnomalyOptions options) : options_(options) {
+    gradus::internal::observers.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~AnomalyDetector() override { gradus::internal::observers.fetch_sub(1, std::memory_order_relaxed); }
+
+  // Errors: ValueError naming `op` and `what` unless x is finite.
+  void check(const char* op, const std::string& what, const Tensor& gradient) const {
+    const Tensor& x = elements_of(gradient);
+    if (!x.defined() || !is_floating(x.dtype()) || x.device().type == DeviceType::kMeta || is_fine(x)) return;
+    const std::vector<double> values = x.to_vector<double>();
+    for (size_t i = 0; i < values.size(); ++i)
+      if (std::isnan(values[i]) || (options_.infinity && std::isinf(values[i])))
+        throw ValueError(op, what, " is not finite: ", values[i], " at element ", i, " of ", describe(x));
+  }
+
+ private:
+  bool is_fine(const Tensor& x) const {
+    return options_.infinity ? raw::all(raw::unary<functors::IsFinite>(x)).item<bool>()
+                             : !raw::any(raw::unary<functors::IsNaN>(x)).item<bool>();
+  }
+  DetectAnomalyOptions options_;
+};
+
+const AnomalyDetector* detector() {
+  Observer* const o = observer();
+  return o ? dynamic_cast<const AnomalyDetector*>(o) : nullptr;
+}
+
+}  // namespace
+
+AnomalyScope::AnomalyScope(DetectAnomalyOptions options)
+    : outer_(std::exchange(Context::current().observer, Ref<Observer>(new AnomalyDetector(options)))) {}
+AnomalyScope::~AnomalyScope() { Context::current().observer = std::move(outer_); }
+
+void check_results(const char* op, std::span<const Tensor> results) {
+  const AnomalyDetector* const d = detector();
+  if (!d) [[likely]]
+    return;
+  for (size_t i = 0; i < results.size(); ++i)
+    d->check(op, results.size() == 1 ? "the result" : concat("result ", i), results[i]);
+}
+
+void check_gradients(std::span<const Tensor> gradients) {
+  const AnomalyDetector* const d = detector();
+  if (!d) [[likely]]
+    return;
+  for (size_t i = 0; i < gradients.size(); ++i)
+    d->check("backward", concat("the gradient of input ", i), gradients[i]);
+}
+
+}  // namespace gradus::autograd
