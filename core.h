@@ -12,6 +12,7 @@
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/random.h"
 #include "gradus/tensor/tensor.h"

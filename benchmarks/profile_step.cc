@@ -1,6 +1,7 @@
 // Says where the time of a model's training step goes.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -147,7 +148,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> by{"op", "range"};
   int64_t batch = 0, steps = 5, warmup = 3, limit = 30;
   int threads = usable_cores();
-  bool bf16 = false, unprofiled = false;
+  bool bf16 = false, unprofiled = false, each = false;
   CLI::App app("Says where the time of a training step goes.");
   app.add_option("--model", model, "what to train")->check(CLI::IsMember(&models))->capture_default_str();
   app.add_option("--batch", batch, "samples (0: the model's own)")->check(CLI::Range(0, 100000));
@@ -165,12 +166,24 @@ int run(int argc, char** argv) {
   app.add_option("--device", device, "cpu, or cuda where the program is built with --config=cuda")
       ->capture_default_str();
   app.add_flag("--unprofiled", unprofiled, "only the time of a step, without the recorder's own");
+  app.add_flag("--each", each, "only the time of each step after the warm-up");
   app.add_option("--trace", trace, "write a trace for ui.perfetto.dev to this file");
   CLI11_PARSE(app, argc, argv);
 
   set_num_threads(threads);
   manual_seed(1);
   const Training training = models.at(model)({.batch = batch, .bf16 = bf16, .device = device});
+  if (each) {
+    for (int64_t i = 0; i < warmup + steps; ++i) {
+      const std::clock_t start = std::clock();
+      const double seconds = seconds_of([&] { training.step(), synchronize(device); });
+      const double processor = double(std::clock() - start) / CLOCKS_PER_SEC;
+      if (i >= warmup)
+        std::printf("step %lld: %.4f ms, of processors %.4f ms\n", static_cast<long long>(i), seconds * 1e3,
+                    processor * 1e3);
+    }
+    return 0;
+  }
   if (unprofiled) {
     for (int64_t i = 0; i < warmup; ++i) training.step();
     synchronize(device);

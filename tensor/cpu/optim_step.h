@@ -9,14 +9,16 @@
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 #include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 
 // Calls f(i, begin, end) on parts of tensor i of sizes[i] elements. The elements of all tensors are divided
-// among the threads together: many small tensors cost no more than one large one.
+// among the threads together: many small tensors cost no more than one large one. Denormals are flushed.
 template <class F> void over_all(const std::vector<int64_t>& sizes, F f) {
   constexpr int64_t kGrain = 1 << 14;
+  const internal::FlushDenormals flush;
   std::vector<int64_t> starts(sizes.size() + 1, 0);
   for (size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + sizes[i];
   parallel_for(0, starts.back(), kGrain, [&](int64_t begin, int64_t end) {

@@ -14,6 +14,7 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/cgroup.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/neighbor.h"
 #include "gradus/tensor/runtime/team.h"
@@ -102,6 +103,10 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 
 #else
 
+// Note [Denormals in a team]
+// Each thread has a control register of its own that says whether it flushes denormals. A share of a loop does
+// as the loop's caller does. Between our loops the other threads of the team flush denormals, because they also
+// compute the loops of oneDNN, all of which may.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context) {
   if (omp_in_parallel() || in_share || has_lost_team()) return body(context, begin, end);
@@ -113,13 +118,17 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
     return;
   }
   FirstException error;
+  const unsigned denormals = denormal_mode();
+  const FlushDenormals between_loops;  // see Note [Denormals in a team]; threads that join inherit it
   run_on_team(threads, [&] {
     const int t = omp_get_thread_num(), count = omp_get_num_threads();
+    set_denormal_mode(denormals);
     try {
       body(context, begin + n * t / count, begin + n * (t + 1) / count);
     } catch (...) {
       error.capture();
     }
+    set_flush_denormal(true);
   });
   error.rethrow();
 }

@@ -19,6 +19,7 @@
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"
 
@@ -274,11 +275,11 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
 
 }  // namespace
 
-constinit decltype(raw::conv_kernel) raw::conv_kernel{"conv", &conv_cpu};
-constinit decltype(raw::conv_relu_kernel) raw::conv_relu_kernel{"conv_relu", &conv_relu_cpu};
-constinit decltype(raw::conv_input_grad_kernel) raw::conv_input_grad_kernel{"conv_input_grad",
-                                                                            &conv_input_grad_cpu};
-constinit decltype(raw::conv_weight_grad_kernel) raw::conv_weight_grad_kernel{"conv_weight_grad",
-                                                                              &conv_weight_grad_cpu};
+constinit decltype(raw::conv_kernel) raw::conv_kernel{"conv", cpu::flushing<&conv_cpu>};
+constinit decltype(raw::conv_relu_kernel) raw::conv_relu_kernel{"conv_relu", cpu::flushing<&conv_relu_cpu>};
+constinit decltype(raw::conv_input_grad_kernel) raw::conv_input_grad_kernel{
+    "conv_input_grad", cpu::flushing<&conv_input_grad_cpu>};
+constinit decltype(raw::conv_weight_grad_kernel) raw::conv_weight_grad_kernel{
+    "conv_weight_grad", cpu::flushing<&conv_weight_grad_cpu>};
 
 }  // namespace gradus

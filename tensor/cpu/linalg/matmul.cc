@@ -9,6 +9,7 @@
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/ops/activations.h"
+#include "gradus/tensor/runtime/flush_denormal.h"
 
 namespace gradus {
 namespace {
@@ -140,7 +141,8 @@ void matmul_relu_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const 
 
 }  // namespace
 
-constinit decltype(raw::matmul_kernel) raw::matmul_kernel{"matmul", &matmul_cpu};
-constinit decltype(raw::matmul_relu_kernel) raw::matmul_relu_kernel{"matmul_relu", &matmul_relu_cpu};
+constinit decltype(raw::matmul_kernel) raw::matmul_kernel{"matmul", cpu::flushing<&matmul_cpu>};
+constinit decltype(raw::matmul_relu_kernel) raw::matmul_relu_kernel{"matmul_relu",
+                                                                    cpu::flushing<&matmul_relu_cpu>};
 
 }  // namespace gradus

@@ -11,6 +11,7 @@
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 #include "gradus/tensor/ops/norm/batch_norm.h"
+#include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -443,20 +444,22 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
 
 }  // namespace
 
-constinit decltype(batch_norm_kernel) batch_norm_kernel{"batch_norm", &batch_norm_cpu};
-constinit decltype(batch_norm_relu_kernel) batch_norm_relu_kernel{"batch_norm_relu", &batch_norm_relu_cpu};
-constinit decltype(batch_norm_apply_kernel) batch_norm_apply_kernel{"batch_norm", &batch_norm_apply_cpu};
-constinit decltype(batch_norm_backward_kernel) batch_norm_backward_kernel{"batch_norm_backward",
-                                                                          &batch_norm_backward_cpu};
+constinit decltype(batch_norm_kernel) batch_norm_kernel{"batch_norm", cpu::flushing<&batch_norm_cpu>};
+constinit decltype(batch_norm_relu_kernel) batch_norm_relu_kernel{"batch_norm_relu",
+                                                                  cpu::flushing<&batch_norm_relu_cpu>};
+constinit decltype(batch_norm_apply_kernel) batch_norm_apply_kernel{"batch_norm",
+                                                                    cpu::flushing<&batch_norm_apply_cpu>};
+constinit decltype(batch_norm_backward_kernel) batch_norm_backward_kernel{
+    "batch_norm_backward", cpu::flushing<&batch_norm_backward_cpu>};
 constinit decltype(batch_norm_add_relu_backward_kernel) batch_norm_add_relu_backward_kernel{
-    "batch_norm_add_relu_backward", &batch_norm_add_relu_backward_cpu};
+    "batch_norm_add_relu_backward", cpu::flushing<&batch_norm_add_relu_backward_cpu>};
 constinit decltype(batch_norm_update_kernel) batch_norm_update_kernel{"batch_norm_update_",
-                                                                      &batch_norm_update_cpu};
+                                                                      cpu::flushing<&batch_norm_update_cpu>};
 constinit decltype(batch_statistics_kernel) batch_statistics_kernel{"batch_statistics",
-                                                                    &batch_statistics_cpu};
+                                                                    cpu::flushing<&batch_statistics_cpu>};
 constinit decltype(batch_statistics_backward_kernel) batch_statistics_backward_kernel{
-    "batch_statistics_backward", &batch_statistics_backward_cpu};
+    "batch_statistics_backward", cpu::flushing<&batch_statistics_backward_cpu>};
 constinit decltype(batch_norm_apply_backward_kernel) batch_norm_apply_backward_kernel{
-    "batch_norm_apply_backward", &batch_norm_apply_backward_cpu};
+    "batch_norm_apply_backward", cpu::flushing<&batch_norm_apply_backward_cpu>};
 
 }  // namespace gradus::raw

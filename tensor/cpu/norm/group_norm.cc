@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -339,12 +340,12 @@ void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindo
 
 }  // namespace
 
-constinit decltype(group_norm_kernel) group_norm_kernel{"group_norm", &group_norm_cpu};
-constinit decltype(group_norm_backward_kernel) group_norm_backward_kernel{"group_norm_backward",
-                                                                          &group_norm_backward_cpu};
+constinit decltype(group_norm_kernel) group_norm_kernel{"group_norm", cpu::flushing<&group_norm_cpu>};
+constinit decltype(group_norm_backward_kernel) group_norm_backward_kernel{
+    "group_norm_backward", cpu::flushing<&group_norm_backward_cpu>};
 constinit decltype(group_norm_double_backward_kernel) group_norm_double_backward_kernel{
-    "group_norm_double_backward", &group_norm_double_backward_cpu};
-constinit decltype(channel_window_sum_kernel) channel_window_sum_kernel{"channel_window_sum",
-                                                                        &channel_window_sum_cpu};
+    "group_norm_double_backward", cpu::flushing<&group_norm_double_backward_cpu>};
+constinit decltype(channel_window_sum_kernel) channel_window_sum_kernel{
+    "channel_window_sum", cpu::flushing<&channel_window_sum_cpu>};
 
 }  // namespace gradus::raw

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -161,8 +162,8 @@ void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
 
 }  // namespace
 
-constinit decltype(layer_norm_kernel) layer_norm_kernel{"layer_norm", &layer_norm_cpu};
-constinit decltype(layer_norm_backward_kernel) layer_norm_backward_kernel{"layer_norm_backward",
-                                                                          &layer_norm_backward_cpu};
+constinit decltype(layer_norm_kernel) layer_norm_kernel{"layer_norm", cpu::flushing<&layer_norm_cpu>};
+constinit decltype(layer_norm_backward_kernel) layer_norm_backward_kernel{
+    "layer_norm_backward", cpu::flushing<&layer_norm_backward_cpu>};
 
 }  // namespace gradus::raw

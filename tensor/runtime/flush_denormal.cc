@@ -1,0 +1,35 @@
+#include "gradus/tensor/runtime/flush_denormal.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace gradus {
+
+#if defined(__x86_64__)
+
+// Bits of the control register MXCSR: flush results to zero, take denormal operands for zeros.
+constexpr unsigned kFlushResults = 1u << 15, kFlushOperands = 1u << 6;
+constexpr unsigned kFlush = kFlushResults | kFlushOperands;
+
+unsigned internal::denormal_mode() { return _mm_getcsr() & kFlush; }
+
+void internal::set_denormal_mode(unsigned bits) {
+  const unsigned all = _mm_getcsr();
+  if ((all & kFlush) != bits) _mm_setcsr((all & ~kFlush) | bits);
+}
+
+bool set_flush_denormal(bool flush) {
+  internal::set_denormal_mode(flush ? kFlush : 0);
+  return true;
+}
+
+#else
+
+unsigned internal::denormal_mode() { return 0; }
+void internal::set_denormal_mode(unsigned) {}
+bool set_flush_denormal(bool) { return false; }
+
+#endif
+
+}  // namespace gradus
