@@ -63,11 +63,11 @@ template <class Read> HWY_INLINE void load_four_columns(const Read& read, Floats
 }
 
 // columns[t], for t < count: from[t], from[step + t], from[2 * step + t] ... of kLanes rows. count >= 4.
-HWY_INLINE void load_columns(const float* from, int64_t step, int count, Floats* columns) {
+template <class T> HWY_INLINE void load_columns(const T* from, int64_t step, int count, Floats* columns) {
 #pragma GCC unroll 4
   for (int i = 0; i < count; i += 4) {
-    const float* const first = from + first_of_four(i, count);
-    load_four_columns([&](int row) HWY_ATTR { return hn::LoadU(kFourFloats, first + row * step); },
+    const T* const first = from + first_of_four(i, count);
+    load_four_columns([&](int row) HWY_ATTR { return load(kFourFloats, first + row * step); },
                       columns + first_of_four(i, count));
   }
 }

@@ -8,9 +8,11 @@ namespace gradus::cpu {
 
 // Returns whether a dtype is bf16 or f16.
 constexpr bool is_narrow(DType t) { return t == DType::kBF16 || t == DType::kF16; }
-// Returns whether kernels for f32 that widen by themselves compute images of a dtype: f32, and bf16 where it
-// has no faster kernels, which need AVX-512.
-inline bool is_computed_in_f32(DType t) { return t == DType::kF32 || (t == DType::kBF16 && !has_avx512()); }
+// Returns whether kernels for f32 that widen by themselves compute images of a dtype: f32, and bf16 where the
+// processor does not multiply bf16.
+inline bool is_computed_in_f32(DType t) {
+  return t == DType::kF32 || (t == DType::kBF16 && !has_avx512_bf16());
+}
 
 // Returns x's elements as f32. The dims keep their order in memory, and broadcast dims (stride 0) stay so. An
 // undefined x stays undefined.

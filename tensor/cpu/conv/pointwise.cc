@@ -10,8 +10,10 @@
 #include <hwy/foreach_target.h>
 
 #include "gradus/tensor/cpu/conv/products-inl.h"
+#include "gradus/tensor/cpu/linalg/narrow_matmul.h"
 #include "gradus/tensor/cpu/onednn/onednn.h"
 #include "gradus/tensor/cpu/transpose-inl.h"
+#include "gradus/tensor/cpu/widen.h"
 
 #if HWY_TARGET == HWY_AVX3
 #include "gradus/tensor/cpu/conv/products_bf16-inl.h"
@@ -173,7 +175,19 @@ template <class T> void multiply(const Tensor& y, const Tensor& x, const Tensor&
   (few ? multiply_by_panels<T> : multiply_by_pixels<T>)(to, from, pixels, f);
 }
 
+// bf16 on a processor that does not multiply it.
+bool is_widened(const Tensor& x) { return x.dtype() == DType::kBF16 && is_computed_in_f32(x.dtype()); }
+
 void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
+  if (is_widened(x)) {
+    const auto matrix = [](const Tensor& image) {
+      const int64_t C = image.size(1);
+      return view_as_strided(image, {image.numel() / C, C}, {C, 1}, image.impl().offset);
+    };
+    const int64_t C = w.size(1), K = w.size(turned ? 1 : 0), N = w.size(turned ? 0 : 1);
+    const Strides steps = turned ? Strides{1, C} : Strides{C, 1};
+    return narrow_matmul(matrix(y), matrix(x), view_as_strided(w, {K, N}, steps, w.impl().offset), {});
+  }
 #if HWY_TARGET == HWY_AVX3
   if (x.dtype() == DType::kBF16) return multiply<bf16>(y, x, w, turned);
 #endif
@@ -192,30 +206,44 @@ bool is_pointwise(const ConvProblem& p) {
 }
 
 bool pays(const ConvProblem& p) {
-  if (!kServesResults || !is_pointwise(p)) return false;
+  if (!is_pointwise(p)) return false;
+  if (is_widened(p.x)) return p.w.dtype() == DType::kBF16;
+  if (!kServesResults) return false;
   const DType t = p.x.dtype();
   if (t != DType::kF32 && (t != DType::kBF16 || level() != Level::kAvx512Bf16)) return false;
   return p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.x.numel() / p.x.size(1) >= 256;
 }
-bool pays_forward(const ConvProblem& p) { return pays(p) && !onednn::keeps_reordered(p.w); }
+bool pays_forward(const ConvProblem& p) {
+  return pays(p) && (is_widened(p.x) || !onednn::keeps_reordered(p.w));
+}
 
 bool pays_for_weights(const ConvProblem& p) {
   const int64_t O = p.w.size(0), C = p.w.size(1);
-  return kServesWeights && is_pointwise(p) && p.x.dtype() == DType::kF32 && O >= kMostRows &&
-         C % kPanel == 0 && O * C < (int64_t{1} << 30) && O * C >= 150 * (O + C) && p.y.numel() / O >= 256;
+  return is_pointwise(p) && (is_widened(p.x) || (kServesWeights && p.x.dtype() == DType::kF32)) &&
+         O >= kMostRows && C % kPanel == 0 && O * C < (int64_t{1} << 30) && O * C >= 150 * (O + C) &&
+         p.y.numel() / O >= 256;
 }
 
 void forward(const ConvProblem& p) { multiply(p.y, p.x, p.w, true); }
 void input_grad(const ConvProblem& p) { multiply(p.x, p.y, p.w, false); }
 
-void weight_grad(const ConvProblem& p) {
+template <class T> void weight_grad(const Tensor& dw, const ConvProblem& p) {
   const int64_t O = p.w.size(0), C = p.w.size(1), pixels = p.x.numel() / C;
   const auto copy = [](const Tensor& from, int64_t channels, int64_t first, int64_t last, int64_t base,
                        const Operands& to) {
-    for (int64_t i = first; i < last; ++i)
-      for (int64_t c = 0; c < channels; c += kPanel)
-        std::memcpy(to.at(0, i - base, c), from.ptr<float>() + i * channels + c,
-                    std::min<int64_t>(kPanel, channels - c) * sizeof(float));
+    for (int64_t i = first; i < last; ++i) {
+      const T* const pixel = from.ptr<T>() + i * channels;
+      for (int64_t c = 0; c < channels; c += kPanel) {
+        float* const panel = to.at(0, i - base, c);
+        int64_t k = 0;
+        for (const int64_t n = std::min<int64_t>(kPanel, channels - c); k < n;) {
+          if (k + kLanes <= n)
+            store(panel + k, load(pixel + c + k)), k += kLanes;
+          else
+            panel[k] = pixel[c + k], ++k;
+        }
+      }
+    }
   };
   const auto sums = PositionSums{.planes = 1, .O = O, .C = C, .dy = p.y, .x = p.x, .positions = pixels}.of(
       [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
@@ -224,7 +252,12 @@ void weight_grad(const ConvProblem& p) {
       });
   parallel_for(0, O, 1 + 16384 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o)
-      std::memcpy(p.w.ptr<float>() + o * C, sums.total(0, o, C), C * sizeof(float));
+      std::memcpy(dw.ptr<float>() + o * C, sums.total(0, o, C), C * sizeof(float));
+  });
+}
+void weight_grad(const ConvProblem& p) {
+  give_in_f32(p.w, [&](const Tensor& dw) {
+    p.x.dtype() == DType::kBF16 ? weight_grad<bf16>(dw, p) : weight_grad<float>(dw, p);
   });
 }
 

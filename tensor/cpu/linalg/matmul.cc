@@ -1,11 +1,12 @@
-// Matrix products on the CPU. oneDNN computes f32 and bf16, Eigen f64. f16, and bf16 where oneDNN does not
-// compute it, are computed in f32 and rounded once.
+// Matrix products on the CPU. oneDNN computes f32 and bf16, Eigen f64. bf16 that oneDNN does not compute
+// has a kernel with sums in f32. f16 is computed in f32 and rounded once.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 
 #include <cstring>
 
 #include "gradus/tensor/cpu/linalg/matmul_reference.h"
+#include "gradus/tensor/cpu/linalg/narrow_matmul.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/ops/activations.h"
@@ -79,6 +80,7 @@ void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const
 // A product with at most one batch dim.
 void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (gemm(out, a, b, bias)) return;
+  if (onednn::kHasFastProducts && a.dtype() == DType::kBF16) return narrow_matmul(out, a, b, bias);
   cpu::give_in_f32(
       out, [&](const Tensor& y) { matmul_cpu(y, cpu::widened(a), cpu::widened(b), cpu::widened(bias)); });
 }

@@ -87,10 +87,10 @@ int use_threads() {
 
 bool computes_in(DType t) {
   static const bool has_bf16 = [] {
-    if (!cpu::has_avx512()) return false;  // ARM's instruction sets have the same numbers
+    if (!cpu::has_avx512_bf16()) return false;  // ARM's instruction sets have the same numbers
     engine();
     const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
     return (isa & needed) == needed;
   }();
   return t == DType::kF32 || (t == DType::kBF16 && has_bf16);
