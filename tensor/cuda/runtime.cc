@@ -172,6 +172,7 @@ class Runtime final : public internal::DeviceRuntime {
   }
   void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
                     StreamHandle stream) override {
+    enable_peer_access(from_device, to_device);
     GRADUS_CHECK_ON(stream, cudaMemcpyPeerAsync, to, to_device, from, from_device, static_cast<size_t>(bytes),
                     of(stream));
     count_calls(nullptr, {.copies_on_device = 1, .bytes_on_device = bytes});
@@ -191,6 +192,23 @@ class Runtime final : public internal::DeviceRuntime {
     cudaPointerAttributes attributes;
     GRADUS_CHECK(cudaPointerGetAttributes, &attributes, p);
     return attributes;
+  }
+
+  // Lets copies of `device` reach the memory of `peer` directly: else the driver copies through the host's memory.
+  void enable_peer_access(int device, int peer) {
+    auto& is_done = peers_[static_cast<size_t>(device)][static_cast<size_t>(peer)];
+    if (is_done) return;
+    int is_possible = 0;
+    GRADUS_CHECK(cudaDeviceCanAccessPeer, &is_possible, device, peer);
+    if (is_possible) {
+      use(device);
+      const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+      // Another thread or library has enabled it, or the system allows no more peers.
+      if (status != cudaErrorPeerAccessAlreadyEnabled && status != cudaErrorTooManyPeers)
+        cuda::check("cuda", "cudaDeviceEnablePeerAccess", status);
+      ignore(status);
+    }
+    is_done = true;
   }
 
   // From pageable memory, for which CUDA makes the host wait. It waits only where there is no pinned memory.
@@ -225,6 +243,8 @@ class Runtime final : public internal::DeviceRuntime {
   }
 
   std::array<std::atomic<bool>, kMaxDevices> usable_{};
+  // Of a device and its peer: whether enable_peer_access has run.
+  std::array<std::array<std::atomic<bool>, kMaxDevices>, kMaxDevices> peers_{};
 };
 
 #undef GRADUS_CHECK_ON

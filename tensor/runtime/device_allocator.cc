@@ -10,6 +10,7 @@
 #include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/guarded_memory.h"
+#include "gradus/tensor/runtime/stream_use.h"
 
 namespace gradus::internal {
 namespace {
@@ -89,23 +90,25 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   live_.erase(found);
   counts_.live_bytes -= block->bytes;
   counts_.cached_bytes += block->bytes;
-  Pending pending{block, {}};
+  bool is_known = true;
   for (const StreamRef& user : std::exchange(block->users, {})) {
     try {
-      pending.events.push_back(user->record());
+      pending_[user.get()].push_back({block, user->record()});
+      ++block->events;
     } catch (const std::exception&) {
-      pending.is_known = false;
+      is_known = false;
     }
   }
-  if (pending.events.empty() && pending.is_known) {
-    if (block->segment->kind != Kind::kOnly) return put_free(block);
+  if (is_known && block->events == 0) {
     try {
-      return give_back(block);
+      return free_up(block);
     } catch (const Error&) {
-      pending.is_known = false;
+      is_known = false;
     }
   }
-  pending_.push_back(std::move(pending));
+  if (is_known) return;
+  ++block->events;
+  until_idle_.push_back(block);
 }
 
 void DeviceAllocator::use(const void* p, const StreamRef& stream) {
@@ -114,6 +117,12 @@ void DeviceAllocator::use(const void* p, const StreamRef& stream) {
   if (found == live_.end() || found->second->segment->stream == stream) return;
   auto& users = found->second->users;
   if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+}
+
+bool DeviceAllocator::is_only_used_on(const void* p, const StreamRef& stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(p);
+  return found == live_.end() || (found->second->segment->stream == stream && found->second->users.empty());
 }
 
 void DeviceAllocator::release_cached() {
@@ -192,6 +201,7 @@ void DeviceAllocator::cut(Block* block, int64_t bytes) {
 void DeviceAllocator::put_free(Block* block) {
   block->is_free = true;
   block->op = nullptr;
+  block->events = 0;
   auto& free = pools_[block->segment->stream.get()].free[static_cast<int>(block->segment->kind)];
   if (block->behind && block->behind->is_free) {
     free.erase(block->behind);
@@ -222,25 +232,39 @@ void DeviceAllocator::give_back(Block* block) {
   delete block;
 }
 
-// Frees what other streams use no longer. They are asked in the order of freeing, or waited for.
+// Gives a block that nobody uses back to its stream, or to the device.
+void DeviceAllocator::free_up(Block* block) {
+  if (block->segment->kind == Kind::kOnly)
+    give_back(block);
+  else
+    put_free(block);
+}
+
+// Counts an event of a freed block. May fail at the last one, and is then called again.
+void DeviceAllocator::count_event(Block* block) {
+  if (block->events == 1) return free_up(block);
+  --block->events;
+}
+
+// Frees what other streams use no longer. Each is asked in the order of freeing, or waited for.
 void DeviceAllocator::collect_pending(bool wait) {
-  while (!pending_.empty()) {
-    Pending& first = pending_.front();
-    for (const auto& event : first.events) {
+  for (auto& [stream, list] : pending_) {
+    while (!list.empty()) {
+      const Pending& first = list.front();
       if (wait)
-        event->synchronize();
-      else if (!event->is_done())
-        return;
+        first.event->synchronize();
+      else if (!first.event->is_done())
+        break;
+      count_event(first.block);
+      list.pop_front();
     }
-    if (!first.is_known) {
-      if (!wait) return;
-      runtime_.synchronize_device(device_.index);
-    }
-    if (first.block->segment->kind == Kind::kOnly)
-      give_back(first.block);
-    else
-      put_free(first.block);
-    pending_.pop_front();
+  }
+  std::erase_if(pending_, [](const auto& entry) { return entry.second.empty(); });
+  if (!wait || until_idle_.empty()) return;
+  runtime_.synchronize_device(device_.index);
+  while (!until_idle_.empty()) {
+    count_event(until_idle_.front());
+    until_idle_.pop_front();
   }
 }
 
@@ -285,3 +309,13 @@ std::string DeviceAllocator::held_by_op() const {
 }
 
 }  // namespace gradus::internal
+
+namespace gradus {
+
+bool is_used_on_other_streams(Device device, const void* p) {
+  if (device.type != DeviceType::kCUDA) return false;
+  auto* const allocator = internal::DeviceAllocator::find(device);
+  return allocator && !allocator->is_only_used_on(p, internal::current_native_stream(device));
+}
+
+}  // namespace gradus

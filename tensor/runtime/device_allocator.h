@@ -4,12 +4,13 @@
 // The device gives segments. A segment belongs to a stream and is cut into blocks; what is known of a block
 // stands in the host's memory. A freed block joins its free neighbors. It is used again at once on its own
 // stream: what is queued there later runs later. Where it was used on other streams too (use()), it waits
-// until these have done what was queued on them when it was freed. A segment that is wholly free moves to
+// until these have done what was queued on them when it was freed. The events of each stream have a list of their
+// own, so a stream that is behind delays the blocks that it uses and no others. A segment that is wholly free moves to
 // another stream when its own is idle, or, if memory is short, when the new stream waits for its own.
 #pragma once
 
 #include <cstdint>
-#include <list>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -42,6 +43,8 @@ class DeviceAllocator {
   void deallocate(void* p) noexcept;
   // Notes that work queued on `stream` uses the block that begins at p. What is no block is passed over.
   void use(const void* p, const StreamRef& stream);
+  // Returns whether no work on other streams uses the block that begins at p. True for what is no block.
+  bool is_only_used_on(const void* p, const StreamRef& stream);
   // Returns cached segments to the device. Waits for it.
   void release_cached();
 
@@ -74,6 +77,7 @@ class DeviceAllocator {
     bool is_free = false;
     const char* op = nullptr;      // that asked for it; null: none
     std::vector<StreamRef> users;  // other streams that use it
+    int events = 0;                // of a freed block: those of other streams that have yet to happen
 
     bool is_whole_segment() const { return !before && !behind; }
   };
@@ -86,10 +90,10 @@ class DeviceAllocator {
   struct Pool {
     std::set<Block*, BySize> free[2];
   };
+  // A freed block, and when one of its other streams has used it.
   struct Pending {
     Block* block;
-    std::vector<std::unique_ptr<NativeEvent>> events;
-    bool is_known = true;  // false: an event could not be recorded; waits until the device is idle
+    std::unique_ptr<NativeEvent> event;
   };
 
   Block* take_free(int64_t bytes, Kind kind, const StreamRef& stream);
@@ -99,6 +103,8 @@ class DeviceAllocator {
   void put_free(Block* block);
   void join(Block* first);
   void give_back(Block* block);
+  void free_up(Block* block);
+  void count_event(Block* block);
   void collect_pending(bool wait);
   void release_all();
   std::string held_by_op() const;
@@ -111,7 +117,10 @@ class DeviceAllocator {
   MemoryCounts counts_;
   std::unordered_map<const void*, Block*> live_;  // by address
   std::unordered_map<const NativeStream*, Pool> pools_;
-  std::list<Pending> pending_;  // freed, but other streams may still use them
+  // Freed blocks that other streams may still use, by these streams, in the order of freeing.
+  std::unordered_map<const NativeStream*, std::deque<Pending>> pending_;
+  std::deque<Block*>
+      until_idle_;  // those for which an event could not be recorded: wait for the whole device
 };
 
 }  // namespace gradus::internal

@@ -114,7 +114,8 @@ WITH_A_DEVICE = ["cudnnCreate"]  # cuDNN plans without a handle
 # What no program that was recorded comes to, although its sources may have it.
 ELSEWHERE = {
     "cudaDriverGetVersion": "never: only without a device",
-    "cudaMemcpyPeerAsync": "never: only between two GPUs",
+    **dict.fromkeys(["cudaDeviceCanAccessPeer", "cudaDeviceEnablePeerAccess", "cudaMemcpyPeerAsync"],
+                    "never: only between two GPUs"),
     **dict.fromkeys(["cudaGetErrorName", "cudaGetErrorString", "cudaGetLastError", "cudaStreamGetDevice",
                      "cublasLtGetStatusName", "cudnnGetErrorString", "cudnnGetLastErrorString"],
                     "never: only where a call fails"),

@@ -23,19 +23,22 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
     return internal::native_stream(to)->runtime().copy(dst.raw_ptr(), src.raw_ptr(), src.nbytes(), stream);
   }
   const std::shared_ptr<NativeStream> native = internal::native_stream(from);
-  // What used dst's block before is queued on its stream.
-  if (on_cuda(dst)) from.wait(Event::record(to));
-  const cudaStream_t stream = stream_for({&src});
   if (on_cuda(dst)) {
+    // `to` waits for the copy, which waits for earlier uses of dst's block.
+    auto& allocator = internal::DeviceAllocator::of(dst.device());
+    allocator.use(dst.storage()->data(), internal::native_stream(to));
+    from.wait(Event::record(to));
+    const cudaStream_t stream = stream_for({&src});
     native->runtime().copy_between(dst.raw_ptr(), dst.device().index, src.raw_ptr(), src.device().index,
                                    src.nbytes(), stream);
     try {
       return to.wait(Event::record(from));
     } catch (...) {  // dst's block waits for the copy
-      internal::DeviceAllocator::of(dst.device()).use(dst.storage()->data(), native);
+      allocator.use(dst.storage()->data(), native);
       throw;
     }
   }
+  const cudaStream_t stream = stream_for({&src});
   native->runtime().copy(dst.raw_ptr(), src.raw_ptr(), src.nbytes(), stream);
   from.synchronize();
 }

@@ -117,6 +117,8 @@ TEST_F(CudaUsers, OfCopiesAndSequences) {
   const Tensor elsewhere = empty({4}, {.device = Device::parse("cuda:1")});
   expect_told("to another device", all_of(ones({4})),
               [&](const Operands& x) { raw::copy_kernel(elsewhere, x[0]); });
+  expect_told("from another device", all_of(ones({4})),
+              [&](const Operands& x) { raw::copy_kernel(x[0], elsewhere); });
 }
 
 TEST_F(CudaUsers, OfElementwiseKernels) {

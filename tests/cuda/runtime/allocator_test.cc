@@ -156,6 +156,26 @@ TEST_F(CudaAllocator, ABlockThatOtherStreamsUseWaitsForThem) {
   }
 }
 
+// One stream is far behind. The blocks of another one, which were freed later, are used again.
+TEST_F(CudaAllocator, AStreamThatIsBehindKeepsNoBlocksOfOthers) {
+  const Stream slow = Stream::create(kCuda), fast = Stream::create(kCuda);
+  Tensor x = bytes(2 * kMiB), y = bytes(3 * kMiB), both = bytes(4 * kMiB);
+  const void *const of_slow = x.raw_ptr(), *const of_fast = y.raw_ptr();  // of one segment
+  const auto use = [](const Stream& stream, const Tensor& t) {
+    DeviceAllocator::of(kCuda).use(t.raw_ptr(), internal::native_stream(stream));
+  };
+  use(slow, x), use(fast, y), use(slow, both), use(fast, both);
+  const auto native = internal::native_stream(slow);
+  const internal::NativeEvent event(native->runtime(), 0);
+  for (int i = 0; i < 300; ++i) native->record(event);
+  x = {}, both = {}, y = {};
+  fast.synchronize();
+  ASSERT_FALSE(native->is_idle());
+  EXPECT_EQ(bytes(3 * kMiB).raw_ptr(), of_fast);
+  slow.synchronize();
+  EXPECT_EQ(bytes(9 * kMiB).raw_ptr(), of_slow);  // the three are one block again
+}
+
 TEST_F(CudaAllocator, AnotherStreamGetsASegmentWhenItsOwnIsIdleOrMemoryIsShort) {
   const Stream side = Stream::create(kCuda);
   for (uint64_t seed = 1; seed <= 20; ++seed) {

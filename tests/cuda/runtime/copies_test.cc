@@ -1,4 +1,5 @@
 // Tensors travel between the host, the further CPU devices and two CUDA devices, in any layout and dtype.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -6,6 +7,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gradus/tensor/cuda/emulated/call.h"
@@ -15,6 +17,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/pinned_memory.h"
 #include "gradus/tensor/runtime/stream.h"
@@ -218,6 +221,45 @@ TEST(CudaCopies, BetweenDevicesMayFail) {
     synchronize(kCuda);
     EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1000, 2)) << "seed " << seed;
   }
+}
+
+// The copy is queued on a side stream of the destination, which is dropped. What gets its block is written later.
+TEST(CudaCopies, KeepTheDestinationsBlock) {
+  const Device other_worker = Device::parse("cpu:2");
+  for (const auto& [from, to] :
+       {std::pair(kCuda, second()), std::pair(second(), kCuda), std::pair(kWorker, kCuda),
+        std::pair(kCuda, kWorker), std::pair(kWorker, other_worker)}) {
+    int wrong = 0;
+    for (uint64_t seed = 1; seed <= 50; ++seed) {
+      cuda::emulated::set_seed(seed);
+      const Tensor x = full({1000}, 1, {.device = from});
+      Tensor y = empty({1000}, {.device = to});
+      {
+        const StreamScope scope(Stream::create(to));
+        raw::copy_(y, x);
+      }
+      y = {};
+      const Tensor z = full({1000}, 2, {.device = to});
+      synchronize(from);
+      wrong += values(z) != std::vector<double>(1000, 2);
+    }
+    EXPECT_EQ(wrong, 0) << "of 50 rounds, " << to_string(from) << " to " << to_string(to);
+  }
+}
+
+TEST(CudaCopies, BetweenDevicesEnablePeerAccessOnce) {
+  if (second() == kCuda) GTEST_SKIP();
+  const Tensor x = full({3}, 1, {.device = kCuda});
+  raw::to(x, second());
+  cuda::emulated::take_calls();
+  raw::to(x, second());
+  const auto calls = cuda::emulated::take_calls();
+  EXPECT_EQ(calls.count("cudaMemcpyPeerAsync"), 1u);
+  EXPECT_EQ(calls.count("cudaDeviceCanAccessPeer"), 0u);
+  EXPECT_EQ(calls.count("cudaDeviceEnablePeerAccess"), 0u);
+  EXPECT_EQ(cudaSetDevice(kCuda.index), cudaSuccess);
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(second().index, 0), cudaErrorPeerAccessAlreadyEnabled);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorPeerAccessAlreadyEnabled);
 }
 
 TEST(CudaCopies, WaitForAWorkersQueue) {
