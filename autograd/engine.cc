@@ -1,6 +1,7 @@
 #include "gradus/autograd/engine.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <queue>
 #include <unordered_map>
@@ -14,6 +15,8 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::autograd {
 namespace {
@@ -28,12 +31,24 @@ struct Visit {
   bool deferred = false;    // the second part runs the edges that are left
   Tensor term;              // of a leaf: waits to be added to its gradient
   std::vector<Tensor> dys;  // gradients so far, per output
+  std::vector<Event> made;  // of dys: what the consumer's stream has yet to wait for
   std::vector<Tensor> dxs;  // of a deferred node whose rule has run for all edges
 };
 
 constexpr int64_t kMostWaiting = int64_t{32} << 20;
 
 enum class Part { kWhole, kFirst, kRest };
+
+// Makes a stream its device's current one.
+class OnStream {
+ public:
+  explicit OnStream(const Stream& stream) {
+    if (!stream.is_inline()) scope_.emplace(stream);
+  }
+
+ private:
+  std::optional<StreamScope> scope_;
+};
 
 class Pass {
  public:
@@ -47,6 +62,7 @@ class Pass {
     count_dependencies();
     give_to_roots();
     run_nodes();
+    join();
   }
 
   // See Note [Two parts].
@@ -61,13 +77,16 @@ class Pass {
     for (const Tensor& root : p_.roots) roots_.push_back(root.ref()->slot);
     p_.roots.clear();
     run_nodes();
+    join();
   }
   void run_rest() {
     part_ = Part::kRest;
+    for (const Stream& s : std::exchange(callers_, current_streams())) order(s, caller_stream(s.device()));
     begin();
     deliver_unreached();
     for (auto& [target, gradient] : std::exchange(kept_, {})) p_.deliver(target, std::move(gradient));
     run_nodes();
+    join();
   }
 
  private:
@@ -90,7 +109,8 @@ class Pass {
   void give_to_roots() {
     for (size_t i = 0; i < p_.roots.size(); ++i) {
       const Tensor& root = p_.roots[i];
-      if (root.ref()->slot) accumulate({root.ref()->slot, root.ref()->slot_index}, std::move(p_.dys[i]));
+      if (root.ref()->slot)
+        accumulate(nullptr, {root.ref()->slot, root.ref()->slot_index}, std::move(p_.dys[i]));
     }
   }
 
@@ -216,24 +236,71 @@ class Pass {
     ready_.emplace(slot->is_leaf() ? ~uint64_t{0} : static_cast<const Node*>(slot)->sequence(), v);
   }
 
-  void accumulate(const Edge& to, Tensor dy) {
+  // Note [Streams of a backward] in autograd/engine.h.
+  static std::deque<Stream> current_streams() {
+    const auto& streams = Context::current().streams;
+    return {streams.begin(), streams.end()};
+  }
+  const Stream& caller_stream(Device device) {
+    for (const Stream& s : callers_)
+      if (s.device() == device) return s;
+    return callers_.emplace_back(Stream::of(device));
+  }
+  // Returns the stream on which a slot makes and uses gradients on a device. Null: the caller.
+  const Stream& stream_of(const AutogradSlot* slot, Device device) {
+    if (slot && !slot->is_leaf())
+      if (const Stream& own = static_cast<const Node*>(slot)->stream(); own.device() == device) return own;
+    return caller_stream(device);
+  }
+  static void order(const Stream& earlier, const Stream& later) {
+    if (!(earlier == later)) later.wait(Event::record(earlier));
+  }
+  // Lets the caller's streams wait for all that the nodes have queued.
+  void join() {
+    for (const Stream& s : node_streams_) order(s, caller_stream(s.device()));
+  }
+  // Lets the consumer's stream wait for what has made a gradient.
+  void wait_for_maker(Visit& v, size_t output) {
+    if (output < v.made.size() && v.dys[output].defined())
+      stream_of(v.slot, v.dys[output].device()).wait(std::exchange(v.made[output], {}));
+  }
+  void note_stream(const Stream& s) {
+    if (!(s == caller_stream(s.device())) && std::ranges::find(node_streams_, s) == node_streams_.end())
+      node_streams_.push_back(s);
+  }
+
+  // Brings a gradient that a node has made into the form of the value that it belongs to.
+  static Tensor conform_to(const Edge& to, Tensor dy) {
+    if (!to.slot->is_leaf())
+      return conform_to(std::move(dy), *static_cast<const Node*>(to.slot.get()), to.index);
+    const Leaf& leaf = *static_cast<const Leaf*>(to.slot.get());
+    if (const Tensor x = leaf.tensor(); x.defined()) return conform(std::move(dy), ValueInfo(x));
+    if (!leaf.producer.slot) return dy;
+    return conform(std::move(dy),
+                   static_cast<const Node*>(leaf.producer.slot.get())->outputs()[leaf.producer.index]);
+  }
+
+  // Adds to the gradient of a slot's output. `from` is the node that has made dy; null: the caller, or a leaf.
+  void accumulate(const AutogradSlot* from, const Edge& to, Tensor dy) {
     if (!dy.defined() || !leads(to.slot.get())) return;
     Visit& v = visits_[index_[to.slot.get()]];
-    if (to.slot->is_leaf()) {
-      const Tensor x = static_cast<const Leaf*>(to.slot.get())->tensor();
-      if (x.defined())
-        dy = conform(std::move(dy), ValueInfo(x));
-      else if (const Edge& producer = static_cast<const Leaf*>(to.slot.get())->producer; producer.slot)
-        dy = conform(std::move(dy), static_cast<const Node*>(producer.slot.get())->outputs()[producer.index]);
-    } else {
-      dy = conform_to(std::move(dy), *static_cast<const Node*>(to.slot.get()), to.index);
-    }
+    const Stream &maker = stream_of(from, dy.device()), &consumer = stream_of(to.slot.get(), dy.device());
+    Event made;
+    if (!(maker == consumer)) made = Event::record(maker);
     if (v.dys.size() <= to.index) v.dys.resize(to.index + 1);
     Tensor& sum = v.dys[to.index];
     if (v.term.defined()) add_terms();
-    if (!sum.defined())
+    if (!sum.defined()) {
       sum = std::move(dy);
-    else if (is_sparse(sum) && is_sparse(dy))
+      if (maker == consumer) return;
+      v.made.resize(v.dys.size());
+      v.made[to.index] = std::move(made);
+      return;
+    }
+    wait_for_maker(v, to.index);
+    consumer.wait(made);
+    const OnStream scope(consumer);
+    if (is_sparse(sum) && is_sparse(dy))
       sum = add_sparse(sum, dy);
     else if (is_sparse(sum) || is_sparse(dy))
       sum = add(to_dense(sum), to_dense(dy));
@@ -288,6 +355,8 @@ class Pass {
     auto it = targets_of_.find(v.slot);
     if (it == targets_of_.end()) return;
     const bool passes_on = !v.slot->is_leaf() || leads_further(v);
+    for (const Tensor& dy : v.dys)
+      if (dy.defined()) order(stream_of(v.slot, dy.device()), caller_stream(dy.device()));
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
@@ -311,6 +380,8 @@ class Pass {
   void run_node(size_t index) {
     Visit& visit = visits_[index];
     if (visit.term.defined()) return complete_.push_back(index);
+    for (size_t i = 0; i < visit.made.size(); ++i) wait_for_maker(visit, i);
+    visit.made.clear();
     if (!std::exchange(visit.deferred, false)) deliver_targets(visit);
     AutogradSlot* slot = visit.slot;
     std::vector<Tensor> dys = std::move(visit.dys);
@@ -319,7 +390,7 @@ class Pass {
     if (slot->is_leaf()) {
       const Edge& producer = static_cast<Leaf*>(slot)->producer;
       if (is_now(producer)) {
-        if (any) accumulate(producer, std::move(dys[0]));
+        if (any) accumulate(slot, producer, std::move(dys[0]));
         count_down(producer);
       } else if (producer.slot && leads(producer.slot.get())) {
         defer(visit, std::move(dys), {});
@@ -348,20 +419,26 @@ class Pass {
         if (!in_parts)
           for (size_t i = 0; i < n; ++i) needs[i] = now[i] || later[i];
         dys.resize(node.outputs().size());
+        note_stream(node.stream());
+        const OnStream scope(node.stream());
         for (Tensor& dy : dys) dy = to_dense(dy);
         run_rule(node, dys, needs, dxs, !in_parts);
+        for (size_t i = 0; i < n; ++i)
+          if (needs[i] && dxs[i].defined()) dxs[i] = conform_to(node.edges()[i], std::move(dxs[i]));
       }
     }
     dys.clear();
     for (size_t i = 0; i < n; ++i) {
       if (!now[i]) continue;
-      accumulate(node.edges()[i], std::move(dxs[i]));
+      accumulate(&node, node.edges()[i], std::move(dxs[i]));
       count_down(node.edges()[i]);
     }
     if (any_later) defer(visit, std::move(kept_dys), in_parts ? std::vector<Tensor>() : std::move(dxs));
   }
 
   void defer(Visit& visit, std::vector<Tensor> dys, std::vector<Tensor> dxs) {
+    for (const Tensor& dx : dxs)
+      if (dx.defined()) caller_stream(dx.device());  // the second part's waits for this one
     visit.dys = std::move(dys);
     visit.dxs = std::move(dxs);
     visit.deferred = true;
@@ -390,8 +467,6 @@ class Pass {
         observed({.kind = RangeKind::kBackward, .name = node.op(), .module = node.module_path()});
     try {
       const RecordingState* ending = p_.keep_graph ? nullptr : &p_.recording;
-      std::optional<StreamScope> scope;
-      if (!node.stream().is_inline()) scope.emplace(node.stream());
       node.run_for(ending, dys, needs, dxs);
       check_gradients(dxs);
     } catch (Error& e) {
@@ -417,8 +492,10 @@ class Pass {
   std::vector<size_t> complete_;  // of these, those that have got all gradients
   int64_t waiting_bytes_ = 0;
   Part part_ = Part::kWhole;
-  std::vector<Ref<AutogradSlot>> roots_;         // hold the graph between the parts
-  std::vector<std::pair<size_t, Tensor>> kept_;  // targets of the second part that the first one reached
+  std::vector<Ref<AutogradSlot>> roots_;            // hold the graph between the parts
+  std::vector<std::pair<size_t, Tensor>> kept_;     // targets of the second part that the first one reached
+  std::deque<Stream> callers_ = current_streams();  // the current streams of the caller, one for each device
+  std::vector<Stream> node_streams_;                // other streams, on which rules have run
 };
 
 // Runs f as the backward of the pass.

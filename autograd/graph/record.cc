@@ -2,6 +2,7 @@
 
 #include "gradus/autograd/graph/anomaly.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/tensor/runtime/stream_use.h"
 
 namespace gradus::autograd {
 namespace {
@@ -163,6 +164,7 @@ bool take_relu_over(const Tensor& x) {
 bool may_reuse(const Tensor& x) {
   // A broadcast view may be the only owner of its storage too, but several of its elements share one address.
   if (!x.sole_owner() || !x.is_dense()) return false;
+  if (is_used_on_other_streams(x.device(), x.storage()->data())) return false;
   const auto& slot = x.ref()->slot;
   return !slot || !slot->is_leaf();
 }

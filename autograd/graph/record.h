@@ -145,7 +145,7 @@ class Recorder {
 // has seen x. Returns true then: the result of the relu takes x's place in the graph.
 bool take_relu_over(const Tensor& x);
 // Returns whether x's buffer may be reused in place: x is its only owner, is dense, and is not
-// an attached tensor.
+// an attached tensor, and no other stream of a GPU uses the buffer.
 bool may_reuse(const Tensor& x);
 
 }  // namespace gradus::autograd
