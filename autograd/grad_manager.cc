@@ -503,8 +503,8 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
     for (const Callback& c : callbacks) {
       const auto is_it = [&](const Callback& other) { return c.object && other.object == c.object; };
       if (std::any_of(it->callbacks.begin(), it->callbacks.end(), is_it)) continue;
+      if (c.object) c.object->attached_to(x);  // may refuse x
       it->callbacks.push_back(c);
-      if (c.object) c.object->attached_to(x);
     }
     for (const auto& weak : state_->open)
       if (auto open = weak.lock(); open && !open->state->finished() && !open->narrowed) {

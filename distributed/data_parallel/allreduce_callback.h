@@ -125,7 +125,7 @@ class AllReduceCallback : public GradCallback {
 // Collective over the group: it makes a group of its own for the gradients. All members make their callbacks
 // in the same order.
 // Errors: ValueError for an op other than sum and mean, or a cap that is not positive; MismatchError for a
-// member that calls something else.
+// member that calls something else; to attach a tensor on a GPU, where there are several members, DeviceError.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});
 // MegEngine's form: "sum" or "mean", in any case.

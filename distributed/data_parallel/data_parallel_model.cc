@@ -210,6 +210,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
 
   void check_devices(const nn::StateDict& params) const {
     for (const auto& [name, p] : params) {
+      if (group().size() > 1) check_can_average(name_of(maker_), concat("parameter '", name, "'"), p);
       if (!options_.device_ids.empty() && p.device() != options_.device_ids[0])
         throw ValueError(name_of(maker_), "parameter '", name, "' is on ", p.device(), ", device_ids says ",
                          options_.device_ids[0], ": move the model there first");

@@ -36,6 +36,7 @@ std::vector<BucketPart> Bucket::parts(Gradients& gradients, FiniteCheck& check) 
     Gradient& g = gradients[i];
     BucketPart& part = parts.emplace_back(BucketPart{i, g.param.nbytes(), {}, false});
     if (!g.grad.defined()) continue;
+    check_can_average("backward", "a gradient", g.grad);  // the module may have moved
     part.grad = raw::contiguous(g.grad);
     wait_for_device(part.grad);
     check.look(i, part.grad);

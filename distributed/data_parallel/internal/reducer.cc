@@ -5,6 +5,7 @@
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 #include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/tensor/ops/creation.h"
@@ -33,6 +34,7 @@ Reducer::Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker)
     : config_(configure(op, std::move(options), maker)), params_(config_.options.name_of) {}
 
 void Reducer::attached_to(const Tensor& param) {
+  if (!alone()) check_can_average("attach", concat("parameter ", params_.size()), param);
   if (params_.add(param, stats_.backwards)) plan_ = nullptr;
 }
 

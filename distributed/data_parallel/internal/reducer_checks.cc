@@ -11,6 +11,12 @@
 
 namespace gradus::dist::internal {
 
+void check_can_average(std::string_view op, std::string_view what, const Tensor& x) {
+  if (x.device().type != DeviceType::kCPU)
+    throw DeviceError(op, "expected ", what, " in host memory, got ", describe(x),
+                      ": ranks do not average gradients on GPUs yet; train on the CPU, or with one rank");
+}
+
 void FiniteCheck::look(size_t param, const Tensor& grad) {
   if (!enabled_) return;
   if (grad.device().type == DeviceType::kCUDA)

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,10 @@
 namespace gradus::dist::internal {
 
 class BackwardExchange;
+
+// Checks that a parameter, or its gradient, can be averaged between ranks.
+// Errors: DeviceError unless x is in host memory.
+void check_can_average(std::string_view op, std::string_view what, const Tensor& x);
 
 // check_finite: finds NaN and infinity in the gradients of one backward.
 class FiniteCheck {
