@@ -2,7 +2,6 @@
 
 #include <array>
 #include <optional>
-#include <random>
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
@@ -10,24 +9,12 @@
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tests/kernels/random.h"
 
 namespace gradus::kerneltest {
 namespace {
 
 using raw::ConvGeometry;
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : bits_(seed) {}
-  int64_t in(int64_t first, int64_t last) { return first + int64_t(bits_() % uint64_t(last - first + 1)); }
-  bool one_in(int64_t n) { return in(1, n) == 1; }
-  template <class T> T of(std::initializer_list<T> list) {
-    return list.begin()[in(0, int64_t(list.size()) - 1)];
-  }
-
- private:
-  std::mt19937_64 bits_;
-};
 
 // Sums stay exact, and a case short.
 constexpr double kMostProducts = 1.5e6;

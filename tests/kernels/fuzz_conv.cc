@@ -1,8 +1,10 @@
 // Searches convolutions and matrix products for wrong numbers and for accesses beyond their memory: random
-// shapes, at each level of processor, between guard pages, against sums in f64.
+// shapes, at each level of processor, between guard pages, against sums in f64. With --layouts: operands of random
+// strides, against the same op on contiguous copies.
 //
 //   ./run fuzz_conv --cases 50000
 //   ./run fuzz_conv --seconds 600 --cpu avx2
+//   ./run fuzz_conv --layouts --cases 50000
 //   ./run fuzz_conv --seed 7 --cpu avx2 --guard before --first 1234 --cases 1     one case again
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -20,10 +22,12 @@
 
 #include "gradus/tensor/runtime/processor.h"
 #include "gradus/tests/kernels/conv_cases.h"
+#include "gradus/tests/kernels/layout_cases.h"
 
 namespace {
 
 using gradus::kerneltest::ConvCase;
+using gradus::kerneltest::LayoutCase;
 
 // What a worker says to the program that has started it, for a fault ends the worker.
 struct Progress {
@@ -33,6 +37,7 @@ struct Progress {
 
 struct Search {
   std::string level, guard;
+  bool layouts = false;
   uint64_t seed = 0, first = 0, cases = 0;
   std::chrono::steady_clock::time_point end;
 };
@@ -41,16 +46,17 @@ uint64_t seed_of(const Search& s, uint64_t id) { return s.seed * 0x9e3779b97f4a7
 
 // How one case is tried again.
 void print_again(const Search& s, uint64_t id) {
-  std::printf("  again: ./run fuzz_conv --cpu %s --guard %s --seed %llu --first %llu --cases 1\n",
-              s.level.c_str(), s.guard.c_str(), (unsigned long long)s.seed, (unsigned long long)id);
+  std::printf("  again: ./run fuzz_conv%s --cpu %s --guard %s --seed %llu --first %llu --cases 1\n",
+              s.layouts ? " --layouts" : "", s.level.c_str(), s.guard.c_str(), (unsigned long long)s.seed,
+              (unsigned long long)id);
 }
 
 // In a process of its own, because kernels read these variables once.
-void work(const Search& s, Progress& progress) {
+template <class Case> void work(const Search& s, Progress& progress) {
   setenv("GRADUS_CPU", s.level.c_str(), 1);
   setenv("GRADUS_GUARD", s.guard.c_str(), 1);
   for (; progress.next < s.first + s.cases && std::chrono::steady_clock::now() < s.end; ++progress.next) {
-    const ConvCase one(seed_of(s, progress.next));
+    const Case one(seed_of(s, progress.next));
     std::snprintf(progress.text, sizeof(progress.text), "%s", one.text().c_str());
     std::string wrong;
     try {
@@ -79,7 +85,7 @@ bool run(const Search& s) {
     const pid_t worker = fork();
     if (worker < 0) return std::perror("fuzz_conv: fork"), false;
     if (worker == 0) {
-      work(s, progress);
+      s.layouts ? work<LayoutCase>(s, progress) : work<ConvCase>(s, progress);
       std::fflush(stdout);
       _exit(0);
     }
@@ -107,6 +113,7 @@ int main(int argc, char** argv) {
   uint64_t cases = 2000, seed = std::chrono::system_clock::now().time_since_epoch().count() % 1'000'000,
            first = 0;
   double seconds = 0;
+  bool layouts = false;
   std::vector<std::string> levels, guards, all_levels;
   for (Level l = Level::kSse41; l <= gradus::cpu::processor_level(); l = Level(int(l) + 1))
     all_levels.emplace_back(name_of(l));
@@ -122,6 +129,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(all_levels));
   app.add_option("--guard", guards, "where the unreadable pages lie: after, before; both when none is named")
       ->check(CLI::IsMember({"after", "before"}));
+  app.add_flag("--layouts", layouts, "operands of random strides instead, all products and convolutions");
   CLI11_PARSE(app, argc, argv);
   if (levels.empty()) levels = all_levels;
   if (guards.empty()) guards = {"after", "before"};
@@ -132,6 +140,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < guards.size(); ++i) {
       Search s{.level = level,
                .guard = guards[i],
+               .layouts = layouts,
                .seed = seed,
                .end = std::chrono::steady_clock::time_point::max()};
       if (seconds > 0) {

@@ -10,6 +10,7 @@
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/ops/activations.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/flush_denormal.h"
 
 namespace gradus {
@@ -29,22 +30,33 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
   return {row_step, col_step};
 }
 
+onednn::Matrices layout_of(const Tensor& x) {
+  const auto [row_step, col_step] = matrix_strides(x);
+  onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
+  if (x.dim() == 3) {  // a batch of one matrix broadcasts
+    const bool repeated = x.stride(0) == 0 && x.size(0) > 1;
+    m.sizes.insert(m.sizes.begin(), repeated ? 1 : x.size(0));
+    const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
+    m.steps.insert(m.steps.begin(), m.sizes[0] == 1 ? one : x.stride(0));
+  }
+  return m;
+}
+
+// Returns x, or a row-major copy if oneDNN cannot describe x's layout.
+Tensor describable(const Tensor& x) {
+  if (onednn::can_describe(layout_of(x))) return x;
+  const Tensor copy = empty(x.shape(), {x.dtype(), x.device()});
+  raw::copy_kernel.cpu(copy, x);  // not the op, which would queue it
+  return copy;
+}
+
 // Multiplies with oneDNN in a's dtype. Returns false where oneDNN does not compute in it; for
 // f32 always true.
-bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+bool gemm(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tensor& bias) {
   static const char kind[] = "matmul";
-  const auto layout = [](const Tensor& x) {
-    const auto [row_step, col_step] = matrix_strides(x);
-    onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
-    if (x.dim() == 3) {  // a batch of one matrix broadcasts
-      const bool repeated = x.stride(0) == 0 && x.size(0) > 1;
-      m.sizes.insert(m.sizes.begin(), repeated ? 1 : x.size(0));
-      const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
-      m.steps.insert(m.steps.begin(), m.sizes[0] == 1 ? one : x.stride(0));
-    }
-    return m;
-  };
-  const onednn::Matrices left = layout(a), right = layout(b);
+  if (!onednn::computes_in(a_in.dtype())) return false;
+  const Tensor a = describable(a_in), b = describable(b_in);
+  const onednn::Matrices left = layout_of(a), right = layout_of(b);
   onednn::PlanKey key(kind);
   for (const auto* list : {&left.sizes, &left.steps, &right.sizes, &right.steps})
     for (int64_t v : *list) key.add(v);

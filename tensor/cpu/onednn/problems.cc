@@ -1,6 +1,9 @@
 #include "gradus/tensor/cpu/onednn/problems.h"
 
+#include <algorithm>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "gradus/tensor/cpu/onednn/defects.h"
 
@@ -93,6 +96,18 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
     }
   }
   return plan;
+}
+
+bool can_describe(const Matrices& m) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // step, size
+  for (size_t d = 0; d < m.sizes.size(); ++d) dims.emplace_back(m.steps[d], m.sizes[d]);
+  std::sort(dims.begin(), dims.end());
+  int64_t end = 1;
+  for (const auto& [step, size] : dims) {
+    if (step < end) return false;
+    end = step * size;
+  }
+  return true;
 }
 
 Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor& out, bool with_bias) {

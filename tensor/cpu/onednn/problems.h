@@ -26,6 +26,10 @@ struct Matrices {
   dnnl::memory::dims sizes, steps;
 };
 
+// Returns whether oneDNN has a memory descriptor for this layout: ordered by their steps, each dim begins where the one
+// inside it ends or later. Matrices of a batch that overlap or interleave have none.
+bool can_describe(const Matrices& m);
+
 // Returns a plan to multiply a by b, both of `dtype`, and to add a bias to each row. `out` is row-major.
 // Errors: as conv_plan.
 Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor& out, bool with_bias);
