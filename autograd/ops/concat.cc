@@ -229,7 +229,11 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   const OpCall call("chunk", {{"x", x}});
   if (chunks < 1) throw ValueError("chunk", "expected at least 1 chunk, given ", chunks);
   const int64_t n = x.size(dim);
-  return split(x, std::max<int64_t>(1, n / chunks + (n % chunks != 0)), dim);
+  if (n == 0) {
+    check_bounds("chunk", "number of chunks", chunks, 1, kMaxPieces);
+    return split(x, std::vector<int64_t>(size_t(chunks), 0), dim);
+  }
+  return split(x, n / chunks + (n % chunks != 0), dim);
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {

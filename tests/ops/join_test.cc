@@ -49,6 +49,8 @@ TEST(Join, PiecesAreViews) {
   for (const Tensor& part : chunk(x, 3)) EXPECT_TRUE(part.storage() == x.storage());
   EXPECT_EQ(chunk(x, 3)[2].shape(), (Shape{1, 2}));
   EXPECT_EQ(chunk(x, 4).size(), 3u);  // as PyTorch: pieces of 2
+  EXPECT_EQ(chunk(empty({2, 0}), 3, 1).size(), 3u);
+  EXPECT_EQ(chunk(empty({2, 0}), 3, 1)[2].shape(), (Shape{2, 0}));
   EXPECT_EQ(split(x, {1, 0, 4})[2].to_vector<float>(), (Values{2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(split(counting({0, 2}), 3).size(), 1u);
   EXPECT_EQ(unbind(counting({0, 2})).size(), 0u);

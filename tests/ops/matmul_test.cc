@@ -2,8 +2,12 @@
 
 #include <cmath>
 
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/ops/linalg/matmul.h"
+#include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/cpu/linalg/matmul_reference.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
@@ -247,6 +251,17 @@ TEST(MatmulErrors, NameBothOperands) {
         raw::linear(empty({2, 3}), empty({4, 3}), empty({3}));
       },
       {"bias must have 4 elements"});
+}
+
+TEST(Linear, NoFeaturesHaveGradients) {
+  const auto f = [](const std::vector<Tensor>& v) { return sum(linear(v[0], v[1], v[2])); };
+  for (const Shape& shape : {Shape{0}, Shape{3, 0}, Shape{4, 3, 0}}) {
+    const auto grads = autograd::grad(f, std::vector<Tensor>{empty(shape), empty({2, 0}), full({2}, 1)});
+    EXPECT_EQ(grads[0].shape(), shape);
+    EXPECT_EQ(grads[1].shape(), (Shape{2, 0}));
+    const float rows = shape.size() == 1 ? 1 : shape.size() == 2 ? 3 : 12;
+    EXPECT_EQ(grads[2].to_vector<float>(), (std::vector<float>{rows, rows}));
+  }
 }
 
 TEST(MatmulDevices, MetaHasShapesOnly) {

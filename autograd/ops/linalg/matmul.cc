@@ -16,8 +16,9 @@ namespace {
 Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
 // Returns x[..., K] as a matrix [rows, K].
 Tensor as_rows(const Tensor& x) {
-  const int64_t k = x.size(-1);
-  return x.dim() == 2 ? x : reshape(x, {k == 0 ? x.shape().product() : x.numel() / k, k});
+  if (x.dim() == 2) return x;
+  const Shape lead(std::span(x.shape().begin(), size_t(x.dim() - 1)));
+  return reshape(x, {lead.product(), x.size(-1)});
 }
 
 // The gradient of a weight that was cast stays in the dtype of the sums: rounding it would serve nobody.
