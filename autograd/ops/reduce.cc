@@ -12,6 +12,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/math.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
@@ -23,6 +24,8 @@
 
 namespace gradus {
 namespace {
+
+using autograd::at_least_f32;
 
 // Returns the shape of a result with its reduced dims kept; it broadcasts to x.
 Shape kept_shape(const Tensor& x, const Dims& dims) { return raw::reduced_shape(x, dims, true, "reduce"); }
@@ -197,7 +200,8 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions options) {
   if (Recorder r{"var", x}) {
     const double divisor = double(raw::reduced_numel(x, dims, "var")) - double(options.correction);
     r.record(y, wrt(x, [x = r.save(x), dims, kept = kept_shape(x, dims), divisor](const Tensor& dy) {
-               return (x.get() - mean(x.get(), dims, true)) * (reshape(dy, kept) * (2 / divisor));
+               const Tensor v = at_least_f32(x.get());
+               return (v - mean(v, dims, true)) * (reshape(dy, kept) * (2 / divisor));
              }));
   }
   return y;
@@ -205,15 +209,16 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions options) {
 
 Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
   const OpCall call("std", {{"x", x}});
-  raw::check_reducible_float(x, dims, "std");
-  Tensor y = raw::unary<functors::Sqrt>(raw::var(x, dims, options.correction, options.keepdim));
+  Tensor y = raw::std(x, dims, options.correction, options.keepdim);
   if (Recorder r{"std", x}) {
     const double divisor = double(raw::reduced_numel(x, dims, "std")) - double(options.correction);
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dims, kept = kept_shape(x, dims),
                         divisor](const Tensor& dy) {
+               const Tensor v = at_least_f32(x.get()), deviation = at_least_f32(y.get());
                // See Note [Norms at zero].
-               const Tensor slope = masked_fill(dy / (nonzero_divisor(y.get()) * divisor), eq(y.get(), 0), 0);
-               return (x.get() - mean(x.get(), dims, true)) * reshape(slope, kept);
+               const Tensor slope =
+                   masked_fill(dy / (nonzero_divisor(deviation) * divisor), eq(deviation, 0), 0);
+               return (v - mean(v, dims, true)) * reshape(slope, kept);
              }));
   }
   return y;
@@ -235,12 +240,11 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
                  const Tensor hits = to(eq(abs(x.get()), reshape(y.get(), kept)), dy.dtype());
                  return sign(x.get()) * hits * (reshape(dy, kept) / sum(hits, dims, true));
                }
-               const Tensor d = nonzero_divisor(y.get());
+               const Tensor v = at_least_f32(x.get()), d = nonzero_divisor(at_least_f32(y.get()));
                const Tensor slope = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
-               if (p == 2) return x.get() * slope;
-               // A power of the quotient: the powers of x and of y leave the range of 16 bits, and of
-               // f32 at a large p.
-               return sign(x.get()) * pow(nonzero_divisor(abs(x.get())) / reshape(d, kept), p - 1) * slope;
+               if (p == 2) return v * slope;
+               // A power of the quotient: the powers of x and of y leave the range of f32 at a large p.
+               return sign(v) * pow(nonzero_divisor(abs(v)) / reshape(d, kept), p - 1) * slope;
              }));
   return y;
 }
@@ -254,6 +258,8 @@ Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("logsumexp", {{"x", x}});
   if (autograd::Casting cast{"logsumexp"}) return logsumexp(cast(x), dims, keepdim);
+  // The gradient is e^(x - y), which needs more digits of y than 16 bits have.
+  if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(logsumexp(v, dims, keepdim), x.dtype());
   Tensor y = raw::logsumexp(x, dims, keepdim);
   if (Recorder r{"logsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims)](const Tensor& dy) {
@@ -305,6 +311,7 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   const OpCall call("logcumsumexp", {{"x", x}});
   if (autograd::Casting cast{"logcumsumexp"}) return logcumsumexp(cast(x), dim);
+  if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(logcumsumexp(v, dim), x.dtype());
   Tensor y = raw::logcumsumexp(x, dim);
   if (Recorder r{"logcumsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {

@@ -62,6 +62,7 @@ template <class T> struct Variance {
   using Lane = Spread;
   using Wide = Spread;
   double scale = 1;
+  bool root = false;
   Spread start() const { return {}; }
   Spread merge(const Spread& a, const Spread& b) const {
     const double n = a.n + b.n, apart = b.mean - a.mean;
@@ -69,7 +70,23 @@ template <class T> struct Variance {
     const double part = b.n / n;
     return {n, a.mean + apart * part, a.squares + b.squares + apart * apart * (a.n * part)};
   }
-  double finish(const Spread& a) const { return a.squares * scale; }
+  double finish(const Spread& a) const { return root ? std::sqrt(a.squares * scale) : a.squares * scale; }
+
+  // Returns whether sums of squares of f32 have left f32's range, or lost digits at its lower end.
+  static bool out_of_range(T squares) {
+    return std::is_same_v<T, float> && !(squares >= 1e-30f && squares <= std::numeric_limits<float>::max());
+  }
+  // Computes in double what is out of f32's range.
+  static Spread wide_block(const T* x, int64_t n, int64_t stride) {
+    double center = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) center += static_cast<double>(x[i * stride]);
+    center /= static_cast<double>(n);
+    for (int64_t i = 0; i < n; ++i) {
+      const double d = static_cast<double>(x[i * stride]) - center;
+      squares += d * d;
+    }
+    return {static_cast<double>(n), center, squares};
+  }
 
   // Returns the Spread of n elements, given the sums of their distances from `center` and of the
   // squares of these.
@@ -95,6 +112,7 @@ template <class T> struct Variance {
     const T sum = lane_sum(n, [=](int64_t i) { return x[i * stride] - center; });
     const T squares =
         lane_sum(n, [=](int64_t i) { return (x[i * stride] - center) * (x[i * stride] - center); });
+    if (out_of_range(squares)) return wide_block(x, n, stride);
     return spread(center, sum, squares, static_cast<double>(n));
   }
   Spread block(const T* x, int64_t n, int64_t stride) const {
@@ -114,6 +132,14 @@ template <class T> struct Variance {
         sum[j] += d;
         squares[j] += d * d;
       }
+    if (std::any_of(squares, squares + width, out_of_range)) {
+      T column[kBlock];
+      for (int64_t j = 0; j < width; ++j) {
+        for (int r = 0; r < n; ++r) column[r] = rows[r][j * stride];
+        total[j] = merge(total[j], wide_block(column, n, 1));
+      }
+      return;
+    }
     // Like spread and merge, for columns that have all seen equally many rows.
     const double before = total[0].n, part = n / (before + n), share = 1.0 / n;
     for (int64_t j = 0; j < width; ++j) {
@@ -130,8 +156,8 @@ template <class T> struct Variance {
   }
 };
 
-void var_cpu(const Tensor& out, const Tensor& x, double scale) {
-  dispatch_floating(x.dtype(), "var", [&]<class T>() { reduce<T, T>(out, x, Variance<T>{scale}); });
+void var_cpu(const Tensor& out, const Tensor& x, double scale, bool root) {
+  dispatch_floating(x.dtype(), "var", [&]<class T>() { reduce<T, T>(out, x, Variance<T>{scale, root}); });
 }
 
 void sum_cpu(const Tensor& out, const Tensor& x, double scale) {

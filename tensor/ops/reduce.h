@@ -13,8 +13,8 @@ namespace gradus::raw {
 // every dtype; prod f64, f32, i64; amax, amin all but f16 and bf16; any, all bool; norm f64, f32.
 // clang-format off
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> sum_kernel;
-// out = scale * sum (x - mean)^2. f64 and f32.
-extern KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> var_kernel;
+// out = scale * sum (x - mean)^2, or the square root of that. f64 and f32.
+extern KernelSlot<void(const Tensor& out, const Tensor& x, double scale, bool root)> var_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x)> prod_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x)> amax_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x)> amin_kernel;

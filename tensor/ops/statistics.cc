@@ -11,14 +11,27 @@
 
 namespace gradus::raw {
 
-Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
-  check_reducible_float(x, dims, "var");
-  if (size_of(x.dtype()) == 2) return to(var(to(x, DType::kF32), dims, correction, keepdim), x.dtype());
-  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "var");
+namespace {
+
+Tensor spread(const char* op, const Tensor& x, const Dims& dims, int64_t correction, bool keepdim,
+              bool root) {
+  check_reducible_float(x, dims, op);
+  if (size_of(x.dtype()) == 2)
+    return to(spread(op, to(x, DType::kF32), dims, correction, keepdim, root), x.dtype());
+  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
   // Too few elements give 0/0 = NaN, as intended.
-  const double n = std::max(double(reduced_numel(x, dims, "var")) - double(correction), 0.0);
-  var_kernel(r.kept, x, 1.0 / n);
+  const double n = std::max(double(reduced_numel(x, dims, op)) - double(correction), 0.0);
+  var_kernel(r.kept, x, 1.0 / n, root);
   return r.result;
+}
+
+}  // namespace
+
+Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
+  return spread("var", x, dims, correction, keepdim, false);
+}
+Tensor std(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
+  return spread("std", x, dims, correction, keepdim, true);
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {

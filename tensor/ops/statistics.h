@@ -1,4 +1,4 @@
-// Raw reductions made of other reductions: variance, and the logarithm of a sum of exponentials.
+// Raw reductions made of other reductions: variance, standard deviation, and the logarithm of a sum of exponentials.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -6,6 +6,8 @@
 namespace gradus::raw {
 
 Tensor var(const Tensor& x, const Dims& dims = {}, int64_t correction = 1, bool keepdim = false);
+// The square root of var, which may itself leave the range of the dtype.
+Tensor std(const Tensor& x, const Dims& dims = {}, int64_t correction = 1, bool keepdim = false);
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 
 }  // namespace gradus::raw

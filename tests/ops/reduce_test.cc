@@ -333,6 +333,59 @@ TEST(Reduce, GradientOfNormIsRightWherePowersLeaveTheDtypesRange) {
   for (double slope : slopes(full({4}, 1e3), 12)) EXPECT_NEAR(slope, std::pow(4, -11.0 / 12), 1e-5);
 }
 
+// Rows of n elements -v and v, and columns: std is v sqrt(n / (n - 1)), its gradient +-1 / sqrt(n (n - 1)).
+TEST(Reduce, StdKeepsTheRangeOfItsDtype) {
+  struct Case {
+    DType dtype;
+    double v, tolerance;
+  };
+  const Case cases[] = {{DType::kF32, 1e20, 1e-5},  {DType::kF32, 3e38, 1e-5},  {DType::kF32, 1e-25, 1e-5},
+                        {DType::kF32, 1, 1e-5},     {DType::kF16, 1e4, 4e-3},   {DType::kF16, 1e-3, 4e-3},
+                        {DType::kBF16, 1e20, 2e-2}, {DType::kBF16, 1e-25, 2e-2}};
+  for (const auto& [dtype, v, tolerance] : cases) {
+    for (const int64_t n : {2, 16, 18, 512, 514, 1200}) {
+      const Tensor signs = reshape(cat({full({n / 2, 3}, -1.0), full({n / 2, 3}, 1.0)}), {n, 3});
+      const Tensor columns = to(to(signs, DType::kF64) * v, dtype),
+                   rows = contiguous(transpose(columns, 0, 1));
+      const double value = columns.to_vector<double>().back(),
+                   want = value * std::sqrt(double(n) / double(n - 1));
+      const double slope = 1 / std::sqrt(double(n) * double(n - 1));
+      for (const bool along_rows : {false, true}) {
+        const auto f = [=](const Tensor& x) { return gradus::std(x, along_rows ? 1 : 0); };
+        const auto [y, dx] =
+            autograd::value_and_grad(f, along_rows ? rows : columns, ones({3}, {.dtype = dtype}));
+        const auto values = y.to_vector<double>(), slopes = dx.to_vector<double>();
+        for (size_t i = 0; want < 3.4e38 && i < values.size(); ++i)
+          EXPECT_NEAR(values[i] / want, 1, tolerance) << dtype << ' ' << v << ' ' << n;
+        for (size_t i = 0; want < 1e38 && i < slopes.size(); ++i)
+          EXPECT_NEAR(std::abs(slopes[i]) / slope, 1, 2 * tolerance) << dtype << ' ' << v << ' ' << n;
+      }
+    }
+  }
+  EXPECT_EQ(var(f32({1e20f, -1e20f}, {2})).item<float>(), kInf);
+  EXPECT_EQ(var(f32({1e-25f, -1e-25f}, {2})).item<float>(), 0);
+  EXPECT_TRUE(std::isnan(var(f32({1, kInf}, {2})).item<float>()));
+  EXPECT_TRUE(std::isnan(var(f32({1, kNaN}, {2})).item<float>()));
+  // Columns of which one alone leaves the range.
+  const Tensor mixed = f32({1, 1e20f, 0, 3, -1e20f, 0}, {2, 3});
+  expect_near(gradus::std(mixed, 0), f32({1.41421356f, 1.41421356e20f, 0}, {3}), 1e-6);
+}
+
+TEST(Reduce, GradientOfVarHasTheDigitsOf16Bits) {
+  const Tensor x = tensor({1000.f, 1001.f, 1003.f, 1001.f});
+  const auto f = [](const Tensor& x) { return var(x); };
+  for (const DType t : {DType::kF16, DType::kBF16}) {
+    const Tensor v = to(x, t);
+    expect_near(to(autograd::grad(f, v), DType::kF32), autograd::grad(f, to(v, DType::kF32)), 1e-2);
+  }
+}
+
+TEST(Reduce, GradientOfNormOfSmallF16IsFinite) {
+  const Tensor x = full({2}, 0x1p-18, {.dtype = DType::kF16});
+  for (const double slope : autograd::grad([](const Tensor& x) { return norm(x); }, x).to_vector<double>())
+    EXPECT_NEAR(slope, 0.7071, 1e-3);
+}
+
 TEST(Reduce, TiesShareTheGradientOfTheFullExtremum) {
   const Tensor x = f32({1, 5, 5, 2}, {2, 2});
   EXPECT_EQ(autograd::grad([](const Tensor& x) { return max(x); }, x).to_vector<float>(),

@@ -151,17 +151,19 @@ struct Spread {
   double n, mean, squares;
 };
 // The same of few: distances are from the first of them, which is near the others.
+// Squares of f32 may leave its range.
 template <class T> struct SpreadOfFew {
-  T first, sum, squares;
+  T first, sum;
+  double squares;
   int n;
   __device__ explicit operator Spread() const {
     if (n == 0) return {0, 0, 0};
-    const double off = double(sum) / n, left = double(squares) - off * off * n;
+    const double off = double(sum) / n, left = squares - off * off * n;
     return {double(n), double(first) + off, left < 0 ? 0 : left};
   }
 };
 
-// scale times the sum of squared distances from the mean, in one pass.
+// scale times the sum of squared distances from the mean, or the root of that, in one pass.
 // Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 template <class T> struct Variance {
   using In = T;
@@ -169,11 +171,12 @@ template <class T> struct Variance {
   using Wide = Spread;
   using Out = T;
   double scale = 1;
+  bool root = false;
   __device__ Lane start() const { return {0, 0, 0, 0}; }
   __device__ Lane step(Lane a, T x) const {
     if (a.n == 0) a.first = x;
     const T d = x - a.first;
-    return {a.first, a.sum + d, a.squares + d * d, a.n + 1};
+    return {a.first, a.sum + d, m::fma(double(d), double(d), a.squares), a.n + 1};
   }
   __device__ Wide merge(const Wide& a, const Wide& b) const {
     const double n = a.n + b.n, apart = b.mean - a.mean;
@@ -181,7 +184,9 @@ template <class T> struct Variance {
     const double part = b.n / n;
     return {n, a.mean + apart * part, a.squares + b.squares + apart * apart * (a.n * part)};
   }
-  __device__ T finish(const Wide& a) const { return static_cast<T>(a.squares * scale); }
+  __device__ T finish(const Wide& a) const {
+    return static_cast<T>(root ? m::sqrt(a.squares * scale) : a.squares * scale);
+  }
 };
 
 }  // namespace gradus::cuda

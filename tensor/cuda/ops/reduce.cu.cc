@@ -24,9 +24,9 @@ void sum_cuda(const Tensor& out, const Tensor& x, double scale) {
   with_elements(x.dtype(), [&](auto type) { run_reduction("sum", out, x, Sum<decltype(type)>{scale}); });
 }
 
-void var_cuda(const Tensor& out, const Tensor& x, double scale) {
+void var_cuda(const Tensor& out, const Tensor& x, double scale, bool root) {
   with_floats("var", x.dtype(),
-              [&](auto type) { run_reduction("var", out, x, Variance<decltype(type)>{scale}); });
+              [&](auto type) { run_reduction("var", out, x, Variance<decltype(type)>{scale, root}); });
 }
 
 void prod_cuda(const Tensor& out, const Tensor& x) {
