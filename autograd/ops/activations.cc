@@ -11,8 +11,10 @@
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/math.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
@@ -25,6 +27,7 @@ namespace gradus {
 // recording records the gradient itself, a rule below saves dy; then the result gets a buffer of its own.
 namespace {
 
+using autograd::at_least_f32;
 using autograd::reusable_for;
 
 // Returns dy's buffer for reuse, unless the derivative of the gradient op needs dy's elements.
@@ -159,7 +162,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
   Tensor y = raw::unary<functors::Softplus>(x, beta, threshold);
   if (Recorder r{"softplus", x})
     r.record(y, wrt(x, [x = r.save(x), beta, threshold](const Tensor& dy) {
-               const Tensor z = x.get() * beta;  // y is linear with slope 1 above the threshold
+               const Tensor z = at_least_f32(x.get()) * beta;  // y is linear with slope 1 above the threshold
                return dy * sigmoid(where(gt(z, threshold), std::numeric_limits<double>::infinity(), z));
              }));
   return y;
@@ -259,8 +262,8 @@ Tensor hardswish(const Tensor& x) {
   Tensor y = raw::unary<functors::HardSwish>(x);
   if (Recorder r{"hardswish", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = x.get();
-               return dy * where(lt(v, -3), 0, where(gt(v, 3), 1, v * (1.0 / 3) + 0.5));
+               const Tensor v = at_least_f32(x.get());
+               return dy * where(le(v, -3), 0, where(lt(v, 3), v * (1.0 / 3) + 0.5, 1));
              }));
   return y;
 }
@@ -292,8 +295,8 @@ Tensor celu(const Tensor& x, double alpha) {
   Tensor y = raw::unary<functors::Celu>(x, alpha);
   if (Recorder r{"celu", x})
     r.record(y, wrt(x, [x = r.save(x), alpha](const Tensor& dy) {
-               const Tensor v = x.get(), low = gt(v, 0);
-               return dy * where(low, 1, exp(where(low, 0, v) * (1 / alpha)));
+               const Tensor v = at_least_f32(x.get()), low = le(v, 0);
+               return dy * where(low, exp(where(low, v, 0) * (1 / alpha)), 1);
              }));
   return y;
 }
@@ -313,7 +316,7 @@ Tensor mish(const Tensor& x) {
   Tensor y = raw::unary<functors::Mish>(x);
   if (Recorder r{"mish", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = x.get(), t = tanh(softplus(v));
+               const Tensor v = at_least_f32(x.get()), t = tanh(softplus(v));
                return dy * (t + v * sigmoid(v) * (1 - square(t)));
              }));
   return y;
@@ -321,15 +324,29 @@ Tensor mish(const Tensor& x) {
 
 Tensor softsign(const Tensor& x) {
   const OpCall call("softsign", {{"x", x}});
-  return x / (abs(x) + 1);
+  const DType t = autograd::floating_dtype(x);
+  const Tensor v = at_least_f32(raw::to(detach(x), t));
+  Tensor y = raw::to(raw::div(v, raw::add(raw::unary<functors::Abs>(v), 1)), t);
+  if (Recorder r{"softsign", x})
+    r.record(
+        y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / square(abs(at_least_f32(x.get())) + 1); }));
+  return y;
 }
 Tensor tanhshrink(const Tensor& x) {
   const OpCall call("tanhshrink", {{"x", x}});
-  return x - tanh(x);
+  const DType t = autograd::floating_dtype(x);
+  const Tensor v = at_least_f32(raw::to(detach(x), t));
+  Tensor y = raw::to(raw::sub(v, raw::unary<functors::Tanh>(v)), t);
+  if (Recorder r{"tanhshrink", x})
+    r.record(y,
+             wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * square(tanh(at_least_f32(x.get()))); }));
+  return y;
 }
 
 Tensor threshold(const Tensor& x, ThresholdFuncOptions options) {
   const OpCall call("threshold", {{"x", x}});
+  check_fits("threshold", options.threshold, x.dtype());
+  check_fits("threshold", options.value, x.dtype());
   Tensor y = raw::unary<functors::Threshold>(x, options.threshold, options.value);
   if (Recorder r{"threshold", x})
     r.record(y, wrt(x, [x = r.save(x), t = options.threshold](const Tensor& dy) {

@@ -10,13 +10,17 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/math.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reuse.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus {
 namespace {
+
+using autograd::at_least_f32;
 
 // Returns whether the result of an op on x and a number may take x's buffer. A rule that needs x's elements
 // has saved x, so x is then not the only owner.
@@ -193,12 +197,13 @@ Tensor pow(const Tensor& a, const Tensor& b) {
     r.record(y,
              wrt(a,
                  [a = r.save(a), b = r.save(b)](const Tensor& dy) {
-                   const Tensor da = dy * (b.get() * pow(a.get(), b.get() - 1));
-                   return where(eq(b.get(), 0), 0, da);  // also for 0^0, where the formula has 0 * infinity
+                   const Tensor e = at_least_f32(b.get()), da = dy * (e * pow(at_least_f32(a.get()), e - 1));
+                   return where(eq(e, 0), 0, da);  // also for 0^0, where the formula has 0 * infinity
                  }),
-             wrt(b, [a = r.save(a), y = r.save_output(y)](const Tensor& dy) {
-               const Tensor vanishes = logical_and(eq(a.get(), 0), eq(y.get(), 0));
-               return where(vanishes, 0, dy * y.get() * log(where(vanishes, 1, a.get())));
+             wrt(b, [a = r.save(a), b = r.save(b), y = r.save_output(y)](const Tensor& dy) {
+               const Tensor vanishes = logical_and(eq(a.get(), 0), ge(b.get(), 0));
+               const Tensor base = at_least_f32(where(vanishes, 1, a.get()));
+               return where(vanishes, 0, dy * (y.get() * log(base)));
              }));
   return y;
 }
@@ -206,14 +211,17 @@ Tensor pow(const Tensor& a, const Tensor& b) {
 Tensor pow(const Tensor& a, Number b) {
   const OpCall call("pow", {{"a", a}});
   if (autograd::Casting cast{"pow"}) return pow(cast(a), b);
+  check_fits("pow", b, raw::result_dtype(a, b));
   const double n = b.to_double();
+  if (raw::result_dtype(a, b) == DType::kU8 && n < 0) return to(eq(a, 1), DType::kU8);  // rounded toward 0
   const bool squares = n == 2 && raw::result_dtype(a, b) == a.dtype();
   Tensor y = squares ? raw::unary<functors::Square>(a) : raw::pow(a, b);
   if (Recorder r{"pow", a})
-    r.record(y, wrt(a, [a = r.save(a), n](const Tensor& dy) {
-               if (n == 0) return dy * 0;
-               return n == 1 ? dy : n == 2 ? dy * (a.get() * 2) : dy * (pow(a.get(), n - 1) * n);
-             }));
+    r.record(
+        y, wrt(a, [a = r.save(a), n](const Tensor& dy) {
+          if (n == 0) return dy * 0;
+          return n == 1 ? dy : n == 2 ? dy * (a.get() * 2) : dy * (pow(at_least_f32(a.get()), n - 1) * n);
+        }));
   return y;
 }
 
@@ -222,8 +230,9 @@ Tensor pow(Number a, const Tensor& b) {
   if (autograd::Casting cast{"pow"}) return pow(a, cast(b));
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", b})
-    r.record(y, wrt(b, [a, y = r.save_output(y)](const Tensor& dy) {
-               return dy * (y.get() * std::log(a.to_double()));
+    r.record(y, wrt(b, [a, b = r.save(b), y = r.save_output(y)](const Tensor& dy) {
+               const Tensor db = dy * (y.get() * std::log(a.to_double()));
+               return a.to_double() == 0 ? where(ge(b.get(), 0), 0, db) : db;
              }));
   return y;
 }
@@ -232,9 +241,10 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   const OpCall call("remainder", {{"a", a}, {"b", b}});
   Tensor y = raw::remainder(a, b);
   if (Recorder r{"remainder", a, b})
-    r.record(
-        y, wrt(a, [](Tensor dy) { return dy; }),
-        wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return -dy * floor(a.get() / b.get()); }));
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }),
+             wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+               return -dy * floor_divide(a.get(), b.get());
+             }));
   return y;
 }
 
@@ -249,9 +259,10 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
   const OpCall call("fmod", {{"a", a}, {"b", b}});
   Tensor y = raw::binary<functors::Fmod>(a, b);
   if (Recorder r{"fmod", a, b})
-    r.record(
-        y, wrt(a, [](Tensor dy) { return dy; }),
-        wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return -dy * trunc(a.get() / b.get()); }));
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }),
+             wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+               return -dy * div(a.get(), b.get(), RoundingMode::kTrunc);
+             }));
   return y;
 }
 Tensor fmod(const Tensor& a, Number b) {
@@ -475,7 +486,8 @@ Tensor rsqrt(const Tensor& x) {
   Tensor y = raw::unary<functors::Rsqrt>(x);
   if (Recorder r{"rsqrt", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
-               return dy * (square(y.get()) * y.get() * -0.5);
+               const Tensor v = at_least_f32(y.get());
+               return dy * (square(v) * v * -0.5);
              }));
   return y;
 }
@@ -485,7 +497,8 @@ Tensor reciprocal(const Tensor& x) {
   if (autograd::Casting cast{"reciprocal"}) return reciprocal(cast(x));
   Tensor y = raw::unary<functors::Reciprocal>(x);
   if (Recorder r{"reciprocal", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return -dy * square(y.get()); }));
+    r.record(
+        y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return -dy * square(at_least_f32(y.get())); }));
   return y;
 }
 

@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/math.h"
 
+#include <limits>
 #include <numbers>
 
 #include "gradus/autograd/graph/autocast.h"
@@ -7,10 +8,15 @@
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/math.h"
 
 namespace gradus {
+
+using autograd::at_least_f32;
 
 Tensor exp(const Tensor& x) {
   const OpCall call("exp", {{"x", x}});
@@ -36,7 +42,7 @@ Tensor expm1(const Tensor& x) {
   if (autograd::Casting cast{"expm1"}) return expm1(cast(x));
   Tensor y = raw::unary<functors::Expm1>(x);
   if (Recorder r{"expm1", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() + 1); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * exp(x.get()); }));
   return y;
 }
 
@@ -53,7 +59,9 @@ Tensor log2(const Tensor& x) {
   if (autograd::Casting cast{"log2"}) return log2(cast(x));
   Tensor y = raw::unary<functors::Log2>(x);
   if (Recorder r{"log2", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln2); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               return dy / (at_least_f32(x.get()) * std::numbers::ln2);
+             }));
   return y;
 }
 
@@ -62,7 +70,9 @@ Tensor log10(const Tensor& x) {
   if (autograd::Casting cast{"log10"}) return log10(cast(x));
   Tensor y = raw::unary<functors::Log10>(x);
   if (Recorder r{"log10", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln10); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               return dy / (at_least_f32(x.get()) * std::numbers::ln10);
+             }));
   return y;
 }
 
@@ -108,8 +118,18 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
   const OpCall call("logit", {{"x", x}});
   if (autograd::Casting cast{"logit"}) return logit(cast(x), eps);
   if (eps && !(*eps >= 0 && *eps < 0.5)) throw ValueError("logit", "expected 0 <= eps < 1/2, given ", *eps);
-  const Tensor p = eps ? clamp(x, *eps, 1 - *eps) : x;
-  return log(p / (1 - p));
+  const DType t = autograd::floating_dtype(x);
+  const Tensor v = at_least_f32(raw::to(detach(x), t));
+  const Tensor p = eps ? raw::clamp(v, *eps, 1 - *eps) : v;
+  Tensor y = raw::to(raw::unary<functors::Log>(raw::div(p, raw::sub(1, p))), t);
+  if (Recorder r{"logit", x})
+    r.record(y, wrt(x, [x = r.save(x), eps](const Tensor& dy) {
+               const Tensor u = at_least_f32(x.get());
+               const double low = eps.value_or(0),
+                            outside = eps ? 0 : std::numeric_limits<double>::quiet_NaN();
+               return where(logical_or(lt(u, low), gt(u, 1 - low)), outside, dy / (u * (1 - u)));
+             }));
+  return y;
 }
 
 Tensor sin(const Tensor& x) {
@@ -133,16 +153,35 @@ Tensor tan(const Tensor& x) {
   if (autograd::Casting cast{"tan"}) return tan(cast(x));
   Tensor y = raw::unary<functors::Tan>(x);
   if (Recorder r{"tan", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (square(y.get()) + 1); }));
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
+               return dy * (square(at_least_f32(y.get())) + 1);
+             }));
   return y;
 }
+
+namespace {
+
+// Returns (1 - x^2)^(-1/2), without cancellation near 1.
+Tensor root_of_circle(const Tensor& x) {
+  const Tensor v = at_least_f32(x);
+  return rsqrt((1 - v) * (v + 1));
+}
+
+// Returns u / (u^2 + v^2), without squares that leave the range; 0 where both are 0.
+Tensor over_squares(const Tensor& u, const Tensor& v) {
+  const Tensor wide = at_least_f32(u), radius = hypot(wide, at_least_f32(v)), at_zero = eq(radius, 0);
+  const Tensor divisor = where(at_zero, 1, radius);
+  return where(at_zero, 0, wide / divisor / divisor);
+}
+
+}  // namespace
 
 Tensor asin(const Tensor& x) {
   const OpCall call("asin", {{"x", x}});
   if (autograd::Casting cast{"asin"}) return asin(cast(x));
   Tensor y = raw::unary<functors::Asin>(x);
   if (Recorder r{"asin", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(1 - square(x.get())); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * root_of_circle(x.get()); }));
   return y;
 }
 
@@ -151,7 +190,7 @@ Tensor acos(const Tensor& x) {
   if (autograd::Casting cast{"acos"}) return acos(cast(x));
   Tensor y = raw::unary<functors::Acos>(x);
   if (Recorder r{"acos", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt(1 - square(x.get())); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * root_of_circle(x.get()); }));
   return y;
 }
 
@@ -159,7 +198,8 @@ Tensor atan(const Tensor& x) {
   const OpCall call("atan", {{"x", x}});
   Tensor y = raw::unary<functors::Atan>(x);
   if (Recorder r{"atan", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (square(x.get()) + 1); }));
+    r.record(y,
+             wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (square(at_least_f32(x.get())) + 1); }));
   return y;
 }
 
@@ -168,10 +208,8 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
   Tensor angle = raw::binary<functors::Atan2>(y, x);
   if (Recorder r{"atan2", y, x}) {
     const auto v = r.save(y), u = r.save(x);
-    r.record(
-        angle,
-        wrt(y, [u, v](const Tensor& d) { return d * (u.get() / (square(u.get()) + square(v.get()))); }),
-        wrt(x, [u, v](const Tensor& d) { return -d * (v.get() / (square(u.get()) + square(v.get()))); }));
+    r.record(angle, wrt(y, [u, v](const Tensor& d) { return d * over_squares(u.get(), v.get()); }),
+             wrt(x, [u, v](const Tensor& d) { return -d * over_squares(v.get(), u.get()); }));
   }
   return angle;
 }
@@ -198,7 +236,10 @@ Tensor asinh(const Tensor& x) {
   const OpCall call("asinh", {{"x", x}});
   Tensor y = raw::unary<functors::Asinh>(x);
   if (Recorder r{"asinh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) + 1); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               const Tensor v = at_least_f32(x.get());
+               return dy / hypot(v, raw::operand(1, v));
+             }));
   return y;
 }
 
@@ -206,7 +247,10 @@ Tensor acosh(const Tensor& x) {
   const OpCall call("acosh", {{"x", x}});
   Tensor y = raw::unary<functors::Acosh>(x);
   if (Recorder r{"acosh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) - 1); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               const Tensor v = at_least_f32(x.get());
+               return dy * (rsqrt(v - 1) * rsqrt(v + 1));
+             }));
   return y;
 }
 
@@ -214,13 +258,17 @@ Tensor atanh(const Tensor& x) {
   const OpCall call("atanh", {{"x", x}});
   Tensor y = raw::unary<functors::Atanh>(x);
   if (Recorder r{"atanh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (1 - square(x.get())); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               const Tensor v = at_least_f32(x.get());
+               return dy / ((1 - v) * (v + 1));
+             }));
   return y;
 }
 
 Tensor sinc(const Tensor& x) {
   const OpCall call("sinc", {{"x", x}});
   if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
+  if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(sinc(v), x.dtype());
   const Tensor at_zero = eq(x, 0);
   const Tensor angle = where(at_zero, 1, x) * std::numbers::pi;
   // At 0 the first terms of the series, 1 - (pi x)^2 / 6, so that gradients are right there.
@@ -241,7 +289,7 @@ Tensor erf(const Tensor& x) {
   Tensor y = raw::unary<functors::Erf>(x);
   if (Recorder r{"erf", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return dy * (exp(-square(x.get())) * (2 * std::numbers::inv_sqrtpi));
+               return dy * (exp(-square(at_least_f32(x.get()))) * (2 * std::numbers::inv_sqrtpi));
              }));
   return y;
 }
@@ -251,7 +299,7 @@ Tensor erfc(const Tensor& x) {
   Tensor y = raw::unary<functors::Erfc>(x);
   if (Recorder r{"erfc", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return dy * (exp(-square(x.get())) * (-2 * std::numbers::inv_sqrtpi));
+               return dy * (exp(-square(at_least_f32(x.get()))) * (-2 * std::numbers::inv_sqrtpi));
              }));
   return y;
 }
@@ -259,6 +307,7 @@ Tensor erfc(const Tensor& x) {
 Tensor erfinv(const Tensor& x) {
   const OpCall call("erfinv", {{"x", x}});
   if (autograd::Casting cast{"erfinv"}) return erfinv(cast(x));
+  if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(erfinv(v), x.dtype());
   Tensor y = raw::unary<functors::Erfinv>(x);
   if (Recorder r{"erfinv", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {

@@ -14,7 +14,7 @@ namespace gradus {
 // Grad: dy y.
 Tensor exp(const Tensor& x);
 // Takes e^x - 1, accurate near 0.
-// Grad: dy (y + 1).
+// Grad: dy e^x.
 Tensor expm1(const Tensor& x);
 // Takes the natural logarithm.
 // Grad: dy / x.
@@ -72,7 +72,7 @@ Tensor sinc(const Tensor& x);
 
 // Takes log(x / (1 - x)); with `eps`, x is first limited to [eps, 1 - eps].
 // Errors: ValueError unless 0 <= eps < 1/2.
-// Grad: dy / (x (1 - x)), 0 where x was limited.
+// Grad: dy / (x (1 - x)), 0 where x was limited, NaN for an x outside of [0, 1] otherwise.
 Tensor logit(const Tensor& x, std::optional<double> eps = std::nullopt);
 // Takes the error function: y = 2/sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 // Grad: dy 2/sqrt(pi) e^(-x^2).

@@ -65,7 +65,10 @@ struct Pow : OnNumbers {
 // a - b q, by double: q is too large by one at most, which `r` shows, and the product is exact. Not for
 // quotients of 2^52 and more, infinities and NaN.
 struct OnQuotients : OnNumbers {
-  GRADUS_HD bool is_far(float a, float b) const { return !(m::abs(a) < 4e15f * m::abs(b)); }
+  GRADUS_HD bool is_far(float a, float b) const {
+    const float v = m::abs(b);
+    return !((m::abs(a) < 4e15f * v) & (v < std::numeric_limits<float>::infinity()));
+  }
 };
 // The remainder with the divisor's sign. Integers: 0 for a divisor of 0.
 struct Remainder : OnQuotients {
@@ -286,8 +289,9 @@ inline Tensor add(const Tensor& a, Number b) { return raw::add(a, operand(b, a))
 inline Tensor sub(const Tensor& a, Number b) { return raw::sub(a, operand(b, a)); }
 inline Tensor sub(Number a, const Tensor& b) { return raw::sub(operand(a, b), b); }
 inline Tensor mul(const Tensor& a, Number b) { return raw::mul(a, operand(b, a)); }
-inline Tensor div(const Tensor& a, Number b) { return raw::div(a, operand(b, a)); }
-inline Tensor div(Number a, const Tensor& b) { return raw::div(operand(a, b), b); }
+// Quotients are fractional, so that a number is not converted to the dtype of integers.
+inline Tensor div(const Tensor& a, Number b) { return raw::div(a, operand(b.to_double(), a)); }
+inline Tensor div(Number a, const Tensor& b) { return raw::div(operand(a.to_double(), b), b); }
 inline Tensor pow(const Tensor& a, Number b) { return raw::pow(a, operand(b, a)); }
 inline Tensor pow(Number a, const Tensor& b) { return raw::pow(operand(a, b), b); }
 inline Tensor remainder(const Tensor& a, Number b) { return raw::remainder(a, operand(b, a)); }

@@ -100,7 +100,7 @@ GRADUS_HD float expm1(float x) {
   c = c > 88.8f ? 88.8f : c;
   const auto [r, n] = detail::reduce(c);
   const float half = detail::power_of_two(n - 1);  // 2^n itself may overflow where the result does not
-  return 2.f * m::fma(half, detail::expm1_small(r), half - 0.5f);
+  return std::copysign(2.f * m::fma(half, detail::expm1_small(r), half - 0.5f), x);  // -0 stays
 }
 
 // Source: coefficients of Cephes' logf (S. Moshier).
@@ -132,7 +132,7 @@ GRADUS_HD float log1p(float x) {
   const float u = 1.f + x;
   // The first-order effect of rounding u.
   const float lost = u > 0.f && u < detail::kInf ? (x - (u - 1.f)) / u : 0.f;
-  return m::log(u) + lost;
+  return std::copysign(m::log(u) + lost, x);  // -0 stays
 }
 
 // Source: coefficients of Cephes' tanhf (S. Moshier).
@@ -143,9 +143,8 @@ GRADUS_HD float tanh(float x) {
   p = m::fma(p, z, -5.37397155531e-2f);
   p = m::fma(p, z, 1.33314422036e-1f);
   p = m::fma(p, z, -3.33332819422e-1f);
-  const float small = m::fma(p * z, x, x);
-  const float large = std::copysign(1.f - 2.f / (m::exp(t + t) + 1.f), x);
-  return t < 0.625f ? small : large;
+  const float small = m::fma(p * z, t, t), large = 1.f - 2.f / (m::exp(t + t) + 1.f);
+  return std::copysign(t < 0.625f ? small : large, x);
 }
 
 // erf(x) for |x| <= 1: x + x P(x^2), where P interpolates at Chebyshev nodes.
@@ -215,17 +214,19 @@ GRADUS_HD Angle reduce_angle(float x) {
   return {float(r), std::bit_cast<int64_t>(shifted)};
 }
 
+// r^2, and a negative number at 0: sin_small(-0) is then -0, since its last sum has two negative terms.
+GRADUS_HD float square_of_angle(float r) { return m::fma(r, r, -1e-30f); }
 // For |r| <= pi / 4.
 // Source: coefficients of Cephes' sinf and cosf (S. Moshier).
 GRADUS_HD float sin_small(float r) {
-  const float z = r * r;
+  const float z = square_of_angle(r);
   float p = -1.9515295891e-4f;
   p = m::fma(p, z, 8.3321608736e-3f);
   p = m::fma(p, z, -1.6666654611e-1f);
   return m::fma(p * z, r, r);
 }
 GRADUS_HD float cos_small(float r) {
-  const float z = r * r;
+  const float z = square_of_angle(r);
   float p = 2.443315711809948e-5f;
   p = m::fma(p, z, -1.388731625493765e-3f);
   p = m::fma(p, z, 4.166664568298827e-2f);

@@ -60,7 +60,8 @@ GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * (sum + zeta(n + 1.0, x));
 }
 
-// The x with erf(x) = y: a polynomial in log(1 - y^2), then Newton's steps.
+// The x with erf(x) = y: a polynomial in w = -log(1 - y^2), then Halley's steps. The polynomial ends at w = 16. Beyond,
+// the first guess is from erfc(x) = e^(-x^2) / (x sqrt(pi)), roughly.
 // Source: M. Giles, "Approximating the erfinv function", 2010 (the polynomial).
 GRADUS_HOST_DEVICE inline double erfinv(double y) {
   if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;
@@ -69,16 +70,18 @@ GRADUS_HOST_DEVICE inline double erfinv(double y) {
                                 -0.00417768164,  0.246640727,    1.50140941};
   constexpr double kTail[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
                               -0.0076224613,   0.00943887047,  1.00167406,    2.83297682};
-  double w = -std::log((1 - y) * (1 + y)), p = 0;
-  const bool center = w < 5;
-  w = center ? w - 2.5 : std::sqrt(w) - 3;
-  for (int i = 0; i < 9; ++i) p = p * w + (center ? kCenter[i] : kTail[i]);
-  double x = p * y;
-  for (int i = 0; i < 2; ++i) {
+  const double w = -std::log((1 - y) * (1 + y));
+  const bool center = w<5, far = w> 16;
+  const double t = center ? w - 2.5 : std::sqrt(w) - 3;
+  double p = 0;
+  for (int i = 0; i < 9; ++i) p = p * t + (center ? kCenter[i] : kTail[i]);
+  double x = far ? std::copysign(std::sqrt(w + 0.12078223763524522 - 0.5 * std::log(w)), y) : p * y;
+  for (int i = 0; i < (far ? 3 : 2); ++i) {
     // Near 1 through erfc, which keeps the digits of 1 - erf.
-    const double far = (1 - std::fabs(y)) - std::erfc(std::fabs(x));
-    const double off = y > 0.5 ? far : y < -0.5 ? -far : std::erf(x) - y;
-    x -= off / (1.12837916709551257 * std::exp(-x * x));
+    const double tail = (1 - std::fabs(y)) - std::erfc(std::fabs(x));
+    const double off = y > 0.5 ? tail : y < -0.5 ? -tail : std::erf(x) - y;
+    const double step = off / (1.12837916709551257 * std::exp(-x * x));
+    x -= step / (1 + x * step);
   }
   return x;
 }

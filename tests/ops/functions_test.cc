@@ -10,6 +10,15 @@
 namespace gradus {
 namespace {
 
+TEST(Functions, BytesAreFractionsBeforeTheyAreSubtractedOrAdded) {
+  const Tensor x = to(tensor({0, 1, 2, 255}), DType::kU8);
+  const auto y = logit(x).to_vector<float>();
+  EXPECT_EQ(y[0], -INFINITY);
+  EXPECT_EQ(y[1], INFINITY);
+  EXPECT_TRUE(std::isnan(y[2]));
+  EXPECT_EQ(softsign(x).to_vector<float>()[3], 255.f / 256);
+}
+
 TEST(Functions, AllcloseAndEqualLookAtAllElements) {
   const Tensor a = tensor({1.f, 2.f, INFINITY}), b = tensor({1.f, 2.00001f, INFINITY});
   EXPECT_TRUE(allclose(a, b));
