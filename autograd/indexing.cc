@@ -7,6 +7,7 @@
 #include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 
@@ -152,7 +153,10 @@ void Indexed::operator=(const Tensor& v) && {
   if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: write it back to the tensor that is to change
 }
 
-void Indexed::operator=(Number v) && { std::move(*this) = scalar(v, {x_.dtype(), x_.device()}); }
+void Indexed::operator=(Number v) && {
+  check_fits("index", v, x_.dtype());
+  std::move(*this) = scalar(v, {x_.dtype(), x_.device()});
+}
 void Indexed::operator+=(const Tensor& v) && { std::move(*this) = get() + v; }
 void Indexed::operator-=(const Tensor& v) && { std::move(*this) = get() - v; }
 void Indexed::operator*=(const Tensor& v) && { std::move(*this) = get() * v; }

@@ -6,6 +6,7 @@
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
@@ -24,10 +25,12 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 Tensor where(const Tensor& condition, const Tensor& a, Number b) {
   const OpCall call("where", {{"condition", condition}, {"a", a}});
+  check_fits("where", b, raw::result_dtype(a, b));
   return where(condition, a, raw::operand(b, a));
 }
 Tensor where(const Tensor& condition, Number a, const Tensor& b) {
   const OpCall call("where", {{"condition", condition}, {"b", b}});
+  check_fits("where", a, raw::result_dtype(b, a));
   return where(condition, raw::operand(a, b), b);
 }
 Tensor where(const Tensor& condition, Number a, Number b) {

@@ -33,9 +33,11 @@ void check_fits(std::string_view op, Number value, DType dtype) {
       using Limits = std::numeric_limits<T>;
       // In 64 bits a double cannot hold the limit itself, but it can hold the limit plus one.
       const double v = std::trunc(value.to_double()), end = std::ldexp(1.0, Limits::digits);
-      const bool fits = value.is_floating()
-                            ? v >= double(Limits::min()) && v < end
-                            : value.integer() >= Limits::min() && value.integer() <= Limits::max();
+      const bool fits =
+          value.is_floating()
+              ? v >= double(Limits::min()) && v < end
+              : value.integer() >= (Limits::is_signed ? Limits::min() : -int64_t(Limits::max())) &&
+                    value.integer() <= Limits::max();
       if (!fits) throw ValueError(op, "a value of ", value, " does not fit into ", dtype);
     }
   });

@@ -3,16 +3,19 @@
 #include <cmath>
 #include <limits>
 
+#include "gradus/tensor/base/checked.h"
+
 namespace gradus::raw {
 
 namespace {
 
 using namespace functors;  // NOLINT
 
-// Integers are multiplied by integers.
+// Integers are multiplied by integers that their dtype can hold.
 void check_factor(const char* op, DType t, Number alpha) {
   if (is_integral(t) && alpha.is_floating())
     throw DTypeError(op, "alpha must be an integer for ", t, ", given ", alpha, ", a floating-point number");
+  check_fits(op, alpha, t);
 }
 
 // An integer is neither raised nor lowered to a number that its type cannot hold.

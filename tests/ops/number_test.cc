@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <limits>
+#include <map>
+#include <sstream>
+#include <string>
 
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/ops.h"
@@ -27,7 +31,16 @@ TEST(Number, ADoubleIsAFloatWhateverItsValue) {
     EXPECT_EQ(clamp(x, t).dtype(), DType::kF32);
     EXPECT_EQ(hardtanh(x, -t, t).dtype(), DType::kF32);
     EXPECT_EQ(maximum(x, t).dtype(), DType::kF32);
+    EXPECT_EQ(minimum(x, t).dtype(), DType::kF32);
+    EXPECT_EQ(remainder(x, t).dtype(), DType::kF32);
+    EXPECT_EQ(fmod(x, t).dtype(), DType::kF32);
+    EXPECT_EQ(floor_divide(x, t).dtype(), DType::kF32);
+    EXPECT_EQ(div(x, t, RoundingMode::kTrunc).dtype(), DType::kF32);
+    EXPECT_EQ(pow(t, x).dtype(), DType::kF32);
+    EXPECT_EQ(clamp(x, -t, t).dtype(), DType::kF32);
   }
+  EXPECT_EQ(clamp(x, -3.0).dtype(), DType::kF32);
+  EXPECT_EQ(clamp(x, -3).dtype(), DType::kI64);
   EXPECT_EQ((x * 2).dtype(), DType::kI64);
   EXPECT_EQ((x * 2.f).dtype(), DType::kF32);
   EXPECT_EQ((x * size_t{2}).dtype(), DType::kI64);
@@ -89,6 +102,91 @@ TEST(Number, BoundsBeyond53BitsAreExact) {
   // The upper bound counts where they cross, for integers as for floats.
   EXPECT_EQ(clamp(tensor({0, 4, 9}), 5, 3).to_vector<int64_t>(), (std::vector<int64_t>{3, 3, 3}));
   EXPECT_EQ(clamp(tensor({0.f, 4.f, 9.f}), 5, 3).to_vector<float>(), (std::vector<float>{3, 3, 3}));
+}
+
+// What each op does with an integer that the tensor's dtype cannot hold, as in PyTorch (tests/golden/ops/number_operands.py). Arithmetic
+// and comparisons keep its low bits, quotients are of the number itself, and where the number becomes an element, an
+// exponent or a factor, it is an error.
+TEST(Number, IntegersThatDoNotFitAreAsInPyTorch) {
+  using Op = Tensor (*)(const Tensor& x, Number n);
+  const std::map<std::string, Op> ops = {
+      {"add", [](const Tensor& x, Number n) { return x + n; }},
+      {"sub", [](const Tensor& x, Number n) { return x - n; }},
+      {"rsub", [](const Tensor& x, Number n) { return n - x; }},
+      {"mul", [](const Tensor& x, Number n) { return x * n; }},
+      {"div", [](const Tensor& x, Number n) { return x / n; }},
+      {"rdiv", [](const Tensor& x, Number n) { return n / x; }},
+      {"div_trunc", [](const Tensor& x, Number n) { return div(x, n, RoundingMode::kTrunc); }},
+      {"floor_divide", [](const Tensor& x, Number n) { return floor_divide(x, n); }},
+      {"remainder", [](const Tensor& x, Number n) { return remainder(x, n); }},
+      {"fmod", [](const Tensor& x, Number n) { return fmod(x, n); }},
+      {"pow", [](const Tensor& x, Number n) { return pow(x, n); }},
+      {"rpow", [](const Tensor& x, Number n) { return pow(n, x); }},
+      {"add_", [](const Tensor& x, Number n) { return add_(x, n), x; }},
+      {"mul_", [](const Tensor& x, Number n) { return mul_(x, n), x; }},
+      {"add_alpha", [](const Tensor& x, Number n) { return add(x, x, n); }},
+      {"eq", [](const Tensor& x, Number n) { return eq(x, n); }},
+      {"ne", [](const Tensor& x, Number n) { return ne(x, n); }},
+      {"lt", [](const Tensor& x, Number n) { return lt(x, n); }},
+      {"le", [](const Tensor& x, Number n) { return le(x, n); }},
+      {"gt", [](const Tensor& x, Number n) { return gt(x, n); }},
+      {"ge", [](const Tensor& x, Number n) { return ge(x, n); }},
+      {"where",
+       [](const Tensor& x, Number n) {
+         return where(tensor({true, false}), x, n);
+       }},
+      {"where_first",
+       [](const Tensor& x, Number n) {
+         return where(tensor({true, false}), n, x);
+       }},
+      {"clamp_min", [](const Tensor& x, Number n) { return clamp(x, n); }},
+      {"clamp_max", [](const Tensor& x, Number n) { return clamp(x, {}, n); }},
+      {"full_like", [](const Tensor& x, Number n) { return full_like(x, n); }},
+      {"fill_", [](const Tensor& x, Number n) { return fill_(x, n), x; }},
+      {"masked_fill",
+       [](const Tensor& x, Number n) {
+         return masked_fill(x, tensor({true, false}), n);
+       }},
+      {"index_fill", [](const Tensor& x, Number n) { return index_fill(x, 0, tensor({0}), n); }},
+      {"scatter", [](const Tensor& x, Number n) { return scatter(x, 0, tensor({0}), n); }},
+      {"item", [](const Tensor& x, Number n) { return x[{0}] = n, x; }},
+  };
+  std::ifstream file("tests/golden/ops/number_operands.txt");
+  int rows = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line[0] == '#') continue;
+    std::istringstream in(line);
+    std::string op, dtype, result;
+    int64_t n;
+    in >> op >> dtype >> n >> result;
+    const DType t = dtype == "u8"    ? DType::kU8
+                    : dtype == "i8"  ? DType::kI8
+                    : dtype == "i16" ? DType::kI16
+                                     : DType::kI32;
+    const Tensor x = to(tensor({7, 100}), t);
+    ++rows;
+    if (result == "error") {
+      EXPECT_THROW(ops.at(op)(x, n), ValueError) << line;
+      continue;
+    }
+    double first, second;
+    in >> first >> second;
+    try {
+      const Tensor y = ops.at(op)(x, n);
+      EXPECT_EQ(name_of(y.dtype()), result) << line;
+      const auto v = y.to_vector<double>();
+      EXPECT_FLOAT_EQ(v[0], first) << line;
+      EXPECT_FLOAT_EQ(v[1], second) << line;
+    } catch (const Error& e) {
+      ADD_FAILURE() << line << ": " << e.what();
+    }
+  }
+  EXPECT_GT(rows, 300);
+}
+
+TEST(Number, NegativePowersOfU8RoundTowardZero) {
+  const Tensor x = to(tensor({0, 1, 7}), DType::kU8);
+  EXPECT_EQ(pow(x, -3).to_vector<uint8_t>(), (std::vector<uint8_t>{0, 1, 0}));
 }
 
 TEST(Number, MinusTheLeastIntegerIsItself) {

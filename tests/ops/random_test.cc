@@ -332,7 +332,9 @@ TEST(Creation, IntegersTakeNoNumberThatDoesNotFit) {
   for (const double v : {double(NAN), double(INFINITY), 0x1p63, -1e30})
     expect_error<ValueError>([&] { full({2}, v, i64); }, {"[full]", "does not fit into i64"});
   expect_error<ValueError>([&] { full({2}, 256, u8); }, {"[full]", "256", "u8"});
-  expect_error<ValueError>([&] { full({2}, -1, u8); }, {"[full]", "-1", "u8"});
+  expect_error<ValueError>([&] { full({2}, -256, u8); }, {"[full]", "-256", "u8"});
+  EXPECT_EQ(full({1}, -1, u8).item<uint8_t>(), 255);  // an integer's low bits, as in PyTorch
+  expect_error<ValueError>([&] { full({2}, -1.0, u8); }, {"[full]", "-1", "u8"});
   expect_error<ValueError>([&] { full_like(zeros({2}, i32), 0x1p31); }, {"[full_like]", "i32"});
   expect_error<ValueError>([&] { fill_(zeros({2}, i64), NAN); }, {"[fill_]", "i64"});
   expect_error<ValueError>([&] { masked_fill(zeros({2}, u8), zeros({2}, {.dtype = DType::kBool}), 300); },
