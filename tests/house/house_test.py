@@ -114,6 +114,39 @@ class House(unittest.TestCase):
         report = re.sub(r'":(\w+)"', r'"//tests/cuda/report:\1"', text("tests/cuda/report/BUILD.bazel"))
         self.assertEqual([label for label in sorted(found) if '"%s"' % label not in report], [])
 
+    def test_commands_that_pages_and_the_list_name_exist(self):
+        run = os.path.abspath(os.path.join(ROOT, "run"))
+        listed = subprocess.run([run, "list"], capture_output=True, text=True, check=True).stdout
+        commands = set(re.findall(r"^  ([a-z]\S*)", listed, re.M)) | {"list"}
+        for path in list(files(("docs",), (".md",))) + ["README.md"]:
+            commands.update(re.findall(r"\./run ([a-z][\w-]*)", text(path)))
+        self.assertIn("gradus-run", commands)
+        with tempfile.TemporaryDirectory() as scratch:
+            # Stand-ins: this bazel notes what it is to build, and all packages, PyTorch and a CUDA toolkit are there.
+            asked = os.path.join(scratch, "asked")
+            stand_ins = {"bin/bazel": f'printf "%s\\n" "$@" | grep "^//" >>{asked}; true',
+                         "bin/dpkg-query": 'printf "ii  %s\\n" "$@"', "cuda/bin/nvcc": "true",
+                         "cache/gradus/torchrun/bin/pip": "true"}
+            for name, script in stand_ins.items():
+                path = os.path.join(scratch, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write("#!/bin/sh\n" + script + "\n")
+                os.chmod(path, 0o755)
+            environment = dict(os.environ, PATH=f"{scratch}/bin:{os.environ['PATH']}", CUDA_HOME=f"{scratch}/cuda",
+                               XDG_CACHE_HOME=f"{scratch}/cache")
+            failed = {}
+            for command in sorted(commands):
+                shown = subprocess.run([run, command, "--help"], env=environment, capture_output=True, text=True)
+                # 127: the program has not been built.
+                if shown.returncode not in (0, 127) or not (shown.stdout or shown.returncode):
+                    failed[command] = shown.stderr
+            self.assertEqual(failed, {})
+            with open(asked, encoding="utf-8") as file:
+                targets = sorted(set(file.read().split()))
+        found = subprocess.run(["bazel", "query", f"set({' '.join(targets)})"], cwd=ROOT, capture_output=True, text=True)
+        self.assertEqual(found.returncode, 0, found.stderr)
+
     def test_the_cache_of_builds_loses_what_was_read_longest_ago(self):
         tool = os.path.join(ROOT, "bazel", "trim_cache.py")
         with tempfile.TemporaryDirectory() as cache:
