@@ -46,6 +46,7 @@ struct AllReduceCallbackOptions {
   double first_bucket_mb = 1;            // of the first bucket, so that communication starts early
   bool overlap = true;                   // send while backward goes on; otherwise after it
   bool gradient_as_bucket_view = false;  // grad() is a part of the bucket: one copy less, one piece of memory
+  bool uneven_no_sync = false;           // ranks may run different numbers of backwards within no_sync
   bool static_graph = false;  // ranks reach the same parameters every time: they agree on them once
   CommHook comm_hook = {};    // instead of the all-reduce
   // Every so many backwards, compares the parameters of all ranks (0: never).
@@ -105,7 +106,7 @@ class [[nodiscard]] NoSync {
 class AllReduceCallback : public GradCallback {
  public:
   // Gradients of backwards in the scope are kept back, not sent: grad() stays as it was. The next backward
-  // outside adds them to its own, and sends once. All ranks must do the same.
+  // outside adds them to its own, and sends once. All ranks must do the same, unless uneven_no_sync is set.
   virtual NoSync no_sync() = 0;
   // Forgets what no_sync has kept back.
   virtual void drop_pending() = 0;

@@ -131,8 +131,9 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
   for (const auto& [name, tensor] : model_.module().state_dict())
     if (tensor.device().type != DeviceType::kMeta) own.push_back(tensor);
   bcast_list_(own, {.group = replicas});
-  all_reduce_ =
-      make_allreduce_cb(ReduceOp::kMean, {.group = replicas, .group_name = "replicas of a pipeline"});
+  // Replicas with other numbers of rows may have other numbers of micro-batches.
+  all_reduce_ = make_allreduce_cb(
+      ReduceOp::kMean, {.group = replicas, .uneven_no_sync = true, .group_name = "replicas of a pipeline"});
 }
 
 std::vector<Tensor> PipelineBase::parameters() const {

@@ -26,7 +26,7 @@ struct BackwardNote {
     kEndEarly = 8,  // throw_on_early_termination
   };
   int64_t kind = kBackward;
-  int64_t number = 0;    // of the backward, counting those in no_sync
+  int64_t number = 0;    // of the backward, counting those in no_sync unless uneven_no_sync is set
   int64_t plan = 0;      // fingerprints: of what was attached, with the options,
   int64_t attached = 0;  // and of the tensors of the backward's manager
   int64_t flags = 0;

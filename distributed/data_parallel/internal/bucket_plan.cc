@@ -53,8 +53,9 @@ std::shared_ptr<BucketPlan> make_plan(const ReducerConfig& config, const Attache
                      n);
   const auto plan = std::make_shared<BucketPlan>();
   std::vector<std::string> lines = {
-      concat(dist::name_of(config.op), " with bucket_cap_mb = ", o.bucket_cap_mb, ", first_bucket_mb = ",
-             o.first_bucket_mb, ", static_graph = ", o.static_graph, ", check_finite = ", o.check_finite,
+      concat(dist::name_of(config.op), " with bucket_cap_mb = ", o.bucket_cap_mb,
+             ", first_bucket_mb = ", o.first_bucket_mb, ", uneven_no_sync = ", o.uneven_no_sync,
+             ", static_graph = ", o.static_graph, ", check_finite = ", o.check_finite,
              ", a comm_hook = ", bool(o.comm_hook), ", broadcast_after = ", bool(o.broadcast_after),
              ", check_divergence_every = ", o.check_divergence_every)};
   Fingerprint fingerprint;
@@ -62,7 +63,7 @@ std::shared_ptr<BucketPlan> make_plan(const ReducerConfig& config, const Attache
   for (int64_t bytes : caps) fingerprint.add(bytes);
   fingerprint.add(uint64_t(config.op) | uint64_t(bool(o.comm_hook)) << 8 | uint64_t(o.static_graph) << 9 |
                   uint64_t(o.check_finite) << 10 | uint64_t(bool(o.broadcast_after)) << 11 |
-                  uint64_t(o.check_divergence_every) << 16);
+                  uint64_t(o.uneven_no_sync) << 12 | uint64_t(o.check_divergence_every) << 16);
   std::vector<BucketItem> items;
   std::vector<Device> devices;  // ranks may use different ones: what counts is which are the same
   for (size_t i = n; i-- > 0;) {

@@ -45,7 +45,7 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
   if (alone() && config_.without_job && World::current() && World::current()->size > 1)
     throw StateError("backward",
                      "make_allreduce_cb was called before init_process_group: it knows of one rank only");
-  ++number_;
+  count_backward();
   config_.users_group.state().backward_begins();
   Backward& b = open_backward();
   Fingerprint of_attached;
@@ -182,6 +182,10 @@ Reducer::Backward& Reducer::open_backward() {
   return *backward_;
 }
 
+void Reducer::count_backward() {
+  if (!keeps() || !config_.options.uneven_no_sync) ++number_;
+}
+
 void Reducer::forget_dead() {
   if (params_.forget_dead()) plan_ = nullptr;
 }
@@ -209,7 +213,7 @@ void Reducer::start_reduction(Backward& b, const std::shared_ptr<BackwardExchang
 
 // A recording ended without a backward.
 void Reducer::post_none() {
-  ++number_;
+  count_backward();
   config_.users_group.state().recording_dropped();
   if (alone() || keeps()) return;
   ++stats_.canceled;

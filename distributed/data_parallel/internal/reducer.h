@@ -74,6 +74,7 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
 
   bool alone() const { return group().size() == 1; }
   Backward& open_backward();
+  void count_backward();
   void forget_dead();
   void plan();
   BackwardNote note(BackwardNote::Kind kind) const;
@@ -96,7 +97,7 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   std::shared_ptr<BucketPlan> plan_;  // null: to be made
   JoinState join_;
   int no_sync_ = 0;           // how many scopes are open
-  int64_t number_ = 0;        // of the last backward
+  int64_t number_ = 0;        // of the last backward that ranks have in common
   int64_t synchronized_ = 0;  // backwards
   std::shared_ptr<BackwardExchange> last_exchange_;
   std::shared_ptr<Backward> backward_;
