@@ -218,9 +218,12 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
         internal::throw_wait(kOp, internal::Wait::kTimeout, watch, missing);
       world.membership->look_for_deadlock();
     }
-    // All members are here, so all have passed the barrier before.
     state.passed_barriers.store(number + 1);
-    if (number > 0) world.store->delete_key(key(number - 1, world.rank));
+    // The last member to pass deletes the barrier's keys: no other looks at them any more.
+    const std::string passed = key(number, -1);
+    if (world.store->add(passed, 1) < int64_t(state.members().size())) return;
+    for (int rank : state.members()) world.store->delete_key(key(number, rank));
+    world.store->delete_key(passed);
   });
 }
 

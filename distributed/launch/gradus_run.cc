@@ -333,7 +333,8 @@ int main(int argc, char** argv) {
     const SupervisorOptions spec = job(parse(argc, argv));
     const Outcome outcome = supervise(spec);
     write_console(2, failure_report(kOp, outcome), Milliseconds(1'000));
-    return outcome.ok ? 0 : outcome.signal ? 128 + outcome.signal : 1;
+    if (outcome.ok) return outcome.lost_output.empty() ? 0 : 1;
+    return outcome.signal ? 128 + outcome.signal : 1;
   } catch (const ValueError& e) {
     std::cerr << e.what() << std::endl;
     return 2;

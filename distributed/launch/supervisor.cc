@@ -145,7 +145,8 @@ class Attempt {
         guard_(guard),
         interrupts_(interrupts),
         number_(number),
-        logs_(logs) {}
+        logs_(logs),
+        output_(spec.op) {}
 
   ~Attempt() { end_all(); }
 
@@ -447,6 +448,7 @@ class Attempt {
     }
     outcome.failure = failure_;
     rendezvous_.failed(&outcome.failure);
+    if (outcome.lost_output.empty()) outcome.lost_output = output_.lost();
   }
 
   // kFailed: the ranks may end by themselves. kTerminated: they were asked to end. kKilled: they were killed.

@@ -68,6 +68,7 @@ struct Outcome {
   std::vector<RankEnd> ends;         // of the last attempt, by rank
   std::vector<std::string> results;  // of all ranks of all machines
   std::string logs;                  // the folder, "": none
+  std::string lost_output;           // of ranks, that could not be written; "": none
   int attempts = 1;
 };
 

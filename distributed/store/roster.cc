@@ -110,11 +110,11 @@ void Roster::ended(int rank, TimePoint now) {
 
 void Roster::lost(int rank, std::string_view why, TimePoint now) {
   if (ended_.contains(rank)) return decide(ended_early(rank));
-  suspect({.kind = Failure::Kind::kDied, .rank = rank, .text = concat("rank ", rank, " died: ", why)}, now);
+  suspect({.kind = Failure::Kind::kDied, .rank = rank, .text = concat("rank ", rank, ' ', why)}, now);
 }
 
 void Roster::lost_launcher(std::string_view name, std::string_view why, TimePoint now) {
-  suspect({.kind = Failure::Kind::kDied, .text = concat("the launcher of ", name, " died: ", why)}, now);
+  suspect({.kind = Failure::Kind::kDied, .text = concat("the launcher of ", name, ' ', why)}, now);
 }
 
 void Roster::report(const Failure& failure, TimePoint now) {

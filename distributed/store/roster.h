@@ -44,7 +44,7 @@ class Roster {
   // as left. A rank that joined must have called leave.
   void ended(int rank, TimePoint now);
   bool has_left(int rank) const;
-  // Notes that the connection of a rank that has not left is gone. `why`: "its connection closed".
+  // Notes that the connection of a rank that has not left is gone. `why`: "died: its connection closed".
   void lost(int rank, std::string_view why, TimePoint now);
   // Notes that a launcher's connection is gone.
   void lost_launcher(std::string_view name, std::string_view why, TimePoint now);

@@ -176,9 +176,10 @@ SocketAddress local_address(const Socket& socket) {
 void set_up_connection(const Socket& socket) {
   set_option(socket.fd(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, 4);
-  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, 3);
+  // Many probes: that some are lost does not mean that the peer is gone.
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, 9);
   set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
 }
 

@@ -219,6 +219,15 @@ std::string prove(std::string_view token, std::string_view side, std::string_vie
   return std::string(reinterpret_cast<const char*>(mac), size);
 }
 
+std::string rank_token(std::string_view launcher_token) {
+  std::string token;
+  for (const char byte : prove(launcher_token, "ranks", "", "")) {
+    token += "0123456789abcdef"[static_cast<uint8_t>(byte) >> 4];
+    token += "0123456789abcdef"[byte & 15];
+  }
+  return token;
+}
+
 bool equal_proofs(std::string_view a, std::string_view b) {
   return a.size() == kProofBytes && b.size() == kProofBytes &&
          CRYPTO_memcmp(a.data(), b.data(), kProofBytes) == 0;

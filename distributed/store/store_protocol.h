@@ -129,6 +129,8 @@ std::optional<AttemptFailure> parse_failure(const Message& message);
 // keeps one side from sending back the other's proof.
 std::string prove(std::string_view token, std::string_view side, std::string_view hello,
                   std::string_view challenge);
+// Returns the ranks' token of a job on several nodes. The launchers' cannot be computed from it.
+std::string rank_token(std::string_view launcher_token);
 // Compares two proofs, in a time that does not depend on where they differ.
 bool equal_proofs(std::string_view a, std::string_view b);
 std::string random_nonce();

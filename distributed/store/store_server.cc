@@ -72,6 +72,7 @@ class StoreServer::Impl {
         port_(internal::local_address(listener_).port()),
         service_({.job_id = options.job_id,
                   .token = options.token,
+                  .launcher_token = options.launcher_token,
                   .max_connections = max_connections(),
                   .max_greeting = std::min<size_t>(256, max_connections() / 2),
                   .two_jobs_met = options.two_jobs_met}) {
@@ -112,9 +113,11 @@ class StoreServer::Impl {
 
  private:
   void run() {
-    epoll_event events[64];
+    std::vector<epoll_event> events;
     while (!stop_) {
-      const int n = ::epoll_wait(epoll_.fd(), events, std::size(events), time_to_wait());
+      // Room for all connections: expire() below knows what every rank has sent so far.
+      events.resize(sockets_.size() + 2);
+      const int n = ::epoll_wait(epoll_.fd(), events.data(), int(events.size()), time_to_wait());
       std::lock_guard lock(mutex_);
       for (int i = 0; i < n; ++i) {
         if (events[i].data.u64 == kListener)
@@ -181,19 +184,34 @@ class StoreServer::Impl {
         if (n == 0 || !(errno == EAGAIN || errno == EINTR)) end(id, n == 0 ? 0 : errno);
         return;
       }
-      try {
-        service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
-      } catch (const std::exception&) {  // out of memory
-        return end(id, ENOMEM);
-      }
+      if (!receive(id, n)) return end(id, ENOMEM);
       if (n < static_cast<ssize_t>(sizeof chunk_)) break;
     }
     if (!service_.wants_input(id) && events & (EPOLLERR | EPOLLHUP)) {
       int error = 0;
       socklen_t size = sizeof error;
       (void)::getsockopt(it->second.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
-      end(id, error);
+      lose(id, error);
     }
+  }
+
+  // Passes n bytes of chunk_ on. Returns false if memory is not enough.
+  bool receive(Id id, ssize_t n) {
+    try {
+      service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  // Ends a connection whose client has closed it, or cannot be reached. All that the client sent before is
+  // received first: after a kLeave the rank is not lost.
+  void lose(Id id, int error) {
+    const int fd = sockets_.at(id).fd();
+    for (ssize_t n; (n = ::recv(fd, chunk_, sizeof chunk_, 0)) > 0 && receive(id, n);) {
+    }
+    end(id, error);
   }
 
   // Sends what there is to send, and updates what each connection waits for.
@@ -210,7 +228,7 @@ class StoreServer::Impl {
     while (!output.empty()) {
       const ssize_t n = ::send(it->second.fd(), output.data(), output.size(), MSG_NOSIGNAL);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno != EAGAIN) return end(id, errno);
+      if (n < 0 && errno != EAGAIN) return lose(id, errno);
       if (n < 0) break;
       service_.sent(id, static_cast<size_t>(n), now());
       output = service_.output(id);
@@ -225,7 +243,8 @@ class StoreServer::Impl {
     const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
     service_.disconnect(
         id,
-        closed ? "its connection closed" : "its connection failed: " + std::generic_category().message(error),
+        closed ? "died: its connection closed"
+               : "is out of reach: its connection failed: " + std::generic_category().message(error),
         now());
   }
 

@@ -19,6 +19,9 @@ struct StoreServerOptions {
   int further_ports = 0;           // how many following ports to try if it is taken
   std::string job_id = "none";     // clients must give the same
   std::string token;  // the job's secret: clients prove that they know it (HMAC-SHA256 of a challenge)
+  // The secret of launchers on other nodes, which ranks do not have. Clients that join as a launcher, or that
+  // outlive attempts, prove that they know it. "": there are none.
+  std::string launcher_token;
   // Set if ranks know the server by its port alone. Called when two processes come as the same rank while
   // ranks are meeting, or shortly after. Then two jobs may have met, and the attempt fails with the failure
   // that is passed.

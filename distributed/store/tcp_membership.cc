@@ -28,6 +28,8 @@ constexpr Milliseconds kHeartbeat{500};
 // A rank that reports a timeout first asks for statuses. Both together take less than two seconds. A report's
 // answer may come only after the server's grace period.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
+// Packets that get lost are sent again several times within this.
+constexpr Milliseconds kLeaveLimit{5'000};
 
 // Descriptors that tell others by their end that this process is gone. A forked child does not
 // keep them open.
@@ -158,6 +160,8 @@ class TcpMembership final : public Membership {
     return this->failure();
   }
 
+  // Waits for the server's confirmation. A socket that is closed with unread data is reset: if kLeave was
+  // lost on its way, it is not sent again.
   void leave() override {
     if (!is_rank()) return;
     {
@@ -165,7 +169,10 @@ class TcpMembership final : public Membership {
       if (std::exchange(left_, true)) return;
     }
     set_left(rank());
-    connection_.send(encode({MessageType::kLeave, {}, {}}));
+    if (!connection_.send(encode({MessageType::kLeave, {}, {}}))) return;
+    std::unique_lock lock(mutex_);
+    heard_.wait_until(lock, Deadline::after(kLeaveLimit).time(),
+                      [&] { return leave_confirmed_ || lost_ || failed(); });
   }
 
   std::vector<RankStatus> statuses() override {
@@ -210,6 +217,7 @@ class TcpMembership final : public Membership {
     } else if (message.type == MessageType::kLeft) {
       const int64_t rank = message.numbers[0];
       if (rank >= 0 && rank < world_size()) set_left(static_cast<int>(rank));
+      leave_confirmed_ = leave_confirmed_ || rank == this->rank();
     } else if (message.type == MessageType::kStatuses && message.numbers.size() == 3 * message.texts.size()) {
       statuses_.clear();
       for (size_t i = 0; i < message.texts.size(); ++i) {
@@ -238,7 +246,7 @@ class TcpMembership final : public Membership {
   const int port_;
   std::mutex mutex_;  // of what follows; held while a message is handled
   std::condition_variable heard_;
-  bool left_ = false, lost_ = false;
+  bool left_ = false, leave_confirmed_ = false, lost_ = false;
   std::atomic<int64_t> asked_{0};
   uint64_t statuses_heard_ = 0;
   std::vector<RankStatus> statuses_;

@@ -20,8 +20,8 @@ struct StoreAddress {
   int port = 0;
   int further_ports = 0;  // if `port` is taken, the server is at one of this many ports after it
   std::string job_id = "none";
-  std::string token;
-  int attempt = 0;  // which attempt of the job this rank belongs to
+  std::string token;  // of a client that outlives attempts, or joins as a launcher: the launchers'
+  int attempt = 0;    // which attempt of the job this rank belongs to
   // Called between tries to connect; what it throws ends them.
   std::function<void()> between_tries = {};
 };
@@ -46,8 +46,9 @@ inline std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int ran
 }
 
 // The standing connection of a launcher that does not host the store. It outlives attempts. When it breaks,
-// the job's attempt fails with "the launcher of NAME died". Launchers tell each other the rest through keys
-// that begin with "launcher/", which outlive attempts too (connect_tcp_store with kAnyAttempt).
+// the job's attempt fails with "the launcher of NAME died", or "is out of reach". Launchers tell each other
+// the rest through keys that begin with "launcher/", which outlive attempts too (connect_tcp_store with
+// kAnyAttempt). Ranks cannot write these.
 class LauncherLink {
  public:
   virtual ~LauncherLink() = default;

@@ -48,7 +48,7 @@ std::string how(const RankEnd& end) {
 }
 
 std::string padded(std::string text, size_t width) {
-  text.resize(std::max(text.size(), width), ' ');
+  text.resize(std::max(text.size() + 1, width), ' ');
   return text;
 }
 
@@ -62,7 +62,7 @@ std::string reason(const RankEnd& end, const Failure& first) {
 }  // namespace
 
 std::string failure_report(const char* op, const Outcome& outcome) {
-  if (outcome.ok) return "";
+  if (outcome.ok) return outcome.lost_output.empty() ? "" : concat(op, ": ", outcome.lost_output, '\n');
   if (outcome.signal)
     return concat(op, ": ended by signal ", outcome.signal, " (", signal_name(outcome.signal), ")\n");
 

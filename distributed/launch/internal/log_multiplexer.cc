@@ -32,16 +32,17 @@ struct Stream {
   std::string line;  // a line without its end
 };
 
-// Writes until `give_up` says so.
-template <class GiveUp> void write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
+// Writes until `give_up` says so. Returns an error number, 0 without an error.
+template <class GiveUp> int write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
   while (!text.empty() && !give_up()) {
     pollfd ready{fd, POLLOUT, 0};
     if (poll(&ready, 1, 50) == 0) continue;
     const ssize_t n = write(fd, text.data(), std::min(text.size(), kAtOnce));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (n <= 0) return;  // nobody reads it any more
+    if (n <= 0) return n < 0 ? errno : 0;
     text.remove_prefix(size_t(n));
   }
+  return 0;
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ void write_console(int fd, std::string_view text, Milliseconds limit) {
 
 class LogMultiplexer::Impl {
  public:
-  Impl() {
+  explicit Impl(const char* op) : op_(op) {
     if (pipe2(wake_, O_CLOEXEC | O_NONBLOCK) < 0)
       throw FileError("launcher", "cannot make a pipe: ", std::strerror(errno));
     sigset_t all, before;  // the new thread gets no signals
@@ -101,6 +102,11 @@ class LogMultiplexer::Impl {
     stop_ = true;
     wake();
     closed_.wait_for(lock, Milliseconds(500), [&] { return open_ == 0; });
+  }
+
+  std::string lost() const {
+    std::lock_guard lock(mutex_);
+    return lost_;
   }
 
   std::vector<std::string> last_lines(int rank, size_t count) const {
@@ -177,13 +183,24 @@ class LogMultiplexer::Impl {
     return n > 0;
   }
 
-  static void write_file(const Stream& s, std::string_view part) {
+  void write_file(const Stream& s, std::string_view part) {
     while (s.file >= 0 && !part.empty()) {
       const ssize_t n = write(s.file, part.data(), part.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return;  // a full disk does not end the job
+      if (n < 0) return lose(s, s.options.file, errno);  // a full disk does not end the job
       part.remove_prefix(size_t(n));
     }
+  }
+
+  // Shows the first loss.
+  void lose(const Stream& s, const std::string& where, int error) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!lost_.empty()) return;
+      lost_ =
+          concat("output of rank ", s.rank, " is lost: cannot write to ", where, ": ", std::strerror(error));
+    }
+    write_patiently(2, concat(op_, ": ", lost_, '\n'), [&] { return stop_.load(); });
   }
 
   // Writes whole lines, so that lines of different ranks do not mix.
@@ -203,7 +220,9 @@ class LogMultiplexer::Impl {
   }
 
   void write_console(const Stream& s, std::string_view part) {
-    if (s.options.console >= 0) write_patiently(s.options.console, part, [&] { return stop_.load(); });
+    if (s.options.console < 0) return;
+    const int error = write_patiently(s.options.console, part, [&] { return stop_.load(); });
+    if (error != 0 && error != EPIPE) lose(s, s.options.console == 1 ? "stdout" : "stderr", error);
   }
 
   mutable std::mutex mutex_;
@@ -211,17 +230,20 @@ class LogMultiplexer::Impl {
   std::vector<Stream> added_;  // the thread has not seen these yet
   size_t open_ = 0;            // number of open streams, including added_
   std::map<int, std::string> tails_;
+  std::string lost_;
+  const char* const op_;
   std::atomic<bool> stop_ = false;
   int wake_[2];
   std::thread thread_;
 };
 
-LogMultiplexer::LogMultiplexer() : impl_(std::make_unique<Impl>()) {}
+LogMultiplexer::LogMultiplexer(const char* op) : impl_(std::make_unique<Impl>(op)) {}
 LogMultiplexer::~LogMultiplexer() = default;
 int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) {
   return impl_->add(rank, keep, options);
 }
 void LogMultiplexer::finish(Milliseconds limit) { impl_->finish(limit); }
+std::string LogMultiplexer::lost() const { return impl_->lost(); }
 std::vector<std::string> LogMultiplexer::last_lines(int rank, size_t count) const {
   return impl_->last_lines(rank, count);
 }

@@ -26,7 +26,8 @@ void write_console(int fd, std::string_view text, Milliseconds limit);
 // ranks that write to it are held up, not their supervision.
 class LogMultiplexer {
  public:
-  LogMultiplexer();
+  // `op`: the name in messages.
+  explicit LogMultiplexer(const char* op);
   ~LogMultiplexer();  // loses what was not copied
   LogMultiplexer(const LogMultiplexer&) = delete;
   LogMultiplexer& operator=(const LogMultiplexer&) = delete;
@@ -41,6 +42,9 @@ class LogMultiplexer {
   // Returns the last lines that the rank has written to streams with `keep`, oldest first. Lines longer than
   // 400 bytes are cut.
   std::vector<std::string> last_lines(int rank, size_t count) const;
+  // Returns what was lost first because a file or the console could not be written (a full disk), or "". The
+  // loss is shown when it happens, and copying goes on. A console without a reader counts as no loss.
+  std::string lost() const;
 
  private:
   class Impl;

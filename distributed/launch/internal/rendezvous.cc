@@ -9,6 +9,7 @@
 
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/store/socket.h"
+#include "gradus/distributed/store/store_protocol.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
 #include "gradus/distributed/store/user_token.h"
@@ -84,8 +85,8 @@ class Rendezvous::Impl {
       place_.master_addr = options.host;
       if (options.port) check_free(options.port);
       place_.store = concat("127.0.0.1:", server_->port());
+      place_.token = options.token;
     }
-    place_.token = options_.token;
   }
 
   ~Impl() {
@@ -196,6 +197,7 @@ class Rendezvous::Impl {
                             "' is unknown: ", why);
     if (options_.token.empty())
       options_.token = user_token(options_.op, addresses[0].is_loopback() ? "" : options_.host).token;
+    place_.token = rank_token(options_.token);
     if (is_first()) host(addresses[0]);
     const StoreAddress address{.host = options_.host,
                                .port = options_.port,
@@ -221,7 +223,8 @@ class Rendezvous::Impl {
           StoreServerOptions{.host = address.is_loopback() ? options_.host : all,
                              .port = options_.port,
                              .job_id = options_.job_id,
-                             .token = options_.token});
+                             .token = place_.token,
+                             .launcher_token = options_.token});
     } catch (const ConnectionError&) {
       if (options_.node_rank >= 0 || options_.first_rank >= 0) throw;
     }

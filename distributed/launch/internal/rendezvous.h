@@ -44,7 +44,7 @@ struct Place {
   std::string master_addr;  // of workers
   int master_port = 0;      // of workers; another one for every attempt
   std::string store;        // "host:port"
-  std::string token;        // the job's secret
+  std::string token;        // the ranks' secret
   int max_restarts = 0;
 };
 

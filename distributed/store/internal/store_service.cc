@@ -5,9 +5,11 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr std::string_view kBadMessage = "its connection carried something that is no message";
+constexpr std::string_view kBadMessage = "was dropped: its connection carried something that is no message";
 // Enough to send one answer while the next one is made.
 constexpr size_t kMaxUnsent = 1 << 20;
+
+bool is_launcher(const Hello& hello) { return hello.role == Role::kLauncher || hello.attempt == kAnyAttempt; }
 
 }  // namespace
 
@@ -49,9 +51,12 @@ void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint
   if (c.hello.role != Role::kClient) return handle_notice(id, c, *message, now);
 
   // A client may send one request at a time, or answers could pile up.
+  if (table_.waits(id) || !c.out.empty()) return drop(id, c, kBadMessage);
+  if (!is_launcher(c.hello) && !message->texts.empty() && message->texts[0].starts_with(kLauncherPrefix))
+    return send(id, c,
+                encode({MessageType::kInvalid, {}, {"keys that begin with 'launcher/' are the launchers'"}}));
   StoreTable::Answers answers;
-  if (table_.waits(id) || !c.out.empty() || !table_.request(id, *message, now, &answers))
-    return drop(id, c, kBadMessage);
+  if (!table_.request(id, *message, now, &answers)) return drop(id, c, kBadMessage);
   send_answers(answers, now);
 }
 
@@ -71,10 +76,16 @@ void StoreService::greet(Id id, Connection& c, std::string_view body) {
   send(id, c, challenge);
 }
 
+const std::string& StoreService::token_of(const Hello& hello) const {
+  return is_launcher(hello) ? options_.launcher_token : options_.token;
+}
+
 void StoreService::check_proof(Id id, Connection& c, std::string_view body, TimePoint now) {
   const std::optional<Message> message = parse(body);
   if (!message || message->type != MessageType::kProof) return drop(id, c, kBadMessage);
-  if (!equal_proofs(message->texts[0], prove(options_.token, "client", c.hello_frame, c.challenge_frame))) {
+  const std::string& token = token_of(c.hello);
+  if ((is_launcher(c.hello) && token.empty()) ||
+      !equal_proofs(message->texts[0], prove(token, "client", c.hello_frame, c.challenge_frame))) {
     refused_token_ = true;
     return refuse(id, c, Refusal::kToken, "the token is not this job's");
   }
@@ -96,7 +107,7 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
       return refuse(id, c, Refusal::kRank, *why);
     }
 
-  const std::string mac = prove(options_.token, "server", c.hello_frame, c.challenge_frame);
+  const std::string mac = prove(token, "server", c.hello_frame, c.challenge_frame);
   c.state = State::kOpen;
   c.present = hello.role != Role::kClient;
   greeting_.erase(id);
@@ -272,7 +283,7 @@ void StoreService::expire(TimePoint now) {
     const Id id = deadlines_.begin()->second;
     Connection& c = connections_.at(id);
     set_deadline(id, c, {});
-    drop(id, c, "its connection stalled in the middle of a message");
+    drop(id, c, "is out of reach: its connection stalled in the middle of a message");
   }
 }
 

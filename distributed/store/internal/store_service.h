@@ -20,7 +20,7 @@
 namespace gradus::dist::internal {
 
 struct StoreServiceOptions {
-  std::string job_id, token;
+  std::string job_id, token, launcher_token;
   size_t max_connections = 4096;
   size_t max_greeting = 256;                              // connections that have not proven themselves yet
   Milliseconds greeting_limit{5'000};                     // how long they may take for that
@@ -46,7 +46,7 @@ class StoreService {
   void sent(Id id, size_t bytes, TimePoint now);
   // Returns whether to close the connection, once output() is empty.
   bool finished(Id id) const;
-  // Notes that the connection is closed. `why`: "its connection closed".
+  // Notes that the connection is closed. `why`, of its client: "died: its connection closed".
   void disconnect(Id id, std::string_view why, TimePoint now);
 
   // Ends what has taken too long. Call it when next_deadline() has passed.
@@ -77,6 +77,7 @@ class StoreService {
     std::optional<TimePoint> deadline;         // when to drop it
   };
 
+  const std::string& token_of(const Hello& hello) const;
   void handle(Id id, Connection& c, std::string_view body, TimePoint now);
   void greet(Id id, Connection& c, std::string_view body);
   void check_proof(Id id, Connection& c, std::string_view body, TimePoint now);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/threads.h"
 
 namespace gradus::dist {
@@ -311,6 +312,24 @@ TEST(GroupBarrier, OfASubgroupWaitsForItsMembers) {
     } else {
       EXPECT_THROW(group_barrier(pair), ValueError);
     }
+  });
+}
+
+TEST(GroupBarrier, LeavesNoKeys) {
+  run_ranks(3, [] {
+    Store& store = get_client().store();
+    barrier();
+    const int64_t before = store.num_keys();
+    barrier();
+    for (int i = 0; i < 10; ++i) {
+      const Group group = new_group({0, 1, 2});
+      Tensor x = ones({2});
+      all_reduce(x, {.group = group});
+      for (int j = 0; j <= i % 2; ++j) group_barrier(group);
+    }
+    barrier();
+    EXPECT_EQ(store.num_keys(), before);
+    barrier();
   });
 }
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/launch/launcher.h"
@@ -73,6 +74,22 @@ int several() {
   print("last", launch<int>({.nproc_per_node = 2}, [&] {
           return 1000 * failed + 100 * status + 10 * (first[0] + first[1]) + local[1] + rank_and_sum();
         }));
+  return 0;
+}
+
+// All ranks end in order. argument: the number of ranks to launch (0: this is a rank), and how ("8 barrier").
+int ends_in_order(const std::string& argument) {
+  const size_t space = argument.find(' ');
+  const int ranks = std::stoi(argument.substr(0, space));
+  const std::string how = argument.substr(space + 1);
+  const auto body = [&how] {
+    if (how == "destroy") return destroy_process_group();
+    rank_and_sum();
+    if (how == "barrier") group_barrier();
+  };
+  if (ranks > 0) return launcher({.nproc_per_node = ranks}, body);
+  init_process_group();
+  body();
   return 0;
 }
 
@@ -150,6 +167,7 @@ int run(const std::string& kind, const std::string& argument) {
       std::this_thread::sleep_for(std::chrono::milliseconds(800));
       std::cout << "end" << std::endl;
     });
+  if (kind == "ends-in-order") return ends_in_order(argument);
   if (kind == "no-result") {
     try {
       launch<int>({.nproc_per_node = 2}, [] {

@@ -138,6 +138,14 @@ TEST(Launcher, ARankThatEndsEarlyInOrderIsNoFailure) {
   EXPECT_EQ(p->out(), "end\nend\n");
 }
 
+TEST(Launcher, ManyRanksThatEndAtOnceAreNoFailure) {
+  for (const char* how : {"barrier", "destroy", "return"})
+    for (int i = 0; i < 3; ++i) {
+      const auto p = run("ends-in-order", std::string("16 ") + how);
+      EXPECT_EQ(p->wait(), 0) << how << ": " << p->err();
+    }
+}
+
 TEST(Launcher, AStuckRankIsNamedByTheOthersTimeout) {
   const auto p = run("timeout");
   EXPECT_EQ(p->wait(), 1);
@@ -210,6 +218,15 @@ TEST(Launcher, UnderGradusRunNothingIsStarted) {
   EXPECT_EQ(p.wait(), 0) << p.err();
   EXPECT_THAT(p.left(), IsEmpty());
   EXPECT_EQ(p.out(), "results 3 103\nresults 3 103\n");  // every rank has all results
+}
+
+TEST(Launcher, UnderGradusRunManyRanksThatEndAtOnceAreNoFailure) {
+  for (const char* how : {"barrier", "destroy", "return"})
+    for (int i = 0; i < 3; ++i) {
+      Subprocess p({"distributed/launch/gradus-run", "--nproc-per-node", "16", kProgram, "ends-in-order",
+                    std::string("0 ") + how});
+      EXPECT_EQ(p.wait(), 0) << how << ": " << p.err();
+    }
 }
 
 TEST(Launcher, UnderGradusRunFailuresAreTheSame) {

@@ -26,6 +26,12 @@ StoreAddress address_of(const StoreServer& server, int attempt = 0) {
   return {.host = "127.0.0.1", .port = server.port(), .attempt = attempt};
 }
 
+constexpr const char* kLaunchers = "launchers' token";
+
+StoreAddress launcher_address(const StoreServer& server) {
+  return {.host = "127.0.0.1", .port = server.port(), .token = kLaunchers};
+}
+
 template <class F> bool comes_true(F&& f, Milliseconds limit = kLong) {
   const Deadline deadline = Deadline::after(limit);
   while (!f()) {
@@ -191,12 +197,34 @@ TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
   EXPECT_TRUE(statuses[1].left);
 }
 
+// Each hears of the others while it closes its connection.
+TEST(TcpMembershipTest, ManyThatLeaveAtOnceAreNotDead) {
+  constexpr int kRanks = 32;
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    StoreServer server({});
+    std::vector<std::shared_ptr<Membership>> members;
+    for (int rank = 0; rank < kRanks; ++rank)
+      members.push_back(join_tcp(address_of(server), rank, kRanks, kLong));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank)
+      threads.emplace_back([&, rank] {
+        members[rank]->leave();
+        members[rank].reset();
+        server.ended(rank);
+      });
+    for (std::thread& thread : threads) thread.join();
+    std::this_thread::sleep_for(internal::kGrace + Milliseconds(100));
+    Failure failure;
+    EXPECT_FALSE(server.failed(&failure)) << failure.text;
+  }
+}
+
 TEST(TcpMembershipTest, WhoEndsBeforeItJoinsHasLeft) {
-  StoreServer server({});
+  StoreServer server({.launcher_token = kLaunchers});
   server.ended(1);  // before anyone is there
   auto first = join_tcp(address_of(server), 0, 3, kLong);
   EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
-  const auto link = join_tcp_as_launcher(address_of(server), "node 1", kLong);
+  const auto link = join_tcp_as_launcher(launcher_address(server), "node 1", kLong);
   link->ended(7, 0);  // another attempt's
   link->ended(0, 2);
   EXPECT_TRUE(comes_true([&] { return first->has_left(2); }));
@@ -377,8 +405,8 @@ TEST(GuardedStoreTest, AFailureCountsMoreThanATimeoutThatComesAtOnce) {
 // ---- launchers of further nodes
 
 TEST(LauncherLinkTest, ALaunchersReportIsAVerdict) {
-  StoreServer server({});
-  auto link = join_tcp_as_launcher(address_of(server), "node 1", kLong);
+  StoreServer server({.launcher_token = kLaunchers});
+  auto link = join_tcp_as_launcher(launcher_address(server), "node 1", kLong);
   auto member = join_tcp(address_of(server), 0, 2, kLong);
   EXPECT_FALSE(link->failed(0));
   link->report(1, {Failure::Kind::kFailed, 1, "of an attempt that is not"});
@@ -398,9 +426,9 @@ TEST(LauncherLinkTest, ALaunchersReportIsAVerdict) {
 }
 
 TEST(LauncherLinkTest, ADeadLauncherIsNamed) {
-  StoreServer server({});
-  auto leaves = join_tcp_as_launcher(address_of(server), "node 1", kLong);
-  auto dies = join_tcp_as_launcher(address_of(server), "node 2 (there)", kLong);
+  StoreServer server({.launcher_token = kLaunchers});
+  auto leaves = join_tcp_as_launcher(launcher_address(server), "node 1", kLong);
+  auto dies = join_tcp_as_launcher(launcher_address(server), "node 2 (there)", kLong);
   auto member = join_tcp(address_of(server), 0, 2, kLong);
   leaves->leave();
   leaves.reset();
@@ -410,8 +438,8 @@ TEST(LauncherLinkTest, ADeadLauncherIsNamed) {
 }
 
 TEST(LauncherLinkTest, ALostServerCountsAsAFailure) {
-  auto server = std::make_unique<StoreServer>(StoreServerOptions{});
-  auto link = join_tcp_as_launcher(address_of(*server), "node 1", kLong);
+  auto server = std::make_unique<StoreServer>(StoreServerOptions{.launcher_token = kLaunchers});
+  auto link = join_tcp_as_launcher(launcher_address(*server), "node 1", kLong);
   server.reset();
   Failure failure;
   EXPECT_TRUE(comes_true([&] { return link->failed(0, &failure); }));
@@ -425,7 +453,7 @@ TEST(RosterTest, ADeathSeenBeforeATimeoutIsTheCause) {
   const TimePoint start;
   ASSERT_FALSE(roster.join(0, 2, start));
   ASSERT_FALSE(roster.join(1, 2, start));
-  roster.lost(1, "its connection closed", start);
+  roster.lost(1, "died: its connection closed", start);
   roster.report({Failure::Kind::kTimeout, 1, "rank 1 did not come"}, start + Milliseconds(100));
   EXPECT_FALSE(roster.failure());
   roster.expire(start + internal::kGrace);
@@ -438,7 +466,7 @@ TEST(RosterTest, ATimeoutBeforeADeathIsTheCause) {
   const TimePoint start;
   ASSERT_FALSE(roster.join(0, 2, start));
   roster.report({Failure::Kind::kTimeout, 1, "rank 1 did not come"}, start);
-  roster.lost(0, "its connection closed", start);
+  roster.lost(0, "died: its connection closed", start);
   EXPECT_EQ(roster.failure()->text, "rank 1 did not come");
   EXPECT_FALSE(roster.next_deadline());
 }

@@ -230,7 +230,7 @@ class Driver {
   }
 
   void disconnect(Id id) {
-    service_.disconnect(id, "its connection closed", now_);
+    service_.disconnect(id, "died: its connection closed", now_);
     peers_.erase(id);
   }
 
@@ -261,10 +261,12 @@ class Driver {
 
   TimePoint now_;
   int attempt_ = 0;
-  StoreService service_{
-      {.job_id = "job", .token = "token", .max_connections = 30, .max_greeting = 8, .nonce = [] {
-         return std::string(kNonceBytes, 's');
-       }}};
+  StoreService service_{{.job_id = "job",
+                         .token = "token",
+                         .launcher_token = "token",
+                         .max_connections = 30,
+                         .max_greeting = 8,
+                         .nonce = [] { return std::string(kNonceBytes, 's'); }}};
   std::map<Id, Peer> peers_;
   std::optional<Failure> failure_;
 };

@@ -122,8 +122,9 @@ TEST(StoreServerTest, AnEarlierAttemptIsRefusedAndALaterOneWaits) {
 }
 
 TEST(StoreServerTest, WhatLaunchersSayOutlivesAttempts) {
-  StoreServer server({});
+  StoreServer server({.launcher_token = "launchers"});
   StoreAddress address = address_of(server);
+  address.token = "launchers";
   address.attempt = StoreAddress::kAnyAttempt;
   auto store = connect_tcp_store(address, kLong);
   store->set("launcher/node1", "here");
@@ -136,6 +137,25 @@ TEST(StoreServerTest, WhatLaunchersSayOutlivesAttempts) {
   store->set("launcher/node2", "too");
   waiter.join();
   EXPECT_EQ(got, "too");
+}
+
+TEST(StoreServerTest, OnlyWhoHasTheLaunchersTokenIsALauncher) {
+  for (const char* launchers : {"", "launchers"}) {  // "": the job has one node
+    StoreServer server({.token = "ranks", .launcher_token = launchers});
+    StoreAddress address = address_of(server);
+    address.token = "ranks";
+    auto member = join_tcp(address, 0, 2, kLong);
+    auto store = connect_tcp_store(address, kLong);
+    EXPECT_THROW(store->set("launcher/0/verdict", "0"), StoreError);
+    for (const char* token : {"", "ranks"}) {
+      address.token = token;
+      EXPECT_THROW(join_tcp_as_launcher(address, "node 1", kLong), ConnectionError);
+      address.attempt = StoreAddress::kAnyAttempt;
+      EXPECT_THROW(connect_tcp_store(address, kLong), ConnectionError);
+      address.attempt = 0;
+    }
+    EXPECT_FALSE(server.failed());
+  }
 }
 
 // ---- where it is
