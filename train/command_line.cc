@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -48,8 +49,12 @@ constexpr ArgumentOptions at_least(double low) { return {.at_least = low}; }
 }  // namespace
 
 struct CommandLine::Impl {
+  // Remembers how to read an option's value after parsing.
+  template <class Read> void keep(CLI::Option* option, Read read) { values.emplace_back(option, read); }
+
   CLI::App app;
   RunOptions& run;
+  std::vector<std::pair<CLI::Option*, std::function<OptionValue()>>> values = {};
 };
 
 CommandLine::CommandLine(const std::string& program, const std::string& about, RunOptions& o)
@@ -84,17 +89,23 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
       }
       if (o.device->type == DeviceType::kMeta) throw CLI::ValidationError("--device", "meta has no data");
     };
-    impl_->app.add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
-        ->default_str(to_string(*o.device));
+    impl_->keep(
+        impl_->app
+            .add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
+            ->default_str(to_string(*o.device)),
+        [&o] { return to_string(*o.device); });
   }
   if (o.amp)
-    impl_->app
-        .add_option_function<std::string>(
-            "--amp", [&o](const std::string& text) { o.amp = text == "bf16" ? DType::kBF16 : DType::kF32; },
-            "compute products and convolutions in this dtype: bf16")
-        ->check(CLI::IsMember({"f32", "bf16"}))
-        ->type_name("DTYPE")
-        ->default_str(std::string(name_of(*o.amp)));
+    impl_->keep(
+        impl_->app
+            .add_option_function<std::string>(
+                "--amp",
+                [&o](const std::string& text) { o.amp = text == "bf16" ? DType::kBF16 : DType::kF32; },
+                "compute products and convolutions in this dtype: bf16")
+            ->check(CLI::IsMember({"f32", "bf16"}))
+            ->type_name("DTYPE")
+            ->default_str(std::string(name_of(*o.amp))),
+        [&o] { return std::string(name_of(*o.amp)); });
   add("--sample-log", o.sample_log, "write which samples each step used", {.value = "FILE"});
 }
 
@@ -104,6 +115,8 @@ template <class T>
 void CommandLine::add_option(const std::string& names, T& variable, const std::string& help,
                              const ArgumentOptions& o) {
   CLI::Option* option = impl_->app.add_option(names, variable, help);
+  using Value = std::conditional_t<std::is_same_v<T, int>, int64_t, T>;
+  impl_->keep(option, [&variable] { return Value(variable); });
   if (variable != T()) option->capture_default_str();
   if (!o.value.empty()) option->type_name(o.value);
   if (!o.one_of.empty()) option->check(CLI::IsMember(o.one_of));
@@ -133,7 +146,7 @@ void CommandLine::add(const std::string& names, std::string& v, const std::strin
   add_option(names, v, help, o);
 }
 void CommandLine::add(const std::string& names, bool& v, const std::string& help) {
-  impl_->app.add_flag(names, v, help);
+  impl_->keep(impl_->app.add_flag(names, v, help), [&v] { return v; });
 }
 
 void CommandLine::parse_or_exit(int argc, char** argv) {
@@ -143,13 +156,8 @@ void CommandLine::parse_or_exit(int argc, char** argv) {
     std::exit(impl_->app.exit(e) == 0 ? 0 : 2);
   }
   impl_->run.values.clear();
-  for (const CLI::Option* o : impl_->app.get_options()) {
-    const std::string name = o->get_single_name();
-    if (name == "help") continue;
-    std::string given;
-    for (const std::string& part : o->results()) given += (given.empty() ? "" : " ") + part;
-    impl_->run.values.emplace_back(name, o->count() > 0 ? given : o->get_default_str());
-  }
+  for (const auto& [option, value] : impl_->values)
+    impl_->run.values.emplace_back(option->get_single_name(), value());
 }
 
 std::optional<int64_t> count_of(const std::string& text) {

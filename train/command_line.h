@@ -17,12 +17,15 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "gradus/tensor/base/device.h"
 #include "gradus/tensor/base/dtype.h"
 
 namespace gradus::training {
+
+using OptionValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
 
 // What programs that train have in common.
 struct RunOptions {
@@ -42,7 +45,7 @@ struct RunOptions {
   std::optional<DType> amp = {};      // --amp: what products and convolutions are computed in; f32, or bf16
 
   // Every option of the program with its value, defaults included, once the command line has been read.
-  std::vector<std::pair<std::string, std::string>> values = {};
+  std::vector<std::pair<std::string, OptionValue>> values = {};
 };
 
 struct ArgumentOptions {

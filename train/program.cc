@@ -39,8 +39,9 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
     return 0;
   } catch (const Interrupted& where) {
     if (is_first_rank())
-      std::cerr << name << ": interrupted"
-                << (where.checkpoint.empty() ? "" : "; continue with --resume " + where.checkpoint)
+      std::cerr << name << ": interrupted; "
+                << (where.checkpoint.empty() ? "nothing is saved without --checkpoint-dir"
+                                             : "continue with --resume " + where.checkpoint)
                 << std::endl;
     return internal::kInterruptedStatus;
   }
@@ -49,22 +50,17 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
 }  // namespace
 
 int run(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
-  int status = 0;
-  const auto body = [&] { status = run_on_this_rank(name, o, train); };
+  const auto body = [&] { return run_on_this_rank(name, o, train); };
   try {
     const std::optional<Environment> job = read_environment();
     check_device(name, o, job ? job->world_size : o.nproc);
     // A single rank is this process, unless somebody supervises it.
-    if (o.nproc == 1 && o.max_restarts == 0 && !job) {
-      body();
-      return status;
-    }
-    const int failed = dist::launcher({.nproc_per_node = o.nproc,
-                                       .max_restarts = o.max_restarts,
-                                       .threads_per_rank = o.threads,
-                                       .shutdown_timeout = dist::Milliseconds(10'000)},
-                                      body);
-    return failed ? failed : status;
+    if (o.nproc == 1 && o.max_restarts == 0 && !job) return body();
+    return dist::internal::launch_program({.nproc_per_node = o.nproc,
+                                           .max_restarts = o.max_restarts,
+                                           .threads_per_rank = o.threads,
+                                           .shutdown_timeout = dist::Milliseconds(10'000)},
+                                          body);
   } catch (const std::exception& e) {
     std::cerr << name << ": " << e.what() << std::endl;
     return 1;

@@ -18,7 +18,8 @@ namespace gradus::training {
 struct Interrupted : std::exception {
   explicit Interrupted(std::string file)
       : checkpoint(std::move(file)),
-        text_("interrupted" + (checkpoint.empty() ? "" : "; the training goes on from " + checkpoint)) {}
+        text_("interrupted; " +
+              (checkpoint.empty() ? "nothing is saved" : "the training goes on from " + checkpoint)) {}
   const char* what() const noexcept override { return text_.c_str(); }
 
   std::string checkpoint;
@@ -27,8 +28,9 @@ struct Interrupted : std::exception {
   std::string text_;
 };
 
-// Calls `body` on every rank, and returns the program's exit status: 0; 130 when it was interrupted; 1 after
-// an exception, which becomes one line. Outputs that cannot be written are noticed before the training.
+// Calls `body` on every rank, and returns the program's exit status: 0; 130 when SIGINT or SIGTERM stopped the
+// training, also if one rank alone got it (then no rank starts again); 1 after an exception, which becomes
+// one line. Outputs that cannot be written are noticed before the training.
 int run(const std::string& name, const RunOptions& options, const std::function<void()>& body);
 // The same for a function of the options: run("mnist", parse(argc, argv), fit).
 template <std::derived_from<RunOptions> Options>

@@ -66,7 +66,8 @@ void write_summary(const Training& t, const std::vector<std::pair<std::string, S
                   {"seconds", t.seconds()},
                   {"seed", t.run().seed},
                   {"history", history_of(t)}});
-  for (const auto& [name, value] : t.run().values) summary["options"][name] = value;
+  for (const auto& [name, value] : t.run().values)
+    summary["options"][name] = std::visit([](const auto& v) { return Json(v); }, value);
   for (const auto& [name, value] : more) summary[Json::json_pointer("/" + name)] = json_of(value);
   internal::write_text_file(t.run().summary, summary.dump(2) + "\n");
 }

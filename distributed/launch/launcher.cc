@@ -65,6 +65,9 @@ struct Ended {
   }
 };
 
+// Whose results a call returns. kOwn: in a rank of another program's launcher, that rank's alone; else all.
+enum class Results { kNone, kOwn, kAll };
+
 // ---- options ----
 
 // Returns the value of two options that mean the same.
@@ -222,12 +225,13 @@ void write_whole(int fd, std::string_view bytes, const char* what) {
 
 // Runs the function as a rank of gradus-run, torchrun or a scheduler. The process stays in the job until it
 // ends, and a later call uses the same job.
-Ended run_in_place(const LauncherOptions& options, const Body& body, bool wants_results) {
+Ended run_in_place(const LauncherOptions& options, const Body& body, Results results) {
   Ended ended;
   try {
     if (!is_initialized()) init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
-    if (wants_results) ended.results = all_gather_object(bytes);
+    ended.results = {bytes};
+    if (results == Results::kAll) ended.results = all_gather_object(bytes);
   } catch (...) {
     tell(std::current_exception());
     throw;
@@ -313,8 +317,7 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier,
-                    bool wants_results) {
+Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier, Results results) {
   WireWriter writer;
   for (const Ended& e : earlier) e.put(writer);
   const Socket file(memfd_create("earlier", MFD_CLOEXEC));
@@ -324,7 +327,7 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
   spec.argv = own_arguments();
   spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};
   spec.inherit = {file.fd()};
-  spec.results = wants_results;
+  spec.results = results != Results::kNone;
 
   std::cout.flush();  // earlier output must come before the ranks' output
   std::fflush(stdout);
@@ -337,6 +340,11 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
     ended.text = outcome.signal ? concat("ended by signal ", outcome.signal, " (",
                                          internal::signal_name(outcome.signal), ')')
                                 : outcome.failure.text;
+    return ended;
+  }
+  if (!outcome.lost_output.empty()) {
+    ended.status = 1;
+    ended.text = outcome.lost_output;
     return ended;
   }
   for (size_t rank = 0; rank < outcome.results.size(); ++rank) {
@@ -354,7 +362,7 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
   return ended;
 }
 
-Ended run(const LauncherOptions& options, const Body& body, bool wants_results) {
+Ended run(const LauncherOptions& options, const Body& body, Results results) {
   static std::mutex mutex;
   static bool busy = false;
   static std::vector<Ended> earlier;
@@ -381,11 +389,11 @@ Ended run(const LauncherOptions& options, const Body& body, bool wants_results) 
     ended = s->earlier.at(size_t(ordinal));
   } else if (const auto environment = read_environment();
              environment && (environment->source == "RANK" || environment->world_size > 1)) {
-    return run_in_place(options, body, wants_results);
+    return run_in_place(options, body, results);
   } else if (options.backend == "local") {
     ended = run_threads_with_restarts(options, body, spec.nproc);
   } else {
-    ended = run_processes(spec, ordinal, earlier, wants_results);
+    ended = run_processes(spec, ordinal, earlier, results);
   }
   earlier.push_back(ended);
   return ended;
@@ -400,12 +408,20 @@ int launcher(const LauncherOptions& options, const std::function<void()>& body) 
         body();
         return std::string();
       },
-      /*wants_results=*/false);
+      Results::kNone);
   return ended.status;
 }
 
+int internal::launch_program(const LauncherOptions& options, const std::function<int()>& body) {
+  const Ended ended = run(
+      options, [&] { return to_wire(body()); }, Results::kOwn);
+  int status = ended.status;
+  for (const std::string& bytes : ended.results) status = std::max(status, from_wire<int>(bytes));
+  return status;
+}
+
 std::vector<std::string> internal::launch_bytes(const LauncherOptions& options, const Body& body) {
-  Ended ended = run(options, body, /*wants_results=*/true);
+  Ended ended = run(options, body, Results::kAll);
   if (ended.status) throw LaunchError("launch", ended.rank, ended.text);
   return std::move(ended.results);
 }

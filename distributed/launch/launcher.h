@@ -57,9 +57,12 @@ class LaunchError : public DistributedError {
 int launcher(const LauncherOptions& options, const std::function<void()>& body);
 
 namespace internal {
+// As launcher, for a function that returns an exit status. Returns the largest of the ranks' statuses if all
+// functions returned; under another program's launcher, this rank's.
+int launch_program(const LauncherOptions& options, const std::function<int()>& body);
 std::vector<std::string> launch_bytes(const LauncherOptions& options,
                                       const std::function<std::string()>& body);
-}
+}  // namespace internal
 
 // Returns what the function returned on every rank, in rank order, including ranks of other machines. R may
 // be numbers, enums, strings, Tensors, and vectors and pairs of these (gradus/distributed/base/wire.h).

@@ -73,8 +73,8 @@ TEST(Cifar10Program, LearnsToTellColorsApart) {
   const nlohmann::json j = summary(s.dir() / "s.json");
   EXPECT_GE(j.at("test_accuracy").get<double>(), 0.9) << r.output;
   EXPECT_EQ(j.at("test_samples"), kTest);
-  EXPECT_EQ(j.at("options").at("lr"), "0.1");
-  EXPECT_EQ(j.at("options").at("momentum"), "0.9");
+  EXPECT_EQ(j.at("options").at("lr"), 0.1);
+  EXPECT_EQ(j.at("options").at("momentum"), 0.9);
   ASSERT_EQ(j.at("history").size(), 10u);
   EXPECT_LT(j["history"][9].at("train_loss").get<double>(),
             0.6 * j["history"][0].at("train_loss").get<double>());

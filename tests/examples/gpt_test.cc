@@ -184,7 +184,7 @@ TEST(GptInAPipeline, StartsAgainAfterARankWasKilled) {
   ASSERT_EQ(gpt(straight.dir(), args).status, 0);
   Program program("gpt", s.dir(), args);
   ASSERT_TRUE(program.wait_for("step 10 "));
-  EXPECT_TRUE(program.kill_rank(1));
+  EXPECT_TRUE(program.kill_rank(1, SIGKILL));
   const Result r = program.end();
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("all ranks start again"));

@@ -92,6 +92,24 @@ TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
   }
 }
 
+// A signal to one rank alone stops all of them, and no rank starts again.
+TEST(MnistProgram, EndsInterruptedWhenOneRankGetsASignal) {
+  for (const int signal : {SIGINT, SIGTERM})
+    for (const bool saves : {false, true}) {
+      Scratch s;
+      std::vector<std::string> args = with(kShort, {"--nproc", "2", "--max-restarts", "2"});
+      if (saves) args = with(args, {"--checkpoint-dir", "c"});
+      Program program("mnist", s.dir(), args);
+      ASSERT_TRUE(program.wait_for("Train Epoch: 1"));
+      ASSERT_TRUE(program.kill_rank(1, signal));
+      const Result r = program.end();
+      EXPECT_EQ(r.status, 130) << r.output;
+      EXPECT_THAT(r.output, HasSubstr(saves ? "continue with --resume c/mnist.ckpt" : "nothing is saved"));
+      EXPECT_EQ(std::filesystem::exists(s.dir() / "c" / "mnist.ckpt"), saves);
+      EXPECT_THAT(r.output, Not(HasSubstr("start again")));
+    }
+}
+
 TEST(MnistProgram, DryRunTakesOneStep) {
   Scratch s;
   const Result r =

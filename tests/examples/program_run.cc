@@ -78,14 +78,14 @@ Program::~Program() { close(out_); }
 
 void Program::kill(int signal) const { ::kill(pid_, signal); }
 
-bool Program::kill_rank(int rank) const {
+bool Program::kill_rank(int rank, int signal) const {
   const auto variable = [](const std::string& text) { return '\0' + text + '\0'; };
   std::error_code error;
   for (const auto& process : fs::directory_iterator("/proc", error)) {
     const std::string variables = '\0' + bytes_of(process.path() / "environ");
     const bool is_rank = variables.find(variable("RANK=" + std::to_string(rank))) != std::string::npos;
     const bool is_here = variables.find(variable("XDG_CACHE_HOME=" + dir_.string())) != std::string::npos;
-    if (is_rank && is_here) return ::kill(std::stoi(process.path().filename()), SIGKILL) == 0;
+    if (is_rank && is_here) return ::kill(std::stoi(process.path().filename()), signal) == 0;
   }
   return false;
 }

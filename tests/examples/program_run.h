@@ -44,8 +44,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void kill(int signal) const;
-  // Ends a rank that the program has started itself. Returns whether there was one.
-  bool kill_rank(int rank) const;
+  // Sends a signal to a rank that the program has started itself. Returns whether there was one.
+  bool kill_rank(int rank, int signal) const;
   // Reads its output until it says `text`; false when it ends before.
   bool wait_for(const std::string& text);
   // Waits for its end.

@@ -202,8 +202,8 @@ TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
   EXPECT_EQ(args.arch, "b");
   EXPECT_TRUE(args.fast);
   EXPECT_EQ(args.epochs, 3);
-  EXPECT_THAT(args.values, testing::Contains(testing::Pair("epochs", "3")));
-  EXPECT_THAT(args.values, testing::Contains(testing::Pair("workers", "")));
+  EXPECT_THAT(args.values, testing::Contains(testing::Pair("epochs", training::OptionValue(int64_t(3)))));
+  EXPECT_THAT(args.values, testing::Contains(testing::Pair("workers", training::OptionValue(int64_t(0)))));
 }
 
 TEST(CommandLine, ReadsThousandsAndMillions) {
