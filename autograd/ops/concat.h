@@ -43,7 +43,8 @@ std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs);
 // Grad: the pieces' gradients joined.
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
-// Returns at most `chunks` pieces of equal size; the last one may be smaller. A dim of size 0 gives `chunks` empty pieces.
+// Returns at most `chunks` pieces of equal size; the last one may be smaller. A dim of size 0 gives `chunks`
+// empty pieces.
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 // Return exactly `sections` pieces, or the pieces between the given indices, as views. Where the size does
 // not divide, the first pieces are larger by one. Indices may be negative or lie beyond the ends.

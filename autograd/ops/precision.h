@@ -5,8 +5,8 @@
 
 namespace gradus::autograd {
 
-// Returns x, in f32 if it has 16 bits. A formula of several steps is computed from this: its intermediate results would
-// lose their digits, or leave the range, in 16 bits.
+// Returns x, in f32 if it has 16 bits. A formula of several steps is computed from this: its intermediate
+// results would lose their digits, or leave the range, in 16 bits.
 inline Tensor at_least_f32(const Tensor& x) {
   return is_floating(x.dtype()) && size_of(x.dtype()) == 2 ? to(x, DType::kF32) : x;
 }

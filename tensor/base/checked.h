@@ -31,8 +31,8 @@ void check_bounds(std::string_view op, std::string_view what, int64_t value, int
 void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least,
                   int64_t most = kMaxExtent);
 
-// Checks that an integer of `dtype` can hold `value` without its fraction. u8 takes integers from -255 on, as their low
-// bits: -3 is 253. Any other dtype passes.
+// Checks that an integer of `dtype` can hold `value` without its fraction. u8 takes integers from -255 on, as
+// their low bits: -3 is 253. Any other dtype passes.
 // Errors: ValueError.
 void check_fits(std::string_view op, Number value, DType dtype);
 

@@ -38,8 +38,8 @@ DType result_dtype(const Tensor& a, const Tensor& b);
 inline DType result_dtype(const Tensor& x) { return x.dtype(); }
 // Returns the dtype of x with a number: x's, unless the number's kind is the higher one (f32, i64).
 DType result_dtype(const Tensor& x, Number number);
-// Returns a 0-dimensional tensor for `number` as an operand next to x. Next to integers of fewer bits, integers keep their
-// low bits.
+// Returns a 0-dimensional tensor for `number` as an operand next to x. Next to integers of fewer bits, integers
+// keep their low bits.
 Tensor operand(Number number, const Tensor& x);
 
 // Returns the dtype that kernels compute F in: for predicates the common dtype of the operands, else

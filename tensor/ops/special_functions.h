@@ -60,8 +60,8 @@ GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * (sum + zeta(n + 1.0, x));
 }
 
-// The x with erf(x) = y: a polynomial in w = -log(1 - y^2), then Halley's steps. The polynomial ends at w = 16. Beyond,
-// the first guess is from erfc(x) = e^(-x^2) / (x sqrt(pi)), roughly.
+// The x with erf(x) = y: a polynomial in w = -log(1 - y^2), then Halley's steps. The polynomial ends at w
+// = 16. Beyond, the first guess is from erfc(x) = e^(-x^2) / (x sqrt(pi)), roughly.
 // Source: M. Giles, "Approximating the erfinv function", 2010 (the polynomial).
 GRADUS_HOST_DEVICE inline double erfinv(double y) {
   if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;

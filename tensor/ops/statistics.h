@@ -1,4 +1,4 @@
-// Raw reductions made of other reductions: variance, standard deviation, and the logarithm of a sum of exponentials.
+// Raw reductions made of other reductions: var, std, and the logarithm of a sum of exponentials.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -104,9 +104,9 @@ TEST(Number, BoundsBeyond53BitsAreExact) {
   EXPECT_EQ(clamp(tensor({0.f, 4.f, 9.f}), 5, 3).to_vector<float>(), (std::vector<float>{3, 3, 3}));
 }
 
-// What each op does with an integer that the tensor's dtype cannot hold, as in PyTorch (tests/golden/ops/number_operands.py). Arithmetic
-// and comparisons keep its low bits, quotients are of the number itself, and where the number becomes an element, an
-// exponent or a factor, it is an error.
+// What each op does with an integer that the tensor's dtype cannot hold, as in PyTorch
+// (tests/golden/ops/number_operands.py). Arithmetic and comparisons keep its low bits, quotients are of the
+// number itself, and where the number becomes an element, an exponent or a factor, it is an error.
 TEST(Number, IntegersThatDoNotFitAreAsInPyTorch) {
   using Op = Tensor (*)(const Tensor& x, Number n);
   const std::map<std::string, Op> ops = {

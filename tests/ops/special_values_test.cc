@@ -1,6 +1,6 @@
-// Element-wise ops at zeros of both signs, kinks, infinities, NaN and the ends of the range, in every floating dtype, against
-// PyTorch's values and gradients (tests/golden/ops/special_values.py). Each input is tried alone, and in all elements of a
-// tensor whose length is a few vectors and a remainder.
+// Element-wise ops at zeros of both signs, kinks, infinities, NaN and the ends of the range, in every
+// floating dtype, against PyTorch's values and gradients (tests/golden/ops/special_values.py). Each input is
+// tried alone, and in all elements of a tensor whose length is a few vectors and a remainder.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -165,7 +165,7 @@ const auto kRows = read_rows();
 
 double rounded(double v, DType t) { return full({}, v, {.dtype = t}).item<double>(); }
 
-// Tolerances: `relative`, plus the smallest number of the dtype. Gradients may be formed from rounded results.
+// Relative tolerances; gradients may be formed from rounded results.
 struct Precision {
   DType dtype;
   double value, gradient, smallest, least_normal, largest;
