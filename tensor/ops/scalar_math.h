@@ -65,24 +65,25 @@ struct Reduced {
   float r;
   int32_t n;
 };
-GRADUS_HD Reduced reduce(float x) {
+GRADUS_HD Reduced reduce(float x, float ln2_high = kLn2High, float ln2_low = kLn2Low) {
   const float shifted = m::fma(x, 1.44269504f, 12582912.f);
   const float n = shifted - 12582912.f;
-  const float r = m::fma(n, -kLn2Low, m::fma(n, -kLn2High, x));
+  const float r = m::fma(n, -ln2_low, m::fma(n, -ln2_high, x));
   return {r, int32_t(std::bit_cast<uint32_t>(shifted) - 0x4B400000u)};
 }
 
-// e^r - 1 for |r| <= ln 2 / 2.
+// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2.
 // Source: coefficients of Cephes' expf (S. Moshier).
-GRADUS_HD float expm1_small(float r) {
+GRADUS_HD float expm1_second(float r) {
   float p = 1.9875691500e-4f;
   p = m::fma(p, r, 1.3981999507e-3f);
   p = m::fma(p, r, 8.3334519073e-3f);
   p = m::fma(p, r, 4.1665795894e-2f);
   p = m::fma(p, r, 1.6666665459e-1f);
-  p = m::fma(p, r, 5.0000001201e-1f);
-  return m::fma(p, r * r, r);
+  return m::fma(p, r, 5.0000001201e-1f);
 }
+// e^r - 1 for |r| <= ln 2 / 2.
+GRADUS_HD float expm1_small(float r) { return m::fma(expm1_second(r), r * r, r); }
 
 }  // namespace detail
 
@@ -95,17 +96,19 @@ GRADUS_HD float exp(float x) {
   return p * detail::power_of_two(half) * detail::power_of_two(n - half);
 }
 
+// -0 stays -0: both parts of ln 2 are positive, r is a factor, and what is subtracted at the end is 0.
 GRADUS_HD float expm1(float x) {
   float c = x < -30.f ? -30.f : x;
   c = c > 88.8f ? 88.8f : c;
-  const auto [r, n] = detail::reduce(c);
+  const auto [r, n] = detail::reduce(c, 0.693145752f, 1.42860677e-6f);
   const float half = detail::power_of_two(n - 1);  // 2^n itself may overflow where the result does not
-  return std::copysign(2.f * m::fma(half, detail::expm1_small(r), half - 0.5f), x);  // -0 stays
+  return 2.f * m::fma(half, r * m::fma(detail::expm1_second(r), r, 1.f), -(0.5f - half));
 }
 
+namespace detail {
 // Source: coefficients of Cephes' logf (S. Moshier).
-GRADUS_HD float log(float x) {
-  const bool subnormal = x < std::numeric_limits<float>::min();
+template <bool takes_subnormals> GRADUS_HD float log(float x) {
+  const bool subnormal = takes_subnormals && x < std::numeric_limits<float>::min();
   const float scaled = subnormal ? x * 8388608.f : x;
   // x = 2^e * mantissa, mantissa in [sqrt(1/2), sqrt(2)).
   const uint32_t bits = std::bit_cast<uint32_t>(scaled) + (0x3f800000u - 0x3f3504f3u);
@@ -127,12 +130,15 @@ GRADUS_HD float log(float x) {
   const float special = x == 0.f ? -detail::kInf : x < 0.f ? detail::kNaN : x;
   return x > 0.f && x < detail::kInf ? y : special;
 }
+}  // namespace detail
+GRADUS_HD float log(float x) { return detail::log<true>(x); }
 
 GRADUS_HD float log1p(float x) {
   const float u = 1.f + x;
   // The first-order effect of rounding u.
   const float lost = u > 0.f && u < detail::kInf ? (x - (u - 1.f)) / u : 0.f;
-  return std::copysign(m::log(u) + lost, x);  // -0 stays
+  const uint32_t sign = std::bit_cast<uint32_t>(x) & 0x80000000u;  // also the result's: -0 stays
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(detail::log<false>(u) + lost) | sign);
 }
 
 // Source: coefficients of Cephes' tanhf (S. Moshier).
