@@ -292,12 +292,12 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
 
 namespace {
 
-// Returns 1 where a > b, 1/2 where they are equal, else 0, in dy's dtype.
+// Returns 0 where a < b, 1/2 where they are equal, else 1, beside NaN too, in dy's dtype.
 template <class B> Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
-  return (to(gt(a, b), dy.dtype()) + to(ge(a, b), dy.dtype())) * 0.5;
+  return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * -0.5 + 1;
 }
 template <class B> Tensor share_of_smaller(const Tensor& dy, const Tensor& a, const B& b) {
-  return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * 0.5;
+  return (to(gt(a, b), dy.dtype()) + to(ge(a, b), dy.dtype())) * -0.5 + 1;
 }
 
 }  // namespace

@@ -127,7 +127,8 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
                const Tensor u = at_least_f32(x.get());
                const double low = eps.value_or(0),
                             outside = eps ? 0 : std::numeric_limits<double>::quiet_NaN();
-               return where(logical_or(lt(u, low), gt(u, 1 - low)), outside, dy / (u * (1 - u)));
+               const Tensor slope = dy / abs(u * (1 - u));  // infinite at -0 as at 0
+               return where(logical_or(lt(u, low), gt(u, 1 - low)), outside, slope);
              }));
   return y;
 }
@@ -269,10 +270,12 @@ Tensor sinc(const Tensor& x) {
   const OpCall call("sinc", {{"x", x}});
   if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
   if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(sinc(v), x.dtype());
-  const Tensor at_zero = eq(x, 0);
-  const Tensor angle = where(at_zero, 1, x) * std::numbers::pi;
-  // At 0 the first terms of the series, 1 - (pi x)^2 / 6, so that gradients are right there.
-  return where(at_zero, 1 - square(x) * (std::numbers::pi * std::numbers::pi / 6), sin(angle) / angle);
+  // Near 0, where the quotient's gradient loses its digits, the first terms of the series, 1 - s/6 + s^2/120
+  // with s = (pi x)^2.
+  const Tensor near = lt(abs(x), x.dtype() == DType::kF64 ? 0x1p-12 : 0x1p-6);
+  const Tensor s = square(where(near, x, 0)) * (std::numbers::pi * std::numbers::pi);
+  const Tensor angle = where(near, 1, x) * std::numbers::pi;
+  return where(near, 1 - s * (1 - s * (1.0 / 20)) * (1.0 / 6), sin(angle) / angle);
 }
 
 Tensor deg2rad(const Tensor& x) {

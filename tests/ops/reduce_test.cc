@@ -383,7 +383,7 @@ TEST(Reduce, GradientOfVarHasTheDigitsOf16Bits) {
 TEST(Reduce, GradientOfNormOfSmallF16IsFinite) {
   const Tensor x = full({2}, 0x1p-18, {.dtype = DType::kF16});
   for (const double slope : autograd::grad([](const Tensor& x) { return norm(x); }, x).to_vector<double>())
-    EXPECT_NEAR(slope, 0.7071, 1e-3);
+    EXPECT_NEAR(slope, 0.7071, 1e-2);  // of the subnormal norm, which has few digits
 }
 
 TEST(Reduce, TiesShareTheGradientOfTheFullExtremum) {

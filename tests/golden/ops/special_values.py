@@ -34,7 +34,7 @@ UNARY.update({
     "div_2": lambda x: x / 2,
     "1_div": lambda x: 1 / x,
     "pow_0": lambda x: x**0,
-    "pow_half": lambda x: x**0.5,
+    "pow_1.5": lambda x: x**1.5,
     "pow_1": lambda x: x**1,
     "pow_2": lambda x: x**2,
     "pow_3": lambda x: x**3,
