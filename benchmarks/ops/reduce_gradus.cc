@@ -56,8 +56,11 @@ std::vector<Entry> entries() {
   all.push_back(timed("cumprod along rows", {1024, 1024}, [](const Tensor& x) { cumprod(x, 1); }));
   all.push_back(timed("logcumsumexp along rows", {1024, 1024}, [](const Tensor& x) { logcumsumexp(x, 1); }));
   all.push_back(timed("cummax along rows", {1024, 1024}, [](const Tensor& x) { cummax(x, 1); }));
-  for (const auto& [shape, dim] :
-       {std::pair<Shape, int>{{4096, 1000}, -1}, {{64, 10}, -1}, {{65536, 32}, -1}, {{16, 64, 56, 56}, 1}}) {
+  for (const auto& [shape, dim] : {std::pair<Shape, int>{{4096, 1000}, -1},
+                                   {{64, 10}, -1},
+                                   {{65536, 32}, -1},
+                                   {{65536, 11}, -1},
+                                   {{16, 64, 56, 56}, 1}}) {
     const std::string at = to_string(shape);
     all.push_back(read_write("softmax " + at, shape, [dim = dim](const Tensor& x) { softmax(x, dim); }));
     all.push_back(

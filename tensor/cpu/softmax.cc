@@ -15,17 +15,22 @@ constexpr int64_t kTile = 256;
 
 constexpr int kLanes = 16;
 
-// Combines the values f(i) of a row in lanes, which compilers turn into vector code.
+// Combines the values f(i) of a row. Long rows are combined in lanes, which compilers turn into vector code; in a short
+// row, and for what is left of a long one, joining the lanes would take longer than the values.
 template <class T, class F, class Join> T in_lanes(int64_t n, T start, F&& f, Join&& join) {
-  T lanes[kLanes];
-  for (T& lane : lanes) lane = start;
+  T result = start;
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int j = 0; j < kLanes; ++j) lanes[j] = join(lanes[j], f(i + j));
-  for (int j = 0; i + j < n; ++j) lanes[j] = join(lanes[j], f(i + j));
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j) lanes[j] = join(lanes[j], lanes[j + half]);
-  return lanes[0];
+  if (n >= 2 * kLanes) {
+    T lanes[kLanes];
+    for (T& lane : lanes) lane = start;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] = join(lanes[j], f(i + j));
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      for (int j = 0; j < half; ++j) lanes[j] = join(lanes[j], lanes[j + half]);
+    result = lanes[0];
+  }
+  for (; i < n; ++i) result = join(result, f(i));
+  return result;
 }
 
 // Returns the sum of f(i) over a row. Tiles are summed in T, their sums in f64.

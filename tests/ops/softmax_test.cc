@@ -17,8 +17,8 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 TEST(Softmax, MatchesTheDefinitionInF64OverAnyDim) {
-  for (const Shape& shape :
-       {Shape{7, 10}, Shape{3, 1000}, Shape{2, 5, 3, 4}, Shape{4, 3, 300}, Shape{1}, Shape{}}) {
+  for (const Shape& shape : {Shape{7, 10}, Shape{5, 31}, Shape{5, 32}, Shape{5, 47}, Shape{3, 129},
+                             Shape{3, 1000}, Shape{2, 5, 3, 4}, Shape{4, 3, 300}, Shape{1}, Shape{}}) {
     const Tensor x = random_tensor(shape, DType::kF64);
     for (int dim = 0; dim < std::max(x.dim(), 1); ++dim) {
       const Tensor y = softmax(x, dim);
@@ -76,6 +76,23 @@ TEST(Softmax, DoesNotDependOnThreads) {
     }
   }
   set_num_threads(before);
+}
+
+TEST(Softmax, ARowDoesNotDependOnTheRowsBesideIt) {
+  for (int64_t n : {1, 11, 16, 31, 32, 33, 128, 129}) {
+    const Tensor x = random_tensor({37, n}), dy = random_tensor({37, n}, DType::kF32, 2);
+    const Tensor y = softmax(x, 1), log_y = log_softmax(x, 1);
+    const Tensor dx = softmax_backward(dy, y, 1), log_dx = log_softmax_backward(dy, log_y, 1);
+    for (int64_t i = 0; i < x.size(0); ++i) {
+      const auto row = [&](const Tensor& t) { return narrow(t, 0, i, 1); };
+      EXPECT_EQ(softmax(row(x), 1).to_vector<float>(), row(y).to_vector<float>()) << n;
+      EXPECT_EQ(log_softmax(row(x), 1).to_vector<float>(), row(log_y).to_vector<float>()) << n;
+      EXPECT_EQ(softmax_backward(row(dy), row(y), 1).to_vector<float>(), row(dx).to_vector<float>()) << n;
+      EXPECT_EQ(log_softmax_backward(row(dy), row(log_y), 1).to_vector<float>(),
+                row(log_dx).to_vector<float>())
+          << n;
+    }
+  }
 }
 
 TEST(Softmax, EmptyAndWrong) {
