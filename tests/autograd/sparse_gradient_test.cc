@@ -29,7 +29,7 @@ constexpr Device kQueued{DeviceType::kCPU, 1};
 // A table, its manager, and a loss whose gradient is different in every element that was read.
 struct Table {
   explicit Table(bool sparse, DType dtype = DType::kF32, Device device = kCPU, bool attach = true)
-      : sparse(sparse), weight(raw::to(raw::to(reshape(linspace(-1, 1, 21), {7, 3}), dtype), device)) {
+      : sparse(sparse), weight(to(to(reshape(linspace(-1, 1, 21), {7, 3}), dtype), device)) {
     if (attach) gm.attach(weight);
   }
   Tensor read(const std::vector<int64_t>& rows) const {

@@ -17,7 +17,9 @@ double value(const Tensor& x) { return x.item<double>(); }
 
 TEST(BinaryCrossEntropy, RefusesWhatIsNoProbability) {
   const Tensor half = full({3, 2}, 0.5);
-  const auto with = [](double v) { return transpose(tensor({0.5, 0., 1., 0.5, v, 0.25}, {2, 3}), 0, 1); };
+  const auto with = [](double v) {
+    return transpose(tensor<double>({0.5, 0., 1., 0.5, v, 0.25}, {2, 3}), 0, 1);
+  };
   for (const double bad : {2., -1e-30, 1.0000001, double(NAN), double(INFINITY)}) {
     for (const Reduction r : {Reduction::kMean, Reduction::kNone}) {
       EXPECT_THROW(binary_cross_entropy(with(bad), half, {.reduction = r}), ValueError) << bad;

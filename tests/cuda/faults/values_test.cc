@@ -146,7 +146,7 @@ TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
         binary_cross_entropy(x, x, {.reduction = Reduction::kNone}).to_vector<float>();
       },
       [](Device d) {
-        const Tensor x = transpose(raw::to(tensor({0., 1., 3., 2.}, {2, 2}), d), 0, 1);
+        const Tensor x = transpose(raw::to(tensor<double>({0., 1., 3., 2.}, {2, 2}), d), 0, 1);
         binary_cross_entropy(x, x).item<double>();
       },
       // None.
