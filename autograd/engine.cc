@@ -236,6 +236,9 @@ class Pass {
     ready_.emplace(slot->is_leaf() ? ~uint64_t{0} : static_cast<const Node*>(slot)->sequence(), v);
   }
 
+  // A sparse gradient lies on the meta device, and its elements on the device that computes them.
+  static Device device_of(const Tensor& gradient) { return elements_of(gradient).device(); }
+
   // Note [Streams of a backward] in autograd/engine.h.
   static std::deque<Stream> current_streams() {
     const auto& streams = Context::current().streams;
@@ -262,7 +265,7 @@ class Pass {
   // Lets the consumer's stream wait for what has made a gradient.
   void wait_for_maker(Visit& v, size_t output) {
     if (output < v.made.size() && v.dys[output].defined())
-      stream_of(v.slot, v.dys[output].device()).wait(std::exchange(v.made[output], {}));
+      stream_of(v.slot, device_of(v.dys[output])).wait(std::exchange(v.made[output], {}));
   }
   void note_stream(const Stream& s) {
     if (!(s == caller_stream(s.device())) && std::ranges::find(node_streams_, s) == node_streams_.end())
@@ -284,7 +287,8 @@ class Pass {
   void accumulate(const AutogradSlot* from, const Edge& to, Tensor dy) {
     if (!dy.defined() || !leads(to.slot.get())) return;
     Visit& v = visits_[index_[to.slot.get()]];
-    const Stream &maker = stream_of(from, dy.device()), &consumer = stream_of(to.slot.get(), dy.device());
+    const Device device = device_of(dy);
+    const Stream &maker = stream_of(from, device), &consumer = stream_of(to.slot.get(), device);
     Event made;
     if (!(maker == consumer)) made = Event::record(maker);
     if (v.dys.size() <= to.index) v.dys.resize(to.index + 1);
@@ -356,7 +360,7 @@ class Pass {
     if (it == targets_of_.end()) return;
     const bool passes_on = !v.slot->is_leaf() || leads_further(v);
     for (const Tensor& dy : v.dys)
-      if (dy.defined()) order(stream_of(v.slot, dy.device()), caller_stream(dy.device()));
+      if (dy.defined()) order(stream_of(v.slot, device_of(dy)), caller_stream(device_of(dy)));
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
@@ -438,7 +442,7 @@ class Pass {
 
   void defer(Visit& visit, std::vector<Tensor> dys, std::vector<Tensor> dxs) {
     for (const Tensor& dx : dxs)
-      if (dx.defined()) caller_stream(dx.device());  // the second part's waits for this one
+      if (dx.defined()) caller_stream(device_of(dx));  // the second part's waits for this one
     visit.dys = std::move(dys);
     visit.dxs = std::move(dxs);
     visit.deferred = true;
