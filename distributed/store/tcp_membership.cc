@@ -28,8 +28,8 @@ constexpr Milliseconds kHeartbeat{500};
 // A rank that reports a timeout first asks for statuses. Both together take less than two seconds. A report's
 // answer may come only after the server's grace period.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
-// Packets that get lost are sent again several times within this.
-constexpr Milliseconds kLeaveLimit{5'000};
+// Covers a lost packet (TCP sends it again after 200 ms). A stopped server delays the end of a rank by this much.
+constexpr Milliseconds kLeaveLimit{400};
 
 // Descriptors that tell others by their end that this process is gone. A forked child does not
 // keep them open.
@@ -160,8 +160,8 @@ class TcpMembership final : public Membership {
     return this->failure();
   }
 
-  // Waits for the server's confirmation. A socket that is closed with unread data is reset: if kLeave was
-  // lost on its way, it is not sent again.
+  // Waits shortly for the server's confirmation. A socket that is closed with unread data is reset: if kLeave
+  // was lost on its way, it is not sent again.
   void leave() override {
     if (!is_rank()) return;
     {
@@ -169,10 +169,10 @@ class TcpMembership final : public Membership {
       if (std::exchange(left_, true)) return;
     }
     set_left(rank());
-    if (!connection_.send(encode({MessageType::kLeave, {}, {}}))) return;
+    const Deadline deadline = Deadline::after(kLeaveLimit);
+    if (!connection_.send(encode({MessageType::kLeave, {}, {}}), deadline)) return;
     std::unique_lock lock(mutex_);
-    heard_.wait_until(lock, Deadline::after(kLeaveLimit).time(),
-                      [&] { return leave_confirmed_ || lost_ || failed(); });
+    heard_.wait_until(lock, deadline.time(), [&] { return leave_confirmed_ || lost_ || failed(); });
   }
 
   std::vector<RankStatus> statuses() override {

@@ -7,9 +7,11 @@
 
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "gradus/distributed/store/internal/status_text.h"
+#include "gradus/distributed/store/internal/store_connection.h"
 #include "gradus/distributed/store/roster.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
@@ -17,6 +19,9 @@
 namespace gradus::dist {
 namespace {
 
+using internal::encode;
+using internal::MessageType;
+using internal::StoreConnection;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -197,18 +202,23 @@ TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
   EXPECT_TRUE(statuses[1].left);
 }
 
-// Each hears of the others while it closes its connection.
+// Each closes its connection while the server sends it that others have left.
 TEST(TcpMembershipTest, ManyThatLeaveAtOnceAreNotDead) {
   constexpr int kRanks = 32;
   for (int repeat = 0; repeat < 10; ++repeat) {
     StoreServer server({});
-    std::vector<std::shared_ptr<Membership>> members;
+    std::vector<std::optional<StoreConnection>> members;
     for (int rank = 0; rank < kRanks; ++rank)
-      members.push_back(join_tcp(address_of(server), rank, kRanks, kLong));
+      members.emplace_back(StoreConnection::open(
+          "leave", address_of(server),
+          {.role = internal::Role::kMember, .attempt = 0, .rank = rank, .world_size = kRanks},
+          Deadline::after(kLong)));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < kRanks; ++rank)
       threads.emplace_back([&, rank] {
-        members[rank]->leave();
+        std::string why;
+        EXPECT_EQ(members[rank]->send(encode({MessageType::kLeave, {}, {}}), Deadline::after(kLong), &why),
+                  internal::Io::kDone);
         members[rank].reset();
         server.ended(rank);
       });
@@ -321,11 +331,16 @@ TEST(TcpMembershipTest, AServerThatHasStoppedHoldsUpNobody) {
   process.start(0);
   int port = 0;
   ASSERT_EQ(::read(ends[0], &port, sizeof port), ssize_t(sizeof port));
-  auto member = join_tcp({.host = "127.0.0.1", .port = port}, 0, 2, kLong);
+  auto member = join_tcp({.host = "127.0.0.1", .port = port}, 0, 2, kLong),
+       leaves = join_tcp({.host = "127.0.0.1", .port = port}, 1, 2, kLong);
   auto store = guarded_store(connect_tcp_store({.host = "127.0.0.1", .port = port}, kLong), member);
 
   process.stop();
-  const auto start = std::chrono::steady_clock::now();
+  auto start = std::chrono::steady_clock::now();
+  leaves->leave();
+  leaves.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(900));
+  start = std::chrono::steady_clock::now();
   EXPECT_TRUE(member->statuses().empty());
   EXPECT_ANY_THROW(store->get("key", Milliseconds(500)));
   EXPECT_EQ(member->report({Failure::Kind::kTimeout, 1, "mine"}).text, "mine");
