@@ -72,9 +72,10 @@ template <class T> struct Variance {
   }
   double finish(const Spread& a) const { return root ? std::sqrt(a.squares * scale) : a.squares * scale; }
 
-  // Returns whether sums of squares of f32 have left f32's range, or lost digits at its lower end.
+  // Returns whether a sum of squares of f32 may have left f32's range, or lost digits at its lower end.
   static bool out_of_range(T squares) {
-    return std::is_same_v<T, float> && !(squares >= 1e-30f && squares <= std::numeric_limits<float>::max());
+    return std::is_same_v<T, float> &&
+           !((squares >= 1e-30f) & (squares <= std::numeric_limits<float>::max()));
   }
   // Computes in double what is out of f32's range.
   static Spread wide_block(const T* x, int64_t n, int64_t stride) {
@@ -112,7 +113,11 @@ template <class T> struct Variance {
     const T sum = lane_sum(n, [=](int64_t i) { return x[i * stride] - center; });
     const T squares =
         lane_sum(n, [=](int64_t i) { return (x[i * stride] - center) * (x[i * stride] - center); });
-    if (out_of_range(squares)) return wide_block(x, n, stride);
+    if (out_of_range(squares)) {
+      int differs = squares != 0;  // equal elements have no squares
+      for (int64_t i = 1; i < n; ++i) differs |= x[i * stride] != x[0];
+      if (differs) return wide_block(x, n, stride);
+    }
     return spread(center, sum, squares, static_cast<double>(n));
   }
   Spread block(const T* x, int64_t n, int64_t stride) const {
@@ -132,7 +137,13 @@ template <class T> struct Variance {
         sum[j] += d;
         squares[j] += d * d;
       }
-    if (std::any_of(squares, squares + width, out_of_range)) {
+    int far = 0, differs = 0;
+    for (int64_t j = 0; j < width; ++j) far |= out_of_range(squares[j]);
+    for (int r = 1; far && r < n; ++r)
+      for (int64_t j = 0; j < width; ++j)
+        differs |=
+            out_of_range(squares[j]) & ((squares[j] != 0) | (rows[r][j * stride] != rows[0][j * stride]));
+    if (differs) {
       T column[kBlock];
       for (int64_t j = 0; j < width; ++j) {
         for (int r = 0; r < n; ++r) column[r] = rows[r][j * stride];

@@ -25,8 +25,9 @@ void sum_cuda(const Tensor& out, const Tensor& x, double scale) {
 }
 
 void var_cuda(const Tensor& out, const Tensor& x, double scale, bool root) {
-  with_floats("var", x.dtype(),
-              [&](auto type) { run_reduction("var", out, x, Variance<decltype(type)>{scale, root}); });
+  with_floats("var", x.dtype(), [&](auto type) {
+    run_reduction("var", out, x, Variance<decltype(type)>{scale, root});
+  });
 }
 
 void prod_cuda(const Tensor& out, const Tensor& x) {

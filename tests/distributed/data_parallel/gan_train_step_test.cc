@@ -243,8 +243,7 @@ TEST_P(GanTrainStep, SavesBetweenStepsAndRefusesToWithinOne) {
     parts.save(file);
   });
   for (const std::string& error : errors)
-    EXPECT_THAT(error,
-                AllOf(HasSubstr("'disc'"), HasSubstr("of 1 batch"), HasSubstr("between two steps")));
+    EXPECT_THAT(error, AllOf(HasSubstr("'disc'"), HasSubstr("of 1 batch"), HasSubstr("between two steps")));
 
   run_ranks(GetParam(), [&] {
     Training t(false, 2);
