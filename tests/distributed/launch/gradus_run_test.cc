@@ -333,21 +333,21 @@ TEST(GradusRun, LogsLieInFoldersPerAttemptAndRank) {
 TEST(GradusRun, OutputThatCannotBeWrittenIsAnError) {
   const std::string run_all = "exec distributed/launch/gradus-run --nproc-per-node 2 ";
   {
-    Subprocess p({"sh", "-c", run_all + "--tee 1 sh -c 'echo a; echo b' >/dev/full"});
+    Subprocess p({"/bin/sh", "-c", run_all + "--tee 1 sh -c 'echo a; echo b' >/dev/full"});
     EXPECT_EQ(p.wait(), 1);
     EXPECT_THAT(p.err(), MatchesRegex("(gradus-run: output of rank [01] is lost: cannot write to stdout: "
                                       "No space left on device\n){2}"))
         << "once when it happens, and at the end";
   }
   {
-    Subprocess p({"sh", "-c", run_all + "sh -c 'echo a >&2' 2>/dev/full"});
+    Subprocess p({"/bin/sh", "-c", run_all + "sh -c 'echo a >&2' 2>/dev/full"});
     EXPECT_EQ(p.wait(), 1) << "though there is no place for the message";
   }
   {  // a file that may not grow
     TestFolder folder;
     const std::string script = "sh -c 'seq 20000; echo done >" + folder.path() + "/done$RANK'";
-    Subprocess p(
-        {"sh", "-c", "ulimit -f 8; " + run_all + "--redirects 1 --log-dir " + folder.path() + " " + script});
+    Subprocess p({"/bin/sh", "-c",
+                  "ulimit -f 8; " + run_all + "--redirects 1 --log-dir " + folder.path() + " " + script});
     EXPECT_EQ(p.wait(), 1);
     EXPECT_THAT(p.err(), HasSubstr("stdout.log: File too large"));
     EXPECT_TRUE(wait_for_file(folder / "done0") && wait_for_file(folder / "done1")) << "the ranks went on";
@@ -356,7 +356,7 @@ TEST(GradusRun, OutputThatCannotBeWrittenIsAnError) {
 
 TEST(GradusRun, AReaderThatHasGoneIsNoError) {
   Subprocess p(
-      {"sh", "-c",
+      {"/bin/sh", "-c",
        "{ distributed/launch/gradus-run --tee 1 sh -c 'sleep 0.3; echo a; echo b'; echo $? >&2; } | true"});
   p.wait();
   EXPECT_EQ(p.err(), "0\n");
