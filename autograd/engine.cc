@@ -352,6 +352,7 @@ class Pass {
   // Returns the gradient in its value's dtype, for delivery outside of the pass.
   static Tensor narrowed(Tensor dy, const AutogradSlot& slot, uint32_t output) {
     if (!dy.defined() || slot.is_leaf()) return dy;
+    const OnStream scope(static_cast<const Node&>(slot).stream());
     return conform(std::move(dy), static_cast<const Node&>(slot).outputs()[output]);
   }
 
@@ -359,8 +360,6 @@ class Pass {
     auto it = targets_of_.find(v.slot);
     if (it == targets_of_.end()) return;
     const bool passes_on = !v.slot->is_leaf() || leads_further(v);
-    for (const Tensor& dy : v.dys)
-      if (dy.defined()) order(stream_of(v.slot, device_of(dy)), caller_stream(device_of(dy)));
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;

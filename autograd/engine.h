@@ -37,11 +37,12 @@ void run(BackwardPass& pass);
 
 // Note [Streams of a backward]
 // A rule runs on the stream of its forward, and so does the conversion of its gradients to the form of their
-// values. Gradients of leaves, and all that is delivered, are made ready on the current streams of the thread that
-// runs the pass. If the maker of a gradient and its consumer are on different streams, an event is recorded when
-// the gradient is made, and the consumer's stream waits for it before the first use: as input of a rule, or in a
-// sum, which the consumer's stream computes. When the pass ends, the caller's streams wait for all that it has used,
-// so the caller may overwrite whatever the rules have read. On one stream no event is made.
+// values. Gradients of leaves are made ready on the current streams of the thread that runs the pass before
+// they are delivered. If the maker of a gradient and its consumer are on different streams, an event is recorded
+// when the gradient is made, and the consumer's stream waits for it before the first use: as input of a rule, or
+// in a sum, which the consumer's stream computes. When the pass ends, the caller's streams wait for everything
+// that it has queued. So all targets are ready, and the caller may overwrite what the rules have read. On one
+// stream no event is made.
 
 // Note [Sums of leaves]
 // A leaf that several ops use gets several gradients. On a GPU a launch costs more than most of these sums.
