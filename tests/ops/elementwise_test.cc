@@ -579,7 +579,7 @@ TEST(ElementwiseGrad, TiesShareTheGradientAndKinksTakeTheirSide) {
                      [](const Tensor& t) {
                        return pow(tensor({0.f, 1.f}), t);
                      }),
-            (std::vector<double>{-kInf, 0}));
+            (std::vector<double>{0, 0}));
 }
 
 TEST(ElementwiseGrad, TheSameTensorTwiceSumsBothWays) {
