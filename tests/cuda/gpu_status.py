@@ -47,7 +47,7 @@ FAMILIES = [
      ["softmax.cu.cc", "powers.h", "teams.h"], r"softmax of "),
     ("cross entropy", "cross_entropy_samples cross_entropy_slopes short_rows long_rows",
      ["cross_entropy.cu.cc", "powers.h", "teams.h", "reduce.h", "reduce_ops.h", "element.h"], r"cross entropy of "),
-    ("sums of losses", "sum_chunk_of_losses add_sums_of_losses",
+    ("sums of losses", "sum_chunk_of_losses add_sums_of_losses find_outside_of_unit_interval",
      ["loss_sum.h", "chunk_loop.h", "merge_block.h", "reduce.h", "reduce_ops.h", "element.h"], r"sums of losses in "),
     ("pooling", "pool_largest pool_scatter pool_relu_grad pool_gather pool_positions pool_mean pool_spread",
      ["pool.cu.cc", "element.h"], r"pooling of "),
