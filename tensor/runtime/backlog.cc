@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "gradus/tensor/runtime/cgroup.h"
+#include "gradus/tensor/runtime/internal/cgroup.h"
 
 namespace gradus::internal {
 namespace {

@@ -12,10 +12,10 @@
 #endif
 
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/runtime/cgroup.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/runtime/internal/cgroup.h"
 #include "gradus/tensor/runtime/neighbor.h"
 #include "gradus/tensor/runtime/team.h"
 

@@ -1,5 +1,5 @@
 // Limits of containers, read from files such as the system writes.
-#include "gradus/tensor/runtime/cgroup.h"
+#include "gradus/tensor/runtime/internal/cgroup.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 
 #include <hwy/foreach_target.h>
 
+#include "gradus/tensor/cpu/conv/narrow_matmul.h"
 #include "gradus/tensor/cpu/conv/products-inl.h"
-#include "gradus/tensor/cpu/linalg/narrow_matmul.h"
 #include "gradus/tensor/cpu/onednn/onednn.h"
 #include "gradus/tensor/cpu/transpose-inl.h"
 #include "gradus/tensor/cpu/widen.h"

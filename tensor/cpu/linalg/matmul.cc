@@ -5,8 +5,8 @@
 
 #include <cstring>
 
+#include "gradus/tensor/cpu/conv/narrow_matmul.h"
 #include "gradus/tensor/cpu/linalg/matmul_reference.h"
-#include "gradus/tensor/cpu/linalg/narrow_matmul.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/ops/activations.h"

@@ -1,4 +1,4 @@
-#include "gradus/tensor/runtime/cgroup.h"
+#include "gradus/tensor/runtime/internal/cgroup.h"
 
 #include <algorithm>
 #include <cmath>

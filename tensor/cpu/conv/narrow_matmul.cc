@@ -1,9 +1,9 @@
-#include "gradus/tensor/cpu/linalg/narrow_matmul.h"
+#include "gradus/tensor/cpu/conv/narrow_matmul.h"
 
 #include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tensor/cpu/linalg/narrow_matmul.cc"
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv/narrow_matmul.cc"
 #include "gradus/tensor/cpu/levels.h"
 
 #include <hwy/foreach_target.h>
