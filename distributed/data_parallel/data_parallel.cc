@@ -110,7 +110,8 @@ class Replicas {
     const Device target = options_.output_device.value_or(device(0));
     if (others_.empty()) return to((*model_)(to(x, device(0))), target);
 
-    std::vector<Tensor> parts = chunk(x, int64_t(options_.device_ids.size()), options_.dim);
+    const bool is_empty = x.size(options_.dim) == 0;
+    std::vector<Tensor> parts = chunk(x, is_empty ? 1 : int64_t(options_.device_ids.size()), options_.dim);
     for (size_t i = 0; i < parts.size(); ++i) parts[i] = to(parts[i], device(i));
     const Standing standing(*this, parts.size());
     std::vector<Tensor> results = run(parts);
