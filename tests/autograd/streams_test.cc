@@ -146,6 +146,7 @@ TEST(StreamsOfABackward, LeavesThatSeveralStreamsUse) {
       gm.backward(sum(a) + sum(b) + sum(c));
       all.push_back(raw::clone(w.grad()));
     }
+    r.three.synchronize();
     return all;
   });
 }
@@ -180,7 +181,9 @@ TEST(StreamsOfABackward, TheCallerIsOnAnotherStream) {
     delay(r.device);
     const Tensor dy = r.numbers(3);
     gm.backward(y, dy);
-    return seen(x.grad(), w.grad());
+    const Tensors all = seen(x.grad(), w.grad());
+    r.three.synchronize();  // the default stream reads the values
+    return all;
   });
 }
 
@@ -217,6 +220,7 @@ TEST(StreamsOfABackward, InTwoParts) {
       all.push_back(raw::clone(h.grad()));
       all.push_back(raw::clone(w.grad()));
     }
+    r.three.synchronize();
     return all;
   });
 }
@@ -252,6 +256,7 @@ TEST(StreamsOfABackward, InTwoPartsOnTwoDevices) {
       recording.backward_weights();
       all.push_back(raw::clone(w.grad()));
     }
+    r.three.synchronize();
     return all;
   });
 }
