@@ -68,7 +68,7 @@ const std::vector<std::string> kSmall = {"d",  "-a",        "resnet20", "--image
 
 TEST(ImagenetProgram, LearnsKeepsTheBestAndEvaluatesIt) {
   Place s;
-  const Result r = run(s.dir(), with(kSmall, {"--epochs", "3", "--lr", "0.05", "--checkpoint-dir", "c"}));
+  const Result r = run(s.dir(), with(kSmall, {"--epochs", "3", "--lr", "0.02", "--checkpoint-dir", "c"}));
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("120 training and 21 validation images of 3 classes"));
   EXPECT_THAT(r.output, HasSubstr("Epoch: [0][ 1/10]\tTime "));
