@@ -278,7 +278,7 @@ struct Product {
 };
 
 int64_t random_extent(Random& r) {
-  switch (r.in(0, 5)) {
+  switch (r.in(0, 6)) {
     case 0:
       return 1;
     case 1:
@@ -289,6 +289,8 @@ int64_t random_extent(Random& r) {
       return 32 * r.in(1, 5);
     case 4:
       return r.in(1, 200);
+    case 5:  // the blocks of narrow_matmul: rows, columns and depth, with AVX2 and AVX-512
+      return r.of<int64_t>({48, 96, 112, 224, 256, 384, 512}) + r.in(-1, 1);
     default:
       return r.in(1, 40);
   }

@@ -13,17 +13,20 @@
 
 // Note [Products of bf16 in f32]
 // Operands are widened to f32 where they are packed for the registers anyway: b into panels [K][kPanel], a as it
-// lies. A block of the result, kRows by kColumns, is summed in f32 over stretches of kDepth and rounded once.
-// Widening whole operands for a product in f32 instead takes three more passes over memory.
+// lies. A block of the result is summed in f32 over stretches of kDepth and rounded once, panel by panel, with the
+// last stretch. Widening whole operands for a product in f32 instead takes three more passes over memory.
 //
-// Where several blocks of rows read the same panels, all panels are packed first. Otherwise each is packed when
-// it is used, and stays in a cache.
+// Where many blocks of rows read the same panels, all panels are packed first. Otherwise each is packed when it is
+// used, and stays in a cache.
+//
+// A block has at most kMostBlockRows rows and kMostBlockColumns columns, and fewer columns where that makes too few
+// blocks for all threads to be busy to the end. Each element is the sum of the same numbers in the same order in any case.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kRows = 8 * kMostRows, kColumns = 16 * kPanel, kDepth = 384;
+constexpr int64_t kMostBlockRows = 8 * kMostRows, kMostBlockColumns = 16 * kPanel, kDepth = 384;
 constexpr int64_t kRowOfA = kDepth + kLanes;  // rows 4 KiB apart would compete for the same places in a cache
 
 struct Matrix {
@@ -54,6 +57,13 @@ void pack_panel(const Matrix& b, int64_t k, int64_t K, int64_t n, int64_t count,
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) store(to + (done + i) * kPanel + half, columns[i]);
       }
+  if (count == kPanel && b.column == 1)
+    for (; done < K; ++done) {
+      const bf16* from = b.at(k + done, n);
+      __builtin_prefetch(from + kPanel, 0, 2);  // the next panel's: rows may be pages apart
+      store(to + done * kPanel, load(from));
+      store(to + done * kPanel + kLanes, load(from + kLanes));
+    }
   for (; done < K; ++done) {
     widen(b.at(k + done, n), b.column, count, to + done * kPanel);
     std::fill(to + done * kPanel + count, to + (done + 1) * kPanel, 0.0f);
@@ -81,67 +91,77 @@ template <class T> void write_row(const float* sums, const float* bias, int64_t 
   for (; i < n; ++i) to[i] = T(sums[i] + bias[i]);
 }
 
+// Returns the columns of a block of the result, where there are `others` blocks side by side in its other dims.
+int64_t columns_of_block(int64_t width, int64_t others) {
+  int64_t columns = std::min(kMostBlockColumns, width);
+  while (columns > kPanel && others * row_blocks(width, columns) < 4 * num_threads())
+    columns = row_blocks(columns / 2, kPanel) * kPanel;
+  return columns;
+}
+
 template <class T> void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1, M = out.size(-2), N = out.size(-1), K = a.size(-1);
-  const int64_t panels = (N + kPanel - 1) / kPanel, width = panels * kPanel;
-  const int64_t blocks_of_rows = row_blocks(M, kRows), blocks_of_columns = (width + kColumns - 1) / kColumns;
-  const int64_t blocks = blocks_of_rows * blocks_of_columns;
-  const int64_t shared = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // matrices b
-  const bool packed_first = blocks_of_rows > 1 || shared < batch;
+  const int64_t panels = row_blocks(N, kPanel), width = panels * kPanel;
+  const int64_t row_count = row_blocks(M, kMostBlockRows);
+  const int64_t block_columns = columns_of_block(width, batch * row_count);
+  const int64_t column_count = row_blocks(width, block_columns), blocks = row_count * column_count;
+  const int64_t matrices = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // of b
+  const bool packed_first = row_count > 2 || matrices < batch;
 
   const Tensor addends = scratch(width);
   std::fill_n(addends.ptr<float>(), width, 0.0f);
   if (bias.defined()) widen(bias.ptr<bf16>(), bias.stride(0), N, addends.ptr<float>());
 
-  // All panels: [shared][stretches of K][panels][K of a stretch][kPanel]
-  const int64_t grain_of_panels = 1 + 8192 / (K * kPanel);
-  const Tensor packed = packed_first ? scratch(shared * K * width) : Tensor();
-  const auto packed_panel = [&](int64_t which, int64_t k, int64_t depth, int64_t panel) {
-    return packed.ptr<float>() + (which * K + k) * width + panel * depth * kPanel;
+  // All panels: [matrices][stretches of K][panels][K of a stretch][kPanel]
+  const Tensor packed = packed_first ? scratch(matrices * K * width) : Tensor();
+  const auto packed_panel = [&](int64_t which, int64_t k, int64_t depth, int64_t n) {
+    return packed.ptr<float>() + (which * K + k) * width + n * depth;
+  };
+  const auto pack = [&](int64_t which, int64_t k, int64_t depth, int64_t n, float* to) {
+    pack_panel(matrix(b, which), k, depth, n, std::min<int64_t>(kPanel, N - n), to);
   };
   if (packed_first)
-    parallel_for(0, shared * panels, grain_of_panels, [&](int64_t first, int64_t last) {
+    parallel_for(0, matrices * panels, 1 + 8192 / (K * kPanel), [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i)
         for (int64_t k = 0; k < K; k += kDepth) {
-          const int64_t depth = std::min(kDepth, K - k), n = i % panels * kPanel;
-          pack_panel(matrix(b, i / panels), k, depth, n, std::min<int64_t>(kPanel, N - n),
-                     packed_panel(i / panels, k, depth, i % panels));
+          const int64_t which = i / panels, n = i % panels * kPanel, depth = std::min(kDepth, K - k);
+          pack(which, k, depth, n, packed_panel(which, k, depth, n));
         }
     });
 
-  const int64_t rows_at_once = std::min(kRows, M), columns_at_once = std::min(kColumns, width);
-  parallel_for(
-      0, batch * blocks, 1 + 32768 / (rows_at_once * columns_at_once * K), [&](int64_t first, int64_t last) {
-        const int64_t floats_of_a = rows_at_once * kRowOfA, floats_of_panel = kDepth * kPanel;
-        const Tensor bytes = scratch(floats_of_a + floats_of_panel + rows_at_once * columns_at_once);
-        float* const rows_of_a = bytes.ptr<float>();
-        float* const panel_of_b = rows_of_a + floats_of_a;
-        float* const sums = panel_of_b + floats_of_panel;
-        for (int64_t item = first; item < last; ++item) {
-          const int64_t g = item / blocks, r = item % blocks / blocks_of_columns;
-          const int64_t m = M * r / blocks_of_rows, rows = M * (r + 1) / blocks_of_rows - m;
-          const int64_t n = item % blocks_of_columns * kColumns, columns = std::min(kColumns, width - n);
-          for (int64_t k = 0; k < K; k += kDepth) {
-            const int64_t depth = std::min(kDepth, K - k);
-            const PackedRows left = pack_rows(matrix(a, g), m, rows, k, depth, rows_of_a);
-            for (int64_t c = 0; c < columns; c += kPanel) {
-              const float* right = panel_of_b;
-              if (packed_first)
-                right = packed_panel(g % shared, k, depth, (n + c) / kPanel);
-              else
-                pack_panel(matrix(b, g), k, depth, n + c, std::min<int64_t>(kPanel, N - n - c), panel_of_b);
-              for_row_blocks(rows, [&](int64_t at, int64_t count) {
-                (k > 0 ? kAddedProducts : kProducts)[size_t(count - 1)](left.data + at * left.row, left.row,
-                                                                        left.column, right, kPanel, depth,
-                                                                        sums + at * columns + c, columns, {});
-              });
-            }
-          }
-          T* const to = out.ptr<T>() + (g * M + m) * N + n;
+  const int64_t most_rows = std::min(kMostBlockRows, M);
+  // Sums that wait for the next stretch are those of a whole block. Those of one stretch are written at once.
+  const int64_t sum_columns = K > kDepth ? block_columns : kPanel;
+  const int64_t grain = 1 + 32768 / (most_rows * block_columns * K);
+  parallel_for(0, batch * blocks, grain, [&](int64_t first, int64_t last) {
+    const Tensor room = scratch(most_rows * kRowOfA + kDepth * kPanel + most_rows * sum_columns);
+    float* const rows_of_a = room.ptr<float>();
+    float* const panel_of_b = rows_of_a + most_rows * kRowOfA;
+    float* const sums = panel_of_b + kDepth * kPanel;
+    for (int64_t item = first; item < last; ++item) {
+      const int64_t g = item / blocks, r = item % blocks / column_count;
+      const int64_t m = M * r / row_count, rows = M * (r + 1) / row_count - m;
+      const int64_t left = item % column_count * block_columns, right = std::min(left + block_columns, width);
+      for (int64_t k = 0; k < K; k += kDepth) {
+        const int64_t depth = std::min(kDepth, K - k);
+        const PackedRows of_a = pack_rows(matrix(a, g), m, rows, k, depth, rows_of_a);
+        for (int64_t n = left; n < right; n += kPanel) {
+          if (!packed_first) pack(g % matrices, k, depth, n, panel_of_b);
+          const float* of_b = packed_first ? packed_panel(g % matrices, k, depth, n) : panel_of_b;
+          float* const to = sums + (K > kDepth ? n - left : 0);
+          for_row_blocks(rows, [&](int64_t at, int64_t count) {
+            (k > 0 ? kAddedProducts : kProducts)[size_t(count - 1)](of_a.data + at * of_a.row, of_a.row,
+                                                                    of_a.column, of_b, kPanel, depth,
+                                                                    to + at * sum_columns, sum_columns, {});
+          });
+          if (k + depth < K) continue;
           for (int64_t i = 0; i < rows; ++i)
-            write_row(sums + i * columns, addends.ptr<float>() + n, std::min(columns, N - n), to + i * N);
+            write_row(to + i * sum_columns, addends.ptr<float>() + n, std::min<int64_t>(kPanel, N - n),
+                      out.ptr<T>() + (g * M + m + i) * N + n);
         }
-      });
+      }
+    }
+  });
 }
 
 void narrow_matmul(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {

@@ -216,18 +216,19 @@ const Kernels* kernels_for(const Shape& w) {
   return nullptr;
 }
 
-// A thread's room for images of `elements` numbers in f32. Where a tensor is f32 its own memory serves.
+// A thread's room for an image of `elements` numbers in f32, aligned to lines of the cache as a tensor is: each
+// load from a vector's memory would touch two. Where a tensor is f32 its own memory serves.
 class WideImages {
  public:
   WideImages(const Tensor& t, int64_t elements)
-      : t_(t), elements_(elements), room_(t.dtype() == DType::kF32 ? 0 : elements) {}
-  float* at(int64_t n) { return room_.empty() ? t_.ptr<float>() + n * elements_ : room_.data(); }
+      : t_(t), elements_(elements), room_(t.dtype() == DType::kF32 ? Tensor() : empty({elements})) {}
+  float* at(int64_t n) { return room_.defined() ? room_.ptr<float>() : t_.ptr<float>() + n * elements_; }
   float* read(int64_t n) {
-    if (!room_.empty()) converter(DType::kF32, t_.dtype())(elements_, room_.data(), 1, memory(n), 1);
+    if (room_.defined()) converter(DType::kF32, t_.dtype())(elements_, at(n), 1, memory(n), 1);
     return at(n);
   }
   void write(int64_t n) {
-    if (!room_.empty()) converter(t_.dtype(), DType::kF32)(elements_, memory(n), 1, room_.data(), 1);
+    if (room_.defined()) converter(t_.dtype(), DType::kF32)(elements_, memory(n), 1, at(n), 1);
   }
 
  private:
@@ -236,7 +237,7 @@ class WideImages {
   }
   const Tensor& t_;
   int64_t elements_;
-  std::vector<float> room_;
+  Tensor room_;
 };
 
 // Returns the share of nonzeros in evenly spaced rows of dy.

@@ -89,10 +89,17 @@ void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const
   for (int64_t i = 1; i < out.size(0); ++i) std::memcpy(to + i * bytes, to, bytes);
 }
 
+// Returns whether a kernel of ours is faster than widening three whole matrices for oneDNN's product in f32: with
+// AVX-512, where there are few multiplications for each element that is widened or rounded.
+bool prefers_narrow_matmul(const Tensor& out, const Tensor& a) {
+  const int64_t M = out.size(-2), N = out.size(-1), K = a.size(-1);
+  return a.dtype() == DType::kBF16 && cpu::has_avx512() && 1.0 / M + 1.0 / N + 1.0 / K > 1.0 / 128;
+}
+
 // A product with at most one batch dim.
 void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (gemm(out, a, b, bias)) return;
-  if (onednn::kHasFastProducts && a.dtype() == DType::kBF16) return narrow_matmul(out, a, b, bias);
+  if (prefers_narrow_matmul(out, a)) return narrow_matmul(out, a, b, bias);
   cpu::give_in_f32(
       out, [&](const Tensor& y) { matmul_cpu(y, cpu::widened(a), cpu::widened(b), cpu::widened(bias)); });
 }

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Times training steps in bf16 in turn with the same in f32, as on lesser processors: `./run bf16_steps`.
+
+Prints a table for docs/performance.md. Each ratio is bf16's time divided by f32's, the median over the rounds, with the
+least and the most. A round runs profile_step in each of the two, one after the other.
+"""
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+MODELS = ('mnist_cnn', 'resnet18', 'gpt')
+LEVELS = ('sse41', 'avx2', 'avx512', 'avx512_bf16', 'amx')
+
+
+def step_time(args, model, level, flags):
+    command = [args.profile_step, '--model', model, '--unprofiled', '--warmup', '1', '--steps', str(args.steps),
+               *flags]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, GRADUS_CPU=level))
+    if run.returncode:
+        sys.exit('bf16_steps: profile_step has failed')
+    return float(re.search(r'steps of ([\d.]+) ms', run.stdout)[1])
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--models', nargs='+', default=MODELS)
+    p.add_argument('--levels', nargs='+', default=LEVELS)
+    p.add_argument('--rounds', type=int, default=5)
+    p.add_argument('--steps', type=int, default=5, help='of a round')
+    p.add_argument('--profile-step', default='bazel-bin/benchmarks/profile_step')
+    args = p.parse_args()
+    if args.rounds < 1 or args.steps < 1:
+        p.error('needs at least 1 round and 1 step')
+    print('| model | processor | f32 ms | bf16 ms | bf16 / f32 |\n| --- | --- | --- | --- | --- |')
+    for model in args.models:
+        for level in args.levels:
+            f32, bf16 = zip(*([step_time(args, model, level, flags) for flags in ([], ['--bf16'])]
+                              for _ in range(args.rounds)))
+            ratios = sorted(b / f for f, b in zip(f32, bf16))
+            print(f'| {model} | {level} | {statistics.median(f32):.3g} | {statistics.median(bf16):.3g} '
+                  f'| {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |', flush=True)
+
+
+if __name__ == '__main__':
+    main()
