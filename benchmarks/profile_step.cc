@@ -148,7 +148,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> by{"op", "range"};
   int64_t batch = 0, steps = 5, warmup = 3, limit = 30;
   int threads = usable_cores();
-  bool bf16 = false, unprofiled = false, each = false;
+  bool bf16 = false, unprofiled = false, each = false, flush_odd = false;
   CLI::App app("Says where the time of a training step goes.");
   app.add_option("--model", model, "what to train")->check(CLI::IsMember(&models))->capture_default_str();
   app.add_option("--batch", batch, "samples (0: the model's own)")->check(CLI::Range(0, 100000));
@@ -167,6 +167,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--unprofiled", unprofiled, "only the time of a step, without the recorder's own");
   app.add_flag("--each", each, "only the time of each step after the warm-up");
+  app.add_flag("--flush-odd", flush_odd, "with --each: flush denormal numbers in all ops of each odd step");
   app.add_option("--trace", trace, "write a trace for ui.perfetto.dev to this file");
   CLI11_PARSE(app, argc, argv);
 
@@ -175,6 +176,7 @@ int run(int argc, char** argv) {
   const Training training = models.at(model)({.batch = batch, .bf16 = bf16, .device = device});
   if (each) {
     for (int64_t i = 0; i < warmup + steps; ++i) {
+      if (flush_odd) set_flush_denormal(i % 2 != 0);
       const std::clock_t start = std::clock();
       const double seconds = seconds_of([&] { training.step(), synchronize(device); });
       const double processor = double(std::clock() - start) / CLOCKS_PER_SEC;

@@ -25,6 +25,25 @@ template <class O, class Options> Entry step(const char* name, int states, Optio
           }};
 }
 
+// A step of an embedding of 50,000 words, 2,048 of which are read, with gradients of these rows alone.
+template <class O, class Options> Entry sparse_step(const char* name, Options options) {
+  struct State {
+    explicit State(Options options) : opt(words.parameters(), options) { gm.attach(words.parameters()); }
+    nn::Embedding words{{.num_embeddings = 50000, .embedding_dim = 256, .sparse = true}};
+    GradManager gm;
+    O opt;
+    const Tensor read = randint(50000, {64, 32}), dy = randn({64, 32, 256});
+  };
+  return {name, [=] {
+            const auto state = std::make_shared<State>(options);
+            return work([=] {
+              auto recording = state->gm.record();
+              state->gm.backward(state->words(state->read), state->dy);
+              state->opt.step().clear_grad();
+            });
+          }};
+}
+
 }  // namespace
 
 static const AddWorkloads added(
@@ -41,6 +60,10 @@ static const AddWorkloads added(
                std::make_shared<optim::Adam>(parameters(200, 64), optim::AdamOptions{.lr = 1e-5});
            return work([=] { opt->step(); });
          }},
+        sparse_step<optim::SGD>("SGD of a sparse embedding, 2K rows of 50K x 256",
+                                optim::SGDOptions{.lr = 1e-3}),
+        sparse_step<optim::Adagrad>("Adagrad of a sparse embedding, 2K rows of 50K x 256",
+                                    optim::AdagradOptions{.lr = 1e-3}),
         {"clip_grad_norm_, 10M",
          [] {
            const auto params = parameters(100, kLarge);

@@ -29,6 +29,20 @@ Entry step(const char* name, int64_t number, int64_t size, Options options) {
           }};
 }
 
+// A step of an embedding of 50,000 words, 2,048 of which are read, with gradients of these rows alone.
+template <class O, class Options> Entry sparse_step(const char* name, Options options) {
+  return {name, [=] {
+            torch::nn::Embedding words(torch::nn::EmbeddingOptions(50000, 256).sparse(true));
+            const auto opt = std::make_shared<O>(words->parameters(), options);
+            const auto read = torch::randint(50000, {64, 32}, torch::kLong), dy = torch::randn({64, 32, 256});
+            return work([=]() mutable {
+              opt->zero_grad();
+              words->forward(read).backward(dy);
+              opt->step();
+            });
+          }};
+}
+
 }  // namespace
 
 static const AddWorkloads added(
@@ -41,6 +55,10 @@ static const AddWorkloads added(
         step<torch::optim::Adagrad>("Adagrad, 10M", 100, kLarge, torch::optim::AdagradOptions(1e-5)),
         step<torch::optim::RMSprop>("RMSprop, 10M", 100, kLarge, torch::optim::RMSpropOptions(1e-5)),
         step<torch::optim::Adam>("Adam, 200 parameters of 64", 200, 64, torch::optim::AdamOptions(1e-5)),
+        sparse_step<torch::optim::SGD>("SGD of a sparse embedding, 2K rows of 50K x 256",
+                                       torch::optim::SGDOptions(1e-3)),
+        sparse_step<torch::optim::Adagrad>("Adagrad of a sparse embedding, 2K rows of 50K x 256",
+                                           torch::optim::AdagradOptions(1e-3)),
         {"clip_grad_norm_, 10M",
          [] {
            const auto params = parameters(100, kLarge);
