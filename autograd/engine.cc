@@ -359,6 +359,8 @@ class Pass {
   void deliver_targets(Visit& v) {
     auto it = targets_of_.find(v.slot);
     if (it == targets_of_.end()) return;
+    // Its gradients were summed there, and are converted there, even if its rule does not run.
+    if (!v.slot->is_leaf()) note_stream(static_cast<const Node*>(v.slot)->stream());
     const bool passes_on = !v.slot->is_leaf() || leads_further(v);
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
@@ -498,7 +500,7 @@ class Pass {
   std::vector<Ref<AutogradSlot>> roots_;            // hold the graph between the parts
   std::vector<std::pair<size_t, Tensor>> kept_;     // targets of the second part that the first one reached
   std::deque<Stream> callers_ = current_streams();  // the current streams of the caller, one for each device
-  std::vector<Stream> node_streams_;                // other streams, on which rules have run
+  std::vector<Stream> node_streams_;                // other streams, which rules, sums or targets have used
 };
 
 // Runs f as the backward of the pass.

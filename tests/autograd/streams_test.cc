@@ -200,6 +200,37 @@ TEST(StreamsOfABackward, TargetsWithinTheGraph) {
   });
 }
 
+// a's rule does not run, but its gradient is summed on its stream, behind the two that make the terms.
+TEST(StreamsOfABackward, SumsForATargetWhoseRuleDoesNotRun) {
+  expect_the_same_on_streams([](const Round& r) {
+    const Tensor x = r.numbers(1), w = r.numbers(2);
+    GradManager gm;
+    gm.attach({x, w});
+    auto recording = gm.record();
+    const Tensor a = r.on(r.one, [&] { return late(x * w); });
+    const Tensor b = r.on(r.two, [&] { return late(square(a)); });
+    const Tensor c = r.on(r.three, [&] { return late(a * w); });
+    const Tensors grads = autograd::grad(TensorList(sum(b + c)), Tensors{a});
+    return seen(grads[0]);
+  });
+}
+
+// The first part ends at a value within the graph; the second goes on from there.
+TEST(StreamsOfABackward, InTwoPartsFromAValueWithinTheGraph) {
+  expect_the_same_on_streams([](const Round& r) {
+    const Tensor x = r.numbers(1), w = r.numbers(2);
+    GradManager gm;
+    gm.attach({x, w});
+    auto recording = gm.record();
+    const Tensor h = r.on(r.one, [&] { return late(x * w); });
+    gm.attach(h);
+    const Tensor b = r.on(r.two, [&] { return late(square(h)); });
+    recording.backward_inputs(h, sum(b));
+    recording.backward_weights();
+    return seen(h.grad(), x.grad(), w.grad());
+  });
+}
+
 // The second part runs on another stream than the first. `h` leads to an input: its gradient is there after the first
 // part, and is delivered by the second.
 TEST(StreamsOfABackward, InTwoParts) {
