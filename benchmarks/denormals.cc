@@ -33,7 +33,7 @@ std::vector<Case> cases(DType dtype, double scale) {
   add("matmul 8 of 128x64x128", [a = values({8, 128, 64}), b = values({8, 64, 128})] { matmul(a, b); });
   const auto add_conv = [&](const std::string& name, const Shape& x_shape, const Shape& w_shape,
                             const Conv2dFuncOptions& options) {
-    const Tensor x = image(x_shape), w = values(w_shape), dy = conv2d(x, w, {}, options);
+    const Tensor x = image(x_shape), w = values(w_shape), dy = image(conv2d(x, w, {}, options).shape());
     add("conv " + name, [=] { conv2d(x, w, {}, options); });
     add("conv " + name + ", input gradient", [=] { conv2d_input_grad(dy, w, x_shape, options); });
     add("conv " + name + ", weight gradient", [=] { conv2d_weight_grad(dy, x, w_shape, false, options); });
@@ -73,6 +73,7 @@ int run(int argc, char** argv) {
   app.add_flag("--flush", flush, "with set_flush_denormal(true)");
   CLI11_PARSE(app, argc, argv);
   set_num_threads(threads);
+  set_flush_denormal(flush);
 
   std::printf("%-42s %10s %10s %6s\n", "", "normal", "denormal", "ratio");
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
