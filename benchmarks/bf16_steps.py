@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Times training steps in bf16 in turn with the same in f32, as on lesser processors: `./run bf16_steps`.
+"""Times training steps in bf16 and in f32 in turn, with kernels held to each level of processor: `./run bf16_steps`.
 
 Prints a table for docs/performance.md. Each ratio is bf16's time divided by f32's, the median over the rounds, with the
-least and the most. A round runs profile_step in each of the two, one after the other.
+least and the most. A round runs profile_step in each of the two, and each is first in every other round. A level that
+the processor does not have means the one that it has.
 """
 import argparse
 import os
@@ -20,7 +21,7 @@ def step_time(args, model, level, flags):
                *flags]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, GRADUS_CPU=level))
     if run.returncode:
-        sys.exit('bf16_steps: profile_step has failed')
+        sys.exit(f'bf16_steps: profile_step has failed: {model}, {level}')
     return float(re.search(r'steps of ([\d.]+) ms', run.stdout)[1])
 
 
@@ -29,7 +30,7 @@ def main():
     p.add_argument('--models', nargs='+', default=MODELS)
     p.add_argument('--levels', nargs='+', default=LEVELS)
     p.add_argument('--rounds', type=int, default=5)
-    p.add_argument('--steps', type=int, default=5, help='of a round')
+    p.add_argument('--steps', type=int, default=5, help='that each run times')
     p.add_argument('--profile-step', default='bazel-bin/benchmarks/profile_step')
     args = p.parse_args()
     if args.rounds < 1 or args.steps < 1:
@@ -37,10 +38,12 @@ def main():
     print('| model | processor | f32 ms | bf16 ms | bf16 / f32 |\n| --- | --- | --- | --- | --- |')
     for model in args.models:
         for level in args.levels:
-            f32, bf16 = zip(*([step_time(args, model, level, flags) for flags in ([], ['--bf16'])]
-                              for _ in range(args.rounds)))
+            f32, bf16 = [], []
+            for i in range(args.rounds):
+                for times, flags in [(f32, []), (bf16, ['--bf16'])][::1 if i % 2 else -1]:
+                    times.append(step_time(args, model, level, flags))
             ratios = sorted(b / f for f, b in zip(f32, bf16))
-            print(f'| {model} | {level} | {statistics.median(f32):.3g} | {statistics.median(bf16):.3g} '
+            print(f'| {model} | {level} | {statistics.median(f32):.1f} | {statistics.median(bf16):.1f} '
                   f'| {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |', flush=True)
 
 
