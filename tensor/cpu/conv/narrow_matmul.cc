@@ -20,14 +20,16 @@
 // used, and stays in a cache.
 //
 // A block has at most kMostBlockRows rows and kMostBlockColumns columns, and fewer columns where that makes too few
-// blocks for all threads to be busy to the end. Each element is the sum of the same numbers in the same order in any case.
+// blocks for all threads to be busy to the end. Each element is the sum of the same numbers in the same order for any block and
+// any number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kMostBlockRows = 8 * kMostRows, kMostBlockColumns = 16 * kPanel, kDepth = 384;
-constexpr int64_t kRowOfA = kDepth + kLanes;  // rows 4 KiB apart would compete for the same places in a cache
+constexpr int64_t kRowOfA =
+    kDepth + kLanes;  // padded: else every eighth row would begin in the same set of a cache
 
 struct Matrix {
   const bf16* data;

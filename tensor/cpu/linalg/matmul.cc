@@ -1,5 +1,5 @@
-// Matrix products on the CPU. oneDNN computes f32 and bf16, Eigen f64. bf16 that oneDNN does not compute
-// has a kernel with sums in f32. f16 is computed in f32 and rounded once.
+// Matrix products on the CPU. oneDNN computes f32 and bf16, Eigen f64. f16, and bf16 that the processor does not
+// multiply, are computed in f32 and rounded once: by oneDNN, or for bf16 by narrow_matmul where that is faster.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 
