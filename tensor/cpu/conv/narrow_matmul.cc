@@ -19,7 +19,7 @@
 // Where many blocks of rows read the same panels, all panels are packed first. Otherwise each is packed when it is
 // used, and stays in a cache.
 //
-// A block has at most kMostBlockRows rows and kMostBlockColumns columns, and fewer columns where that makes too few
+// A block has at most kMaxBlockRows rows and kMaxBlockColumns columns, and fewer columns where that makes too few
 // blocks for all threads to be busy to the end. Each element is the sum of the same numbers in the same order for any block and
 // any number of threads.
 
@@ -27,7 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kMostBlockRows = 8 * kMostRows, kMostBlockColumns = 16 * kPanel, kDepth = 384;
+constexpr int64_t kMaxBlockRows = 8 * kMostRows, kMaxBlockColumns = 16 * kPanel, kDepth = 384;
 constexpr int64_t kRowOfA =
     kDepth + kLanes;  // padded: else every eighth row would begin in the same set of a cache
 
@@ -95,7 +95,7 @@ template <class T> void write_row(const float* sums, const float* bias, int64_t 
 
 // Returns the columns of a block of the result, where there are `others` blocks side by side in its other dims.
 int64_t columns_of_block(int64_t width, int64_t others) {
-  int64_t columns = std::min(kMostBlockColumns, width);
+  int64_t columns = std::min(kMaxBlockColumns, width);
   while (columns > kPanel && others * row_blocks(width, columns) < 4 * num_threads())
     columns = row_blocks(columns / 2, kPanel) * kPanel;
   return columns;
@@ -104,7 +104,7 @@ int64_t columns_of_block(int64_t width, int64_t others) {
 template <class T> void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1, M = out.size(-2), N = out.size(-1), K = a.size(-1);
   const int64_t panels = row_blocks(N, kPanel), width = panels * kPanel;
-  const int64_t row_count = row_blocks(M, kMostBlockRows);
+  const int64_t row_count = row_blocks(M, kMaxBlockRows);
   const int64_t block_columns = columns_of_block(width, batch * row_count);
   const int64_t column_count = row_blocks(width, block_columns), blocks = row_count * column_count;
   const int64_t matrices = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // of b
@@ -131,7 +131,7 @@ template <class T> void multiply(const Tensor& out, const Tensor& a, const Tenso
         }
     });
 
-  const int64_t most_rows = std::min(kMostBlockRows, M);
+  const int64_t most_rows = std::min(kMaxBlockRows, M);
   // Sums that wait for the next stretch are those of a whole block. Those of one stretch are written at once.
   const int64_t sum_columns = K > kDepth ? block_columns : kPanel;
   const int64_t grain = 1 + 32768 / (most_rows * block_columns * K);
