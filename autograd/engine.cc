@@ -35,7 +35,7 @@ struct Visit {
   std::vector<Tensor> dxs;  // of a deferred node whose rule has run for all edges
 };
 
-constexpr int64_t kMostWaiting = int64_t{32} << 20;
+constexpr int64_t kMaxPendingBytes = int64_t{32} << 20;
 
 enum class Part { kWhole, kFirst, kRest };
 
@@ -328,7 +328,7 @@ class Pass {
     waiting_bytes_ += term.storage()->bytes();  // a view keeps all of it
     v.term = std::move(term);
     waiting_.push_back(index_.at(v.slot));
-    if (waiting_bytes_ > kMostWaiting) add_terms();
+    if (waiting_bytes_ > kMaxPendingBytes) add_terms();
   }
   void add_terms() {
     std::vector<Tensor> sums, terms;

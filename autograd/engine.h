@@ -47,7 +47,7 @@ void run(BackwardPass& pass);
 // Note [Sums of leaves]
 // A leaf that several ops use gets several gradients. On a GPU a launch costs more than most of these sums.
 // So where nobody uses a leaf's gradient before the pass ends, its sums wait and are made together, in few
-// launches. They are the same sums in the same order. What waits holds kMostWaiting bytes at most.
+// launches. They are the same sums in the same order. What waits holds kMaxPendingBytes bytes at most.
 
 // Note [Two parts]
 // A pipeline's stage owes others the gradients of its inputs. Those of its parameters

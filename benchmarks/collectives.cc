@@ -67,7 +67,7 @@ struct Side {
   std::function<void()> run;  // one call; on every rank
 };
 
-struct Contest {
+struct Comparison {
   std::string name;
   size_t bytes = 0;             // of one rank's tensor
   std::vector<Side> sides;      // Gradus first
@@ -88,10 +88,10 @@ bool all_are(const Tensor& x, float value) {
   return std::all_of(p, p + x.numel(), [&](float v) { return v == value; });
 }
 
-Contest all_reduce_contest(PlainGloo& gloo, size_t bytes) {
+Comparison all_reduce_comparison(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
-  Contest c{.name = "all_reduce " + size_text(bytes), .bytes = bytes};
+  Comparison c{.name = "all_reduce " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x] { dist::all_reduce(x); }});
   for (auto& way : gloo.all_reduces(x.mutable_data<float>(), bytes / sizeof(float)))
     c.sides.push_back({way.name, [x, run = std::move(way.run)] { run(); }});
@@ -100,10 +100,10 @@ Contest all_reduce_contest(PlainGloo& gloo, size_t bytes) {
   return c;
 }
 
-Contest broadcast_contest(PlainGloo& gloo, size_t bytes) {
+Comparison broadcast_comparison(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank();
   Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
-  Contest c{.name = "broadcast " + size_text(bytes), .bytes = bytes};
+  Comparison c{.name = "broadcast " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x] { dist::broadcast(x); }});
   c.sides.push_back({"gloo", [x, &gloo]() mutable { gloo.broadcast(x.mutable_data<float>(), x.numel()); }});
   c.reset = [x, rank]() mutable { fill(x, rank == 0 ? 7 : 0); };
@@ -111,11 +111,11 @@ Contest broadcast_contest(PlainGloo& gloo, size_t bytes) {
   return c;
 }
 
-Contest all_gather_contest(PlainGloo& gloo, size_t bytes) {
+Comparison all_gather_comparison(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   const int64_t n = static_cast<int64_t>(bytes / sizeof(float));
   Tensor x = zeros({n}), all = zeros({size, n});
-  Contest c{.name = "all_gather " + size_text(bytes), .bytes = bytes};
+  Comparison c{.name = "all_gather " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x, all] { dist::all_gather_into_tensor(all, x); }});
   c.sides.push_back({"gloo", [x, all, n, &gloo]() mutable {
                        gloo.all_gather(x.mutable_data<float>(), n, all.mutable_data<float>());
@@ -129,8 +129,8 @@ Contest all_gather_contest(PlainGloo& gloo, size_t bytes) {
   return c;
 }
 
-Contest barrier_contest(PlainGloo& gloo) {
-  Contest c{.name = "barrier"};
+Comparison barrier_comparison(PlainGloo& gloo) {
+  Comparison c{.name = "barrier"};
   c.sides.push_back({"gradus", [] { dist::barrier(); }});
   c.sides.push_back({"gloo", [&gloo] { gloo.barrier(); }});
   c.reset = [] {};
@@ -139,10 +139,10 @@ Contest barrier_contest(PlainGloo& gloo) {
 }
 
 // From rank 0 to rank 1 and back; the others have nothing to do.
-Contest message_contest(PlainGloo& gloo, size_t bytes) {
+Comparison message_comparison(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank();
   Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
-  Contest c{.name = "send and back " + size_text(bytes), .bytes = bytes};
+  Comparison c{.name = "send and back " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x, rank] {
                        if (rank == 0) dist::send(x, {.dst = 1}), dist::recv(x, {.src = 1});
                        if (rank == 1) dist::recv(x, {.src = 0}), dist::send(x, {.dst = 0});
@@ -175,7 +175,7 @@ int calls_of(const Side& side) {
   return std::stoi(dist::broadcast_object(std::to_string(std::lround(calls))));
 }
 
-Row measure(const Contest& c, int rounds) {
+Row measure(const Comparison& c, int rounds) {
   Row row{{c.name, c.bytes}, {}};
   std::vector<int> calls;
   for (const Side& side : c.sides) {
@@ -202,20 +202,20 @@ Row measure(const Contest& c, int rounds) {
 std::vector<Row> run_rank(const Args& args) {
   const dist::Client client = dist::get_client();
   PlainGloo gloo(dist::get_rank(), dist::get_world_size(), client.store());
-  std::vector<std::function<Contest()>> contests;
+  std::vector<std::function<Comparison()>> comparisons;
   for (const size_t bytes : {4 * kKiB, 256 * kKiB, 25 * kMiB})
-    contests.push_back([&gloo, bytes] { return all_reduce_contest(gloo, bytes); });
+    comparisons.push_back([&gloo, bytes] { return all_reduce_comparison(gloo, bytes); });
   for (const size_t bytes : {4 * kKiB, 25 * kMiB})
-    contests.push_back([&gloo, bytes] { return broadcast_contest(gloo, bytes); });
+    comparisons.push_back([&gloo, bytes] { return broadcast_comparison(gloo, bytes); });
   for (const size_t bytes : {4 * kKiB, 4 * kMiB})
-    contests.push_back([&gloo, bytes] { return all_gather_contest(gloo, bytes); });
-  contests.push_back([&gloo] { return barrier_contest(gloo); });
+    comparisons.push_back([&gloo, bytes] { return all_gather_comparison(gloo, bytes); });
+  comparisons.push_back([&gloo] { return barrier_comparison(gloo); });
   for (const size_t bytes : {size_t(4), 25 * kMiB})
-    contests.push_back([&gloo, bytes] { return message_contest(gloo, bytes); });
+    comparisons.push_back([&gloo, bytes] { return message_comparison(gloo, bytes); });
 
   std::vector<Row> rows;
-  for (const auto& make : contests) {
-    const Contest c = make();
+  for (const auto& make : comparisons) {
+    const Comparison c = make();
     if (c.name.find(args.only) != c.name.npos) rows.push_back(measure(c, args.rounds));
   }
   return rows;
@@ -250,7 +250,7 @@ void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& r
               "Gradus", "gloo's algorithm");
   for (size_t row = 0; row < results[0].size(); ++row) {
     const auto& [about, sides] = results[0][row];
-    const std::vector<double> ours = slowest(results, row, 0);
+    const std::vector<double> gradus_times = slowest(results, row, 0);
     std::map<bool, size_t> best;  // by whether it is prepared
     for (size_t side = 1; side < sides.size(); ++side) {
       const auto [it, first] = best.emplace(sides[side].first.starts_with("prepared "), side);
@@ -258,28 +258,29 @@ void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& r
         it->second = side;
     }
     for (const auto& [prepared, side] : best) {
-      const std::vector<double> theirs = slowest(results, row, side);
+      const std::vector<double> peer_times = slowest(results, row, side);
       std::vector<double> ratio;
-      for (size_t i = 0; i < ours.size(); ++i) ratio.push_back(theirs[i] / ours[i]);
+      for (size_t i = 0; i < gradus_times.size(); ++i) ratio.push_back(peer_times[i] / gradus_times[i]);
       char range[32], rate[32] = "";
       std::snprintf(range, sizeof range, "%.2f (%.2f..%.2f)", median(ratio), quantile(ratio, .1),
                     quantile(ratio, .9));
       if (about.second >= kMiB)
         std::snprintf(rate, sizeof rate, "%.2f GB/s",
-                      1e-9 * static_cast<double>(about.second) / median(ours));
-      std::printf("  %-30s %10s %10s  %-27s %9s  %s\n", about.first.c_str(), time_text(median(ours)).c_str(),
-                  time_text(median(theirs)).c_str(), range, rate, sides[side].first.c_str());
+                      1e-9 * static_cast<double>(about.second) / median(gradus_times));
+      std::printf("  %-30s %10s %10s  %-27s %9s  %s\n", about.first.c_str(),
+                  time_text(median(gradus_times)).c_str(), time_text(median(peer_times)).c_str(), range, rate,
+                  sides[side].first.c_str());
       json.push_back({{"name", about.first},
                       {"ranks", ranks},
                       {"shared_memory", !sockets_only},
-                      {"gradus", median(ours)},
-                      {"peer", median(theirs)},
+                      {"gradus", median(gradus_times)},
+                      {"peer", median(peer_times)},
                       {"peer_name", sides[side].first},
                       {"unit", "s"},
                       {"ratio", median(ratio)},
                       {"ratio_10", quantile(ratio, .1)},
                       {"ratio_90", quantile(ratio, .9)},
-                      {"runs", ours.size()}});
+                      {"runs", gradus_times.size()}});
     }
   }
   std::fflush(stdout);

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/contest.h"
 #include "benchmarks/machine_peak.h"
 #include "benchmarks/neighbor.h"
 #include "benchmarks/statistics.h"
+#include "benchmarks/workloads.h"
 
 namespace gradus::bench {
 namespace {
@@ -68,27 +68,27 @@ std::unique_ptr<Timed> fastest(Side side, const std::string& name) {
 }
 
 // Times all sides in turn. The first of a pair changes from round to round.
-Row contest(const std::string& family, const Entry& entry, int threads, int rounds) {
-  const Timed mine(entry.make());
-  const auto theirs = fastest(Side::kLibTorch, entry.name), library = fastest(Side::kOneDNN, entry.name);
-  const auto wide = fastest(Side::kGradusF32, entry.name);
-  std::vector<double> a, b, ratios, library_ratios, wide_ratios;
+Row compare(const std::string& family, const Entry& entry, int threads, int rounds) {
+  const Timed gradus(entry.make());
+  const auto libtorch = fastest(Side::kLibTorch, entry.name), onednn = fastest(Side::kOneDNN, entry.name);
+  const auto f32 = fastest(Side::kGradusF32, entry.name);
+  std::vector<double> a, b, ratios, onednn_ratios, f32_ratios;
   for (int r = 0; r < rounds; ++r) {
     double x = 0, y = 0;
     if (r % 2)
-      x = mine.sample(), y = theirs ? theirs->sample() : x;
+      x = gradus.sample(), y = libtorch ? libtorch->sample() : x;
     else
-      y = theirs ? theirs->sample() : 0, x = mine.sample();
-    if (!theirs) y = x;
+      y = libtorch ? libtorch->sample() : 0, x = gradus.sample();
+    if (!libtorch) y = x;
     a.push_back(x), b.push_back(y), ratios.push_back(y / x);
-    if (library) library_ratios.push_back(library->sample() / x);
-    if (wide) wide_ratios.push_back(wide->sample() / x);
+    if (onednn) onednn_ratios.push_back(onednn->sample() / x);
+    if (f32) f32_ratios.push_back(f32->sample() / x);
   }
-  const Workload& w = mine.workload();
+  const Workload& w = gradus.workload();
   Row row{family, entry.name, w.unit};
   const double scale = w.unit == "ms" ? 1e3 : 1e9;
   row.gradus = scale * median(a);
-  if (theirs) {
+  if (libtorch) {
     row.peer = scale * median(b);
     row.ratio = median(ratios), row.low = quantile(ratios, .1), row.high = quantile(ratios, .9);
   }
@@ -101,16 +101,16 @@ Row contest(const std::string& family, const Entry& entry, int threads, int roun
     std::snprintf(text, sizeof text, "%.1f GB/s, %.0f%% of memory", rate * 1e-9, 100 * row.of_bandwidth);
   }
   row.alone = text;
-  if (library) {
-    row.of_onednn = median(library_ratios);
+  if (onednn) {
+    row.of_onednn = median(onednn_ratios);
     std::snprintf(text, sizeof text, "%s%.0f%% of oneDNN", row.alone.empty() ? "" : ", ",
                   100 * row.of_onednn);
     row.alone += text;
   }
-  if (wide) {
-    row.times_f32 = median(wide_ratios);
+  if (f32) {
+    row.times_f32 = median(f32_ratios);
     std::snprintf(text, sizeof text, "%s%.2fx its f32 (%.2fx..%.2fx)", row.alone.empty() ? "" : ", ",
-                  row.times_f32, quantile(wide_ratios, .1), quantile(wide_ratios, .9));
+                  row.times_f32, quantile(f32_ratios, .1), quantile(f32_ratios, .9));
     row.alone += text;
   }
   return row;
@@ -134,12 +134,12 @@ double resident_mib(Side side, const Entry& entry, int threads) {
 }
 
 // The memory of training steps: of LibTorch's ways, the one that takes least counts.
-Row memory_contest(const std::string& family, const Entry& entry, const std::string& name, int threads) {
+Row compare_memory(const std::string& family, const Entry& entry, const std::string& name, int threads) {
   Row row{family, name, "MiB"};
   row.gradus = resident_mib(Side::kGradus, entry, threads);
-  for (const auto& [other, theirs] : workloads(Side::kLibTorch)) {
-    if (theirs.name != entry.name) continue;
-    const double mib = resident_mib(Side::kLibTorch, theirs, threads);
+  for (const auto& [other, libtorch] : workloads(Side::kLibTorch)) {
+    if (libtorch.name != entry.name) continue;
+    const double mib = resident_mib(Side::kLibTorch, libtorch, threads);
     if (row.peer == 0 || mib < row.peer) row.peer = mib;
   }
   row.ratio = row.low = row.high = row.peer / row.gradus;
@@ -156,15 +156,15 @@ void report_neighbor(const std::vector<Entry>& entries, int threads, int rounds)
                 1e3 * b.busy, b.ratio, b.low, b.high);
     std::fflush(stdout);
   };
-  for (const Entry& mine : entries) {
-    print(mine, "Gradus", beside_neighbor(Side::kGradus, mine, threads, rounds));
+  for (const Entry& gradus : entries) {
+    print(gradus, "Gradus", beside_neighbor(Side::kGradus, gradus, threads, rounds));
     Beside best;
-    for (const auto& [family, theirs] : workloads(Side::kLibTorch)) {
-      if (theirs.name != mine.name) continue;
-      const Beside b = beside_neighbor(Side::kLibTorch, theirs, threads, rounds);
+    for (const auto& [family, libtorch] : workloads(Side::kLibTorch)) {
+      if (libtorch.name != gradus.name) continue;
+      const Beside b = beside_neighbor(Side::kLibTorch, libtorch, threads, rounds);
       if (best.quiet == 0 || b.quiet < best.quiet) best = b;
     }
-    if (best.quiet > 0) print(mine, "LibTorch", best);
+    if (best.quiet > 0) print(gradus, "LibTorch", best);
   }
 }
 
@@ -212,7 +212,7 @@ int run(int argc, char** argv) {
        workloads(Side::kGradus)) {  // in children of this still single-threaded process
     const std::string name = entry.name + ", peak resident memory";
     if (entry.name.find("train step") != std::string::npos && wanted(family, name))
-      rows.push_back(memory_contest(family, entry, name, threads));
+      rows.push_back(compare_memory(family, entry, name, threads));
   }
   set_up_gradus(threads);
   set_up_libtorch(threads);
@@ -230,7 +230,7 @@ int run(int argc, char** argv) {
   for (const Row& r : rows) print(r);
   for (const auto& [family, entry] : workloads(Side::kGradus)) {
     if (!wanted(family, entry.name)) continue;
-    rows.push_back(contest(family, entry, threads, rounds));
+    rows.push_back(compare(family, entry, threads, rounds));
     print(rows.back());
   }
   const auto report = [&](const char* what, auto below) {

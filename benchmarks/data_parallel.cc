@@ -125,7 +125,7 @@ void report_ratio(ordered_json& row, const char* name, const std::vector<double>
   row["ratio"][name] = median(ratio);
 }
 
-// ---- contests ----
+// ---- comparisons ----
 
 template <class Step> std::unique_ptr<Step> make_step(int64_t batch, std::vector<Callback> callbacks = {}) {
   if constexpr (std::is_same_v<Step, DcganStep>)

@@ -142,7 +142,7 @@ void load_all(data::DataLoader& loader) {
   for (const data::Batch& b : loader) static_cast<void>(b);
 }
 
-// ---- contests ----
+// ---- comparisons ----
 
 void report(const char* name, const std::vector<double>& v, const char* unit) {
   std::printf("  %-52s %9.2f %s   (10%% %.2f, 90%% %.2f)\n", name, median(v), unit, quantile(v, .1),
@@ -237,7 +237,7 @@ int run(int argc, char** argv) {
     std::printf("%zu photographs, %lld x %lld, batch %lld\n", photos.size(),
                 static_cast<long long>(args.size), static_cast<long long>(args.size),
                 static_cast<long long>(args.batch));
-    for (int workers : {1, 2}) result["contests"].push_back(against_decoder(set, photos, args, workers));
+    for (int workers : {1, 2}) result["comparisons"].push_back(against_decoder(set, photos, args, workers));
   }
   if (!args.json_file.empty()) std::ofstream(args.json_file) << result.dump(2) << '\n';
   return 0;

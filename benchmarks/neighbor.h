@@ -1,7 +1,7 @@
 // Times training steps beside a busy neighbor on the same cores.
 #pragma once
 
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 
 namespace gradus::bench {
 

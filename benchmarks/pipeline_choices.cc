@@ -10,9 +10,9 @@
 namespace gradus::bench {
 namespace {
 
-constexpr int kUsual = 16;       // micro-batches of the model's usual size in a batch
-constexpr int kMostSteps = 20;   // in which a number of micro-batches must be found
-constexpr int kMostNumber = 64;  // of micro-batches that the sweep tries
+constexpr int kUsual = 16;            // micro-batches of the model's usual size in a batch
+constexpr int kMaxSteps = 20;         // in which a number of micro-batches must be found
+constexpr int kMaxMicroBatches = 64;  // of micro-batches that the sweep tries
 
 double over_ranks(double x, dist::ReduceOp op) {
   const Tensor all = tensor({x});
@@ -41,7 +41,7 @@ class Trained : public dist::Pipeline<nn::Layer> {
   GradManager gm_;
 };
 
-// The number of micro-batches, against all divisors of the batch up to kMostNumber.
+// The number of micro-batches, against all divisors of the batch up to kMaxMicroBatches.
 void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
   const int64_t rows = kUsual * model.rows;
   const Tensor x = model.input(rows), y = model.target(rows);
@@ -49,7 +49,7 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
   Trained chooser(model, model.rows, cuts);
   int steps = 0;
   do chooser.train(x, y);
-  while (++steps < kMostSteps && !chooser.choice().done());
+  while (++steps < kMaxSteps && !chooser.choice().done());
   const int chosen = chooser.choice().number_for(rows);
   const bool agreed = over_ranks(chosen, dist::ReduceOp::kMin) == over_ranks(chosen, dist::ReduceOp::kMax);
   if (dist::get_rank() == 0) std::printf("%s", chooser.describe().c_str());
@@ -60,7 +60,7 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
     std::vector<double> seconds = {};
   };
   std::vector<Side> sides;
-  for (int number = 1; number <= std::min<int64_t>(rows, kMostNumber); ++number)
+  for (int number = 1; number <= std::min<int64_t>(rows, kMaxMicroBatches); ++number)
     if (rows % number == 0) {
       dist::PipelineOptions o = cuts;
       o.micro_batches = number;
@@ -94,8 +94,8 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
   cases.add({.name = concat(model.name, ": steps until it was chosen", agreed ? "" : ", NOT on all ranks"),
              .unit = "",
              .measured = double(steps),
-             .theory = double(kMostSteps),
-             .ratio = agreed ? double(steps) / kMostSteps : INFINITY,
+             .theory = double(kMaxSteps),
+             .ratio = agreed ? double(steps) / kMaxSteps : INFINITY,
              .limit = 1});
 }
 

@@ -73,11 +73,11 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
     return parts;
   };
   const auto record = pipe.gather_records();
-  const auto mine = dist::from_wire<std::vector<int64_t>>(
+  const auto local = dist::from_wire<std::vector<int64_t>>(
       dist::scatter_object(record ? text(*record) : std::vector<std::string>()));
-  m.kept = double(mine[0] - base) / depth;
-  m.between = double(mine[1] - base) / depth;
-  m.received = double(mine[2]);
+  m.kept = double(local[0] - base) / depth;
+  m.between = double(local[1] - base) / depth;
+  m.received = double(local[2]);
   return m;
 }
 

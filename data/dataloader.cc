@@ -463,10 +463,10 @@ void DataLoader::set_state(const LoaderState& state) {
   if (state.samples < 0 || state.samples > plan_->sampler->size())
     throw ValueError("DataLoader", "the state is after ", state.samples, " samples, expected 0 to ",
                      plan_->sampler->size());
-  constexpr int64_t kMostShown = int64_t{1} << 62;
-  if (state.shown < 0 || state.shown > kMostShown)
+  constexpr int64_t kMaxShown = int64_t{1} << 62;
+  if (state.shown < 0 || state.shown > kMaxShown)
     throw ValueError("DataLoader", "the state has shown ", state.shown, " samples, expected 0 to ",
-                     kMostShown);
+                     kMaxShown);
   plan_->now = plan_->next = state;
 }
 

@@ -105,11 +105,11 @@ bool FileLock::try_take() {
 FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::path& growing,
                    const std::string& op, milliseconds patience)
     : name_(path.string() + ".lock") {
-  constexpr milliseconds kLongestPause{50};
+  constexpr milliseconds kMaxPause{50};
   auto state = state_of(growing);
   auto since = Clock::now();
   try {
-    for (milliseconds pause{1}; !try_take(); pause = std::min(2 * pause, kLongestPause)) {
+    for (milliseconds pause{1}; !try_take(); pause = std::min(2 * pause, kMaxPause)) {
       std::this_thread::sleep_for(pause);
       if (const auto now = state_of(growing); now != state) {
         state = now;

@@ -1,6 +1,6 @@
 // The training step of the MNIST network and the smallest ops, as a Gradus user would write them.
-#include "benchmarks/contest.h"
 #include "benchmarks/mnist_step.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

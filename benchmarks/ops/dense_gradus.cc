@@ -1,6 +1,6 @@
 // Matrix products and convolutions.
-#include "benchmarks/contest.h"
 #include "benchmarks/ops/shapes.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -4,8 +4,8 @@
 
 #include <torch/torch.h>
 
-#include "benchmarks/contest.h"
 #include "benchmarks/ops/shapes.h"
+#include "benchmarks/workloads.h"
 
 namespace gradus::bench {
 namespace {

@@ -2,8 +2,8 @@
 // preferred layout. Nothing is reordered within the measurement.
 #include <memory>
 
-#include "benchmarks/contest.h"
 #include "benchmarks/ops/shapes.h"
+#include "benchmarks/workloads.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 
 namespace gradus::bench {

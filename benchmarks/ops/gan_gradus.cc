@@ -1,5 +1,5 @@
 // A training step of a small DCGAN (Radford et al., ICLR 2016), as a Gradus user would write it.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -1,8 +1,8 @@
 // Training steps of the models of models/gan, as a Gradus user would write them.
 #include <memory>
 
-#include "benchmarks/contest.h"
 #include "benchmarks/gan_steps.h"
+#include "benchmarks/workloads.h"
 
 namespace gradus::bench {
 namespace {

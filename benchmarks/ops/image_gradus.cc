@@ -1,5 +1,5 @@
 // Pooling, resizing, padding and moving of image cells.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -1,5 +1,5 @@
 // Losses with their gradients.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

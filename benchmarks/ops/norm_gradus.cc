@@ -1,5 +1,5 @@
 // Normalizations, and the ops that follow them.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -1,5 +1,5 @@
 // Optimizer steps over ten million parameters, and over many small ones.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -1,5 +1,5 @@
 // Element-wise ops on arrays of four times the last-level cache.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -1,7 +1,7 @@
 // Element-wise ops on arrays of four times the last-level cache.
 #include <torch/torch.h>
 
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 
 namespace gradus::bench {
 namespace {

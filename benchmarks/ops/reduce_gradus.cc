@@ -1,5 +1,5 @@
 // Reductions, scans, softmax and sorting: over everything, rows, and columns.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -6,7 +6,7 @@
 
 #include <torch/torch.h>
 
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 
 namespace gradus::bench {
 namespace {

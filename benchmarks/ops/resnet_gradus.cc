@@ -1,5 +1,5 @@
 // Training steps of residual networks, as a Gradus user would write them.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 #include "gradus/models/resnet.h"
 

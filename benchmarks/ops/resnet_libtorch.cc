@@ -7,7 +7,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 
 namespace gradus::bench {
 namespace {

@@ -1,5 +1,5 @@
 // Normalizations of each sample by itself.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

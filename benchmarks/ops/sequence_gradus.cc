@@ -1,5 +1,5 @@
 // Attention and recurrent layers.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -1,5 +1,5 @@
 // Copies, joins, gathers and scatters of arrays larger than the cache.
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {

@@ -65,11 +65,11 @@ void interleave(const uint8_t* planes, uint8_t* out) {
 
 // Returns the lines up to the first empty one, without blanks and carriage returns at their ends.
 std::vector<std::string> read_names(const fs::path& path, const std::string& op) {
-  constexpr size_t kMost = 64 << 10;
-  std::string text(kMost + 1, '\0');
+  constexpr size_t kMaxBytes = 64 << 10;
+  std::string text(kMaxBytes + 1, '\0');
   text.resize(size_t(InputFile(path, op).read(text.data(), int64_t(text.size()))));
-  if (text.size() > kMost)
-    throw FileError(op, path.string(), ": expected names of classes, at most ", kMost, " bytes");
+  if (text.size() > kMaxBytes)
+    throw FileError(op, path.string(), ": expected names of classes, at most ", kMaxBytes, " bytes");
   std::vector<std::string> names;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) {

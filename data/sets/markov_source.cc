@@ -10,7 +10,7 @@ namespace gradus::data {
 namespace {
 
 constexpr double kSpread = 2.5;
-constexpr int64_t kMostProbabilities = int64_t{1} << 22;
+constexpr int64_t kMaxProbabilities = int64_t{1} << 22;
 
 double uniform(uint64_t key, uint64_t stream, uint64_t counter) {
   const auto words = philox(key, stream, counter);
@@ -38,8 +38,8 @@ int64_t checked_states(const MarkovSourceOptions& o) {
   int64_t states = 1;
   for (int64_t k = 0; k < o.order; ++k) {
     states *= o.characters;
-    if (states * o.characters > kMostProbabilities)
-      throw ValueError("MarkovSource", "expected at most ", kMostProbabilities, " probabilities, given ",
+    if (states * o.characters > kMaxProbabilities)
+      throw ValueError("MarkovSource", "expected at most ", kMaxProbabilities, " probabilities, given ",
                        o.characters, " characters of order ", o.order);
   }
   return states;
@@ -73,11 +73,11 @@ std::span<const double> MarkovSource::next(int64_t state) const {
 
 // Every character may follow every other, so the iteration converges, whatever it begins with.
 void MarkovSource::find_stationary() {
-  constexpr int kMostRounds = 10'000;
+  constexpr int kMaxRounds = 10'000;
   const size_t n = size_t(options_.characters), states = size_t(states_);
   stationary_.assign(states, 1 / double(states));
   double change = 1;
-  for (int round = 0; round < kMostRounds && change > 1e-14; ++round) {
+  for (int round = 0; round < kMaxRounds && change > 1e-14; ++round) {
     std::vector<double> after(states);
     for (size_t s = 0; s < states; ++s)
       for (size_t c = 0; c < n; ++c) after[(s * n + c) % states] += stationary_[s] * next_[s * n + c];

@@ -35,8 +35,8 @@ constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kLook = 20 * kMillisecond;  // between two measurements
 constexpr double kBusy = 0.35;                // of the time: waits of both threads for a core, added
 constexpr int64_t kGap = 50 * kMillisecond;   // pause between loops after which a measurement starts anew
-constexpr int64_t kShortestPause = 250 * kMillisecond;  // until both threads are tried again
-constexpr int64_t kLongestPause = 2'000 * kMillisecond;
+constexpr int64_t kMinPause = 250 * kMillisecond;  // until both threads are tried again
+constexpr int64_t kMaxPause = 2'000 * kMillisecond;
 
 // Returns nanoseconds with the resolution of the system's tick: 1 to 10 ms.
 int64_t coarse_now() {
@@ -173,8 +173,8 @@ class Watch {
     next_ = now + kLook;
     const std::optional<int64_t> waited = both_waited();
     if (waited && waited_ && double(*waited - *waited_) > kBusy * double(now - looked_)) {
-      const bool came_back = now - tried_ < kLongestPause;
-      pause_ = came_back ? std::min(2 * pause_, kLongestPause) : kShortestPause;
+      const bool came_back = now - tried_ < kMaxPause;
+      pause_ = came_back ? std::min(2 * pause_, kMaxPause) : kMinPause;
       next_ = now + pause_;
       busy_ = true;
       WaitingAsleep::get().begin();
@@ -211,7 +211,7 @@ class Watch {
 
   std::array<Scheduled, 2> threads_;
   std::optional<int64_t> waited_;  // at the last measurement; nothing after a gap
-  int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kShortestPause;
+  int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kMinPause;
   bool busy_ = false, can_tell_ = true;
   const int process_ = fork_count();
 };

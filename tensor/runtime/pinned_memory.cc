@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kStep = int64_t{64} << 10;
 // What is free, but still in use, may have so many bytes of a size, but not fewer and not more blocks.
-constexpr int64_t kMostBytes = int64_t{64} << 20;
-constexpr int64_t kLeastBlocks = 4, kMostBlocks = 64;
+constexpr int64_t kMaxBytes = int64_t{64} << 20;
+constexpr int64_t kMinBlocks = 4, kMaxBlocks = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -73,7 +73,7 @@ PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
     const auto first = std::ranges::find_if(free_, fits);
     if (first == free_.end()) return taken;
     if (first->user == User::kEvent && first->event.is_done()) first->user = User::kNone;
-    const int64_t most = std::clamp(kMostBytes / first->bytes, kLeastBlocks, kMostBlocks);
+    const int64_t most = std::clamp(kMaxBytes / first->bytes, kMinBlocks, kMaxBlocks);
     if (first->user == User::kEvent && std::ranges::count_if(free_, fits) < most) return taken;
     taken.splice(taken.end(), free_, first);
   }

@@ -27,7 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kMaxBlockRows = 8 * kMostRows, kMaxBlockColumns = 16 * kPanel, kDepth = 384;
+constexpr int64_t kMaxBlockRows = 8 * kMaxRows, kMaxBlockColumns = 16 * kPanel, kDepth = 384;
 constexpr int64_t kRowOfA =
     kDepth + kLanes;  // padded: else every eighth row would begin in the same set of a cache
 
@@ -96,17 +96,17 @@ template <class T> void write_row(const float* sums, const float* bias, int64_t 
 // Returns the columns of a block of the result, where there are `others` blocks side by side in its other dims.
 int64_t columns_of_block(int64_t width, int64_t others) {
   int64_t columns = std::min(kMaxBlockColumns, width);
-  while (columns > kPanel && others * row_blocks(width, columns) < 4 * num_threads())
-    columns = row_blocks(columns / 2, kPanel) * kPanel;
+  while (columns > kPanel && others * ceil_div(width, columns) < 4 * num_threads())
+    columns = ceil_div(columns / 2, kPanel) * kPanel;
   return columns;
 }
 
 template <class T> void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1, M = out.size(-2), N = out.size(-1), K = a.size(-1);
-  const int64_t panels = row_blocks(N, kPanel), width = panels * kPanel;
-  const int64_t row_count = row_blocks(M, kMaxBlockRows);
+  const int64_t panels = ceil_div(N, kPanel), width = panels * kPanel;
+  const int64_t row_count = ceil_div(M, kMaxBlockRows);
   const int64_t block_columns = columns_of_block(width, batch * row_count);
-  const int64_t column_count = row_blocks(width, block_columns), blocks = row_count * column_count;
+  const int64_t column_count = ceil_div(width, block_columns), blocks = row_count * column_count;
   const int64_t matrices = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // of b
   const bool packed_first = row_count > 2 || matrices < batch;
 

@@ -109,9 +109,7 @@ template <class T> constexpr const auto& products() {
 
 // The number of pixels whose sums registers hold at once. Pixels that lie a multiple of 4 KiB apart compete
 // for the same places in the first-level cache. It has 12 of each.
-int64_t most_rows(int64_t row) {
-  return row * sizeof(float) % 4096 == 0 ? std::min(12, kMostRows) : kMostRows;
-}
+int64_t most_rows(int64_t row) { return row * sizeof(float) % 4096 == 0 ? std::min(12, kMaxRows) : kMaxRows; }
 
 template <class T>
 void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, const Filters<T>& f) {
@@ -121,7 +119,7 @@ void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, cons
   parallel_for(0, panels, 1 + 8192 / f.panel_floats(), [&](int64_t first, int64_t last) {
     copy_panels(f, first, last, copies + first * f.panel_floats());
   });
-  constexpr int64_t kChunk = 8 * kMostRows;
+  constexpr int64_t kChunk = 8 * kMaxRows;
   const int64_t most = most_rows(x.row);
   parallel_for(0, pixels, kChunk / 2, [&](int64_t first, int64_t last) {
     for (int64_t at = first; at < last; at += kChunk) {
@@ -220,7 +218,7 @@ bool pays_forward(const ConvProblem& p) {
 bool pays_for_weights(const ConvProblem& p) {
   const int64_t O = p.w.size(0), C = p.w.size(1);
   return is_pointwise(p) && (is_widened(p.x) || (kServesWeights && p.x.dtype() == DType::kF32)) &&
-         O >= kMostRows && C % kPanel == 0 && O * C < (int64_t{1} << 30) && O * C >= 150 * (O + C) &&
+         O >= kMaxRows && C % kPanel == 0 && O * C < (int64_t{1} << 30) && O * C >= 150 * (O + C) &&
          p.y.numel() / O >= 256;
 }
 

@@ -20,8 +20,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-constexpr int kPanel = 2 * kLanes;                    // columns of a block of the result
-constexpr int kMostRows = kRegisters == 16 ? 6 : 14;  // and its rows
+constexpr int kPanel = 2 * kLanes;                   // columns of a block of the result
+constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // and its rows
 
 // Memory that a product prefetches into the second-level cache while it computes. Each of the product's K
 // steps prefetches the line at `at`, then adds `step` to `at`.
@@ -74,11 +74,11 @@ void product(const float* a, int64_t a_row, int64_t a_column, const float* b, in
 using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t,
                          Ahead);
 template <bool kAdd, size_t... R>
-constexpr std::array<Product, kMostRows> make_products(std::index_sequence<R...>) {
+constexpr std::array<Product, kMaxRows> make_products(std::index_sequence<R...>) {
   return {&product<int(R) + 1, kAdd>...};
 }
-inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMostRows>());
-inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMostRows>());
+inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMaxRows>());
+inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMaxRows>());
 
 // Returns memory for a kernel's own use. Its size is rounded so that few different sizes occur and many
 // convolutions reuse the same blocks.
@@ -86,10 +86,11 @@ inline Tensor scratch(int64_t floats) {
   return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))}, {DType::kF32});
 }
 
-// The number of parts into which for_row_blocks cuts n rows.
-inline int64_t row_blocks(int64_t n, int64_t most = kMostRows) { return (n + most - 1) / most; }
-template <class F> void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
-  const int64_t parts = row_blocks(n, most);
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Calls f(first, count) on ceil_div(n, max_rows) consecutive parts of n rows, as equal as possible.
+template <class F> void for_row_blocks(int64_t n, F f, int64_t max_rows = kMaxRows) {
+  const int64_t parts = ceil_div(n, max_rows);
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 
@@ -150,7 +151,7 @@ class Upcoming {
 
 // What products across positions read. Blocks of few rows use a small part of each cache line, so that their
 // operands lie in panels.
-using Operands = std::conditional_t<(kMostRows < 8), Panels, Planes>;
+using Operands = std::conditional_t<(kMaxRows < 8), Panels, Planes>;
 constexpr int kGroup = 128;  // channels that stay in the second-level cache while they meet all panels
 
 // Sums for weight gradients: for each plane, over all positions, d[position][o] * v[position][c].
@@ -158,7 +159,7 @@ struct PositionSums {
   int64_t planes, O, C;
   Tensor dy, x;       // d and v are made of them, in nearly the order of positions: the source to prefetch
   int64_t positions;  // in all
-  int64_t at_once = kMostRows < 8 ? 256 : 392;  // positions that caches hold at once
+  int64_t at_once = kMaxRows < 8 ? 256 : 392;  // positions that caches hold at once
 
   // One or several partial results, a set of sums for each share of the positions.
   struct Result {
@@ -185,7 +186,8 @@ struct PositionSums {
     constexpr bool kInPanels = std::is_same_v<Operands, Panels>;
     const int64_t panels = C / kPanel, strip = kInPanels ? int64_t(kPanel) : O;
     const int64_t group = kInPanels ? int64_t(kGroup) : O;
-    Upcoming upcoming((last - first) * (O / strip * row_blocks(strip) + row_blocks(O % strip)));
+    Upcoming upcoming((last - first) *
+                      (O / strip * ceil_div(strip, kMaxRows) + ceil_div(O % strip, kMaxRows)));
     upcoming.add(dy, next, after, positions);
     upcoming.add(x, next, after, positions);
     int64_t done = 0;

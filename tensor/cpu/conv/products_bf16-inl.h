@@ -40,10 +40,10 @@ template <int R>
 using ProductOfPairs = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, bf16*,
                                 int64_t, Ahead);
 template <size_t... R>
-constexpr std::array<ProductOfPairs, kMostRows> make_products_of_pairs(std::index_sequence<R...>) {
+constexpr std::array<ProductOfPairs, kMaxRows> make_products_of_pairs(std::index_sequence<R...>) {
   return {&product_of_pairs<int(R) + 1>...};
 }
-inline constexpr auto kProductsOfPairs = make_products_of_pairs(std::make_index_sequence<kMostRows>());
+inline constexpr auto kProductsOfPairs = make_products_of_pairs(std::make_index_sequence<kMaxRows>());
 
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

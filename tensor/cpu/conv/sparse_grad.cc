@@ -95,8 +95,9 @@ HWY_INLINE unsigned nonzero_lanes(Floats g) {
 
 // Registers that hold sums at a time: all `count` vectors of them, or an equal part.
 constexpr int sums_at_once(int count) {
-  constexpr int kMost = kRegisters - 4;
-  return (count + (count + kMost - 1) / kMost - 1) / ((count + kMost - 1) / kMost);
+  constexpr int kMaxSums = kRegisters - 4;
+  const int parts = (count + kMaxSums - 1) / kMaxSums;
+  return (count + parts - 1) / parts;
 }
 
 // Calls f(first, number) for parts of `kCount` sums, as constants.

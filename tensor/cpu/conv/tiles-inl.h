@@ -147,7 +147,7 @@ inline void convolve_by_tiles(const TileProducts& c) {
     c.fill_filters(0, c.N, first, last, filters.ptr<float>());
   });
   const int64_t fit = (640 << 10) / (c.planes * (c.K + c.N) * int64_t(sizeof(float)));
-  const int64_t chunk = std::clamp<int64_t>(fit / kMostRows, 4, 8) * kMostRows;
+  const int64_t chunk = std::clamp<int64_t>(fit / kMaxRows, 4, 8) * kMaxRows;
   const int64_t shares = std::min<int64_t>(num_threads(), (c.tiles + chunk - 1) / chunk);
   const int64_t v_floats = Planes::floats(c.planes, chunk, c.K),
                 floats = v_floats + Planes::floats(c.planes, chunk, c.N);
@@ -159,7 +159,7 @@ inline void convolve_by_tiles(const TileProducts& c) {
     for (int64_t first = c.tiles * first_share / shares; first < end; first += chunk) {
       const int64_t last = std::min(end, first + chunk);
       c.fill_inputs(first, last, first, v);
-      Upcoming upcoming(c.planes * (c.N / kPanel) * row_blocks(last - first));
+      Upcoming upcoming(c.planes * (c.N / kPanel) * ceil_div(last - first, kMaxRows));
       upcoming.add(c.input, last, std::min(end, last + chunk), c.tiles);
       int64_t done = 0;
       for (int64_t p = 0; p < c.planes; ++p)

@@ -41,9 +41,9 @@ constexpr int kTileSums = kPanel * kFilters;
 constexpr int64_t kStrip = 32;  // filters that are packed at a time
 constexpr int64_t kStripSums = kPanel * kStrip;
 
-constexpr int64_t kFewSums = 1 << 17;       // stay in the second cache
-constexpr int64_t kMostPixels = 1024;       // of a block: a tile of dy then stays in the first-level cache
-constexpr int64_t kMostOverlapping = 1792;  // of a block whose neighbors also pack the rows between them
+constexpr int64_t kMaxCachedSums = 1 << 17;  // stay in the second cache
+constexpr int64_t kMaxPixels = 1024;         // of a block: a tile of dy then stays in the first-level cache
+constexpr int64_t kMaxOverlappingPixels = 1792;  // of a block whose neighbors also pack the rows between them
 constexpr int64_t kPackedPixels = 8 << 10;  // of panels, as each tap or column sees them, in the second cache
 constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as many of the next block
 
@@ -222,19 +222,19 @@ class WeightGrad {
   explicit WeightGrad(const ConvProblem& p) : p_(p) {
     const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
     const bool overlap = by_columns_ && g_.stride[0] == 1;
-    int64_t most = std::min(overlap ? kMostOverlapping : kMostPixels, kPackedPixels / copies);
+    int64_t most = std::min(overlap ? kMaxOverlappingPixels : kMaxPixels, kPackedPixels / copies);
     // The second-level cache is to hold the packed block and also the next block.
-    if (few_sums_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
+    if (sums_fit_cache_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
     cut_blocks(std::max<int64_t>(most, 64));
     groups_ = ceil_div(panels(C_), std::max<int64_t>(1, kPackedPixels / (copies * block_)));
-    if (few_sums_) return;
+    if (sums_fit_cache_) return;
     // Gives all threads equally many parts: by cutting the channels finer or, where these are
     // few, the filters.
     if (panels(C_) >= 4 * threads) groups_ = ceil_div(groups_, threads) * threads;
     parts_ = std::min(strips_, threads / std::gcd(groups_, threads));
   }
 
-  void run() const { few_sums_ ? share_pixels() : share_channels(); }
+  void run() const { sums_fit_cache_ ? share_pixels() : share_channels(); }
 
  private:
   // Cuts the pixels into blocks of up to `most`: of whole rows if x is packed by columns, else of
@@ -427,8 +427,8 @@ class WeightGrad {
   const int64_t O_ = p_.y.size(1), P_ = p_.y.size(2), Q_ = p_.y.size(3);
   const int64_t KH_ = p_.w.size(2), KW_ = p_.w.size(3), taps_ = KH_ * KW_, strips_ = ceil_div(O_, kStrip);
   const int64_t pixels_ = p_.x.size(0) * P_ * Q_, x_pixels_ = p_.x.size(0) * H_ * W_;
-  const bool by_columns_ = KH_ > 1 && Q_ % 2 == 0 && Q_ <= kMostOverlapping / 4;
-  const bool few_sums_ = taps_ * C_ * O_ <= kFewSums;
+  const bool by_columns_ = KH_ > 1 && Q_ % 2 == 0 && Q_ <= kMaxOverlappingPixels / 4;
+  const bool sums_fit_cache_ = taps_ * C_ * O_ <= kMaxCachedSums;
   int64_t block_, blocks_;  // pixels of a block; blocks
   int64_t groups_;          // groups of panels of x; one group is packed at a time
   int64_t parts_ = 1;       // of the filters, for different threads

@@ -34,7 +34,7 @@ namespace {
 using onednn::Blocking;
 
 constexpr int64_t kAhead = 256;  // numbers; each row of w is a stream of its own
-constexpr int kMostTaps = 16;
+constexpr int kMaxTaps = 16;
 
 // A blocked layout of [A, B, KH, KW].
 class Blocks {
@@ -119,7 +119,7 @@ void transpose_rows(const Filters<float>& f, int64_t a) {
 HWY_INLINE void transpose_taps(const Filters<float>& f, const float* from, int64_t step, float* to) {
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * step + kAhead);
-  Floats by_tap[kMostTaps];
+  Floats by_tap[kMaxTaps];
   load_columns(from, step, f.taps, by_tap);
   for (int t = 0; t < f.taps; ++t) store(to + t * f.tap_step, by_tap[t]);
 }
@@ -148,7 +148,7 @@ HWY_INLINE void transpose_pairs(const Filters<bf16>& f, const bf16* first, const
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i)
     __builtin_prefetch(first + i * step + kAhead), __builtin_prefetch(second + i * step + kAhead);
-  Floats by_tap[kMostTaps];
+  Floats by_tap[kMaxTaps];
   for (int t = 0; t < f.taps; t += 4) {
     const int at = first_of_four(t, f.taps);
     load_four_columns(
@@ -189,7 +189,7 @@ auto copy_of(const Filters<bf16>&, bool across) { return across ? &transpose_pai
 
 template <class T> bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
   const int64_t taps = w.size(2) * w.size(3), fewest = sizeof(T) == 2 ? 4 : 1;
-  if (taps < fewest || (taps > 1 && taps < 4) || taps > kMostTaps) return false;
+  if (taps < fewest || (taps > 1 && taps < 4) || taps > kMaxTaps) return false;
   const Filters<T> f{w.ptr<T>(),  w.size(0),       w.size(1),       int(taps),
                      to.ptr<T>(), blocks.steps(0), blocks.steps(1), blocks.tap_step()};
   if (f.A % kLanes || f.B % kLanes || f.tap_step == 0) return false;

@@ -28,11 +28,11 @@ Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& 
 }
 
 // With more elements the slope would cost more memory than a launch is worth.
-constexpr int64_t kMostSlopes = 4096;
+constexpr int64_t kMaxGradients = 4096;
 
 // Whether a kernel that sums losses of this dtype gives their slopes, too.
 bool gives_slope(const Tensor& x, const Tensor& target, DType dtype) {
-  return x.device().type != DeviceType::kCPU && x.numel() > 0 && x.numel() <= kMostSlopes && x.is_dense() &&
+  return x.device().type != DeviceType::kCPU && x.numel() > 0 && x.numel() <= kMaxGradients && x.is_dense() &&
          x.dtype() == dtype &&
          (!target.defined() || (target.dtype() == dtype && target.strides() == x.strides()));
 }

@@ -1,4 +1,4 @@
-#include "benchmarks/contest.h"
+#include "benchmarks/workloads.h"
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
-// Workloads of the comparison. They have the same names on both sides. The files of a family register its
-// workloads while the program starts: ops/<family>_gradus.cc, ops/<family>_libtorch.cc, and
-// ops/<family>_onednn.cc where oneDNN itself is the yardstick. Gradus' 16-bit workloads are also compared
-// with the same workloads in f32 (Side::kGradusF32).
+// Registry of benchmark workloads. A workload has the same name for Gradus and for its peers. The files of a
+// family register its workloads while the program starts: ops/<family>_gradus.cc, ops/<family>_libtorch.cc, and
+// ops/<family>_onednn.cc for comparisons with oneDNN itself. Gradus' 16-bit workloads are also compared with the
+// same workloads in f32 (Side::kGradusF32).
 //
 //   static const AddWorkloads added(Side::kGradus, "pointwise", {
 //       {"add, 32M", [] { const Tensor a = randn({k32M}), b = randn({k32M});
