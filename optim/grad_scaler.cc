@@ -17,11 +17,12 @@
 namespace gradus::optim {
 namespace {
 
-// Note [Where the scale is] It is a number of the host's, until a backward whose parameters are all on one
-// GPU. From there on it is a tensor on this GPU. So are what a step finds and what that makes of the scale:
-// kernels read them there, and the host queues the next step without a wait. A tensor is never written again.
-// So a gradient's mark keeps the factor that the gradient has, although the scale has gone on. A backward
-// elsewhere reads the tensor, and takes the scale along.
+// Note [Device of the scale]
+// The scale lives on the host until a backward has all its parameters on one GPU. From then on the scale, the
+// found-inf flag and the next scale live on that GPU: kernels read them there, and the host queues the next step
+// without waiting. A tensor of scales is written once. The mark of a scaled gradient refers to such a tensor, so the
+// mark stays right when the scale changes. A backward on the host or on another device reads the tensor and moves the
+// scale.
 
 constexpr const char* kOp = "GradScaler";
 
@@ -35,22 +36,22 @@ void check(const GradScalerOptions& o) {
   check_option(o.growth_interval >= 1, kOp, "growth_interval", ">= 1", double(o.growth_interval));
 }
 
-raw::LossScaleOptions moves_of(const GradScalerOptions& o) {
+raw::LossScaleOptions loss_scale_options(const GradScalerOptions& o) {
   return {o.growth_factor, o.backoff_factor, double(o.growth_interval)};
 }
 
 // Returns the scale of a LossScale on a device, f64[].
 Tensor scale_in(const Tensor& on_device) { return raw::reshape(raw::narrow(on_device, 0, 0, 1), {}); }
 
-// Returns x times a factor, f64[]. As raw::mul_ by a number: in f32, or in f64 for f64, rounded once.
+// Returns x * factor; factor f64[]. Computed in f32 (f64 for f64 tensors) and rounded once, as raw::mul_ by a number.
 Tensor times(const Tensor& x, const Tensor& factor) {
   const DType wide = raw::step_dtype(x.dtype());
-  const Tensor there = raw::to(raw::to(factor, x.device()), wide);
-  return raw::to(raw::mul(raw::to(x, wide), there), x.dtype());
+  const Tensor wide_factor = raw::to(raw::to(factor, x.device()), wide);
+  return raw::to(raw::mul(raw::to(x, wide), wide_factor), x.dtype());
 }
 
-// Multiplies a gradient of factor `from` so that it has factor `to`.
-void change_factor(const Tensor& grad, const internal::Factor& from, const internal::Factor& to) {
+// Changes the scale of a gradient from factor `from` to factor `to`.
+void rescale(const Tensor& grad, const internal::Factor& from, const internal::Factor& to) {
   if (!from.on_device.defined() && !to.on_device.defined())
     return raw::mul_(autograd::elements_of(grad), to.number / from.number);
   const auto on_device = [&](const internal::Factor& f) {
@@ -62,17 +63,19 @@ void change_factor(const Tensor& grad, const internal::Factor& from, const inter
 
 }  // namespace
 
-raw::LossScale GradScaler::Progress::read() const {
-  if (!on_device.defined()) return numbers;
+raw::LossScale GradScaler::ScaleState::read() const {
+  if (!on_device.defined()) return on_host;
   const std::vector<double> n = on_device.to_vector<double>();
   return {n[0], n[1], n[2], n[3]};
 }
 
-bool GradScaler::Found::read() const { return on_device.defined() ? on_device.item<float>() != 0 : here; }
+bool GradScaler::FoundInf::read() const {
+  return on_device.defined() ? on_device.item<float>() != 0 : on_host;
+}
 
 GradScaler::GradScaler(GradScalerOptions options) : options_(std::move(options)) {
   check(options_);
-  now_.numbers.scale = options_.init_scale;
+  current_.on_host.scale = options_.init_scale;
 }
 
 // Returns the GPU that can decide on steps of these parameters.
@@ -84,57 +87,58 @@ std::optional<Device> GradScaler::device_of(const std::vector<Tensor>& params) c
   return is_one ? std::optional(device) : std::nullopt;
 }
 
-// Begins a new backward, with the scale on that device or on the host.
-void GradScaler::settle(std::optional<Device> device) {
-  if (next_) now_ = *std::exchange(next_, std::nullopt);
-  if (now_.on_device.defined() && now_.on_device.device() != device) now_ = {now_.read(), {}};
-  if (device && !now_.on_device.defined()) {
-    const raw::LossScale& n = now_.numbers;
-    now_.on_device = raw::to(tensor<double>({n.scale, n.clean, n.skipped, n.found}, {4}), *device);
+// Makes the latest scale the current one, on `device` or on the host.
+void GradScaler::place_scale(std::optional<Device> device) {
+  if (next_) current_ = *std::exchange(next_, std::nullopt);
+  if (current_.on_device.defined() && current_.on_device.device() != device) current_ = {current_.read(), {}};
+  if (device && !current_.on_device.defined()) {
+    const raw::LossScale& n = current_.on_host;
+    current_.on_device = raw::to(tensor<double>({n.scale, n.clean, n.skipped, n.found}, {4}), *device);
   }
 }
 
 internal::Factor GradScaler::factor() const {
-  if (now_.on_device.defined()) return {0, now_.on_device};
-  return {now_.numbers.scale, {}};
+  if (current_.on_device.defined()) return {0, current_.on_device};
+  return {current_.on_host.scale, {}};
 }
 
-void GradScaler::note_parts(const std::vector<Tensor>& params, bool are_parts) {
+void GradScaler::set_partial(const std::vector<Tensor>& params, bool partial) {
   for (const Tensor& p : params)
-    if (are_parts)
-      parts_.insert(p.ref().get());
+    if (partial)
+      partial_params_.insert(p.ref().get());
     else
-      parts_.erase(p.ref().get());
+      partial_params_.erase(p.ref().get());
 }
 
-std::vector<GradScaler::Before> GradScaler::begin_backward(const std::vector<Tensor>& params,
-                                                           std::optional<Device> device) {
-  settle(device);
-  if (!now_.on_device.defined() && now_.numbers.scale < raw::kSmallestScale)
-    raw::throw_no_scale(now_.numbers.scale, int64_t(now_.numbers.skipped));
-  std::vector<Before> before;
+std::vector<GradScaler::GradientVersion> GradScaler::begin_backward(const std::vector<Tensor>& params,
+                                                                    std::optional<Device> device) {
+  place_scale(device);
+  if (!current_.on_device.defined() && current_.on_host.scale < raw::kSmallestScale)
+    raw::throw_no_scale(current_.on_host.scale, int64_t(current_.on_host.skipped));
+  std::vector<GradientVersion> before;
   for (const Tensor& p : params) {
-    Before& b = before.emplace_back();
+    GradientVersion& b = before.emplace_back();
     const Tensor grad = p.grad();
     if (!grad.defined()) continue;
-    const internal::Factor* has = internal::factor_of(grad);
-    if (has && internal::changed_since_marked(grad))
+    const internal::Factor* factor_of_grad = internal::factor_of(grad);
+    if (factor_of_grad && internal::changed_since_marked(grad))
       throw StateError(kOp, "the gradient of ", describe(p), " was changed since the last backward");
-    if (has && !(*has == factor())) {
+    if (factor_of_grad && !(*factor_of_grad == factor())) {
       // The gradient was kept for a later step, and another optimizer's step changed the scale meanwhile.
-      change_factor(grad, *has, factor());
+      rescale(grad, *factor_of_grad, factor());
       internal::mark_scaled(grad, factor());
     }
-    b = {grad.ref().get(), grad.storage()->version(), has != nullptr};
+    b = {grad.ref().get(), grad.storage()->version(), factor_of_grad != nullptr};
   }
   return before;
 }
 
-void GradScaler::mark(const std::vector<Tensor>& params, const std::vector<Before>& before) const {
+void GradScaler::mark_scaled(const std::vector<Tensor>& params,
+                             const std::vector<GradientVersion>& before) const {
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor grad = params[i].grad();
     if (!grad.defined()) continue;
-    const Before& b = before[i];
+    const GradientVersion& b = before[i];
     const bool same = b.grad == grad.ref().get() && grad.storage()->version() == b.version;
     if (same && b.is_scaled == (internal::factor_of(grad) != nullptr))
       continue;  // this loss did not reach it
@@ -143,7 +147,7 @@ void GradScaler::mark(const std::vector<Tensor>& params, const std::vector<Befor
     if (b.grad && !b.is_scaled && is_whole)
       throw StateError(
           kOp, "backward has added to the gradient of ", describe(params[i]),
-          ", which was there and not scaled; call clear_grad() after a step, and scaler.backward for "
+          ", which exists and is not scaled; call clear_grad() after a step, and scaler.backward for "
           "every loss");
     internal::mark_scaled(grad, factor());
   }
@@ -152,51 +156,52 @@ void GradScaler::mark(const std::vector<Tensor>& params, const std::vector<Befor
 Tensor GradScaler::scaled_dy(const Tensor& loss, const Tensor& dy) const {
   if (!loss.defined()) throw StateError(kOp, "the loss is undefined (none)");
   if (!dy.defined()) check_one_element(kOp, "the loss", loss, " (or pass its dy)");
-  if (now_.on_device.defined() && dy.defined()) return times(dy, scale_in(now_.on_device));
+  if (current_.on_device.defined() && dy.defined()) return times(dy, scale_in(current_.on_device));
   const Tensor scaled = dy.defined() ? raw::clone(dy) : empty(loss.shape(), {loss.dtype(), loss.device()});
-  if (now_.on_device.defined()) return raw::copy_(scaled, scale_in(now_.on_device)), scaled;
+  if (current_.on_device.defined()) return raw::copy_(scaled, scale_in(current_.on_device)), scaled;
   if (!dy.defined()) raw::fill_(scaled, 1);
-  raw::mul_(scaled, now_.numbers.scale);
+  raw::mul_(scaled, current_.on_host.scale);
   return scaled;
 }
 
-// Returns whether this rank found an infinity.
-GradScaler::Found GradScaler::divide(Optimizer& opt, const char* op) const {
-  struct Alike {
+// Divides the gradients of opt's parameters by their factors. Returns whether this rank found an infinity or NaN.
+GradScaler::FoundInf GradScaler::unscale(Optimizer& opt, const char* op) const {
+  struct Group {
     Device device;
     internal::Factor factor;
     std::vector<Tensor> grads;
   };
   std::vector<Tensor> marked;
-  std::vector<Alike> all;  // one element, except for models on several devices and unusual orders of calls
+  std::vector<Group> groups;  // of gradients with one device and one factor; usually one group
   for (const Tensor& p : opt.parameters()) {
     Tensor g = p.grad();
     if (!g.defined()) continue;
-    const internal::Factor* has = internal::factor_of(g);
-    if (!has || internal::changed_since_marked(g))
+    const internal::Factor* factor_of_grad = internal::factor_of(g);
+    if (!factor_of_grad || internal::changed_since_marked(g))
       throw StateError(op, "the gradient of ", describe(p),
                        " does not come from scaler.backward, or was changed or divided since");
     if (g.dtype() == DType::kF16)
       throw DTypeError(op, "divides gradients in place, for which f16 has no room: ", describe(p),
                        "; keep parameters in f32, autocast casts them");
     const Tensor& elements = autograd::elements_of(g);
-    auto it = std::find_if(all.begin(), all.end(),
-                           [&](const Alike& a) { return a.device == elements.device() && a.factor == *has; });
-    if (it == all.end()) it = all.insert(it, {elements.device(), *has, {}});
+    auto it = std::find_if(groups.begin(), groups.end(), [&](const Group& a) {
+      return a.device == elements.device() && a.factor == *factor_of_grad;
+    });
+    if (it == groups.end()) it = groups.insert(it, {elements.device(), *factor_of_grad, {}});
     it->grads.push_back(elements);
     marked.push_back(std::move(g));
   }
-  if (all.empty())
+  if (groups.empty())
     throw StateError(op, "none of the optimizer's ", opt.parameters().size(),
                      " parameters has a gradient: call scaler.backward before");
   std::vector<Tensor> found;
-  for (const Alike& a : all)
+  for (const Group& a : groups)
     found.push_back(a.factor.on_device.defined()
                         ? raw::unscale_(a.grads, raw::to(scale_in(a.factor.on_device), a.device))
                         : raw::unscale_(a.grads, 1 / a.factor.number));
   for (const Tensor& g : marked) internal::remove_mark(g);
-  if (now_.on_device.defined() &&
-      std::ranges::all_of(all, [&](const Alike& a) { return a.device == now_.on_device.device(); })) {
+  if (current_.on_device.defined() &&
+      std::ranges::all_of(groups, [&](const Group& a) { return a.device == current_.on_device.device(); })) {
     Tensor any = found.front();
     for (size_t i = 1; i < found.size(); ++i) any = raw::maximum(any, found[i]);
     return {false, any};
@@ -204,20 +209,21 @@ GradScaler::Found GradScaler::divide(Optimizer& opt, const char* op) const {
   return {std::ranges::any_of(found, [](const Tensor& f) { return f.item<float>() != 0; }), {}};
 }
 
-// Moves the scale, after a step that has found infinities or not.
-void GradScaler::advance(const Found& found) {
-  if (!now_.on_device.defined()) {
-    raw::LossScale last = next_ ? next_->numbers : now_.numbers;
+// Computes the next scale after a step.
+void GradScaler::update_scale(const FoundInf& found) {
+  if (!current_.on_device.defined()) {
+    raw::LossScale last = next_ ? next_->on_host : current_.on_host;
     if (!next_) last.found = 0;
-    next_ = {raw::moved(now_.numbers, last, found.read(), moves_of(options_)), {}};
+    next_ = {raw::moved(current_.on_host, last, found.read(), loss_scale_options(options_)), {}};
     return;
   }
   const OpCall call(kOp);
-  const Device device = now_.on_device.device();
-  const Tensor there = raw::to(
-      found.on_device.defined() ? found.on_device : tensor<float>({found.here ? 1.f : 0.f}, {}), device);
+  const Device device = current_.on_device.device();
+  const Tensor found_there = raw::to(
+      found.on_device.defined() ? found.on_device : tensor<float>({found.on_host ? 1.f : 0.f}, {}), device);
   next_ = {{},
-           raw::move_scale(now_.on_device, next_ ? next_->on_device : Tensor(), there, moves_of(options_))};
+           raw::move_scale(current_.on_device, next_ ? next_->on_device : Tensor(), found_there,
+                           loss_scale_options(options_))};
 }
 
 void GradScaler::unscale_(Optimizer& opt) {
@@ -225,15 +231,16 @@ void GradScaler::unscale_(Optimizer& opt) {
   const char* op = "GradScaler::unscale_";
   if (std::any_of(unscaled_.begin(), unscaled_.end(), [&](const auto& u) { return u.first == &opt; }))
     throw StateError(op, "was called for this optimizer since its last step");
-  Found found = divide(opt, op);
+  FoundInf found = unscale(opt, op);
   if (options_.agree) found = {options_.agree(found.read()), {}};
   unscaled_.emplace_back(&opt, std::move(found));
 }
 
 StepOutcome GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
   if (o.clip_norm) check_option(*o.clip_norm >= 0, kOp, "clip_norm", ">= 0", *o.clip_norm);
-  if (o.clip_norm &&
-      std::ranges::any_of(opt.parameters(), [&](const Tensor& p) { return parts_.contains(p.ref().get()); }))
+  if (o.clip_norm && std::ranges::any_of(opt.parameters(), [&](const Tensor& p) {
+        return partial_params_.contains(p.ref().get());
+      }))
     throw StateError(kOp,
                      "these gradients are a part of a model's, and clip_norm would look at their norm alone: "
                      "call unscale_, clip by the norm of all parts, then step");
@@ -244,28 +251,28 @@ StepOutcome GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
     const auto of_opt = [&](const auto& u) { return u.first == &opt; };
     if (std::none_of(unscaled_.begin(), unscaled_.end(), of_opt)) unscale_(opt);
     const auto it = std::find_if(unscaled_.begin(), unscaled_.end(), of_opt);
-    const Found of_gradients = std::move(it->second);
+    const FoundInf of_gradients = std::move(it->second);
     unscaled_.erase(it);
-    advance(of_gradients);
-    if (of_gradients.here) return false;
+    update_scale(of_gradients);
+    if (of_gradients.on_host) return false;
     found = of_gradients.on_device;
   }
   if (o.clip_norm) grad_norm_ = clip_grad_norm_(opt.parameters(), *o.clip_norm, {.norm_type = o.norm_type});
   if (o.clip_value) clip_grad_value_(opt.parameters(), *o.clip_value);
   if (!found.defined()) return opt.step(), true;
   opt.step_unless(found);
-  return StepOutcome::left_out_if(found);
+  return StepOutcome::skipped_if(found);
 }
 
 State GradScaler::state_dict() const {
-  const raw::LossScale now = latest();
+  const raw::LossScale scale = latest();
   return {.tensors = {},
-          .numbers = {{"scale", now.scale},
+          .numbers = {{"scale", scale.scale},
                       {"growth_factor", options_.growth_factor},
                       {"backoff_factor", options_.backoff_factor},
                       {"growth_interval", double(options_.growth_interval)},
-                      {"growth_tracker", now.clean},
-                      {"skipped_steps", now.skipped}}};
+                      {"growth_tracker", scale.clean},
+                      {"skipped_steps", scale.skipped}}};
 }
 
 void GradScaler::load_state_dict(const State& state) {
@@ -278,10 +285,10 @@ void GradScaler::load_state_dict(const State& state) {
   const int64_t clean = in.count("growth_tracker"), skipped = in.count("skipped_steps");
   in.finish("this GradScaler");
   check(options);
-  now_ = {.numbers = {.scale = std::exchange(options.init_scale, options_.init_scale),
-                      .clean = double(clean),
-                      .skipped = double(skipped)},
-          .on_device = {}};
+  current_ = {.on_host = {.scale = std::exchange(options.init_scale, options_.init_scale),
+                          .clean = double(clean),
+                          .skipped = double(skipped)},
+              .on_device = {}};
   next_.reset();
   options_ = std::move(options);
   unscaled_.clear();

@@ -16,9 +16,9 @@
 //
 // bf16 has f32's range and needs no scaler; see docs/amp.md.
 //
-// Where gradients are on a GPU, it decides there, and the host waits only if it asks: for the outcome of a
-// step, scale(), skipped_steps() or the state. Exceptions are `agree`, parts of a model, and parameters on
-// several devices: then each step waits once.
+// If all parameters are on one GPU, the GPU decides whether a step is skipped, and the host does not wait. The host
+// waits in StepOutcome's conversion to bool, scale(), skipped_steps() and state_dict(). With `agree`, for parts of a
+// model, and for parameters on several devices each step waits once.
 #pragma once
 
 #include <functional>
@@ -40,9 +40,9 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;  // after a step with an infinity
   int64_t growth_interval = 2000;
   bool enabled = true;  // false: backward and step do not scale; clipping remains
-  // Returns whether any rank found an infinity, given whether this rank did. Called once a step, on every
-  // rank: [](bool found) { return dist::any_rank(found); }. None: relies on averaged gradients, which carry
-  // an infinity to every rank. It waits for the device.
+  // Returns whether any rank found an infinity; the argument is whether this rank did. Called once a step, on every
+  // rank: [](bool found) { return dist::any_rank(found); }. The call waits for the device. None: relies on averaged
+  // gradients, which carry an infinity to every rank.
   std::function<bool(bool found)> agree = nullptr;
 };
 
@@ -62,31 +62,31 @@ class GradScaler {
   // usual, over several losses and several batches. Until they are divided by the scale, clip_grad_norm_,
   // clip_grad_value_ and Optimizer::step refuse them.
   // Errors: ShapeError unless the loss has one element or dy its shape; StateError when a gradient is added
-  // to one that is not scaled, and when the scale has become too small for f32. On a GPU that is found at the
-  // step, and the error is thrown where the host next waits.
+  // to one that is not scaled, and when the scale has become too small for f32. A GPU finds a scale that is too small
+  // at the step, and the next wait of the host throws the error.
   template <class Manager> void backward(Manager& gm, const Tensor& loss, const Tensor& dy = {}) {
     const std::vector<Tensor> params = gm.attached_tensors();
-    note_parts(params, false);
+    set_partial(params, false);
     if (!options_.enabled) return gm.backward(loss, dy);
-    const std::vector<Before> before = begin_backward(params, device_of(params));
+    const std::vector<GradientVersion> before = begin_backward(params, device_of(params));
     gm.backward(loss, scaled_dy(loss, dy));
-    mark(params, before);
+    mark_scaled(params, before);
   }
 
   // The same for a part of a model, which may not see the loss: calls backward(scale()), which adds the
   // gradients of that many times the loss to grad() of `params`. The scalers of all parts need `agree`.
   // Errors: StateError as above; what `backward` throws.
   template <class F> void backward_of_part(const std::vector<Tensor>& params, F backward) {
-    note_parts(params, true);
+    set_partial(params, true);
     if (!options_.enabled) return backward(1.0);
-    const std::vector<Before> before = begin_backward(params, std::nullopt);
-    backward(now_.numbers.scale);
-    mark(params, before);
+    const std::vector<GradientVersion> before = begin_backward(params, std::nullopt);
+    backward(current_.on_host.scale);
+    mark_scaled(params, before);
   }
 
   // Divides the gradients of opt's parameters by the scale, clips them, and steps. Skips the step if a
-  // gradient is infinite or NaN on any rank. Returns whether it stepped; on a GPU, who asks waits. Call it
-  // once for each optimizer with gradients.
+  // gradient is infinite or NaN on any rank. Returns whether the optimizer stepped; on a GPU the conversion to bool
+  // waits. Call step() once for each optimizer with gradients.
   // Errors: StateError when no parameter has a gradient, when a gradient is not from this scaler's backward,
   // and for clip_norm where gradients are a part of a model's; DTypeError for gradients in f16, which cannot
   // hold the divided values; ValueError for a negative bound; those of Optimizer::step.
@@ -96,13 +96,13 @@ class GradScaler {
   // Errors: as step; also StateError when called twice before a step.
   void unscale_(Optimizer& opt);
 
-  // Returns the factor of the next backward; 1 when not enabled. It changes once between a step and the next
+  // Returns the factor of the next backward; 1 when not enabled. The factor changes once between a step and the next
   // backward, however many optimizers stepped. Waits for the device.
   double scale() const { return options_.enabled ? latest().scale : 1; }
-  // Returns the number of steps left out so far, over all optimizers. Waits for the device.
+  // Returns the number of skipped steps so far, over all optimizers. Waits for the device.
   int64_t skipped_steps() const { return int64_t(latest().skipped); }
   // Returns the gradients' norm before clipping, from the last step with clip_norm. On a GPU that may be a
-  // step that was left out.
+  // skipped step.
   const Tensor& grad_norm() const { return grad_norm_; }
   const GradScalerOptions& options() const { return options_; }
 
@@ -114,41 +114,42 @@ class GradScaler {
 
  private:
   // The state of a gradient before a backward.
-  struct Before {
+  struct GradientVersion {
     const TensorImpl* grad = nullptr;  // no reference held, so that backward may add in place
     uint32_t version = 0;
     bool is_scaled = false;
   };
-  // Where the scale stands. Note [Where the scale is] in grad_scaler.cc
-  struct Progress {
-    raw::LossScale numbers;
-    Tensor on_device;  // in place of the numbers, if defined
+  // The scale and its counts, on the host or on a GPU. Note [Device of the scale] in grad_scaler.cc
+  struct ScaleState {
+    raw::LossScale on_host;  // unused if on_device is defined
+    Tensor on_device;        // f64[4]: the members of a LossScale
 
     raw::LossScale read() const;
   };
-  // Whether infinities were found: f32[] on a device, or else `here`.
-  struct Found {
-    bool here = false;
-    Tensor on_device;
+  // Whether an unscaled gradient has an infinity or NaN.
+  struct FoundInf {
+    bool on_host = false;  // unused if on_device is defined
+    Tensor on_device;      // f32[]: 1 or 0
 
     bool read() const;
   };
-  raw::LossScale latest() const { return next_ ? next_->read() : now_.read(); }
+  raw::LossScale latest() const { return next_ ? next_->read() : current_.read(); }
   std::optional<Device> device_of(const std::vector<Tensor>& params) const;
-  void note_parts(const std::vector<Tensor>& params, bool are_parts);
-  void settle(std::optional<Device> device);
-  std::vector<Before> begin_backward(const std::vector<Tensor>& params, std::optional<Device> device);
-  void mark(const std::vector<Tensor>& params, const std::vector<Before>& before) const;
+  void set_partial(const std::vector<Tensor>& params, bool partial);
+  void place_scale(std::optional<Device> device);
+  std::vector<GradientVersion> begin_backward(const std::vector<Tensor>& params,
+                                              std::optional<Device> device);
+  void mark_scaled(const std::vector<Tensor>& params, const std::vector<GradientVersion>& before) const;
   internal::Factor factor() const;
   Tensor scaled_dy(const Tensor& loss, const Tensor& dy) const;
-  Found divide(Optimizer& opt, const char* op) const;
-  void advance(const Found& found);
+  FoundInf unscale(Optimizer& opt, const char* op) const;
+  void update_scale(const FoundInf& found);
 
   GradScalerOptions options_;
-  Progress now_;                                 // that of the last backward
-  std::optional<Progress> next_;                 // that of the next one, after a step
-  std::unordered_set<const TensorImpl*> parts_;  // parameters beside which other code has more of the model
-  std::vector<std::pair<const Optimizer*, Found>> unscaled_;  // infinities found by unscale_
+  ScaleState current_;              // of the last backward
+  std::optional<ScaleState> next_;  // of the next backward; set by the steps since the last one
+  std::unordered_set<const TensorImpl*> partial_params_;         // parameters of backward_of_part
+  std::vector<std::pair<const Optimizer*, FoundInf>> unscaled_;  // optimizers between unscale_ and step
   Tensor grad_norm_;
 };
 

@@ -33,7 +33,7 @@ std::pair<int64_t, std::array<double, 2>> read_back(const Tensor& on_device) {
 
 void Optimizer::add_params(const std::vector<Tensor>& params) {
   if (params.empty())
-    throw ValueError(kind(), "expected at least one parameter, given an empty list; ", kWhoseParameters);
+    throw ValueError(kind(), "expected at least one parameter, got an empty list; ", kWhoseParameters);
   std::unordered_set<const TensorImpl*> known;
   for (const Group& g : groups_)
     for (const Tensor& p : g.params) known.insert(p.ref().get());
@@ -43,7 +43,7 @@ void Optimizer::add_params(const std::vector<Tensor>& params) {
     if (!is_floating(p.dtype()))
       throw DTypeError(kind(), "expected floating-point parameters, parameter ", i, " is ", describe(p));
     if (!known.insert(p.ref().get()).second)
-      throw ValueError(kind(), "parameter ", i, " (", describe(p), ") is given more than once");
+      throw ValueError(kind(), "parameter ", i, " (", describe(p), ") is listed more than once");
   }
   groups_.push_back({params, std::vector<ParamState>(params.size()), {}, {}});
 }
@@ -52,8 +52,7 @@ void Optimizer::add_param_group(const std::vector<Tensor>& params,
                                 const std::vector<std::pair<std::string, double>>& changes) {
   Numbers numbers = group_numbers(0);
   for (const auto& [name, value] : changes) {
-    const auto is_it = [&](const auto& number) { return number.first == name; };
-    const auto it = std::find_if(numbers.begin(), numbers.end(), is_it);
+    const auto it = std::ranges::find_if(numbers, [&](const auto& number) { return number.first == name; });
     if (it != numbers.end()) {
       it->second = value;
       continue;
@@ -80,7 +79,7 @@ Optimizer& Optimizer::keep_master_weights(bool on) {
 }
 
 Optimizer& Optimizer::make_capturable(bool on) {
-  if (on && !can_leave_out())
+  if (on && !can_skip_on_device())
     throw ValueError(kind(),
                      "has no kernels that read the learning rate and the counts of steps on a device");
   capturable_ = on;
@@ -125,12 +124,12 @@ void Optimizer::check_step(const Tensor& param, const Tensor& grad) const {
 Optimizer& Optimizer::step() { return step_all(Tensor()); }
 
 Optimizer& Optimizer::step_unless(const Tensor& found) {
-  const auto is_there = [&](const Group& g) {
-    return std::all_of(g.params.begin(), g.params.end(),
-                       [&](const Tensor& p) { return !p.grad().defined() || p.device() == found.device(); });
+  const auto on_device_of_found = [&](const Group& g) {
+    return std::ranges::all_of(
+        g.params, [&](const Tensor& p) { return !p.grad().defined() || p.device() == found.device(); });
   };
-  if (found.device().type == DeviceType::kCUDA && can_leave_out() &&
-      std::all_of(groups_.begin(), groups_.end(), is_there))
+  if (found.device().type == DeviceType::kCUDA && can_skip_on_device() &&
+      std::ranges::all_of(groups_, on_device_of_found))
     return step_all(found);
   return found.item<float>() != 0 ? *this : step();
 }
@@ -138,57 +137,20 @@ Optimizer& Optimizer::step_unless(const Tensor& found) {
 Optimizer& Optimizer::step_all(const Tensor& found) {
   const OpCall call(kind());
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
+  // Once the counts of steps are on a device, they stay there.
+  const bool counts_on_device =
+      found.defined() || capturable_ || std::ranges::any_of(groups_, [](const Group& group) {
+        return std::ranges::any_of(group.states, [](const ParamState& s) { return s.on_device.defined(); });
+      });
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
-  std::vector<ParamState*> stepped;
-  std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters whose master copy is stepped
-  // The numbers of steps; for good, from the first such step.
-  bool on_devices = found.defined() || capturable_;
-  for (const Group& group : groups_)
-    for (const ParamState& state : group.states) on_devices = on_devices || state.on_device.defined();
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = groups_[g];
-    const std::vector<const char*> names = group_state_names(g);
-    for (size_t i = 0; i < group.params.size(); ++i) {
-      const Tensor& p = group.params[i];
-      Tensor grad = p.grad(), rows;
-      if (!grad.defined()) continue;
-      check_step(p, grad);
-      if (autograd::is_sparse(grad) && steps_rows(g))
-        rows = autograd::sparse_rows(grad).indices, grad = autograd::elements_of(grad);
-      else
-        grad = autograd::to_dense(grad);
-      ParamState& state = group.states[i];
-      std::array<Tensor, 3> used;
-      for (size_t k = 0; k < names.size(); ++k) {
-        if (!names[k]) continue;
-        if (!state.tensors[k].defined())
-          state.tensors[k] = new_state(g, k, p);
-        else
-          state.tensors[k] =
-              raw::to(raw::to(state.tensors[k], raw::step_dtype(p.dtype())), p.device());  // after Module::to
-        used[k] = state.tensors[k];
-      }
-      if (state.on_device.defined() && state.on_device.device() != p.device()) {  // after Module::to
-        std::tie(state.step, state.numbers) = read_back(state.on_device);
-        state.on_device = Tensor();
-      }
-      if (state.step == 0) state.numbers = initial_numbers(g);
-      if (on_devices && p.device().type == DeviceType::kCUDA && !state.on_device.defined())
-        state.on_device = put_on(p.device(), state.step, state.numbers);
-      Tensor target = p;
-      if (keeps_master_of(p)) {
-        const bool changed = state.rounded_into && *state.rounded_into != p.storage()->version();
-        if (!state.master.defined() || changed) state.master = raw::to(p, DType::kF32);
-        target = state.master, grad = raw::to(grad, DType::kF32);
-        rounded.emplace_back(p, &state);
-      }
-      const Tensor lr = capturable_ && state.on_device.defined() ? rate_on(p.device(), g) : Tensor();
-      items[g].push_back({target, std::move(grad), std::move(used), state.step + 1, state.numbers,
-                          state.on_device, found, lr, rows});
-      stepped.push_back(&state);
+  std::vector<std::vector<size_t>> indices(groups_.size());  // of the parameters that have an item
+  for (size_t g = 0; g < groups_.size(); ++g)
+    for (size_t i = 0; i < groups_[g].params.size(); ++i) {
+      if (!groups_[g].params[i].grad().defined()) continue;
+      items[g].push_back(step_item(g, i, found, counts_on_device));
+      indices[g].push_back(i);
     }
-  }
-  if (stepped.empty())
+  if (std::ranges::all_of(items, [](const auto& group) { return group.empty(); }))
     warn_once(concat(kind(),
                      "::step changes nothing: no parameter has a gradient. Attach them with gm.attach(), ",
                      "and call gm.backward(loss) before it"));
@@ -196,19 +158,68 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
   for (const auto& group : items) raw::check_step_items(kind(), group);
   for (size_t g = 0; g < groups_.size(); ++g)
     if (!items[g].empty()) step_group(g, items[g]);
-  for (const auto& [p, state] : rounded) {
-    raw::copy_(p, state->master);
-    state->rounded_into = p.storage()->version();
-  }
-  size_t next = 0;
   for (size_t g = 0; g < groups_.size(); ++g)
-    for (const raw::StepItem& item : items[g]) {
-      ParamState& state = *stepped[next++];
-      if (item.on_device.defined()) continue;  // the device has counted
-      advance_numbers(g, item, state.numbers);
-      state.step = item.step;
-    }
+    for (size_t k = 0; k < items[g].size(); ++k) end_step(g, indices[g][k], items[g][k]);
   return *this;
+}
+
+// Returns the arguments of one parameter's step, and prepares the parameter's state for that step.
+raw::StepItem Optimizer::step_item(size_t g, size_t i, const Tensor& found, bool counts_on_device) {
+  const Tensor& p = groups_[g].params[i];
+  ParamState& state = groups_[g].states[i];
+  Tensor grad = p.grad(), rows;
+  check_step(p, grad);
+  if (autograd::is_sparse(grad) && steps_rows(g))
+    rows = autograd::sparse_rows(grad).indices, grad = autograd::elements_of(grad);
+  else
+    grad = autograd::to_dense(grad);
+  prepare_state(g, p, state, counts_on_device);
+  std::array<Tensor, 3> tensors;
+  const std::vector<const char*> names = group_state_names(g);
+  for (size_t k = 0; k < names.size(); ++k)
+    if (names[k]) tensors[k] = state.tensors[k];
+  Tensor target = p;
+  if (keeps_master_of(p)) {
+    const bool changed = state.rounded_into && *state.rounded_into != p.storage()->version();
+    if (!state.master.defined() || changed) state.master = raw::to(p, DType::kF32);
+    target = state.master, grad = raw::to(grad, DType::kF32);
+  }
+  const Tensor lr = capturable_ && state.on_device.defined() ? rate_on(p.device(), g) : Tensor();
+  return {
+      target, std::move(grad), std::move(tensors), state.step + 1, state.numbers, state.on_device, found, lr,
+      rows};
+}
+
+// Makes the state tensors that the group's options use, and moves state to the device and dtype of the parameter,
+// which Module::to may have changed.
+void Optimizer::prepare_state(size_t g, const Tensor& p, ParamState& state, bool counts_on_device) {
+  const std::vector<const char*> names = group_state_names(g);
+  for (size_t k = 0; k < names.size(); ++k) {
+    if (!names[k]) continue;
+    Tensor& tensor = state.tensors[k];
+    tensor = tensor.defined() ? raw::to(raw::to(tensor, raw::step_dtype(p.dtype())), p.device())
+                              : new_state(g, k, p);
+  }
+  if (state.on_device.defined() && state.on_device.device() != p.device()) {
+    std::tie(state.step, state.numbers) = read_back(state.on_device);
+    state.on_device = Tensor();
+  }
+  if (state.step == 0) state.numbers = initial_numbers(g);
+  if (counts_on_device && p.device().type == DeviceType::kCUDA && !state.on_device.defined())
+    state.on_device = put_on(p.device(), state.step, state.numbers);
+}
+
+// Rounds a stepped master copy into its parameter, and counts the step on the host unless the device counts.
+void Optimizer::end_step(size_t g, size_t i, const raw::StepItem& item) {
+  const Tensor& p = groups_[g].params[i];
+  ParamState& state = groups_[g].states[i];
+  if (keeps_master_of(p)) {
+    raw::copy_(p, state.master);
+    state.rounded_into = p.storage()->version();
+  }
+  if (item.on_device.defined()) return;
+  advance_numbers(g, item, state.numbers);
+  state.step = item.step;
 }
 
 Optimizer& Optimizer::clear_grad() {
@@ -324,7 +335,7 @@ void Optimizer::read_state(StateReader in) {
     const double size = double(group.params.size());
     StateReader of_group = in.below(concat("group.", g));
     if (const double n = of_group.number("params", size); n != size)
-      of_group.wrong("params", concat("expected ", size, ", given ", n));
+      of_group.wrong("params", concat("expected ", size, ", got ", n));
     Numbers options = group_numbers(g);
     for (auto& [name, value] : options) value = of_group.number(name, value);
     // Only optimizers with a schedule have an initial rate.
@@ -357,8 +368,8 @@ void Optimizer::read_state(StateReader in) {
   }
 }
 
-void check_option(bool holds, const char* op, const char* name, const char* expected, double given) {
-  if (!holds) throw ValueError(op, "expected ", name, " ", expected, ", given ", given);
+void check_option(bool holds, const char* op, const char* name, const char* expected, double value) {
+  if (!holds) throw ValueError(op, "expected ", name, " ", expected, ", got ", value);
 }
 
 void check_no_decay_of_rows(const char* op, double weight_decay) {

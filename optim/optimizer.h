@@ -33,12 +33,13 @@ class Optimizer {
   // Updates every parameter that has a gradient, once. Of a parameter with a sparse gradient, SGD without momentum,
   // Adagrad, Adam and RMSprop update the gradient's rows and their states alone; for others the gradient is made
   // dense.
-  // Errors: ValueError for a sparse gradient where these have weight decay; StateError while an open recording follows a parameter (run its backward or release it first);
-  // ShapeError, DTypeError, DeviceError for a gradient that does not fit.
+  // Errors: ValueError for a sparse gradient if one of these four has weight decay; StateError while an open
+  // recording follows a parameter (run its backward or release it first); ShapeError, DTypeError, DeviceError for a
+  // gradient that does not fit.
   Optimizer& step();
   // As step, but leaves parameters and states as they are if `found`, f32[] as raw::unscale_ returns it, is
-  // not 0. On a CUDA device the kernels look at it, and the host does not wait. It waits for optimizers
-  // outside of the library, unless they have can_leave_out, and for parameters on other devices than found's.
+  // not 0. On a CUDA device the kernels read `found`, and the host does not wait. The host waits for optimizers
+  // without can_skip_on_device, and if a parameter is on another device than `found`.
   Optimizer& step_unless(const Tensor& found);
   // Drops all gradients: grad() is undefined afterward.
   Optimizer& clear_grad();
@@ -53,7 +54,7 @@ class Optimizer {
   // them, as PyTorch's `capturable` with a tensor as `lr`. A step that was captured then counts each time it
   // runs, and has the rate that was set last. set_lr queues the new rate on the current stream and does not
   // wait. All other options stay those of the launch. Off: rates are the launch's again.
-  // Errors: ValueError for an optimizer without can_leave_out, such as LBFGS.
+  // Errors: ValueError for an optimizer without can_skip_on_device, such as LBFGS.
   Optimizer& make_capturable(bool on = true);
 
   size_t num_groups() const { return groups_.size(); }
@@ -133,8 +134,8 @@ class Optimizer {
   // dense.
   // Errors: ValueError for options that concern all rows, such as weight decay.
   virtual bool steps_rows(size_t /*group*/) const { return false; }
-  // Returns whether step_group's kernels for CUDA devices heed StepItem::on_device, `found` and `lr`.
-  virtual bool can_leave_out() const { return false; }
+  // Returns whether step_group's CUDA kernels read StepItem::on_device, `found` and `lr`.
+  virtual bool can_skip_on_device() const { return false; }
   virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
   virtual Numbers group_numbers(size_t group) const = 0;
   virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
@@ -157,6 +158,9 @@ class Optimizer {
   bool keeps_master_of(const Tensor& param) const;
   Tensor rate_on(Device device, size_t group);
   Optimizer& step_all(const Tensor& found);
+  raw::StepItem step_item(size_t group, size_t param, const Tensor& found, bool counts_on_device);
+  void prepare_state(size_t group, const Tensor& param, ParamState& state, bool counts_on_device);
+  void end_step(size_t group, size_t param, const raw::StepItem& item);
   std::vector<Group> groups_;
   bool master_weights_ = false, capturable_ = false;
   int64_t accumulated_ = 0;  // batches whose gradients wait for the step; an OptimizerWrapper counts them
@@ -235,7 +239,7 @@ template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& nu
 }
 
 // Throws ValueError naming `op` and the option unless `holds` is true.
-void check_option(bool holds, const char* op, const char* name, const char* expected, double given);
+void check_option(bool holds, const char* op, const char* name, const char* expected, double value);
 // Throws ValueError unless an optimizer that steps rows alone has no weight decay.
 void check_no_decay_of_rows(const char* op, double weight_decay);
 // Checks betas in the same way; they must lie in [0, 1).

@@ -1,5 +1,4 @@
-// Marks on gradients that a GradScaler has multiplied, so that no code uses them as true gradients.
-// Internal to optim.
+// Marks gradients that are scaled by a GradScaler, so that steps and clipping refuse them. Internal to optim.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ struct Factor {
   bool operator==(const Factor& other) const {
     return number == other.number && on_device.ref().get() == other.on_device.ref().get();
   }
-  // " by 8"; nothing for one on a device, because an error does not wait for it.
+  // " by 8", for errors; empty if the factor is on a device, because an error does not wait for the device.
   std::string text() const;
 };
 

@@ -1,5 +1,5 @@
-// StepOutcome: whether an optimizer stepped, or its step was left out. Where a GPU decides that, the answer
-// is there, and only who asks waits for it:
+// StepOutcome: whether an optimizer stepped or skipped its step. If a GPU decides that, the outcome stays on the GPU,
+// and the conversion to bool waits for it:
 //
 //   scaler.step(opt);                        // does not wait
 //   if (scaler.step(opt)) schedule.step();   // waits
@@ -14,15 +14,15 @@ namespace gradus::optim {
 class StepOutcome {
  public:
   StepOutcome(bool stepped) : stepped_(stepped) {}
-  // The outcome is that a step was left out if `found`, f32[], is not 0.
-  static StepOutcome left_out_if(Tensor found) {
+  // The step was skipped if `found`, f32[], is not 0.
+  static StepOutcome skipped_if(Tensor found) {
     StepOutcome outcome(true);
     outcome.found_ = std::move(found);
     return outcome;
   }
 
-  // Waits for the device, if it was the one that decided. It then throws what a wait throws: a DeviceFailure,
-  // and errors of values that kernels have found.
+  // Waits for the device if the outcome is there. Errors: as for every wait, DeviceFailure and errors of values that
+  // kernels have found.
   operator bool() const { return found_.defined() ? found_.item<float>() == 0 : stepped_; }
 
  private:

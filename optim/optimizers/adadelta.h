@@ -34,7 +34,7 @@ class Adadelta final : public OptimizerWith<AdadeltaOptions> {
     return {"square_avg", "acc_delta"};
   }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

@@ -37,7 +37,7 @@ class Adagrad final : public OptimizerWith<AdagradOptions> {
   }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
   bool steps_rows(size_t group) const override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

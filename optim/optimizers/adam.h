@@ -53,7 +53,7 @@ class Adam final : public OptimizerWith<AdamOptions> {
   std::vector<const char*> state_names(const AdamOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
   bool steps_rows(size_t group) const override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 // As Adam, but with p *= 1 - lr weight_decay before the step in place of weight decay in the gradient.
@@ -69,7 +69,7 @@ class AdamW final : public OptimizerWith<AdamWOptions> {
   std::vector<const char*> state_names(const AdamWOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
   bool steps_rows(size_t group) const override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

@@ -35,7 +35,7 @@ class Adamax final : public OptimizerWith<AdamaxOptions> {
   const char* kind() const override { return "Adamax"; }
   std::vector<const char*> state_names(const AdamaxOptions&) const override { return {"exp_avg", "exp_inf"}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

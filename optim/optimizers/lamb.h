@@ -40,7 +40,7 @@ class LAMB final : public OptimizerWith<LAMBOptions> {
     return {"exp_avg", "exp_avg_sq"};
   }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

@@ -33,7 +33,7 @@ class LARS final : public OptimizerWith<LARSOptions> {
   const char* kind() const override { return "LARS"; }
   std::vector<const char*> state_names(const LARSOptions&) const override { return {"momentum_buffer"}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

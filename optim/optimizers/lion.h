@@ -34,7 +34,7 @@ class Lion final : public OptimizerWith<LionOptions> {
   const char* kind() const override { return "Lion"; }
   std::vector<const char*> state_names(const LionOptions&) const override { return {"exp_avg"}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

@@ -42,7 +42,7 @@ class NAdam final : public OptimizerWith<NAdamOptions> {
   void advance_numbers(size_t group, const raw::StepItem& item,
                        std::array<double, 2>& numbers) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

@@ -39,7 +39,7 @@ class Rprop final : public OptimizerWith<RpropOptions> {
     return state == 1 ? options(group).lr : 0;
   }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_leave_out() const override { return true; }
+  bool can_skip_on_device() const override { return true; }
 };
 
 }  // namespace gradus::optim

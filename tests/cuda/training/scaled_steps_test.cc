@@ -444,7 +444,7 @@ TEST(CapturableStep, FindsItsNumbersWhereTheyWere) {
     const char* kind() const override { return "Own"; }
     std::vector<const char*> state_names(const SGDOptions&) const override { return {}; }
     void step_group(size_t, const std::vector<raw::StepItem>& items) override { item = items.front(); }
-    bool can_leave_out() const override { return true; }
+    bool can_skip_on_device() const override { return true; }
     raw::StepItem item;
   };
   const Tensor p = zeros({2}, {.device = kCuda});
