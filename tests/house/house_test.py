@@ -116,11 +116,13 @@ class House(unittest.TestCase):
 
     def test_commands_that_pages_and_the_list_name_exist(self):
         run = os.path.abspath(os.path.join(ROOT, "run"))
-        listed = subprocess.run([run, "list"], capture_output=True, text=True, check=True).stdout
+        listed = "".join(subprocess.run([run, how], capture_output=True, text=True, check=True).stdout
+                         for how in ("list", "tools"))
         commands = set(re.findall(r"^  ([a-z]\S*)", listed, re.M)) | {"list"}
         for path in list(files(("docs",), (".md",))) + ["README.md"]:
             commands.update(re.findall(r"\./run ([a-z][\w-]*)", text(path)))
-        self.assertIn("gradus-run", commands)
+            commands.update(re.findall(r"\btools/[\w/-]+\.sh", text(path)))
+        self.assertLessEqual({"gradus-run", "tools/on-debian.sh"}, commands)
         with tempfile.TemporaryDirectory() as scratch:
             # Stand-ins: this bazel notes what it is to build, and all packages, PyTorch and a CUDA toolkit are there.
             asked = os.path.join(scratch, "asked")
@@ -137,7 +139,8 @@ class House(unittest.TestCase):
                                XDG_CACHE_HOME=f"{scratch}/cache")
             failed = {}
             for command in sorted(commands):
-                shown = subprocess.run([run, command, "--help"], env=environment, capture_output=True, text=True)
+                arguments = [os.path.join(ROOT, command)] if "/" in command else [run, command]
+                shown = subprocess.run(arguments + ["--help"], env=environment, capture_output=True, text=True)
                 # 127: the program has not been built.
                 if shown.returncode not in (0, 127) or not (shown.stdout or shown.returncode):
                     failed[command] = shown.stderr

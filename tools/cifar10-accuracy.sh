@@ -2,11 +2,11 @@
 # Trains ResNet-20 on CIFAR-10 in f32, with --amp bf16 and on 2 ranks with the same global batch, each with 3 seeds, one
 # run after the other, and prints a table of test accuracies.
 #
-#   tools/cifar10_accuracy.sh DATA [OUT] [OPTIONS...]     OUT keeps the summaries and logs [cifar10_accuracy];
+#   tools/cifar10-accuracy.sh DATA [OUT] [OPTIONS...]     OUT keeps the summaries and logs [cifar10_accuracy];
 #                                                         runs that it has are not made again
 set -euo pipefail
 
-(($# >= 1)) || {
+(($# >= 1)) && [[ $1 != @(-h|--help) ]] || {
   sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2
   exit 2
 }
