@@ -1,4 +1,4 @@
-// The examples of docs/autograd.md: that they compile and do what the page says.
+// The examples of docs/guide/autograd.md: that they compile and do what the page says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The examples of docs/training-images.md: that they compile, learn, and go on as the page says.
+// The examples of docs/guide/training-images.md: that they compile, learn, and go on as the page says.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 """Counts the places that something new touches, by something that is there: python3 tests/house/places.py
 
 A place is a file of the product, its op table, its tests or its pages that names the example; files of golden values
-are left out. docs/adding-an-op.md has the table.
+are left out. docs/internals/adding-an-op.md has the table.
 """
 import subprocess
 
