@@ -201,7 +201,7 @@ template <class F> std::string error_of(F f) {
   return "no error";
 }
 
-TEST(AutogradPage, ErrorsReadAsThePageSays) {
+TEST(AutogradPage, ErrorsNameTheMistake) {
   Tensor w = tensor({1.f, 2.f});
   GradManager gm;
   gm.attach(w);
