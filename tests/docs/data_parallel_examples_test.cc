@@ -62,7 +62,7 @@ TEST(DataParallelPage, WholeModel) {
     Net net;
     optim::SGD opt(net.parameters(), {.lr = 0.01});
     dist::DistributedDataParallel ddp(
-        net);  // checks that ranks have the same model, makes rank 0's weights everybody's
+        net);  // checks that ranks have the same model, broadcasts rank 0's weights
     GradManager gm;
     ddp.attach(gm);
     {

@@ -42,7 +42,7 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
-// A TCP port that nobody has.
+// Returns a free TCP port.
 int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
