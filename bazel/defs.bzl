@@ -53,7 +53,7 @@ PROCESSOR_COPTS = select({
     "//conditions:default": ["-march=x86-64-v3"],
 })
 
-# For tests of the levels of x86 processors, and for scripts, which the emulator of ./run on-arm does not run.
+# For tests of the levels of x86 processors, and for scripts, which the emulator of tools/on-arm.sh does not run.
 X86_COMPATIBLE = select({
     "//bazel:aarch64": ["//bazel:incompatible"],
     "//conditions:default": [],

@@ -1,9 +1,9 @@
 // Times data-parallel training steps of the MNIST network, or of a DCGAN.
 //
-//   ./run data_parallel               what the callback costs in a group of one; and ranks of one thread each
+//   ./run data-parallel               what the callback costs in a group of one; and ranks of one thread each
 //                                     against one process of as many threads, at equal global batch
-//   ./run data_parallel --model dcgan           the same with a DCGAN for 32x32 pixels
-//   ./run data_parallel --link 1000   two ranks at the ends of a link of 1000 Mbit/s, as two network
+//   ./run data-parallel --model dcgan           the same with a DCGAN for 32x32 pixels
+//   ./run data-parallel --link 1000   two ranks at the ends of a link of 1000 Mbit/s, as two network
 //                                     namespaces (needs root): a step with communication under computation,
 //                                     and without
 //

@@ -1,10 +1,10 @@
 // Compares the time from photographs to batches with that of libjpeg-turbo alone.
 //
-//   ./run image_loader --data DIR
+//   ./run image-loader --data DIR
 //     RandomResizedCrop, flip, normalization and batching of DIR's JPEGs, which lie in one folder per class;
 //     and libjpeg-turbo decoding the same files, in whole, at the scales that the crops use; per core, with 1
 //     and 2 workers
-//   ./run image_loader --data DIR --overlap
+//   ./run image-loader --data DIR --overlap
 //     training steps of a ResNet-18 with and without a loader beside them
 //
 // Sides run in turn, and each is first in every other round. Files lie in the page cache; each side

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times training steps in turn with PyTorch's: `./run pytorch_steps [--model resnet18] [--rounds N] ...`.
+"""Times training steps in turn with PyTorch's: `tools/pytorch-steps.sh [--model resnet18] [--rounds N] ...`.
 
 Both sides train the same network on one fixed batch. Of a GAN, images that are generated once serve the discriminator's
 step and the generator's. PyTorch runs channels-last, eager and compiled, each in a process that waits for its turn.

@@ -1,8 +1,8 @@
 // Trains ResNet-50 on two devices of one process, a half on each: one after the other, and at the same time
 // on splits of the batch; beside one device and DataParallel.
 //
-//   ./run model_parallel --plot times.svg     PyTorch's tutorial: 3 batches of 120 images of 128x128 pixels
-//   ./run model_parallel --batch 24 --batches 1 --repeats 5 --splits 1,2,3,4,6,12        some minutes
+//   ./run model-parallel --plot times.svg     PyTorch's tutorial: 3 batches of 120 images of 128x128 pixels
+//   ./run model-parallel --batch 24 --batches 1 --repeats 5 --splits 1,2,3,4,6,12        some minutes
 //
 // --width makes the network smaller. The devices are cpu:1 and cpu:2. Each has a queue and computes in one
 // thread. The program checks that both halves together compute what one device computes. Then it times each

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds tests or a program for ARM by a cross compiler, and runs them in an emulator (docs/install.md).
+# Builds tests or a program for ARM by a cross compiler, and runs them in an emulator (docs/internals/platforms.md).
 #
 #   tools/on-arm.sh [--processor CPU] [TARGETS] [bazel's flags]
 #   tools/on-arm.sh [--processor CPU] EXAMPLE [args]

@@ -1,4 +1,4 @@
-"""What is installed: headers, one library, package files. See docs/architecture.md, "Installation"."""
+"""What is installed: headers, one library, package files. See docs/internals/architecture.md, "Installation"."""
 
 def _package_impl(ctx):
     libraries = []

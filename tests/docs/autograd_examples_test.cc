@@ -1,4 +1,4 @@
-// The examples of docs/autograd.md: that they compile and do what the page says.
+// The examples of docs/guide/autograd.md: that they compile and do what the page says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,8 +94,8 @@ TEST(AutogradPage, Callbacks) {
 
 TEST(AutogradPage, GradOfGrad) {
   auto cube = [](const Tensor& x) { return x * x * x; };
-  auto slope = [&](const Tensor& x) { return autograd::grad(cube, x); };
-  Tensor second = autograd::grad(slope, scalar(2));  // 6x = 12
+  auto derivative = [&](const Tensor& x) { return autograd::grad(cube, x); };
+  Tensor second = autograd::grad(derivative, scalar(2));  // 6x = 12
   EXPECT_EQ(second.item<float>(), 12);
 }
 
@@ -120,10 +120,10 @@ TEST(AutogradPage, R1) {
   const Tensor real = randn({3, 4}), fake = randn({3, 4});
   const double gamma = 10;
   auto recording = gm.record();
-  Tensor slope = autograd::grad([&](const Tensor& x) { return sum(disc(x)); }, real);
-  Tensor r1 = 0.5 * gamma * mean(sum(square(slope), {1}));
+  Tensor gradient = autograd::grad([&](const Tensor& x) { return sum(disc(x)); }, real);
+  Tensor r1 = 0.5 * gamma * mean(sum(square(gradient), {1}));
   gm.backward(mean(softplus(disc(fake))) + mean(softplus(-disc(real))) + r1);
-  // The slope of a linear function is its weight.
+  // The gradient of a linear function is its weight.
   EXPECT_NEAR(r1.item<double>(), 5 * sum(square(disc.weight)).item<double>(), 1e-5);
   EXPECT_TRUE(disc.weight.grad().defined());
 }
@@ -201,7 +201,7 @@ template <class F> std::string error_of(F f) {
   return "no error";
 }
 
-TEST(AutogradPage, ErrorsReadAsThePageSays) {
+TEST(AutogradPage, ErrorsNameTheMistake) {
   Tensor w = tensor({1.f, 2.f});
   GradManager gm;
   gm.attach(w);

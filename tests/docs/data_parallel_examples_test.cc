@@ -1,4 +1,4 @@
-// The examples of docs/data-parallel.md: that they compile and do what the page says. Ranks are threads here.
+// The examples of docs/guide/data-parallel.md: that they compile and do what the page says. Ranks are threads here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST(DataParallelPage, WholeModel) {
     Net net;
     optim::SGD opt(net.parameters(), {.lr = 0.01});
     dist::DistributedDataParallel ddp(
-        net);  // checks that ranks have the same model, makes rank 0's weights everybody's
+        net);  // checks that ranks have the same model, broadcasts rank 0's weights
     GradManager gm;
     ddp.attach(gm);
     {

@@ -1,4 +1,4 @@
-// The examples of docs/distributed.md: that they compile and do what the page says. Ranks are threads here.
+// The examples of docs/guide/distributed.md: that they compile and do what the page says. Ranks are threads here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ TEST(DistributedPage, Collectives) {
     Tensor x = full({2}, rank), loss = scalar(rank);
     dist::all_reduce(x);                                   // the sum
     dist::all_reduce(loss, {.op = dist::ReduceOp::kAvg});  // the mean
-    dist::broadcast(x, {.src = 2});                        // what rank 2 has
-    std::vector<Tensor> all = dist::all_gather(loss);      // everyone's; sizes may differ
+    dist::broadcast(x, {.src = 2});                        // rank 2's value
+    std::vector<Tensor> all = dist::all_gather(loss);      // of all ranks; sizes may differ
     EXPECT_THAT(values(x), ElementsAre(6, 6));
     EXPECT_EQ(loss.item<float>(), 1.5f);
     EXPECT_EQ(all.size(), 4u);
@@ -82,12 +82,12 @@ TEST(DistributedPage, MessagesInBothDirections) {
   dist::run_ranks(4, [] {
     const int rank = dist::get_rank(), size = dist::get_world_size();
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;
-    Tensor mine = full({1}, rank), theirs = zeros({1});
-    dist::Work received = dist::irecv(theirs, {.src = left});
-    dist::Work sent = dist::isend(mine, {.dst = right});
+    Tensor local = full({1}, rank), remote = zeros({1});
+    dist::Work received = dist::irecv(remote, {.src = left});
+    dist::Work sent = dist::isend(local, {.dst = right});
     received.wait();
     sent.wait();
-    EXPECT_EQ(theirs.item<float>(), static_cast<float>(left));
+    EXPECT_EQ(remote.item<float>(), static_cast<float>(left));
   });
 }
 
@@ -106,8 +106,8 @@ TEST(DistributedPage, Client) {
   dist::run_ranks(3, [] {
     dist::Client client = dist::get_client();
     if (dist::get_rank() == 0) client.user_set("best", "0.98");
-    std::string best = client.user_get("best");  // waits until it is there
-    dist::group_barrier();                       // on the store; says who is missing
+    std::string best = client.user_get("best");  // waits for the value
+    dist::group_barrier();                       // on the store; an error names missing ranks
     EXPECT_EQ(best, "0.98");
   });
 }
@@ -156,7 +156,7 @@ TEST(DistributedPage, Failures) {
       dist::all_reduce(x, {.timeout = std::chrono::seconds(30)});
     } catch (const dist::PeerError& e) {
       std::cerr << "because of rank " << e.rank() << ": " << e.what() << std::endl;
-      throw;  // the job cannot go on
+      throw;  // the job has failed
     }
   };
   testing::internal::CaptureStderr();

@@ -1,5 +1,4 @@
-// What the pages say is what the tree holds: every C++ block of a page stands, line for line, in a file that
-// is compiled; every file and folder that a page links to exists.
+// The programs of README.md and docs/guide run and do what the pages say; links between pages lead to pages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -21,108 +19,6 @@ namespace gradus {
 namespace {
 
 namespace fs = std::filesystem;
-using Lines = std::vector<std::string>;
-
-const char* const kPages[] = {"README.md",
-                              "docs/adding-an-op.md",
-                              "docs/amp.md",
-                              "docs/architecture.md",
-                              "docs/autograd.md",
-                              "docs/data-parallel.md",
-                              "docs/data.md",
-                              "docs/distributed.md",
-                              "docs/first-gan.md",
-                              "docs/from-pytorch.md",
-                              "docs/gans.md",
-                              "docs/gpt.md",
-                              "docs/install.md",
-                              "docs/kernels.md",
-                              "docs/launch/kubernetes.md",
-                              "docs/launch/mpi.md",
-                              "docs/launch/one-machine.md",
-                              "docs/launch/plain.md",
-                              "docs/launch/several-machines.md",
-                              "docs/launch/slurm.md",
-                              "docs/model-parallel.md",
-                              "docs/performance.md",
-                              "docs/pipeline.md",
-                              "docs/training-images.md",
-                              "docs/verify.md"};
-
-Lines lines_of(const fs::path& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path << " is missing";
-  Lines lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-
-// The text without blanks, line breaks and comment marks: layout may change.
-std::string squeezed(const std::string& text) {
-  std::string out;
-  for (const char c : text)
-    if (c != ' ' && c != '/') out += c;
-  return out;
-}
-std::string squeezed(const Lines& lines) {
-  std::string out;
-  for (const std::string& line : lines) out += squeezed(line);
-  return out;
-}
-
-// The ```cpp blocks of a page.
-std::vector<Lines> blocks_of(const fs::path& page) {
-  std::vector<Lines> blocks;
-  bool inside = false;
-  for (const std::string& line : lines_of(page)) {
-    if (line.rfind("```", 0) == 0) {
-      inside = line == "```cpp";
-      if (inside) blocks.emplace_back();
-    } else if (inside) {
-      blocks.back().push_back(line);
-    }
-  }
-  return blocks;
-}
-
-// A block whose first line is a comment that names a file shows parts of it, in order, with "..." for what is
-// left out; others stand in a file of this folder as a whole.
-TEST(Docs, CodeInThePagesIsCodeOfTheTree) {
-  std::vector<std::string> examples;
-  for (const auto& file : fs::directory_iterator("tests/docs"))
-    if (file.path().extension() == ".cc") examples.push_back(squeezed(lines_of(file.path())));
-  ASSERT_GE(examples.size(), 2u);
-  for (const char* page : kPages)
-    for (const Lines& block : blocks_of(page)) {
-      ASSERT_FALSE(block.empty()) << page;
-      std::smatch name;
-      if (!std::regex_match(block[0], name, std::regex(R"(// ([\w/]+\.(?:h|cc)))"))) {
-        EXPECT_TRUE(std::any_of(examples.begin(), examples.end(),
-                                [&](const std::string& f) { return f.find(squeezed(block)) != f.npos; }))
-            << page << ": no example has the block that starts with: " << block[0];
-        continue;
-      }
-      const std::string file = squeezed(lines_of(name[1].str()));
-      size_t at = 0;
-      Lines part;
-      for (size_t i = 1; i <= block.size(); ++i) {
-        if (i < block.size() && block[i] != "...") {
-          part.push_back(block[i]);
-          continue;
-        }
-        at = file.find(squeezed(part), at);
-        ASSERT_NE(at, file.npos) << page << ": " << name[1] << " has not (there): " << squeezed(part);
-        part.clear();
-      }
-    }
-}
-
-TEST(Docs, TheModelOfTheReadmeHasTwentyLines) {
-  int lines = 0;
-  for (const std::string& line : lines_of("tests/docs/readme_model.cc")) lines += !line.empty();
-  EXPECT_LE(lines, 20);
-  EXPECT_EQ(blocks_of("README.md").size(), 1u);
-}
 
 TEST(Docs, TheModelOfTheReadmeLearns) {
   FILE* program = popen("tests/docs/readme_model", "r");
@@ -146,7 +42,7 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
-// A TCP port that nobody has.
+// Returns a free TCP port.
 int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -163,7 +59,7 @@ TEST(Docs, TheFirstRanksAddUp) {
   EXPECT_THAT(output_of("tests/docs/first_ranks"), testing::HasSubstr("[6., 6.]"));
 }
 
-// As docs/launch/plain.md starts them.
+// As docs/guide/launch/plain.md starts them.
 TEST(Docs, TheFirstRanksAddUpWithoutALauncher) {
   const std::string output = output_of(
       "export GRADUS_TOKEN=docs WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1 MASTER_PORT=" +
@@ -204,12 +100,18 @@ TEST(Docs, TheRingOfTheGuideIsLearnedOnTwoRanks) {
 }
 
 TEST(Docs, LinksLeadToPages) {
-  for (const char* page : kPages)
-    for (const std::string& line : lines_of(page)) {
-      const std::regex link(R"(\]\(([\w./-]+)(?:#[\w-]*)?\))");
+  std::vector<fs::path> pages = {"README.md"};
+  for (const auto& file : fs::recursive_directory_iterator("docs"))
+    if (file.path().extension() == ".md") pages.push_back(file.path());
+  EXPECT_GT(pages.size(), 50u);
+  const std::regex link(R"(\]\(([\w./-]+\.md)(?:#[\w-]*)?\))");
+  for (const fs::path& page : pages) {
+    std::ifstream file(page);
+    ASSERT_TRUE(file) << page;
+    for (std::string line; std::getline(file, line);)
       for (std::sregex_iterator m(line.begin(), line.end(), link), end; m != end; ++m)
-        EXPECT_TRUE(fs::exists(fs::path(page).parent_path() / (*m)[1].str())) << page << ": " << (*m)[1];
-    }
+        EXPECT_TRUE(fs::exists(page.parent_path() / (*m)[1].str())) << page << ": " << (*m)[1];
+  }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void run() {
 
   Gen gen;
   Disc disc;
-  dist::DistributedDataParallel ddp_g(gen);  // rank 0's weights are everybody's
+  dist::DistributedDataParallel ddp_g(gen);  // broadcasts rank 0's weights
   dist::DistributedDataParallel ddp_d(disc);
   GradManager gm_g, gm_d;
   ddp_g.attach(gm_g);

@@ -1,4 +1,4 @@
-"""Looks for the names of PyTorch that docs/from-pytorch.md has in its table of functions; needs torch, which tests do not:
+"""Looks for the names of PyTorch in the table of functions of docs/guide/from-pytorch.md; needs torch, which tests do not:
 
     python3 tests/docs/from_pytorch.py
 """
@@ -7,7 +7,7 @@ import re
 
 import torch
 
-PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "from-pytorch.md")
+PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "guide", "from-pytorch.md")
 PLACES = (torch, torch.nn.functional, torch.Tensor, torch.linalg, torch.nn.utils.rnn)
 
 

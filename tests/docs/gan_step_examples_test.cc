@@ -1,4 +1,4 @@
-// The training step of docs/gans.md that belongs to the model: that it compiles, and trains both networks.
+// The training step of docs/guide/gans.md that belongs to the model: that it compiles, and trains both networks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

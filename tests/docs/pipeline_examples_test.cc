@@ -1,4 +1,4 @@
-// The examples of docs/pipeline.md: that they compile and do what the page says. Ranks are threads here.
+// The examples of docs/guide/pipeline.md: that they compile and do what the page says. Ranks are threads here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(PipelinePage, Checkpoints) {
     dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, zeros({1, 784}), {.cut_after = {"fc1"}});
     optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});
     int steps = 3;
-    io::Checkpoint more;  // whatever else the program needs to go on
+    io::Checkpoint more;  // other state of the program
     more.put("steps", steps);
     pipe.save("runs/last.ckpt", opt, more);
 

@@ -1,4 +1,4 @@
-// The program of docs/gans.md.
+// The program of docs/guide/gans.md.
 #include <cmath>
 #include <iostream>
 #include <numbers>

@@ -1,4 +1,4 @@
-// The examples of docs/training-images.md: that they compile, learn, and go on as the page says.
+// The examples of docs/guide/training-images.md: that they compile, learn, and resume as the page says.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -175,7 +175,7 @@ TEST_F(TrainingImagesPage, RanksStayAlike) {
     manual_seed(1 + uint64_t(dist::get_rank()));
     Step s;
     auto& [net, opt, schedule, images, train_loader, b] = s;
-    dist::DistributedDataParallel ddp(net);  // rank 0's weights and running statistics are everybody's
+    dist::DistributedDataParallel ddp(net);  // broadcasts rank 0's weights and running statistics
     GradManager gm;
     ddp.attach(gm);
     auto recording = gm.record();
@@ -221,7 +221,7 @@ TEST_F(TrainingImagesPage, GoesOnAfterACrash) {
     int64_t steps = 0;
     TrainingState state{
         {"net", net}, {"opt", opt}, {"schedule", schedule}, {"loader", train_loader}, {"steps", steps}};
-    if (state.resume("runs/pets.ckpt")) std::cout << "going on after " << steps << " steps\n";
+    if (state.resume("runs/pets.ckpt")) std::cout << "resumed after " << steps << " steps\n";
     while (train_loader.epoch() < 2) {
       for (const data::Batch& b : train_loader) {
         auto recording = gm.record();

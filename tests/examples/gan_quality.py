@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains GANs with `./run gan`, measures them with `./run gan evaluate`, and says whether they are as good as they should be.
 
-    ./run gan_quality --data DIR                            MNIST: DCGAN against PyTorch's, then every other model
-    ./run gan_quality --data DIR matched                    DCGAN against PyTorch's alone: --python names its interpreter
-    ./run gan_quality --data DIR --seeds 1 wgan_gp pggan    these, with one seed
+    tools/gan-quality.sh --data DIR                            MNIST: DCGAN against PyTorch's, then every other model
+    tools/gan-quality.sh --data DIR matched                    DCGAN against PyTorch's alone: --python names its interpreter
+    tools/gan-quality.sh --data DIR --seeds 1 wgan_gp pggan    these, with one seed
 
 What is trained stays in --out, with the figures beside it: the same command goes on where it was. The checks are in
 CHECKS below. Status 1 if one fails.

@@ -1,5 +1,5 @@
 // What the fuzz targets share. Each is a file NAME_fuzz.cc that defines seeds() and
-// LLVMFuzzerTestOneInput(); ./run fuzz builds it with libFuzzer and sanitizers, and NAME_fuzz_test replays
+// LLVMFuzzerTestOneInput(); tools/fuzz.sh builds it with libFuzzer and sanitizers, and NAME_fuzz_test replays
 // seeds and variations of them.
 #pragma once
 

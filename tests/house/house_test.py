@@ -91,7 +91,7 @@ class House(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_no_folder_has_too_many_files_and_each_is_in_the_architecture(self):
-        page = text("docs/architecture.md")
+        page = text("docs/internals/architecture.md")
         crowded, unknown = [], []
         for folder in CODE + ("examples", "benchmarks", "tests", "tools", "bazel"):
             for place, below, names in os.walk(os.path.join(ROOT, folder)):
@@ -103,7 +103,7 @@ class House(unittest.TestCase):
                 if names and not path.startswith("tests/") and f"{path}/" not in page:
                     unknown.append(path)
         self.assertEqual(crowded, [])
-        self.assertEqual(unknown, [], "docs/architecture.md does not name them")
+        self.assertEqual(unknown, [], "docs/internals/architecture.md does not name them")
 
     def test_the_report_of_kernels_is_about_all_libraries(self):
         found = {}

@@ -1,7 +1,6 @@
-"""Counts the places that something new touches, by something that is there: python3 tests/house/places.py
+"""Lists the files that name an existing op, optimizer, data set or collective: python3 tests/house/places.py
 
-A place is a file of the product, its op table, its tests or its pages that names the example; files of golden values
-are left out. docs/adding-an-op.md has the table.
+Files of golden values are excluded. docs/internals/adding-an-op.md refers to the list.
 """
 import subprocess
 

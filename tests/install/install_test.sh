@@ -95,7 +95,7 @@ if cmake -S . -B other -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1; then
   exit 1
 fi
 
-# Writes a workspace that finds Gradus at a place. The lines are those of docs/install.md.
+# Writes a workspace that finds Gradus at a place. The lines are those of docs/guide/install.md.
 workspace() {
   cat >WORKSPACE <<END
 local_repository(

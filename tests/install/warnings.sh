@@ -11,7 +11,7 @@ while (($#)); do
   case $1 in
     --jobs=*) jobs=${1#*=} ;;
     --jobs) jobs=${2:?--jobs needs a number} && shift ;;
-    -*) echo "headers: unexpected '$1'; usage: ./run headers [--jobs N] [FILE...]" >&2 && exit 2 ;;
+    -*) echo "headers: unexpected '$1'; usage: tools/headers.sh [--jobs N] [FILE...]" >&2 && exit 2 ;;
     *) files+=("$1") ;;
   esac
   shift

@@ -2,10 +2,10 @@
 // shapes, at each level of processor, between guard pages, against sums in f64. With --layouts: operands of random
 // strides, against the same op on contiguous copies.
 //
-//   ./run fuzz_conv --cases 50000
-//   ./run fuzz_conv --seconds 600 --cpu avx2
-//   ./run fuzz_conv --layouts --cases 50000
-//   ./run fuzz_conv --seed 7 --cpu avx2 --guard before --first 1234 --cases 1     one case again
+//   tools/fuzz-conv.sh --cases 50000
+//   tools/fuzz-conv.sh --seconds 600 --cpu avx2
+//   tools/fuzz-conv.sh --layouts --cases 50000
+//   tools/fuzz-conv.sh --seed 7 --cpu avx2 --guard before --first 1234 --cases 1     one case again
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ uint64_t seed_of(const Search& s, uint64_t id) { return s.seed * 0x9e3779b97f4a7
 
 // How one case is tried again.
 void print_again(const Search& s, uint64_t id) {
-  std::printf("  again: ./run fuzz_conv%s --cpu %s --guard %s --seed %llu --first %llu --cases 1\n",
+  std::printf("  again: tools/fuzz-conv.sh%s --cpu %s --guard %s --seed %llu --first %llu --cases 1\n",
               s.layouts ? " --layouts" : "", s.level.c_str(), s.guard.c_str(), (unsigned long long)s.seed,
               (unsigned long long)id);
 }

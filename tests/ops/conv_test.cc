@@ -51,7 +51,7 @@ const Case kCases[] = {
     {"StrideInChunks", {7, 32, 15, 17}, {48, 32, 3, 3}, {.stride = 2, .padding = 1}},
     {"Winograd", {6, 32, 9, 11}, {64, 32, 3, 3}, {.padding = 1}},
     {"PaddingBeyondKernel", {1, 2, 4, 4}, {3, 2, 2, 2}, {.padding = 3}},
-    // What oneDNN computes wrongly in one of its ways or another: docs/kernels.md.
+    // What oneDNN computes wrongly in one of its ways or another: docs/internals/kernels.md.
     {"NarrowerThanStride", {2, 4, 1, 2}, {6, 4, 1, 5}, {.stride = {1, 4}, .padding = {0, 2}}},
     {"OneChannelStridePadding", {2, 1, 1, 8}, {3, 1, 1, 3}, {.stride = {1, 2}, .padding = {0, 2}}},
     {"DepthwiseNarrowerThanStride",
@@ -487,7 +487,7 @@ TEST(NarrowConv2dKernels, GiveTheBitsOfF32Rounded) {
 }
 
 // Extents far beyond those above, where oneDNN computes wrongly in one of its ways
-// or another: docs/kernels.md.
+// or another: docs/internals/kernels.md.
 const Case kLongCases[] = {
     {"ManyChannels", {8, 8960, 1, 4}, {1, 8960, 1, 2}, {}},
     {"ManyFilters", {1, 5, 3, 5}, {1025, 5, 2, 1}, {}},

@@ -1,4 +1,4 @@
-// The dtypes of results: what docs/dtypes.md says, what PyTorch says
+// The dtypes of results: what docs/api/dtypes.md says, what PyTorch says
 // (tests/golden/ops/dtypes.txt), what ops give.
 #include <gtest/gtest.h>
 
@@ -136,8 +136,8 @@ TEST(DTypeTable, ResultsHavePyTorchsDtypes) {
 }
 
 TEST(DTypeTable, ThePageSaysWhatTheCodeDoes) {
-  std::ifstream page("docs/dtypes.md");
-  ASSERT_TRUE(page) << "docs/dtypes.md is missing";
+  std::ifstream page("docs/api/dtypes.md");
+  ASSERT_TRUE(page) << "docs/api/dtypes.md is missing";
   std::vector<std::string> columns;
   int cells = 0;
   for (std::string line; std::getline(page, line);) {

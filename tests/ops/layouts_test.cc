@@ -8,7 +8,7 @@
 namespace gradus {
 namespace {
 
-// The first cases of ./run fuzz_conv --layouts, whose seeds these are.
+// The first cases of tools/fuzz-conv.sh --layouts, whose seeds these are.
 TEST(Layouts, ProductsAndConvolutionsOfRandomStridesAreThoseOfContiguousCopies) {
   for (uint64_t seed = 0; seed < 500; ++seed) {
     const kerneltest::LayoutCase one(seed);

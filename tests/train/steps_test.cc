@@ -48,7 +48,7 @@ struct Gan : nn::Module {
   Mlp gen{this, "gen"}, disc{this, "disc"};
 };
 
-// A small GAN in f64, trained as docs/gans.md shows it.
+// A small GAN in f64, trained as docs/guide/gans.md shows it.
 struct Trainer {
   explicit Trainer(training::RunOptions options, std::map<int64_t, int64_t> batch_sizes = {{0, 12}})
       : run(std::move(options)), sizes(std::move(batch_sizes)) {

@@ -20,7 +20,7 @@ void* open_library(const char* op, const Library& library) {
   throw DeviceError(op, library.need, ", and ", file,
                     " cannot be opened. It is part of NVIDIA's CUDA toolkit, and of the Python package ",
                     library.package,
-                    "; `./run cuda-toolkit` fetches it. CUDA_HOME names the toolkit's folder.", reasons);
+                    "; `tools/cuda-toolkit.sh` fetches it. CUDA_HOME names the toolkit's folder.", reasons);
 }
 
 void* find_function(const char* op, const Library& library, void* opened, const char* name) {

@@ -22,7 +22,7 @@ TEST(CudaLibraries, AMissingOneIsAnError) {
     const std::string text = e.what();
     for (const char* part :
          {"[matmul] products need a library, and libgradus-missing.so.1 cannot be opened", "some-package",
-          "./run cuda-toolkit", "CUDA_HOME", "/nonexistent/lib64/libgradus-missing.so.1: cannot open"})
+          "tools/cuda-toolkit.sh", "CUDA_HOME", "/nonexistent/lib64/libgradus-missing.so.1: cannot open"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   }
   unsetenv("CUDA_HOME");

@@ -3,9 +3,9 @@
 // Every sample counts once in its epoch. The weights equal those of an undisturbed run, bit by bit. Then a
 // job that is killed for good continues with another number of ranks.
 //
-//   ./run train_faults                            50 repetitions, on digits that the program draws
-//   ./run train_faults --data DIR --seed 7        MNIST
-//   ./run train_faults --program gan              a PGGAN, also killed in fades and where it grows
+//   tools/train-faults.sh                            50 repetitions, on digits that the program draws
+//   tools/train-faults.sh --data DIR --seed 7        MNIST
+//   tools/train-faults.sh --program gan              a PGGAN, also killed in fades and where it grows
 #include "gradus/tests/distributed/data_parallel/train_faults.h"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// What ./run train_faults does for each program, and the table that it prints.
+// What tools/train-faults.sh does for each program, and the table that it prints.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A few repetitions of ./run train_faults.
+// A few repetitions of tools/train-faults.sh.
 #include <gtest/gtest.h>
 
 #include "gradus/tests/distributed/subprocess.h"

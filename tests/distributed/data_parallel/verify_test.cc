@@ -74,7 +74,7 @@ TEST(Verify, ARightModelPasses) {
   }
 }
 
-// As docs/verify.md shows it.
+// As docs/guide/verify.md shows it.
 TEST(Net, IsTheSameOnFourRanks) {
   const auto report = dist::verify([] { return std::make_unique<Net>(); }, vectors(), {.world = 4});
   EXPECT_TRUE(report) << report;

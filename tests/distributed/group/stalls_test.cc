@@ -1,4 +1,4 @@
-// Ranks that live but make no call: some of the stalls of ./run simulate --stalls, and some
+// Ranks that live but make no call: some of the stalls of tools/simulate.sh --stalls, and some
 // of real processes.
 #include <memory>
 

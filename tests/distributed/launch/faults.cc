@@ -2,10 +2,10 @@
 // typed error that names the right rank and cause within two seconds. The launcher must end within five
 // seconds, and nothing may be left.
 //
-//   ./run faults                          50 repetitions of every fault, with 2 and 4 ranks
-//   ./run faults --pipeline               the same for ranks of a pipeline
-//   ./run faults --kind stop --repetitions 5 --seed 7
-//   ./run faults --kind throw --world 2,3,4 --repetitions 170     exceptions anywhere in a training's step
+//   tools/faults.sh                          50 repetitions of every fault, with 2 and 4 ranks
+//   tools/faults.sh --pipeline               the same for ranks of a pipeline
+//   tools/faults.sh --kind stop --repetitions 5 --seed 7
+//   tools/faults.sh --kind throw --world 2,3,4 --repetitions 170     exceptions anywhere in a training's step
 #include <dirent.h>
 #include <signal.h>
 #include <time.h>

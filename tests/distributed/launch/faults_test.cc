@@ -1,4 +1,4 @@
-// A few repetitions of every fault of ./run faults.
+// A few repetitions of every fault of tools/faults.sh.
 #include <gtest/gtest.h>
 
 #include "gradus/tests/distributed/subprocess.h"

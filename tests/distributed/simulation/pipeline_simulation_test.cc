@@ -1,4 +1,4 @@
-// Steps of pipelines under a scheduler that a seed drives. `./run simulate --pipelines 10000` tries more.
+// Steps of pipelines under a scheduler that a seed drives. `tools/simulate.sh --pipelines 10000` tries more.
 #include <gtest/gtest.h>
 
 #include "gradus/tests/distributed/simulation/random_pipeline.h"

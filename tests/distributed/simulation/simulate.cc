@@ -2,11 +2,11 @@
 // seed drives. Ranks are killed, messages lost and delayed; every run must end with right values or the right
 // error, and never hang.
 //
-//   ./run simulate --seeds 10000
-//   ./run simulate --show 846          what happened with one seed
-//   ./run simulate --stalls 1000       a rank that lives but makes no call, on 1 to 3 hosts: who is named
-//   ./run simulate --pipelines 10000   steps of pipelines: right gradients or the right error
-//   ./run simulate --deadlocks 10000   calls in different orders, slow ranks: only a deadlock is an error
+//   tools/simulate.sh --seeds 10000
+//   tools/simulate.sh --show 846          what happened with one seed
+//   tools/simulate.sh --stalls 1000       a rank that lives but makes no call, on 1 to 3 hosts: who is named
+//   tools/simulate.sh --pipelines 10000   steps of pipelines: right gradients or the right error
+//   tools/simulate.sh --deadlocks 10000   calls in different orders, slow ranks: only a deadlock is an error
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

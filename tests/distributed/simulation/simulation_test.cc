@@ -1,5 +1,5 @@
 // Ranks under a scheduler that a seed drives: it finds faults and replays them, and the framework stands up
-// to it. `./run simulate` tries many more seeds.
+// to it. `tools/simulate.sh` tries many more seeds.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Drives a store's server, without its sockets, by arbitrary bytes: ./run fuzz store.
+// Drives a store's server, without its sockets, by arbitrary bytes: tools/fuzz.sh store.
 // store_fuzz_test replays some.
 //
 // The input is a script: which clients connect, what bytes each sends, how much of its answers it takes, how

@@ -1,4 +1,4 @@
-// Requests to torchrun's store, byte by byte, and answers that such a store would never give. ./run launchers
+// Requests to torchrun's store, byte by byte, and answers that such a store would never give. tools/launchers.sh
 // tries the real store.
 #include "gradus/distributed/store/torchrun_store.h"
 

@@ -22,6 +22,11 @@ HEAD = """// Made from the pages of docs/api.
 
 using namespace gradus;
 
+struct Classifier : nn::Layer {
+  nn::Linear fc{this, "fc", {.in = 784, .out = 10}};
+  Tensor forward(const Tensor& x) override { return fc(flatten(x, 1)); }
+};
+
 """
 
 

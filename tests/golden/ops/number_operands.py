@@ -42,7 +42,7 @@ if __name__ == "__main__":
         for dtype, numbers in NUMBERS.items():
             for n in numbers:
                 if (op, n) in (("pow", -3), ("pow", -255)) or dtype == "u8" and n == -256 and op in ("remainder", "fmod", "floor_divide", "div_trunc"):
-                    continue  # docs/dtypes.md: negative powers, and divisors of 0 (the low bits of -256)
+                    continue  # docs/api/dtypes.md: negative powers, and divisors of 0 (the low bits of -256)
                 try:
                     y = f(torch.tensor([7, 100], dtype=DTYPES[dtype]), n)
                     found = next(k for k, t in DTYPES.items() if t == y.dtype)

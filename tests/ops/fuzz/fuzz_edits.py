@@ -1,4 +1,4 @@
-"""Whether the search finds mistakes: ./run fuzz_edits [--seconds N] [NUMBER...]
+"""Whether the search finds mistakes: tools/fuzz-edits.sh [--seconds N] [NUMBER...]
 
 Makes one deliberate mistake after the other, each at the end of a tile, a block or a vector of a kernel in tensor/cpu,
 in a copy of the tree, builds the search there and lets it run, and says whether and when it found the mistake.

@@ -2,8 +2,8 @@
 // of the kernels that run, all dtypes and layouts, 1 to 8 threads, values and gradients, against
 // the rows' references.
 //
-//   ./run fuzz_ops --seconds 600
-//   ./run fuzz_ops --op sum --seed 7
+//   tools/fuzz-ops.sh --seconds 600
+//   tools/fuzz-ops.sh --op sum --seed 7
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>

@@ -18,7 +18,7 @@ TEST(FuzzOps, SizesOfMostRowsCanBeChanged) {
   size_t rows = 0;
   for (const OpCase& r : all_rows()) rows += r.reference != nullptr && !takes_nothing(r);
   const std::vector<std::string> fixed = rows_of_fixed_sizes();
-  // A reference that knows the sizes of its samples leaves its kernel unsearched: see docs/adding-an-op.md.
+  // A reference that knows the sizes of its samples leaves its kernel unsearched: see docs/internals/adding-an-op.md.
   EXPECT_LT(fixed.size() * 10, rows) << testing::PrintToString(fixed);
 }
 
