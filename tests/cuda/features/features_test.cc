@@ -16,7 +16,7 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/cuda/conv_plans.h"
+#include "gradus/tensor/cuda/cudnn/conv_plans.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"

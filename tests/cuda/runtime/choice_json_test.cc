@@ -1,5 +1,5 @@
 // Choices of engines as JSON: what is written comes back, and nothing else is taken.
-#include "gradus/tensor/cuda/choice_json.h"
+#include "gradus/tensor/cuda/cudnn/choice_json.h"
 
 #include <gtest/gtest.h>
 

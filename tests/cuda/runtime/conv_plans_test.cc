@@ -1,7 +1,7 @@
 // Plans of convolutions that are measured, stored and loaded, on the emulated device: it says which engine it
 // ran, and takes as long as a test says. Of its configurations four may run in f32: engine 7 with three
 // tiles, which the heuristic recommends first, and engine 0.
-#include "gradus/tensor/cuda/conv_plans.h"
+#include "gradus/tensor/cuda/cudnn/conv_plans.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -13,18 +13,18 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/cuda/conv_choice.h"
-#include "gradus/tensor/cuda/cublaslt.h"
-#include "gradus/tensor/cuda/cudnn.h"
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/cublas/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn/conv_choice.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/device_allocator.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/libraries/cudnn.h"
+#include "gradus/tools/cuda_emulator/memory.h"
 
 namespace gradus {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/tensor/cuda/choice_json.h"
-#include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/cuda/cudnn/choice_json.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/images/conv.h"
@@ -238,7 +238,7 @@ struct CudnnPlans : testing::Test {
   const cuda::Cudnn* library = nullptr;
 };
 
-const std::string kH100 = "recorded/h100/device_properties.json", kA100 = "runtime/a100_properties.json";
+const std::string kH100 = "runtime/h100_properties.json", kA100 = "runtime/a100_properties.json";
 
 TEST_F(CudnnPlans, ModelsOnH100) { expect_plans(of_models(), kH100); }
 TEST_F(CudnnPlans, ModelsOnA100) { expect_plans(of_models(), kA100); }
