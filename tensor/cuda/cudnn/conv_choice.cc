@@ -25,12 +25,6 @@ DeviceModel model_of(Device device) {
   return {p.name, p.major, p.minor};
 }
 
-size_t count(const ConvChoices& choices) {
-  size_t n = 0;
-  for (const auto& [model, list] : choices) n += list.size();
-  return n;
-}
-
 KeptChoices& KeptChoices::get() {
   static auto& kept = *new KeptChoices;
   return kept;
@@ -38,42 +32,41 @@ KeptChoices& KeptChoices::get() {
 
 std::optional<ConvChoice> KeptChoices::find(const DeviceModel& model, const ConvKey& key) const {
   const std::lock_guard lock(mutex_);
-  const auto list = choices_.find(model);
-  if (list == choices_.end()) return {};
-  const auto found = list->second.find(key);
-  return found == list->second.end() ? std::optional<ConvChoice>() : found->second;
+  const auto choices = by_model_.find(model);
+  if (choices == by_model_.end()) return {};
+  const auto found = choices->second.find(key);
+  return found == choices->second.end() ? std::optional<ConvChoice>() : found->second;
 }
 
-void KeptChoices::replace(const DeviceModel& model, const ConvKey& key, const std::optional<ConvChoice>& seen,
-                          const ConvChoice& made) {
+void KeptChoices::replace(const DeviceModel& model, const ConvKey& key,
+                          const std::optional<ConvChoice>& expected, const ConvChoice& choice) {
   const std::lock_guard lock(mutex_);
-  auto& list = choices_[model];
-  const auto found = list.find(key);
-  if (found != list.end()) {
-    if (found->second == seen) found->second = made;
-  } else if (!seen && count(choices_) < kMostChoices) {
-    list.emplace(key, made);
+  ConvChoices& choices = by_model_[model];
+  const auto found = choices.find(key);
+  if (found != choices.end()) {
+    if (found->second == expected) found->second = choice;
+  } else if (!expected && choices.size() < kMaxChoices) {
+    choices.emplace(key, choice);
   }
 }
 
-void KeptChoices::add(ConvChoices choices) {
+void KeptChoices::add(const DeviceModel& model, ConvChoices choices) {
   const std::lock_guard lock(mutex_);
-  for (auto& [model, list] : choices_) {
-    auto& all = choices[model];
-    for (auto& [key, choice] : list)
-      if (!all.contains(key) && count(choices) < kMostChoices) all.emplace(key, std::move(choice));
-  }
-  choices_ = std::move(choices);
+  ConvChoices& kept = by_model_[model];
+  kept.swap(choices);
+  for (const auto& [key, choice] : choices)
+    if (kept.size() < kMaxChoices) kept.emplace(key, choice);
 }
 
-ConvChoices KeptChoices::all() const {
+ConvChoices KeptChoices::all(const DeviceModel& model) const {
   const std::lock_guard lock(mutex_);
-  return choices_;
+  const auto choices = by_model_.find(model);
+  return choices == by_model_.end() ? ConvChoices() : choices->second;
 }
 
 void KeptChoices::clear() {
   const std::lock_guard lock(mutex_);
-  choices_.clear();
+  by_model_.clear();
 }
 
 }  // namespace gradus::cuda

@@ -1,4 +1,4 @@
-// Which engines of cuDNN compute convolutions: what a choice depends on, what it is, and what is kept.
+// Which engine of cuDNN computes a convolution: keys, choices, and the choices that the program keeps.
 #pragma once
 
 #include <compare>
@@ -43,7 +43,7 @@ struct ConvChoice {
   bool operator==(const ConvChoice&) const = default;
 };
 
-// Devices of one model have the same choices.
+// Devices of the same GPU model share choices.
 struct DeviceModel {
   std::string name;
   int major = 0, minor = 0;  // compute capability
@@ -54,31 +54,28 @@ struct DeviceModel {
 // Errors: as internal::runtime_of.
 DeviceModel model_of(Device device);
 
-using ConvChoices = std::map<DeviceModel, std::map<ConvKey, ConvChoice>>;
-// Returns for how many convolutions.
-size_t count(const ConvChoices& choices);
+using ConvChoices = std::map<ConvKey, ConvChoice>;
 
-// More are not kept: they are made again with their plans.
-inline constexpr size_t kMostChoices = 8192;
+// Further choices of a device model are not kept: they are made again with their plans.
+inline constexpr size_t kMaxChoices = 8192;
 
-// The program's choices, for all threads.
+// The program's choices. Thread-safe.
 class KeptChoices {
  public:
   static KeptChoices& get();
 
   std::optional<ConvChoice> find(const DeviceModel& model, const ConvKey& key) const;
-  // Keeps a choice in place of `seen`, which find has told. Where there is another by now, that one stays.
-  void replace(const DeviceModel& model, const ConvKey& key, const std::optional<ConvChoice>& seen,
-               const ConvChoice& made);
-  // Keeps all, which must be kMostChoices at most, in place of those for the same convolutions. Where there
-  // is no room, those that were kept go.
-  void add(ConvChoices choices);
-  ConvChoices all() const;
+  // Compare-and-set: stores `choice` if the kept one still is `expected`, an earlier result of find.
+  void replace(const DeviceModel& model, const ConvKey& key, const std::optional<ConvChoice>& expected,
+               const ConvChoice& choice);
+  // Adds choices, at most kMaxChoices. They replace those for the same convolutions.
+  void add(const DeviceModel& model, ConvChoices choices);
+  ConvChoices all(const DeviceModel& model) const;
   void clear();
 
  private:
   mutable std::mutex mutex_;
-  ConvChoices choices_;
+  std::map<DeviceModel, ConvChoices> by_model_;
 };
 
 }  // namespace gradus::cuda

@@ -1,35 +1,35 @@
-// Plans of convolutions on CUDA devices: chosen by cuDNN's heuristic or measured once, and stored as JSON.
+// Plans of convolutions on CUDA devices: chosen by cuDNN's heuristic or measured once, and stored in a file.
 //
 //   cuda::set_cudnn_benchmark(true);
-//   if (std::filesystem::exists("plans.json")) cuda::load_plans("plans.json");
+//   if (std::filesystem::exists("plans.txt")) cuda::load_plans("plans.txt");
 //   train();
-//   cuda::save_plans("plans.json");       // the next run computes by the same engines, and measures nothing
+//   cuda::save_plans("plans.txt");       // the next run uses the same engines and measures nothing
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 
+#include "gradus/tensor/base/device.h"
+
 namespace gradus::cuda {
 
-// Whether a convolution that has no plan yet runs several plans, and keeps the fastest. The host waits for
-// that. Off at first: the library's heuristic chooses.
+// Whether a convolution without a plan runs several plans and keeps the fastest. The host waits for these
+// runs. Off by default: the library's heuristic chooses.
 void set_cudnn_benchmark(bool on);
 bool uses_cudnn_benchmark();
 
-// Writes which engines were chosen to a file of JSON, which is replaced as a whole. Returns for how many
-// convolutions. At most 8192 choices are kept. One that load_plans would refuse, such as an engine with more
-// than 32 knobs, is left out: it is made again, and load_plans takes the file.
-// Errors: FileError; DeviceError without the library.
-int64_t save_plans(const std::filesystem::path& path);
+// Writes the choices for the GPU model of a device to a file (plan_file.h), which is replaced atomically.
+// Returns the number of convolutions.
+// Errors: FileError; DeviceError without the library or the device.
+int64_t save_plans(const std::filesystem::path& path, Device device = "cuda:0");
 
-// Takes choices from a file that save_plans wrote. They replace those that were made for the same
-// convolutions. Those for devices that are not here are passed over. A choice that the library refuses, or
-// that may not run, is made again when it is needed. Returns for how many convolutions there are choices.
-// Errors: FileError, which takes nothing: no such file, another format, another version of cuDNN, or choices
-// for other devices alone; DeviceError without the library or a device.
-int64_t load_plans(const std::filesystem::path& path);
+// Reads a file of save_plans. Its choices replace those for the same convolutions. A choice that the library
+// refuses, or that may not run, is made again when its convolution runs. Returns the number of convolutions.
+// Errors: FileError, and nothing is changed: the file is missing, malformed, or for another GPU model or
+// version of cuDNN; DeviceError without the library or the device.
+int64_t load_plans(const std::filesystem::path& path, Device device = "cuda:0");
 
-// Forgets all plans and choices: they are made again when they are needed.
+// Drops all plans and choices. They are made again when their convolutions run.
 void clear_plans();
 
 }  // namespace gradus::cuda
