@@ -1,5 +1,5 @@
 """Rules for kernels. A kernel file, *.cu.cc, is compiled twice: by nvcc for GPUs, by the host's compiler for the emulated
-device (tensor/cuda/emulated).
+device (tools/cuda_emulator).
 
     load("//bazel:cuda.bzl", "gpu_library")
 
@@ -37,9 +37,10 @@ EMULATED_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:cuda"])
 # Tests of the checker need its hooks, which other sanitizers displace.
 CHECKER_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:address_sanitizer", "//bazel:no_openmp"])
 
-# The hooks of this sanitizer are the checker's (tensor/cuda/emulated/hooks.cc). Elements are accessed one by one, as the
+# The hooks of this sanitizer are the checker's (tools/cuda_emulator/hooks.cc). Elements are accessed one by one, as the
 # kernel has it. Products and sums are not fused: nor does nvcc with -fmad=false.
 EMULATED_COPTS = [
+    "-DGRADUS_DEVICE_FUNCTIONS=<gradus/tools/cuda_emulator/device_functions.h>",
     "-O2",
     "-ffp-contract=off",
     "-fno-tree-vectorize",
@@ -141,7 +142,7 @@ def emulated_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
         copts = EMULATED_COPTS + copts,
         target_compatible_with = CUDA_COMPATIBLE,
         deps = deps + [
-            "//tensor/cuda:emulated",
+            "//tools/cuda_emulator:emulator",
             "//tensor/cuda:kernel",
         ],
         **kwargs
@@ -174,6 +175,7 @@ def gpu_library(name, srcs, hdrs = [], deps = [], emulated_copts = [], alwayslin
         testonly = kwargs.get("testonly", False),
         srcs = srcs,
         alwayslink = alwayslink,
+        tags = kwargs.get("tags", []),
         deps = [":" + name + "_headers"],
         target_compatible_with = CUDA_COMPATIBLE,
     )
@@ -181,8 +183,9 @@ def gpu_library(name, srcs, hdrs = [], deps = [], emulated_copts = [], alwayslin
         name = name + "_resources",
         srcs = [":" + name + "_nvcc"],
         output_group = "resources",
+        tags = kwargs.get("tags", []),
         testonly = kwargs.get("testonly", False),
-        visibility = ["//tests/cuda:__subpackages__"],
+        visibility = ["//tools/gpu_lab:__subpackages__"],
     )
     gradus_library(
         name = name,
@@ -204,6 +207,6 @@ def gpu_test(name, deps, target_compatible_with = CUDA_COMPATIBLE, **kwargs):
     gradus_test(
         name = name,
         target_compatible_with = target_compatible_with,
-        deps = deps + ["//tensor/cuda:emulated"],
+        deps = deps + ["//tools/cuda_emulator:emulator"],
         **kwargs
     )

@@ -105,15 +105,6 @@ class House(unittest.TestCase):
         self.assertEqual(crowded, [])
         self.assertEqual(unknown, [], "docs/internals/architecture.md does not name them")
 
-    def test_the_report_of_kernels_is_about_all_libraries(self):
-        found = {}
-        for path in files(("tensor", "optim", "tests/cuda/report"), ("BUILD.bazel",)):
-            for name in re.findall(r'^gpu_library\(\n    name = "(\w+)"', text(path), re.M):
-                found["//%s:%s_resources" % (os.path.dirname(path), name)] = path
-        self.assertTrue(found)
-        report = re.sub(r'":(\w+)"', r'"//tests/cuda/report:\1"', text("tests/cuda/report/BUILD.bazel"))
-        self.assertEqual([label for label in sorted(found) if '"%s"' % label not in report], [])
-
     def test_commands_that_pages_and_the_list_name_exist(self):
         run = os.path.abspath(os.path.join(ROOT, "run"))
         listed = "".join(subprocess.run([run, how], capture_output=True, text=True, check=True).stdout

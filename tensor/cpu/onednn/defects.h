@@ -1,5 +1,5 @@
 // Which of oneDNN's implementations compute some convolutions or products wrongly, read or write beyond their
-// memory, or end the program: found by ./run fuzz_conv, listed in docs/kernels.md.
+// memory, or end the program: found by tools/fuzz-conv.sh, listed in docs/kernels.md.
 #pragma once
 
 #include <string_view>

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "gradus/tensor/cuda/kernel.h"
 #include "gradus/tensor/cuda/kernels/channel_sums.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 
 namespace gradus::cuda {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/compute_type.h"
 
 namespace gradus::cuda {
 

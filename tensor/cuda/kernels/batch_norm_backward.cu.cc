@@ -1,7 +1,7 @@
 // Batch norm backward: the sums of gradients, and the gradients that follow from them. Sums: channel_sums.h.
-#include "gradus/tensor/cuda/kernel.h"
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/channel_sums.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 
 namespace gradus::cuda {
@@ -236,9 +236,9 @@ void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dw
 template <bool rectified, class T>
 bool differentiated_at_once(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
                             compute_t<T>* dbias, const T* dy, double negative_slope, cudaStream_t stream) {
-  constexpr int kMost = rectified ? kFew<T> / 2 : kFew<T>;  // registers hold no more
+  constexpr int kMaxPerThread = rectified ? kFew<T> / 2 : kFew<T>;  // registers hold no more
   bool is_one = false;
-  with_cut<kMost>(
+  with_cut<kMaxPerThread>(
       s.rows, s.channels,
       [&]<int n>(const Cut& cut) {
         is_one = cut.pieces == 1;

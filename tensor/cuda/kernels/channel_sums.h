@@ -17,8 +17,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gradus/tensor/cuda/kernel.h"
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 
 namespace gradus::cuda {
@@ -27,14 +28,14 @@ namespace channel_sums_detail {
 inline constexpr int kThreads = 256;
 inline constexpr int kVectors = 8;        // of a tile
 inline constexpr int kSingles = 32;       // channels of a tile that are not taken as vectors
-inline constexpr int kStretch = 16;       // rows that a thread adds in the elements' type
+inline constexpr int kStretch = 16;       // rows accumulated in T before they are added to the f64 sum
 inline constexpr int kUnderWay = 4;       // rows that a thread loads before it uses the first
 inline constexpr int64_t kWanted = 1024;  // blocks that fill a device
 
 // Channels of a tile.
 template <int n> constexpr int kWidth = n == 1 ? kSingles : kVectors * n;
 
-// Without padding: its bytes could look like an address, which the emulated device moves.
+// A kernel argument: without padding (tools/cuda_emulator/README.md).
 struct Cut {
   int64_t rows, channels, pieces, length;  // of a piece
   int64_t tiles;

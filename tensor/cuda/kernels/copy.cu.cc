@@ -187,7 +187,7 @@ void copy(const char* op, const Nest& nest, const View* views, cudaStream_t stre
   if (nest.numel == 0) return;
   if (views[0].dtype != views[1].dtype) {
     if (run_cast(op, nest, views, stream)) return;
-    return for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+    return for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
       launch(op, convert_any, {blocks_for(part.numel, kThreads), kThreads}, stream,
              strided_operands<2>(part, views, offsets));
     });
@@ -199,11 +199,11 @@ void copy(const char* op, const Nest& nest, const View* views, cudaStream_t stre
                           cudaMemcpyDeviceToDevice, stream));
     return count_calls(op, {.copies_on_device = 1, .bytes_on_device = nest.numel * bytes});
   }
-  if (const int loop = transposed_loop(nest); loop >= 0 && nest.numel < kMostDivided)
+  if (const int loop = transposed_loop(nest); loop >= 0 && nest.numel < kMaxDivided)
     return run_transposed(op, nest, loop, views, stream);
   Nest words = nest;
   bytes = join_words(&words, views, bytes);
-  for_each_part(words, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(words, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
     auto o = strided_operands<2>(part, views, {});
     for (size_t k = 0; k < 2; ++k) o.data[k] = static_cast<char*>(views[k].data) + offsets[k] * bytes;
     with_word(bytes, [&]<class W>(W) {
@@ -222,7 +222,7 @@ void fill(const char* op, const Nest& nest, const View& view, const void* elemen
     return launch(op, fill_dense, {blocks_for(nest.numel * bytes, kThreads * 16), kThreads}, stream,
                   static_cast<uint8_t*>(view.data), nest.numel * bytes, pattern);
   }
-  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
     const auto o = strided_operands<1>(part, &view, offsets);
     with_word(bytes, [&]<class W>(W word) {
       std::memcpy(&word, element, sizeof word);

@@ -7,6 +7,7 @@
 #include "gradus/tensor/cuda/kernels/powers.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
+#include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/cuda/kernels/teams.h"
 #include "gradus/tensor/ops/scalar_math.h"
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "gradus/tensor/cuda/value_reports.h"
+#include "gradus/tensor/cuda/runtime/value_reports.h"
 
 namespace gradus::cuda {
 

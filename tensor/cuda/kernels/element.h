@@ -1,30 +1,14 @@
-// Elements in memory and the types they are computed in: 16-bit floats in f32, i16 and i8 in i32.
+// Conversion between elements in memory and the types they are computed in (compute_type.h).
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "gradus/tensor/base/dtype.h"
-#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/compute_type.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 
 namespace gradus::cuda {
-
-template <class T> struct ComputeOf {
-  using type = T;
-};
-template <> struct ComputeOf<f16> {
-  using type = float;
-};
-template <> struct ComputeOf<bf16> {
-  using type = float;
-};
-template <> struct ComputeOf<int16_t> {
-  using type = int32_t;
-};
-template <> struct ComputeOf<int8_t> {
-  using type = int32_t;
-};
-template <class T> using compute_t = typename ComputeOf<T>::type;
 
 template <class T> __device__ __forceinline__ compute_t<T> widen(T x) {
   if constexpr (std::is_same_v<T, f16>)

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "gradus/tensor/base/dtype.h"
-#include "gradus/tensor/cuda/kernel.h"
 #include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
 
@@ -49,7 +49,7 @@ inline constexpr int kStridedEach = 4;  // elements of a thread of the strided k
 inline constexpr int kDenseEach = 2;    // vectors of a thread of the dense kernel
 
 // Functors whose vectors have 8 bytes. With 16, nvcc spills registers, or takes so many that less than half
-// of a multiprocessor is occupied (./run cuda-report). What derives from them is meant, too.
+// of a multiprocessor is occupied (tools/gpu_lab/report.sh). What derives from them is meant, too.
 template <class F, class... Wide> constexpr bool is_one_of = (std::is_base_of_v<Wide, F> || ...);
 template <class F, class Out> constexpr bool takes_half_vectors = false;
 template <class F>
@@ -217,7 +217,7 @@ void elementwise(const char* op, const F& f, const Nest& nest, const View* views
   } else if constexpr (std::is_same_v<C, double>) {
     if (dense(static_cast<std::tuple<double>*>(nullptr))) return;
   }
-  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
     const auto operands = strided_operands<1 + static_cast<int>(sizeof...(InC))>(part, views, offsets);
     launch(op, strided<F, InC...>, {blocks_for(part.numel, kThreads * kStridedEach), kThreads}, stream, f,
            operands);

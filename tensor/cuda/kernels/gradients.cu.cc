@@ -6,6 +6,7 @@
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
 

@@ -10,7 +10,7 @@
 #include "gradus/tensor/base/dtype.h"
 #include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/cuda/kernels/tensor_table.h"
-#include "gradus/tensor/cuda/value_reports.h"
+#include "gradus/tensor/cuda/runtime/value_reports.h"
 #include "gradus/tensor/ops/loss_scale.h"
 
 namespace gradus::cuda {

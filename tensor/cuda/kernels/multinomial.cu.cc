@@ -8,7 +8,8 @@
 #include <bit>
 #include <limits>
 
-#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/ops/formulas/multinomial.h"
 
 namespace gradus::cuda {

@@ -11,6 +11,7 @@
 #include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
+#include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/formulas/random.h"
@@ -117,7 +118,7 @@ void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& ke
     return (draw_as(static_cast<T*>(nullptr)), ...);
   }
   const View views[2] = {out.view, out.view};
-  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
     launch(op, draw_strided<Draw>, {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<2>(part, views, {offsets[0]}), offsets[1], draw, key);
   });
@@ -264,7 +265,7 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
                nest.numel, draw, scale, key);
     });
   const View views[4] = {y, mask, x, x};
-  for_each_part(nest, kMostDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
     launch(op, x.dtype == DType::kF64 ? drop_strided<double> : drop_strided<float>,
            {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<4>(part, views, {offsets[0], offsets[1], offsets[2]}), offsets[3], draw, scale,

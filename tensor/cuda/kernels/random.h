@@ -8,7 +8,7 @@
 #include <span>
 
 #include "gradus/tensor/cuda/kernels/nest.h"
-#include "gradus/tensor/cuda/value_reports.h"
+#include "gradus/tensor/cuda/runtime/value_reports.h"
 #include "gradus/tensor/runtime/random.h"
 
 namespace gradus::cuda {

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 
 namespace gradus::cuda {
 namespace reduce_detail {

@@ -2,7 +2,7 @@
 // elements' precision, then in Wide (f64 for floats). Integers are summed as unsigned ones, which wrap.
 //
 // kHalfVectors: a thread takes the columns of half a vector. With those of a whole one nvcc spills registers,
-// or takes so many that less than half of a multiprocessor is occupied (./run cuda-report).
+// or takes so many that less than half of a multiprocessor is occupied (tools/gpu_lab/report.sh).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// A team of threads (teams.h) holds its line in registers where it fits, and reads it twice where it does
-// not. Threads add few elements in T, then in f64.
+// y[i] = exp(x[i] - max(x)) / sum_k exp(x[k] - max(x)) over the n elements of a row. A team of threads
+// (teams.h) keeps its row in registers if it fits; otherwise it reads the row twice. A thread adds a few
+// elements in T, and these sums in f64.
 #include "gradus/tensor/cuda/kernels/softmax.h"
 
 #include "gradus/tensor/cuda/kernels/powers.h"
@@ -111,10 +112,10 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
 template <class T, class F> void with_teams(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
   constexpr int kVector = 16 / sizeof(T);
   const auto choose = [&]<int vector>() {
-    constexpr int kMost = vector == 1 ? 2 * kVector : 3 * kVector;  // what fits the registers
-    const Teams teams = teams_for(outer, n, inner, vector, kMost);
+    constexpr int kMaxPerThread = vector == 1 ? 2 * kVector : 3 * kVector;  // what fits the registers
+    const Teams teams = teams_for(outer, n, inner, vector, kMaxPerThread);
     if (n <= teams.lanes * kVector) return f.template operator()<vector, kVector>(teams);
-    if (n <= teams.lanes * kMost) return f.template operator()<vector, kMost>(teams);
+    if (n <= teams.lanes * kMaxPerThread) return f.template operator()<vector, kMaxPerThread>(teams);
     f.template operator()<vector, 0>(teams);
   };
   in_vectors ? choose.template operator()<kVector>() : choose.template operator()<1>();

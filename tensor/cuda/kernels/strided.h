@@ -4,13 +4,13 @@
 #include <cstdint>
 
 #include "gradus/tensor/base/dtype.h"
-#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/cuda/kernels/nest.h"
 
 namespace gradus::cuda {
 
 // Numbers below this are divided without a division. A nest with more elements is taken in parts.
-inline constexpr int64_t kMostDivided = (int64_t(1) << 31) - 1;
+inline constexpr int64_t kMaxDivided = (int64_t(1) << 31) - 1;
 
 // Division of n < 2^31 by a number that is known before the kernel starts, by a product and a shift.
 // Source: Granlund and Montgomery, Division by Invariant Integers using Multiplication, figure 4.1.

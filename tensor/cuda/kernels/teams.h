@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 
 namespace gradus::cuda {
 

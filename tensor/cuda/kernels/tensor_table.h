@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "gradus/tensor/cuda/kernel.h"
+#include "gradus/tensor/cuda/kernels/kernel.h"
 
 namespace gradus::cuda {
 
@@ -32,10 +32,10 @@ struct Chunk {
 
 template <int arrays> struct TensorTable {
   // An odd number, so that no padding is between the members: kernels' arguments have none.
-  static constexpr int kMost = ((kArgumentBytes - kOtherArguments) / (8 * arrays + 12) - 1) | 1;
-  void* data[arrays][kMost];
-  int64_t n[kMost];
-  int32_t first_block[kMost];
+  static constexpr int kMaxTensors = ((kArgumentBytes - kOtherArguments) / (8 * arrays + 12) - 1) | 1;
+  void* data[arrays][kMaxTensors];
+  int64_t n[kMaxTensors];
+  int32_t first_block[kMaxTensors];
   int32_t count = 0;
 
   // Returns the chunk of a block.
@@ -55,16 +55,16 @@ template <int arrays> struct TensorTable {
 
 // Calls f(table, number of blocks) for tables that have all tensors with elements.
 template <int arrays, class F> void for_each_table(std::span<const ArraysOfTensor<arrays>> tensors, F&& f) {
-  constexpr int64_t kMostBlocks = 0x7fffffff;
+  constexpr int64_t kMaxBlocks = 0x7fffffff;
   using Table = TensorTable<arrays>;
-  static_assert(sizeof(Table) == (8 * arrays + 12) * Table::kMost + 4 &&
+  static_assert(sizeof(Table) == (8 * arrays + 12) * Table::kMaxTensors + 4 &&
                 sizeof(Table) <= kArgumentBytes - kOtherArguments + 4);
   Table table{};
   int64_t blocks = 0;
   for (const ArraysOfTensor<arrays>& tensor : tensors) {
     if (tensor.n == 0) continue;
     const int64_t more = blocks_for(tensor.n, kChunk);
-    if (table.count == table.kMost || blocks + more > kMostBlocks) {
+    if (table.count == table.kMaxTensors || blocks + more > kMaxBlocks) {
       f(std::as_const(table), blocks);
       table.count = 0, blocks = 0;
     }

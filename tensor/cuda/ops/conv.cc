@@ -2,11 +2,11 @@
 // that stay in f32: those are computed from operands in f32. Tensor cores take all bits of such an operand.
 #include "gradus/tensor/ops/images/conv.h"
 
-#include "gradus/tensor/cuda/cublaslt.h"
-#include "gradus/tensor/cuda/cudnn.h"
-#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/cublas/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 #include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/cuda/runtime/error.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"

@@ -2,7 +2,7 @@
 
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
-#include "gradus/tensor/cuda/value_errors.h"
+#include "gradus/tensor/cuda/runtime/value_errors.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/value_errors.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gradus/tensor/cuda/ops/operands.h"
-#include "gradus/tensor/cuda/value_errors.h"
+#include "gradus/tensor/cuda/runtime/value_errors.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/ops/value_errors.h"

@@ -2,9 +2,9 @@
 // product, out' = b' a', from the same bytes.
 #include "gradus/tensor/ops/linalg/matmul.h"
 
-#include "gradus/tensor/cuda/cublaslt.h"
-#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/cublas/cublaslt.h"
 #include "gradus/tensor/cuda/ops/operands.h"
+#include "gradus/tensor/cuda/runtime/error.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/copy.h"
@@ -24,8 +24,8 @@ Matrices transposes_of(const Tensor& x) {
 void check_size(const Tensor& out, const Tensor& a, const Tensor& b) {
   for (const Tensor* x : {&out, &a, &b})
     for (int d = 0; d < x->dim(); ++d)
-      if (x->size(d) > kMostRows)
-        throw ShapeError("matmul", "cuBLASLt multiplies matrices of at most ", kMostRows,
+      if (x->size(d) > kMaxRows)
+        throw ShapeError("matmul", "cuBLASLt multiplies matrices of at most ", kMaxRows,
                          " rows and columns: a ", describe(a), ", b ", describe(b));
 }
 

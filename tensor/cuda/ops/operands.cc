@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/runtime/error.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/device_allocator.h"

@@ -3,8 +3,9 @@
 #include <bit>
 
 #include "gradus/tensor/cuda/kernels/loss_sum.h"
+#include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/cuda/ops/elementwise.h"
-#include "gradus/tensor/cuda/value_errors.h"
+#include "gradus/tensor/cuda/runtime/value_errors.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
 #include "gradus/tensor/ops/reduce.h"

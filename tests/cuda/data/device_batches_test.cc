@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus::data {
 namespace {

@@ -15,7 +15,6 @@
 #   cases_on_gpu          the report's cases, for traffic.py, where there is Nsight Compute
 #   accuracy, mnist       the accuracy of mnist on the CPU and on cuda:0; MNIST in GRADUS_DATA/mnist, else its own digits
 #   check                 all of them
-#   sources               checksums of what was compiled, and the libraries' calls in it, for tests/cuda/recorded
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -28,7 +27,7 @@ trap 'rm -rf "$work"' EXIT
 ln -s "$root" "$work/gradus"
 
 objects=()
-for source in "$root"/tensor/cuda/host_calls.cc "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
+for source in "$root"/tensor/cuda/runtime/host_calls.cc "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
   object=$work/$(basename "$source").o
   echo "$(date +%T) $(basename "$source")"
   if [ "$(basename "$source")" = half.cc ]; then
@@ -43,18 +42,17 @@ for source in "$root"/tensor/cuda/host_calls.cc "$root"/tensor/cuda/kernels/*.cu
 done
 "$nvcc" -arch="sm_$architecture" -cudart static -Xcompiler -static-libstdc++,-static-libgcc "${objects[@]}" \
   -o "$folder/kernels_on_device"
-(cd "$root" && python3 tests/cuda/gpu_status.py --sources) >"$folder/sources"
 
 bazel() { (cd "$root" && command bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" "$@"); }
 programs=(op_table direct_op_table training features calls large_tensors cases_on_gpu accuracy mnist)
 bazel //tests/cuda/ops:op_table_on_gpu //tests/cuda/training:{training,calls}_on_gpu \
   //tests/cuda/features:{direct_op_table_on_gpu,features_on_gpu,large_tensors_on_gpu,accuracy} \
-  //tests/cuda/report:cases_on_gpu
+  //tools/gpu_lab/report:cases_on_gpu
 for program in ops/op_table training/{training,calls} features/{direct_op_table,features,large_tensors}; do
   install "$root/bazel-bin/tests/cuda/${program}_on_gpu" "$folder/$(basename "$program")"
 done
-install "$root"/bazel-bin/tests/cuda/{features/accuracy,report/cases_on_gpu} "$folder"
-cp "$root/tests/cuda/report/traffic.py" "$folder"
+install "$root"/bazel-bin/{tests/cuda/features/accuracy,tools/gpu_lab/report/cases_on_gpu} "$folder"
+cp "$root/tools/gpu_lab/report/traffic.py" "$folder"
 bazel --config=cuda //examples:mnist
 install "$root/bazel-bin/examples/mnist" "$folder/mnist"
 # All their libraries but the C library, which is the machine's own.

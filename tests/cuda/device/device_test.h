@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "gradus/tensor/base/dtype.h"
-#include "gradus/tensor/cuda/error.h"
 #include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/runtime/error.h"
 
 namespace device_test {
 

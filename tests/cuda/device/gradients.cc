@@ -18,7 +18,7 @@ struct Lists {
   size_t start = 0;
 };
 std::vector<Lists> all_sizes() {
-  const int most = cuda::TensorTable<1>::kMost;
+  const int most = cuda::TensorTable<1>::kMaxTensors;
   std::vector<Lists> all = {
       {{1}}, {{4095, 2, 0, 3, 4097, 4, 5}}, {{7, 8, 9, 8191, 31}, 1}, {{4096, 8195, 15, 17}}, {{}}};
   for (const int more : {-1, 0, 1}) all.push_back({std::vector<int64_t>(size_t(most + more), 3)});

@@ -117,8 +117,8 @@ template <class P> class StepCase {
 };
 
 template <class Rule>
-constexpr int most_in_table = cuda::TensorTable<cuda::optim_step_detail::arrays_of<Rule>>::kMost;
-constexpr int most_in_table_of_numbers = cuda::TensorTable<1>::kMost;
+constexpr int most_in_table = cuda::TensorTable<cuda::optim_step_detail::arrays_of<Rule>>::kMaxTensors;
+constexpr int most_in_table_of_numbers = cuda::TensorTable<1>::kMaxTensors;
 
 // Two steps in a row. Elements have the host's bits.
 template <class P, class Rule> void test_rule(Group& group, const Rule& rule) {

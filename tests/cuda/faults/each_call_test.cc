@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "gradus/tensor/base/device_failure.h"
-#include "gradus/tensor/cuda/cublaslt.h"
-#include "gradus/tensor/cuda/cudnn.h"
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/cublas/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+#include "gradus/tensor/cuda/runtime/error.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/tests/cuda/faults/training_step.h"
+#include "gradus/tools/cuda_emulator/call.h"
 
 namespace gradus {
 namespace {
@@ -110,7 +110,7 @@ void expect_names(const DeviceFailure& e, const std::string& function) {
 }
 
 // A device keeps so many plans of convolutions.
-constexpr decltype(Holdings::convolutions) kMostPlans = 1024;
+constexpr decltype(Holdings::convolutions) kMaxPlans = 1024;
 
 // Lets the n-th call of a function fail in a step. Returns whether an error was thrown.
 bool fail(const std::string& function, int64_t n, int status) {
@@ -149,7 +149,7 @@ bool fail(const std::string& function, int64_t n, int status) {
     EXPECT_TRUE(is_near(training->parameters(), expected.parameters[steps + 1])) << "after " << steps;
   }
   Holdings after = held_when_idle();
-  EXPECT_EQ(after.convolutions, std::min(before.convolutions + 3, kMostPlans)) << "of three directions";
+  EXPECT_EQ(after.convolutions, std::min(before.convolutions + 3, kMaxPlans)) << "of three directions";
   after.convolutions = before.convolutions;
   EXPECT_EQ(after, before) << to_string(after) << "; there were " << to_string(before);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));

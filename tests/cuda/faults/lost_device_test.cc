@@ -14,16 +14,16 @@
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/base/device_failure.h"
-#include "gradus/tensor/cuda/cublaslt.h"
-#include "gradus/tensor/cuda/cudnn.h"
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/cublas/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+#include "gradus/tensor/cuda/runtime/error.h"
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/tests/cuda/faults/child.h"
 #include "gradus/tests/cuda/faults/training_step.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/memory.h"
 
 namespace gradus {
 namespace {

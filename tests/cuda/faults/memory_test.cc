@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/tests/cuda/faults/training_step.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/memory.h"
 
 namespace gradus {
 namespace {

@@ -5,15 +5,15 @@
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/losses.h"
-#include "gradus/tensor/cuda/emulated/libraries/cublaslt.h"
-#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/emulated/pinned.h"
-#include "gradus/tensor/cuda/emulated/streams.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/tensor/runtime/pinned_memory.h"
+#include "gradus/tools/cuda_emulator/libraries/cublaslt.h"
+#include "gradus/tools/cuda_emulator/libraries/cudnn.h"
+#include "gradus/tools/cuda_emulator/memory.h"
+#include "gradus/tools/cuda_emulator/pinned.h"
+#include "gradus/tools/cuda_emulator/streams.h"
 
 namespace gradus {
 namespace {

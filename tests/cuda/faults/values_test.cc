@@ -11,10 +11,7 @@
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/losses.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/emulated/order.h"
-#include "gradus/tensor/cuda/emulated/streams.h"
-#include "gradus/tensor/cuda/value_errors.h"
+#include "gradus/tensor/cuda/runtime/value_errors.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -23,6 +20,9 @@
 #include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/stream.h"
 #include "gradus/tests/cuda/faults/training_step.h"
+#include "gradus/tools/cuda_emulator/memory.h"
+#include "gradus/tools/cuda_emulator/order.h"
+#include "gradus/tools/cuda_emulator/streams.h"
 
 namespace gradus {
 namespace {

@@ -16,7 +16,7 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/cuda/conv_plans.h"
+#include "gradus/tensor/cuda/cudnn/conv_plans.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -192,7 +192,7 @@ TEST(PlansOfConvolutions, ThatAreMeasuredAndStoredGiveTheSame) {
   cuda::set_cudnn_benchmark(true);
   EXPECT_EQ(convolve(kCuda), want) << "measured";
   cuda::set_cudnn_benchmark(false);
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "gradus_plans.json";
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "gradus_plans.txt";
   const int64_t stored = cuda::save_plans(path);
   EXPECT_GE(stored, 4 * 4);
   cuda::clear_plans();

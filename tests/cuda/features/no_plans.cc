@@ -1,5 +1,5 @@
 // Takes the place of cuDNN: it has no plan for any convolution, so our own kernels compute them.
-#include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
 
 namespace gradus::cuda {
 

@@ -6,15 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/conv_plans.h"
-#include "gradus/tensor/cuda/cublaslt.h"
-#include "gradus/tensor/cuda/cudnn.h"
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/emulated/order.h"
-#include "gradus/tensor/cuda/error.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/cublas/cublaslt.h"
+#include "gradus/tensor/cuda/cudnn/conv_plans.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+#include "gradus/tensor/cuda/runtime/error.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -22,6 +18,10 @@
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/device_allocator.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/libraries/cudnn.h"
+#include "gradus/tools/cuda_emulator/memory.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

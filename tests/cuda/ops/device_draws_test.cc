@@ -11,13 +11,13 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/cuda/emulated/order.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "gradus/optim/optim.h"
-#include "gradus/tensor/cuda/emulated/counters.h"
-#include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/device_allocator.h"
+#include "gradus/tools/cuda_emulator/counters.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus::optim {
 namespace {

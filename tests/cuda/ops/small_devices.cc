@@ -1,5 +1,5 @@
 // The op table needs little memory. Small devices use the same pages again, which saves the system's time.
-#include "gradus/tensor/cuda/emulated/memory.h"
+#include "gradus/tools/cuda_emulator/memory.h"
 
 namespace {
 

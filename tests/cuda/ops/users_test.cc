@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
@@ -28,6 +27,7 @@
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/memory.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

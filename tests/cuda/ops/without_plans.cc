@@ -1,5 +1,5 @@
 // All convolutions of the program are computed by our own kernels: the library supports none.
-#include "gradus/tensor/cuda/emulated/libraries/cudnn.h"
+#include "gradus/tools/cuda_emulator/libraries/cudnn.h"
 
 namespace {
 

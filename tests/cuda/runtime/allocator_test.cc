@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/memory.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/memory.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

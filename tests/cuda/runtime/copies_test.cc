@@ -10,10 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/order.h"
-#include "gradus/tensor/cuda/error.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/error.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
@@ -21,6 +19,8 @@
 #include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/pinned_memory.h"
 #include "gradus/tensor/runtime/stream.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

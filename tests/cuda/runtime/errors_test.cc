@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/emulated/order.h"
-#include "gradus/tensor/cuda/error.h"
+#include "gradus/tensor/cuda/runtime/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/devices.h"
 #include "gradus/tests/ops/values.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/memory.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

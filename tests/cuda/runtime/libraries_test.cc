@@ -7,8 +7,8 @@
 #include <string>
 
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/cuda/libraries/cublaslt_functions.h"
-#include "gradus/tensor/cuda/libraries/open_library.h"
+#include "gradus/tensor/cuda/cublas/cublaslt_functions.h"
+#include "gradus/tensor/cuda/runtime/open_library.h"
 
 namespace gradus {
 namespace {

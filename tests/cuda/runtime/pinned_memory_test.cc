@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/memory.h"
-#include "gradus/tensor/cuda/emulated/order.h"
-#include "gradus/tensor/cuda/emulated/pinned.h"
-#include "gradus/tensor/cuda/error.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/error.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/memory.h"
+#include "gradus/tools/cuda_emulator/order.h"
+#include "gradus/tools/cuda_emulator/pinned.h"
 
 namespace gradus {
 namespace {

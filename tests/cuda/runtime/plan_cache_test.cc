@@ -1,5 +1,5 @@
 // Plans that a device keeps: which go, who holds them, and who waits for one that is made.
-#include "gradus/tensor/cuda/plan_cache.h"
+#include "gradus/tensor/cuda/cudnn/plan_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/tensor/cuda/choice_json.h"
-#include "gradus/tensor/cuda/cudnn.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+#include "gradus/tensor/cuda/cudnn/plan_file.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/images/conv.h"
@@ -238,7 +238,7 @@ struct CudnnPlans : testing::Test {
   const cuda::Cudnn* library = nullptr;
 };
 
-const std::string kH100 = "recorded/h100/device_properties.json", kA100 = "runtime/a100_properties.json";
+const std::string kH100 = "runtime/h100_properties.json", kA100 = "runtime/a100_properties.json";
 
 TEST_F(CudnnPlans, ModelsOnH100) { expect_plans(of_models(), kH100); }
 TEST_F(CudnnPlans, ModelsOnA100) { expect_plans(of_models(), kA100); }
@@ -298,8 +298,9 @@ Layers some_of_resnet() {
 }
 
 // Engines that the library recommends give the same plans when they are named by what was stored.
-TEST_F(CudnnPlans, ChoicesComeBackFromJson) {
+TEST_F(CudnnPlans, ChoicesComeBackFromAFile) {
   const auto version = static_cast<int64_t>(library->cudnnGetVersion());
+  const std::string path = testing::TempDir() + "/gradus_plans.txt";
   int64_t plans = 0;
   for (const std::string& file : {kH100, kA100}) {
     const cuda::Descriptor properties = device(file);
@@ -317,8 +318,8 @@ TEST_F(CudnnPlans, ChoicesComeBackFromJson) {
             key.x = c.x.shape(), key.w = c.w.shape(), key.alignments = {16, 16, 16, 0};
             key.stride = l.stride, key.padding = l.padding, key.dilation = l.dilation;
             for (Dims* d : {&key.stride, &key.padding, &key.dilation}) d->push_back((*d)[0]);
-            const std::string text = cuda::to_json({{model, {{key, p.choice}}}}, version);
-            const cuda::ConvChoice stored = cuda::from_json("test", "file", text, version)[model][key];
+            cuda::write_plan_file("test", path, {version, model, {{key, p.choice}}});
+            const cuda::ConvChoice stored = cuda::read_plan_file("test", path).choices.at(key);
             EXPECT_EQ(stored, p.choice);
             const auto again = cuda::plan_of_choice("conv2d", *library, c, stored, nullptr, properties);
             ASSERT_TRUE(again.plan) << file << ": " << describe(c) << " engine " << stored.engine;

@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/cuda/emulated/order.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_runtime.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

@@ -13,7 +13,7 @@
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/optim/schedules/lr_schedule.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tests/cuda/training/steps.h"
 

@@ -10,7 +10,7 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"

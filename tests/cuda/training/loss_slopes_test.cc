@@ -11,7 +11,7 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/losses.h"
 #include "gradus/optim/grad_scaler.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"

@@ -3,9 +3,9 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/cuda/emulated/call.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tools/cuda_emulator/call.h"
 
 namespace gradus {
 namespace {

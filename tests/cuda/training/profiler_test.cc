@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/cuda/emulated/call.h"
-#include "gradus/tensor/cuda/emulated/order.h"
-#include "gradus/tensor/cuda/error.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/error.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tests/cuda/training/steps.h"
+#include "gradus/tools/cuda_emulator/call.h"
+#include "gradus/tools/cuda_emulator/order.h"
 
 namespace gradus {
 namespace {

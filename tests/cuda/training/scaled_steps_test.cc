@@ -16,7 +16,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optim.h"
-#include "gradus/tensor/cuda/host_calls.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"

@@ -1,0 +1,149 @@
+#include "gradus/tensor/cuda/cublas/cublaslt.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gradus/tensor/cuda/cublas/cublaslt_functions.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
+
+namespace gradus::cuda {
+namespace {
+
+std::atomic<bool> tf32{false};
+
+// As NVIDIA advises for an H100. On one, no product of a layer wanted more than 17 MB.
+constexpr uint64_t kMaxWorkspace = 32 << 20;
+
+void check(const char* op, const char* call, const CublasLt& library, cublasStatus_t status) {
+  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
+    throw CublasError(op, call, library.cublasLtGetStatusName(status), status);
+}
+#define GRADUS_CHECK(call, ...) check(op, #call, library, library.call(__VA_ARGS__))
+
+// A handle belongs to a device; threads share it. Handles live as long as the program.
+cublasLtHandle_t handle_of(const char* op, const CublasLt& library, int device) {
+  static std::mutex mutex;
+  static auto& handles = *new std::vector<cublasLtHandle_t>;
+  const std::lock_guard lock(mutex);
+  const auto at = static_cast<size_t>(device);
+  if (handles.size() <= at) handles.resize(at + 1);
+  if (!handles[at]) GRADUS_CHECK(cublasLtCreate, &handles[at]);
+  return handles[at];
+}
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return CUDA_R_64F;
+    case DType::kF16:
+      return CUDA_R_16F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+// A descriptor of the library's.
+template <class Opaque> using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
+
+Owned<cublasLtMatrixLayoutOpaque_t> make_layout(const char* op, const CublasLt& library, DType dtype,
+                                                int64_t rows, int64_t cols, int64_t ld, int64_t batch,
+                                                int64_t step) {
+  cublasLtMatrixLayout_t made = nullptr;
+  GRADUS_CHECK(cublasLtMatrixLayoutCreate, &made, type_of(dtype), static_cast<uint64_t>(rows),
+               static_cast<uint64_t>(cols), ld);
+  Owned<cublasLtMatrixLayoutOpaque_t> layout(made, library.cublasLtMatrixLayoutDestroy);
+  if (batch == 1) return layout;
+  const auto count = static_cast<int32_t>(batch);
+  GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+               sizeof count);
+  GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+               sizeof step);
+  return layout;
+}
+
+Owned<cublasLtMatmulDescOpaque_t> make_descriptor(const char* op, const CublasLt& library,
+                                                  const MatrixProduct& p) {
+  cublasLtMatmulDesc_t made = nullptr;
+  const bool is_double = p.dtype == DType::kF64;
+  const cublasComputeType_t sums = is_double                               ? CUBLAS_COMPUTE_64F
+                                   : p.dtype == DType::kF32 && uses_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                           : CUBLAS_COMPUTE_32F;
+  GRADUS_CHECK(cublasLtMatmulDescCreate, &made, sums, is_double ? CUDA_R_64F : CUDA_R_32F);
+  Owned<cublasLtMatmulDescOpaque_t> descriptor(made, library.cublasLtMatmulDescDestroy);
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    GRADUS_CHECK(cublasLtMatmulDescSetAttribute, made, attribute, &value, sizeof value);
+  };
+  if (p.a.transposed) set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  if (p.b.transposed) set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
+  if (p.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (p.rectifies)
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
+  else if (p.bias)
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  return descriptor;
+}
+
+Owned<cublasLtMatmulPreferenceOpaque_t> make_preference(const char* op, const CublasLt& library,
+                                                        const MatrixProduct& p) {
+  cublasLtMatmulPreference_t made = nullptr;
+  GRADUS_CHECK(cublasLtMatmulPreferenceCreate, &made);
+  Owned<cublasLtMatmulPreferenceOpaque_t> preference(made, library.cublasLtMatmulPreferenceDestroy);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    GRADUS_CHECK(cublasLtMatmulPreferenceSetAttribute, made, attribute, &value, sizeof value);
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
+  // Partial sums are not rounded to 16 bits.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  const auto alignment = [](const void* p) {
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    return static_cast<uint32_t>(std::min<uintptr_t>(256, address & -address));
+  };
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.a.p));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.b.p));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(p.d.p));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.d.p));
+  return preference;
+}
+
+}  // namespace
+
+void set_tf32(bool on) { tf32 = on; }
+bool uses_tf32() { return tf32; }
+
+void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream) {
+  const CublasLt& library = cublaslt(op);
+  const cublasLtHandle_t handle = handle_of(op, library, device.index);
+  const auto descriptor = make_descriptor(op, library, p);
+  const auto a = make_layout(op, library, p.dtype, p.a.rows, p.a.cols, p.a.ld, p.batch, p.a.step);
+  const auto b = make_layout(op, library, p.dtype, p.b.rows, p.b.cols, p.b.ld, p.batch, p.b.step);
+  const auto d = make_layout(op, library, p.result_dtype, p.d.rows, p.d.cols, p.d.ld, p.batch, p.d.step);
+  const auto preference = make_preference(op, library, p);
+
+  // The library remembers its answers: asked again, it takes some 2 us (tools/gpu_lab/records/h100/cublaslt_layers.txt).
+  cublasLtMatmulHeuristicResult_t found;
+  int count = 0;
+  GRADUS_CHECK(cublasLtMatmulAlgoGetHeuristic, handle, descriptor.get(), a.get(), b.get(), d.get(), d.get(),
+               preference.get(), 1, &found, &count);
+  check(op, "cublasLtMatmulAlgoGetHeuristic", library, count ? found.state : CUBLAS_STATUS_NOT_SUPPORTED);
+  Tensor workspace;
+  if (found.workspaceSize > 0)
+    workspace = empty({static_cast<int64_t>(found.workspaceSize)}, {DType::kU8, device});
+  const double one = 1, zero = 0;
+  const float one_f32 = 1, zero_f32 = 0;
+  const bool is_double = p.dtype == DType::kF64;
+  // With beta 0, C is not read.
+  GRADUS_CHECK(cublasLtMatmul, handle, descriptor.get(),
+               is_double ? static_cast<const void*>(&one) : &one_f32, p.a.p, a.get(), p.b.p, b.get(),
+               is_double ? static_cast<const void*>(&zero) : &zero_f32, p.d.p, d.get(), p.d.p, d.get(),
+               &found.algo, workspace ? workspace.raw_ptr() : nullptr, found.workspaceSize, stream);
+  count_calls(op, {.library_calls = 1});
+}
+
+#undef GRADUS_CHECK
+
+}  // namespace gradus::cuda

@@ -1,0 +1,171 @@
+#include "gradus/tensor/cuda/cudnn/conv_graph.h"
+
+#include <limits>
+
+// Plans are made for a handle, as the recorded ones were (tools/gpu_lab/records).
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace gradus::cuda {
+namespace {
+
+cudnnDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return CUDNN_DATA_DOUBLE;
+    case DType::kF16:
+      return CUDNN_DATA_HALF;
+    case DType::kBF16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      return CUDNN_DATA_FLOAT;
+  }
+}
+// In which products are summed.
+cudnnDataType_t sum_type(const Convolution& c) {
+  return c.x.dtype() == DType::kF64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+}
+
+struct Layout {
+  Id id;
+  cudnnDataType_t type;
+  Shape sizes;
+  Strides strides;
+  int64_t alignment;
+};
+Descriptor make_tensor(const Calls& calls, const Layout& t) {
+  Descriptor d = calls.create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  calls.set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, t.type);
+  calls.set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, t.sizes);
+  calls.set(d, CUDNN_ATTR_TENSOR_STRIDES, t.strides);
+  calls.set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, int64_t(t.id));
+  calls.set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, t.alignment);
+  if (t.id == kSum || t.id == kBiased) calls.set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);  // never in memory
+  calls.finalize(d);
+  return d;
+}
+Descriptor make_image(const Calls& calls, Id id, const Tensor& t) {
+  return make_tensor(calls,
+                     {id, data_type(t.dtype()), t.shape(), channels_last_strides(t.shape()), alignment(t)});
+}
+
+Descriptor make_geometry(const Calls& calls, const Convolution& c) {
+  Descriptor d = calls.create(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  calls.set(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t(c.geometry.rank()));
+  calls.set(d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, sum_type(c));
+  calls.set(d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  calls.set(d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, c.geometry.padding);
+  calls.set(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, c.geometry.padding);
+  calls.set(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, c.geometry.dilation);
+  calls.set(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, c.geometry.stride);
+  calls.finalize(d);
+  return d;
+}
+
+// How the library calls the parts of each direction.
+struct Names {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t x, w, y, geometry, alpha, beta;
+};
+const Names& names_of(ConvPass pass) {
+  static constexpr Names names[] = {
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
+  return names[static_cast<int>(pass)];
+}
+
+// y = sum + bias
+Descriptor make_addition(const Calls& calls, const Convolution& c, const Descriptor& sum,
+                         const Descriptor& y) {
+  const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  calls.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
+  calls.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, sum_type(c));
+  calls.finalize(how);
+  Shape sizes = Dims::filled(c.y.dim(), 1);
+  sizes[1] = c.y.size(1);
+  const Descriptor bias = make_tensor(
+      calls, {kBias, data_type(c.bias.dtype()), sizes, channels_last_strides(sizes), alignment(c.bias)});
+  Descriptor d = calls.create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {sum});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {bias});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y});
+  calls.finalize(d);
+  return d;
+}
+
+// y = max(0, biased). NaN and infinity stay: by default some engines make 0 of NaN
+// (tools/gpu_lab/records/h200/cudnn_relu.txt), and infinity would become the largest number of f64.
+Descriptor make_rectification(const Calls& calls, const Convolution& c, const Descriptor& biased,
+                              const Descriptor& y) {
+  const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  calls.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD);
+  calls.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, sum_type(c));
+  calls.set(how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
+  calls.set(how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, std::numeric_limits<double>::infinity());
+  calls.finalize(how);
+  Descriptor d = calls.create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {biased});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y});
+  calls.finalize(d);
+  return d;
+}
+
+}  // namespace
+
+int64_t alignment(const Tensor& t) {
+  const auto address = reinterpret_cast<uintptr_t>(t.raw_ptr()) | 16;
+  return static_cast<int64_t>(address & -address);
+}
+
+// Parts may be destroyed when the graph has them.
+Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle) {
+  const Descriptor x = make_image(calls, kX, c.x), y = make_image(calls, kY, c.y);
+  const Descriptor w = make_tensor(
+      calls, {kW, data_type(c.w.dtype()), c.w.shape(), row_major_strides(c.w.shape()), alignment(c.w)});
+  const Descriptor geometry = make_geometry(calls, c);
+  const auto unstored = [&](Id id) {
+    return make_tensor(calls, {id, sum_type(c), c.y.shape(), channels_last_strides(c.y.shape()), 16});
+  };
+  Descriptor sum, biased, addition, rectification;
+  if (c.bias) sum = unstored(kSum);
+  if (c.relu) biased = unstored(kBiased), rectification = make_rectification(calls, c, biased, y);
+  if (c.bias) addition = make_addition(calls, c, sum, c.relu ? biased : y);
+  const Names& names = names_of(c.pass);
+  const Descriptor operation = calls.create(names.operation);
+  calls.set(operation, names.x, {x});
+  calls.set(operation, names.w, {w});
+  calls.set(operation, names.y, {c.bias ? sum : y});
+  calls.set(operation, names.geometry, {geometry});
+  if (sum_type(c) == CUDNN_DATA_DOUBLE) {
+    calls.set(operation, names.alpha, 1.0);
+    calls.set(operation, names.beta, 0.0);
+  } else {
+    calls.set(operation, names.alpha, 1.f);
+    calls.set(operation, names.beta, 0.f);
+  }
+  calls.finalize(operation);
+
+  Descriptor graph = calls.create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  if (c.relu)
+    calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation, addition, rectification});
+  else if (c.bias)
+    calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation, addition});
+  else
+    calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation});
+  if (handle) calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  calls.finalize(graph);
+  return graph;
+}
+
+}  // namespace gradus::cuda

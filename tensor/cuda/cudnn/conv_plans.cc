@@ -1,0 +1,48 @@
+#include "gradus/tensor/cuda/cudnn/conv_plans.h"
+
+#include <string>
+#include <utility>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+#include "gradus/tensor/cuda/cudnn/plan_file.h"
+
+namespace gradus::cuda {
+namespace {
+
+int64_t library_version(const char* op) { return static_cast<int64_t>(cudnn(op).cudnnGetVersion()); }
+
+std::string describe(int64_t version, const DeviceModel& m) {
+  return concat("cuDNN ", version, " on ", m.name, " (", m.major, '.', m.minor, ')');
+}
+
+}  // namespace
+
+int64_t save_plans(const std::filesystem::path& path, Device device) {
+  constexpr const char* op = "save_plans";
+  const DeviceModel model = model_of(device);
+  const PlanFile file{library_version(op), model, KeptChoices::get().all(model)};
+  write_plan_file(op, path, file);
+  return static_cast<int64_t>(file.choices.size());
+}
+
+int64_t load_plans(const std::filesystem::path& path, Device device) {
+  constexpr const char* op = "load_plans";
+  PlanFile file = read_plan_file(op, path);
+  const DeviceModel model = model_of(device);
+  const int64_t version = library_version(op);
+  if (file.cudnn_version != version || file.model != model)
+    throw FileError(op, path.string(), ": expected plans for ", describe(version, model), ", got plans for ",
+                    describe(file.cudnn_version, file.model));
+  const auto count = static_cast<int64_t>(file.choices.size());
+  KeptChoices::get().add(model, std::move(file.choices));
+  forget_plans();
+  return count;
+}
+
+void clear_plans() {
+  KeptChoices::get().clear();
+  forget_plans();
+}
+
+}  // namespace gradus::cuda

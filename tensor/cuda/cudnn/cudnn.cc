@@ -1,0 +1,158 @@
+// What a device keeps, and how it runs: handles, plans by what they depend on, and the choice among them.
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/cuda/cudnn/conv_graph.h"
+#include "gradus/tensor/cuda/cudnn/conv_plans.h"
+#include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
+#include "gradus/tensor/cuda/cudnn/fastest.h"
+#include "gradus/tensor/cuda/cudnn/plan_cache.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
+
+namespace gradus::cuda {
+namespace {
+
+using raw::ConvGeometry;
+
+// Of a device. The training of a ResNet-50 takes some 70.
+constexpr size_t kMaxPlans = 1024;
+
+// That are measured against each other.
+constexpr size_t kMaxCandidates = 8;
+
+std::atomic<bool> benchmark{false};
+
+ConvKey key_of(const Convolution& c) {
+  const ConvGeometry& g = c.geometry;
+  ConvKey key{.pass = c.pass,
+              .dtype = c.x.dtype(),
+              .tf32 = c.tf32,
+              .relu = c.relu,
+              .x = c.x.shape(),
+              .w = c.w.shape(),
+              .stride = g.stride,
+              .padding = g.padding,
+              .dilation = g.dilation,
+              .alignments = {}};
+  for (const Tensor* t : {&c.x, &c.w, &c.y, &c.bias}) key.alignments.push_back(*t ? alignment(*t) : 0);
+  return key;
+}
+
+// Handles live as long as the program. A handle may be used by one thread at a time, and so may a plan. To
+// make a plan takes up to a second: it has a handle of its own, so that other threads run theirs meanwhile.
+struct DeviceState {
+  std::mutex running;
+  cudnnHandle_t runner = nullptr, planner = nullptr;
+  std::optional<DeviceModel> model;  // belongs to who plans
+  PlanCache plans{kMaxPlans};
+};
+struct States {
+  std::mutex mutex;
+  std::map<int, DeviceState> by_device;
+};
+States& states() {
+  static auto& all = *new States;
+  return all;
+}
+DeviceState& state_of(int device) {
+  const std::lock_guard lock(states().mutex);
+  return states().by_device[device];
+}
+
+// What a plan is run with.
+struct Arguments {
+  Tensor workspace;
+  Descriptor pack;
+};
+Arguments make_arguments(const Calls& calls, const Convolution& c, const ConvPlan& plan) {
+  Tensor workspace;
+  if (plan.workspace > 0) workspace = empty({plan.workspace}, {DType::kU8, c.x.device()});
+  std::vector<int64_t> ids{kX, kW, kY};
+  std::vector<void*> pointers{c.x.raw_ptr(), c.w.raw_ptr(), c.y.raw_ptr()};
+  if (c.bias) ids.push_back(kBias), pointers.push_back(c.bias.raw_ptr());
+  Descriptor pack = calls.create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  calls.set<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(ids));
+  calls.set<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(pointers));
+  calls.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+            workspace ? workspace.raw_ptr() : static_cast<void*>(nullptr));
+  calls.finalize(pack);
+  return {std::move(workspace), std::move(pack)};
+}
+
+void set_stream(const Calls& calls, cudnnHandle_t handle, cudaStream_t stream) {
+  calls.check("cudnnSetStream", calls.library().cudnnSetStream(handle, stream));
+}
+void execute(const char* op, const Calls& calls, const ConvPlan& plan, const Arguments& arguments,
+             cudnnHandle_t handle) {
+  calls.check("cudnnBackendExecute", calls.library().cudnnBackendExecute(handle, plan.plan, arguments.pack));
+  count_calls(op, {.library_calls = 1});
+}
+
+// Runs plans on the convolution's operands. The one that is chosen writes the result again.
+ConvPlan fastest(const char* op, const Calls& calls, const Convolution& c, std::vector<ConvPlan> plans,
+                 cudnnHandle_t handle, cudaStream_t stream) {
+  if (plans.size() == 1) return std::move(plans[0]);
+  set_stream(calls, handle, stream);
+  const auto prepare = [&](size_t i) {
+    return [&, i, arguments = std::make_shared<const Arguments>(make_arguments(calls, c, plans[i]))] {
+      execute(op, calls, plans[i], *arguments, handle);
+    };
+  };
+  return std::move(plans[find_fastest(c.x.device(), plans.size(), prepare).value_or(0)]);
+}
+
+// By the choice that is kept, if it holds; else by a new one, which is kept. No plan: the library has none.
+ConvPlan make_plan(const char* op, const Calls& calls, const Convolution& c, const ConvKey& key,
+                   DeviceState& state, cudaStream_t stream) {
+  calls.make_handle(&state.planner);
+  if (!state.model) state.model = model_of(c.x.device());
+  const std::optional<ConvChoice> kept = KeptChoices::get().find(*state.model, key);
+  if (kept)
+    if (ConvPlan p = plan_of_choice(op, calls.library(), c, *kept, state.planner, nullptr); p.plan) return p;
+  std::vector<ConvPlan> plans = recommended_plans(op, calls.library(), c, state.planner, nullptr,
+                                                  uses_cudnn_benchmark() ? kMaxCandidates : 1);
+  if (plans.empty()) return {};
+  ConvPlan p = fastest(op, calls, c, std::move(plans), state.planner, stream);
+  KeptChoices::get().replace(*state.model, key, kept, p.choice);
+  return p;
+}
+
+}  // namespace
+
+void forget_plans() {
+  std::vector<DeviceState*> all;
+  {
+    const std::lock_guard lock(states().mutex);
+    for (auto& [device, state] : states().by_device) all.push_back(&state);
+  }
+  for (DeviceState* state : all) state->plans.clear();
+}
+
+void set_cudnn_benchmark(bool on) { benchmark = on; }
+bool uses_cudnn_benchmark() { return benchmark; }
+
+bool convolve(const char* op, const Convolution& c, cudaStream_t stream) {
+  const Cudnn& library = cudnn(op);
+  const Calls calls(op, library, c);
+  DeviceState& state = state_of(c.x.device().index);
+  const ConvKey key = key_of(c);
+  const PlanCache::Plan plan =
+      state.plans.get(key, [&] { return make_plan(op, calls, c, key, state, stream); });
+  if (!plan->plan) return false;
+  const Arguments arguments = make_arguments(calls, c, *plan);
+  const std::lock_guard lock(state.running);
+  calls.make_handle(&state.runner);
+  set_stream(calls, state.runner, stream);
+  execute(op, calls, *plan, arguments, state.runner);
+  return true;
+}
+
+}  // namespace gradus::cuda

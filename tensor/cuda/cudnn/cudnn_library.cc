@@ -1,0 +1,22 @@
+// cuDNN, which NVIDIA distributes beside the CUDA toolkit.
+#include "gradus/tensor/cuda/cudnn/cudnn_functions.h"
+#include "gradus/tensor/cuda/runtime/open_library.h"
+
+namespace gradus::cuda {
+
+const Cudnn& cudnn(const char* op) {
+  // Where it fails, the next call tries again.
+  static const Cudnn functions = [&] {
+    // cuDNN opens cuBLASLt by its name. It finds the one that is open.
+    open_library(op, {"libcublasLt.so.13", "convolutions on CUDA devices need cuBLASLt", "nvidia-cublas"});
+    constexpr Library library{"libcudnn.so.9", "convolutions on CUDA devices need cuDNN",
+                              "nvidia-cudnn-cu13"};
+    void* const opened = open_library(op, library);
+#define GRADUS_FUNCTION(name) reinterpret_cast<decltype(&::name)>(find_function(op, library, opened, #name)),
+    return Cudnn{GRADUS_CUDNN_FUNCTIONS(GRADUS_FUNCTION)};
+#undef GRADUS_FUNCTION
+  }();
+  return functions;
+}
+
+}  // namespace gradus::cuda

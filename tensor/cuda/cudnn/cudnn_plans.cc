@@ -1,0 +1,149 @@
+// Plans of a convolution: those that cuDNN recommends, and those by an engine that was chosen before.
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/cuda/cudnn/conv_graph.h"
+#include "gradus/tensor/cuda/cudnn/cudnn.h"
+#include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
+
+// Plans are made for a handle, as the recorded ones were (tools/gpu_lab/records).
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace gradus::cuda {
+namespace {
+
+// A plan that wants more is taken only where no other serves.
+constexpr int64_t kMaxWorkspace = int64_t(1) << 30;
+
+// What the library recommends, the best first.
+std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& graph,
+                                       cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t properties) {
+  const Descriptor heuristic = calls.create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph});
+  calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  if (properties) calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, {properties});
+  if (!calls.try_finalize(heuristic)) return {};
+  const int64_t count =
+      calls.get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  if (count == 0) return {};
+  return calls.parts(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
+}
+
+bool may_run(const Calls& calls, const Convolution& c, const Descriptor& engine) {
+  const bool is_f32 = c.x.dtype() == DType::kF32;
+  for (const auto note : calls.list<cudnnBackendNumericalNote_t>(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE))
+    if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+        note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+        (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && is_f32 && !c.tf32))
+      return false;
+  for (const auto note : calls.list<cudnnBackendBehaviorNote_t>(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE))
+    if (note == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) return false;
+  return true;
+}
+
+bool refuses(cudnnStatus_t status) {
+  const int category = CUDNN_STATUS_CATEGORY(status);
+  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
+// Engines are planned for a handle's device, or for one that properties describe.
+struct Planned {
+  const Calls& calls;
+  const Convolution& c;
+  cudnnHandle_t handle;
+  cudnnBackendDescriptor_t properties;
+
+  // No plan where the library has none.
+  ConvPlan plan(const Descriptor& configuration, ConvChoice choice) const {
+    ConvPlan p{calls.create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), 0, std::move(choice)};
+    calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {configuration});
+    if (handle)
+      calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
+    else
+      calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, {properties});
+    if (!calls.try_finalize(p.plan)) return {};
+    p.workspace = calls.value<int64_t>(p.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+    return p;
+  }
+
+  // No plan where the engine may not run.
+  ConvPlan plan_recommended(const Descriptor& configuration) const {
+    const Descriptor engine = std::move(
+        calls.parts(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1).at(0));
+    if (!may_run(calls, c, engine)) return {};
+    ConvChoice choice{calls.value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), {}};
+    // A configuration does not tell how many choices it has.
+    const int64_t knobs =
+        calls.get(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+    for (const Descriptor& knob : calls.parts(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                              CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, knobs))
+      choice.knobs.push_back({calls.value<cudnnBackendKnobType_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                              calls.value<int64_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
+    return plan(configuration, std::move(choice));
+  }
+
+  // Errors: CudnnError where the library refuses the choice.
+  ConvPlan plan_chosen(const Descriptor& graph, const ConvChoice& choice) const {
+    const Descriptor engine = calls.create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    calls.set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, {graph});
+    calls.set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine);
+    if (properties) calls.set(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, {properties});
+    calls.finalize(engine);
+    if (!may_run(calls, c, engine)) return {};
+    std::vector<Descriptor> knobs;
+    for (const ConvChoice::Knob& k : choice.knobs) {
+      Descriptor knob = calls.create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+      calls.set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, static_cast<cudnnBackendKnobType_t>(k.type));
+      calls.set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, k.value);
+      calls.finalize(knob);
+      knobs.push_back(std::move(knob));
+    }
+    const Descriptor configuration = calls.create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    calls.set(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, {engine});
+    if (!knobs.empty()) calls.set(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, knobs);
+    calls.finalize(configuration);
+    return plan(configuration, choice);
+  }
+};
+
+}  // namespace
+
+std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,
+                                        cudnnHandle_t handle, cudnnBackendDescriptor_t properties,
+                                        size_t most) {
+  const Calls calls(op, library, c);
+  const Descriptor graph = make_graph(calls, c, handle);
+  const Planned planned{calls, c, handle, properties};
+  std::vector<ConvPlan> plans;
+  ConvPlan least;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const Descriptor& configuration : configurations(calls, graph, mode, properties)) {
+      ConvPlan p = planned.plan_recommended(configuration);
+      if (!p.plan) continue;
+      if (p.workspace <= kMaxWorkspace)
+        plans.push_back(std::move(p));
+      else if (!least.plan || p.workspace < least.workspace)
+        least = std::move(p);
+      if (plans.size() == most) return plans;
+    }
+    if (plans.empty() && least.plan) plans.push_back(std::move(least));
+    if (!plans.empty()) break;
+  }
+  return plans;
+}
+
+ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution& c, const ConvChoice& choice,
+                        cudnnHandle_t handle, cudnnBackendDescriptor_t properties) {
+  const Calls calls(op, library, c);
+  const Descriptor graph = make_graph(calls, c, handle);
+  try {
+    ConvPlan p = Planned{calls, c, handle, properties}.plan_chosen(graph, choice);
+    if (p.workspace <= kMaxWorkspace) return p;
+  } catch (const CudnnError& e) {
+    if (!refuses(e.status)) throw;
+  }
+  return {};
+}
+
+}  // namespace gradus::cuda

@@ -1,0 +1,26 @@
+// Kernels that are right, and kernels with one fault each, for the checker of the emulated device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gradus/tools/cuda_emulator/fault.h"
+
+namespace planted {
+
+struct Case {
+  std::string name;
+  std::optional<gradus::cuda::emulated::FaultKind> fault;  // none: the kernel is right
+  std::string says;                                        // part of the report
+  std::function<bool()> run;  // launches and waits; returns whether the result is right
+};
+
+const std::vector<Case>& cases();
+
+// Launches a kernel that does nothing.
+void launch_nothing(int64_t blocks, int threads, int64_t shared_bytes);
+
+}  // namespace planted

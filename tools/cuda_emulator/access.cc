@@ -1,0 +1,142 @@
+// What the compiler's hooks tell of each access of a kernel, checked.
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "gradus/tools/cuda_emulator/block.h"
+#include "gradus/tools/cuda_emulator/counters.h"
+#include "gradus/tools/cuda_emulator/pinned.h"
+
+namespace gradus::cuda::emulated {
+namespace {
+
+struct Range {
+  uintptr_t begin, end;
+};
+
+// Where programs and libraries lie: constants of kernels are there.
+bool is_in_a_program(uintptr_t a) {
+  static const std::vector<Range> ranges = [] {
+    std::vector<Range> found;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* into) {
+          for (int i = 0; i < info->dlpi_phnum; ++i)
+            if (const auto& segment = info->dlpi_phdr[i]; segment.p_type == PT_LOAD) {
+              const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+              static_cast<std::vector<Range>*>(into)->push_back({begin, begin + segment.p_memsz});
+            }
+          return 0;
+        },
+        &found);
+    return found;
+  }();
+  return std::any_of(ranges.begin(), ranges.end(), [=](const Range& r) { return a >= r.begin && a < r.end; });
+}
+
+}  // namespace
+
+bool Block::is_own_or_constant(const void* address, size_t bytes, Access access) const {
+  if (self_->fiber->holds(address)) return true;
+  const auto a = reinterpret_cast<uintptr_t>(address),
+             arguments = reinterpret_cast<uintptr_t>(launch_->arguments);
+  if (access == Access::kRead) {
+    if (a - arguments < launch_->argument_bytes) return true;
+    if (is_in_a_program(a)) return true;
+  }
+  return is_pinned(address, bytes);
+}
+
+void Block::check_shadow(Cell* cells, uint32_t stamp, size_t bytes, Access access,
+                         const SourceLocation& location, const void* address) {
+  const Clock now = clock();
+  const Cell before = cells[0];
+  for (size_t i = 0; i < bytes; ++i) {
+    // Neighbors mostly have the same history.
+    const bool same = before.launch != stamp ? cells[i].launch != stamp : cells[i] == before;
+    if (i > 0 && same) {
+      cells[i] = cells[0];
+      continue;
+    }
+    const Conflict conflict = emulated::enter(cells + i, stamp, now, access);
+    if (conflict.kind == Conflict::kNone) continue;
+    const bool is_write = conflict.kind == Conflict::kEarlierWrite;
+    const char* mine = access == Access::kRead ? "reads" : access == Access::kWrite ? "writes" : "updates";
+    stop(FaultKind::kRace,
+         std::string("a race: ") + mine + " what " + name_of_thread(conflict.thread) +
+             (is_write ? " wrote" : " read") + ", and nothing orders the two",
+         location, name_of_memory(static_cast<const char*>(address) + i));
+  }
+}
+
+void Block::need_shared(const void* address, bool shared, const SourceLocation& location) {
+  if (!self_ || is_shared(address) == shared) return;
+  stop(FaultKind::kSharedMemory,
+       shared ? "store_shared writes memory that is not shared" : "store_vector writes shared memory",
+       location, name_of_memory(address));
+}
+
+void Block::access(const void* address, size_t bytes, Access access, bool is_vector,
+                   const SourceLocation& location) {
+  if (!self_) return;
+  const char* const p = static_cast<const char*>(address);
+  const char* const verb = access == Access::kRead ? "reads" : "writes";
+  if (is_vector && reinterpret_cast<uintptr_t>(p) % bytes)
+    stop(FaultKind::kMisaligned,
+         std::string(verb) + " a vector of " + std::to_string(bytes) +
+             " bytes at an address that is not aligned to it",
+         location, name_of_memory(p));
+
+  Byte* state;
+  Cell* cells;
+  uint32_t stamp = launch_stamp_;
+  const bool shared = is_shared(p);
+  if (memory_->is_seen_by_kernels(p)) {
+    const size_t offset = memory_->offset(p);
+    state = memory_->state(offset), cells = memory_->cells(offset);
+  } else if (shared) {
+    if (static_cast<size_t>(p - shared_) + bytes > static_cast<size_t>(launch_->shared_bytes))
+      stop(FaultKind::kOutOfBounds,
+           std::string(verb) + " beyond the " + std::to_string(launch_->shared_bytes) +
+               " bytes of shared memory",
+           location, name_of_memory(p));
+    state = shared_state_ + (p - shared_), cells = shared_cells_ + (p - shared_), stamp = shared_stamp_;
+  } else {
+    if (is_own_or_constant(p, bytes, access)) return;
+    const int device = device_whose_kernels_see(p);
+    if (device < 0)
+      stop(FaultKind::kHostMemory, std::string(verb) + " memory that is not the device's", location);
+    if (!memory_->peers.contains(device))
+      stop(FaultKind::kOutOfBounds, std::string(verb) + " memory of a device that is no peer", location,
+           name_of_memory(p));
+    DeviceMemory& peer = *memory_of(device);
+    const size_t offset = peer.offset(p);
+    state = peer.state(offset), cells = peer.cells(offset);
+  }
+
+  constexpr auto kWritten = [] {
+    std::array<Byte, 16> all{};
+    all.fill(Byte::kWritten);
+    return all;
+  }();
+  const bool written = bytes <= kWritten.size() && std::memcmp(state, kWritten.data(), bytes) == 0;
+  for (size_t i = 0; i < bytes && !written; ++i)
+    if (state[i] == Byte::kFree)
+      stop(FaultKind::kOutOfBounds, std::string(verb) + " outside of every allocation", location,
+           name_of_memory(p + i));
+  // With a sanitizer vectors alone come here: a race would be found only between two of them.
+  if constexpr (kFresh == Byte::kUnwritten) check_shadow(cells, stamp, bytes, access, location, p);
+  if (access != Access::kWrite)
+    for (size_t i = 0; i < bytes && !written; ++i)
+      if (state[i] == Byte::kUnwritten)
+        stop(FaultKind::kUnwritten, "reads memory that nobody wrote", location, name_of_memory(p + i));
+  if (access != Access::kRead && !written) std::fill_n(state, bytes, Byte::kWritten);
+  if (Counters* counters = Counters::active())
+    counters->count(location, self_->index,
+                    shared ? static_cast<uintptr_t>(p - shared_) : reinterpret_cast<uintptr_t>(p), bytes,
+                    access, shared);
+}
+
+}  // namespace gradus::cuda::emulated
