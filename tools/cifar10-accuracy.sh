@@ -4,13 +4,10 @@
 #
 #   tools/cifar10-accuracy.sh DATA [OUT] [OPTIONS...]     OUT keeps the summaries and logs [cifar10_accuracy];
 #                                                         runs that it has are not made again
-set -euo pipefail
+. "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
-(($# >= 1)) && [[ $1 != @(-h|--help) ]] || {
-  sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2
-  exit 2
-}
-root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
+[[ ${1:-} != @(-h|--help) ]] || usage
+(($# >= 1)) || die "cifar10-accuracy: which folder has the data? --help says more"
 data=$1 out=${2:-cifar10_accuracy}
 shift $(($# > 1 ? 2 : 1))
 mkdir -p "$out"
