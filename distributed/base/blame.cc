@@ -25,51 +25,51 @@ std::string describe(const RankStatus& status) {
   if (status.left) return "it has left the job";
   if (status.silent >= kSilent)
     return concat("no sign of life for ", status.silent.count(), " ms (stopped?)");
-  if (status.doing.empty()) return "nothing is known of it";
-  return "it is " + status.doing;
+  if (status.activity == Activity::kUnknown) return "nothing is known of it";
+  return "it is " + activity_text(status);
 }
 
 // Note [Who holds a call up]
-// A rank waits for the members of its group that have not come to its call, or for the rank that should send
-// to it. The search goes from each rank to the ranks that it waits for. Ranks that wait for nobody hold the
-// call up. If all of them wait, they wait for each other in a circle, which never happens in a program that
-// ends. Then the smallest set of ranks that explains the circle is at fault: had these ranks come wherever
-// they are missing, all others would go on, one by one. If several sets explain it equally well, nothing that
+// A rank waits for the members of its group that have not arrived at its call, or for the rank that should send
+// to it. The search goes from each rank to the ranks that it waits for. Ranks that wait for nobody block the
+// call. If all of them wait, they wait for each other in a circle, which never happens in a program that
+// ends. Then the smallest set of ranks that explains the circle is at fault: had these ranks arrived wherever
+// they are missing, all others would continue, one by one. If several sets explain it equally well, nothing that
 // ranks can know tells the sets apart, and the error lists them.
 class Waits {
  public:
   explicit Waits(const std::vector<RankStatus>& statuses)
       : missing_from_(statuses.size()), holds_of_(statuses.size()) {
-    std::map<int, int> place_of;                // by rank
-    std::map<std::string, std::set<int>> here;  // by call
-    std::set<std::string> complete;             // calls that all have come to
+    std::map<int, int> index_of;           // by rank
+    std::map<CallId, std::set<int>> here;  // by call
+    std::set<CallId> complete;             // calls at which all have arrived
     for (size_t i = 0; i < statuses.size(); ++i) {
-      place_of[statuses[i].rank] = int(i);
+      index_of[statuses[i].rank] = int(i);
       for (const RankWait& wait : statuses[i].waits) {
-        if (wait.call.empty()) continue;
+        if (!wait.call.defined()) continue;
         here[wait.call].insert(statuses[i].rank);
-        if (wait.holds && wait.ranks.empty()) complete.insert(wait.call);
+        if (wait.blocks && wait.ranks.empty()) complete.insert(wait.call);
       }
     }
-    size_t room = 1 << 22;  // more than sound reports take
+    size_t budget = 1 << 22;  // more than valid statuses need
     const auto make_hold = [&](const RankWait& wait) {
       const int number = int(holds_.size());
       Hold& hold = holds_.emplace_back(Hold{.any = wait.any});
       if (complete.contains(wait.call)) return number;
       for (int rank : wait.ranks.ranks()) {
-        const auto at = place_of.find(rank);
-        if (at == place_of.end() || here[wait.call].contains(rank) || room == 0) continue;
-        --room;
+        const auto at = index_of.find(rank);
+        if (at == index_of.end() || here[wait.call].contains(rank) || budget == 0) continue;
+        --budget;
         hold.missing.push_back(at->second);
         missing_from_[at->second].push_back(number);
       }
       return number;
     };
-    std::map<std::tuple<std::string, bool, RankSet>, int> known;
+    std::map<std::tuple<CallId, bool, RankSet>, int> known;
     for (size_t i = 0; i < statuses.size(); ++i) {
       if (is_gone(statuses[i])) continue;
       for (const RankWait& wait : statuses[i].waits) {
-        if (!wait.holds || wait.ranks.empty() || room == 0) continue;
+        if (!wait.blocks || wait.ranks.empty() || budget == 0) continue;
         const auto [hold, is_new] = known.try_emplace({wait.call, wait.any, wait.ranks});
         if (is_new) hold->second = make_hold(wait);
         if (holds_[hold->second].missing.empty() || std::ranges::count(holds_of_[i], hold->second) > 0)
@@ -80,8 +80,8 @@ class Waits {
     }
   }
 
-  // The holds that a rank waits in, and the holds that it is missing from. A rank is given by its place
-  // among the statuses.
+  // The holds that a rank waits in, and the holds that it is missing from. A rank is given by its index
+  // in the statuses.
   const std::vector<int>& holds_of(int rank) const { return holds_of_[rank]; }
   const std::vector<int>& missing_from(int rank) const { return missing_from_[rank]; }
   const std::vector<int>& missing_in(int hold) const { return holds_[hold].missing; }
@@ -89,7 +89,7 @@ class Waits {
     return std::ranges::find_first_of(holds_of_[rank], missing_from_[other]) != holds_of_[rank].end();
   }
 
-  // Returns whether all of `ranks` would go on if `some` had come wherever they are missing.
+  // Returns whether all of `ranks` would continue if `some` had arrived wherever they are missing.
   bool would_go_on(const std::vector<int>& ranks, const std::vector<int>& some) const {
     std::vector<size_t> to_come, held;
     for (const Hold& hold : holds_) to_come.push_back(hold.any ? 1 : hold.missing.size());
@@ -127,9 +127,9 @@ class Waits {
   std::vector<std::vector<int>> missing_from_, holds_of_;  // of each rank: holds
 };
 
-// A rank is given by its place among the statuses.
+// A rank is given by its index in the statuses.
 struct Blame {
-  // Sets of ranks. One of the sets holds the call up, and nothing tells which. The first set
+  // Sets of ranks. One of the sets blocks the call, and nothing tells which. The first set
   // counts as at fault.
   std::vector<std::vector<int>> either;
   bool circle = false;       // they wait for each other
@@ -138,11 +138,10 @@ struct Blame {
 };
 
 // `call` is the group's call that rank `me` is in, if it is in one.
-Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, int me,
-                 const std::string& call) {
+Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, int me, const CallId& call) {
   const auto is_here = [&](int rank) {
     return rank == me ||
-           (!call.empty() && std::ranges::count(statuses[rank].waits, call, &RankWait::call) > 0);
+           (call.defined() && std::ranges::count(statuses[rank].waits, call, &RankWait::call) > 0);
   };
   Blame blame;
   std::vector<int> way = {me}, culprits;
@@ -222,8 +221,8 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
     text += concat(culprits.empty() ? "" : " or ", list(one));
     culprits.insert(culprits.end(), one.begin(), one.end());
   }
-  if (blame.misses_me >= 0 && statuses[blame.misses_me].doing.starts_with("in "))
-    text += concat(" did not come to ", statuses[blame.misses_me].doing.substr(3), limit);
+  if (blame.misses_me >= 0 && statuses[blame.misses_me].activity == Activity::kInCall)
+    text += concat(" did not come to ", statuses[blame.misses_me].call, limit);
   else if (blame.between.empty() && !blame.circle)
     text += concat(" did not come to ", call, limit);
   else  // the culprit waits in another call, so "did not come" would mislead
@@ -245,15 +244,15 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
   }
   for (size_t i = 0; i < std::min(blame.between.size(), kMostListed); ++i) {
     const RankStatus& status = statuses[blame.between[i]];
-    text += concat("; rank ", status.rank, " is ", status.doing, awaited_by(blame.between[i]));
+    text += concat("; rank ", status.rank, " is ", activity_text(status), awaited_by(blame.between[i]));
   }
   return text;
 }
 
 }  // namespace
 
-Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const std::string& call,
-                 const std::string& text, const std::string& limit) {
+Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const CallId& call, const std::string& text,
+                 const std::string& limit) {
   const Waits waits(statuses);
   const Blame blame = find_blame(statuses, waits, me, call);
   if (blame.either.empty()) return {};
@@ -264,21 +263,22 @@ Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vec
   // Other ranks may be missing too, but they may still come: only the deadlocked ones count.
   std::vector<RankStatus> deadlocked;
   for (int rank : ranks) deadlocked.push_back(statuses[rank]);
-  // The text speaks of the call that most ranks are in. Ranks in several calls do not count: their `doing`
-  // may name another of their calls.
-  const auto holds = [](const RankWait& wait) { return wait.holds && !wait.call.empty(); };
-  std::map<std::string, std::vector<int>> in_call;
+  // The text names the call that most ranks are in. Ranks in several calls do not count: their status may
+  // name another of their calls.
+  const auto blocks = [](const RankWait& wait) { return wait.blocks && wait.call.defined(); };
+  std::map<CallId, std::vector<int>> in_call;
   for (size_t i = 0; i < deadlocked.size(); ++i) {
     const std::vector<RankWait>& waits = deadlocked[i].waits;
-    if (std::ranges::count_if(waits, holds) == 1)
-      in_call[std::ranges::find_if(waits, holds)->call].push_back(int(i));
+    if (std::ranges::count_if(waits, blocks) == 1)
+      in_call[std::ranges::find_if(waits, blocks)->call].push_back(int(i));
   }
   const auto most =
       std::ranges::max_element(in_call, {}, [](const auto& entry) { return entry.second.size(); });
   const int me = most == in_call.end() ? 0 : most->second[0];
-  const std::string& doing = deadlocked[me].doing;
-  const Blamed blamed = blame_for(deadlocked, me, most == in_call.end() ? "" : most->first,
-                                  doing.starts_with("in ") ? doing.substr(3) : doing, "");
+  const RankStatus& status = deadlocked[me];
+  const Blamed blamed =
+      blame_for(deadlocked, me, most == in_call.end() ? CallId() : most->first,
+                status.activity == Activity::kInCall ? status.call : activity_text(status), "");
   return {Failure::Kind::kDeadlock, blamed.rank, blamed.text};
 }
 

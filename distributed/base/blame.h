@@ -1,4 +1,4 @@
-// Finds the rank that holds up a call, from the statuses that ranks report, and words the error.
+// Finds the rank that blocks a call from the statuses that ranks report, and makes the text of the error.
 #pragma once
 
 #include <string>
@@ -19,12 +19,12 @@ struct Blamed {
   int rank = -1;          // the first one at fault
   std::string text = {};  // empty: no rank is at fault
 };
-// Returns the ranks that hold up `call`, the group's call that statuses[me] is in. `text` names the call in
+// Returns the ranks that block `call`, the group's call that statuses[me] is in. `text` names the call in
 // the message. `limit` is " within 5000 ms", or "" for a call that cannot end.
-Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const std::string& call,
-                 const std::string& text, const std::string& limit);
+Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const CallId& call, const std::string& text,
+                 const std::string& limit);
 
-// Returns the failure that all ranks get when the ranks at these places of `statuses` wait for
+// Returns the failure that all ranks get when the ranks at these indices of `statuses` wait for
 // each other forever.
 Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vector<int>& ranks);
 

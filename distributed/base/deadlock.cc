@@ -12,28 +12,28 @@ std::vector<int> find_deadlock(const std::vector<RankStatus>& statuses) {
   std::vector<Call> calls;
   std::vector<std::vector<int>> missing_from(statuses.size());  // calls, by rank
   std::vector<char> is_stuck(statuses.size());
-  std::map<int, int> place_of;
+  std::map<int, int> index_of;
   for (size_t i = 0; i < statuses.size(); ++i) {
     is_stuck[i] = statuses[i].stuck != 0 && !statuses[i].left;
-    place_of[statuses[i].rank] = int(i);
+    index_of[statuses[i].rank] = int(i);
   }
 
-  std::map<std::pair<std::string_view, RankSet>, size_t> known;
-  size_t room = 1 << 22;  // more than sound statuses take
+  std::map<std::pair<CallId, RankSet>, size_t> known;
+  size_t budget = 1 << 22;  // more than valid statuses need
   for (size_t i = 0; i < statuses.size(); ++i) {
     if (!is_stuck[i]) continue;
     for (const RankWait& wait : statuses[i].waits) {
-      if (wait.call.empty()) continue;
+      if (!wait.call.defined()) continue;
       const auto [it, is_new] = known.try_emplace({wait.call, wait.ranks}, calls.size());
       if (is_new) {
         Call& call = calls.emplace_back();
         for (int member : wait.ranks.ranks()) {
-          if (room-- == 0) return {};
-          const auto at = place_of.find(member);
-          if (at == place_of.end() || !is_stuck[at->second]) continue;
-          const auto& came = statuses[at->second].came;
-          const auto last = came.find(group_of(wait.call));
-          if (last != came.end() && last->second >= number_of(wait.call)) continue;
+          if (budget-- == 0) return {};
+          const auto at = index_of.find(member);
+          if (at == index_of.end() || !is_stuck[at->second]) continue;
+          const auto& arrived = statuses[at->second].arrived;
+          const auto last = arrived.find(wait.call.series);
+          if (last != arrived.end() && last->second >= wait.call.sequence) continue;
           ++call.missing;
           missing_from[at->second].push_back(int(it->second));
         }

@@ -1,6 +1,6 @@
 // Futex: lets ranks wait for each other, in memory that threads or processes share. A waiter spins briefly,
-// then sleeps in a futex, in time slices. Between slices it looks whether the job has failed, since such news
-// may not come through this memory.
+// then sleeps in a futex, in time slices. Between slices it checks whether the job has failed, since such news
+// may not arrive through this memory.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct Watch {
   Deadline deadline;
 };
 
-enum class Wait { kReady, kFailed, kTimeout };
+enum class WaitResult { kReady, kFailed, kTimeout };
 
 // All zeros is a valid state, so a Futex may lie in fresh shared memory. It holds no lock, so a rank that
 // dies leaves nothing locked.
@@ -32,11 +32,11 @@ class Futex {
   // times before the first sleep; pass 0 if the awaited thread needs this core. Calls sleeps() once,
   // before the first sleep.
   template <class Ready>
-  Wait wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit()) {
+  WaitResult wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit()) {
     return wait(watch, std::forward<Ready>(ready), what, spins, [] {});
   }
   template <class Ready, class Sleeps>
-  Wait wait(const Watch& watch, Ready&& ready, const char* what, int spins, Sleeps&& sleeps) {
+  WaitResult wait(const Watch& watch, Ready&& ready, const char* what, int spins, Sleeps&& sleeps) {
     if (Simulation* simulation = Simulation::current()) {
       sleeps();
       const auto stop = [&] { return ready() || watch.membership->failed(); };
@@ -48,20 +48,20 @@ class Futex {
         watch.membership->look_for_deadlock();
     } else {
       for (; spins > 0; --spins) {
-        if (ready()) return Wait::kReady;
+        if (ready()) return WaitResult::kReady;
         pause(spins);
       }
       for (bool first = true;; first = false) {
         const uint32_t seen = count_.load(std::memory_order_seq_cst);
-        if (ready()) return Wait::kReady;
+        if (ready()) return WaitResult::kReady;
         if (watch.membership->failed() || watch.deadline.passed()) break;
         if (first) sleeps();
         sleep(seen, watch.deadline);
         watch.membership->look_for_deadlock();
       }
     }
-    if (ready()) return Wait::kReady;
-    return watch.membership->failed() ? Wait::kFailed : Wait::kTimeout;
+    if (ready()) return WaitResult::kReady;
+    return watch.membership->failed() ? WaitResult::kFailed : WaitResult::kTimeout;
   }
 
   // Returns how often a waiter spins before it sleeps. If this machine has fewer cores than ranks

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <deque>
 #include <utility>
 
@@ -15,19 +14,22 @@
 
 namespace gradus::dist {
 
-int internal::thread_number() {
+namespace {
+
+// A rank with calls in more series has no room to list the calls at which it has arrived.
+constexpr size_t kMaxSeries = 1000;
+
+CallSeries messages(int source, int destination) {
+  return {CallSeries::Kind::kMessage, uint32_t(destination), source};
+}
+
+// Returns the calling thread's number in the system (its thread id).
+int thread_number() {
   static thread_local const int number = int(syscall(SYS_gettid));
   return number;
 }
 
-std::string_view group_of(std::string_view call) { return call.substr(0, call.rfind('#')); }
-
-uint64_t number_of(std::string_view call) {
-  uint64_t number = 0;
-  const size_t mark = call.rfind('#');
-  if (mark != call.npos) std::from_chars(call.data() + mark + 1, call.data() + call.size(), number);
-  return number;
-}
+}  // namespace
 
 void Membership::check_is_rank(std::string_view op) const {
   if (!is_rank())
@@ -47,71 +49,24 @@ bool Membership::others_left() const {
   return world_size_ > 1;
 }
 
-bool RankStatus::awaits(int rank) const {
-  return std::ranges::any_of(waits,
-                             [&](const RankWait& wait) { return wait.holds && wait.ranks.contains(rank); });
-}
-
-void Membership::set_doing(std::string doing) {
+void Membership::set_activity(Activity activity, std::string_view op, std::string call) {
   std::lock_guard lock(mutex_);
-  if (!internal::posted_calls || !doing_.starts_with("in ")) doing_ = std::move(doing);
+  if (internal::posted_calls && activity_ == Activity::kInCall) return;
+  activity_ = activity;
+  op_ = op;
+  call_ = std::move(call);
 }
 
-std::string Membership::doing() const {
+std::string Membership::call_text(std::string_view op) const {
+  if (const WaitScope* const call = WaitScope::current_call())
+    return call->wait().op == op ? call->wait().text : std::string(op);
   std::lock_guard lock(mutex_);
-  return doing_;
-}
-
-namespace {
-// A rank that has been in this many groups has no room to list the calls it has come to.
-constexpr size_t kMostGroups = 1000;
-// Messages to a rank count as calls of this group. Its only member is their sender.
-uint32_t messages_to(int rank) { return uint32_t{1} << 30 | uint32_t(rank); }
-}  // namespace
-
-constinit thread_local Membership::InCall* Membership::InCall::current_ = nullptr;
-
-Membership::InCall::InCall(Membership& membership, std::string text, uint32_t group, uint64_t number,
-                           const std::vector<int>& members)
-    : membership_(membership),
-      text_(std::move(text)),
-      group_(group),
-      number_(number),
-      members_(members),
-      posted_(internal::posted_calls),
-      outer_(std::exchange(current_, this)) {
-  std::lock_guard lock(membership_.mutex_);
-  membership_.calls_.push_back(this);
-  const bool is_member = members_.size() > 1 || members_[0] == membership_.rank_;
-  if (is_member && membership_.came_.size() < kMostGroups) membership_.came_[{group_, members_[0]}] = number_;
-  ++membership_.moves_;
-}
-
-Membership::InCall::~InCall() {
-  current_ = outer_;
-  {
-    std::lock_guard lock(membership_.mutex_);
-    std::erase(membership_.calls_, this);
-    ++membership_.moves_;
-  }
-  membership_.set_doing("outside of any collective, after " + text_);
-}
-
-void Membership::InCall::all_here() {
-  std::lock_guard lock(membership_.mutex_);
-  all_here_ = true;
-  ++membership_.moves_;
-}
-
-RankWait Membership::InCall::wait() const {
-  RankWait wait{.call = concat(group_, '.', members_[0], '#', number_)};
-  if (!all_here_) wait.ranks = RankSet(members_);
-  return wait;
+  return activity_ == Activity::kInCall && op_ == op ? call_ : std::string(op);
 }
 
 void Membership::count_sent(int rank) {
   std::lock_guard lock(mutex_);
-  if (came_.size() < kMostGroups) ++came_[{messages_to(rank), rank_}];
+  if (arrived_.size() < kMaxSeries) ++arrived_[messages(rank_, rank)];
   ++moves_;
 }
 
@@ -121,138 +76,157 @@ void Membership::count_received(int rank) {
   ++moves_;
 }
 
-uint64_t Membership::next_message(int source) const {
+CallId Membership::next_message(int source) const {
   std::lock_guard lock(mutex_);
   const auto it = received_.find(source);
-  return it == received_.end() ? 1 : it->second + 1;
+  return {messages(source, rank_), it == received_.end() ? 1 : it->second + 1};
 }
 
-Membership::Receiving::Receiving(Membership& membership, std::string text, int source)
-    : source_{source},
-      call_(membership, std::move(text), messages_to(membership.rank()), membership.next_message(source),
-            source_) {}
+Wait Wait::for_call(const char* op, std::string text, const CallId& call, const std::vector<int>& members) {
+  return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text), .members = members};
+}
+Wait Wait::for_message(const char* op, std::string text, const CallId& call) {
+  return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text)};
+}
+Wait Wait::for_ranks(std::function<std::vector<int>()> missing) {
+  return {.kind = Kind::kRanks, .missing = std::move(missing)};
+}
+Wait Wait::for_any_rank(std::function<std::vector<int>()> missing) {
+  return {.kind = Kind::kRanks, .missing = std::move(missing), .any = true};
+}
+Wait Wait::for_queue(const void* queue, bool limited) {
+  return {.kind = Kind::kQueue, .queue = queue, .limited = limited};
+}
+Wait Wait::posted(const CallSeries& series) { return {.kind = Kind::kPosted, .call = {series, 0}}; }
+Wait Wait::program_thread() { return {.kind = Kind::kProgram}; }
 
-Membership::Awaiting::Awaiting(Membership& membership, std::function<std::vector<int>()> missing,
-                               Enough enough)
+constinit thread_local const WaitScope* WaitScope::current_call_ = nullptr;
+
+WaitScope::WaitScope(Membership& membership, Wait wait)
     : membership_(membership),
-      missing_(std::move(missing)),
-      enough_(enough),
-      posted_(internal::posted_calls),
-      call_(InCall::current()) {
-  std::lock_guard lock(membership_.mutex_);
-  membership_.awaiting_.push_back(this);
-}
-
-Membership::Awaiting::~Awaiting() {
-  std::lock_guard lock(membership_.mutex_);
-  std::erase(membership_.awaiting_, this);
-}
-
-Membership::AwaitingCall::AwaitingCall(Membership& membership, const void* queue, bool limited)
-    : membership_(membership), queue_(queue), limited_(limited) {
-  std::lock_guard lock(membership_.mutex_);
-  membership_.awaited_calls_.push_back(this);
-  ++membership_.moves_;
-}
-
-Membership::AwaitingCall::~AwaitingCall() {
-  std::lock_guard lock(membership_.mutex_);
-  std::erase(membership_.awaited_calls_, this);
-  ++membership_.moves_;
-}
-
-Membership::Posted::Posted(Membership& membership, uint32_t group, const std::vector<int>& members)
-    : membership_(membership), group_(group, members[0]) {
-  std::lock_guard lock(membership_.mutex_);
-  ++membership_.posted_[group_];
-  ++membership_.moves_;
-}
-
-Membership::Posted::~Posted() {
-  std::lock_guard lock(membership_.mutex_);
-  const auto it = membership_.posted_.find(group_);
-  if (--it->second == 0) membership_.posted_.erase(it);
-  ++membership_.moves_;
-}
-
-Membership::ProgramThread::ProgramThread(Membership& membership) : membership_(membership) {
-  std::lock_guard lock(membership_.mutex_);
-  membership_.program_threads_.push_back(thread_);
-  ++membership_.moves_;
-}
-
-Membership::ProgramThread::~ProgramThread() {
-  std::lock_guard lock(membership_.mutex_);
-  std::erase(membership_.program_threads_, thread_);
-  ++membership_.moves_;
-}
-
-// Returns whether all known threads of this rank wait in calls for other members to come, and
-// adds these threads.
-bool Membership::all_wait(std::vector<int>& threads) const {
-  for (const InCall* call : calls_) {
-    if (call->all_here_) return false;
-    threads.push_back(call->thread_);
+      wait_(std::move(wait)),
+      runs_on_(internal::posted_calls),
+      thread_(thread_number()),
+      outer_call_(current_call_) {
+  if (wait_.kind == Wait::Kind::kCall) {
+    if (wait_.members.empty()) wait_.members = {&wait_.call.series.first, 1};
+    current_call_ = this;
   }
-  for (const AwaitingCall* one : awaited_calls_) {
-    if (one->limited_) return false;
-    threads.push_back(one->thread_);
+  membership_.begin_wait(*this);
+}
+
+WaitScope::~WaitScope() {
+  membership_.end_wait(*this);
+  if (wait_.kind != Wait::Kind::kCall) return;
+  current_call_ = outer_call_;
+  membership_.set_activity(Activity::kOutside, "", wait_.text);
+}
+
+void WaitScope::all_arrived() {
+  std::lock_guard lock(membership_.mutex_);
+  all_arrived_ = true;
+  ++membership_.moves_;
+}
+
+RankWait WaitScope::rank_wait() const {
+  RankWait wait{.call = wait_.call};
+  if (!all_arrived_) wait.ranks = RankSet({wait_.members.begin(), wait_.members.end()});
+  return wait;
+}
+
+void Membership::begin_wait(const WaitScope& scope) {
+  std::lock_guard lock(mutex_);
+  waits_.push_back(&scope);
+  if (scope.wait_.kind == Wait::Kind::kCall && arrived_.size() < kMaxSeries &&
+      std::ranges::count(scope.wait_.members, rank_) > 0)
+    arrived_[scope.wait_.call.series] = scope.wait_.call.sequence;
+  if (scope.wait_.kind != Wait::Kind::kRanks) ++moves_;
+}
+
+void Membership::end_wait(const WaitScope& scope) {
+  std::lock_guard lock(mutex_);
+  std::erase(waits_, &scope);
+  if (scope.wait_.kind != Wait::Kind::kRanks) ++moves_;
+}
+
+// Returns whether all known threads of this rank wait in calls for other members to arrive, and adds those
+// that wait in calls.
+bool Membership::is_stuck(std::vector<int>& threads) const {
+  std::vector<CallSeries> series;
+  for (const WaitScope* scope : waits_) {
+    const bool in_call = scope->wait_.kind == Wait::Kind::kCall;
+    if (in_call) series.push_back(scope->wait_.call.series);
+    if (in_call || scope->wait_.kind == Wait::Kind::kQueue) threads.push_back(scope->thread_);
   }
-  const auto waits_elsewhere = [](const Awaiting* one) { return !one->call_ || one->call_->all_here_; };
-  const auto is_under_way = [&](const auto& posted) {
-    return std::ranges::any_of(calls_, [&](const InCall* call) {
-      return GroupKey(call->group_, call->members_[0]) == posted.first;
-    });
+  const auto is_stuck = [&](const WaitScope* scope) {
+    switch (scope->wait_.kind) {
+      case Wait::Kind::kCall:
+        return !scope->all_arrived_;
+      case Wait::Kind::kRanks:
+        return scope->outer_call_ && !scope->outer_call_->all_arrived_;
+      case Wait::Kind::kQueue:
+        return !scope->wait_.limited;
+      case Wait::Kind::kPosted:  // a posted call that has not begun may begin
+        return std::ranges::count(series, scope->wait_.call.series) > 0;
+      case Wait::Kind::kProgram:
+        return std::ranges::count(threads, scope->thread_) > 0;
+    }
+    return false;
   };
-  return !calls_.empty() && came_.size() < kMostGroups && std::ranges::none_of(awaiting_, waits_elsewhere) &&
-         std::ranges::all_of(posted_, is_under_way) && std::ranges::all_of(program_threads_, [&](int thread) {
-           return std::ranges::count(threads, thread);
-         });
+  return !series.empty() && arrived_.size() < kMaxSeries && std::ranges::all_of(waits_, is_stuck);
 }
 
-// A posted call that waits does not hold its rank, unless the program waits for the posted call.
+// A posted call that waits does not block its rank, unless the program waits for the posted call.
 RankStatus Membership::status() const {
   std::lock_guard lock(mutex_);
-  RankStatus status{.rank = rank_, .left = has_left(rank_), .doing = doing_};
-  if (all_wait(status.threads)) {
+  RankStatus status{.rank = rank_, .left = has_left(rank_), .activity = activity_, .call = call_};
+  if (is_stuck(status.threads)) {
     status.stuck = moves_;
-    for (const auto& [group, number] : came_) status.came[concat(group.first, '.', group.second)] = number;
+    status.arrived = arrived_;
   }
-  const auto holds = [&](const void* queue) {
-    return !queue || std::ranges::count(awaited_calls_, queue, &AwaitingCall::queue_) > 0;
+  const auto blocks = [&](const WaitScope* scope) {
+    return !scope->runs_on_ || std::ranges::any_of(waits_, [&](const WaitScope* other) {
+      return other->wait_.kind == Wait::Kind::kQueue && other->wait_.queue == scope->runs_on_;
+    });
   };
   bool program_waits = false;
-  std::string awaited, under_way;
-  for (const InCall* call : calls_) {
-    RankWait wait = call->wait();
-    wait.holds = holds(call->posted_);
-    if (!call->posted_) {
+  const WaitScope* awaited = nullptr;
+  for (const WaitScope* scope : waits_) {
+    if (scope->wait_.kind != Wait::Kind::kCall) continue;
+    RankWait& wait = status.waits.emplace_back(scope->rank_wait());
+    wait.blocks = blocks(scope);
+    if (!scope->runs_on_) {
       program_waits = true;
-      status.doing = "in " + call->text_;
-    } else if (wait.holds) {
-      awaited = "in " + call->text_;
+      status.activity = Activity::kInCall;
+      status.call = scope->wait_.text;
+    } else if (wait.blocks) {
+      awaited = scope;
     } else {
-      under_way += concat(", with ", call->text_, " under way");
+      status.posted.push_back(scope->wait_.text);
     }
-    status.waits.push_back(std::move(wait));
   }
-  for (const Awaiting* one : awaiting_) {
-    if (!holds(one->posted_) || (one->call_ && !one->call_->all_here_)) continue;
-    program_waits = program_waits || !one->posted_;
-    status.waits.push_back({.ranks = RankSet(one->missing_()), .any = one->enough_ == Awaiting::kAny});
+  for (const WaitScope* scope : waits_) {
+    const WaitScope* const call = scope->outer_call_;
+    if (scope->wait_.kind != Wait::Kind::kRanks || !blocks(scope) || (call && !call->all_arrived_)) continue;
+    program_waits = program_waits || !scope->runs_on_;
+    status.waits.push_back({.ranks = RankSet(scope->wait_.missing()), .any = scope->wait_.any});
   }
-  if (program_waits) return status;
-  if (!awaited.empty())
-    status.doing = awaited;
-  else if (!under_way.empty())
-    status.doing =
-        concat(status.doing.starts_with("out") ? status.doing : "outside of any collective", under_way);
+  if (program_waits || awaited) {
+    status.posted.clear();
+    if (program_waits) return status;
+    status.activity = Activity::kInCall;
+    status.call = awaited->wait_.text;
+  } else if (!status.posted.empty() && status.activity != Activity::kOutside) {
+    status.activity = Activity::kOutside;
+    status.call.clear();
+  }
   return status;
 }
 
 void Membership::add_program_threads(std::vector<int>& to) const {
   std::lock_guard lock(mutex_);
-  to.insert(to.end(), program_threads_.begin(), program_threads_.end());
+  for (const WaitScope* scope : waits_)
+    if (scope->wait_.kind == Wait::Kind::kProgram) to.push_back(scope->thread_);
 }
 
 void Membership::set_failed(const Failure& failure) {
@@ -264,7 +238,7 @@ void Membership::set_failed(const Failure& failure) {
 
 namespace {
 
-// All members are in one process, and tell each other directly.
+// All members are in one process.
 class LocalMembership final : public Membership {
  public:
   struct Job {

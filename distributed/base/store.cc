@@ -153,7 +153,7 @@ class MemoryStore final : public Store {
     };
     while (!try_once()) {
       if (changed_.wait(
-              watch, [&] { return missing().empty(); }, op) != internal::Wait::kTimeout)
+              watch, [&] { return missing().empty(); }, op) != internal::WaitResult::kTimeout)
         continue;
       const std::vector<std::string> absent = missing();
       if (!absent.empty()) internal::throw_missing(op, absent, watch.deadline.timeout());

@@ -8,22 +8,17 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Returns "all_reduce #12 of group 'world'" if this thread is in that call, else the plain op.
-std::string call_text(const char* op, const Membership& membership) {
-  const auto* const call = Membership::InCall::current();
-  const std::string doing = call ? "in " + call->text() : membership.doing();
-  return doing.starts_with(concat("in ", op)) ? doing.substr(3) : op;
-}
-
-// Returns this rank's status, with a wait for the ranks that have not come to this thread's call, or
+// Returns this rank's status, with a wait for the ranks that have not arrived at this thread's call, or
 // else for `missing`.
 RankStatus own_status(const Membership& membership, const std::vector<int>& missing) {
   RankStatus own = membership.status();
-  if (const auto* const call = Membership::InCall::current()) {
-    own.doing = "in " + call->text();
-    own.waits.push_back(call->wait());
+  if (const WaitScope* const call = WaitScope::current_call()) {
+    own.activity = Activity::kInCall;
+    own.call = call->wait().text;
+    own.waits.push_back(call->rank_wait());
   }
-  if (std::ranges::none_of(own.waits, [](const RankWait& wait) { return wait.holds && !wait.ranks.empty(); }))
+  if (std::ranges::none_of(own.waits,
+                           [](const RankWait& wait) { return wait.blocks && !wait.ranks.empty(); }))
     own.waits.push_back({.ranks = RankSet(missing)});
   return own;
 }
@@ -47,14 +42,14 @@ std::vector<RankStatus> fresh_statuses(const Watch& watch) {
 
 Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> missing) {
   Membership& membership = *watch.membership;
-  const std::string call = call_text(op, membership);
+  const std::string call = membership.call_text(op);
   const std::string limit = concat(" within ", watch.deadline.timeout().count(), " ms");
   const TimePoint begin = now();
   std::vector<RankStatus> statuses = fresh_statuses(watch);
   // A status from before this wait began says nothing about why the wait lasts.
   for (RankStatus& status : statuses)
     if (status.silent - (now() - begin) > watch.deadline.timeout())
-      for (RankWait& wait : status.waits) wait.holds = false;
+      for (RankWait& wait : status.waits) wait.blocks = false;
   if (missing.empty()) return {Failure::Kind::kTimeout, -1, concat(call, " did not end", limit)};
   if (statuses.empty())
     return {Failure::Kind::kTimeout, missing[0],
@@ -63,8 +58,8 @@ Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> mis
   statuses.push_back(own_status(membership, missing));
   std::ranges::sort(statuses, {}, &RankStatus::rank);
   const int me = int(std::ranges::find(statuses, membership.rank(), &RankStatus::rank) - statuses.begin());
-  const auto* const in_call = Membership::InCall::current();
-  const Blamed blamed = blame_for(statuses, me, in_call ? in_call->wait().call : "", call, limit);
+  const WaitScope* const in_call = WaitScope::current_call();
+  const Blamed blamed = blame_for(statuses, me, in_call ? in_call->wait().call : CallId(), call, limit);
   if (blamed.text.empty())
     return {Failure::Kind::kTimeout, -1,
             concat(call, " did not end", limit, ": ", list_ranks(missing), " did not answer in it")};
@@ -73,14 +68,14 @@ Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> mis
 
 }  // namespace
 
-void throw_wait(const char* op, Wait outcome, const Watch& watch, const std::vector<int>& missing) {
-  if (outcome == Wait::kFailed) throw_failure(op, watch.membership->failure());
+void throw_wait(const char* op, WaitResult outcome, const Watch& watch, const std::vector<int>& missing) {
+  if (outcome == WaitResult::kFailed) throw_failure(op, watch.membership->failure());
   throw_failure(op, watch.membership->report(timeout_failure(op, watch, missing)));
 }
 
 void throw_left(const char* op, const Watch& watch, int rank) {
   const std::string text = concat("rank ", rank, " has left the job, and rank ", watch.membership->rank(),
-                                  " waits for it in ", call_text(op, *watch.membership));
+                                  " waits for it in ", watch.membership->call_text(op));
   throw_failure(op, watch.membership->report({Failure::Kind::kLeft, rank, text}));
 }
 

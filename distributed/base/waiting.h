@@ -1,5 +1,4 @@
-// How a wait for other ranks fails. All timeouts, and all ranks that leave early, become errors here, which
-// name the ranks.
+// How a wait for other ranks fails. Timeouts and ranks that leave early become errors here, which name the ranks.
 #pragma once
 
 #include <string_view>
@@ -10,15 +9,15 @@
 namespace gradus::dist::internal {
 
 // Throws for a wait that ended with kFailed or kTimeout. `missing` are the ranks in the job that the wait was
-// for. On a timeout it asks what all ranks do, and reports a failure that names the ranks at fault ("rank 2
+// for. On a timeout it queries the statuses of all ranks, and reports a failure that names the ranks at fault ("rank 2
 // did not come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"). It throws the
 // failure that counts.
-[[noreturn]] void throw_wait(const char* op, Wait outcome, const Watch& watch,
+[[noreturn]] void throw_wait(const char* op, WaitResult outcome, const Watch& watch,
                              const std::vector<int>& missing);
 
-// check_left is for waits for `rank`, when nothing has come: if the rank has left, it reports this
-// and throws. It calls `still_missing` after it has seen that the rank has left, since what the rank
-// sent before counts.
+// check_left is for waits for `rank` when nothing has arrived: if the rank has left the job, it reports this
+// and throws. It calls `still_missing` after it has seen that the rank has left, since messages that the rank
+// sent before count.
 [[noreturn]] void throw_left(const char* op, const Watch& watch, int rank);
 
 template <class StillMissing>

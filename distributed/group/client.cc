@@ -16,8 +16,6 @@ namespace {
 // compare_set. The writer that has moved it owns the values in between. A reader that waits for a value which
 // came and went looks again after a while.
 constexpr Milliseconds kLookAgain{200};
-// group_barrier counts its calls apart from the group's collectives.
-constexpr uint32_t kBarriers = uint32_t{1} << 31;
 
 std::string last_key(const std::string& key) { return "user/last/" + key; }
 std::string gone_key(const std::string& key) { return "user/gone/" + key; }
@@ -79,7 +77,7 @@ std::string checked_bytes(const char* op, const std::string& key, const std::str
 }
 
 // Waits until there(limit) returns true; each call waits for at most `limit`.
-// Errors: TimeoutError or PeerError with `text`. Other ranks see `text` as this rank's status meanwhile.
+// Errors: TimeoutError or PeerError with `text`. `text` is a part of this rank's status meanwhile.
 template <class There>
 void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
   const internal::World* world = internal::World::current();
@@ -87,7 +85,7 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
     const internal::World* world;
     const char* op;
     ~Doing() {
-      if (world) world->membership->set_doing(concat("outside of any collective, after ", op));
+      if (world) world->membership->set_activity(Activity::kOutside, "", op);
     }
   };
   std::optional<Doing> doing;
@@ -99,7 +97,7 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
     if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
     if (world && !doing) {
       doing.emplace(world, op);
-      world->membership->set_doing(concat("in ", op, ", where ", text));
+      world->membership->set_activity(Activity::kInCall, op, concat(op, ", where ", text));
     }
   }
 }
@@ -203,11 +201,13 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
     world.store->set(key(number, world.rank), "");
     std::vector<int> missing = state.members();
     std::erase(missing, world.rank);
-    const Membership::InCall in_call(*world.membership, concat("group_barrier of group '", state.name(), "'"),
-                                     state.id() | kBarriers, uint64_t(number), state.members());
-    std::optional<Membership::Awaiting> awaiting;
+    const CallId call{{CallSeries::Kind::kBarrier, state.id(), state.members()[0]}, uint64_t(number)};
+    const WaitScope in_call(
+        *world.membership,
+        Wait::for_call(kOp, concat("group_barrier of group '", state.name(), "'"), call, state.members()));
+    std::optional<WaitScope> waiting;
     while (!missing.empty()) {
-      awaiting.emplace(*world.membership, [missing] { return missing; });
+      waiting.emplace(*world.membership, Wait::for_ranks([missing] { return missing; }));
       std::vector<std::string> keys;
       for (int rank : missing) keys.push_back(key(number, rank));
       const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kLookAgain));
@@ -215,7 +215,7 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
       std::erase_if(missing, here);
       for (int rank : missing) check_left(kOp, watch, rank, [&] { return !here(rank); });
       if (!missing.empty() && watch.deadline.passed())
-        internal::throw_wait(kOp, internal::Wait::kTimeout, watch, missing);
+        internal::throw_wait(kOp, internal::WaitResult::kTimeout, watch, missing);
       world.membership->look_for_deadlock();
     }
     state.passed_barriers.store(number + 1);

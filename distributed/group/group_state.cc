@@ -51,9 +51,9 @@ class QueuedWork final : public WorkState {
   void wait(std::optional<Milliseconds> timeout) override {
     const auto done = [&] { return is_completed(); };
     const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
-    std::optional<Membership::AwaitingCall> awaiting;
-    if (membership_ && !done()) awaiting.emplace(*membership_, queue_, timeout.has_value());
-    if (changed_.wait(local_watch(limit), done, op_) != Wait::kReady)
+    std::optional<WaitScope> waiting;
+    if (membership_ && !done()) waiting.emplace(*membership_, Wait::for_queue(queue_, timeout.has_value()));
+    if (changed_.wait(local_watch(limit), done, op_) != WaitResult::kReady)
       throw TimeoutError(op_, -1, "not done within ", limit.timeout().count(), " ms, but still under way");
     if (error_) std::rethrow_exception(error_);
   }
@@ -78,7 +78,7 @@ GroupState::GroupState(Setup setup)
       timeout_(setup.timeout ? *setup.timeout
                : world_      ? world_->timeout
                              : Milliseconds(600'000)),
-      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), name_) {
+      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), series()) {
   const auto me = std::ranges::find(members_, world_ ? world_->rank : 0);
   if (me == members_.end()) return;
   index_ = int(me - members_.begin());
@@ -137,7 +137,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
 
   const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
   const auto posted =
-      world_ ? std::make_shared<Membership::Posted>(*world_->membership, id_, members_) : nullptr;
+      world_ ? std::make_shared<WaitScope>(*world_->membership, Wait::posted(series())) : nullptr;
   // The posted call holds the group: Note [Groups that go first] in call_queue.h.
   queue_.post([self = Ref<GroupState>(this), state, limits, observer, range, posted,
                collective = std::move(collective)]() mutable {
@@ -175,9 +175,9 @@ void GroupState::execute(Collective& collective, const Watch& watch) {
   world_->calls.add(record, name_);
   const std::string call = concat(collective.op, " #", number, " of group '", name_, "'");
   try {
-    Membership::InCall in_call(*world_->membership, call, id_, number, members_);
+    WaitScope in_call(*world_->membership, Wait::for_call(collective.op, call, {series(), number}, members_));
     const auto messages = backend_->exchange(turn.call, to_message(record, collective.sizes));
-    in_call.all_here();
+    in_call.all_arrived();
     turn.records.resize(messages.size());
     turn.sizes.resize(messages.size());
     for (size_t i = 0; i < messages.size(); ++i)
@@ -185,7 +185,7 @@ void GroupState::execute(Collective& collective, const Watch& watch) {
     agree(turn, collective);
     if (collective.move) collective.move(turn);
   } catch (const TimeoutError& error) {
-    world_->membership->set_doing("after a timeout of " + call);
+    world_->membership->set_activity(Activity::kAfterTimeout, "", call);
     throw TimeoutError(collective.op, error.rank(), text_of(error), "\nlast collectives of rank ",
                        world_->rank, ", newest first:", world_->calls.text());
   }

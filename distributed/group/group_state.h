@@ -67,6 +67,9 @@ class GroupState final : public Counted {
   // Errors: ValueError that names `what` if the rank is no member.
   int index_of(int rank, std::string_view op, std::string_view what) const;
   uint32_t id() const { return id_; }
+  CallSeries series() const {
+    return {CallSeries::Kind::kCollective, id_, members_.empty() ? -1 : members_[0]};
+  }
   const std::string& name() const { return name_; }
   std::string backend_name() const;
   Milliseconds timeout() const { return timeout_; }

@@ -4,7 +4,6 @@
 
 #include "gradus/distributed/base/blame.h"
 #include "gradus/distributed/base/deadlock.h"
-#include "gradus/distributed/store/internal/status_text.h"
 
 namespace gradus::dist::internal {
 
@@ -42,7 +41,7 @@ std::optional<std::string> Roster::join(int rank, int world_size, TimePoint now)
   Rank& r = ranks_[rank];
   if (r.joined) return concat("rank ", rank, " is announced already: two processes have the same rank");
   if (ended_.contains(rank)) return concat("rank ", rank, " has ended already");
-  r = {.joined = true, .seen = now};
+  r = {.joined = true, .seen = now, .status = {}};
   if (std::ranges::all_of(ranks_, &Rank::joined)) met_ = now;
   return {};
 }
@@ -51,13 +50,13 @@ bool Roster::is_contended(int rank, TimePoint now) const {
   return is_present(rank) && (!met_ || now - *met_ < kStartsTogether);
 }
 
-void Roster::heartbeat(int rank, int64_t answers, std::string_view doing, TimePoint now) {
+void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint now) {
   Rank& r = ranks_[rank];
-  const uint64_t before = std::exchange(r.stuck, read_stuck(doing));
+  const uint64_t before = r.status.stuck, stuck = status.stuck;
   r.seen = now;
-  r.doing = doing;
+  r.status = std::move(status);
   if (question_ && question_->ranks.contains(rank)) {
-    if (r.stuck != question_->ranks[rank]) {
+    if (stuck != question_->ranks[rank]) {
       question_.reset();  // it has moved
     } else if (answers == question_->number) {
       question_->ranks.erase(rank);
@@ -67,7 +66,7 @@ void Roster::heartbeat(int rank, int64_t answers, std::string_view doing, TimePo
       }
     }
   }
-  if (r.stuck != 0 && r.stuck == before) look_for_deadlock(now);
+  if (stuck != 0 && stuck == before) look_for_deadlock(now);
 }
 
 void Roster::look_for_deadlock(TimePoint now) {
@@ -77,14 +76,14 @@ void Roster::look_for_deadlock(TimePoint now) {
   std::vector<RankStatus> statuses;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     RankStatus& status = statuses.emplace_back();
+    if (ranks_[i].status.stuck != 0) status = ranks_[i].status;
     status.rank = int(i);
     status.left = has_left(int(i));
-    if (ranks_[i].joined && ranks_[i].stuck != 0) read_text(ranks_[i].doing, int(ranks_.size()), status);
   }
   const std::vector<int> ranks = find_deadlock(statuses);
   if (ranks.empty()) return;
   question_ = {.number = ++last_question_, .asked = now, .failure = deadlock_failure(statuses, ranks)};
-  for (int rank : ranks) question_->ranks[rank] = ranks_[rank].stuck;
+  for (int rank : ranks) question_->ranks[rank] = ranks_[rank].status.stuck;
   to_ask_ = true;
 }
 
@@ -155,10 +154,10 @@ std::vector<RankStatus> Roster::statuses(TimePoint now) const {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Rank& r = ranks_[i];
     const auto silent = std::chrono::duration_cast<Milliseconds>(now - (r.joined ? r.seen : started_));
-    all.push_back({.rank = static_cast<int>(i),
-                   .left = has_left(static_cast<int>(i)),
-                   .silent = std::max(silent, Milliseconds(0)),
-                   .doing = r.joined ? r.doing : "not in the job yet"});
+    RankStatus& status = all.emplace_back(r.status);
+    status.rank = int(i);
+    status.left = has_left(int(i));
+    status.silent = std::max(silent, Milliseconds(0));
   }
   return all;
 }

@@ -27,9 +27,9 @@ class Roster {
   // Returns whether the rank is there and the job's ranks have not all met, or met less than kStartsTogether
   // ago. Then another process that comes as this rank may be the right one just as well.
   bool is_contended(int rank, TimePoint now) const;
-  // Notes a sign of life of a rank. `answers`: the number of the last Question that the rank has received.
-  void heartbeat(int rank, int64_t answers, std::string_view doing, TimePoint now);
-  // Asks ranks that seem to wait for each other forever whether they still do. Note
+  // Records a heartbeat of a rank. `answers`: the number of the last Question that the rank has received.
+  void heartbeat(int rank, int64_t answers, RankStatus status, TimePoint now);
+  // Queries ranks that seem to wait for each other forever whether they still do. Note
   // [Deadlocks] in deadlock.h.
   struct Question {
     int64_t number = 0;
@@ -65,8 +65,7 @@ class Roster {
   struct Rank {
     bool joined = false, left = false;
     TimePoint seen;
-    std::string doing;
-    uint64_t stuck = 0;
+    RankStatus status = {.activity = Activity::kNotJoined};  // of the last heartbeat
   };
   void suspect(Failure failure, TimePoint now);
   bool is_present(int rank) const;

@@ -150,11 +150,10 @@ class TcpStore final : public Store {
     try {
       return StoreConnection::open(op, address_, who(), deadline, /*retry=*/false);
     } catch (const ConnectionError& error) {
-      const std::string_view text = error.what();
-      if (text.find("the store refused") != text.npos) throw;
+      if (error.reason() != ConnectionError::Reason::kUnreachable) throw;
       throw ConnectionError(op, -1, "the store at ", place(),
                             " is gone: its host (the launcher, or rank 0) has ended or cannot be reached (",
-                            why.empty() ? text.substr(text.find(']') + 2) : why, ")");
+                            why.empty() ? internal::text_of(error) : why, ")");
     }
   }
 

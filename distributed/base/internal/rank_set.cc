@@ -1,9 +1,6 @@
 #include "gradus/distributed/base/internal/rank_set.h"
 
 #include <algorithm>
-#include <charconv>
-
-#include "gradus/tensor/base/error.h"
 
 namespace gradus::dist {
 
@@ -30,39 +27,14 @@ std::vector<int> RankSet::ranks() const {
   return ranks;
 }
 
-std::string RankSet::text(size_t most_bytes) const {
-  std::string text;
-  for (const Run& run : runs_) {
-    std::string one = concat(text.empty() ? "" : ",", run.first);
-    if (run.last > run.first) one += concat('-', run.last);
-    if (run.step > 1) one += concat('/', run.step);
-    if (text.size() + one.size() <= most_bytes) text += one;
-  }
-  return text;
-}
-
-RankSet RankSet::parse(std::string_view text, int world_size) {
+RankSet RankSet::from_runs(std::span<const Run> runs, int world_size) {
   RankSet set;
-  const char *at = text.data(), *const stop = at + text.size();
-  const auto number = [&](int& value) {
-    const auto [next, error] = std::from_chars(at, stop, value);
-    at = next;
-    return error == std::errc() && value >= 0;
-  };
-  const auto sign = [&](char one) { return at < stop && *at == one && ++at; };
-  while (at < stop) {
-    Run run{0, 0, 1};
-    bool good = number(run.first);
-    run.last = run.first;
-    if (good && sign('-')) good = number(run.last);
-    if (good && sign('/')) good = number(run.step);
-    // Runs must be in order. So no rank comes twice, and there are at most world_size ranks.
+  for (const Run& run : runs) {
+    // Runs must be in order. So no rank appears twice, and there are at most world_size ranks.
     const int before = set.runs_.empty() ? -1 : set.runs_.back().last;
-    if (good && run.first > before && run.last >= run.first && run.last < world_size && run.step > 0 &&
+    if (run.first > before && run.last >= run.first && run.last < world_size && run.step > 0 &&
         run.step <= world_size)
       set.runs_.push_back(run);
-    at = std::find(at, stop, ',');
-    if (at < stop) ++at;
   }
   return set;
 }

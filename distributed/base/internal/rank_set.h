@@ -2,8 +2,7 @@
 #pragma once
 
 #include <compare>
-#include <string>
-#include <string_view>
+#include <span>
 #include <vector>
 
 namespace gradus::dist {
@@ -16,19 +15,18 @@ class RankSet {
   bool empty() const { return runs_.empty(); }
   bool contains(int rank) const;
   std::vector<int> ranks() const;
-  // Returns "0-3,8,9-15/2": ranks 0 to 3, 8, and every second rank from 9 to 15. Runs that would make the
-  // text longer than `most_bytes` are left out.
-  std::string text(size_t most_bytes) const;
-  // Reads such a text. Leaves out malformed runs and runs with ranks outside of the world.
-  static RankSet parse(std::string_view text, int world_size);
-
-  auto operator<=>(const RankSet&) const = default;
-
- private:
+  // Ranks first, first + step, ..., last.
   struct Run {
     int first, last, step;
     auto operator<=>(const Run&) const = default;
   };
+  const std::vector<Run>& runs() const { return runs_; }
+  // Takes runs from outside. Leaves out malformed runs and runs with ranks outside of the world.
+  static RankSet from_runs(std::span<const Run> runs, int world_size);
+
+  auto operator<=>(const RankSet&) const = default;
+
+ private:
   std::vector<Run> runs_;
 };
 

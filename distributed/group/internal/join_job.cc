@@ -341,10 +341,12 @@ std::shared_ptr<Store> connect(const Place& place, const Deadline& deadline) {
   try {
     return connect_tcp_store(place.store, deadline);
   } catch (const ConnectionError& error) {
+    using Reason = ConnectionError::Reason;
     const std::string text = internal::text_of(error);
-    if (text.find("token") != text.npos && !place.token_file.empty())
-      throw ConnectionError(kOp, -1, text, " (the one here is that of ", place.token_file, ')');
-    if (place.hosted_by_launcher || text.find("the store refused") != text.npos) throw;
+    if (error.reason() == Reason::kTokenMismatch && !place.token_file.empty())
+      throw ConnectionError(Reason::kTokenMismatch, kOp, -1, text, " (the one here is that of ",
+                            place.token_file, ')');
+    if (place.hosted_by_launcher || error.reason() != Reason::kUnreachable) throw;
     throw ConnectionError(kOp, 0,
                           "rank 0, which opens the job's store, has not come or is out of reach: ", text);
   }

@@ -238,8 +238,7 @@ class Rendezvous::Impl {
         return connect_tcp_store(address, deadline.within(Milliseconds(1'000)));
       } catch (const ConnectionError& e) {
         // Waiting does not help with a wrong token or name.
-        const bool refused = std::string_view(e.what()).find("the store refused") != std::string_view::npos;
-        if (refused || deadline.passed()) throw;
+        if (e.reason() != ConnectionError::Reason::kUnreachable || deadline.passed()) throw;
       }
     }
   }

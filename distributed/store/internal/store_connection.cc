@@ -35,6 +35,7 @@ class Greeting {
     outcome_ = greet(address, token, std::move(who));
   }
   Outcome outcome() const { return outcome_; }
+  ConnectionError::Reason reason() const { return reason_; }
   const std::string& why() const { return why_; }
   StoreConnection& connection() { return *connection_; }
 
@@ -58,6 +59,7 @@ class Greeting {
     if (answer.type != MessageType::kWelcome) return refused(answer);
     if (equal_proofs(answer.texts[0], signed_by("server"))) return Outcome::kWelcome;
     why_ = "it does not know this job's token";
+    reason_ = ConnectionError::Reason::kTokenMismatch;
     return Outcome::kElse;
   }
 
@@ -77,7 +79,10 @@ class Greeting {
       return Outcome::kElse;
     }
     why_ = "the store refused: " + std::string(answer.texts[0].substr(0, 1000));
-    switch (static_cast<Refusal>(answer.numbers[0])) {
+    const auto refusal = static_cast<Refusal>(answer.numbers[0]);
+    reason_ = refusal == Refusal::kToken ? ConnectionError::Reason::kTokenMismatch
+                                         : ConnectionError::Reason::kRefused;
+    switch (refusal) {
       case Refusal::kOver:
       case Refusal::kRank:
         return Outcome::kUnwelcome;
@@ -91,6 +96,7 @@ class Greeting {
 
   const Deadline deadline_;
   Outcome outcome_ = Outcome::kNobody;
+  ConnectionError::Reason reason_ = ConnectionError::Reason::kUnreachable;
   std::string why_;
   std::optional<StoreConnection> connection_;
 };
@@ -108,9 +114,11 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
   // What was wrong at which ports, in the last round in which something answered. A server that refuses this
   // rank may be gone when the rank gives up.
   std::map<std::string, std::vector<int>> told;
+  auto told_reason = ConnectionError::Reason::kUnreachable;
   bool anyone = false;
   for (;;) {
     std::map<std::string, std::vector<int>> reasons;
+    auto reason = ConnectionError::Reason::kUnreachable;
     bool answered = false;
     std::string why;
     const std::vector<SocketAddress> found =
@@ -121,26 +129,31 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
         Greeting greeting(one.with_port(port), address.token, who, step(deadline, patience));
         if (greeting.outcome() == Greeting::Outcome::kWelcome) return std::move(greeting.connection());
         reasons[greeting.why()].push_back(port);
+        if (greeting.reason() != ConnectionError::Reason::kUnreachable) reason = greeting.reason();
         answered = answered || greeting.outcome() == Greeting::Outcome::kElse;
         // Another program at one port is no error while there are further ports to try.
         if (greeting.outcome() == Greeting::Outcome::kUnwelcome ||
             (greeting.outcome() == Greeting::Outcome::kElse && last == address.port))
-          throw ConnectionError(op, -1, "no connection to the store at ", place, ": ", greeting.why());
+          throw ConnectionError(greeting.reason(), op, -1, "no connection to the store at ", place, ": ",
+                                greeting.why());
       }
     }
-    if (answered || !anyone) told = std::move(reasons);
+    if (answered || !anyone) {
+      told = std::move(reasons);
+      told_reason = reason;
+    }
     anyone = anyone || answered;
     if (deadline.passed() || !retry) {
       std::string all;
-      for (const auto& [reason, ports] : told) {
+      for (const auto& [text, ports] : told) {
         all += all.empty() ? "" : "; ";
         if (last > address.port && !ports.empty())
           all += ports.front() == ports.back() ? concat(ports.front(), ": ")
                                                : concat(ports.front(), "...", ports.back(), ": ");
-        all += reason;
+        all += text;
       }
       const std::string limit = retry ? concat(" within ", deadline.timeout().count(), " ms") : "";
-      throw ConnectionError(op, -1, "no connection to the store at ", place, limit, ": ", all);
+      throw ConnectionError(told_reason, op, -1, "no connection to the store at ", place, limit, ": ", all);
     }
     if (address.between_tries) address.between_tries();
     std::this_thread::sleep_for(std::min(pause, deadline.left()));

@@ -305,19 +305,20 @@ TEST(DeadlocksOfThreads, AreNotSeenWhereARankIsSlow) {
 
 // ---- the rule
 
-// A rank that is stuck in these calls ("1.0#3") of these members, and has come to others.
-RankStatus stuck(int rank, const std::vector<std::pair<std::string, std::vector<int>>>& calls,
-                 const std::map<std::string, uint64_t>& came = {}) {
+// A rank that is stuck in these calls of these members, and has arrived at others.
+RankStatus stuck(int rank, const std::vector<std::pair<CallId, std::vector<int>>>& calls,
+                 const std::map<CallSeries, uint64_t>& arrived = {}) {
   RankStatus status{.rank = rank, .stuck = 1};
   for (const auto& [call, members] : calls) {
     status.waits.push_back({.call = call, .ranks = RankSet(members)});
-    status.came[std::string(group_of(call))] = number_of(call);
+    status.arrived[call.series] = call.sequence;
   }
-  for (const auto& [group, number] : came) status.came[group] = number;
+  for (const auto& [series, number] : arrived) status.arrived[series] = number;
   return status;
 }
 
-const std::string kOne = "1.0#3", kTwo = "2.0#7", kThree = "3.0#1";
+constexpr auto kCollective = CallSeries::Kind::kCollective;
+const CallId kOne{{kCollective, 1, 0}, 3}, kTwo{{kCollective, 2, 0}, 7}, kThree{{kCollective, 3, 0}, 1};
 
 TEST(FindDeadlock, FindsRanksThatWaitForEachOther) {
   EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}})}), ElementsAre(0, 1));
@@ -342,17 +343,20 @@ TEST(FindDeadlock, FindsNothingWhereARankThatMovesMayComeToAll) {
 
 // Rank 1 has come to call 3, and left it again: what it sent to rank 0 is under way.
 TEST(FindDeadlock, CountsCallsThatARankHasComeToBefore) {
-  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}}, {{"1.0", 3}})}),
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}}, {{kOne.series, 3}})}),
               IsEmpty());
-  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}}, {{"1.0", 2}})}),
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}}, {{kOne.series, 2}})}),
               ElementsAre(0, 1));
 }
 
 // To receive is a call of the sender's alone.
 TEST(FindDeadlock, FindsRanksThatReceiveFromEachOther) {
   const auto receives = [](int rank, int from, int received, int sent) {
-    return stuck(rank, {{concat("m", rank, '.', from, '#', received + 1), {from}}},
-                 {{concat("m", from, '.', rank), sent}});
+    const auto messages = [](int source, int destination) {
+      return CallSeries{CallSeries::Kind::kMessage, uint32_t(destination), source};
+    };
+    return stuck(rank, {{CallId{messages(from, rank), uint64_t(received + 1)}, {from}}},
+                 {{messages(rank, from), uint64_t(sent)}});
   };
   EXPECT_THAT(find_deadlock({receives(0, 1, 4, 2), receives(1, 0, 2, 4)}), ElementsAre(0, 1));
   EXPECT_THAT(find_deadlock({receives(0, 1, 4, 2), receives(1, 0, 2, 5)}), IsEmpty()) << "one is under way";

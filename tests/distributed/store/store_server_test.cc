@@ -480,7 +480,7 @@ TEST_F(StoreServiceTest, AFullHouseRefusesAndSaysWhy) {
 TEST_F(StoreServiceTest, ManyQuestionsForStatusesDoNotPileUp) {
   const Id id = enter_member(0, internal::kMaxWorldSize);
   std::string many;
-  for (int i = 0; i < 1000; ++i) many += encode({MessageType::kAskStatuses, {}, {}});
+  for (int i = 0; i < 1000; ++i) many += encode({MessageType::kQueryStatuses, {}, {}});
   service_.receive(id, many, now_);
   EXPECT_LT(service_.output(id).size(), size_t(16) << 20);
 }
