@@ -3,8 +3,8 @@
 #include <charconv>
 
 #include "gradus/distributed/base/rank_error.h"
-#include "gradus/distributed/base/waiting.h"
 #include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/health/waiting.h"
 
 namespace gradus::dist {
 namespace {

@@ -1,4 +1,5 @@
 #include "gradus/distributed/group/local_world.h"
+#include "gradus/distributed/store/memory_store.h"
 
 #include <algorithm>
 #include <numeric>

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <thread>
 
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/still_threads.h"
 #include "gradus/distributed/store/internal/store_service.h"
 #include "gradus/distributed/store/socket.h"
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/still_threads.h"
 #include "gradus/distributed/store/internal/status_wire.h"
 #include "gradus/distributed/store/internal/store_connection.h"
 #include "gradus/distributed/store/tcp_store.h"

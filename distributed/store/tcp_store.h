@@ -7,8 +7,8 @@
 #include <string>
 
 #include "gradus/distributed/base/deadline.h"
-#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/base/store.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 
 namespace gradus::dist::internal {
 namespace {

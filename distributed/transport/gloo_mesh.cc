@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/base/still_threads.h"
-#include "gradus/distributed/base/waiting.h"
 #include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/health/still_threads.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist::internal {

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/distributed/transport/gloo_mesh.h"
 #include "gradus/distributed/transport/internal/gloo_link.h"
 

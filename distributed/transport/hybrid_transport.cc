@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 
 namespace gradus::dist::internal {
 namespace {

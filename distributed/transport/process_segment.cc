@@ -14,7 +14,7 @@
 #include <fstream>
 #include <utility>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/distributed/transport/segment.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 

@@ -7,8 +7,8 @@
 #include <list>
 #include <mutex>
 
-#include "gradus/distributed/base/still_threads.h"
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/still_threads.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {

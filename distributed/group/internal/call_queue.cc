@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/still_threads.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {

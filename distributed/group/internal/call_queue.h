@@ -17,7 +17,7 @@
 #include <mutex>
 #include <thread>
 
-#include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/health/futex.h"
 #include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist::internal {

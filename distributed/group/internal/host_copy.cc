@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::dist::internal {

@@ -1,4 +1,5 @@
 #include "gradus/distributed/group/internal/join_job.h"
+#include "gradus/distributed/store/memory_store.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -17,10 +18,10 @@
 #include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/internal/core_share.h"
+#include "gradus/distributed/health/roster.h"
 #include "gradus/distributed/store/file_store.h"
 #include "gradus/distributed/store/port_note.h"
 #include "gradus/distributed/store/private_folder.h"
-#include "gradus/distributed/store/roster.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "gradus/distributed/base/rank_status.h"
+#include "gradus/distributed/health/rank_status.h"
 
 namespace gradus::dist::internal {
 

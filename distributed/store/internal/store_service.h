@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gradus/distributed/store/roster.h"
+#include "gradus/distributed/health/roster.h"
 #include "gradus/distributed/store/store_protocol.h"
 #include "gradus/distributed/store/store_table.h"
 

@@ -10,9 +10,10 @@
 #include <optional>
 #include <thread>
 
+#include "gradus/distributed/health/roster.h"
 #include "gradus/distributed/store/internal/status_wire.h"
 #include "gradus/distributed/store/internal/store_connection.h"
-#include "gradus/distributed/store/roster.h"
+#include "gradus/distributed/store/memory_store.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/distributed/transport/transport.h"
 
 namespace gradus::dist::internal {

@@ -1,6 +1,6 @@
 // Ranks that wait for each other in calls of different groups: as processes, as threads, and the rule alone
 // on statuses made by hand.
-#include "gradus/distributed/base/deadlock.h"
+#include "gradus/distributed/health/deadlock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

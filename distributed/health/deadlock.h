@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gradus/distributed/base/membership.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist {
 

@@ -1,4 +1,4 @@
-#include "gradus/distributed/base/rank_status.h"
+#include "gradus/distributed/health/rank_status.h"
 
 #include "gradus/tensor/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "gradus/distributed/base/blame.h"
+#include "gradus/distributed/health/blame.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "gradus/distributed/base/deadlock.h"
+#include "gradus/distributed/health/deadlock.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::dist {

@@ -1,4 +1,4 @@
-#include "gradus/distributed/base/internal/rank_set.h"
+#include "gradus/distributed/health/internal/rank_set.h"
 
 #include <algorithm>
 

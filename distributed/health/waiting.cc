@@ -1,9 +1,9 @@
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 
 #include <algorithm>
 #include <thread>
 
-#include "gradus/distributed/base/blame.h"
+#include "gradus/distributed/health/blame.h"
 
 namespace gradus::dist::internal {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/base/rank_status.h"
+#include "gradus/distributed/health/rank_status.h"
 
 namespace gradus::dist {
 

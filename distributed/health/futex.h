@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "gradus/distributed/base/deadline.h"
-#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/base/simulation_hooks.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist::internal {
 

@@ -1,5 +1,5 @@
 // Which ranks are alive, what ended the job, and what an error says about the ranks that it waited for.
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

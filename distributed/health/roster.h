@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/base/membership.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist::internal {
 

@@ -15,7 +15,7 @@
 
 #include "gradus/distributed/base/deadline.h"
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/base/wait_scope.h"
+#include "gradus/distributed/health/wait_scope.h"
 #include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist {

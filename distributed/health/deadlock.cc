@@ -1,4 +1,4 @@
-#include "gradus/distributed/base/deadlock.h"
+#include "gradus/distributed/health/deadlock.h"
 
 #include <map>
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gradus/distributed/base/store.h"
+#include "gradus/distributed/store/memory_store.h"
 
 namespace gradus::dist {
 namespace {

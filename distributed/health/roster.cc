@@ -1,9 +1,9 @@
-#include "gradus/distributed/store/roster.h"
+#include "gradus/distributed/health/roster.h"
 
 #include <algorithm>
 
-#include "gradus/distributed/base/blame.h"
-#include "gradus/distributed/base/deadlock.h"
+#include "gradus/distributed/health/blame.h"
+#include "gradus/distributed/health/deadlock.h"
 
 namespace gradus::dist::internal {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/health/futex.h"
 
 namespace gradus::dist::internal {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/base/membership.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist {
 

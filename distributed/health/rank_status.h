@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gradus/distributed/base/deadline.h"
-#include "gradus/distributed/base/internal/rank_set.h"
+#include "gradus/distributed/health/internal/rank_set.h"
 
 namespace gradus::dist {
 
@@ -47,10 +47,10 @@ struct CallId {
 
 // A call that a rank is in, or another wait of the rank.
 struct RankWait {
-  CallId call = {};     // undefined: a wait outside of any call. Ranks in one call do not wait for each other
-  RankSet ranks = {};   // the ranks that it waits for. Empty: all have arrived
-  bool any = false;     // one of `ranks` is enough
-  bool blocks = true;   // false: a posted call while the rank's program continues
+  CallId call = {};    // undefined: a wait outside of any call. Ranks in one call do not wait for each other
+  RankSet ranks = {};  // the ranks that it waits for. Empty: all have arrived
+  bool any = false;    // one of `ranks` is enough
+  bool blocks = true;  // false: a posted call while the rank's program continues
 };
 
 struct RankStatus {

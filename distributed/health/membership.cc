@@ -1,4 +1,4 @@
-#include "gradus/distributed/base/membership.h"
+#include "gradus/distributed/health/membership.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -7,10 +7,10 @@
 #include <deque>
 #include <utility>
 
-#include "gradus/distributed/base/blame.h"
-#include "gradus/distributed/base/deadlock.h"
 #include "gradus/distributed/base/simulation_hooks.h"
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/blame.h"
+#include "gradus/distributed/health/deadlock.h"
+#include "gradus/distributed/health/still_threads.h"
 
 namespace gradus::dist {
 

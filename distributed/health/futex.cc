@@ -1,4 +1,4 @@
-#include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/health/futex.h"
 
 #include <linux/futex.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/still_threads.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
