@@ -44,6 +44,7 @@ class ConnectionError : public DistributedError {
     kUnreachable,    // nothing answers there, or another program does
     kRefused,        // the store's server refused this client
     kTokenMismatch,  // client and server have different tokens
+    kPortTaken,      // another process listens at the port
   };
   using DistributedError::DistributedError;
   template <class... Parts>

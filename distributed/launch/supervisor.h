@@ -9,7 +9,7 @@
 
 #include "gradus/distributed/base/deadline.h"
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/launch/internal/rendezvous.h"
+#include "gradus/distributed/launch/internal/node_rendezvous.h"
 
 namespace gradus::dist::internal {
 

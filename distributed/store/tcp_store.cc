@@ -30,9 +30,6 @@ class TcpStore final : public Store {
  public:
   TcpStore(const StoreAddress& address, const Deadline& deadline) : address_(address) {
     idle_.push_back(StoreConnection::open("connect_tcp_store", address_, who(), deadline));
-    // Further connections go to the port that was found.
-    address_.port = idle_.back().port();
-    address_.further_ports = 0;
   }
 
   void set(std::string_view key, std::string_view value) override {
@@ -163,7 +160,7 @@ class TcpStore final : public Store {
     throw ConnectionError(op, -1, "the connection to the store at ", place(), " broke: ", why);
   }
 
-  StoreAddress address_;
+  const StoreAddress address_;
   std::mutex mutex_;  // of idle_
   std::vector<StoreConnection> idle_;
 };

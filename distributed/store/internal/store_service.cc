@@ -101,10 +101,10 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
     return refuse(id, c, hello.attempt < attempt_ ? Refusal::kOver : Refusal::kNotYet,
                   concat("the job is in attempt ", attempt_, ", this is attempt ", hello.attempt));
   if (hello.role == Role::kMember)
-    if (const auto why = roster_.join(hello.rank, hello.world_size, now)) {
-      if (options_.two_jobs_met && roster_.is_contended(hello.rank, now)) {
-        options_.two_jobs_met(two_jobs(hello.rank));  // before report(): this process may then end
+    if (auto why = roster_.join(hello.rank, hello.world_size, now)) {
+      if (options_.known_by_port_alone && roster_.is_contended(hello.rank, now)) {
         report(two_jobs(hello.rank));
+        why = two_jobs(hello.rank).text;
       }
       return refuse(id, c, Refusal::kRank, *why);
     }

@@ -22,10 +22,10 @@ namespace gradus::dist::internal {
 struct StoreServiceOptions {
   std::string job_id, token, launcher_token;
   size_t max_connections = 4096;
-  size_t max_greeting = 256;                              // connections that have not proven themselves yet
-  Milliseconds greeting_limit{5'000};                     // how long they may take for that
-  Milliseconds stall_limit{30'000};                       // for a client to take or send a part of a message
-  std::function<void(const Failure&)> two_jobs_met = {};  // as in StoreServerOptions
+  size_t max_greeting = 256;           // connections that have not proven themselves yet
+  Milliseconds greeting_limit{5'000};  // how long they may take for that
+  Milliseconds stall_limit{30'000};    // for a client to take or send a part of a message
+  bool known_by_port_alone = false;    // as in StoreServerOptions
   std::function<std::string()> nonce = random_nonce;
 };
 

@@ -1,4 +1,4 @@
-// Rendezvous: lets the launchers of a job's machines (nodes) agree on ranks, on the first failure, and
+// NodeRendezvous: lets the launchers of a job's machines (nodes) agree on ranks, on the first failure, and
 // on what comes after it. The first node's launcher hosts the job's store. With one machine there is
 // nothing to agree on.
 #pragma once
@@ -38,7 +38,7 @@ struct RendezvousOptions {
 };
 
 // This node's place in the job.
-struct Place {
+struct NodePlacement {
   int node = 0, nodes = 1;
   int first_rank = 0, world_size = 1;
   std::string master_addr;  // of workers
@@ -50,15 +50,15 @@ struct Place {
 
 enum class Verdict { kDone, kRestart, kOver };
 
-class Rendezvous {
+class NodeRendezvous {
  public:
   // Finds the other nodes. `check` is called now and then, and may throw to end the wait.
   // Errors: ValueError; ConnectionError for a taken port, or an unreachable first node; TimeoutError naming
   // the nodes that did not come.
-  Rendezvous(const RendezvousOptions& options, int nproc, const std::function<void()>& check);
-  ~Rendezvous();
+  NodeRendezvous(const RendezvousOptions& options, int nproc, const std::function<void()>& check);
+  ~NodeRendezvous();
 
-  const Place& place() const;
+  const NodePlacement& placement() const;
   // Begins an attempt on all nodes, with another MASTER_PORT for the ranks. `check` as above.
   void begin_attempt(int attempt, const std::function<void()>& check);
   // Ends the attempt for all ranks of all nodes, unless it has failed already.

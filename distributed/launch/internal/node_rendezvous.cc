@@ -1,4 +1,4 @@
-#include "gradus/distributed/launch/internal/rendezvous.h"
+#include "gradus/distributed/launch/internal/node_rendezvous.h"
 
 #include <unistd.h>
 
@@ -72,20 +72,20 @@ int free_port(const char* op, const std::string& host) {
   throw ConnectionError(op, -1, "no port of ", host, " can be listened on: ", why);
 }
 
-class Rendezvous::Impl {
+class NodeRendezvous::Impl {
  public:
   Impl(const RendezvousOptions& options, int nproc, const std::function<void()>& check) : options_(options) {
-    place_.max_restarts = options.max_restarts;
+    placement_.max_restarts = options.max_restarts;
     if (options.several()) {
       meet(nproc, check);
     } else {
       server_ =
           std::make_unique<StoreServer>(StoreServerOptions{.job_id = options.job_id, .token = options.token});
-      place_.world_size = nproc;
-      place_.master_addr = options.host;
+      placement_.world_size = nproc;
+      placement_.master_addr = options.host;
       if (options.port) check_free(options.port);
-      place_.store = concat("127.0.0.1:", server_->port());
-      place_.token = options.token;
+      placement_.store = concat("127.0.0.1:", server_->port());
+      placement_.token = options.token;
     }
   }
 
@@ -97,11 +97,12 @@ class Rendezvous::Impl {
     attempt_ = attempt;
     if (server_) {
       if (attempt > 0) server_->begin_attempt(attempt);
-      place_.master_port =
-          !options_.several() && options_.port ? options_.port : free_port(options_.op, place_.master_addr);
-      if (store_) store_->set(key("begin"), std::to_string(place_.master_port));
+      placement_.master_port = !options_.several() && options_.port
+                                   ? options_.port
+                                   : free_port(options_.op, placement_.master_addr);
+      if (store_) store_->set(key("begin"), std::to_string(placement_.master_port));
     } else {
-      place_.master_port = std::stoi(wait_for(key("begin"), options_.join_timeout, check));
+      placement_.master_port = std::stoi(wait_for(key("begin"), options_.join_timeout, check));
     }
   }
 
@@ -120,12 +121,12 @@ class Rendezvous::Impl {
   }
 
   Verdict end_attempt(bool ok, std::vector<std::string>* results, const std::function<void()>& check) {
-    const bool restart = attempt_ < place_.max_restarts;
+    const bool restart = attempt_ < placement_.max_restarts;
     if (!store_) return ok ? Verdict::kDone : restart ? Verdict::kRestart : Verdict::kOver;
 
     try {
       if (ok) put_results(*results);
-      store_->set(key(concat("ended/", place_.node)), ok ? "ok" : "failed");
+      store_->set(key(concat("ended/", placement_.node)), ok ? "ok" : "failed");
       const Verdict verdict = server_ ? decide(restart, check) : wait_for_verdict(check);
       if (verdict == Verdict::kDone) {
         *results = get_results();
@@ -140,7 +141,7 @@ class Rendezvous::Impl {
     }
   }
 
-  Place place_;
+  NodePlacement placement_;
 
  private:
   // Checks a port that the user named for the ranks' own use.
@@ -172,7 +173,8 @@ class Rendezvous::Impl {
   }
 
   [[noreturn]] void throw_gone() const {
-    throw ConnectionError(options_.op, -1, "the launcher of the first node, at ", place_.store, ", is gone");
+    throw ConnectionError(options_.op, -1, "the launcher of the first node, at ", placement_.store,
+                          ", is gone");
   }
 
   // ---- finding each other ----
@@ -197,7 +199,7 @@ class Rendezvous::Impl {
                             "' is unknown: ", why);
     if (options_.token.empty())
       options_.token = user_token(options_.op, addresses[0].is_loopback() ? "" : options_.host).token;
-    place_.token = rank_token(options_.token);
+    placement_.token = rank_token(options_.token);
     if (is_first()) host(addresses[0]);
     const StoreAddress address{.host = options_.host,
                                .port = options_.port,
@@ -209,7 +211,7 @@ class Rendezvous::Impl {
     store_ = connect_patiently(address, check);
     if (!server_) link_ = join_tcp_as_launcher(address, name, kConnect);
 
-    place_.store = host_and_port(options_.host, options_.port);
+    placement_.store = host_and_port(options_.host, options_.port);
     announce(nproc);
     if (server_) store_->set(concat(kKeys, "plan"), make_plan(check));
     read_plan(wait_for(concat(kKeys, "plan"), options_.join_timeout, check));
@@ -223,7 +225,7 @@ class Rendezvous::Impl {
           StoreServerOptions{.host = address.is_loopback() ? options_.host : all,
                              .port = options_.port,
                              .job_id = options_.job_id,
-                             .token = place_.token,
+                             .token = placement_.token,
                              .launcher_token = options_.token});
     } catch (const ConnectionError&) {
       if (options_.node_rank >= 0 || options_.first_rank >= 0) throw;
@@ -323,7 +325,7 @@ class Rendezvous::Impl {
       return store_->check({name}) && (!*how || store_->get(name, kConnect) == how);
     };
     const auto all = [&](const char* how) {
-      for (int n = 0; n < place_.nodes; ++n)
+      for (int n = 0; n < placement_.nodes; ++n)
         if (!ended(n, how)) return false;
       return true;
     };
@@ -331,10 +333,10 @@ class Rendezvous::Impl {
     while (!all("")) {
       if (failed(nullptr) && !deadline) deadline = Deadline::after(kOthersEnd);
       // A launcher that is gone was interrupted or died, so there is nothing to wait for.
-      if (server_->launchers() < place_.nodes - 1 || (deadline && deadline->passed())) break;
+      if (server_->launchers() < placement_.nodes - 1 || (deadline && deadline->passed())) break;
       if (last_end && last_end->passed()) {
         const auto missing = [&](int node) { return !ended(node, ""); };
-        report_straggler(*std::ranges::find_if(std::views::iota(0, place_.nodes), missing));
+        report_straggler(*std::ranges::find_if(std::views::iota(0, placement_.nodes), missing));
       }
       check();
       std::this_thread::sleep_for(kPoll);
@@ -354,9 +356,10 @@ class Rendezvous::Impl {
   // Reports a node whose ranks go on for too long. The launchers then end these ranks.
   void report_straggler(int node) {
     if (failed(nullptr)) return;
-    report({.kind = Failure::Kind::kTimeout,
-            .text = concat("the ranks of node ", node, " have not ended within ",
-                           options_.exit_timeout.count(), " ms after those of node ", place_.node, " had")});
+    report(
+        {.kind = Failure::Kind::kTimeout,
+         .text = concat("the ranks of node ", node, " have not ended within ", options_.exit_timeout.count(),
+                        " ms after those of node ", placement_.node, " had")});
   }
 
   // ---- the others ----
@@ -365,17 +368,17 @@ class Rendezvous::Impl {
     std::vector<std::pair<int, int>> plan;
     WireReader r(bytes);
     r.get(plan);
-    r.get(place_.world_size);
-    r.get(place_.max_restarts);
-    r.get(place_.master_addr);
-    place_.nodes = int(plan.size());
+    r.get(placement_.world_size);
+    r.get(placement_.max_restarts);
+    r.get(placement_.master_addr);
+    placement_.nodes = int(plan.size());
     const auto mine =
         std::find_if(plan.begin(), plan.end(), [&](const auto& p) { return p.first == me_.index; });
     if (mine == plan.end())
-      throw ConnectionError(options_.op, -1, "the job has begun without this node, on ", place_.nodes,
+      throw ConnectionError(options_.op, -1, "the job has begun without this node, on ", placement_.nodes,
                             " others");
-    place_.node = int(mine - plan.begin());
-    place_.first_rank = mine->second;
+    placement_.node = int(mine - plan.begin());
+    placement_.first_rank = mine->second;
   }
 
   Verdict wait_for_verdict(const std::function<void()>& check) {
@@ -397,15 +400,15 @@ class Rendezvous::Impl {
     for (size_t i = 0; i < results.size(); ++i) {
       const size_t parts = results[i].size() / kPart + 1;
       for (size_t p = 0; p < parts; ++p)
-        store_->set(key(concat("result/", place_.first_rank + int(i), '/', p)),
+        store_->set(key(concat("result/", placement_.first_rank + int(i), '/', p)),
                     results[i].substr(p * kPart, kPart));
-      store_->set(key(concat("parts/", place_.first_rank + int(i))), std::to_string(parts));
+      store_->set(key(concat("parts/", placement_.first_rank + int(i))), std::to_string(parts));
     }
     has_results_ = !results.empty();
   }
 
   std::vector<std::string> get_results() {
-    std::vector<std::string> results(has_results_ ? size_t(place_.world_size) : 0);
+    std::vector<std::string> results(has_results_ ? size_t(placement_.world_size) : 0);
     for (size_t rank = 0; rank < results.size(); ++rank) {
       const int parts = std::stoi(store_->get(key(concat("parts/", rank)), kConnect));
       for (int p = 0; p < parts; ++p)
@@ -423,18 +426,19 @@ class Rendezvous::Impl {
   bool has_results_ = false;
 };
 
-Rendezvous::Rendezvous(const RendezvousOptions& options, int nproc, const std::function<void()>& check)
+NodeRendezvous::NodeRendezvous(const RendezvousOptions& options, int nproc,
+                               const std::function<void()>& check)
     : impl_(std::make_unique<Impl>(options, nproc, check)) {}
-Rendezvous::~Rendezvous() = default;
-const Place& Rendezvous::place() const { return impl_->place_; }
-void Rendezvous::begin_attempt(int attempt, const std::function<void()>& check) {
+NodeRendezvous::~NodeRendezvous() = default;
+const NodePlacement& NodeRendezvous::placement() const { return impl_->placement_; }
+void NodeRendezvous::begin_attempt(int attempt, const std::function<void()>& check) {
   impl_->begin_attempt(attempt, check);
 }
-void Rendezvous::report(const Failure& failure) { impl_->report(failure); }
-void Rendezvous::ended(int rank) { impl_->ended(rank); }
-bool Rendezvous::failed(Failure* failure) const { return impl_->failed(failure); }
-Verdict Rendezvous::end_attempt(bool ok, std::vector<std::string>* results,
-                                const std::function<void()>& check) {
+void NodeRendezvous::report(const Failure& failure) { impl_->report(failure); }
+void NodeRendezvous::ended(int rank) { impl_->ended(rank); }
+bool NodeRendezvous::failed(Failure* failure) const { return impl_->failed(failure); }
+Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results,
+                                    const std::function<void()>& check) {
   return impl_->end_attempt(ok, results, check);
 }
 
