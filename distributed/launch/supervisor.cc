@@ -315,7 +315,7 @@ class Attempt {
         rank.error ? read_file(rank.error.fd(), kMaxErrorFile) : read_file(end.error_file, kMaxErrorFile);
     if (const std::optional<ErrorFile> error = file.empty() ? std::nullopt : parse_error_file(file)) {
       end.message = error->message;
-      end.text = error->text;
+      end.rank_at_fault = error->rank_at_fault;
       end.traceback = error->traceback;
     }
     if (end.by_launcher || failed_) return;

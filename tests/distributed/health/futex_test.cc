@@ -31,7 +31,7 @@ struct Table {
 void play(Table& table, int player, int turns, const Watch& watch) {
   for (int i = player; i < turns; i += 2) {
     const auto my_turn = [&] { return table.turn.load(std::memory_order_acquire) == i; };
-    ASSERT_EQ(table.signal.wait(watch, my_turn, "turn"), Wait::kReady);
+    ASSERT_EQ(table.signal.wait(watch, my_turn, "turn"), WaitResult::kReady);
     table.turn.store(i + 1, std::memory_order_seq_cst);
     table.signal.notify();
   }
@@ -63,7 +63,7 @@ TEST_P(Signals, AllWhoWaitAreWoken) {
       if (rank != 0) {
         EXPECT_EQ(table.signal.wait(
                       watch(), [&] { return table.turn.load() == i; }, "test"),
-                  Wait::kReady);
+                  WaitResult::kReady);
         return;
       }
       std::this_thread::sleep_for(2ms);
@@ -79,7 +79,7 @@ TEST_P(Signals, AWaitEndsAtItsDeadline) {
     const TimePoint start = now();
     EXPECT_EQ(table.signal.wait(
                   watch(timeout), [] { return false; }, "nothing"),
-              Wait::kTimeout);
+              WaitResult::kTimeout);
     EXPECT_GE(now() - start, timeout);
     EXPECT_LT(now() - start, timeout + 2s);
   }
@@ -94,7 +94,7 @@ TEST_P(Signals, AFailureThatNobodySignalsEndsAWait) {
   const TimePoint start = now();
   EXPECT_EQ(table.signal.wait(
                 watch(), [] { return false; }, "nothing"),
-            Wait::kFailed);
+            WaitResult::kFailed);
   EXPECT_LT(now() - start, 2s);
   reporter.join();
 }
@@ -104,10 +104,10 @@ TEST_P(Signals, WhatIsReadyCountsMoreThanFailureAndDeadline) {
   memberships[1]->report({Failure::Kind::kFailed, 1, "rank 1 threw"});
   EXPECT_EQ(table.signal.wait(
                 watch(0ms), [] { return true; }, "nothing"),
-            Wait::kReady);
+            WaitResult::kReady);
   EXPECT_EQ(table.signal.wait(
                 watch(0ms), [] { return false; }, "nothing"),
-            Wait::kFailed);
+            WaitResult::kFailed);
 }
 
 TEST_P(Signals, ASleeperThatIsKilledLeavesNothingBehind) {
