@@ -487,7 +487,7 @@ TEST_F(StoreServiceTest, AnotherVersionIsToldSo) {
   const std::string nonce(internal::kNonceBytes, 'n');
   service_.receive(id, encode({MessageType::kHello, {1, 0, 0, -1, 0}, {internal::kMagic, nonce, "none", ""}}),
                    now_);
-  EXPECT_THAT(std::string(service_.output(id)), HasSubstr("version 3"));
+  EXPECT_THAT(std::string(service_.output(id)), HasSubstr(concat("version ", internal::kProtocolVersion)));
 }
 
 }  // namespace
