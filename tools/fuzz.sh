@@ -79,10 +79,11 @@ ln -sfn "$root" "$place/include/gradus"
 sources=$(cd "$root" && printf '%s\n' data/dataset.cc data/{images,transforms}/*.cc data/files/{idx,input_file}.cc \
   data/sets/{cifar,file_list,host_tensor,image*}.cc io/{checkpoint*,file,file_lock,safetensors*}.cc \
   tensor/*.cc tensor/{base,runtime,runtime/internal}/*.cc tensor/ops/copy.cc tensor/cpu/{convert,copy,transpose}.cc \
-  distributed/base/{blame,deadlock,error,key_table,membership,simulation_hooks,still_threads}.cc \
-  distributed/base/internal/rank_set.cc distributed/pipeline/{schedule,schedule_check,schedule_simulation}.cc \
-  distributed/pipeline/internal/action_graph.cc distributed/store/{roster,store_protocol,store_table}.cc \
-  distributed/store/internal/{status_text,store_service}.cc tests/fuzz/{fuzz,fuzz_seeds,image_checks}.cc)
+  distributed/base/{error,key_table,simulation_hooks}.cc \
+  distributed/health/{blame,deadlock,membership,rank_status,roster,still_threads}.cc \
+  distributed/health/internal/rank_set.cc distributed/pipeline/{schedule,schedule_check,schedule_simulation}.cc \
+  distributed/pipeline/internal/action_graph.cc distributed/store/{store_protocol,store_table}.cc \
+  distributed/store/internal/{status_wire,store_service}.cc tests/fuzz/{fuzz,fuzz_seeds,image_checks}.cc)
 for name in "${names[@]}"; do
   sources+=$'\n'$(cd "$root" && find tests -name "${name}_fuzz.cc")
 done

@@ -10,7 +10,7 @@
 # What is tested if no target is named.
 readonly ARM_TESTS='
 //tests/tensor:processor_test //tests/ops/... //tests/nn/... //tests/golden:mnist_step_test
-//tests/distributed/base:futex_test //tests/distributed/base:reduce_op_test
+//tests/distributed/health:futex_test //tests/distributed/base:reduce_op_test
 //tests/distributed/transport:arena_test //tests/distributed/transport:ring_transport_test
 //tests/distributed/data_parallel:data_parallel_test //tests/distributed/data_parallel:reducer_test
 '

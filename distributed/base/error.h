@@ -28,7 +28,7 @@ class DistributedError : public Error {
 struct PeerError : DistributedError {
   using DistributedError::DistributedError;
 };
-// A rank or key did not come in time.
+// A rank or key did not arrive in time.
 struct TimeoutError : DistributedError {
   using DistributedError::DistributedError;
 };
@@ -37,8 +37,23 @@ struct MismatchError : DistributedError {
   using DistributedError::DistributedError;
 };
 // The store is unreachable, or refused the connection (a wrong token, for example).
-struct ConnectionError : DistributedError {
+class ConnectionError : public DistributedError {
+ public:
+  enum class Reason : uint8_t {
+    kOther,
+    kUnreachable,    // nothing answers there, or another program does
+    kRefused,        // the store's server refused this client
+    kTokenMismatch,  // client and server have different tokens
+    kPortTaken,      // another process listens at the port
+  };
   using DistributedError::DistributedError;
+  template <class... Parts>
+  ConnectionError(Reason reason, std::string_view op, int rank, const Parts&... parts)
+      : DistributedError(op, rank, parts...), reason_(reason) {}
+  Reason reason() const { return reason_; }
+
+ private:
+  Reason reason_ = Reason::kOther;
 };
 // Data in the store is malformed or too large.
 struct StoreError : DistributedError {
@@ -51,7 +66,7 @@ struct Failure {
     kDied,      // ended by a signal, or its connection broke
     kFailed,    // ended with an exception or a non-zero exit code
     kLeft,      // ended in order while others waited for it
-    kTimeout,   // did not come in time
+    kTimeout,   // did not arrive in time
     kMismatch,  // called something else
     kDeadlock,  // waits for others that wait for it, in different calls
   };

@@ -33,14 +33,29 @@ void write_all(int fd, std::string_view content) {
   }
 }
 
-// Returns the string at a path of keys, or "".
-std::string string_at(const nlohmann::json& json, std::initializer_list<const char*> keys) {
+// Returns the value at a path of keys, or null.
+const nlohmann::json* value_at(const nlohmann::json& json, std::initializer_list<const char*> keys) {
   const nlohmann::json* at = &json;
   for (const char* key : keys) {
-    if (!at->is_object() || !at->contains(key)) return "";
+    if (!at->is_object() || !at->contains(key)) return nullptr;
     at = &(*at)[key];
   }
-  return at->is_string() ? at->get<std::string>().substr(0, kMaxText) : "";
+  return at;
+}
+// Returns the string at a path of keys, or "".
+std::string string_at(const nlohmann::json& json, std::initializer_list<const char*> keys) {
+  const nlohmann::json* at = value_at(json, keys);
+  return at && at->is_string() ? at->get<std::string>().substr(0, kMaxText) : "";
+}
+
+std::optional<int> rank_at_fault(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const DistributedError& e) {
+    return e.rank();
+  } catch (...) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -90,11 +105,11 @@ void write_error_file(const std::exception_ptr& error) noexcept {
     const char* path = std::getenv("GRADUS_ERROR_FILE");
     if (!path || !*path) path = std::getenv("TORCHELASTIC_ERROR_FILE");
     if (!path || !*path) return;
+    nlohmann::json info = {{"text", error_text(error).substr(0, kMaxText)},
+                           {"timestamp", seconds_since_epoch()}};
+    if (const std::optional<int> rank = rank_at_fault(error)) info["rank"] = *rank;
     const nlohmann::json content = {
-        {"message",
-         {{"message", describe_error(error).substr(0, kMaxText)},
-          {"extraInfo",
-           {{"text", error_text(error).substr(0, kMaxText)}, {"timestamp", seconds_since_epoch()}}}}}};
+        {"message", {{"message", describe_error(error).substr(0, kMaxText)}, {"extraInfo", info}}}};
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return;
     struct stat file;
@@ -114,6 +129,8 @@ std::optional<ErrorFile> parse_error_file(std::string_view content) {
   file.text = string_at(json, {"message", "extraInfo", "text"});
   if (file.text.empty()) file.text = file.message;
   file.traceback = string_at(json, {"message", "extraInfo", "py_callstack"});
+  if (const auto* rank = value_at(json, {"message", "extraInfo", "rank"}); rank && rank->is_number_integer())
+    file.rank_at_fault = rank->get<int>();
   return file;
 }
 

@@ -27,13 +27,15 @@ std::string short_name(const std::type_info& type);
 // Writes the error file, if the environment names one and the file is empty. Never throws.
 //   {"message": {"message": "ShapeError: [matmul] ...",
 //                "extraInfo": {"text": "[matmul] ...", "timestamp": "1700000000"}}}
+// A DistributedError adds "rank", the rank at fault, to "extraInfo".
 void write_error_file(const std::exception_ptr& error) noexcept;
 
 // The content of an error file. A rank may be any program, so torchrun's own forms are understood too.
 struct ErrorFile {
-  std::string message;    // "ShapeError: [matmul] ..."
-  std::string text;       // without the type, where that is known
-  std::string traceback;  // "" when there is none
+  std::string message;               // "ShapeError: [matmul] ..."
+  std::string text;                  // without the type, where that is known
+  std::string traceback;             // "" when there is none
+  std::optional<int> rank_at_fault;  // of a DistributedError
 };
 // Returns nothing for an empty or malformed content.
 std::optional<ErrorFile> parse_error_file(std::string_view content);

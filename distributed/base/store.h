@@ -3,7 +3,7 @@
 //
 //   TcpStore (gradus/distributed/store/tcp_store.h)    hosted by the launcher, or by rank 0
 //   FileStore (gradus/distributed/store/file_store.h)  a file on a shared file system
-//   MemoryStore                                  ranks as threads of one process
+//   MemoryStore (gradus/distributed/store/memory_store.h)  ranks as threads of one process
 #pragma once
 
 #include <atomic>
@@ -70,9 +70,5 @@ class Store {
 
 // Returns a store that puts "prefix/" before every key. This keeps several users of one store apart.
 std::shared_ptr<Store> prefix_store(std::string prefix, std::shared_ptr<Store> store);
-
-// Returns a store in this process's memory, for ranks that are threads. In a simulation, its waits
-// obey the simulation.
-std::shared_ptr<Store> make_memory_store();
 
 }  // namespace gradus::dist

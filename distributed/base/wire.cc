@@ -12,10 +12,6 @@ enum class Kind : uint8_t { kNone, kTensor };
 
 }  // namespace
 
-void WireReader::fail() {
-  throw StoreError("from_wire", -1, "malformed bytes: truncated, too long, or of another type");
-}
-
 void WireWriter::put(const Dims& value) {
   put(uint8_t(value.size()));
   for (int64_t size : value) put(size);

@@ -85,7 +85,9 @@ class WireReader {
     left_.remove_prefix(bytes);
     return taken;
   }
-  [[noreturn]] static void fail();
+  [[noreturn]] static void fail() {
+    throw StoreError("from_wire", -1, "malformed bytes: truncated, too long, or of another type");
+  }
 
  private:
   std::string_view left_;

@@ -58,15 +58,16 @@ bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
 }
 
 // Returns what is wrong, if anything. All members come to the same result.
-std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, const Forward& forward) {
+std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group& group,
+                                         const Forward& forward) {
   const std::vector<int>& ranks = group.ranks();
   const auto mismatch = [&](size_t i, const auto&... parts) {
     return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
   };
   std::vector<Note> notes;
   uint64_t wants = 0;
-  for (size_t i = 0; i < turn.sizes.size(); ++i) {
-    std::optional<Note> note = read(turn.sizes[i]);
+  for (size_t i = 0; i < matched.sizes.size(); ++i) {
+    std::optional<Note> note = read(matched.sizes[i]);
     if (!note) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
     // Each member sends one part to each member.
     if ((forward.op == Op::kAllToAll || forward.op == Op::kReduceScatter) &&
@@ -80,7 +81,7 @@ std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, c
       return mismatch(i, " gave other shapes than rank ", ranks[0]);
     if (wants && notes[i].open != notes[0].open)
       return mismatch(i, " has ", notes[i].open, " open recordings and rank ", ranks[0], " has ",
-                      notes[0].open, " in ", describe(turn.records[i]),
+                      notes[0].open, " in ", describe(matched.records[i]),
                       ": what one rank differentiates, all must record");
   }
   return std::nullopt;
@@ -121,18 +122,18 @@ Agreement run_forward(const Group& group, const Forward& forward) {
     std::copy(x.shape().begin(), x.shape().end(), record.dims);
   }
 
-  const auto check = [&](const Turn& turn) { return find_disagreement(turn, group, forward); };
-  const auto move = [&](Turn& turn) {
+  const auto check = [&](const MatchedCall& matched) { return find_disagreement(matched, group, forward); };
+  const auto move = [&](MatchedCall& matched) {
     uint64_t wants = 0;
     std::vector<std::vector<Form>> forms;
-    for (const auto& text : turn.sizes) {
+    for (const auto& text : matched.sizes) {
       Note note = read(text).value();
       wants |= note.wants;
       forms.push_back(std::move(note.forms));
     }
     for (size_t i = 0; i < open.size(); ++i)
       if (wants >> i & 1) agreed.recordings.push_back(open[i]);
-    forward.move(turn, forms);
+    forward.move(matched, forms);
   };
   group.state().run({name_of(forward.op).data(), record, write(mine), check, move}, false, {});
   return agreed;
@@ -142,8 +143,8 @@ bool any_gradient(const Group& group, CallRecord record, bool mine) {
   bool any = false;
   record.part = Part::kBackward;
   record.flags = mine;
-  const auto move = [&](Turn& turn) {
-    for (const CallRecord& r : turn.records) any = any || r.flags;
+  const auto move = [&](MatchedCall& matched) {
+    for (const CallRecord& r : matched.records) any = any || r.flags;
   };
   group.state().run({name_of(record.op).data(), record, {}, {}, move}, false, {});
   return any;

@@ -40,7 +40,7 @@ struct Forward {
   std::span<const Tensor> inputs;  // row-major; the first one describes the call
   bool announce = false;           // whether to tell the others the inputs' forms
   // Moves the data. `forms` has what each member announced.
-  std::function<void(Turn&, const std::vector<std::vector<Form>>& forms)> move;
+  std::function<void(MatchedCall&, const std::vector<std::vector<Form>>& forms)> move;
 };
 
 // What the members have agreed on.

@@ -3,8 +3,8 @@
 #include <charconv>
 
 #include "gradus/distributed/base/rank_error.h"
-#include "gradus/distributed/base/waiting.h"
 #include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/health/waiting.h"
 
 namespace gradus::dist {
 namespace {
@@ -14,10 +14,8 @@ namespace {
 // Two more keys exist: `last` has the last version given out. `gone` says up to which version values are
 // gone, because they were popped or replaced by user_set. `gone` is "version writer" and moves by
 // compare_set. The writer that has moved it owns the values in between. A reader that waits for a value which
-// came and went looks again after a while.
-constexpr Milliseconds kLookAgain{200};
-// group_barrier counts its calls apart from the group's collectives.
-constexpr uint32_t kBarriers = uint32_t{1} << 31;
+// was written and removed checks again after kPoll.
+constexpr Milliseconds kPoll{200};
 
 std::string last_key(const std::string& key) { return "user/last/" + key; }
 std::string gone_key(const std::string& key) { return "user/gone/" + key; }
@@ -38,9 +36,9 @@ int64_t to_number(std::string_view text) {
   return number;
 }
 
-// Runs f, which waits in the store. Returns whether the awaited key came in time.
+// Runs f, which waits in the store. Returns whether the awaited key arrived in time.
 // Errors: the job's failure.
-template <class F> bool came(F&& f) {
+template <class F> bool arrived(F&& f) {
   try {
     f();
     return true;
@@ -52,7 +50,7 @@ template <class F> bool came(F&& f) {
 }
 
 bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds limit) {
-  return came([&] { store.wait(keys, limit); });
+  return arrived([&] { store.wait(keys, limit); });
 }
 
 // Returns the key's value, or "" if it is absent.
@@ -60,8 +58,8 @@ std::string look(Store& store, const std::string& key) { return store.compare_se
 
 // Marks the values up to `version` as gone, and deletes them. Returns false if the mark is no longer `gone`.
 bool take(Store& store, const std::string& key, const std::string& gone, int64_t version) {
-  const std::string mine = concat(version, ' ', next_writer());
-  if (store.compare_set(gone_key(key), gone, mine) != mine) return false;
+  const std::string own = concat(version, ' ', next_writer());
+  if (store.compare_set(gone_key(key), gone, own) != own) return false;
   for (int64_t v = to_number(gone) + 1; v <= version; ++v) store.delete_key(value_key(key, v));
   return true;
 }
@@ -79,7 +77,7 @@ std::string checked_bytes(const char* op, const std::string& key, const std::str
 }
 
 // Waits until there(limit) returns true; each call waits for at most `limit`.
-// Errors: TimeoutError or PeerError with `text`. Other ranks see `text` as this rank's status meanwhile.
+// Errors: TimeoutError or PeerError with `text`. `text` is a part of this rank's status meanwhile.
 template <class There>
 void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
   const internal::World* world = internal::World::current();
@@ -87,19 +85,19 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
     const internal::World* world;
     const char* op;
     ~Doing() {
-      if (world) world->membership->set_doing(concat("outside of any collective, after ", op));
+      if (world) world->membership->set_activity(Activity::kOutside, "", op);
     }
   };
   std::optional<Doing> doing;
   for (;;) {
-    // Reads these before the last look, so that a value that came before counts.
+    // Reads these before the last check, so that a value that arrived before counts.
     const bool alone = world && world->membership->others_left(), late = deadline.passed();
-    if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kLookAgain))) return;
+    if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kPoll))) return;
     if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
     if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
     if (world && !doing) {
       doing.emplace(world, op);
-      world->membership->set_doing(concat("in ", op, ", where ", text));
+      world->membership->set_activity(Activity::kInCall, op, concat(op, ", where ", text));
     }
   }
 }
@@ -148,7 +146,7 @@ std::string Client::get(const std::string& key, const std::type_info& type, int6
       // newer one exists.
       if (seen != std::pair(last, gone)) limit = Milliseconds(0);
       seen = {last, gone};
-      return came([&] { value = store_->get(value_key(key, wanted), limit); });
+      return arrived([&] { value = store_->get(value_key(key, wanted), limit); });
     };
     wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
                concat("nobody set '", key, "' (version ", version, ")"), there);
@@ -166,7 +164,7 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
       const std::string gone = look(*store_, gone_key(key));
       const int64_t oldest = to_number(gone) + 1;
       std::string value;
-      if (!came([&] { value = store_->get(value_key(key, oldest), limit); })) return false;
+      if (!arrived([&] { value = store_->get(value_key(key, oldest), limit); })) return false;
       bytes = checked_bytes(kOp, key, value, type);
       return take(*store_, key, gone, oldest);
     };
@@ -203,19 +201,21 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
     world.store->set(key(number, world.rank), "");
     std::vector<int> missing = state.members();
     std::erase(missing, world.rank);
-    const Membership::InCall in_call(*world.membership, concat("group_barrier of group '", state.name(), "'"),
-                                     state.id() | kBarriers, uint64_t(number), state.members());
-    std::optional<Membership::Awaiting> awaiting;
+    const CallId call{{CallSeries::Kind::kBarrier, state.id(), state.members()[0]}, uint64_t(number)};
+    const WaitScope in_call(
+        *world.membership,
+        Wait::for_call(kOp, concat("group_barrier of group '", state.name(), "'"), call, state.members()));
+    std::optional<WaitScope> waiting;
     while (!missing.empty()) {
-      awaiting.emplace(*world.membership, [missing] { return missing; });
+      waiting.emplace(*world.membership, Wait::for_ranks([missing] { return missing; }));
       std::vector<std::string> keys;
       for (int rank : missing) keys.push_back(key(number, rank));
-      const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kLookAgain));
+      const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kPoll));
       const auto here = [&](int rank) { return all || world.store->check({key(number, rank)}); };
       std::erase_if(missing, here);
       for (int rank : missing) check_left(kOp, watch, rank, [&] { return !here(rank); });
       if (!missing.empty() && watch.deadline.passed())
-        internal::throw_wait(kOp, internal::Wait::kTimeout, watch, missing);
+        internal::throw_wait(kOp, internal::WaitResult::kTimeout, watch, missing);
       world.membership->look_for_deadlock();
     }
     state.passed_barriers.store(number + 1);

@@ -16,8 +16,8 @@ using internal::check_output;
 using internal::Collective;
 using internal::ConstBlock;
 using internal::GroupState;
+using internal::MatchedCall;
 using internal::Op;
-using internal::Turn;
 
 namespace {
 
@@ -69,8 +69,8 @@ void bump(const std::vector<Tensor>& written) {
 Work run(GroupState& group, Collective collective, std::vector<Tensor> written, bool async,
          std::optional<Milliseconds> timeout) {
   if (async) bump(written);
-  collective.move = [move = std::move(collective.move), written = std::move(written)](Turn& turn) {
-    move(turn);
+  collective.move = [move = std::move(collective.move), written = std::move(written)](MatchedCall& matched) {
+    move(matched);
     bump(written);
   };
   return group.run(std::move(collective), async, timeout);
@@ -107,16 +107,16 @@ void check_dtypes(const char* op, DType dtype, const std::vector<Tensor>& xs) {
 Failure mismatch(int rank, std::string text) { return {Failure::Kind::kMismatch, rank, std::move(text)}; }
 
 // Returns a check that the outputs of each rank that announces output sizes fit what every rank gives.
-std::function<std::optional<Failure>(const Turn&)> check_gathered(const GroupState& group) {
-  return [&group](const Turn& turn) -> std::optional<Failure> {
+std::function<std::optional<Failure>(const MatchedCall&)> check_gathered(const GroupState& group) {
+  return [&group](const MatchedCall& matched) -> std::optional<Failure> {
     const std::vector<int>& ranks = group.members();
     for (size_t r = 0; r < ranks.size(); ++r) {
-      const std::vector<int64_t>& sizes = turn.sizes[r];
+      const std::vector<int64_t>& sizes = matched.sizes[r];
       for (size_t i = 0; i < sizes.size() && i < ranks.size(); ++i)
-        if (sizes[i] != shape_of(turn.records[i]).product())
+        if (sizes[i] != shape_of(matched.records[i]).product())
           return mismatch(
               ranks[r], concat("rank ", ranks[r], " has room for ", sizes[i], " elements of rank ", ranks[i],
-                               ", which gives ", text_of(turn.records[i])));
+                               ", which gives ", text_of(matched.records[i])));
     }
     return std::nullopt;
   };
@@ -132,8 +132,9 @@ Work all_reduce(const Tensor& x, const AllReduceOptions& options) {
   check_reduce_op("all_reduce", options.op, x.dtype());
   Collective call{.op = "all_reduce", .record = make_record(Op::kAllReduce, x)};
   call.record.reduce = options.op;
-  call.move = [x, op = options.op](Turn& turn) {
-    if (x.numel()) turn.backend.all_reduce(turn.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
+  call.move = [x, op = options.op](MatchedCall& matched) {
+    if (x.numel())
+      matched.backend.all_reduce(matched.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
   };
   return run(group, std::move(call), {x}, options.async_op, options.timeout);
 }
@@ -167,8 +168,10 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
 
   Collective call{.op = kOp, .record = make_record(Op::kAllReduce, dtype, total), .sizes = std::move(shapes)};
   call.record.reduce = options.op;
-  call.check = [&group, text](const Turn& turn) { return find_odd(turn, group, text); };
-  call.move = [xs, total, dtype, op = options.op](Turn& turn) {
+  call.check = [&group, text](const MatchedCall& matched) {
+    return find_size_mismatch(matched, group, text);
+  };
+  call.move = [xs, total, dtype, op = options.op](MatchedCall& matched) {
     if (total == 0) return;
     const Tensor flat = empty({total}, {.dtype = dtype});
     const auto each = [&](auto&& f) {
@@ -179,7 +182,7 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
       }
     };
     each([](char* at, const Tensor& x) { std::memcpy(at, x.raw_ptr(), x.nbytes()); });
-    turn.backend.all_reduce(turn.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, op);
+    matched.backend.all_reduce(matched.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, op);
     each([](char* at, const Tensor& x) { std::memcpy(x.raw_ptr(), at, x.nbytes()); });
   };
   return run(group, std::move(call), xs, options.async_op, options.timeout);
@@ -195,10 +198,10 @@ Work reduce(const Tensor& x, const ReduceOptions& options) {
   Collective call{.op = "reduce", .record = make_record(Op::kReduce, x)};
   call.record.reduce = options.op;
   call.record.root = root;
-  call.move = [in, mine, root, op = options.op](Turn& turn) {
+  call.move = [in, mine, root, op = options.op](MatchedCall& matched) {
     if (in.numel())
-      turn.backend.reduce(turn.call, root, in.raw_ptr(), mine ? in.raw_ptr() : nullptr, in.numel(),
-                          in.dtype(), op);
+      matched.backend.reduce(matched.call, root, in.raw_ptr(), mine ? in.raw_ptr() : nullptr, in.numel(),
+                             in.dtype(), op);
   };
   return run(group, std::move(call), mine ? std::vector{x} : std::vector<Tensor>(), options.async_op,
              options.timeout);
@@ -221,12 +224,12 @@ Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
   Collective call{
       .op = kOp, .record = make_record(Op::kReduceScatter, output.dtype(), total), .sizes = std::move(sizes)};
   call.record.reduce = options.op;
-  call.check = [&group](const Turn& turn) {
-    return find_odd(turn, group,
-                    [](const auto& sizes) { return "inputs of sizes " + internal::to_text(sizes); });
+  call.check = [&group](const MatchedCall& matched) {
+    return find_size_mismatch(
+        matched, group, [](const auto& sizes) { return "inputs of sizes " + internal::to_text(sizes); });
   };
-  call.move = [output, ins, op = options.op](Turn& turn) {
-    turn.backend.reduce_scatter(turn.call, const_blocks(ins), output.raw_ptr(), output.dtype(), op);
+  call.move = [output, ins, op = options.op](MatchedCall& matched) {
+    matched.backend.reduce_scatter(matched.call, const_blocks(ins), output.raw_ptr(), output.dtype(), op);
   };
   return run(group, std::move(call), {output}, options.async_op, options.timeout);
 }
@@ -243,12 +246,12 @@ Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduc
                      ": output ", describe(output), ", x ", describe(x));
   Collective call{.op = kOp, .record = make_record(Op::kReduceScatter, in)};
   call.record.reduce = options.op;
-  call.move = [output, in, op = options.op](Turn& turn) {
+  call.move = [output, in, op = options.op](MatchedCall& matched) {
     std::vector<ConstBlock> parts;
-    for (size_t i = 0; i < turn.records.size(); ++i)
+    for (size_t i = 0; i < matched.records.size(); ++i)
       parts.push_back(
           {static_cast<const char*>(in.raw_ptr()) + i * output.nbytes(), size_t(output.nbytes())});
-    turn.backend.reduce_scatter(turn.call, parts, output.raw_ptr(), output.dtype(), op);
+    matched.backend.reduce_scatter(matched.call, parts, output.raw_ptr(), output.dtype(), op);
   };
   return run(group, std::move(call), {output}, options.async_op, options.timeout);
 }
@@ -262,8 +265,8 @@ Work broadcast(const Tensor& x, const BroadcastOptions& options) {
   check_output("broadcast", "x", x);
   Collective call{.op = "broadcast", .record = make_record(Op::kBroadcast, x)};
   call.record.root = root;
-  call.move = [x, root](Turn& turn) {
-    if (x.numel()) turn.backend.broadcast(turn.call, root, x.raw_ptr(), x.nbytes());
+  call.move = [x, root](MatchedCall& matched) {
+    if (x.numel()) matched.backend.broadcast(matched.call, root, x.raw_ptr(), x.nbytes());
   };
   return run(group, std::move(call), mine ? std::vector<Tensor>() : std::vector{x}, options.async_op,
              options.timeout);
@@ -279,8 +282,8 @@ Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOpt
   Collective call{.op = "gather", .record = make_record(Op::kGather, in), .sizes = sizes_of(outputs)};
   call.record.root = root;
   call.check = check_gathered(group);
-  call.move = [in, outputs, root](Turn& turn) {
-    turn.backend.gather(turn.call, root, const_block(in), blocks(outputs));
+  call.move = [in, outputs, root](MatchedCall& matched) {
+    matched.backend.gather(matched.call, root, const_block(in), blocks(outputs));
   };
   return run(group, std::move(call), outputs, options.async_op, options.timeout);
 }
@@ -294,17 +297,17 @@ Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOp
   check_dtypes("scatter", x.dtype(), ins);
   Collective call{.op = "scatter", .record = make_record(Op::kScatter, x), .sizes = sizes_of(ins)};
   call.record.root = root;
-  call.check = [&group, root](const Turn& turn) -> std::optional<Failure> {
+  call.check = [&group, root](const MatchedCall& matched) -> std::optional<Failure> {
     const std::vector<int>& ranks = group.members();
-    for (size_t i = 0; i < turn.sizes[root].size() && i < ranks.size(); ++i)
-      if (turn.sizes[root][i] != shape_of(turn.records[i]).product())
+    for (size_t i = 0; i < matched.sizes[root].size() && i < ranks.size(); ++i)
+      if (matched.sizes[root][i] != shape_of(matched.records[i]).product())
         return mismatch(ranks[i],
-                        concat("rank ", ranks[i], "'s x ", text_of(turn.records[i]), " does not hold the ",
-                               turn.sizes[root][i], " elements that rank ", ranks[root], " gives it"));
+                        concat("rank ", ranks[i], "'s x ", text_of(matched.records[i]), " does not hold the ",
+                               matched.sizes[root][i], " elements that rank ", ranks[root], " gives it"));
     return std::nullopt;
   };
-  call.move = [x, ins, root](Turn& turn) {
-    turn.backend.scatter(turn.call, root, const_blocks(ins), block(x));
+  call.move = [x, ins, root](MatchedCall& matched) {
+    matched.backend.scatter(matched.call, root, const_blocks(ins), block(x));
   };
   return run(group, std::move(call), {x}, options.async_op, options.timeout);
 }
@@ -319,8 +322,8 @@ Work all_gather(const std::vector<Tensor>& outputs, const Tensor& x, const Colle
   check_dtypes("all_gather", in.dtype(), outputs);
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in), .sizes = sizes_of(outputs)};
   call.check = check_gathered(group);
-  call.move = [in, outputs](Turn& turn) {
-    turn.backend.all_gather(turn.call, const_block(in), blocks(outputs));
+  call.move = [in, outputs](MatchedCall& matched) {
+    matched.backend.all_gather(matched.call, const_block(in), blocks(outputs));
   };
   return run(group, std::move(call), outputs, options.async_op, options.timeout);
 }
@@ -333,10 +336,10 @@ std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options
   std::vector<Tensor> outputs;
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};
   call.check = check_gathered(group);
-  call.move = [&](Turn& turn) {
-    for (const CallRecord& record : turn.records)
+  call.move = [&](MatchedCall& matched) {
+    for (const CallRecord& record : matched.records)
       outputs.push_back(empty(shape_of(record), {.dtype = record.dtype, .device = in.device()}));
-    turn.backend.all_gather(turn.call, const_block(in), blocks(outputs));
+    matched.backend.all_gather(matched.call, const_block(in), blocks(outputs));
   };
   group.run(std::move(call), false, options.timeout);
   return outputs;
@@ -355,11 +358,11 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
                   .record = make_record(Op::kAllGather, in),
                   .sizes = std::vector<int64_t>(group.size(), in.numel())};
   call.check = check_gathered(group);
-  call.move = [output, in](Turn& turn) {
+  call.move = [output, in](MatchedCall& matched) {
     std::vector<Block> parts;
-    for (size_t i = 0; i < turn.records.size(); ++i)
+    for (size_t i = 0; i < matched.records.size(); ++i)
       parts.push_back({static_cast<char*>(output.raw_ptr()) + i * in.nbytes(), size_t(in.nbytes())});
-    turn.backend.all_gather(turn.call, const_block(in), parts);
+    matched.backend.all_gather(matched.call, const_block(in), parts);
   };
   return run(group, std::move(call), {output}, options.async_op, options.timeout);
 }
@@ -371,12 +374,12 @@ namespace {
 Collective exchange_call(const char* op, const GroupState& group, DType dtype, std::vector<int64_t> sizes) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.begin() + group.size(), int64_t(0));
   Collective call{.op = op, .record = make_record(Op::kAllToAll, dtype, total), .sizes = std::move(sizes)};
-  call.check = [&group](const Turn& turn) -> std::optional<Failure> {
+  call.check = [&group](const MatchedCall& matched) -> std::optional<Failure> {
     const std::vector<int>& ranks = group.members();
     const size_t n = ranks.size();
     for (size_t r = 0; r < n; ++r)
       for (size_t j = 0; j < n; ++j) {
-        const int64_t given = turn.sizes[r].at(j), awaited = turn.sizes[j].at(n + r);
+        const int64_t given = matched.sizes[r].at(j), awaited = matched.sizes[j].at(n + r);
         if (given != awaited)
           return mismatch(ranks[r], concat("rank ", ranks[r], " gives ", given, " elements to rank ",
                                            ranks[j], ", which awaits ", awaited));
@@ -424,8 +427,8 @@ Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& i
   std::vector<int64_t> sizes = sizes_of(ins);
   for (const Tensor& x : outputs) sizes.push_back(x.numel());
   Collective call = exchange_call(kOp, group, dtype, std::move(sizes));
-  call.move = [ins, outputs](Turn& turn) {
-    turn.backend.all_to_all(turn.call, const_blocks(ins), blocks(outputs));
+  call.move = [ins, outputs](MatchedCall& matched) {
+    matched.backend.all_to_all(matched.call, const_blocks(ins), blocks(outputs));
   };
   return run(group, std::move(call), outputs, options.async_op, options.timeout);
 }
@@ -441,8 +444,8 @@ Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<
   const std::vector<int64_t> awaited = split_rows(kOp, "output", output, output_splits, group.size());
   sizes.insert(sizes.end(), awaited.begin(), awaited.end());
   Collective call = exchange_call(kOp, group, in.dtype(), sizes);
-  call.move = [in, output, sizes](Turn& turn) {
-    const size_t n = turn.records.size();
+  call.move = [in, output, sizes](MatchedCall& matched) {
+    const size_t n = matched.records.size();
     std::vector<ConstBlock> give(n);
     std::vector<Block> take(n);
     const int64_t item = size_of(in.dtype());
@@ -454,7 +457,7 @@ Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<
       from += give[i].bytes;
       to += take[i].bytes;
     }
-    turn.backend.all_to_all(turn.call, give, take);
+    matched.backend.all_to_all(matched.call, give, take);
   };
   return run(group, std::move(call), {output}, options.async_op, options.timeout);
 }

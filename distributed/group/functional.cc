@@ -28,10 +28,10 @@ using internal::Block;
 using internal::ConstBlock;
 using internal::Form;
 using internal::Forward;
+using internal::MatchedCall;
 using internal::Op;
 using internal::resolved;
 using internal::run_forward;
-using internal::Turn;
 using Forms = std::vector<std::vector<Form>>;
 
 // Computes the inputs' gradients from the outputs' gradients, all of which are defined. It communicates, so
@@ -168,8 +168,8 @@ Tensor product_of_others(const Tensor& x, const Group& group) {
 Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const Group& group) {
   const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
   const Tensor y = result_like(xs[group.rank()]);
-  const auto move = [&](Turn& turn, const Forms&) {
-    turn.backend.reduce_scatter(turn.call, sources(xs), y.raw_ptr(), y.dtype(), op);
+  const auto move = [&](MatchedCall& matched, const Forms&) {
+    matched.backend.reduce_scatter(matched.call, sources(xs), y.raw_ptr(), y.dtype(), op);
   };
   const Agreement agreed = run_forward(
       group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .announce = true, .move = move});
@@ -188,8 +188,8 @@ Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& opt
   const Tensor x = prepared("all_reduce", given);
   check_reduce_op("all_reduce", op, x.dtype());
   const Tensor y = result_like(x);
-  const auto move = [&](Turn& turn, const Forms&) {
-    turn.backend.all_reduce(turn.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
+  const auto move = [&](MatchedCall& matched, const Forms&) {
+    matched.backend.all_reduce(matched.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move});
@@ -237,9 +237,9 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
     return nothing;
   }
   const Tensor y = at_root ? result_like(x) : zeros_like(x);
-  const auto move = [&](Turn& turn, const Forms&) {
-    turn.backend.reduce(turn.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(), x.dtype(),
-                        op);
+  const auto move = [&](MatchedCall& matched, const Forms&) {
+    matched.backend.reduce(matched.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(),
+                           x.dtype(), op);
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move});
@@ -261,10 +261,10 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
   const Device device = given.defined() ? given.device() : options.device;
   internal::check_in_host_memory("broadcast", device);
   Tensor y;
-  const auto move = [&](Turn& turn, const Forms&) {
-    y = Form(turn.records[root]).make(device);
+  const auto move = [&](MatchedCall& matched, const Forms&) {
+    y = Form(matched.records[root]).make(device);
     if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), inputs[0].raw_ptr(), size_t(y.nbytes()));
-    turn.backend.broadcast(turn.call, root, y.raw_ptr(), y.nbytes());
+    matched.backend.broadcast(matched.call, root, y.raw_ptr(), y.nbytes());
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move});
@@ -278,9 +278,9 @@ std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& opt
   const Group group = resolved(options.group);
   const Tensor x = prepared("all_gather", given);
   std::vector<Tensor> ys;
-  const auto move = [&](Turn& turn, const Forms&) {
-    for (const internal::CallRecord& r : turn.records) ys.push_back(Form(r).make(x.device()));
-    turn.backend.all_gather(turn.call, source(x), targets(ys));
+  const auto move = [&](MatchedCall& matched, const Forms&) {
+    for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
+    matched.backend.all_gather(matched.call, source(x), targets(ys));
   };
   const Agreement agreed = run_forward(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move});
   record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
@@ -302,10 +302,10 @@ std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
   const Tensor x = prepared("gather", given);
   const RootOptions back{.root = options.root, .group = group, .device = x.device()};
   std::vector<Tensor> ys;
-  const auto move = [&](Turn& turn, const Forms&) {
+  const auto move = [&](MatchedCall& matched, const Forms&) {
     if (group.rank() == root)
-      for (const internal::CallRecord& r : turn.records) ys.push_back(Form(r).make(x.device()));
-    turn.backend.gather(turn.call, root, source(x), targets(ys));
+      for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
+    matched.backend.gather(matched.call, root, source(x), targets(ys));
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move});
@@ -328,9 +328,9 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
   const Device device = at_root ? xs[group.rank()].device() : options.device;
   internal::check_in_host_memory("scatter", device);
   Tensor y;
-  const auto move = [&](Turn& turn, const Forms& forms) {
+  const auto move = [&](MatchedCall& matched, const Forms& forms) {
     y = forms[root].at(group.rank()).make(device);
-    turn.backend.scatter(turn.call, root, sources(xs), target(y));
+    matched.backend.scatter(matched.call, root, sources(xs), target(y));
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kScatter, .root = root, .inputs = xs, .announce = true, .move = move});
@@ -360,10 +360,10 @@ std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const Functiona
   const Group group = resolved(options.group);
   const std::vector<Tensor> xs = prepared("all_to_all", given, group);
   std::vector<Tensor> ys;
-  const auto move = [&](Turn& turn, const Forms& forms) {
+  const auto move = [&](MatchedCall& matched, const Forms& forms) {
     const Device device = xs[group.rank()].device();
     for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make(device));
-    turn.backend.all_to_all(turn.call, sources(xs), targets(ys));
+    matched.backend.all_to_all(matched.call, sources(xs), targets(ys));
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .announce = true, .move = move});

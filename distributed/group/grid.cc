@@ -75,7 +75,7 @@ Grid::Grid(std::vector<Axis> axes) : axes_(checked(std::move(axes), get_world_si
     std::vector<int> row;
     for (int i = 0; i < axes_[a].size; ++i) row.push_back(rank + (i - place_[a]) * stride);
     groups_.push_back(internal::make_group({}, {.op = internal::Op::kGrid, .base = axes_[a].name},
-                                           [&](const internal::Turn&) { return row; }));
+                                           [&](const internal::MatchedCall&) { return row; }));
   }
 }
 

@@ -8,7 +8,7 @@
 namespace gradus::dist {
 
 using internal::GroupState;
-using internal::Turn;
+using internal::MatchedCall;
 
 namespace {
 
@@ -43,10 +43,10 @@ Milliseconds Group::timeout() const { return state().timeout(); }
 
 Group Group::split(int color, int key) const {
   const std::vector<int>& ranks = state().members();
-  const auto choose = [&](const Turn& turn) {
+  const auto choose = [&](const MatchedCall& matched) {
     std::vector<std::tuple<int64_t, size_t>> order;  // key, then rank in this group
     for (size_t i = 0; i < ranks.size(); ++i)
-      if (color >= 0 && turn.sizes[i].at(0) == color) order.emplace_back(turn.sizes[i].at(1), i);
+      if (color >= 0 && matched.sizes[i].at(0) == color) order.emplace_back(matched.sizes[i].at(1), i);
     std::ranges::sort(order);
     std::vector<int> members;
     for (const auto& [_, i] : order) members.push_back(ranks[i]);
@@ -58,7 +58,7 @@ Group Group::split(int color, int key) const {
 Group internal::duplicate(const Group& group, Op op, std::string_view owner) {
   const std::string_view base = op == Op::kDuplicate ? group.name() : name_of(op);
   return make_group(group, {.op = op, .base = base, .owner = owner},
-                    [&](const Turn&) { return group.state().members(); });
+                    [&](const MatchedCall&) { return group.state().members(); });
 }
 
 Group Group::duplicate() const { return internal::duplicate(*this, internal::Op::kDuplicate); }

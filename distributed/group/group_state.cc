@@ -51,9 +51,9 @@ class QueuedWork final : public WorkState {
   void wait(std::optional<Milliseconds> timeout) override {
     const auto done = [&] { return is_completed(); };
     const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
-    std::optional<Membership::AwaitingCall> awaiting;
-    if (membership_ && !done()) awaiting.emplace(*membership_, queue_, timeout.has_value());
-    if (changed_.wait(local_watch(limit), done, op_) != Wait::kReady)
+    std::optional<WaitScope> waiting;
+    if (membership_ && !done()) waiting.emplace(*membership_, Wait::for_queue(queue_, timeout.has_value()));
+    if (changed_.wait(local_watch(limit), done, op_) != WaitResult::kReady)
       throw TimeoutError(op_, -1, "not done within ", limit.timeout().count(), " ms, but still under way");
     if (error_) std::rethrow_exception(error_);
   }
@@ -78,7 +78,7 @@ GroupState::GroupState(Setup setup)
       timeout_(setup.timeout ? *setup.timeout
                : world_      ? world_->timeout
                              : Milliseconds(600'000)),
-      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), name_) {
+      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), series()) {
   const auto me = std::ranges::find(members_, world_ ? world_->rank : 0);
   if (me == members_.end()) return;
   index_ = int(me - members_.begin());
@@ -137,7 +137,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
 
   const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
   const auto posted =
-      world_ ? std::make_shared<Membership::Posted>(*world_->membership, id_, members_) : nullptr;
+      world_ ? std::make_shared<WaitScope>(*world_->membership, Wait::posted(series())) : nullptr;
   // The posted call holds the group: Note [Groups that go first] in call_queue.h.
   queue_.post([self = Ref<GroupState>(this), state, limits, observer, range, posted,
                collective = std::move(collective)]() mutable {
@@ -161,13 +161,13 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
 void GroupState::execute(Collective& collective, const Watch& watch) {
   if (collective.prepare && !collective.prepare(collective)) return;
   const uint64_t number = ++calls_;
-  Turn turn{*backend_, {collective.op, watch}, {}, {}};
+  MatchedCall matched{*backend_, {collective.op, watch}, {}, {}};
   CallRecord record = collective.record;
   record.sequence = number;
   if (!world_) {
-    turn.records = {record};
-    turn.sizes = {collective.sizes};
-    if (collective.move) collective.move(turn);
+    matched.records = {record};
+    matched.sizes = {collective.sizes};
+    if (collective.move) collective.move(matched);
     return;
   }
 
@@ -175,47 +175,50 @@ void GroupState::execute(Collective& collective, const Watch& watch) {
   world_->calls.add(record, name_);
   const std::string call = concat(collective.op, " #", number, " of group '", name_, "'");
   try {
-    Membership::InCall in_call(*world_->membership, call, id_, number, members_);
-    const auto messages = backend_->exchange(turn.call, to_message(record, collective.sizes));
-    in_call.all_here();
-    turn.records.resize(messages.size());
-    turn.sizes.resize(messages.size());
+    WaitScope in_call(*world_->membership, Wait::for_call(collective.op, call, {series(), number}, members_));
+    const auto messages = backend_->exchange(matched.call, to_message(record, collective.sizes));
+    in_call.all_arrived();
+    matched.records.resize(messages.size());
+    matched.sizes.resize(messages.size());
     for (size_t i = 0; i < messages.size(); ++i)
-      if (!from_message(messages[i], turn.records[i], turn.sizes[i])) turn.records[i].ndim = -1;  // malformed
-    agree(turn, collective);
-    if (collective.move) collective.move(turn);
+      if (!from_message(messages[i], matched.records[i], matched.sizes[i]))
+        matched.records[i].ndim = -1;  // malformed
+    agree(matched, collective);
+    if (collective.move) collective.move(matched);
   } catch (const TimeoutError& error) {
-    world_->membership->set_doing("after a timeout of " + call);
+    world_->membership->set_activity(Activity::kAfterTimeout, "", call);
     throw TimeoutError(collective.op, error.rank(), text_of(error), "\nlast collectives of rank ",
                        world_->rank, ", newest first:", world_->calls.text());
   }
 }
 
 // Checks the records. All members come to the same result.
-void GroupState::agree(Turn& turn, const Collective& collective) const {
-  if (const auto failure = find_mismatch(turn.records, members_, name_)) fail(turn, *failure);
+void GroupState::agree(MatchedCall& matched, const Collective& collective) const {
+  if (const auto failure = find_mismatch(matched.records, members_, name_)) fail(matched, *failure);
   if (!collective.check) return;
-  if (const auto failure = collective.check(turn)) fail(turn, *failure);
+  if (const auto failure = collective.check(matched)) fail(matched, *failure);
 }
 
-void GroupState::fail(const Turn& turn, const Failure& failure) const {
-  throw_failure(turn.call.op, world_->membership->report(failure));
+void GroupState::fail(const MatchedCall& matched, const Failure& failure) const {
+  throw_failure(matched.call.op, world_->membership->report(failure));
 }
 
-std::optional<Failure> find_odd(const Turn& turn, const GroupState& group,
-                                const std::function<std::string(const std::vector<int64_t>&)>& text) {
-  const auto votes = [&](const auto& sizes) { return std::ranges::count(turn.sizes, sizes); };
-  const auto usual = std::ranges::max_element(turn.sizes, {}, votes);
-  const auto odd = std::ranges::find_if(turn.sizes, [&](const auto& sizes) { return sizes != *usual; });
-  if (odd == turn.sizes.end()) return std::nullopt;
-  const auto rank_of = [&](auto it) { return group.members()[it - turn.sizes.begin()]; };
-  return Failure{Failure::Kind::kMismatch, rank_of(odd),
-                 concat("rank ", rank_of(odd), " called ", turn.call.op, " with ", text(*odd),
+std::optional<Failure> find_size_mismatch(
+    const MatchedCall& matched, const GroupState& group,
+    const std::function<std::string(const std::vector<int64_t>&)>& text) {
+  const auto votes = [&](const auto& sizes) { return std::ranges::count(matched.sizes, sizes); };
+  const auto usual = std::ranges::max_element(matched.sizes, {}, votes);
+  const auto mismatch =
+      std::ranges::find_if(matched.sizes, [&](const auto& sizes) { return sizes != *usual; });
+  if (mismatch == matched.sizes.end()) return std::nullopt;
+  const auto rank_of = [&](auto it) { return group.members()[it - matched.sizes.begin()]; };
+  return Failure{Failure::Kind::kMismatch, rank_of(mismatch),
+                 concat("rank ", rank_of(mismatch), " called ", matched.call.op, " with ", text(*mismatch),
                         ", where rank ", rank_of(usual), " called it with ", text(*usual))};
 }
 
 Group make_group(const Group& parent, const GroupPlan& plan,
-                 const std::function<std::vector<int>(const Turn&)>& choose) {
+                 const std::function<std::vector<int>(const MatchedCall&)>& choose) {
   GroupState& state = parent.state();
   World* const world = state.world();
   int64_t id = 0;
@@ -224,10 +227,13 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   // The new id is the next one that no member has used. It travels in a field of the record that
   // is not compared.
   agree.record.bytes = world ? world->last_group_id.load() : 0;
-  if (plan.equal) agree.check = [&](const Turn& turn) { return find_odd(turn, state, to_text<int64_t>); };
-  agree.move = [&](Turn& turn) {
-    for (const CallRecord& record : turn.records) id = std::max(id, record.bytes + 1);
-    members = choose(turn);
+  if (plan.equal)
+    agree.check = [&](const MatchedCall& matched) {
+      return find_size_mismatch(matched, state, to_text<int64_t>);
+    };
+  agree.move = [&](MatchedCall& matched) {
+    for (const CallRecord& record : matched.records) id = std::max(id, record.bytes + 1);
+    members = choose(matched);
   };
   state.run(std::move(agree), false, {});
   if (!world) return Group(Ref<GroupState>(&state));  // a group of one: every part of it is the same group

@@ -19,7 +19,7 @@
 namespace gradus::dist::internal {
 
 // A call that all members take part in, after their records have been exchanged.
-struct Turn {
+struct MatchedCall {
   Backend& backend;
   Call call;
   std::vector<CallRecord> records;          // one per member, in the group's order
@@ -34,9 +34,9 @@ struct Collective {
   // Errors: ValueError for more than about a thousand entries.
   std::vector<int64_t> sizes;
   // Returns what does not fit, or nothing. It uses records and sizes alone, so that all ranks find the same.
-  std::function<std::optional<Failure>(const Turn&)> check;
-  std::function<void(Turn&)> move;  // moves the data; may be empty
-  // Completes the collective when its turn has come, after the calls before it. For values that are known
+  std::function<std::optional<Failure>(const MatchedCall&)> check;
+  std::function<void(MatchedCall&)> move;  // moves the data; may be empty
+  // Completes the collective after the calls before it have ended. For values that are known
   // only then. Returns false if the call is to be left out; all members must return the same.
   std::function<bool(Collective&)> prepare = {};
 };
@@ -67,6 +67,9 @@ class GroupState final : public Counted {
   // Errors: ValueError that names `what` if the rank is no member.
   int index_of(int rank, std::string_view op, std::string_view what) const;
   uint32_t id() const { return id_; }
+  CallSeries series() const {
+    return {CallSeries::Kind::kCollective, id_, members_.empty() ? -1 : members_[0]};
+  }
   const std::string& name() const { return name_; }
   std::string backend_name() const;
   Milliseconds timeout() const { return timeout_; }
@@ -94,8 +97,8 @@ class GroupState final : public Counted {
 
  private:
   void execute(Collective& collective, const Watch& watch);
-  void agree(Turn& turn, const Collective& collective) const;
-  [[noreturn]] void fail(const Turn& turn, const Failure& failure) const;
+  void agree(MatchedCall& matched, const Collective& collective) const;
+  [[noreturn]] void fail(const MatchedCall& matched, const Failure& failure) const;
 
   const Ref<World> world_;
   const uint32_t id_;
@@ -111,8 +114,9 @@ class GroupState final : public Counted {
 };
 
 // Returns nothing if all members gave equal sizes, else what is wrong. `text` writes sizes as text.
-std::optional<Failure> find_odd(const Turn& turn, const GroupState& group,
-                                const std::function<std::string(const std::vector<int64_t>&)>& text);
+std::optional<Failure> find_size_mismatch(
+    const MatchedCall& matched, const GroupState& group,
+    const std::function<std::string(const std::vector<int64_t>&)>& text);
 
 // How a group is made from another group's members.
 struct GroupPlan {
@@ -127,7 +131,7 @@ struct GroupPlan {
 // Makes a group. Collective over the parent. `choose` returns the members of the new group that this rank
 // joins, or that it only gets a handle of. Groups made in one call have no member in common.
 Group make_group(const Group& parent, const GroupPlan& plan,
-                 const std::function<std::vector<int>(const Turn&)>& choose);
+                 const std::function<std::vector<int>(const MatchedCall&)>& choose);
 
 // Does Group::duplicate on behalf of another function. The copy gets its owner's name, if one is given.
 Group duplicate(const Group& group, Op op, std::string_view owner = {});

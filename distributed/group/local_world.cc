@@ -1,4 +1,5 @@
 #include "gradus/distributed/group/local_world.h"
+#include "gradus/distributed/store/memory_store.h"
 
 #include <algorithm>
 #include <numeric>
@@ -74,7 +75,7 @@ Context make_context(const Ref<World>& world) {
 void run_as_rank(const Ref<World>& world, const std::function<void()>& body) {
   Context context = make_context(world);
   ContextScope scope(context);
-  const Membership::ProgramThread thread(*world->membership);
+  const WaitScope thread(*world->membership, Wait::program_thread());
   struct Close {
     World& world;
     ~Close() {

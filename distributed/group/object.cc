@@ -8,11 +8,11 @@ using internal::Block;
 using internal::Collective;
 using internal::ConstBlock;
 using internal::GroupState;
+using internal::MatchedCall;
 using internal::Message;
 using internal::MessageHeader;
 using internal::MessageWork;
 using internal::Op;
-using internal::Turn;
 
 namespace {
 
@@ -26,9 +26,9 @@ GroupState& member_state(const Group& group, const char* op, bool async) {
 ConstBlock const_block(const std::string& object) { return {object.data(), object.size()}; }
 Block block(std::string& object) { return {object.data(), object.size()}; }
 
-std::vector<std::string> make_room(const Turn& turn) {
+std::vector<std::string> make_room(const MatchedCall& matched) {
   std::vector<std::string> objects;
-  for (const auto& record : turn.records) objects.emplace_back(record.bytes, '\0');
+  for (const auto& record : matched.records) objects.emplace_back(record.bytes, '\0');
   return objects;
 }
 std::vector<Block> blocks(std::vector<std::string>& objects) {
@@ -46,9 +46,9 @@ std::string broadcast_object(const std::string& object, const BroadcastOptions& 
   std::string result;
   const int64_t bytes = root == group.index() ? int64_t(object.size()) : 0;
   Collective call{.op = kOp, .record = {.op = Op::kBroadcastObject, .root = root, .bytes = bytes}};
-  call.move = [&](Turn& turn) {
-    result = root == group.index() ? object : std::string(turn.records[root].bytes, '\0');
-    if (!result.empty()) turn.backend.broadcast(turn.call, root, result.data(), result.size());
+  call.move = [&](MatchedCall& matched) {
+    result = root == group.index() ? object : std::string(matched.records[root].bytes, '\0');
+    if (!result.empty()) matched.backend.broadcast(matched.call, root, result.data(), result.size());
   };
   group.run(std::move(call), false, options.timeout);
   return result;
@@ -63,9 +63,9 @@ std::vector<std::string> internal::gather_strings(GroupState& group, Op op, cons
                                                   std::optional<Milliseconds> timeout) {
   std::vector<std::string> all;
   Collective call{.op = name_of(op).data(), .record = {.op = op, .bytes = int64_t(mine.size())}};
-  call.move = [&](Turn& turn) {
-    all = make_room(turn);
-    turn.backend.all_gather(turn.call, const_block(mine), blocks(all));
+  call.move = [&](MatchedCall& matched) {
+    all = make_room(matched);
+    matched.backend.all_gather(matched.call, const_block(mine), blocks(all));
   };
   group.run(std::move(call), false, timeout);
   return all;
@@ -78,9 +78,9 @@ std::vector<std::string> gather_object(const std::string& object, const GatherOp
   std::vector<std::string> objects;
   Collective call{.op = kOp,
                   .record = {.op = Op::kGatherObject, .root = root, .bytes = int64_t(object.size())}};
-  call.move = [&](Turn& turn) {
-    if (root == group.index()) objects = make_room(turn);
-    turn.backend.gather(turn.call, root, const_block(object), blocks(objects));
+  call.move = [&](MatchedCall& matched) {
+    if (root == group.index()) objects = make_room(matched);
+    matched.backend.gather(matched.call, root, const_block(object), blocks(objects));
   };
   group.run(std::move(call), false, options.timeout);
   return objects;
@@ -97,11 +97,11 @@ std::string scatter_object(const std::vector<std::string>& objects, const Scatte
   std::string result;
   Collective call{.op = kOp, .record = {.op = Op::kScatterObject, .root = root}};
   for (const std::string& object : objects) call.sizes.push_back(int64_t(object.size()));
-  call.move = [&](Turn& turn) {
-    result.assign(turn.sizes[root].at(group.index()), '\0');
+  call.move = [&](MatchedCall& matched) {
+    result.assign(matched.sizes[root].at(group.index()), '\0');
     std::vector<ConstBlock> parts;
     for (const std::string& object : objects) parts.push_back(const_block(object));
-    turn.backend.scatter(turn.call, root, parts, block(result));
+    matched.backend.scatter(matched.call, root, parts, block(result));
   };
   group.run(std::move(call), false, options.timeout);
   return result;

@@ -14,8 +14,8 @@
 namespace gradus::dist {
 
 using internal::GroupState;
+using internal::MatchedCall;
 using internal::Op;
-using internal::Turn;
 using internal::World;
 
 namespace {
@@ -130,7 +130,7 @@ Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGr
                                                        : std::vector<int>();
   return internal::make_group(
       {}, {.op = op, .says = says, .equal = true, .name = options.name, .timeout = options.timeout},
-      [&](const Turn&) { return members; });
+      [&](const MatchedCall&) { return members; });
 }
 
 }  // namespace

@@ -25,8 +25,14 @@ void World::finish_calls() {
   const TimePoint begin = now();
   const auto ended = [&] { return posted->none(); };
   const auto awaited_elsewhere = [&](const RankStatus& status) {
-    // An older status does not count: this rank may have come to that call since.
-    return status.awaits(rank) && status.silent < now() - begin && !posted->is_of(status.doing);
+    // An older status does not count: this rank may have arrived at that call since.
+    if (status.silent >= now() - begin) return false;
+    bool awaited = false;
+    for (const RankWait& wait : status.waits) {
+      if (wait.blocks && posted->has(wait.call.series)) return false;
+      awaited = awaited || (wait.blocks && wait.ranks.contains(rank));
+    }
+    return awaited;
   };
   std::optional<Deadline> end;
   while (!ended() && !(end && end->passed())) {

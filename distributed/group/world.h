@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "gradus/distributed/base/call_record.h"
-#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/base/store.h"
 #include "gradus/distributed/group/group.h"
 #include "gradus/distributed/group/internal/call_log.h"
 #include "gradus/distributed/group/internal/call_queue.h"
 #include "gradus/distributed/group/work_state.h"
+#include "gradus/distributed/health/membership.h"
 #include "gradus/distributed/transport/backend.h"
 #include "gradus/distributed/transport/segment.h"
 #include "gradus/distributed/transport/transport.h"

@@ -137,7 +137,8 @@ std::string line_prefix(const std::string& role, int local_rank, int rank) {
 class Attempt {
  public:
   Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption,
-          Rendezvous& rendezvous, Guard& guard, Interrupts& interrupts, int number, const std::string& logs)
+          NodeRendezvous& rendezvous, Guard& guard, Interrupts& interrupts, int number,
+          const std::string& logs)
       : spec_(spec),
         id_(id),
         adoption_(adoption),
@@ -173,7 +174,7 @@ class Attempt {
     for (int i = 0; i < spec_.nproc; ++i) {
       Rank rank;
       rank.end.local_rank = i;
-      rank.end.rank = rendezvous_.place().first_rank + i;
+      rank.end.rank = rendezvous_.placement().first_rank + i;
       std::string folder;
       if (logs_.empty()) {
         rank.error = memory_file(spec_.op, "error.json");
@@ -220,31 +221,31 @@ class Attempt {
   }
 
   std::vector<std::string> environment(const Rank& rank) const {
-    const Place& place = rendezvous_.place();
+    const NodePlacement& placement = rendezvous_.placement();
     const auto text = [](const auto& value) { return concat(value); };
-    const std::string size = text(place.world_size), number = text(rank.end.rank);
+    const std::string size = text(placement.world_size), number = text(rank.end.rank);
     const std::string error_file =
         rank.error ? concat("/proc/", getpid(), "/fd/", rank.error.fd()) : rank.end.error_file;
     std::map<std::string, std::string> ours = {
         {"RANK", number},
         {"LOCAL_RANK", text(rank.end.local_rank)},
-        {"GROUP_RANK", text(place.node)},
+        {"GROUP_RANK", text(placement.node)},
         {"ROLE_RANK", number},
         {"ROLE_NAME", spec_.role},
         {"WORLD_SIZE", size},
         {"LOCAL_WORLD_SIZE", text(spec_.nproc)},
-        {"GROUP_WORLD_SIZE", text(place.nodes)},
+        {"GROUP_WORLD_SIZE", text(placement.nodes)},
         {"ROLE_WORLD_SIZE", size},
-        {"MASTER_ADDR", place.master_addr},
-        {"MASTER_PORT", text(place.master_port)},
+        {"MASTER_ADDR", placement.master_addr},
+        {"MASTER_PORT", text(placement.master_port)},
         {"TORCHELASTIC_RESTART_COUNT", text(number_)},
-        {"TORCHELASTIC_MAX_RESTARTS", text(place.max_restarts)},
+        {"TORCHELASTIC_MAX_RESTARTS", text(placement.max_restarts)},
         {"TORCHELASTIC_RUN_ID", spec_.run_id},
         {"TORCHELASTIC_USE_AGENT_STORE", "False"},  // no store of PyTorch listens at MASTER_PORT
         {"TORCHELASTIC_ERROR_FILE", error_file},
         {"GRADUS_ERROR_FILE", error_file},
-        {"GRADUS_STORE", place.store},
-        {"GRADUS_TOKEN", place.token},
+        {"GRADUS_STORE", placement.store},
+        {"GRADUS_TOKEN", placement.token},
         {"GRADUS_JOB_ID", spec_.rendezvous.job_id},
         {"GRADUS_LAUNCHER_ID", id_},
     };
@@ -314,7 +315,7 @@ class Attempt {
         rank.error ? read_file(rank.error.fd(), kMaxErrorFile) : read_file(end.error_file, kMaxErrorFile);
     if (const std::optional<ErrorFile> error = file.empty() ? std::nullopt : parse_error_file(file)) {
       end.message = error->message;
-      end.text = error->text;
+      end.rank_at_fault = error->rank_at_fault;
       end.traceback = error->traceback;
     }
     if (end.by_launcher || failed_) return;
@@ -457,7 +458,7 @@ class Attempt {
   const SupervisorOptions& spec_;
   const std::string& id_;
   const Adoption& adoption_;
-  Rendezvous& rendezvous_;
+  NodeRendezvous& rendezvous_;
   Guard& guard_;
   Interrupts& interrupts_;
   const int number_;
@@ -514,9 +515,9 @@ Outcome supervise(const SupervisorOptions& given) {
     if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_id();
   }
   Outcome outcome;
-  std::optional<Rendezvous> rendezvous_or_none;
+  std::optional<NodeRendezvous> rendezvous_or_none;
   try {
-    Rendezvous& rendezvous = rendezvous_or_none.emplace(spec.rendezvous, spec.nproc, check);
+    NodeRendezvous& rendezvous = rendezvous_or_none.emplace(spec.rendezvous, spec.nproc, check);
     const Adoption adoption;
     Guard guard(id, adoption.strangers());
     outcome.logs = make_logs(spec, random);
@@ -531,16 +532,17 @@ Outcome supervise(const SupervisorOptions& given) {
       if (verdict != Verdict::kRestart) return outcome;
       write_console(2,
                     concat(spec.op, ": ", outcome.failure.text, "; all ranks start again (restart ",
-                           attempt + 1, " of ", rendezvous.place().max_restarts, ")\n"),
+                           attempt + 1, " of ", rendezvous.placement().max_restarts, ")\n"),
                     Milliseconds(1'000));
     }
   } catch (const Interrupted& interrupted) {
     outcome.ok = false;
     outcome.signal = interrupted.signal;
     if (rendezvous_or_none)
-      rendezvous_or_none->report({.kind = Failure::Kind::kFailed,
-                                  .text = concat("the launcher of node ", rendezvous_or_none->place().node,
-                                                 " was ended by ", signal_name(interrupted.signal))});
+      rendezvous_or_none->report(
+          {.kind = Failure::Kind::kFailed,
+           .text = concat("the launcher of node ", rendezvous_or_none->placement().node, " was ended by ",
+                          signal_name(interrupted.signal))});
     return outcome;
   }
 }

@@ -4,12 +4,13 @@
 
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gradus/distributed/base/deadline.h"
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/launch/internal/rendezvous.h"
+#include "gradus/distributed/launch/internal/node_rendezvous.h"
 
 namespace gradus::dist::internal {
 
@@ -50,8 +51,9 @@ struct RankEnd {
   bool by_launcher = false;  // the launcher asked or made it end
   bool was_stopped = false;  // whether it was stopped when the job failed
   std::chrono::system_clock::time_point time;
-  std::string message, text;  // of its exception, from the error file: with and without its type
+  std::string message;  // of its exception, from the error file
   std::string traceback;
+  std::optional<int> rank_at_fault;     // of its exception, if that is a DistributedError
   std::string error_file;               // "" when it is not kept
   std::vector<std::string> last_lines;  // of its stderr
 

@@ -75,7 +75,7 @@ std::optional<PrivateFolder> PrivateFolder::make(const std::string& path, std::s
   return open(path, why);
 }
 
-std::optional<PrivateFolder::File> PrivateFolder::read(const char* op, const char* name, size_t most) const {
+std::optional<std::string> PrivateFolder::read(const char* op, const char* name, size_t max_bytes) const {
   const Socket file(openat(folder_.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file && errno == ENOENT) return {};
   struct stat info;
@@ -84,27 +84,21 @@ std::optional<PrivateFolder::File> PrivateFolder::read(const char* op, const cha
   if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
     throw FileError(op, path_of(name),
                     " must be a file of this user that nobody else may read (mode 600): remove it");
-  std::string content(most, '\0');
-  content.resize(size_t(std::max<ssize_t>(::read(file.fd(), content.data(), most), 0)));
-  const auto since_epoch =
-      std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
-  using Clock = std::chrono::system_clock;
-  return File{content, Clock::time_point(std::chrono::duration_cast<Clock::duration>(since_epoch))};
+  std::string content(max_bytes, '\0');
+  content.resize(size_t(std::max<ssize_t>(::read(file.fd(), content.data(), max_bytes), 0)));
+  return content;
 }
 
-bool PrivateFolder::write(const char* op, const char* name, std::string_view content, Existing existing,
+bool PrivateFolder::write(const char* op, const char* name, std::string_view content,
                           std::string* why) const {
   const std::string draft = concat(name, '.', random_digits(op, 16));
   const Socket file(
       openat(folder_.fd(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  const auto give_name = [&] {
-    if (existing == Existing::kReplace) return renameat(folder_.fd(), draft.c_str(), folder_.fd(), name) == 0;
-    return linkat(folder_.fd(), draft.c_str(), folder_.fd(), name, 0) == 0 || errno == EEXIST;
-  };
   const bool made = file && ::write(file.fd(), content.data(), content.size()) == ssize_t(content.size()) &&
-                    (existing == Existing::kReplace || fsync(file.fd()) == 0) && give_name();
+                    fsync(file.fd()) == 0 &&
+                    (linkat(folder_.fd(), draft.c_str(), folder_.fd(), name, 0) == 0 || errno == EEXIST);
   if (!made) *why = error_text();
-  if (file) unlinkat(folder_.fd(), draft.c_str(), 0);  // already gone if it was renamed
+  if (file) unlinkat(folder_.fd(), draft.c_str(), 0);
   return made;
 }
 

@@ -1,7 +1,6 @@
 // PrivateFolder: a folder of the user's own, for small files that nobody else may read or write.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,19 +22,13 @@ class PrivateFolder {
   // Does the same, and makes the folder if it is not there.
   static std::optional<PrivateFolder> make(const std::string& path, std::string* why);
 
-  struct File {
-    std::string content;
-    std::chrono::system_clock::time_point time;  // when it was written
-  };
-  // Returns the first `most` bytes, or nothing when there is no such file.
+  // Returns the first `max_bytes` bytes, or nothing when there is no such file.
   // Errors: FileError for a file that is not this user's, or that others may read.
-  std::optional<File> read(const char* op, const char* name, size_t most) const;
+  std::optional<std::string> read(const char* op, const char* name, size_t max_bytes) const;
 
-  enum class Existing { kKeep, kReplace };
-  // Makes the file. Readers never see it incomplete. An existing file stays, or is replaced; a replaced one
-  // may be lost when the host loses power. Returns false, and sets `why`, if the file cannot be made.
-  bool write(const char* op, const char* name, std::string_view content, Existing existing,
-             std::string* why) const;
+  // Makes the file, unless it exists. Readers never see it incomplete. Returns false, and sets `why`, if the file
+  // cannot be made.
+  bool write(const char* op, const char* name, std::string_view content, std::string* why) const;
 
   std::string path_of(const char* name) const { return path_ + '/' + name; }
 

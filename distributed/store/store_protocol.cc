@@ -61,7 +61,7 @@ std::optional<Form> form_of(uint8_t type) {
       return Form{0, 0};
     case MessageType::kReport:
       return Form{3, 1};
-    case MessageType::kAskStatuses:
+    case MessageType::kQueryStatuses:
       return Form{0, 0};
     case MessageType::kFailed:
       return Form{3, 1};
@@ -71,7 +71,7 @@ std::optional<Form> form_of(uint8_t type) {
       return Form{kAny, kAny};
     case MessageType::kEnded:
       return Form{2, 0};
-    case MessageType::kAskStill:
+    case MessageType::kQueryStill:
       return Form{1, 0};
   }
   return {};

@@ -28,40 +28,40 @@
 namespace gradus::dist::internal {
 
 enum class MessageType : uint8_t {
-  kHello = 1,    // version, role, attempt, rank, world size; magic, nonce, job id, name
-  kChallenge,    // ; nonce
-  kProof,        // ; HMAC
-  kWelcome,      // ; HMAC
-  kRefused,      // Refusal; why
-  kSet,          // ; key, value
-  kGet,          // milliseconds; key
-  kPop,          // milliseconds; key
-  kAdd,          // amount; key
-  kCompareSet,   // ; key, expected, desired
-  kAppend,       // ; key, value
-  kWait,         // milliseconds; keys
-  kCheck,        // ; keys
-  kDelete,       // ; key
-  kNumKeys,      // ;
-  kAnswer,       // number; values
-  kTimedOut,     // ; missing keys
-  kInvalid,      // ; what is wrong
-  kHeartbeat,    // the last kAskStill that it answers; what the rank does
-  kLeave,        // ;
-  kReport,       // attempt, kind, rank; text
-  kAskStatuses,  // ;
-  kFailed,       // attempt, kind, rank; text
-  kLeft,         // rank
-  kStatuses,     // rank, left, silent milliseconds of each; doing of each
-  kEnded,        // attempt, rank
-  kAskStill,     // number: wants a heartbeat now
+  kHello = 1,      // version, role, attempt, rank, world size; magic, nonce, job id, name
+  kChallenge,      // ; nonce
+  kProof,          // ; HMAC
+  kWelcome,        // ; HMAC
+  kRefused,        // Refusal; why
+  kSet,            // ; key, value
+  kGet,            // milliseconds; key
+  kPop,            // milliseconds; key
+  kAdd,            // amount; key
+  kCompareSet,     // ; key, expected, desired
+  kAppend,         // ; key, value
+  kWait,           // milliseconds; keys
+  kCheck,          // ; keys
+  kDelete,         // ; key
+  kNumKeys,        // ;
+  kAnswer,         // number; values
+  kTimedOut,       // ; missing keys
+  kInvalid,        // ; what is wrong
+  kHeartbeat,      // the last kQueryStill that it answers; the status (status_wire.h)
+  kLeave,          // ;
+  kReport,         // attempt, kind, rank; text
+  kQueryStatuses,  // ;
+  kFailed,         // attempt, kind, rank; text
+  kLeft,           // rank
+  kStatuses,       // rank, left, silent milliseconds of each; status of each
+  kEnded,          // attempt, rank
+  kQueryStill,     // number: requests a heartbeat now
 };
 
 enum class Role : uint8_t { kClient, kMember, kLauncher };
 enum class Refusal : uint8_t { kVersion, kToken, kJob, kOver, kNotYet, kRank, kFull };
 
 inline constexpr std::string_view kMagic = "gradus store";
-inline constexpr int64_t kProtocolVersion = 3;
+inline constexpr int64_t kProtocolVersion = 4;
 inline constexpr int kAnyAttempt = -1;
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;
@@ -71,7 +71,7 @@ inline constexpr size_t kMaxListed = 1 << 16;  // keys in one request
 inline constexpr size_t kMaxGreeting = 4 << 10;
 inline constexpr size_t kMaxNotice = 64 << 10;
 inline constexpr size_t kMaxFrame = 2 * StoreLimits::kValueBytes + (64 << 10);
-inline constexpr size_t kMaxFailureText = 32 << 10, kMaxDoingText = 4096, kMaxName = 256;
+inline constexpr size_t kMaxFailureText = 32 << 10, kMaxStatusBytes = 8 << 10, kMaxName = 256;
 
 struct Message {
   MessageType type;

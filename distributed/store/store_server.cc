@@ -15,7 +15,7 @@
 #include <system_error>
 #include <thread>
 
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/still_threads.h"
 #include "gradus/distributed/store/internal/store_service.h"
 #include "gradus/distributed/store/socket.h"
 
@@ -48,17 +48,11 @@ Socket listen_somewhere(const StoreServerOptions& options) {
   if (options.token.empty() && !std::all_of(addresses.begin(), addresses.end(), is_loopback))
     throw ValueError(kOp, "a token is needed to listen at '", options.host, "', which other hosts can reach");
 
-  const int last = options.port == 0 ? 0 : std::min(options.port + options.further_ports, 65535);
-  for (int port = options.port; port <= last; ++port) {
-    bool taken = false;
-    if (Socket socket = internal::listen_at(addresses[0].with_port(port), &why, &taken)) return socket;
-    if (!taken) throw ConnectionError(kOp, -1, "cannot listen at ", options.host, ':', port, ": ", why);
-  }
-  if (last == options.port)
-    throw ConnectionError(kOp, -1, "cannot listen at ", options.host, ':', options.port,
-                          ": the port is taken by another process");
-  throw ConnectionError(kOp, -1, "cannot listen at ", options.host, ": ports ", options.port, " to ", last,
-                        " are taken by other processes");
+  bool taken = false;
+  if (Socket socket = internal::listen_at(addresses[0], &why, &taken)) return socket;
+  throw ConnectionError(taken ? ConnectionError::Reason::kPortTaken : ConnectionError::Reason::kOther, kOp,
+                        -1, "cannot listen at ", options.host, ':', options.port, ": ",
+                        taken ? "the port is taken by another process" : why);
 }
 
 }  // namespace
@@ -75,7 +69,7 @@ class StoreServer::Impl {
                   .launcher_token = options.launcher_token,
                   .max_connections = max_connections(),
                   .max_greeting = std::min<size_t>(256, max_connections() / 2),
-                  .two_jobs_met = options.two_jobs_met}) {
+                  .known_by_port_alone = options.known_by_port_alone}) {
     if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
     watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
     watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);

@@ -3,7 +3,6 @@
 // survives any client.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,16 +15,14 @@ namespace gradus::dist {
 struct StoreServerOptions {
   std::string host = "127.0.0.1";  // where to listen; "0.0.0.0" for several hosts (needs a token)
   int port = 0;                    // 0: any free one
-  int further_ports = 0;           // how many following ports to try if it is taken
   std::string job_id = "none";     // clients must give the same
   std::string token;  // the job's secret: clients prove that they know it (HMAC-SHA256 of a challenge)
   // The secret of launchers on other nodes, which ranks do not have. Clients that join as a launcher, or that
   // outlive attempts, prove that they know it. "": there are none.
   std::string launcher_token;
-  // Set if ranks know the server by its port alone. Called when two processes come as the same rank while
-  // ranks are meeting, or shortly after. Then two jobs may have met, and the attempt fails with the failure
-  // that is passed.
-  std::function<void(const Failure&)> two_jobs_met = {};
+  // Ranks know the server by its port alone. If two processes join as the same rank while ranks join, or shortly
+  // after, two jobs may have met, and the attempt fails.
+  bool known_by_port_alone = false;
 };
 
 class StoreServer {
@@ -46,8 +43,8 @@ class StoreServer {
   void ended(int rank);
   // Returns whether the attempt has failed, and sets `failure` to the failure that was reported first.
   bool failed(Failure* failure = nullptr) const;
-  // Returns "; somebody came with another token" and the like, or "". For the error of a wait for ranks
-  // that do not come.
+  // Returns which clients were refused, as the end of an error, or "". For the error of a wait for ranks that do
+  // not arrive.
   std::string refusals() const;
   // Returns how many launchers of other nodes are connected and have not left.
   int launchers() const;

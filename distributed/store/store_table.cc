@@ -56,9 +56,8 @@ bool StoreTable::request(Client client, const Message& message, TimePoint now, A
         return false;
     }
   } catch (const StoreError& error) {
-    // Cuts off "[op] ", since the client adds it again.
-    const std::string text = error.what();
-    reply(encode({MessageType::kInvalid, {}, {std::string_view(text).substr(text.find(']') + 2)}}));
+    // Without "[op] ", which the client adds again.
+    reply(encode({MessageType::kInvalid, {}, {text_of(error)}}));
     return true;
   }
 }

@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "gradus/distributed/base/still_threads.h"
-#include "gradus/distributed/store/internal/status_text.h"
+#include "gradus/distributed/health/still_threads.h"
+#include "gradus/distributed/store/internal/status_wire.h"
 #include "gradus/distributed/store/internal/store_connection.h"
 #include "gradus/distributed/store/tcp_store.h"
 
@@ -25,7 +25,7 @@ using internal::MessageType;
 using internal::StoreConnection;
 
 constexpr Milliseconds kHeartbeat{500};
-// A rank that reports a timeout first asks for statuses. Both together take less than two seconds. A report's
+// A rank that reports a timeout first queries the statuses. Both together take less than two seconds. A report's
 // answer may come only after the server's grace period.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
 // Covers a lost packet (TCP sends it again after 200 ms). A stopped server delays the end of a rank by this much.
@@ -141,8 +141,8 @@ class TcpMembership final : public Membership {
       : Membership(rank, world_size),
         address_(address),
         port_(connection.port()),
-        connection_(std::move(connection), {.message = [this](const Message& m) { return hear(m); },
-                                            .lost = [this](const std::string& why) { lose(why); },
+        connection_(std::move(connection), {.message = [this](const Message& m) { return receive(m); },
+                                            .lost = [this](const std::string& why) { handle_lost(why); },
                                             .heartbeat = [this] { return beat(); }}) {}
 
   Failure report(const Failure& failure) override {
@@ -154,7 +154,7 @@ class TcpMembership final : public Membership {
     const Deadline deadline = Deadline::after(kReportLimit);
     if (!failed() && connection_.send(encode(MessageType::kReport, address_.attempt, failure), deadline)) {
       std::unique_lock lock(mutex_);
-      heard_.wait_until(lock, deadline.time(), [&] { return failed(); });
+      received_.wait_until(lock, deadline.time(), [&] { return failed(); });
     }
     set_failed(failure);  // unless there was an earlier one
     return this->failure();
@@ -172,7 +172,7 @@ class TcpMembership final : public Membership {
     const Deadline deadline = Deadline::after(kLeaveLimit);
     if (!connection_.send(encode({MessageType::kLeave, {}, {}}), deadline)) return;
     std::unique_lock lock(mutex_);
-    heard_.wait_until(lock, deadline.time(), [&] { return leave_confirmed_ || lost_ || failed(); });
+    received_.wait_until(lock, deadline.time(), [&] { return leave_confirmed_ || lost_ || failed(); });
   }
 
   std::vector<RankStatus> statuses() override {
@@ -181,33 +181,32 @@ class TcpMembership final : public Membership {
     {
       std::lock_guard lock(mutex_);
       if (lost_) return {};
-      seen = statuses_heard_;
+      seen = statuses_received_;
     }
     const Deadline deadline = Deadline::after(kStatusesLimit);
-    if (!connection_.send(encode({MessageType::kAskStatuses, {}, {}}), deadline)) return {};
+    if (!connection_.send(encode({MessageType::kQueryStatuses, {}, {}}), deadline)) return {};
     std::unique_lock lock(mutex_);
-    heard_.wait_until(lock, deadline.time(), [&] { return statuses_heard_ > seen || lost_; });
-    if (statuses_heard_ == seen) return {};
+    received_.wait_until(lock, deadline.time(), [&] { return statuses_received_ > seen || lost_; });
+    if (statuses_received_ == seen) return {};
     return statuses_;
   }
 
  private:
-  // Reads the question's number before the status. So the status is from after the question.
+  // Reads the query's number before the status. So the status is from after the query.
   std::string beat() const {
-    const int64_t asked = asked_.load();
-    RankStatus mine = status();
-    if (mine.stuck != 0) {
-      const uint64_t others = internal::still_threads(mine.threads);
-      mine.stuck = others == 0 ? 0 : std::max<uint64_t>(1, mine.stuck * 0x9E3779B97F4A7C15u ^ others);
+    const int64_t query = query_.load();
+    RankStatus own = status();
+    if (own.stuck != 0) {
+      const uint64_t others = internal::still_threads(own.threads);
+      own.stuck = others == 0 ? 0 : std::max<uint64_t>(1, own.stuck * 0x9E3779B97F4A7C15u ^ others);
     }
-    const std::string text = internal::to_text(mine);
-    return encode({MessageType::kHeartbeat, {asked}, {text}});
+    return encode({MessageType::kHeartbeat, {query}, {internal::encode_status(own)}});
   }
 
   // Checks the server's messages like all input from outside.
-  bool hear(const Message& message) {
-    if (message.type == MessageType::kAskStill) {
-      asked_.store(message.numbers[0]);
+  bool receive(const Message& message) {
+    if (message.type == MessageType::kQueryStill) {
+      query_.store(message.numbers[0]);
       return true;
     }
     std::lock_guard lock(mutex_);
@@ -222,33 +221,33 @@ class TcpMembership final : public Membership {
       statuses_.clear();
       for (size_t i = 0; i < message.texts.size(); ++i) {
         const int64_t* n = &message.numbers[3 * i];
-        if (n[0] < 0 || n[0] >= world_size() || n[0] == rank()) continue;
-        RankStatus& status = statuses_.emplace_back();
+        std::optional<RankStatus> decoded = internal::decode_status(message.texts[i], world_size());
+        if (!decoded || n[0] < 0 || n[0] >= world_size() || n[0] == rank()) continue;
+        RankStatus& status = statuses_.emplace_back(std::move(*decoded));
         status.rank = static_cast<int>(n[0]);
         status.left = n[1] != 0;
         status.silent = Milliseconds(std::max<int64_t>(n[2], 0));
-        internal::read_text(message.texts[i], world_size(), status);
       }
-      ++statuses_heard_;
+      ++statuses_received_;
     }
-    heard_.notify_all();
+    received_.notify_all();
     return false;
   }
 
-  void lose(const std::string& why) {
+  void handle_lost(const std::string& why) {
     std::lock_guard lock(mutex_);
     lost_ = true;
     if (!left_) set_failed({.kind = Failure::Kind::kDied, .text = lost_text(address_, port_, why)});
-    heard_.notify_all();
+    received_.notify_all();
   }
 
   const StoreAddress address_;
   const int port_;
   std::mutex mutex_;  // of what follows; held while a message is handled
-  std::condition_variable heard_;
+  std::condition_variable received_;
   bool left_ = false, leave_confirmed_ = false, lost_ = false;
-  std::atomic<int64_t> asked_{0};
-  uint64_t statuses_heard_ = 0;
+  std::atomic<int64_t> query_{0};
+  uint64_t statuses_received_ = 0;
   std::vector<RankStatus> statuses_;
   StandingConnection connection_;  // last: its thread uses the others
 };
@@ -258,8 +257,8 @@ class TcpLauncherLink final : public LauncherLink {
   TcpLauncherLink(StoreConnection connection, const StoreAddress& address)
       : address_(address),
         port_(connection.port()),
-        connection_(std::move(connection), {.message = [this](const Message& m) { return hear(m); },
-                                            .lost = [this](const std::string& why) { lose(why); }}) {}
+        connection_(std::move(connection), {.message = [this](const Message& m) { return receive(m); },
+                                            .lost = [this](const std::string& why) { handle_lost(why); }}) {}
 
   void report(int attempt, const Failure& failure) override {
     connection_.send(encode(MessageType::kReport, attempt, failure));
@@ -271,23 +270,23 @@ class TcpLauncherLink final : public LauncherLink {
 
   bool failed(int attempt, Failure* failure) const override {
     std::lock_guard lock(mutex_);
-    const bool heard = heard_ && heard_->attempt == attempt;
-    if (!heard && !lost_) return false;
-    if (failure != nullptr) *failure = heard ? heard_->failure : *lost_;
+    const bool received = received_ && received_->attempt == attempt;
+    if (!received && !lost_) return false;
+    if (failure != nullptr) *failure = received ? received_->failure : *lost_;
     return true;
   }
 
   void leave() override { connection_.send(encode({MessageType::kLeave, {}, {}})); }
 
  private:
-  bool hear(const Message& message) {
+  bool receive(const Message& message) {
     if (message.type != MessageType::kFailed) return false;
     std::lock_guard lock(mutex_);
-    if (auto failed = parse_failure(message)) heard_ = std::move(failed);
+    if (auto failed = parse_failure(message)) received_ = std::move(failed);
     return false;
   }
 
-  void lose(const std::string& why) {
+  void handle_lost(const std::string& why) {
     std::lock_guard lock(mutex_);
     lost_ = Failure{.kind = Failure::Kind::kDied, .text = lost_text(address_, port_, why)};
   }
@@ -295,7 +294,7 @@ class TcpLauncherLink final : public LauncherLink {
   const StoreAddress address_;
   const int port_;
   mutable std::mutex mutex_;
-  std::optional<internal::AttemptFailure> heard_;  // of the latest attempt
+  std::optional<internal::AttemptFailure> received_;  // of the latest attempt
   std::optional<Failure> lost_;
   StandingConnection connection_;
 };

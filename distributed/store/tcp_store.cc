@@ -30,9 +30,6 @@ class TcpStore final : public Store {
  public:
   TcpStore(const StoreAddress& address, const Deadline& deadline) : address_(address) {
     idle_.push_back(StoreConnection::open("connect_tcp_store", address_, who(), deadline));
-    // Further connections go to the port that was found.
-    address_.port = idle_.back().port();
-    address_.further_ports = 0;
   }
 
   void set(std::string_view key, std::string_view value) override {
@@ -150,11 +147,10 @@ class TcpStore final : public Store {
     try {
       return StoreConnection::open(op, address_, who(), deadline, /*retry=*/false);
     } catch (const ConnectionError& error) {
-      const std::string_view text = error.what();
-      if (text.find("the store refused") != text.npos) throw;
+      if (error.reason() != ConnectionError::Reason::kUnreachable) throw;
       throw ConnectionError(op, -1, "the store at ", place(),
                             " is gone: its host (the launcher, or rank 0) has ended or cannot be reached (",
-                            why.empty() ? text.substr(text.find(']') + 2) : why, ")");
+                            why.empty() ? internal::text_of(error) : why, ")");
     }
   }
 
@@ -164,7 +160,7 @@ class TcpStore final : public Store {
     throw ConnectionError(op, -1, "the connection to the store at ", place(), " broke: ", why);
   }
 
-  StoreAddress address_;
+  const StoreAddress address_;
   std::mutex mutex_;  // of idle_
   std::vector<StoreConnection> idle_;
 };

@@ -2,13 +2,12 @@
 // launcher's standing connection.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "gradus/distributed/base/deadline.h"
-#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/base/store.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist {
 
@@ -18,12 +17,9 @@ struct StoreAddress {
 
   std::string host;
   int port = 0;
-  int further_ports = 0;  // if `port` is taken, the server is at one of this many ports after it
   std::string job_id = "none";
   std::string token;  // of a client that outlives attempts, or joins as a launcher: the launchers'
   int attempt = 0;    // which attempt of the job this rank belongs to
-  // Called between tries to connect; what it throws ends them.
-  std::function<void()> between_tries = {};
 };
 
 // Connects. Tries again until the server is there or time is over. The store can be used

@@ -16,10 +16,10 @@ constexpr size_t kDigits = 64;  // 32 random bytes
 std::optional<std::string> read_token(const char* op, const PrivateFolder& folder) {
   const auto file = folder.read(op, kName, kDigits + 1);
   if (!file) return {};
-  const std::string_view token = file->content;
+  const std::string_view token = *file;
   if (token.size() != kDigits || token.find_first_not_of("0123456789abcdef") != token.npos)
     throw FileError(op, folder.path_of(kName), " does not hold a token, or only a part of one: remove it");
-  return file->content;
+  return *file;
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ UserToken user_token(const char* op, const std::string& remote_host) {
     if (const auto folder = PrivateFolder::make(path, &why)) {
       if (auto token = read_token(op, *folder)) return {*token, folder->path_of(kName)};
       // Makes the token, unless another process is faster. The file's content counts.
-      if (folder->write(op, kName, random_digits(op, kDigits), PrivateFolder::Existing::kKeep, &why))
+      if (folder->write(op, kName, random_digits(op, kDigits), &why))
         if (auto token = read_token(op, *folder)) return {*token, folder->path_of(kName)};
     }
     reasons += concat(reasons.empty() ? "" : "; ", path, ": ", why);

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -221,11 +221,11 @@ class ArenaBackend : public Backend {
         if (call.watch.membership->has_left(members_[i]) && !is_here(i)) return true;
       return false;
     };
-    std::optional<Membership::Awaiting> awaiting;
-    const Wait outcome = arrival_.signal.wait(
+    std::optional<WaitScope> waiting;
+    const WaitResult outcome = arrival_.signal.wait(
         call.watch, [&] { return all_here() || someone_left(); }, call.op, Futex::spin_limit(),
-        [&] { awaiting.emplace(*call.watch.membership, [this] { return missing(); }); });
-    if (outcome != Wait::kReady) throw_wait(call.op, outcome, call.watch, missing());
+        [&] { waiting.emplace(*call.watch.membership, Wait::for_ranks([this] { return missing(); })); });
+    if (outcome != WaitResult::kReady) throw_wait(call.op, outcome, call.watch, missing());
     for (size_t i = 0; i < size(); ++i)
       check_left(call.op, call.watch, members_[i], [&] { return !is_here(i); });
   }

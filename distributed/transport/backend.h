@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/base/futex.h"
 #include "gradus/distributed/base/reduce_op.h"
+#include "gradus/distributed/health/futex.h"
 
 namespace gradus::dist::internal {
 

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/base/still_threads.h"
-#include "gradus/distributed/base/waiting.h"
 #include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/health/still_threads.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist::internal {
@@ -176,11 +176,11 @@ GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     std::string bytes;
-    const Membership::Awaiting awaiting(*watch.membership, [peer] { return std::vector{peer}; });
+    const WaitScope waiting(*watch.membership, Wait::for_ranks([peer] { return std::vector{peer}; }));
     try {
       bytes = setup.store->get(key_of(peer), watch.deadline.left());
     } catch (const TimeoutError&) {
-      throw_wait(kOp, watch.membership->failed() ? Wait::kFailed : Wait::kTimeout, watch, {peer});
+      throw_wait(kOp, watch.membership->failed() ? WaitResult::kFailed : WaitResult::kTimeout, watch, {peer});
     }
     const auto theirs = from_wire<std::vector<Note>>(bytes);
     if (theirs.size() != size_t(size_) || theirs[rank_].first.size() != contexts_.size()) WireReader::fail();
@@ -216,15 +216,15 @@ void GlooMesh::connect_all(const std::map<int, std::array<Address, 2>>& addresse
     signal.notify();
   });
   const auto has_ended = [&] { return ended.load(std::memory_order_acquire); };
-  const Membership::Awaiting awaiting(*watch.membership,
-                                      [&] { return std::vector<int>(at.load() < 0 ? 0 : 1, at.load()); });
-  const Wait outcome = signal.wait(watch, has_ended, "connect");
+  const WaitScope waiting(
+      *watch.membership, Wait::for_ranks([&] { return std::vector<int>(at.load() < 0 ? 0 : 1, at.load()); }));
+  const WaitResult outcome = signal.wait(watch, has_ended, "connect");
   while (!has_ended()) {
     close();  // again, for a connection that was just begun
     std::this_thread::sleep_for(Milliseconds(10));
   }
   thread.join();
-  if (outcome != Wait::kReady) throw_wait(kOp, outcome, watch, {at});
+  if (outcome != WaitResult::kReady) throw_wait(kOp, outcome, watch, {at});
   if (trouble.empty()) return;
 
   const auto limit = std::min(watch.deadline.left(), kTruthLimit);

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/distributed/transport/gloo_mesh.h"
 #include "gradus/distributed/transport/internal/gloo_link.h"
 
@@ -279,16 +279,15 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   template <class Ended>
   void wait_until(Ended&& ended, const std::vector<int>& peers, const Watch& watch, const char* op) {
     if (ended()) return;
-    const Membership::Awaiting awaiting(
-        *watch.membership, [&] { return peers; }, Membership::Awaiting::kAny);
+    const WaitScope waiting(*watch.membership, Wait::for_any_rank([&] { return peers; }));
     while (!ended()) {
       const bool trouble = in_trouble(peers);
       const auto slice =
           Deadline::after(std::min(watch.deadline.left(), trouble ? kTroubleInterval : kProbeInterval));
       const auto changed = [&] { return ended() || (!trouble && in_trouble(peers)); };
       // Does not spin: gloo's thread and the link's thread need the core before anything can come.
-      const Wait outcome = signal_.wait({watch.membership, slice}, changed, op, 0);
-      if (outcome == Wait::kReady) continue;
+      const WaitResult outcome = signal_.wait({watch.membership, slice}, changed, op, 0);
+      if (outcome == WaitResult::kReady) continue;
       check(peers, watch, op);
       for (int peer : peers)
         if (links_[peer]) links_[peer]->probe();
@@ -297,7 +296,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
 
   // Throws when nothing more can come from the peers in time.
   void check(const std::vector<int>& peers, const Watch& watch, const char* op) {
-    if (watch.membership->failed()) throw_wait(op, Wait::kFailed, watch, peers);
+    if (watch.membership->failed()) throw_wait(op, WaitResult::kFailed, watch, peers);
     for (int peer : peers) {
       if (!is_broken(peer) || has_left(peer) || now() - links_[peer]->broken_at() < kTruthLimit) continue;
       const std::string text = concat("connection to rank ", peer, " broke: ", links_[peer]->trouble());
@@ -310,7 +309,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
       return peer == rank_ || is_broken(peer) || now() - left_at_[peer].load() > kRemainderLimit;
     };
     if (std::ranges::all_of(peers, is_gone)) throw_left(op, watch, peers[0]);
-    if (watch.deadline.passed()) throw_wait(op, Wait::kTimeout, watch, peers);
+    if (watch.deadline.passed()) throw_wait(op, WaitResult::kTimeout, watch, peers);
   }
 
   // ---- matching

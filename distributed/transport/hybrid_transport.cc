@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -69,12 +69,11 @@ class AnyWayRequest final : public HybridRequest {
   }
   void wait_for_way(const Watch& watch, const char* op) {
     if (find_way()) return;
-    const Membership::Awaiting awaiting(
-        *watch.membership, [this] { return sources_; }, Membership::Awaiting::kAny);
+    const WaitScope waiting(*watch.membership, Wait::for_any_rank([this] { return sources_; }));
     std::chrono::microseconds nap = kShortNap;
     while (!find_way()) {
-      if (watch.membership->failed()) throw_wait(op, Wait::kFailed, watch, sources_);
-      if (watch.deadline.passed()) throw_wait(op, Wait::kTimeout, watch, sources_);
+      if (watch.membership->failed()) throw_wait(op, WaitResult::kFailed, watch, sources_);
+      if (watch.deadline.passed()) throw_wait(op, WaitResult::kTimeout, watch, sources_);
       const auto left = [&](int source) { return watch.membership->has_left(source); };
       if (std::ranges::all_of(sources_, left) && !find_way()) throw_left(op, watch, sources_[0]);
       std::this_thread::sleep_for(nap);

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <utility>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/distributed/transport/segment.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 
@@ -163,9 +163,9 @@ Received receive_hello(const Descriptor& socket, Hello& hello, Descriptor* memor
 // Sleeps until one of the sockets is readable, or a time slice has passed. Throws if the job has failed or
 // the deadline has passed.
 void wait_for(std::vector<pollfd>& sockets, const Watch& watch, const std::vector<int>& missing) {
-  const Membership::Awaiting awaiting(*watch.membership, [&missing] { return missing; });
-  if (watch.membership->failed()) throw_wait(kOp, Wait::kFailed, watch, missing);
-  if (watch.deadline.passed()) throw_wait(kOp, Wait::kTimeout, watch, missing);
+  const WaitScope waiting(*watch.membership, Wait::for_ranks([&missing] { return missing; }));
+  if (watch.membership->failed()) throw_wait(kOp, WaitResult::kFailed, watch, missing);
+  if (watch.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch, missing);
   const Milliseconds slice = std::min(kSlice, watch.deadline.left());
   if (poll(sockets.data(), sockets.size(), int(slice.count())) < 0 && errno != EINTR) throw_errno("poll");
 }
@@ -249,12 +249,12 @@ class ProcessSegments : public SegmentProvider {
 
   std::string get_name(const std::string& key, const Watch& watch, const std::vector<int>& missing) {
     std::string name;
-    const Membership::Awaiting awaiting(*watch.membership, [&missing] { return missing; });
+    const WaitScope waiting(*watch.membership, Wait::for_ranks([&missing] { return missing; }));
     try {
       name = store_->get(key, watch.deadline.left());
     } catch (const TimeoutError&) {
       if (watch.membership->failed()) throw;
-      throw_wait(kOp, Wait::kTimeout, watch, missing);
+      throw_wait(kOp, WaitResult::kTimeout, watch, missing);
     }
     if (name.size() != kNameBytes || name.find_first_not_of("0123456789abcdef") != std::string::npos)
       throw StoreError(kOp, missing[0], "the store's value of '", key, "' is no socket's name");

@@ -7,8 +7,8 @@
 #include <list>
 #include <mutex>
 
-#include "gradus/distributed/base/still_threads.h"
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/still_threads.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {
@@ -197,11 +197,9 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
 
   void wait(Request& any, const Watch& watch, const char* op) override {
     RingRequest& request = static_cast<RingRequest&>(any);
-    std::optional<Membership::Awaiting> awaiting;
+    std::optional<WaitScope> waiting;
     const auto sleeps = [&] {
-      if (!awaiting)
-        awaiting.emplace(
-            *watch.membership, [&] { return ranks(request); }, Membership::Awaiting::kAny);
+      if (!waiting) waiting.emplace(*watch.membership, Wait::for_any_rank([&] { return ranks(request); }));
     };
     for (;;) {
       uint32_t seen = 0;
@@ -220,7 +218,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
         if (gone) forget_locked(request);
         ++sleepers_;
       }
-      Wait outcome = Wait::kReady;
+      WaitResult outcome = WaitResult::kReady;
       if (!gone && corrupt_ < 0) {
         const auto changed = [&] {
           return mine().events.load(std::memory_order_seq_cst) != seen || (!visible && all_left(request));
@@ -234,7 +232,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
       }
       if (gone) throw_left(op, watch, members_[request.peers[0]]);
       check_corrupt(op);
-      if (outcome == Wait::kFailed || (outcome == Wait::kTimeout && watch.deadline.passed())) {
+      if (outcome == WaitResult::kFailed || (outcome == WaitResult::kTimeout && watch.deadline.passed())) {
         forget(request);
         throw_wait(op, outcome, watch, ranks(request));
       }
@@ -593,7 +591,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
                stopping_.load(std::memory_order_seq_cst);
       };
       if (mine().signal.wait({membership_.get(), limit}, changed, "messages in the background") ==
-          Wait::kFailed)
+          WaitResult::kFailed)
         return;
     }
   }

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/base/futex.h"
-#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/base/store.h"
+#include "gradus/distributed/health/futex.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist::internal {
 
@@ -28,7 +28,7 @@ class Segment {
 // Makes segments. open is collective over `members`, which are ranks in the job on one host. Each member
 // passes the same key, which is unique in the job, the same size, and its place among the members. open
 // returns when this member has the memory.
-// Errors: those of waits (gradus/distributed/base/waiting.h), naming the members that did not come.
+// Errors: those of waits (gradus/distributed/health/waiting.h), naming the members that did not come.
 class SegmentProvider {
  public:
   virtual ~SegmentProvider() = default;

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/health/futex.h"
 #include "gradus/tensor/base/ref.h"
 
 namespace gradus::dist::internal {
@@ -58,7 +58,7 @@ class Transport {
   // Blocks until done; moves other messages meanwhile.
   // Errors: the job's failure, with `op` before it; what `accept` threw; PeerError, after reporting
   // it, if the peer has left and nothing more can come; TimeoutError, after reporting it, if time
-  // is over (gradus/distributed/base/waiting.h).
+  // is over (gradus/distributed/health/waiting.h).
   virtual void wait(Request& request, const Watch& watch, const char* op) = 0;
   // Returns one of `sources` from which a message with `tag` has come that no receive is for; kAnySource
   // if there is none.

@@ -6,14 +6,15 @@ namespace gradus::dist::internal {
 namespace {
 
 // Returns every member's lines. Collective; all members have found that their fingerprints differ.
-std::vector<std::vector<std::string>> exchange_lines(const Turn& turn, const std::vector<std::string>& mine) {
+std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
+                                                     const std::vector<std::string>& mine) {
   constexpr size_t kAtOnce = kMaxExchangeBytes / 2;
   std::string text;
   for (const std::string& line : mine) text += line + '\n';
-  std::vector<std::string> all(turn.records.size());
+  std::vector<std::string> all(matched.records.size());
   for (bool more = true; more;) {
     const std::vector<std::string> parts =
-        turn.backend.exchange(turn.call, std::string_view(text).substr(0, kAtOnce));
+        matched.backend.exchange(matched.call, std::string_view(text).substr(0, kAtOnce));
     text.erase(0, kAtOnce);
     for (size_t i = 0; i < all.size(); ++i) all[i] += parts[i];
     more = std::ranges::any_of(parts, [](const std::string& part) { return part.size() == kAtOnce; });
@@ -50,17 +51,17 @@ BackwardExchange::BackwardExchange(const Group& group, const BackwardNote& mine,
                                    std::shared_ptr<const std::vector<std::string>> plan)
     : result_(std::make_shared<Result>()) {
   Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = write(mine)};
-  call.check = [&state = group.state(), plan = std::move(plan)](const Turn& turn) {
+  call.check = [&state = group.state(), plan = std::move(plan)](const MatchedCall& matched) {
     std::vector<std::optional<BackwardNote>> given;
-    for (const auto& text : turn.sizes) given.push_back(read(text));
+    for (const auto& text : matched.sizes) given.push_back(read(text));
     const std::vector<int>& ranks = state.members();
     return find_mismatch(given, ranks, [&](size_t odd, size_t usual) {
-      const auto lines = exchange_lines(turn, *plan);
+      const auto lines = exchange_lines(matched, *plan);
       return first_difference(lines[odd], ranks[odd], lines[usual], ranks[usual]);
     });
   };
-  call.move = [result = result_](Turn& turn) {
-    for (const auto& text : turn.sizes) result->notes.push_back(read(text).value());
+  call.move = [result = result_](MatchedCall& matched) {
+    for (const auto& text : matched.sizes) result->notes.push_back(read(text).value());
     result->consensus.emplace(result->notes);
   };
   work_ = group.state().run(std::move(call), true, {});
@@ -84,17 +85,17 @@ std::vector<std::vector<int64_t>> exchange_numbers(const Group& group, const std
     Collective call{.op = "backward",
                     .record = {.op = Op::kBackward, .flags = 1},
                     .sizes = {begin, begin + std::min(kAtOnce, mine.size() - done)}};
-    call.check = [&state = group.state()](const Turn& turn) -> std::optional<Failure> {
-      for (size_t i = 0; i < turn.sizes.size(); ++i)
-        if (turn.sizes[i].size() != turn.sizes[0].size())
+    call.check = [&state = group.state()](const MatchedCall& matched) -> std::optional<Failure> {
+      for (size_t i = 0; i < matched.sizes.size(); ++i)
+        if (matched.sizes[i].size() != matched.sizes[0].size())
           return Failure{Failure::Kind::kMismatch, state.members()[i],
-                         concat("rank ", state.members()[i], " gave ", turn.sizes[i].size(),
-                                " numbers, and rank ", state.members()[0], ' ', turn.sizes[0].size())};
+                         concat("rank ", state.members()[i], " gave ", matched.sizes[i].size(),
+                                " numbers, and rank ", state.members()[0], ' ', matched.sizes[0].size())};
       return std::nullopt;
     };
-    call.move = [&all](Turn& turn) {
+    call.move = [&all](MatchedCall& matched) {
       for (size_t i = 0; i < all.size(); ++i)
-        all[i].insert(all[i].end(), turn.sizes[i].begin(), turn.sizes[i].end());
+        all[i].insert(all[i].end(), matched.sizes[i].begin(), matched.sizes[i].end());
     };
     group.state().run(std::move(call), false, {});
   }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/group/group.h"
+#include "gradus/distributed/health/membership.h"
 
 namespace gradus::dist::internal {
 

@@ -45,10 +45,10 @@ Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<
     const ReduceOp reduce = op == ReduceOp::kAvg && divisor != size ? ReduceOp::kSum : op;
     call.record = {
         .op = Op::kAllReduce, .reduce = reduce, .dtype = x.dtype(), .ndim = 1, .dims = {n}, .bytes = bytes};
-    call.move = [=](Turn& turn) {
+    call.move = [=](MatchedCall& matched) {
       for (const auto& [data, bytes] : pieces) {
         const int64_t count = bytes / size_of(x.dtype());
-        turn.backend.all_reduce(turn.call, data, data, count, x.dtype(), reduce);
+        matched.backend.all_reduce(matched.call, data, data, count, x.dtype(), reduce);
         if (reduce != op) finish_reduce(data, count, x.dtype(), op, divisor);
       }
       x.storage()->bump_version();
@@ -57,8 +57,8 @@ Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<
     };
     return true;
   };
-  call.check = [&state = config.group.state()](const Turn& turn) {
-    return find_odd(turn, state, [](const std::vector<int64_t>& sizes) {
+  call.check = [&state = config.group.state()](const MatchedCall& matched) {
+    return find_size_mismatch(matched, state, [](const std::vector<int64_t>& sizes) {
       return sizes.size() == 2 ? concat("bucket ", sizes[1], " of backward ", sizes[0]) : "nonsense";
     });
   };

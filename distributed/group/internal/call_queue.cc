@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/still_threads.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {
@@ -31,27 +31,27 @@ void CallQueue::State::end() noexcept {
   }
   const int count = int(dropped.size());
   dropped.clear();
-  posted->add(group, -count);
+  posted->add(series, -count);
 }
 
-void PostedCalls::add(const std::string& group, int calls) {
+void PostedCalls::add(const CallSeries& series, int calls) {
   {
     std::lock_guard lock(mutex_);
-    const auto it = of_group_.try_emplace(group, 0).first;
-    if ((it->second += calls) == 0) of_group_.erase(it);
+    const auto it = of_series_.try_emplace(series, 0).first;
+    if ((it->second += calls) == 0) of_series_.erase(it);
     count_.fetch_add(calls, std::memory_order_acq_rel);
   }
   changed.notify();
 }
 
-bool PostedCalls::is_of(std::string_view doing) const {
+bool PostedCalls::has(const CallSeries& series) const {
+  if (series.kind != CallSeries::Kind::kCollective && series.kind != CallSeries::Kind::kBarrier) return false;
   std::lock_guard lock(mutex_);
-  return std::ranges::any_of(
-      of_group_, [&](const auto& entry) { return doing.ends_with(concat("of group '", entry.first, "'")); });
+  return of_series_.contains({CallSeries::Kind::kCollective, series.group, series.first});
 }
 
-CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, std::string group)
-    : state_(std::make_shared<State>(std::move(posted), std::move(group))) {}
+CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, const CallSeries& series)
+    : state_(std::make_shared<State>(std::move(posted), series)) {}
 
 CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
@@ -90,7 +90,7 @@ void CallQueue::post(Call call) {
   {
     std::lock_guard lock(state_->mutex);
     if (state_->ended) throw InternalError("a call for a queue whose thread has ended");
-    state_->posted->add(state_->group, 1);
+    state_->posted->add(state_->series, 1);
     state_->calls.push_back(std::move(call));
     start = !std::exchange(state_->started, true);
   }
@@ -136,7 +136,7 @@ void CallQueue::serve(State& state) {
       ~End() {
         next = nullptr;  // releases what it held before the queue counts as idle
         state.end_call();
-        state.posted->add(state.group, -1);
+        state.posted->add(state.series, -1);
       }
     } end{state, next};
     next();

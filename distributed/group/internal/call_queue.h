@@ -15,10 +15,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 
-#include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/health/futex.h"
 #include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist::internal {
@@ -26,17 +25,17 @@ namespace gradus::dist::internal {
 // The calls that were posted and have not ended.
 class PostedCalls {
  public:
-  void add(const std::string& group, int calls);
+  void add(const CallSeries& series, int calls);
   bool none() const { return count_.load(std::memory_order_acquire) == 0; }
-  // Returns whether one of the calls is of the group that `doing`, a status text, names at its end.
-  bool is_of(std::string_view doing) const;
+  // Returns whether one of the calls is of the group of `series`.
+  bool has(const CallSeries& series) const;
 
   Futex changed;
 
  private:
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
-  std::map<std::string, int> of_group_;
+  std::map<CallSeries, int> of_series_;
 };
 
 class CallQueue {
@@ -45,7 +44,7 @@ class CallQueue {
   // catch its errors itself; only RankKilled of a simulation may leave it.
   using Call = std::function<void()>;
 
-  CallQueue(std::shared_ptr<PostedCalls> posted, std::string group);
+  CallQueue(std::shared_ptr<PostedCalls> posted, const CallSeries& series);
   ~CallQueue();  // after its last call: posted calls hold the queue's owner
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
@@ -59,7 +58,7 @@ class CallQueue {
  private:
   struct State {
     const std::shared_ptr<PostedCalls> posted;
-    const std::string group;
+    const CallSeries series;
     std::mutex mutex;
     std::deque<Call> calls;
     bool busy = false;     // whether a call runs

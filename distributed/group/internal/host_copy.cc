@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::dist::internal {
@@ -245,15 +245,15 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
       return world.Job::share(key, bytes, fill);
     }
     const Claim claim = Claim::parse(held);
-    std::optional<Membership::Awaiting> awaiting;
+    std::optional<WaitScope> waiting;
     bool gone = claim.state == Claim::kFree;
     if (claim.state == Claim::kReady) {
       if (Memory memory = attach(claim, bytes, gone)) return {std::move(memory), true};
       if (!gone) return world.Job::share(key, bytes, fill);
     } else if (claim.state == Claim::kFilling) {
       gone = world.membership->has_left(claim.rank);
-      awaiting.emplace(*world.membership, [rank = claim.rank] { return std::vector{rank}; });
-      if (watch.deadline.passed()) throw_wait(kOp, Wait::kTimeout, watch, {claim.rank});
+      waiting.emplace(*world.membership, Wait::for_ranks([rank = claim.rank] { return std::vector{rank}; }));
+      if (watch.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch, {claim.rank});
     }
     replaceable = gone ? held : "";
     if (!gone) std::this_thread::sleep_for(pause);

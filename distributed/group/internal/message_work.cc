@@ -120,15 +120,16 @@ void MessageWork::wait_from_now(const std::string& doing, std::optional<Millisec
 }
 
 void MessageWork::wait_until_deadline() {
-  membership_->set_doing("in " + doing_);
+  membership_->set_activity(Activity::kInCall, op_, doing_);
   try {
-    std::optional<Membership::Receiving> receiving;
-    if (receives_ && peer_ != kAnyRank) receiving.emplace(*membership_, doing_, peer_);
+    std::optional<WaitScope> receiving;
+    if (receives_ && peer_ != kAnyRank)
+      receiving.emplace(*membership_, Wait::for_message(op_, doing_, membership_->next_message(peer_)));
     transport_->wait(*request_, {membership_.get(), deadline_}, op_);
   } catch (const MismatchError& error) {
     throw_failure(op_, membership_->report({Failure::Kind::kMismatch, error.rank(), text_of(error)}));
   }
-  membership_->set_doing("outside of any collective, after " + doing_);
+  membership_->set_activity(Activity::kOutside, "", doing_);
   written();
 }
 

@@ -52,10 +52,10 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-// Returns why another rank ended. Errors that only repeat the first failure are left out.
+// Returns why another rank ended. Errors that name the rank of the first failure are left out.
 std::string reason(const RankEnd& end, const Failure& first) {
   if (end.message.empty() || end.ok()) return "";
-  if (end.text.find(first.text) != std::string::npos) return "because of it";
+  if (end.rank_at_fault == first.rank) return "because of it";
   return first_line(end.message, 100);
 }
 
@@ -75,7 +75,8 @@ std::string failure_report(const char* op, const Outcome& outcome) {
     report +=
         concat("  first failure: rank ", root->rank, " (local rank ", root->local_rank, "), host ", host,
                ", process ", root->pid, ", ", how(*root), ", ended ", clock_text(root->time), '\n');
-    if (outcome.failure.text.find(root->message) == std::string::npos)
+    // The text of kFailed has the exception already.
+    if (!root->message.empty() && outcome.failure.kind != Failure::Kind::kFailed)
       report += "  exception: " + indented(root->message, "    ").substr(4);
     if (!root->traceback.empty()) report += "  traceback:\n" + indented(root->traceback, "    ");
     if (!root->error_file.empty()) report += concat("  error file: ", root->error_file, '\n');

@@ -1,7 +1,7 @@
 #include "gradus/distributed/store/internal/store_connection.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -26,8 +26,7 @@ class Greeting {
   enum class Outcome {
     kWelcome,
     kNobody,     // nothing listens there, or the server is busy: try again
-    kElse,       // another program or another job's server is there
-    kUnwelcome,  // it is the server, and it will never accept this client
+    kUnwelcome,  // another program or job is there, or the server will never accept this client
   };
 
   Greeting(const SocketAddress& address, std::string_view token, Hello who, const Deadline& deadline)
@@ -35,6 +34,7 @@ class Greeting {
     outcome_ = greet(address, token, std::move(who));
   }
   Outcome outcome() const { return outcome_; }
+  ConnectionError::Reason reason() const { return reason_; }
   const std::string& why() const { return why_; }
   StoreConnection& connection() { return *connection_; }
 
@@ -58,7 +58,8 @@ class Greeting {
     if (answer.type != MessageType::kWelcome) return refused(answer);
     if (equal_proofs(answer.texts[0], signed_by("server"))) return Outcome::kWelcome;
     why_ = "it does not know this job's token";
-    return Outcome::kElse;
+    reason_ = ConnectionError::Reason::kTokenMismatch;
+    return Outcome::kUnwelcome;
   }
 
   // Sends a frame and waits for the answer. Returns false and sets outcome_ if no answer came.
@@ -67,30 +68,31 @@ class Greeting {
     if (io == Io::kDone) io = connection_->receive(answer, deadline_, &why_);
     if (io == Io::kTimeout)
       why_ = concat("who listens there did not answer within ", deadline_.timeout().count(), " ms");
-    outcome_ = connection_->bad_ ? Outcome::kElse : Outcome::kNobody;
+    outcome_ = connection_->bad_ ? Outcome::kUnwelcome : Outcome::kNobody;
     return io == Io::kDone;
   }
 
   Outcome refused(const Message& answer) {
     if (answer.type != MessageType::kRefused) {
       why_ = "something that is no Gradus store answers there";
-      return Outcome::kElse;
+      return Outcome::kUnwelcome;
     }
     why_ = "the store refused: " + std::string(answer.texts[0].substr(0, 1000));
-    switch (static_cast<Refusal>(answer.numbers[0])) {
-      case Refusal::kOver:
-      case Refusal::kRank:
-        return Outcome::kUnwelcome;
+    const auto refusal = static_cast<Refusal>(answer.numbers[0]);
+    reason_ = refusal == Refusal::kToken ? ConnectionError::Reason::kTokenMismatch
+                                         : ConnectionError::Reason::kRefused;
+    switch (refusal) {
       case Refusal::kNotYet:
       case Refusal::kFull:
         return Outcome::kNobody;
       default:
-        return Outcome::kElse;
+        return Outcome::kUnwelcome;
     }
   }
 
   const Deadline deadline_;
   Outcome outcome_ = Outcome::kNobody;
+  ConnectionError::Reason reason_ = ConnectionError::Reason::kUnreachable;
   std::string why_;
   std::optional<StoreConnection> connection_;
 };
@@ -99,50 +101,32 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
                                       const Deadline& deadline, bool retry) {
   if (address.port < 1 || address.port > 65535)
     throw ValueError(op, "port is ", address.port, "; it must be in 1..65535");
-  const int last = std::clamp(address.port + address.further_ports, address.port, 65535);
-  const std::string place = address.port == last
-                                ? concat(address.host, ':', address.port)
-                                : concat(address.host, ", ports ", address.port, " to ", last);
+  const std::string place = concat(address.host, ':', address.port);
   who.job_id = address.job_id;
   Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kLongestPatience;
-  // What was wrong at which ports, in the last round in which something answered. A server that refuses this
-  // rank may be gone when the rank gives up.
-  std::map<std::string, std::vector<int>> told;
-  bool anyone = false;
   for (;;) {
-    std::map<std::string, std::vector<int>> reasons;
-    bool answered = false;
+    // What was wrong at each address of the host.
+    std::set<std::string> reasons;
+    auto reason = ConnectionError::Reason::kUnreachable;
     std::string why;
     const std::vector<SocketAddress> found =
         resolve(address.host, address.port, step(deadline, kLongestPatience), &why);
-    if (found.empty()) reasons[concat("the host name '", address.host, "' does not resolve: ", why)];
-    for (int port = address.port; port <= last && (reasons.empty() || !deadline.passed()); ++port) {
-      for (const SocketAddress& one : found) {
-        Greeting greeting(one.with_port(port), address.token, who, step(deadline, patience));
-        if (greeting.outcome() == Greeting::Outcome::kWelcome) return std::move(greeting.connection());
-        reasons[greeting.why()].push_back(port);
-        answered = answered || greeting.outcome() == Greeting::Outcome::kElse;
-        // Another program at one port is no error while there are further ports to try.
-        if (greeting.outcome() == Greeting::Outcome::kUnwelcome ||
-            (greeting.outcome() == Greeting::Outcome::kElse && last == address.port))
-          throw ConnectionError(op, -1, "no connection to the store at ", place, ": ", greeting.why());
-      }
+    if (found.empty()) reasons.insert(concat("the host name '", address.host, "' does not resolve: ", why));
+    for (const SocketAddress& one : found) {
+      Greeting greeting(one, address.token, who, step(deadline, patience));
+      if (greeting.outcome() == Greeting::Outcome::kWelcome) return std::move(greeting.connection());
+      if (greeting.outcome() == Greeting::Outcome::kUnwelcome)
+        throw ConnectionError(greeting.reason(), op, -1, "no connection to the store at ", place, ": ",
+                              greeting.why());
+      reasons.insert(greeting.why());
+      if (greeting.reason() != ConnectionError::Reason::kUnreachable) reason = greeting.reason();
     }
-    if (answered || !anyone) told = std::move(reasons);
-    anyone = anyone || answered;
     if (deadline.passed() || !retry) {
       std::string all;
-      for (const auto& [reason, ports] : told) {
-        all += all.empty() ? "" : "; ";
-        if (last > address.port && !ports.empty())
-          all += ports.front() == ports.back() ? concat(ports.front(), ": ")
-                                               : concat(ports.front(), "...", ports.back(), ": ");
-        all += reason;
-      }
+      for (const std::string& text : reasons) all += concat(all.empty() ? "" : "; ", text);
       const std::string limit = retry ? concat(" within ", deadline.timeout().count(), " ms") : "";
-      throw ConnectionError(op, -1, "no connection to the store at ", place, limit, ": ", all);
+      throw ConnectionError(reason, op, -1, "no connection to the store at ", place, limit, ": ", all);
     }
-    if (address.between_tries) address.between_tries();
     std::this_thread::sleep_for(std::min(pause, deadline.left()));
     pause = std::min(pause * 2, kLongestPause);
     patience = std::min(patience * 2, kLongestPatience);

@@ -13,7 +13,7 @@ namespace gradus::dist::internal {
 
 class StoreConnection {
  public:
-  // Connects to the server at one of the address's ports. Tries again until the server is there or time is
+  // Connects to the server. Tries again until the server is there or time is
   // over; without `retry`, tries once. `who` gives the client's role.
   // Errors: ConnectionError, as for connect_tcp_store.
   static StoreConnection open(const char* op, const StoreAddress& address, Hello who,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gradus/distributed/store/internal/status_wire.h"
+
 namespace gradus::dist::internal {
 namespace {
 
@@ -99,10 +101,10 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
     return refuse(id, c, hello.attempt < attempt_ ? Refusal::kOver : Refusal::kNotYet,
                   concat("the job is in attempt ", attempt_, ", this is attempt ", hello.attempt));
   if (hello.role == Role::kMember)
-    if (const auto why = roster_.join(hello.rank, hello.world_size, now)) {
-      if (options_.two_jobs_met && roster_.is_contended(hello.rank, now)) {
-        options_.two_jobs_met(two_jobs(hello.rank));  // before report(): this process may then end
+    if (auto why = roster_.join(hello.rank, hello.world_size, now)) {
+      if (options_.known_by_port_alone && roster_.is_contended(hello.rank, now)) {
         report(two_jobs(hello.rank));
+        why = two_jobs(hello.rank).text;
       }
       return refuse(id, c, Refusal::kRank, *why);
     }
@@ -122,15 +124,17 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
 void StoreService::handle_notice(Id id, Connection& c, const Message& message, TimePoint now) {
   const bool member = c.hello.role == Role::kMember;
   switch (message.type) {
-    case MessageType::kHeartbeat:
-      if (!member || message.texts[0].size() > kMaxDoingText) break;
-      roster_.heartbeat(c.hello.rank, message.numbers[0], message.texts[0], now);
-      ask_still();
-      return tell_failure();
+    case MessageType::kHeartbeat: {
+      std::optional<RankStatus> status = decode_status(message.texts[0], c.hello.world_size);
+      if (!member || !status) break;
+      roster_.heartbeat(c.hello.rank, message.numbers[0], std::move(*status), now);
+      query_still();
+      return send_failure();
+    }
     case MessageType::kLeave:
       if (member && c.present) {
         roster_.leave(c.hello.rank);
-        tell_left(c.hello.rank);
+        send_left(c.hello.rank);
       }
       c.present = false;
       return;
@@ -142,7 +146,7 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
         roster_.report(report->failure, now);
       else
         roster_.decide(report->failure);
-      return tell_failure();
+      return send_failure();
     }
     case MessageType::kEnded: {
       const int64_t rank = message.numbers[1];
@@ -150,14 +154,16 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
       if (message.numbers[0] == attempt_ && c.present) ended(static_cast<int>(rank), now);
       return;
     }
-    case MessageType::kAskStatuses: {
+    case MessageType::kQueryStatuses: {
       if (!member || c.out.size() > kMaxUnsent) break;
       const std::vector<RankStatus> statuses = roster_.statuses(now);
       Message answer{MessageType::kStatuses, {}, {}};
+      std::vector<std::string> encoded;
       for (const RankStatus& s : statuses) {
         answer.numbers.insert(answer.numbers.end(), {s.rank, s.left, s.silent.count()});
-        answer.texts.push_back(s.doing);
+        encoded.push_back(encode_status(s));
       }
+      answer.texts.assign(encoded.begin(), encoded.end());
       return send(id, c, encode(answer));
     }
     default:
@@ -166,23 +172,23 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
   drop(id, c, kBadMessage);
 }
 
-void StoreService::tell_failure() {
-  if (told_failure_ || !roster_.failure()) return;
-  told_failure_ = true;
+void StoreService::send_failure() {
+  if (sent_failure_ || !roster_.failure()) return;
+  sent_failure_ = true;
   for (auto& [id, c] : connections_)
     if (c.state == State::kOpen && c.hello.role != Role::kClient)
       send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
 }
 
-void StoreService::ask_still() {
+void StoreService::query_still() {
   const std::optional<Roster::Question> question = roster_.take_question();
   if (!question) return;
   for (auto& [id, c] : connections_)
     if (c.state == State::kOpen && c.hello.role == Role::kMember && question->ranks.contains(c.hello.rank))
-      send(id, c, encode({MessageType::kAskStill, {question->number}, {}}));
+      send(id, c, encode({MessageType::kQueryStill, {question->number}, {}}));
 }
 
-void StoreService::tell_left(int rank) {
+void StoreService::send_left(int rank) {
   for (auto& [id, c] : connections_)
     if (c.state == State::kOpen && c.hello.role == Role::kMember)
       send(id, c, encode({MessageType::kLeft, {rank}, {}}));
@@ -278,7 +284,7 @@ void StoreService::expire(TimePoint now) {
   table_.expire(now, &answers);
   send_answers(answers, now);
   roster_.expire(now);
-  tell_failure();
+  send_failure();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const Id id = deadlines_.begin()->second;
     Connection& c = connections_.at(id);
@@ -303,13 +309,13 @@ std::vector<StoreService::Id> StoreService::take_changed() {
 
 void StoreService::report(const Failure& failure) {
   roster_.decide(failure);
-  tell_failure();
+  send_failure();
 }
 
 void StoreService::ended(int rank, TimePoint now) {
   roster_.ended(rank, now);
-  if (roster_.has_left(rank)) tell_left(rank);
-  tell_failure();
+  if (roster_.has_left(rank)) send_left(rank);
+  send_failure();
 }
 
 std::string StoreService::refusals() const {
@@ -325,7 +331,7 @@ int StoreService::launchers() const {
 
 void StoreService::begin_attempt(int attempt, TimePoint now) {
   attempt_ = attempt;
-  told_failure_ = false;
+  sent_failure_ = false;
   table_.begin_attempt();
   roster_.begin_attempt();
   for (auto& [id, c] : connections_) {

@@ -1,5 +1,5 @@
 // StoreService: all of a store's server except the sockets. A connection is a stream of bytes; the service
-// knows which client is behind it, answers its requests and sends it news. The caller passes the time, so
+// knows which client is behind it, answers its requests and sends it notices. The caller passes the time, so
 // that tests (and a fuzzer) can drive it.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gradus/distributed/store/roster.h"
+#include "gradus/distributed/health/roster.h"
 #include "gradus/distributed/store/store_protocol.h"
 #include "gradus/distributed/store/store_table.h"
 
@@ -22,10 +22,10 @@ namespace gradus::dist::internal {
 struct StoreServiceOptions {
   std::string job_id, token, launcher_token;
   size_t max_connections = 4096;
-  size_t max_greeting = 256;                              // connections that have not proven themselves yet
-  Milliseconds greeting_limit{5'000};                     // how long they may take for that
-  Milliseconds stall_limit{30'000};                       // for a client to take or send a part of a message
-  std::function<void(const Failure&)> two_jobs_met = {};  // as in StoreServerOptions
+  size_t max_greeting = 256;           // connections that have not proven themselves yet
+  Milliseconds greeting_limit{5'000};  // how long they may take for that
+  Milliseconds stall_limit{30'000};    // for a client to take or send a part of a message
+  bool known_by_port_alone = false;    // as in StoreServerOptions
   std::function<std::string()> nonce = random_nonce;
 };
 
@@ -87,9 +87,9 @@ class StoreService {
   void close(Id id, Connection& c);
   void send(Id id, Connection& c, std::string frame);
   void send_answers(const StoreTable::Answers& answers, TimePoint now);
-  void tell_failure();
-  void ask_still();
-  void tell_left(int rank);
+  void send_failure();
+  void query_still();
+  void send_left(int rank);
   void set_deadline(Id id, Connection& c, std::optional<TimePoint> deadline);
   void update_deadline(Id id, Connection& c, TimePoint now);
 
@@ -97,7 +97,7 @@ class StoreService {
   StoreTable table_;
   Roster roster_;
   int attempt_ = 0;
-  bool told_failure_ = false;
+  bool sent_failure_ = false;
   bool refused_token_ = false, refused_job_ = false;
   Id last_id_ = 0;
   std::map<Id, Connection> connections_;

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/health/still_threads.h"
 #include "gradus/distributed/transport/gloo_mesh.h"
 
 namespace gradus::dist::internal {

@@ -232,7 +232,7 @@ void run_rank(const Program& program, Ledger& ledger) {
   std::thread side;
   if (program.ranks[rank].size() > 1)
     side = internal::start_thread([&] {
-      const Membership::ProgramThread thread(*internal::World::current()->membership);
+      const WaitScope thread(*internal::World::current()->membership, Wait::program_thread());
       try {
         run_thread(program, 1, groups, ledger);
       } catch (const Error&) {

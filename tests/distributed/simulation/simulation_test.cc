@@ -7,10 +7,10 @@
 
 #include <set>
 
-#include "gradus/distributed/base/futex.h"
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/health/futex.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
 namespace gradus::dist {

@@ -10,9 +10,10 @@
 #include <optional>
 #include <thread>
 
-#include "gradus/distributed/store/internal/status_text.h"
+#include "gradus/distributed/health/roster.h"
+#include "gradus/distributed/store/internal/status_wire.h"
 #include "gradus/distributed/store/internal/store_connection.h"
-#include "gradus/distributed/store/roster.h"
+#include "gradus/distributed/store/memory_store.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
 
@@ -82,7 +83,7 @@ class Process {
 // Joins, says so, and lives on.
 void live(int port, int rank, int world_size) {
   auto membership = join_tcp({.host = "127.0.0.1", .port = port}, rank, world_size, kLong);
-  membership->set_doing("in all_reduce #12");
+  membership->set_activity(Activity::kInCall, "all_reduce", "all_reduce #12");
   connect_tcp_store({.host = "127.0.0.1", .port = port}, kLong)->set("joined" + std::to_string(rank), "");
   std::this_thread::sleep_for(std::chrono::hours(1));
 }
@@ -138,7 +139,7 @@ TEST(TcpMembershipTest, AStoppedRankIsNoFailureButSilent) {
   // The next heartbeat brings it.
   EXPECT_TRUE(comes_true([&] {
     const auto statuses = first->statuses();
-    return statuses.size() == 1 && statuses[0].rank == 1 && statuses[0].doing == "in all_reduce #12";
+    return statuses.size() == 1 && statuses[0].rank == 1 && activity_text(statuses[0]) == "in all_reduce #12";
   }));
 
   process.stop();
@@ -155,33 +156,40 @@ TEST(TcpMembershipTest, OthersLearnForWhomARankWaits) {
   std::vector<int> even, uneven;
   for (int rank = 0; rank < 600; rank += 2) even.push_back(rank);
   for (int rank = 0; rank < 600; rank += 1 + rank % 7) uneven.push_back(rank);
+  const auto id = [](uint32_t group, uint64_t sequence) {
+    return CallId{{CallSeries::Kind::kCollective, group, 0}, sequence};
+  };
   const int queue = 0;
   internal::posted_calls = &queue;
-  const Membership::InCall posted(*second, "all_reduce #3", 9, 3, even);
+  const WaitScope posted(*second, Wait::for_call("all_reduce", "all_reduce #3", id(9, 3), even));
   internal::posted_calls = nullptr;
-  Membership::InCall complete(*second, "gather #5", 5, 5, even);
-  complete.all_here();
-  const Membership::Awaiting message(
-      *second,
-      [] {
-        return std::vector{4, 5};
-      },
-      Membership::Awaiting::kAny);
-  const Membership::InCall long_call(*second, "barrier #2", 4, 2, uneven);
-  const Membership::InCall call(*second, "barrier #8", 6, 8, even);
+  WaitScope complete(*second, Wait::for_call("gather", "gather #5", id(5, 5), even));
+  complete.all_arrived();
+  const WaitScope message(*second, Wait::for_any_rank([] { return std::vector{4, 5}; }));
+  const WaitScope long_call(*second, Wait::for_call("barrier", "barrier #2", id(4, 2), uneven));
+  const WaitScope call(*second, Wait::for_call("barrier", "barrier #8", id(6, 8), even));
 
-  const auto text = [&] {
-    const auto statuses = first->statuses();
-    std::string text = statuses.empty() ? "" : statuses[0].doing;
-    if (statuses.empty()) return text;
-    for (const RankWait& wait : statuses[0].waits)
-      text += concat("; ", wait.holds ? "" : "not held in ", wait.call, wait.any ? " any of " : ": ",
-                     wait.call == "4.0#2" ? "what has room" : wait.ranks.text(100));
-    return text;
+  const std::vector<RankWait> expected = {
+      {.call = id(9, 3), .ranks = RankSet(even), .blocks = false},
+      {.call = id(5, 5)},
+      {.call = id(4, 2), .ranks = RankSet(uneven)},
+      {.call = id(6, 8), .ranks = RankSet(even)},
+      {.ranks = RankSet({4, 5}), .any = true},
   };
-  const std::string expected =
-      "in barrier #8; not held in 9.0#3: 0-598/2; 5.0#5: ; 4.0#2: what has room; 6.0#8: 0-598/2;  any of 4-5";
-  EXPECT_TRUE(comes_true([&] { return text() == expected; })) << text();
+  const auto is_expected = [&] {
+    const auto statuses = first->statuses();
+    if (statuses.empty() || activity_text(statuses[0]) != "in barrier #8") return false;
+    const std::vector<RankWait>& waits = statuses[0].waits;
+    if (waits.size() != expected.size()) return false;
+    for (size_t i = 0; i < waits.size(); ++i) {
+      const bool has_room = expected[i].ranks.runs().size() < 100;
+      if (waits[i].call != expected[i].call || waits[i].any != expected[i].any ||
+          waits[i].blocks != expected[i].blocks || (has_room && waits[i].ranks != expected[i].ranks))
+        return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(comes_true(is_expected));
 }
 
 TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
@@ -490,13 +498,13 @@ TEST(RosterTest, StatusesSayWhoNeverCame) {
   internal::Roster roster;
   const TimePoint start;
   ASSERT_FALSE(roster.join(0, 2, start));
-  roster.heartbeat(0, 0, "in barrier #1", start + Milliseconds(1'000));
+  roster.heartbeat(0, 0, {.activity = Activity::kInCall, .call = "barrier #1"}, start + Milliseconds(1'000));
   const auto statuses = roster.statuses(start + Milliseconds(1'300));
   ASSERT_EQ(statuses.size(), 2u);
   EXPECT_EQ(statuses[0].silent, Milliseconds(300));
-  EXPECT_EQ(statuses[0].doing, "in barrier #1");
+  EXPECT_EQ(activity_text(statuses[0]), "in barrier #1");
   EXPECT_EQ(statuses[1].silent, Milliseconds(1'300));
-  EXPECT_EQ(statuses[1].doing, "not in the job yet");
+  EXPECT_EQ(activity_text(statuses[1]), "not in the job yet");
 }
 
 TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
@@ -505,14 +513,16 @@ TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
   for (int rank : {0, 1}) EXPECT_FALSE(roster.join(rank, 2, start));
   // Each waits for the other in a call of its own.
   const auto beat = [&](int rank, uint64_t moves, int64_t answers, int ms) {
-    const std::string call = rank == 0 ? "1.0#3" : "2.0#7";
-    const std::string text = internal::to_text(
-        {.rank = rank,
-         .doing = rank == 0 ? "in backward #3 of group 'DDP of gen'" : "in barrier #7 of group 'world'",
-         .waits = {{.call = call, .ranks = RankSet({0, 1})}},
-         .stuck = moves,
-         .came = {{std::string(group_of(call)), number_of(call)}}});
-    roster.heartbeat(rank, answers, text, start + Milliseconds(ms));
+    const CallId call = rank == 0 ? CallId{{CallSeries::Kind::kCollective, 1, 0}, 3}
+                                  : CallId{{CallSeries::Kind::kCollective, 2, 0}, 7};
+    roster.heartbeat(rank, answers,
+                     {.rank = rank,
+                      .activity = Activity::kInCall,
+                      .call = rank == 0 ? "backward #3 of group 'DDP of gen'" : "barrier #7 of group 'world'",
+                      .waits = {{.call = call, .ranks = RankSet({0, 1})}},
+                      .stuck = moves,
+                      .arrived = {{call.series, call.sequence}}},
+                     start + Milliseconds(ms));
   };
   const auto asks = [&] {
     const auto question = roster.take_question();
@@ -540,6 +550,82 @@ TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
   EXPECT_THAT(roster.failure()->text, AllOf(HasSubstr("they wait for each other"),
                                             HasSubstr("it is in backward #3 of group 'DDP of gen'"),
                                             HasSubstr("it is in barrier #7 of group 'world'")));
+}
+
+// ---- a status as bytes
+
+TEST(StatusWire, DecodesWhatItEncodes) {
+  const CallSeries series{CallSeries::Kind::kCollective, 3, 2}, messages{CallSeries::Kind::kMessage, 1, 0};
+  const RankStatus status{.activity = Activity::kOutside,
+                          .call = "all_reduce #7",
+                          .posted = {"broadcast #1", "broadcast #2"},
+                          .waits = {{.call = {series, 8}, .ranks = RankSet({2, 3, 5})},
+                                    {.ranks = RankSet({0, 4}), .any = true, .blocks = false}},
+                          .stuck = 77,
+                          .arrived = {{series, 8}, {messages, 5}}};
+  const auto decoded = internal::decode_status(internal::encode_status(status), 6);
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->activity, status.activity);
+  EXPECT_EQ(decoded->call, status.call);
+  EXPECT_EQ(decoded->posted, status.posted);
+  EXPECT_EQ(decoded->stuck, status.stuck);
+  EXPECT_EQ(decoded->arrived, status.arrived);
+  ASSERT_EQ(decoded->waits.size(), 2u);
+  for (int i : {0, 1}) {
+    EXPECT_EQ(decoded->waits[i].call, status.waits[i].call);
+    EXPECT_EQ(decoded->waits[i].ranks, status.waits[i].ranks);
+    EXPECT_EQ(decoded->waits[i].any, status.waits[i].any);
+    EXPECT_EQ(decoded->waits[i].blocks, status.waits[i].blocks);
+  }
+  EXPECT_TRUE(internal::decode_status(internal::encode_status(status), 5)->waits[0].ranks == RankSet({2, 3}));
+}
+
+TEST(StatusWire, IsCutToTheLimit) {
+  RankStatus status{.call = std::string(100'000, 'x'),
+                    .posted = std::vector<std::string>(100, std::string(100, 'y')),
+                    .stuck = 5};
+  std::vector<int> ranks;
+  for (int rank = 0; rank < 10'000; rank += 1 + rank % 3) ranks.push_back(rank);
+  for (uint32_t group = 0; group < 500; ++group) {
+    const CallSeries series{CallSeries::Kind::kCollective, group, 0};
+    status.waits.push_back({.call = {series, 1}, .ranks = RankSet(ranks)});
+    status.arrived[series] = 1;
+    const std::string bytes = internal::encode_status(status);
+    EXPECT_LE(bytes.size(), internal::kMaxStatusBytes);
+    const auto decoded = internal::decode_status(bytes, 10'000);
+    ASSERT_TRUE(decoded);
+    // A rank is reported as stuck only with all its waits and arrivals.
+    if (decoded->stuck != 0) {
+      EXPECT_EQ(decoded->waits.size(), status.waits.size());
+      EXPECT_EQ(decoded->arrived, status.arrived);
+    }
+  }
+}
+
+TEST(StatusWire, RejectsOtherBytes) {
+  const CallSeries series{CallSeries::Kind::kBarrier, 3, 2};
+  const std::string bytes =
+      internal::encode_status({.activity = Activity::kInCall,
+                               .call = "barrier #1",
+                               .posted = {"x"},
+                               .waits = {{.call = {series, 8}, .ranks = RankSet({2, 3, 5})}},
+                               .stuck = 7,
+                               .arrived = {{series, 8}}});
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(internal::decode_status(bytes.substr(0, size), 6)) << size;
+  EXPECT_FALSE(internal::decode_status(bytes + 'x', 6));
+  EXPECT_FALSE(internal::decode_status("in barrier #1", 6));
+  EXPECT_FALSE(internal::decode_status(std::string(internal::kMaxStatusBytes + 1, '\0'), 6));
+  // Any byte may be any other one: nothing but an answer or a refusal follows.
+  for (size_t i = 0; i < bytes.size(); ++i)
+    for (int value = 0; value < 256; ++value) {
+      std::string other = bytes;
+      other[i] = char(value);
+      const auto decoded = internal::decode_status(other, 6);
+      if (!decoded) continue;
+      for (const RankWait& wait : decoded->waits)
+        for (int rank : wait.ranks.ranks()) ASSERT_TRUE(rank >= 0 && rank < 6);
+    }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "gradus/distributed/store/internal/status_wire.h"
 #include "gradus/distributed/store/internal/store_service.h"
 
 namespace gradus::dist::internal {
@@ -158,13 +159,25 @@ class Driver {
 
   // A message whose parts are those that matter.
   std::string message(Script& script) {
-    static constexpr std::string_view kTexts[] = {"", "a", "b", "launcher/a", "7", "9223372036854775807"};
+    // The last two are statuses of ranks that wait for each other.
+    static const std::string kTexts[] = {
+        "", "a", "b", "launcher/a", "7", "9223372036854775807", stuck_status(1), stuck_status(2)};
     static constexpr int64_t kNumbers[] = {0, 1, -1, 2, 100, 100'000, INT64_MAX, INT64_MIN};
     Message m{static_cast<MessageType>(script.byte() % 28), {}, {}};
     const uint8_t counts = script.byte();
     for (int i = 0; i < counts % 4; ++i) m.numbers.push_back(kNumbers[script.byte() % std::size(kNumbers)]);
     for (int i = 0; i < (counts >> 2) % 4; ++i) m.texts.push_back(kTexts[script.byte() % std::size(kTexts)]);
     return encode(m);
+  }
+
+  // The status of a rank that waits for ranks 0 and 1 in a call of this group.
+  static std::string stuck_status(uint32_t group) {
+    const CallId call{{CallSeries::Kind::kCollective, group, 0}, 1};
+    return encode_status({.activity = Activity::kInCall,
+                          .call = "barrier #1",
+                          .waits = {{.call = call, .ranks = RankSet({0, 1})}},
+                          .stuck = 1,
+                          .arrived = {{call.series, 1}}});
   }
 
   void send(Id id, std::string_view bytes) {
@@ -210,6 +223,7 @@ class Driver {
         break;
       case MessageType::kLeft:
       case MessageType::kStatuses:
+      case MessageType::kQueryStill:
         FUZZ_CHECK(peer.proven && peer.role == Role::kMember);
         break;
       default:
@@ -221,6 +235,9 @@ class Driver {
   static void check_parse(std::string_view body) {
     if (const std::optional<Message> m = parse(body)) FUZZ_CHECK(encode(*m).substr(4) == body);
     (void)parse_hello(body);
+    if (const std::optional<RankStatus> status = decode_status(body, 3))
+      for (const RankWait& wait : status->waits)
+        for (const int rank : wait.ranks.ranks()) FUZZ_CHECK(rank >= 0 && rank < 3);
   }
 
   void check_failure() {

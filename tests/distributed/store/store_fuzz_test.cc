@@ -44,12 +44,17 @@ std::vector<std::string> seeds() {
       kClient + message(0, T::kWait, {4}, {1, 2, 3}) + pass(7) + take(0) + message(0, T::kDelete, {}, {1}) +
           take(0),
       kClient + message(0, T::kAdd, {6}, {1}) + take(0) + message(0, T::kAdd, {6}, {1}) + take(0),
-      member(0) + member(1) + member(1) + message(0, T::kHeartbeat, {0}, {1}) +
-          message(0, T::kAskStatuses, {}, {}) + take(0) + message(1, T::kLeave, {}, {}) + take(0) +
+      member(0) + member(1) + member(1) + message(0, T::kHeartbeat, {0}, {6}) +
+          message(0, T::kQueryStatuses, {}, {}) + take(0) + message(1, T::kLeave, {}, {}) + take(0) +
           message(0, T::kReport, {0, 3, 1}, {1}) + take(0) + take(1),
       member(0) + member(1) + kLauncher + std::string{10, 1} + pass(9) + take(0) +
           message(1, T::kLeave, {}, {}) + std::string{10, 1} + std::string{12, 1} + member(0) +
           std::string{13, 0} + take(0),
+      // Two ranks that wait for each other, and answer the server's query.
+      member(0) + member(1) + message(0, T::kHeartbeat, {0}, {6}) + message(1, T::kHeartbeat, {0}, {7}) +
+          message(0, T::kHeartbeat, {0}, {6}) + take(0) + take(1) + message(0, T::kHeartbeat, {1}, {6}) +
+          message(1, T::kHeartbeat, {1}, {7}) + take(0) + take(1),
+      member(0) + message(0, T::kHeartbeat, {0}, {1}),  // no status
       kClient + message(0, T::kGet, {5}, {3}) + std::string{12, 2} + kClient +
           message(1, T::kSet, {}, {3, 1}) + take(0),
       std::string{0, 4, 0, 8, 4, 0, 0, 0, 1, 2, 3, 4, 5, 0, 3, 6, 0, 0} + pass(13) + std::string(20, '\0') +

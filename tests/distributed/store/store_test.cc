@@ -1,5 +1,6 @@
 // Every kind of store does the same.
 #include "gradus/distributed/base/store.h"
+#include "gradus/distributed/store/memory_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

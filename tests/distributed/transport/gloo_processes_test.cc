@@ -87,7 +87,7 @@ void reduce_until_rank_1_fails(int rank, const std::shared_ptr<Transport>& trans
                                Milliseconds timeout) {
   const auto backend = make_message_backend(transport, {0, 1, 2}, rank, 1);
   std::vector<float> x(n);
-  membership->set_doing("in all_reduce");
+  membership->set_activity(Activity::kInCall, "all_reduce", "all_reduce");
   try {
     for (;;) {
       const Watch watch{membership.get(), Deadline::after(timeout)};

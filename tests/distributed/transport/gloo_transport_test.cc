@@ -1,4 +1,5 @@
 #include "gradus/distributed/transport/gloo_transport.h"
+#include "gradus/distributed/store/memory_store.h"
 
 #include <gtest/gtest.h>
 

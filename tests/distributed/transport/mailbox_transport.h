@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/health/waiting.h"
 #include "gradus/distributed/transport/transport.h"
 
 namespace gradus::dist::internal {
@@ -54,8 +54,8 @@ class MailboxTransport final : public Transport {
       std::lock_guard lock(office_->mutex);
       return item.ended;
     };
-    const Wait outcome = office_->signal.wait(watch, ready, "mailbox");
-    if (outcome == Wait::kReady && !item.error) return;
+    const WaitResult outcome = office_->signal.wait(watch, ready, "mailbox");
+    if (outcome == WaitResult::kReady && !item.error) return;
     withdraw();  // the memory that they are in ends with the call
     if (item.error) std::rethrow_exception(item.error);
     throw_wait(op, outcome, watch, item.peers());

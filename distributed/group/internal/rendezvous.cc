@@ -1,0 +1,208 @@
+#include "gradus/distributed/group/internal/rendezvous.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+
+#include "gradus/distributed/group/internal/host_address.h"
+#include "gradus/distributed/health/roster.h"
+#include "gradus/distributed/store/user_token.h"
+#include "gradus/tensor/runtime/environment.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr const char* kOp = "init_process_group";
+
+int to_number(const std::string& text, const char* what, int low, int high) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < low || number > high)
+    throw ValueError(kOp, what, " must be a number from ", low, " to ", high, ", given '", text, "'");
+  return number;
+}
+
+// Reads "host:port" or "[::1]:port".
+void set_address(StoreAddress& address, const std::string& text, const char* what) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0)
+    throw ValueError(kOp, what, " must be host:port, given '", text, "'");
+  address.host = text.substr(0, colon);
+  if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']')
+    address.host = address.host.substr(1, address.host.size() - 2);
+  address.port = to_number(text.substr(colon + 1), concat(what, "'s port").c_str(), 1, 65535);
+}
+
+// Rank and size are options, the master is given by environment variables.
+std::unique_ptr<Rendezvous> from_master_variables(const JobPosition& position, StoreAddress address) {
+  const char* host = std::getenv("MASTER_ADDR");
+  const char* port = std::getenv("MASTER_PORT");
+  const bool has_position = position.rank >= 0 && position.size >= 1;
+  if (!has_position || !host)
+    throw ValueError(kOp, "env://: the environment variable ", has_position ? "MASTER_ADDR" : "RANK",
+                     " is not set: start the program by gradus-run, dist::launcher or a scheduler, or give "
+                     "init_method");
+  address.host = host;
+  address.port = port ? to_number(port, "MASTER_PORT", 1, 65535) : 29500;
+  return make_port_rendezvous(std::move(address));
+}
+
+std::unique_ptr<Rendezvous> from_environment(const InitOptions& options, JobPosition& position,
+                                             StoreAddress address) {
+  const auto environment = read_environment();
+  if (!environment) return from_master_variables(position, std::move(address));
+  if (position.rank < 0) position.rank = environment->rank;
+  if (position.size < 0) position.size = environment->world_size;
+  position.local_rank = environment->local_rank;
+  position.local_size = environment->local_world_size;
+  address.job_id = environment->job_id;
+  if (options.token.empty()) address.token = environment->token;
+  address.attempt = environment->restart_count;
+  if (!environment->store.empty()) {
+    set_address(address, environment->store, "GRADUS_STORE");
+    return make_launcher_rendezvous(std::move(address));
+  }
+  address.host = environment->master_addr;
+  address.port = environment->master_port;
+  // All ranks are on one host, so no other host needs to reach the store.
+  if (position.local_size == position.size) address.host = "127.0.0.1";
+  if (address.host.empty())
+    throw ValueError(kOp, "env://: the environment variable MASTER_ADDR is not set, and ",
+                     environment->source, " does not say that all ranks are on one host");
+  return environment->torchrun_store ? make_torchrun_rendezvous(std::move(address))
+                                     : make_port_rendezvous(std::move(address));
+}
+
+// Reads "host:port?rank=0&world_size=2".
+std::unique_ptr<Rendezvous> from_tcp(std::string text, JobPosition& position, StoreAddress address) {
+  if (const size_t query = text.find('?'); query != std::string::npos) {
+    std::string left = text.substr(query + 1);
+    text.resize(query);
+    while (!left.empty()) {
+      const size_t end = std::min(left.find('&'), left.size());
+      const std::string item = left.substr(0, end);
+      left.erase(0, end + 1);
+      if (item.starts_with("rank="))
+        position.rank = to_number(item.substr(5), "init_method's rank", 0, 1 << 20);
+      else if (item.starts_with("world_size="))
+        position.size = to_number(item.substr(11), "init_method's world_size", 1, 1 << 20);
+      else
+        throw ValueError(kOp, "init_method: unknown '", item, "', expected rank= or world_size=");
+    }
+  }
+  set_address(address, text, "init_method tcp://");
+  return make_port_rendezvous(std::move(address));
+}
+
+std::unique_ptr<Rendezvous> choose(const InitOptions& options, JobPosition& position) {
+  const char* token = std::getenv("GRADUS_TOKEN");
+  StoreAddress address;
+  address.token = !options.token.empty() ? options.token : token ? token : "";
+  const std::string& method = options.init_method;
+  if (options.store) {
+    if (method != InitOptions().init_method)
+      throw ValueError(kOp, "store and init_method exclude each other");
+    return make_store_rendezvous(prefix_store("gradus.init", options.store), "", address.token);
+  }
+  if (method == "env://") return from_environment(options, position, std::move(address));
+  if (method.starts_with("tcp://")) return from_tcp(method.substr(6), position, std::move(address));
+  if (!method.starts_with("file://"))
+    throw ValueError(kOp, "init_method must be env://, tcp://host:port or file:///path, given '", method,
+                     "'");
+  const std::string file = method.substr(7);
+  if (!file.starts_with('/'))
+    throw ValueError(kOp, "init_method file:// needs an absolute path (file:///path), given '", method, "'");
+  return make_store_rendezvous(nullptr, file, address.token);
+}
+
+// Throws because rank 0's port is taken. If another job's rank 0 has the port, that job ends too: Note
+// [Whose store it is].
+[[noreturn]] void throw_taken(const JobStore& store, int world_size, const ConnectionError& taken) {
+  constexpr Milliseconds kLimit{2'000};
+  std::string owner;
+  try {
+    join_tcp(store.address, 0, world_size, kLimit)->report(two_jobs(0));
+    owner = "another job's rank 0 has it";
+  } catch (const ConnectionError& error) {
+    owner = text_of(error);
+  }
+  throw ConnectionError(taken.reason(), kOp, 0, text_of(taken), "; each job needs a port of its own (", owner,
+                        ')');
+}
+
+class PortRendezvous final : public Rendezvous {
+ public:
+  explicit PortRendezvous(StoreAddress address) : address_(std::move(address)) {}
+
+  JobStore find_store(const JobPosition& position, const Deadline&) override {
+    JobStore store{
+        .address = address_, .host = address_.host, .known_by_port_alone = address_.job_id == "none"};
+    use_user_token(store);
+    if (position.rank == 0) host_store(store, address_.host, position.size);
+    return store;
+  }
+
+ private:
+  const StoreAddress address_;
+};
+
+class LauncherRendezvous final : public Rendezvous {
+ public:
+  explicit LauncherRendezvous(StoreAddress address) : address_(std::move(address)) {}
+
+  JobStore find_store(const JobPosition&, const Deadline&) override {
+    return {.address = address_, .host = address_.host};
+  }
+  bool is_hosted_by_launcher() const override { return true; }
+
+ private:
+  const StoreAddress address_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rendezvous> make_rendezvous(const InitOptions& options, JobPosition& position) {
+  position = {.rank = options.rank, .size = options.world_size};
+  auto rendezvous = choose(options, position);
+  if (position.size < 1 || position.rank < 0 || position.rank >= position.size)
+    throw ValueError(
+        kOp, "rank and world_size must be given, by options or init_method, with 0 <= rank < world_size; ",
+        "given rank ", position.rank, " and world_size ", position.size);
+  return rendezvous;
+}
+
+std::unique_ptr<Rendezvous> make_port_rendezvous(StoreAddress address) {
+  return std::make_unique<PortRendezvous>(std::move(address));
+}
+
+std::unique_ptr<Rendezvous> make_launcher_rendezvous(StoreAddress address) {
+  return std::make_unique<LauncherRendezvous>(std::move(address));
+}
+
+void host_store(JobStore& store, const std::string& host, int world_size) {
+  StoreAddress& address = store.address;
+  const std::string loopback = host == "::1" ? "::1" : "127.0.0.1";
+  const StoreServerOptions options{.host = is_loopback(host) ? loopback : "0.0.0.0",
+                                   .port = address.port,
+                                   .job_id = address.job_id,
+                                   .token = address.token,
+                                   .known_by_port_alone = store.known_by_port_alone};
+  address.host = loopback;
+  try {
+    store.server = std::make_shared<StoreServer>(options);
+  } catch (const ConnectionError& error) {
+    if (error.reason() == ConnectionError::Reason::kPortTaken) throw_taken(store, world_size, error);
+    throw;
+  }
+  if (address.attempt > 0) store.server->begin_attempt(address.attempt);
+  address.port = store.server->port();
+}
+
+void use_user_token(JobStore& store) {
+  if (!store.address.token.empty()) return;
+  const UserToken own = user_token(kOp, is_loopback(store.host) ? "" : store.host);
+  store.address.token = own.token;
+  store.token_file = own.file;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,71 @@
+// Rendezvous: how the ranks of a job find the job's store. There is one implementation for each way in which ranks
+// are started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gradus/distributed/base/deadline.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/store/store_server.h"
+#include "gradus/distributed/store/tcp_store.h"
+
+namespace gradus::dist::internal {
+
+// Note [Whose store it is]
+// Ranks of different jobs must not meet. A launcher of Gradus hosts the store and passes its address to its
+// own ranks. torchrun hosts a store of its own. There rank 0 opens the job's store at a port that the system
+// picks, under a random name. Rank 0 passes port and name through torchrun's store, which only ranks of that
+// torchrun know. Under a scheduler, the job's name tells its store from others.
+// All other ranks know the store by a port alone. They use exactly that port or fail. If two processes join
+// as one rank while ranks still join, or shortly after, nothing tells which job the other ranks belong to, so
+// both jobs end.
+
+// This rank's position in the job. -1: neither the options nor the environment give the number.
+struct JobPosition {
+  int rank = -1, size = -1;
+  int local_rank = -1, local_size = -1;
+};
+
+// The job's store, as a rank finds it.
+struct JobStore {
+  StoreAddress address;
+  std::string host;                     // of the store, as ranks on other hosts reach it
+  std::shared_ptr<StoreServer> server;  // on rank 0, unless a launcher hosts the store
+  std::string token_file;               // where the token is from; "": the token was given
+  bool known_by_port_alone = false;
+};
+
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;
+  // Finds the job's store. Rank 0 opens it, unless a launcher has done so.
+  // Errors: ConnectionError for a taken port; TimeoutError that names the ranks that did not arrive.
+  virtual JobStore find_store(const JobPosition& position, const Deadline& deadline) = 0;
+  // All ranks have joined.
+  virtual void finish(const JobPosition&) {}
+  virtual bool is_hosted_by_launcher() const { return false; }
+};
+
+// Chooses the implementation by the options and the environment, and sets `position`.
+// Errors: ValueError.
+std::unique_ptr<Rendezvous> make_rendezvous(const InitOptions& options, JobPosition& position);
+
+// MASTER_ADDR and MASTER_PORT, or tcp://: the store is at a port of rank 0's host.
+std::unique_ptr<Rendezvous> make_port_rendezvous(StoreAddress address);
+// torchrun: `address` is that of torchrun's own store.
+std::unique_ptr<Rendezvous> make_torchrun_rendezvous(StoreAddress address);
+// GRADUS_STORE: the launcher hosts the store.
+std::unique_ptr<Rendezvous> make_launcher_rendezvous(StoreAddress address);
+// Another store that all ranks see. `file`: of that store, which is removed in the end; or "", and `store` is given.
+std::unique_ptr<Rendezvous> make_store_rendezvous(std::shared_ptr<Store> store, std::string file,
+                                                  std::string token);
+
+// Opens the job's store on rank 0, for ranks that reach this host as `host`. Completes `store.address`.
+// Errors: ConnectionError for a taken port.
+void host_store(JobStore& store, const std::string& host, int world_size);
+// Sets the user's own token, unless a token was given. Every rank calls this before rank 0 opens the store: a missing
+// token is an error on every rank, and no rank waits for a store that rank 0 does not open.
+void use_user_token(JobStore& store);
+
+}  // namespace gradus::dist::internal

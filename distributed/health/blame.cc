@@ -1,0 +1,285 @@
+#include "gradus/distributed/health/blame.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "gradus/distributed/health/deadlock.h"
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::dist {
+
+std::string list_ranks(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += concat(i == 0 ? "" : ", ", ranks[i]);
+  return text;
+}
+
+namespace {
+
+bool is_gone(const RankStatus& status) { return status.left || status.silent >= kSilent; }
+
+std::string describe(const RankStatus& status) {
+  if (status.left) return "it has left the job";
+  if (status.silent >= kSilent)
+    return concat("no sign of life for ", status.silent.count(), " ms (stopped?)");
+  if (status.activity == Activity::kUnknown) return "nothing is known of it";
+  return "it is " + activity_text(status);
+}
+
+// Note [Who holds a call up]
+// A rank waits for the members of its group that have not arrived at its call, or for the rank that should send
+// to it. The search goes from each rank to the ranks that it waits for. Ranks that wait for nobody block the
+// call. If all of them wait, they wait for each other in a circle, which never happens in a program that
+// ends. Then the smallest set of ranks that explains the circle is at fault: had these ranks arrived wherever
+// they are missing, all others would continue, one by one. If several sets explain it equally well, nothing that
+// ranks can know tells the sets apart, and the error lists them.
+class Waits {
+ public:
+  explicit Waits(const std::vector<RankStatus>& statuses)
+      : missing_from_(statuses.size()), holds_of_(statuses.size()) {
+    std::map<int, int> index_of;           // by rank
+    std::map<CallId, std::set<int>> here;  // by call
+    std::set<CallId> complete;             // calls at which all have arrived
+    for (size_t i = 0; i < statuses.size(); ++i) {
+      index_of[statuses[i].rank] = int(i);
+      for (const RankWait& wait : statuses[i].waits) {
+        if (!wait.call.defined()) continue;
+        here[wait.call].insert(statuses[i].rank);
+        if (wait.blocks && wait.ranks.empty()) complete.insert(wait.call);
+      }
+    }
+    size_t budget = 1 << 22;  // more than valid statuses need
+    const auto make_hold = [&](const RankWait& wait) {
+      const int number = int(holds_.size());
+      Hold& hold = holds_.emplace_back(Hold{.any = wait.any});
+      if (complete.contains(wait.call)) return number;
+      for (int rank : wait.ranks.ranks()) {
+        const auto at = index_of.find(rank);
+        if (at == index_of.end() || here[wait.call].contains(rank) || budget == 0) continue;
+        --budget;
+        hold.missing.push_back(at->second);
+        missing_from_[at->second].push_back(number);
+      }
+      return number;
+    };
+    std::map<std::tuple<CallId, bool, RankSet>, int> known;
+    for (size_t i = 0; i < statuses.size(); ++i) {
+      if (is_gone(statuses[i])) continue;
+      for (const RankWait& wait : statuses[i].waits) {
+        if (!wait.blocks || wait.ranks.empty() || budget == 0) continue;
+        const auto [hold, is_new] = known.try_emplace({wait.call, wait.any, wait.ranks});
+        if (is_new) hold->second = make_hold(wait);
+        if (holds_[hold->second].missing.empty() || std::ranges::count(holds_of_[i], hold->second) > 0)
+          continue;
+        holds_of_[i].push_back(hold->second);
+        holds_[hold->second].waiting.push_back(int(i));
+      }
+    }
+  }
+
+  // The holds that a rank waits in, and the holds that it is missing from. A rank is given by its index
+  // in the statuses.
+  const std::vector<int>& holds_of(int rank) const { return holds_of_[rank]; }
+  const std::vector<int>& missing_from(int rank) const { return missing_from_[rank]; }
+  const std::vector<int>& missing_in(int hold) const { return holds_[hold].missing; }
+  bool awaits(int rank, int other) const {
+    return std::ranges::find_first_of(holds_of_[rank], missing_from_[other]) != holds_of_[rank].end();
+  }
+
+  // Returns whether all of `ranks` would continue if `some` had arrived wherever they are missing.
+  bool would_go_on(const std::vector<int>& ranks, const std::vector<int>& some) const {
+    std::vector<size_t> to_come, held;
+    for (const Hold& hold : holds_) to_come.push_back(hold.any ? 1 : hold.missing.size());
+    for (const auto& holds : holds_of_) held.push_back(holds.size());
+    for (int rank : some) held[rank] = 0;
+    std::vector<int> going;
+    for (size_t i = 0; i < held.size(); ++i)
+      if (held[i] == 0) going.push_back(int(i));
+    for (size_t i = 0; i < going.size(); ++i)
+      for (int hold : missing_from_[going[i]]) {
+        if (to_come[hold] == 0 || --to_come[hold] > 0) continue;
+        for (int rank : holds_[hold].waiting)
+          if (held[rank] > 0 && --held[rank] == 0) going.push_back(rank);
+      }
+    return std::ranges::all_of(ranks, [&](int rank) { return held[rank] == 0; });
+  }
+
+  // Returns all ranks in parts, the smallest part first. The ranks of a part wait for the same ranks.
+  std::vector<std::vector<int>> parts() const {
+    std::map<std::vector<int>, std::vector<int>> by_holds;
+    for (size_t i = 0; i < holds_of_.size(); ++i) by_holds[holds_of_[i]].push_back(int(i));
+    std::vector<std::vector<int>> parts;
+    for (auto& [holds, part] : by_holds) parts.push_back(std::move(part));
+    std::ranges::sort(parts, {}, [](const auto& part) { return std::pair(part.size(), part); });
+    return parts;
+  }
+
+ private:
+  // The ranks that one wait is for.
+  struct Hold {
+    bool any;
+    std::vector<int> missing = {}, waiting = {};
+  };
+  std::vector<Hold> holds_;
+  std::vector<std::vector<int>> missing_from_, holds_of_;  // of each rank: holds
+};
+
+// A rank is given by its index in the statuses.
+struct Blame {
+  // Sets of ranks. One of the sets blocks the call, and nothing tells which. The first set
+  // counts as at fault.
+  std::vector<std::vector<int>> either;
+  bool circle = false;       // they wait for each other
+  std::vector<int> between;  // ranks that wait in another call
+  int misses_me = -1;        // a rank that waits for `me`, if `me` is at fault
+};
+
+// `call` is the group's call that rank `me` is in, if it is in one.
+Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, int me, const CallId& call) {
+  const auto is_here = [&](int rank) {
+    return rank == me ||
+           (call.defined() && std::ranges::count(statuses[rank].waits, call, &RankWait::call) > 0);
+  };
+  Blame blame;
+  std::vector<int> way = {me}, culprits;
+  std::set<int> seen = {me}, seen_holds;
+  for (size_t i = 0; i < way.size(); ++i) {
+    const int rank = way[i];
+    for (int hold : waits.holds_of(rank)) {
+      if (!seen_holds.insert(hold).second) continue;
+      for (int next : waits.missing_in(hold))
+        if (seen.insert(next).second) way.push_back(next);
+    }
+    if (is_gone(statuses[rank]) || (waits.holds_of(rank).empty() && !is_here(rank)))
+      culprits.push_back(rank);
+    else if (!is_here(rank))
+      blame.between.push_back(rank);
+  }
+  // Every rank on the way waits. Then a silent rank is at fault, if there is one.
+  if (culprits.empty()) {
+    for (int rank = 0; rank < int(statuses.size()); ++rank)
+      if (statuses[rank].silent >= kSilent && !statuses[rank].left) culprits.push_back(rank);
+    blame.between.clear();
+  }
+  std::ranges::sort(culprits);
+  if (!culprits.empty()) blame.either = {culprits};
+  if (!culprits.empty() || std::ranges::all_of(way, is_here)) return blame;
+
+  // Looks for the smallest sets that explain the circle. Ranks with few fellow waiters are listed first, as
+  // the likely culprits.
+  const std::vector<std::vector<int>> parts = waits.parts();
+  for (const std::vector<int>& part : parts) {
+    std::map<std::vector<int>, bool> explains;  // by missing_from: the answer depends on that alone
+    for (int rank : part) {
+      const auto [known, is_new] = explains.try_emplace(waits.missing_from(rank));
+      if (is_new) known->second = waits.would_go_on(way, {rank});
+      if (known->second) blame.either.push_back({rank});
+    }
+  }
+  for (const std::vector<int>& part : parts)
+    if ((blame.either.empty() || blame.either[0].size() == part.size()) && part.size() > 1 &&
+        waits.would_go_on(way, part))
+      blame.either.push_back(part);
+  blame.circle = blame.either.size() != 1;
+  if (blame.either.empty())
+    for (blame.either.emplace_back(); const std::vector<int>& part : parts)
+      std::ranges::copy_if(part, std::back_inserter(blame.either[0]),
+                           [&](int rank) { return seen.contains(rank); });
+  if (blame.circle) return blame;
+
+  const int culprit = blame.either[0][0];
+  if (waits.awaits(me, culprit)) return blame;
+  const auto other = std::ranges::find_if(way, [&](int rank) { return waits.awaits(rank, culprit); });
+  if (other == way.end()) return blame;
+  if (culprit == me)
+    blame.misses_me = *other;
+  else
+    blame.between = {*other};
+  return blame;
+}
+
+// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: it is ...".
+std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& waits, const Blame& blame,
+                       const std::string& call, const std::string& limit) {
+  constexpr size_t kMostListed = 16;
+  const bool for_ever = limit.empty();
+  const auto list = [&](const auto& places) {
+    std::vector<int> ranks;
+    for (int place : places) ranks.push_back(statuses[place].rank);
+    return list_ranks(ranks);
+  };
+  std::string text;
+  std::vector<int> culprits;
+  for (const std::vector<int>& one : blame.either) {
+    if (culprits.size() >= kMostListed) {
+      text += " or others";
+      break;
+    }
+    text += concat(culprits.empty() ? "" : " or ", list(one));
+    culprits.insert(culprits.end(), one.begin(), one.end());
+  }
+  if (blame.misses_me >= 0 && statuses[blame.misses_me].activity == Activity::kInCall)
+    text += concat(" did not come to ", statuses[blame.misses_me].call, limit);
+  else if (blame.between.empty() && !blame.circle)
+    text += concat(" did not come to ", call, limit);
+  else  // the culprit waits in another call, so "did not come" would mislead
+    text += concat(blame.either[0].size() == 1 ? " holds up " : " hold up ", call,
+                   for_ever ? ", which cannot end" : ", which did not end", limit,
+                   blame.circle ? ": they wait for each other" : "");
+  const auto awaited_by = [&](int rank) {
+    std::set<int> awaited;
+    for (int hold : waits.holds_of(rank))
+      awaited.insert(waits.missing_in(hold).begin(), waits.missing_in(hold).end());
+    return concat(", where it waits for ", list(awaited));
+  };
+  for (size_t i = 0; i < culprits.size(); ++i) {
+    const RankStatus& status = statuses[culprits[i]];
+    text += i == 0 ? ": " : "; ";
+    if (culprits.size() > 1) text += concat("rank ", status.rank, ": ");
+    text += describe(status);
+    if (for_ever) text += awaited_by(culprits[i]);
+  }
+  for (size_t i = 0; i < std::min(blame.between.size(), kMostListed); ++i) {
+    const RankStatus& status = statuses[blame.between[i]];
+    text += concat("; rank ", status.rank, " is ", activity_text(status), awaited_by(blame.between[i]));
+  }
+  return text;
+}
+
+}  // namespace
+
+Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const CallId& call, const std::string& text,
+                 const std::string& limit) {
+  const Waits waits(statuses);
+  const Blame blame = find_blame(statuses, waits, me, call);
+  if (blame.either.empty()) return {};
+  return {statuses[blame.either[0][0]].rank, blame_text(statuses, waits, blame, text, limit)};
+}
+
+Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vector<int>& ranks) {
+  // Other ranks may be missing too, but they may still come: only the deadlocked ones count.
+  std::vector<RankStatus> deadlocked;
+  for (int rank : ranks) deadlocked.push_back(statuses[rank]);
+  // The text names the call that most ranks are in. Ranks in several calls do not count: their status may
+  // name another of their calls.
+  const auto blocks = [](const RankWait& wait) { return wait.blocks && wait.call.defined(); };
+  std::map<CallId, std::vector<int>> in_call;
+  for (size_t i = 0; i < deadlocked.size(); ++i) {
+    const std::vector<RankWait>& waits = deadlocked[i].waits;
+    if (std::ranges::count_if(waits, blocks) == 1)
+      in_call[std::ranges::find_if(waits, blocks)->call].push_back(int(i));
+  }
+  const auto most =
+      std::ranges::max_element(in_call, {}, [](const auto& entry) { return entry.second.size(); });
+  const int me = most == in_call.end() ? 0 : most->second[0];
+  const RankStatus& status = deadlocked[me];
+  const Blamed blamed =
+      blame_for(deadlocked, me, most == in_call.end() ? CallId() : most->first,
+                status.activity == Activity::kInCall ? status.call : activity_text(status), "");
+  return {Failure::Kind::kDeadlock, blamed.rank, blamed.text};
+}
+
+}  // namespace gradus::dist

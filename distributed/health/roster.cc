@@ -1,0 +1,165 @@
+#include "gradus/distributed/health/roster.h"
+
+#include <algorithm>
+
+#include "gradus/distributed/health/blame.h"
+#include "gradus/distributed/health/deadlock.h"
+
+namespace gradus::dist::internal {
+
+namespace {
+
+// The pause between two looks, since a look takes a while with many ranks; and the time limit of a question.
+constexpr Milliseconds kLookPause{100}, kAnswerLimit{1'000};
+
+// Returns the failure for a rank that ended without leaving: its exit handlers did not run.
+Failure ended_early(int rank) {
+  return {.kind = Failure::Kind::kDied,
+          .rank = rank,
+          .text = concat("rank ", rank, " exited with code 0 without leaving the job (_exit?)")};
+}
+
+}  // namespace
+
+Failure two_jobs(int rank) {
+  return {.kind = Failure::Kind::kMismatch,
+          .rank = rank,
+          .text = concat(
+              "two processes came as rank ", rank,
+              " at once to one port: the ranks of two jobs cannot be told apart there; give each job a "
+              "MASTER_PORT of its own")};
+}
+
+std::optional<std::string> Roster::join(int rank, int world_size, TimePoint now) {
+  if (ranks_.empty()) {
+    ranks_.resize(static_cast<size_t>(world_size));
+    started_ = now;
+  }
+  if (ranks_.size() != static_cast<size_t>(world_size))
+    return concat("rank ", rank, " says that the job has ", world_size, " ranks; others said ",
+                  ranks_.size());
+  Rank& r = ranks_[rank];
+  if (r.joined) return concat("rank ", rank, " is announced already: two processes have the same rank");
+  if (ended_.contains(rank)) return concat("rank ", rank, " has ended already");
+  r = {.joined = true, .seen = now, .status = {}};
+  if (std::ranges::all_of(ranks_, &Rank::joined)) met_ = now;
+  return {};
+}
+
+bool Roster::is_contended(int rank, TimePoint now) const {
+  return is_present(rank) && (!met_ || now - *met_ < kStartsTogether);
+}
+
+void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint now) {
+  Rank& r = ranks_[rank];
+  const uint64_t before = r.status.stuck, stuck = status.stuck;
+  r.seen = now;
+  r.status = std::move(status);
+  if (question_ && question_->ranks.contains(rank)) {
+    if (stuck != question_->ranks[rank]) {
+      question_.reset();  // it has moved
+    } else if (answers == question_->number) {
+      question_->ranks.erase(rank);
+      if (question_->ranks.empty()) {
+        report(question_->failure, now);
+        question_.reset();
+      }
+    }
+  }
+  if (stuck != 0 && stuck == before) look_for_deadlock(now);
+}
+
+void Roster::look_for_deadlock(TimePoint now) {
+  if (question_ && now - question_->asked > kAnswerLimit) question_.reset();
+  if (question_ || failure_ || suspected_ || now < next_look_) return;
+  next_look_ = now + kLookPause;
+  std::vector<RankStatus> statuses;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    RankStatus& status = statuses.emplace_back();
+    if (ranks_[i].status.stuck != 0) status = ranks_[i].status;
+    status.rank = int(i);
+    status.left = has_left(int(i));
+  }
+  const std::vector<int> ranks = find_deadlock(statuses);
+  if (ranks.empty()) return;
+  question_ = {.number = ++last_question_, .asked = now, .failure = deadlock_failure(statuses, ranks)};
+  for (int rank : ranks) question_->ranks[rank] = ranks_[rank].status.stuck;
+  to_ask_ = true;
+}
+
+std::optional<Roster::Question> Roster::take_question() {
+  return std::exchange(to_ask_, false) ? question_ : std::nullopt;
+}
+
+void Roster::leave(int rank) { ranks_[rank].left = true; }
+
+bool Roster::is_present(int rank) const {
+  return size_t(rank) < ranks_.size() && ranks_[rank].joined && !ranks_[rank].left;
+}
+
+bool Roster::has_left(int rank) const {
+  if (size_t(rank) >= ranks_.size()) return ended_.contains(rank);
+  return ranks_[rank].left || (!ranks_[rank].joined && ended_.contains(rank));
+}
+
+void Roster::ended(int rank, TimePoint now) {
+  ended_[rank] = now + kGrace;
+  if (suspected_ && suspected_->rank == rank && is_present(rank)) decide(ended_early(rank));
+}
+
+void Roster::lost(int rank, std::string_view why, TimePoint now) {
+  if (ended_.contains(rank)) return decide(ended_early(rank));
+  suspect({.kind = Failure::Kind::kDied, .rank = rank, .text = concat("rank ", rank, ' ', why)}, now);
+}
+
+void Roster::lost_launcher(std::string_view name, std::string_view why, TimePoint now) {
+  suspect({.kind = Failure::Kind::kDied, .text = concat("the launcher of ", name, ' ', why)}, now);
+}
+
+void Roster::report(const Failure& failure, TimePoint now) {
+  if (failure.kind == Failure::Kind::kDied)
+    suspect(failure, now);
+  else if (!failure_ && !suspected_)
+    failure_ = failure;
+}
+
+void Roster::suspect(Failure failure, TimePoint now) {
+  if (failure_ || suspected_) return;
+  suspected_ = std::move(failure);
+  believed_at_ = now + kGrace;
+}
+
+void Roster::decide(const Failure& failure) {
+  if (!failure_) failure_ = failure;
+  suspected_.reset();
+}
+
+void Roster::expire(TimePoint now) {
+  if (suspected_ && believed_at_ <= now) decide(Failure(*suspected_));
+  for (auto& [rank, until] : ended_) {
+    if (until > now) continue;
+    until = TimePoint::max();
+    if (is_present(rank)) decide(ended_early(rank));
+  }
+}
+
+std::optional<TimePoint> Roster::next_deadline() const {
+  TimePoint next = suspected_ ? believed_at_ : TimePoint::max();
+  for (const auto& [rank, until] : ended_) next = std::min(next, until);
+  return next == TimePoint::max() ? std::nullopt : std::optional(next);
+}
+
+std::vector<RankStatus> Roster::statuses(TimePoint now) const {
+  std::vector<RankStatus> all;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& r = ranks_[i];
+    const auto silent = std::chrono::duration_cast<Milliseconds>(now - (r.joined ? r.seen : started_));
+    RankStatus& status = all.emplace_back(r.status);
+    status.rank = int(i);
+    status.left = has_left(int(i));
+    status.silent = std::max(silent, Milliseconds(0));
+  }
+  return all;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,379 @@
+// Ranks that wait for each other in calls of different groups: as processes, as threads, and the rule alone
+// on statuses made by hand.
+#include "gradus/distributed/health/deadlock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/data_parallel/separate_data_parallel.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/nn/nn.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tests/distributed/rank_processes.h"
+#include "gradus/tests/distributed/threads.h"
+
+namespace gradus::dist {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Two heartbeats and an answer take a good second where the machine has a core for each rank, and some ten
+// times that where others take the cores. The timeout is a minute: half of it tells the two apart.
+constexpr std::chrono::seconds kAtOnce{30}, kSlow{3};
+
+struct Gen : nn::Layer {
+  nn::Linear fc{this, "fc", {.in = 2, .out = 2}};
+  nn::BatchNorm1d norm{this, "norm", {.features = 2}};
+  std::unique_ptr<nn::Linear> grown;
+
+  using nn::Layer::Layer;
+  void grow() { grown = std::make_unique<nn::Linear>(this, "grown", nn::LinearOptions{.in = 2, .out = 2}); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = norm(fc(x));
+    return grown ? (*grown)(h) : h;
+  }
+};
+struct Gan : nn::Module {
+  Gen gen{this, "gen"};
+  nn::Linear disc{this, "disc", {.in = 2, .out = 1}};
+};
+
+struct Training {
+  Gan gan;
+  std::unique_ptr<DistributedDataParallel<Gen>> ddp;
+  GradManager gm;
+
+  Training() {
+    convert_sync_batchnorm(gan.gen);
+    ddp = std::make_unique<DistributedDataParallel<Gen>>(gan.gen);
+    ddp->attach(gm);
+  }
+  void step() {
+    auto recording = gm.record();
+    gm.backward(sum(gan.gen(ones({3, 2}))));
+  }
+};
+
+// ---- programs: each ends, or throws the same on all ranks.
+
+void backward_or_barrier() {
+  Training training;
+  training.step();
+  auto recording = training.gm.record();
+  const Tensor y = sum(training.gan.gen.fc(ones({3, 2})));
+  if (get_rank() == 0)
+    training.gm.backward(y);
+  else
+    barrier();
+}
+
+void batch_norm_or_backward() {
+  Training training;
+  auto recording = training.gm.record();
+  if (get_rank() == 0)
+    training.gm.backward(sum(training.gan.gen.fc(ones({3, 2}))));
+  else
+    training.gan.gen(ones({3, 2}));
+}
+
+void one_model_grows() {
+  Training training;
+  training.step();
+  if (get_rank() == 1) training.gan.gen.grow();
+  training.step();
+}
+
+void one_has_more_data() {
+  Training training;
+  for (int i = 0; i < 2 + get_rank(); ++i) {
+    auto recording = training.gm.record();
+    training.gm.backward(sum(training.gan.gen.fc(ones({3, 2}))));
+  }
+  barrier();
+}
+
+void parts() {
+  Gan gan;
+  SeparateDistributedDataParallel ddp(gan);
+  GradManager gm_g, gm_d;
+  ddp.attach(gm_g, gan.gen);
+  ddp.attach(gm_d, gan.disc);
+  const auto step_g = [&] {
+    auto recording = gm_g.record();
+    gm_g.backward(sum(gan.gen.fc(ones({3, 2}))));
+  };
+  const auto step_d = [&] {
+    auto recording = gm_d.record();
+    gm_d.backward(sum(gan.disc(ones({3, 2}))));
+  };
+  if (get_rank() == 0) step_g();
+  step_d();
+  if (get_rank() != 0) step_g();
+}
+
+void one_sleeps() {
+  const Group copy = world().duplicate();
+  const Tensor x = ones({4}), y = ones({4});
+  const Work posted = all_reduce(x, {.group = copy, .async_op = true});
+  if (get_rank() == 1) std::this_thread::sleep_for(kSlow);
+  barrier();
+  all_reduce(y, {.group = copy});
+  posted.wait();
+}
+
+void one_computes() {
+  const Group copy = world().duplicate();
+  const Tensor x = ones({4});
+  // Rank 1 has a call under way for which nobody comes until it has computed.
+  Work posted;
+  if (get_rank() == 1) posted = all_reduce(x, {.group = copy, .async_op = true});
+  Tensor a = ones({300, 300}) * 1e-3;
+  if (get_rank() == 1)
+    for (const auto end = std::chrono::steady_clock::now() + kSlow; std::chrono::steady_clock::now() < end;)
+      a = matmul(a, a);
+  barrier();
+  if (get_rank() != 1) posted = all_reduce(x, {.group = copy, .async_op = true});
+  posted.wait();
+}
+
+void both_receive() {
+  const Tensor x = ones({4}), y = ones({4});
+  const int other = 1 - get_rank();
+  // Messages that have come are not waited for.
+  const Work sent = isend(x, {.dst = other});
+  recv(y, {.src = other});
+  sent.wait();
+  recv(y, {.src = other});
+  send(x, {.dst = other});
+}
+
+void receive_or_barrier() {
+  const Tensor x = ones({4});
+  if (get_rank() == 0) recv(x, {.src = 1});
+  barrier();
+  if (get_rank() != 0) send(x, {.dst = 0});
+}
+
+// Rank 0 waits for a message of 64 MB, which is under way while rank 1 waits for it in the barrier.
+void a_message_is_under_way() {
+  const Tensor x = ones({1 << 24});
+  if (get_rank() == 1) {
+    std::this_thread::sleep_for(kSlow);
+    const Work sent = isend(x, {.dst = 0});
+    barrier();
+    sent.wait();
+  } else {
+    recv(x, {.src = 1});
+    barrier();
+  }
+}
+
+// The threads wait for each other's ranks, but for one that has never made a call.
+void a_thread_comes_late() {
+  const Group copy = world().duplicate();
+  const Tensor x = ones({4});
+  if (get_rank() == 0) {
+    all_reduce(x, {.group = copy});
+    barrier();
+    return;
+  }
+  std::thread late([&, context = Context::current().snapshot()]() mutable {
+    ContextScope scope(context);
+    std::this_thread::sleep_for(kSlow);
+    all_reduce(x, {.group = copy});
+  });
+  barrier();
+  late.join();
+}
+
+const std::map<std::string, void (*)()> kPrograms = {
+    {"backward_or_barrier", backward_or_barrier},
+    {"batch_norm_or_backward", batch_norm_or_backward},
+    {"one_model_grows", one_model_grows},
+    {"one_has_more_data", one_has_more_data},
+    {"parts", parts},
+    {"one_sleeps", one_sleeps},
+    {"one_computes", one_computes},
+    {"a_thread_comes_late", a_thread_comes_late},
+    {"both_receive", both_receive},
+    {"receive_or_barrier", receive_or_barrier},
+    {"a_message_is_under_way", a_message_is_under_way},
+};
+
+// Prints what was thrown, and whether it came at once.
+const RankFunction runs{"runs", [] {
+                          init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
+                                              .world_size = test_world(),
+                                              .rank = test_rank(),
+                                              .timeout = Milliseconds(60'000),
+                                              .shared_memory = std::getenv("SHARED_MEMORY") != nullptr});
+                          const auto begin = std::chrono::steady_clock::now();
+                          try {
+                            kPrograms.at(std::getenv("PROGRAM"))();
+                            std::cout << "it ends" << std::endl;
+                          } catch (const MismatchError& error) {
+                            const auto time = std::chrono::steady_clock::now() - begin;
+                            std::cout << error.what() << (time < kAtOnce ? " at once" : " late") << std::endl;
+                          }
+                          destroy_process_group();
+                          return 0;
+                        }};
+
+class Deadlocks : public testing::TestWithParam<bool> {
+ protected:
+  static std::vector<std::string> outputs(const std::string& program, int world = 2) {
+    const std::string meeting = fresh_path("meeting");
+    std::vector<std::string> outputs;
+    for (const RankEnd& end : run_processes("runs", world, {.variables = [&](int) {
+                                              Variables variables{{"MEETING", meeting}, {"PROGRAM", program}};
+                                              if (GetParam()) variables.emplace_back("SHARED_MEMORY", "1");
+                                              return variables;
+                                            }})) {
+      EXPECT_EQ(end.exit_code, 0) << end.output;
+      outputs.push_back(end.output);
+    }
+    return outputs;
+  }
+  static void expect_on_all(const std::string& program, const std::string& one, const std::string& other,
+                            const std::string& more = "", int world = 2) {
+    for (const std::string& text : outputs(program, world))
+      EXPECT_THAT(text, AllOf(HasSubstr("they wait for each other"), HasSubstr(one), HasSubstr(other),
+                              HasSubstr(more), HasSubstr("at once")));
+  }
+};
+
+TEST_P(Deadlocks, OfABackwardAndABarrierAreNamedOnAllRanks) {
+  expect_on_all("backward_or_barrier", "it is in backward #", "of group 'DDP of gen'", "it is in barrier #");
+}
+TEST_P(Deadlocks, OfBatchNormAndABackwardAreNamedOnAllRanks) {
+  expect_on_all("batch_norm_or_backward", "of group 'DDP of gen'", "it is in all_gather #");
+}
+TEST_P(Deadlocks, OfAModelThatGrowsOnOneRankAreNamedOnAllRanks) {
+  expect_on_all("one_model_grows", "of group 'DDP of gen'", "of group 'world'");
+}
+TEST_P(Deadlocks, OfPartsOfAModelAreCalledAfterThem) {
+  expect_on_all("parts", "of group 'DDP of gen'", "of group 'DDP of disc'");
+}
+TEST_P(Deadlocks, OfThreeRanksNameTheOneThatIsElsewhere) {
+  for (const std::string& text : outputs("backward_or_barrier", 3))
+    EXPECT_THAT(
+        text, AllOf(HasSubstr("] rank 0 did not come to barrier #"), HasSubstr("it is in backward #"),
+                    HasSubstr("of group 'DDP of gen', where it waits for ranks 1, 2"), HasSubstr("at once")));
+}
+TEST_P(Deadlocks, OfARankWithMoreBatchesSayWhatToDo) {
+  EXPECT_THAT(outputs("one_has_more_data")[1],
+              AllOf(HasSubstr("of group 'DDP of gen'"), HasSubstr("join()")));
+}
+TEST_P(Deadlocks, OfRanksThatReceiveFromEachOtherAreNamedOnAllRanks) {
+  expect_on_all("both_receive", "it is in recv from rank 0 (tag 0)", "it is in recv from rank 1 (tag 0)");
+}
+TEST_P(Deadlocks, OfAReceiveAndABarrierAreNamedOnAllRanks) {
+  expect_on_all("receive_or_barrier", "it is in recv from rank 1 (tag 0)", "it is in barrier #");
+}
+TEST_P(Deadlocks, AreNotSeenWhereARankIsSlow) {
+  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late", "a_message_is_under_way"})
+    EXPECT_THAT(outputs(program), ElementsAre("it ends\n", "it ends\n")) << program;
+}
+INSTANTIATE_TEST_SUITE_P(OverSharedMemoryOrMessages, Deadlocks, testing::Bool());
+
+TEST(DeadlocksOfThreads, AreNamedOnAllRanks) {
+  for (const std::string& text : errors_of(2, backward_or_barrier))
+    EXPECT_THAT(text, AllOf(HasSubstr("they wait for each other"), HasSubstr("of group 'DDP of gen'"),
+                            HasSubstr("barrier #")));
+}
+TEST(DeadlocksOfThreads, AreNotSeenWhereARankIsSlow) {
+  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late", "a_message_is_under_way"})
+    EXPECT_THAT(errors_of(2, kPrograms.at(program)), ElementsAre("", "")) << program;
+}
+
+// ---- the rule
+
+// A rank that is stuck in these calls of these members, and has arrived at others.
+RankStatus stuck(int rank, const std::vector<std::pair<CallId, std::vector<int>>>& calls,
+                 const std::map<CallSeries, uint64_t>& arrived = {}) {
+  RankStatus status{.rank = rank, .stuck = 1};
+  for (const auto& [call, members] : calls) {
+    status.waits.push_back({.call = call, .ranks = RankSet(members)});
+    status.arrived[call.series] = call.sequence;
+  }
+  for (const auto& [series, number] : arrived) status.arrived[series] = number;
+  return status;
+}
+
+constexpr auto kCollective = CallSeries::Kind::kCollective;
+const CallId kOne{{kCollective, 1, 0}, 3}, kTwo{{kCollective, 2, 0}, 7}, kThree{{kCollective, 3, 0}, 1};
+
+TEST(FindDeadlock, FindsRanksThatWaitForEachOther) {
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}})}), ElementsAre(0, 1));
+  EXPECT_THAT(
+      find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {1, 2}}}), stuck(2, {{kThree, {0, 2}}})}),
+      ElementsAre(0, 1, 2));
+}
+
+TEST(FindDeadlock, FindsThemAlsoWhereOthersStillCompute) {
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1, 2}}}), stuck(1, {{kTwo, {0, 1}}}), {.rank = 2}}),
+              ElementsAre(0, 1));
+}
+
+TEST(FindDeadlock, FindsNothingInOneCall) {
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kOne, {0, 1}}})}), IsEmpty());
+}
+
+TEST(FindDeadlock, FindsNothingWhereARankThatMovesMayComeToAll) {
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {1, 2}}}), {.rank = 2}}),
+              IsEmpty());
+}
+
+// Rank 1 has come to call 3, and left it again: what it sent to rank 0 is under way.
+TEST(FindDeadlock, CountsCallsThatARankHasComeToBefore) {
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}}, {{kOne.series, 3}})}),
+              IsEmpty());
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}}, {{kOne.series, 2}})}),
+              ElementsAre(0, 1));
+}
+
+// To receive is a call of the sender's alone.
+TEST(FindDeadlock, FindsRanksThatReceiveFromEachOther) {
+  const auto receives = [](int rank, int from, int received, int sent) {
+    const auto messages = [](int source, int destination) {
+      return CallSeries{CallSeries::Kind::kMessage, uint32_t(destination), source};
+    };
+    return stuck(rank, {{CallId{messages(from, rank), uint64_t(received + 1)}, {from}}},
+                 {{messages(rank, from), uint64_t(sent)}});
+  };
+  EXPECT_THAT(find_deadlock({receives(0, 1, 4, 2), receives(1, 0, 2, 4)}), ElementsAre(0, 1));
+  EXPECT_THAT(find_deadlock({receives(0, 1, 4, 2), receives(1, 0, 2, 5)}), IsEmpty()) << "one is under way";
+}
+
+// Of two threads of rank 1 one goes on, and may bring the other's call.
+TEST(FindDeadlock, FindsNothingWhereAnotherThreadGoesOn) {
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}, {kThree, {1, 2}}}),
+                             stuck(2, {{kThree, {1, 2}}})}),
+              IsEmpty());
+}
+
+TEST(FindDeadlock, FindsNothingOfARankThatHasLeft) {
+  RankStatus left = stuck(1, {{kTwo, {0, 1}}});
+  left.left = true;
+  EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), left}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace gradus::dist
