@@ -9,7 +9,7 @@
 //                                                  Slurm, ...
 //   ./run cifar10 --data DIR --pipeline 2          the network in two stages, on 2 ranks; 4 are 2 replicas
 //
-// --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any
+// --checkpoint-dir keeps the latest checkpoint and the best; --resume resumes from one, on any
 // number of ranks, in a pipeline or not.
 #include <algorithm>
 #include <functional>
@@ -84,7 +84,7 @@ Data find_data(const Args& a) {
           first(data::CIFAR10(a.data, {.train = false, .transform = plain}), a.test_samples)};
 }
 
-// ---- what both ways to train have in common ----
+// ---- shared by data-parallel and pipeline training ----
 
 data::DataLoader training_loader(const Args& a, const Data& d) {
   return data::DataLoader(d.train, {.batch_size = a.batch_size ? a.batch_size : 1,
@@ -116,16 +116,17 @@ optim::OneCycleLROptions one_cycle(const Args& a, int64_t steps) {
   return {.max_lr = a.lr, .total_steps = steps, .pct_start = 0.25, .cycle_momentum = false};
 }
 
-// The cycle of the learning rate is planned for so many steps: a checkpoint belongs to it.
+// The learning rate of a step depends on the number of steps, which a checkpoint therefore fixes.
 training::TrainingOptions options(const Args& a, int64_t steps, std::function<training::Sums()> test) {
-  return {.fixed = {{"network", a.arch}, {"number of steps", concat(steps)}},
+  return {.count_by = training::CountBy::kEpochs,
+          .fixed = {{"network", a.arch}, {"number of steps", concat(steps)}},
           .test = std::move(test),
           .keep_best = true};
 }
 
-void show_first_images(training::Training& training, const data::Batch& b) {
-  if (training.events() && training.steps() == 0)
-    training.events()->add_image("train/images", b.input, 0, {.nrow = 16, .normalize = true});
+void show_first_images(training::Training& training, const training::Step& s) {
+  if (training.events() && s.number() == 1)
+    training.events()->add_image("train/images", s.batch().input, 0, {.nrow = 16, .normalize = true});
 }
 
 void print_results(const training::Training& training) {
@@ -155,23 +156,20 @@ void fit(const Args& a) {
                               {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
                               options(a, steps, [&] {
                                 const auto amp = training::mixed_precision(a);
-                                return training.evaluate(net, tests);
+                                return training::evaluate(training, net, tests);
                               }));
-  training.describe(concat(a.arch, ": ", net.num_parameters(), " parameters"), tests);
-  training.resume();
-  while (training.next_epoch()) {
-    for (const data::Batch& b : training.batches()) {
-      show_first_images(training, b);
-      auto recording = gm.record();
-      const auto amp = training::mixed_precision(a);
-      const Tensor logits = ddp(b.input);
-      const Tensor loss = nn::cross_entropy(logits, b.target);
-      gm.backward(loss);
-      opt.step().clear_grad();
-      schedule.step();
-      training.end_step(training::score(loss, logits, b));
-    }
-    training.end_epoch();
+  training::describe(training, concat(a.arch, ": ", net.num_parameters(), " parameters"), tests);
+  for (training::Step& s : training) {
+    show_first_images(training, s);
+    const data::Batch& b = s.batch();
+    auto recording = gm.record();
+    const auto amp = training::mixed_precision(a);
+    const Tensor logits = ddp(b.input);
+    const Tensor loss = nn::cross_entropy(logits, b.target);
+    gm.backward(loss);
+    opt.step().clear_grad();
+    schedule.step();
+    s.log(training::score(loss, logits, b));
   }
 
   print_results(training);
@@ -184,8 +182,8 @@ void fit(const Args& a) {
 
 // ---- training in a pipeline ----
 
-// The stages lie on ranks, cut where measuring says. The last one alone has logits: training shows no
-// accuracy, and a test sends them to all.
+// Measured times choose the cuts between stages. Only the last stage has logits: training logs no accuracy,
+// and a test sends the logits to all ranks.
 void fit_in_pipeline(const Args& a) {
   if (a.save_model)
     throw ValueError("cifar10", "--save-model needs the whole network on a rank, and does not go with ",
@@ -209,21 +207,18 @@ void fit_in_pipeline(const Args& a) {
   training::Training training("cifar10", a, loader, {{pipe, opt}, {"schedule", schedule}},
                               options(a, steps, [&] {
                                 const auto amp = training::mixed_precision(a);
-                                return training.evaluate(pipe.module(), tests, logits_of);
+                                return training::evaluate(training, pipe.module(), tests, logits_of);
                               }));
-  training.describe(concat(a.arch, ": ", pipe.module().num_parameters(), " parameters"), tests);
+  training::describe(training, concat(a.arch, ": ", pipe.module().num_parameters(), " parameters"), tests);
   if (training::is_first_rank()) std::cout << pipe.describe();
-  training.resume();
-  while (training.next_epoch()) {
-    for (const data::Batch& b : training.batches()) {
-      show_first_images(training, b);
-      const auto amp = training::mixed_precision(a);
-      const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
-      opt.step().clear_grad();
-      schedule.step();
-      training.end_step({.seen = b.size(), .of = {{"loss", loss * double(b.size())}}});
-    }
-    training.end_epoch();
+  for (training::Step& s : training) {
+    show_first_images(training, s);
+    const data::Batch& b = s.batch();
+    const auto amp = training::mixed_precision(a);
+    const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
+    opt.step().clear_grad();
+    schedule.step();
+    s.log({.seen = b.size(), .of = {{"loss", loss * double(b.size())}}});
   }
   print_results(training);
 }

@@ -1,11 +1,11 @@
 // Trains GANs: DCGAN, LSGAN, WGAN-GP and PGGAN, on digits, CIFAR-10 or a folder of images.
 //
-//   ./run gan                                        DCGAN on digits that the program draws itself
+//   ./run gan                                        DCGAN on generated digits
 //   ./run gan --model pggan --data DIR --size 32     DIR has MNIST, CIFAR-10 or images of any sizes
 //   ./run gan --data DIR --nproc 4                   4 ranks; also under gradus-run, torchrun, ...
-//   ./run gan --data DIR --checkpoint-dir runs/a     the same command again goes on where it was
-//   ./run gan sample --checkpoint runs/a/gan.ckpt    a grid of images; `interpolate`: walks between latents
-//   ./run gan classifier --data DIR                  once, for the next one
+//   ./run gan --data DIR --checkpoint-dir runs/a     resumes if run again
+//   ./run gan sample --checkpoint runs/a/gan.ckpt    a grid of images; `interpolate`: interpolated latents
+//   ./run gan classifier --data DIR                  once, before `evaluate`
 //   ./run gan evaluate --checkpoint runs/a/gan.ckpt --data DIR
 //
 // Grids of samples go to samples/, or to the checkpoints' folder.

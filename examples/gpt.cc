@@ -1,11 +1,11 @@
 // Trains a transformer to predict the next character of a text, as nanoGPT does.
 //
-//   ./run gpt                                        on text that it makes itself, of known entropy
-//   ./run gpt --data input.txt --sample 500          and then writes 500 characters of its own
+//   ./run gpt                                        on generated text of known entropy
+//   ./run gpt --data input.txt --sample 500          then generates 500 characters
 //   ./run gpt --replicas 2                           data parallel; also --nproc 2, gradus-run, torchrun, ...
 //   ./run gpt --pipeline 4 --schedule zb-h1          the network's blocks on four ranks
 //   ./run gpt --pipeline 2 --replicas 2 --amp bf16
-//   ./run gpt --checkpoint-dir runs/a                the same command again goes on where it was
+//   ./run gpt --checkpoint-dir runs/a                resumes if run again
 //   ./run gpt sample --checkpoint runs/a/gpt.ckpt --prompt "the "
 #include <string_view>
 

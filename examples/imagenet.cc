@@ -9,7 +9,7 @@
 //   ./run imagenet DIR -a resnet50 --pipeline 2   the network in two stages, on 2 ranks; 4 are 2 replicas
 //   ./run imagenet --dummy                        random images, to try it out and to measure its speed
 //
-// --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any
+// --checkpoint-dir keeps the latest checkpoint and the best; --resume resumes from one, on any
 // number of ranks, in a pipeline or not.
 #include <algorithm>
 #include <filesystem>
@@ -125,7 +125,7 @@ Data load_data(const Args& a) {
   return d;
 }
 
-// Images of a step, of all ranks.
+// Returns the images per step of all ranks.
 int64_t global_batch_size(const Args& a) {
   return a.batch_size * std::max(1, dist::get_world_size() / dist::get_local_world_size());
 }
@@ -143,11 +143,11 @@ data::DataLoader validation_loader(const Args& a, const Data& d) {
 
 // ---- weights ----
 
-// Returns the names of the last layer's tensors that have another shape in a file: for another number of
-// classes. They stay as they are, to be trained.
-std::vector<std::string> begin_anew(const nn::Module& net, const nn::StateDict& given) {
+// Returns the names of the last layer's tensors whose shape in the file is another, for another number of
+// classes. These tensors keep their initial values.
+std::vector<std::string> mismatching_names(const nn::Module& net, const nn::StateDict& weights) {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : given)
+  for (const auto& [name, tensor] : weights)
     for (const auto& [own_name, own] : net.state_dict())
       if (name.starts_with("fc.") && own_name == name && own.shape() != tensor.shape()) names.push_back(name);
   for (const std::string& name : names)
@@ -157,11 +157,11 @@ std::vector<std::string> begin_anew(const nn::Module& net, const nn::StateDict& 
 
 bool is_checkpoint(const fs::path& file) { return file.extension() == ".ckpt"; }
 
-// Takes over the weights of a file, or of the model in a checkpoint.
+// Loads the weights of a safetensors file or of the model in a checkpoint.
 void load_pretrained(models::ResNet& net, const fs::path& file) {
-  const nn::StateDict given = is_checkpoint(file) ? io::load_checkpoint(file).checkpoint.tensors("model")
-                                                  : io::load_safetensors(file).tensors;
-  net.load_state_dict(given, {.except = begin_anew(net, given)});
+  const nn::StateDict weights = is_checkpoint(file) ? io::load_checkpoint(file).checkpoint.tensors("model")
+                                                    : io::load_safetensors(file).tensors;
+  net.load_state_dict(weights, {.except = mismatching_names(net, weights)});
 }
 
 // ---- output ----
@@ -174,13 +174,13 @@ std::string meters(const training::Sums& recent, const training::Sums& all) {
                                  100 * all.mean("accuracy_in_5"));
 }
 
-// The figures of the images since the line before, and in brackets the mean of the epoch so far.
+// Shows means since the line before, and in brackets those of the epoch so far.
 std::string epoch_line(const training::StepReport& r) {
   const int digits = int(concat(r.batches).size());
   return training::format("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t",
                           static_cast<long long>(r.epoch - 1), digits, static_cast<long long>(r.batch),
-                          static_cast<long long>(r.batches), r.step.last, r.step.mean(), r.data.last,
-                          r.data.mean()) +
+                          static_cast<long long>(r.batches), r.step_time.last, r.step_time.mean(),
+                          r.data_time.last, r.data_time.mean()) +
          meters(r.recent, r.all);
 }
 
@@ -189,22 +189,27 @@ std::string result_line(const training::Sums& all) {
                           100 * all.mean("accuracy_in_5"));
 }
 
-// How many images of the last pass could not be read, on all ranks; says so, if there are any.
-int64_t count_skipped(const char* what, const data::DataLoader& loader) {
-  training::Tally tally;
-  tally.add({.seen = loader.skipped()});
-  const int64_t skipped = tally.reduce().seen;
-  if (skipped > 0) training::print(concat(skipped, ' ', what));
-  return skipped;
-}
+// Images that could not be read, in all passes of this run and on all ranks.
+struct UnreadableImages {
+  int64_t count = 0;
 
-// ---- what both ways to train have in common ----
+  // Adds those of the loader's last pass. Returns a line about them, "" if there are none. Collective.
+  std::string add(const data::DataLoader& loader, const char* text) {
+    training::Tally tally;
+    tally.add({.seen = loader.skipped()});
+    const int64_t skipped = tally.reduce().seen;
+    count += skipped;
+    return skipped > 0 ? concat(skipped, ' ', text) : "";
+  }
+};
+
+// ---- shared by data-parallel and pipeline training ----
 
 using LogitsOf = std::function<Tensor(const Tensor& images)>;
 
 training::Sums validate(nn::Module& net, const LogitsOf& logits_of, data::DataLoader& loader, const Args& a,
                         training::Training& training) {
-  net.eval();
+  const nn::ModeScope mode(net, false);
   const auto off = no_record();
   const auto amp = training::mixed_precision(a);
   training::Tally tally;
@@ -227,11 +232,28 @@ optim::SGDOptions sgd(const Args& a) {
   return {.lr = a.lr, .momentum = a.momentum, .weight_decay = a.weight_decay};
 }
 
-training::TrainingOptions options(const Args& a, const Data& data) {
-  return {.fixed = {{"network", a.arch}, {"number of classes", concat(data.classes)}},
+training::TrainingOptions options(const Args& a, const Data& data, optim::StepLR& schedule,
+                                  const data::DataLoader& train_loader, const data::DataLoader& val_loader,
+                                  UnreadableImages& unreadable, std::function<training::Sums()> validate) {
+  return {.count_by = training::CountBy::kEpochs,
+          .fixed = {{"network", a.arch}, {"number of classes", concat(data.classes)}},
+          .on_epoch =
+              [&] {
+                const std::string line = unreadable.add(
+                    train_loader, "training images could not be read: others took their place");
+                if (!line.empty()) training::print(line);
+                schedule.step();
+              },
+          .test = std::move(validate),
           .keep_best = !a.evaluate,
           .step_line = epoch_line,
-          .test_line = result_line};
+          // Called on all ranks.
+          .test_line =
+              [&](const training::Sums& all) {
+                const std::string line =
+                    unreadable.add(val_loader, "validation images could not be read and do not count");
+                return result_line(all) + (line.empty() ? "" : "\n" + line);
+              }};
 }
 
 std::string description(const Args& a, const Data& data, const nn::Module& net) {
@@ -240,39 +262,23 @@ std::string description(const Args& a, const Data& data, const nn::Module& net) 
                 a.arch, ": ", net.num_parameters(), " parameters");
 }
 
-// What is done with each epoch: `step` trains with a batch, and returns what it has seen.
-struct Epochs {
-  nn::Module& net;
-  data::DataLoader &train_loader, &val_loader;
-  optim::StepLR& schedule;
-  LogitsOf logits_of;
-  std::function<training::Sums(const data::Batch&)> step;
-};
-
-// Resumes, and trains or only evaluates.
-void run_epochs(const Args& a, training::Training& training, const Epochs& e) {
-  training.resume();
-  int64_t skipped = 0;
-  const auto test = [&] {
-    training.end_test(validate(e.net, e.logits_of, e.val_loader, a, training));
-    skipped += count_skipped("validation images could not be read and do not count", e.val_loader);
-  };
-  if (a.evaluate) test();
-  while (!a.evaluate) {
-    if (training.test_due()) test();
-    if (!training.next_epoch()) break;
-    e.net.train();
-    for (const data::Batch& b : training.batches()) {
-      if (training.events() && training.steps() == 0)
-        training.events()->add_image("train/images", narrow(b.input, 0, 0, std::min<int64_t>(b.size(), 16)),
-                                     0, {.nrow = 4, .normalize = true});
-      training.end_step(e.step(b));
+// Trains, or only evaluates.
+void run(const Args& a, training::Training& training, const UnreadableImages& unreadable,
+         const std::function<void(training::Step&)>& step) {
+  if (a.evaluate) {
+    training.test_only();
+  } else {
+    for (training::Step& s : training) {
+      if (training.events() && s.number() == 1) {
+        const Tensor images = s.batch().input;
+        training.events()->add_image("train/images",
+                                     narrow(images, 0, 0, std::min<int64_t>(images.size(0), 16)), 0,
+                                     {.nrow = 4, .normalize = true});
+      }
+      step(s);
     }
-    skipped += count_skipped("training images could not be read: others took their place", e.train_loader);
-    e.schedule.step();
-    training.end_epoch();
   }
-  training::write_summary(training, {{"skipped", double(skipped)}});  // in all passes of this run
+  training::write_summary(training, {{"skipped", double(unreadable.count)}});
 }
 
 void start_at(const Args& a, data::DataLoader& loader, optim::StepLR& schedule) {
@@ -287,7 +293,7 @@ void fit(const Args& a) {
   data::DataLoader train_loader = training_loader(a, data), val_loader = validation_loader(a, data);
   manual_seed(a.seed);
   models::ResNet net(models::resnet(a.arch, {.classes = data.classes}));
-  // Rank 0's weights and running statistics are everybody's.
+  // DistributedDataParallel broadcasts the weights and running statistics of rank 0.
   if (!a.pretrained.empty() && training::is_first_rank()) load_pretrained(net, a.pretrained);
   net.to(*a.device);
   dist::DistributedDataParallel ddp(net);
@@ -297,41 +303,44 @@ void fit(const Args& a) {
   optim::StepLR schedule(opt, {.step_size = 30, .gamma = 0.1});
   start_at(a, train_loader, schedule);
   training::print(description(a, data, net));
+  const auto logits_of = [&](const Tensor& x) { return net(x); };
+  UnreadableImages unreadable;
   training::Training training("imagenet", a, train_loader,
-                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, options(a, data));
-  const auto step = [&](const data::Batch& b) {
+                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
+                              options(a, data, schedule, train_loader, val_loader, unreadable,
+                                      [&] { return validate(net, logits_of, val_loader, a, training); }));
+  run(a, training, unreadable, [&](training::Step& s) {
+    const data::Batch& b = s.batch();
     auto recording = gm.record();
     const auto amp = training::mixed_precision(a);
     const Tensor logits = ddp(b.input);
     const Tensor loss = nn::cross_entropy(logits, b.target);
     gm.backward(loss);
     opt.step().clear_grad();
-    return training::score(loss, logits, b, {.in_5 = true});
-  };
-  const auto logits_of = [&](const Tensor& x) { return net(x); };
-  run_epochs(a, training, {net, train_loader, val_loader, schedule, logits_of, step});
+    s.log(training::score(loss, logits, b, {.in_5 = true}));
+  });
 }
 
 // ---- training in a pipeline ----
 
 using Pipeline = dist::Pipeline<models::ResNet>;
 
-// Each rank reads the tensors of its stages. They must all see the file.
+// Each rank reads the tensors of its stages: all ranks must see the file.
 void load_pretrained(Pipeline& pipe, const fs::path& file) {
   if (!is_checkpoint(file)) {
-    nn::StateDict given;
+    nn::StateDict weights;
     for (const io::SafetensorsEntry& e : io::read_safetensors_header(file).entries)
-      given.emplace_back(e.name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
-    pipe.load_weights(file, {.except = begin_anew(pipe.module(), given)});
+      weights.emplace_back(e.name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
+    pipe.load_weights(file, {.except = mismatching_names(pipe.module(), weights)});
     return;
   }
   const io::LoadedCheckpoint found = io::inspect_checkpoint(file);
-  pipe.load_weights(found.path, {.except = begin_anew(pipe.module(), found.checkpoint.tensors("model"))},
-                    "model");
+  pipe.load_weights(found.path,
+                    {.except = mismatching_names(pipe.module(), found.checkpoint.tensors("model"))}, "model");
 }
 
-// The stages lie on ranks, cut where measuring says. The last one alone has logits: training shows no
-// accuracy, and a validation sends them to all.
+// Measured times choose the cuts between stages. Only the last stage has logits: training logs no accuracy,
+// and a validation sends the logits to all ranks.
 void fit_in_pipeline(const Args& a) {
   if (*a.device != kCPU)
     throw ValueError("imagenet", "--pipeline trains on CPUs, and does not go with --device ", *a.device);
@@ -350,16 +359,19 @@ void fit_in_pipeline(const Args& a) {
   start_at(a, train_loader, schedule);
   training::print(description(a, data, pipe.module()));
   if (training::is_first_rank()) std::cout << pipe.describe();
+  const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
+  UnreadableImages unreadable;
   training::Training training("imagenet", a, train_loader, {{pipe, opt}, {"schedule", schedule}},
-                              options(a, data));
-  const auto step = [&](const data::Batch& b) -> training::Sums {
+                              options(a, data, schedule, train_loader, val_loader, unreadable, [&] {
+                                return validate(pipe.module(), logits_of, val_loader, a, training);
+                              }));
+  run(a, training, unreadable, [&](training::Step& s) {
+    const data::Batch& b = s.batch();
     const auto amp = training::mixed_precision(a);
     const double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);
     opt.step().clear_grad();
-    return {.seen = b.size(), .of = {{"loss", loss * double(b.size())}}};
-  };
-  const auto logits_of = [&](const Tensor& x) { return pipe.forward(x, {.everywhere = true}); };
-  run_epochs(a, training, {pipe.module(), train_loader, val_loader, schedule, logits_of, step});
+    s.log({.seen = b.size(), .of = {{"loss", loss * double(b.size())}}});
+  });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Trains the network of PyTorch's mnist example: to 99.0 % on MNIST's test set in 5 epochs, to 99.2 % in 14.
 //
-//   ./run mnist --download            without MNIST it draws digits itself; --device cuda: on a GPU
+//   ./run mnist --download            without MNIST: generated digits; --device cuda: on a GPU
 //   ./run mnist --nproc 4             4 ranks, data parallel; also under gradus-run, torchrun, Slurm, ...
 #include "gradus/gradus.h"
 using namespace gradus;
@@ -61,19 +61,17 @@ void fit(const Args& a) {
   optim::StepLR schedule(opt, {.step_size = 1, .gamma = a.gamma});
   training::Training training("mnist", a, loader,
                               {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
-                              {.test = [&] { return training.evaluate(net, test_loader); }});
-  training.describe(net, test_loader);
-  training.resume();
-  while (training.next_epoch()) {
-    for (const data::Batch& b : training.batches()) {
-      auto recording = gm.record();
-      const Tensor logits = net(b.input), loss = nn::cross_entropy(logits, b.target);
-      gm.backward(loss);
-      opt.step().clear_grad();
-      training.end_step(training::score(loss, logits, b));
-    }
-    schedule.step();
-    training.end_epoch();
+                              {.count_by = training::CountBy::kEpochs,
+                               .on_epoch = [&] { schedule.step(); },
+                               .test = [&] { return training::evaluate(training, net, test_loader); }});
+  training::describe(training, net, test_loader);
+  for (training::Step& s : training) {
+    const data::Batch& b = s.batch();
+    auto recording = gm.record();
+    const Tensor logits = net(b.input), loss = nn::cross_entropy(logits, b.target);
+    gm.backward(loss);
+    opt.step().clear_grad();
+    s.log(training::score(loss, logits, b));
   }
   training::report(training);
   if (a.save_model && training::is_first_rank())

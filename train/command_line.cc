@@ -13,32 +13,32 @@
 namespace gradus::training {
 namespace {
 
-// Numbers within the options' bounds, and no NaN. Integers beyond 2^40 are taken for a mistake.
+// Accepts numbers within the bounds, by default up to 2^40 for integers, and no NaN.
 template <class T> CLI::Validator interval(const ArgumentOptions& o) {
-  const double least = o.above.value_or(o.at_least.value_or(0));
-  const double most = o.at_most.value_or(std::is_integral_v<T> ? 0x1p40 : std::numeric_limits<double>::max());
+  const double min = o.above.value_or(o.at_least.value_or(0));
+  const double max = o.at_most.value_or(std::is_integral_v<T> ? 0x1p40 : std::numeric_limits<double>::max());
   const bool open = o.above.has_value();
   std::string text = open ? "ABOVE " : "FROM ";
-  text += CLI::detail::to_string(least);
-  if (o.at_most) text += " TO " + CLI::detail::to_string(most);
+  text += CLI::detail::to_string(min);
+  if (o.at_most) text += " TO " + CLI::detail::to_string(max);
   return CLI::Validator(
-      [=](const std::string& given) -> std::string {
+      [=](const std::string& got) -> std::string {
         T value{};
-        const bool reads = CLI::detail::lexical_cast(given, value);
+        const bool reads = CLI::detail::lexical_cast(got, value);
         const double v = double(value);
-        return reads && (open ? v > least : v >= least) && v <= most
+        return reads && (open ? v > min : v >= min) && v <= max
                    ? ""
-                   : "expected a number " + text + ", given " + given;
+                   : "expected a number " + text + ", got " + got;
       },
       text);
 }
 
-// Writes 60k as 60000. What is no count stays, for the message about it.
+// Replaces 60k by 60000. Other texts stay, for the error message.
 CLI::Validator in_digits() {
   return CLI::Validator(
-      [](std::string& given) -> std::string {
-        if (given.ends_with('k') || given.ends_with('M'))
-          if (const auto count = count_of(given)) given = std::to_string(*count);
+      [](std::string& text) -> std::string {
+        if (text.ends_with('k') || text.ends_with('M'))
+          if (const auto count = count_of(text)) text = std::to_string(*count);
         return "";
       },
       "");
@@ -49,8 +49,8 @@ constexpr ArgumentOptions at_least(double low) { return {.at_least = low}; }
 }  // namespace
 
 struct CommandLine::Impl {
-  // Remembers how to read an option's value after parsing.
-  template <class Read> void keep(CLI::Option* option, Read read) { values.emplace_back(option, read); }
+  // Registers the function that returns an option's value after parsing.
+  template <class Read> void add_value(CLI::Option* option, Read read) { values.emplace_back(option, read); }
 
   CLI::App app;
   RunOptions& run;
@@ -89,14 +89,14 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
       }
       if (o.device->type == DeviceType::kMeta) throw CLI::ValidationError("--device", "meta has no data");
     };
-    impl_->keep(
+    impl_->add_value(
         impl_->app
             .add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
             ->default_str(to_string(*o.device)),
         [&o] { return to_string(*o.device); });
   }
   if (o.amp)
-    impl_->keep(
+    impl_->add_value(
         impl_->app
             .add_option_function<std::string>(
                 "--amp",
@@ -116,7 +116,7 @@ void CommandLine::add_option(const std::string& names, T& variable, const std::s
                              const ArgumentOptions& o) {
   CLI::Option* option = impl_->app.add_option(names, variable, help);
   using Value = std::conditional_t<std::is_same_v<T, int>, int64_t, T>;
-  impl_->keep(option, [&variable] { return Value(variable); });
+  impl_->add_value(option, [&variable] { return Value(variable); });
   if (variable != T()) option->capture_default_str();
   if (!o.value.empty()) option->type_name(o.value);
   if (!o.one_of.empty()) option->check(CLI::IsMember(o.one_of));
@@ -146,7 +146,7 @@ void CommandLine::add(const std::string& names, std::string& v, const std::strin
   add_option(names, v, help, o);
 }
 void CommandLine::add(const std::string& names, bool& v, const std::string& help) {
-  impl_->keep(impl_->app.add_flag(names, v, help), [&v] { return v; });
+  impl_->add_value(impl_->app.add_flag(names, v, help), [&v] { return v; });
 }
 
 void CommandLine::parse_or_exit(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// CommandLine: a program's options, from its command line into variables.
+// CommandLine: reads a program's options from its command line into variables.
 //
 //   struct Args : training::RunOptions {
 //     int64_t batch_size = 64;
@@ -9,7 +9,8 @@
 //   line.add("--lr", args.lr, "learning rate", {.at_least = 0});
 //   line.parse_or_exit(argc, argv);
 //
-// It knows the options of RunOptions by itself. What the variables hold before are the defaults.
+// The options of RunOptions are added by the constructor. The values of variables before parsing are the
+// defaults.
 #pragma once
 
 #include <cstdint>
@@ -27,31 +28,31 @@ namespace gradus::training {
 
 using OptionValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
 
-// What programs that train have in common.
+// The options of all programs that train, each with its name on the command line.
 struct RunOptions {
   int nproc = 1, max_restarts = 0;     // --nproc, --max-restarts: ranks that the program starts itself
-  int64_t epochs = 1, iterations = 0;  // --epochs; --iterations: ends after so many steps; 0: by epochs
-  int64_t images = 0;                  // --images: ends when so many have been shown; 0: by the two above
+  int64_t epochs = 1, iterations = 0;  // --epochs; --iterations: steps at the end; 0: by epochs
+  int64_t images = 0;                  // --images: shown at the end; 0: by the two above
   uint64_t seed = 1;                   // --seed
   int64_t log_interval = 10;           // --log-interval: batches between two lines of the log
   bool dry_run = false;                // --dry-run: one training step and one test step
-  int workers = 0, threads = 0;        // --workers of the loader; --threads that compute; 0: the default
+  int workers = 0, threads = 0;        // --workers: threads of the loader; --threads: of kernels; 0: default
   std::string resume = {}, checkpoint_dir = {};  // --resume FILE; --checkpoint-dir DIR
-  int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch alone
+  int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch only
   std::string summary = {}, sample_log = {};     // --summary FILE (JSON), --sample-log FILE
   std::string tensorboard = {};                  // --tensorboard DIR
-  // Programs that read one of these set a default.
-  std::optional<Device> device = {};  // --device: where the network and the batches are
-  std::optional<DType> amp = {};      // --amp: what products and convolutions are computed in; f32, or bf16
+  // A program that sets a default has the option.
+  std::optional<Device> device = {};  // --device: of the network and the batches
+  std::optional<DType> amp = {};      // --amp: dtype of products and convolutions; f32 or bf16
 
-  // Every option of the program with its value, defaults included, once the command line has been read.
+  // Every option of the program with its value, also defaults. Set when the command line has been parsed.
   std::vector<std::pair<std::string, OptionValue>> values = {};
 };
 
 struct ArgumentOptions {
   std::optional<double> at_least = {}, at_most = {}, above = {};
   std::vector<std::string> one_of = {};
-  std::string value = "";  // how --help names the value: "DIR"
+  std::string value = "";  // the name of the value in --help: "DIR"
 };
 
 class CommandLine {
@@ -62,9 +63,9 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // Adds an option. Names are separated by commas: "-a,--arch". A name without dashes is an argument without
-  // a name of its own. A bool is set by its name alone. Integers may be written as count_of() reads them. The
-  // variable must outlive the CommandLine.
+  // Adds an option. Names are separated by commas: "-a,--arch". A name without dashes is a positional
+  // argument, a bool is a flag. An int64_t is parsed by count_of(). The variable must outlive the
+  // CommandLine.
   void add(const std::string& names, int& variable, const std::string& help, const ArgumentOptions& o = {});
   void add(const std::string& names, int64_t& variable, const std::string& help,
            const ArgumentOptions& o = {});
@@ -76,7 +77,7 @@ class CommandLine {
            const ArgumentOptions& o = {});
   void add(const std::string& names, bool& variable, const std::string& help);
 
-  // Reads the command line, or ends the program: with status 0 after --help, with 2 after a mistake.
+  // Parses the command line. Exits with status 0 after --help, and with 2 after an error.
   void parse_or_exit(int argc, char** argv);
 
  private:
@@ -86,8 +87,7 @@ class CommandLine {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns the count that a text says: "60000", "60k" and "0.06M" are the same. Returns nothing for a text
-// that says no whole number from 0 to 2^40.
+// Parses a count from 0 to 2^40: "60000", "60k" and "0.06M" are equal. Returns nothing for other texts.
 std::optional<int64_t> count_of(const std::string& text);
 
 }  // namespace gradus::training

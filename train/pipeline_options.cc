@@ -17,27 +17,26 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
-// 0: chosen by measuring.
+// Returns 0 for auto.
 int micro_batches(const PipelineRunOptions& o) {
   if (o.micro_batches == "auto") return 0;
   if (o.micro_batches.empty()) return o.ranks > 1 ? 2 * o.ranks : 1;
   const std::optional<int64_t> count = count_of(o.micro_batches);
   if (!count || *count < 1 || *count > 1 << 20)
-    throw ValueError("pipeline", "--micro-batches: expected auto, or a number from 1 to 2^20, given ",
+    throw ValueError("pipeline", "--micro-batches: expected auto, or a number from 1 to 2^20, got ",
                      o.micro_batches);
   return int(*count);
 }
 
-// Sets which forwards run again.
 void set_recompute(dist::PipelineOptions& o, const std::string& text) {
-  constexpr int64_t kMostLayers = 1 << 16;  // of a group
+  constexpr int64_t kMaxLayers = 1 << 16;  // of a group
   const auto number_after = [&](const std::string& prefix) -> int64_t {
     const auto n = text.starts_with(prefix) ? count_of(text.substr(prefix.size())) : std::nullopt;
     return n.value_or(0);
   };
   if (text == "always" || text == "except-last") {
     o.recompute = text == "always" ? dist::Recompute::kAlways : dist::Recompute::kExceptLast;
-  } else if (const int64_t layers = number_after("every-"); layers > 0 && layers <= kMostLayers) {
+  } else if (const int64_t layers = number_after("every-"); layers > 0 && layers <= kMaxLayers) {
     o.recompute = dist::Recompute::kExceptLast;
     o.recompute_every = int(layers);
   } else if (const int64_t bytes = number_after("auto-"); bytes > 0) {
@@ -46,7 +45,7 @@ void set_recompute(dist::PipelineOptions& o, const std::string& text) {
   } else if (text != "never") {
     throw ValueError("pipeline",
                      "--recompute: expected never, always, except-last, every-N with N from 1 to ",
-                     kMostLayers, ", or auto-BYTES, given ", text);
+                     kMaxLayers, ", or auto-BYTES, got ", text);
   }
 }
 

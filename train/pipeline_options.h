@@ -21,22 +21,22 @@ namespace gradus::training {
 struct PipelineRunOptions {
   int ranks = 1, interleave = 1;                      // --pipeline, --interleave
   std::string schedule = "1f1b", micro_batches = {};  // --schedule, --micro-batches: a number or "auto"
-  // --recompute: never, always, except-last; every-N: in groups of N layers; auto-BYTES: where a rank would
-  // else need more.
+  // --recompute: never, always, except-last; every-N: in groups of N layers; auto-BYTES: as needed to stay
+  // below BYTES on a rank.
   std::string recompute = "never";
   bool operator==(const PipelineRunOptions&) const = default;
 };
 
-// Adds these options. `note` is what --help says of the program's network.
+// Adds these options. `note` describes the program's network in --help.
 void add_pipeline(CommandLine& line, PipelineRunOptions& options, const std::string& note);
-// Sets --nproc to the ranks of so many pipelines, if it was not given.
+// Sets --nproc to the ranks of `pipelines` pipelines, unless it was set.
 void start_ranks_for_pipelines(RunOptions& run, const PipelineRunOptions& options, int pipelines = 1);
 
-// Returns what the options say. Cuts are left to be chosen.
-// Errors: ValueError for a number of micro-batches that is none, and for another way to recompute.
+// Returns the options of a pipeline that chooses its cuts.
+// Errors: ValueError for an invalid --micro-batches or --recompute.
 dist::PipelineOptions pipeline_options(const PipelineRunOptions& options);
-// Returns the rows of a micro-batch where all pipelines share so many rows, one at least: about as many where
-// their number is chosen by measuring. For the example that a pipeline is made with.
+// Returns the rows of a micro-batch, at least one, if all pipelines share `rows` rows; an estimate for
+// --micro-batches auto. For the example input that constructs a pipeline.
 int64_t micro_batch_rows(const PipelineRunOptions& options, int64_t rows);
 
 }  // namespace gradus::training

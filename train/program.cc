@@ -22,14 +22,14 @@ void check_folder_of(const fs::path& file) {
     throw FileError("run", "there is no folder ", dir.string(), " for ", file.string());
 }
 
-// Errors: DeviceError where ranks would have to average gradients on GPUs, which they cannot yet.
+// Errors: DeviceError for several ranks on GPUs.
 void check_device(const std::string& name, const RunOptions& o, int ranks) {
   if (ranks > 1 && o.device && o.device->type == DeviceType::kCUDA)
-    throw DeviceError(name, "--device ", *o.device, " goes with one rank alone, given ", ranks,
+    throw DeviceError(name, "--device ", *o.device, " goes with one rank alone, got ", ranks,
                       ": gradients on GPUs are not averaged over ranks yet");
 }
 
-// Runs it on this rank. Returns a status.
+// Returns an exit status.
 int run_on_this_rank(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
   for (const std::string& file : {o.summary, o.sample_log})
     if (!file.empty()) check_folder_of(file);
@@ -54,7 +54,7 @@ int run(const std::string& name, const RunOptions& o, const std::function<void()
   try {
     const std::optional<Environment> job = read_environment();
     check_device(name, o, job ? job->world_size : o.nproc);
-    // A single rank is this process, unless somebody supervises it.
+    // A single rank runs in this process unless it needs a launcher.
     if (o.nproc == 1 && o.max_restarts == 0 && !job) return body();
     return dist::internal::launch_program({.nproc_per_node = o.nproc,
                                            .max_restarts = o.max_restarts,

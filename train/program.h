@@ -1,4 +1,4 @@
-// The frame of a training program: its ranks, its errors, its exit status.
+// main() of a training program: starts ranks, reports errors, returns the exit status.
 //
 //   int main(int argc, char** argv) { return training::run("mnist", parse(argc, argv), fit); }
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace gradus::training {
 
-// Somebody asked to stop: where to go on, if there is a checkpoint.
+// Thrown after SIGINT or SIGTERM, with the checkpoint to resume from ("": none).
 struct Interrupted : std::exception {
   explicit Interrupted(std::string file)
       : checkpoint(std::move(file)),
@@ -28,17 +28,17 @@ struct Interrupted : std::exception {
   std::string text_;
 };
 
-// Calls `body` on every rank, and returns the program's exit status: 0; 130 when SIGINT or SIGTERM stopped the
-// training, also if one rank alone got it (then no rank starts again); 1 after an exception, which becomes
-// one line. Outputs that cannot be written are noticed before the training.
+// Runs `body` on every rank, and returns the exit status of the program: 0; 130 if SIGINT or SIGTERM, also to
+// a single rank, stopped the training, without a restart; 1 after an exception, whose text is printed. Checks
+// the folders of outputs before it starts.
 int run(const std::string& name, const RunOptions& options, const std::function<void()>& body);
-// The same for a function of the options: run("mnist", parse(argc, argv), fit).
+// The same with a function of the options: run("mnist", parse(argc, argv), fit).
 template <std::derived_from<RunOptions> Options>
 int run(const std::string& name, const Options& options, void (*body)(const Options&)) {
   return run(name, options, [&] { body(options); });
 }
 
-// Opens the scope in which networks compute as --amp says.
+// Enters autocast if --amp is bf16.
 inline Autocast mixed_precision(const RunOptions& options) {
   return autocast(DType::kBF16, {.enabled = options.amp == DType::kBF16});
 }

@@ -20,20 +20,20 @@ int terminal_columns() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Returns the parts in one line of at most `columns` characters. What has no room is left out: the bar, then the
-// rate, then figures from the last one on. Figures and what follows them begin with two spaces.
-std::string fitted_line(const std::string& head, std::string figures, std::string rate,
+// Joins the parts to a line of at most `columns` characters. Drops the bar if it does not fit, then the rate,
+// then values from the last one. `values`, `rate` and `left` begin with two spaces.
+std::string fitted_line(const std::string& head, std::string values, std::string rate,
                         const std::string& left, double fraction, size_t columns) {
-  const auto length = [&] { return head.size() + figures.size() + rate.size() + left.size(); };
+  const auto length = [&] { return head.size() + values.size() + rate.size() + left.size(); };
   if (length() > columns) rate.clear();
-  while (length() > columns && !figures.empty()) figures.resize(figures.rfind("  "));
+  while (length() > columns && !values.empty()) values.resize(values.rfind("  "));
   std::string bar;
   if (columns >= length() + 8) {
     const size_t width = std::min<size_t>(columns - length() - 3, 40);
     bar = std::string(static_cast<size_t>(fraction * static_cast<double>(width)), '#');
     bar = " [" + bar + std::string(width - bar.size(), '.') + "]";
   }
-  return (head + bar + figures + rate + left).substr(0, columns);
+  return (head + bar + values + rate + left).substr(0, columns);
 }
 
 }  // namespace
@@ -76,23 +76,23 @@ double Progress::units_per_second() const {
   return s > 0 ? static_cast<double>(done_ - options_.done) / s : 0;
 }
 
-void Progress::update(int64_t done, const std::string& figures) {
+void Progress::update(int64_t done, const std::string& values) {
   done_ = done;
   if (!is_bar() || !options_.shown) return;
   const auto now = std::chrono::steady_clock::now();
   if (line_open_ && now - drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
-  draw(figures);
+  draw(values);
 }
 
-void Progress::finish(const std::string& figures) {
+void Progress::finish(const std::string& values) {
   if (!is_bar() || !options_.shown) return;
-  draw(figures);
+  draw(values);
   std::cout << std::endl;
   line_open_ = false;
 }
 
-void Progress::draw(const std::string& figures) {
+void Progress::draw(const std::string& values) {
   const double rate = units_per_second();
   const double fraction =
       options_.total > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(options_.total))
@@ -106,9 +106,9 @@ void Progress::draw(const std::string& figures) {
                                : "  ETA -";
   // A character in the last column would make some terminals wrap.
   const auto columns = static_cast<size_t>(terminal_columns() - 1);
-  // \033[K clears what a longer line has left.
+  // \033[K clears the rest of the line.
   std::cout << '\r'
-            << fitted_line(head, figures.empty() ? figures : "  " + figures, speed, left, fraction, columns)
+            << fitted_line(head, values.empty() ? values : "  " + values, speed, left, fraction, columns)
             << "\033[K" << std::flush;
   line_open_ = true;
 }

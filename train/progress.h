@@ -12,34 +12,33 @@ namespace gradus::training {
 
 struct ProgressOptions {
   std::string title;  // "Epoch 3/14"
-  int64_t total = 0;  // units of work in all
-  int64_t done = 0;   // of them before this run
+  int64_t total = 0;  // units of work
+  int64_t done = 0;   // units before this run
   std::string unit = "images";
   bool shown = true;  // false: nothing is written, for all ranks but one
 };
 
-// Reports on standard output. `update` often; the bar redraws ten times a second at most. Where the terminal is
-// narrow, the bar, the rate and the last figures are left out.
+// Writes to standard output. Redraws the bar at most ten times a second. A narrow terminal shows no bar, then
+// no rate, then fewer values.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);
-  ~Progress();  // leaves an unfinished bar as it stands
+  ~Progress();  // leaves an unfinished bar on the terminal
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // True on a terminal: lines for a log are then not wanted.
-  static bool is_bar();
+  static bool is_bar();  // whether standard output is a terminal
 
-  // Says that `done` units are done; `figures` is shown beside the bar ("loss 0.1234  accuracy 97.1 %").
-  void update(int64_t done, const std::string& figures);
+  // Sets the completed units, and the values beside the bar ("loss 0.1234  accuracy 97.1 %").
+  void update(int64_t done, const std::string& values);
   // Redraws a last time and ends the line.
-  void finish(const std::string& figures);
+  void finish(const std::string& values);
 
   double seconds() const;           // since construction
-  double units_per_second() const;  // of the units done since construction
+  double units_per_second() const;  // since construction
 
  private:
-  void draw(const std::string& figures);
+  void draw(const std::string& values);
 
   ProgressOptions options_;
   int64_t done_;
@@ -47,7 +46,8 @@ class Progress {
   bool line_open_ = false;
 };
 
-// Returns what shows a download's progress, file by file: data::download_mnist(dir, training::download_bar()).
+// Returns a callback that shows the progress of downloads: data::download_mnist(dir,
+// training::download_bar()).
 std::function<void(const data::DownloadProgress&)> download_bar();
 
 // "1:02:03" or "4:05".

@@ -1,4 +1,4 @@
-// What programs of several ranks do besides training: only one speaks, all must mean the same.
+// Helpers for programs of several ranks.
 #pragma once
 
 #include <functional>
@@ -8,22 +8,20 @@
 
 namespace gradus::training {
 
-// True on the rank that logs, shows progress and saves; always without a job.
-bool is_first_rank();
+bool is_first_rank();  // true without a job
 
-// Prints a line, on rank 0 alone.
+// Prints a line on rank 0.
 void print(const std::string& line);
 
-// Calls `f` on the first rank of each host, and waits for it on all. Collective.
-// Errors: what f throws, on its rank.
+// Calls `f` on the first rank of each host. All ranks wait. Collective.
+// Errors: those of f, on its rank.
 void on_one_rank_per_host(const std::function<void()>& f);
 
-// "cpu, 2 ranks, 1 threads each": what computes.
+// Returns "cpu, 2 ranks, 1 threads each".
 std::string machine_text(Device device = kCPU);
 
 // Collective.
-// Errors: ValueError on all ranks when `value` is not the same everywhere, naming the first rank that differs
-// and both values.
+// Errors: ValueError on all ranks if `value` differs from rank 0's, with the first such rank and both values.
 void check_same_on_all_ranks(const std::string& what, const std::string& value);
 
 }  // namespace gradus::training

@@ -12,19 +12,19 @@
 namespace gradus::training {
 
 bool Step::every(int64_t n) const {
-  if (n < 1) throw ValueError("every", "expected n >= 1, given ", n);
+  if (n < 1) throw ValueError("every", "expected n >= 1, got ", n);
   return number_ % n == 0;
 }
 
-// Fills the numbers of sample after sample, each with a key of its own. They are drawn on the host.
+// Draws on the host, with a Philox key per sample.
 template <class Fill> Tensor Step::for_each_sample(const Shape& sample, Fill fill) {
   Shape shape = {batch_->size()};
   for (const int64_t size : sample) shape.push_back(size);
   const Tensor all = empty(shape, {.dtype = get_default_dtype(), .device = kCPU});
   const uint64_t call = calls_++;
   for (int64_t i = 0; i < batch_->size() && all.numel() > 0; ++i) {
-    const uint64_t place = uint64_t(i) * uint64_t(ranks_) + uint64_t(rank_);  // as data::shard shares a batch
-    const auto bits = philox(seed_ ^ 0x5354455053544550u, uint64_t(number_), call << 32 | place);
+    const uint64_t index = uint64_t(i) * uint64_t(ranks_) + uint64_t(rank_);  // in data::shard's order
+    const auto bits = philox(seed_ ^ 0x5354455053544550u, uint64_t(number_), call << 32 | index);
     fill(select(all, 0, i), PhiloxKey{uint64_t(bits[0]) << 32 | bits[1], uint64_t(bits[2]) << 32 | bits[3]});
   }
   return raw::to(all, batch_->input.defined() ? batch_->input.device() : Context::current().device);
@@ -40,23 +40,26 @@ Tensor Step::rand(const Shape& sample) {
 }
 
 Tensor Step::log(const std::string& name, const Tensor& value) {
-  if (value.numel() != 1) throw ShapeError("log", name, ": expected one number, given ", describe(value));
+  if (value.numel() != 1) throw ShapeError("log", name, ": expected one number, got ", describe(value));
   values_.emplace_back(name, detach(value));
   return value;
 }
+
+double Step::log(const std::string& name, double value) {
+  values_.emplace_back(name, full({}, value, {.dtype = DType::kF64, .device = kCPU}));
+  return value;
+}
+
 bool Step::backward(const std::string& network, Recording& recording, const Tensor& loss) {
   try {
     recording.backward(loss);
     return true;
   } catch (const dist::NotFiniteError& e) {
     const std::string text = e.what();  // "[backward] rank 1 has ..."
-    training_->refuse(*this, network, text.substr(text.find("] ") + 2));
+    training_->finite_check_.skip_step(network, text.substr(text.find("] ") + 2), values_,
+                                       training_->log_.tally());
     return false;
   }
-}
-double Step::log(const std::string& name, double value) {
-  values_.emplace_back(name, full({}, value, {.dtype = DType::kF64, .device = kCPU}));
-  return value;
 }
 
 }  // namespace gradus::training

@@ -1,4 +1,4 @@
-// Step: one step of a training, as the loop over a Training sees it.
+// Step: one step of a training, in a loop over a Training.
 //
 //   for (training::Step& s : training) {
 //     const Tensor fake = gen(s.randn({512}));           // one latent vector for each of the batch's images
@@ -8,7 +8,11 @@
 //   }
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/data/dataset.h"
@@ -23,36 +27,39 @@ class Step {
   // This rank's share of the step's global batch.
   const data::Batch& batch() const { return *batch_; }
   int64_t number() const { return number_; }  // from 1, over all runs of this training
-  // Returns the images shown so far, on all ranks together, this step's included.
+  // Returns the number of images that all ranks together have been shown, with those of this step.
   int64_t images() const { return images_; }
   // Returns whether this is every n-th step.
   // Errors: ValueError for n < 1.
   bool every(int64_t n) const;
 
-  // Return random numbers for each of the batch's samples: standard normal ones, and uniform ones of [0, 1).
-  // They have the default dtype and lie on the batch's device. A sample's numbers depend on the training's
-  // seed, on the step, on the sample's place in the global batch, and on how many of these calls the step has
-  // made before. So any number of ranks draws the same, and so does a resumed training.
+  // Return random numbers for each sample of the batch: standard normal, and uniform in [0, 1), in the
+  // default dtype, on the device of the batch. The numbers of a sample depend only on the training's seed,
+  // the step, the sample's index in the global batch, and the number of these calls before in the step. So
+  // they are the same for any number of ranks, and in a resumed training.
   // Shapes: {a,b} -> [batch().size(),a,b].
   Tensor randn(const Shape& sample = {});
   Tensor rand(const Shape& sample = {});
 
-  // Adds a value of this rank to the log, and returns it. The log shows its mean since the line
-  // before, over all ranks and over the steps that had it. The step ends with a ValueError if the value is
-  // NaN or infinite, unless backward() has returned false in it. Nobody waits for a value on a GPU: it is
-  // read, and may end the training, when a line of the log or a checkpoint is due.
-  // Errors: ShapeError unless it has one element.
+  // Adds a value of this rank to the log, and returns it. The log shows the mean since the line before, over
+  // the ranks and steps that logged the name. A NaN or an infinity ends the training with a ValueError after
+  // the step, unless backward() has returned false in the step. A value on a GPU is read and checked later:
+  // before the next line of the log or checkpoint.
+  // Errors: ShapeError unless the value has one element.
   Tensor log(const std::string& name, const Tensor& value);
   double log(const std::string& name, double value);
+  // Adds sums over the samples of this rank to the log, once in a step. The log shows their means. They are
+  // not checked for NaN.
+  //   s.log(training::score(loss, logits, s.batch()));
+  void log(const Sums& sums) { sums_ = sums; }
 
-  // Computes the gradients as recording.backward(loss), and returns true. `network` names what they are of:
-  // "disc". Where the all-reduce finds NaN or infinity in them (check_finite of the wrapper or callback), the
-  // training ends on all ranks. Under OnNotFinite::kSkip it goes on without this step: then this returns
-  // false on all ranks, no gradient is delivered, and the optimizer must not step. Buffers are again as
-  // before the step.
+  // Computes the gradients of `network` ("disc") as recording.backward(loss), and returns true. If the
+  // all-reduce finds NaN or infinity in the gradients (check_finite of the wrapper or callback), the training
+  // ends on all ranks. With OnNotFinite::kSkip the call returns false on all ranks instead: no gradient is
+  // set, buffers are restored to the beginning of the step, and the optimizer must not step.
   //   if (s.backward("disc", recording, loss)) opt_d.step().clear_grad();
-  // Errors: ValueError with the step, the network, the rank and the parameter, the logged values that are not
-  // finite, and the last ones that were; those of Recording::backward.
+  // Errors: ValueError with the step, the network, the rank, the parameter, the logged values that are not
+  // finite, and the last finite ones; those of Recording::backward.
   bool backward(const std::string& network, Recording& recording, const Tensor& loss);
 
  private:
@@ -63,8 +70,9 @@ class Step {
   const data::Batch* batch_ = nullptr;
   int64_t number_ = 0, images_ = 0;
   uint64_t seed_ = 0;
-  int rank_ = 0, ranks_ = 1;  // of the loader's share
+  int rank_ = 0, ranks_ = 1;  // by which the loader shards
   uint64_t calls_ = 0;        // of randn and rand
+  std::optional<Sums> sums_;
   std::vector<std::pair<std::string, Tensor>> values_;
 };
 

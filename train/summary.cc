@@ -31,13 +31,24 @@ Json history_of(const Training& t) {
 }
 
 // Whole numbers are written as such.
-Json json_of(const SummaryValue& figure) {
-  if (const std::string* word = std::get_if<std::string>(&figure.value)) return *word;
-  const double number = std::get<double>(figure.value);
+Json json_of(const SummaryValue& value) {
+  if (const std::string* text = std::get_if<std::string>(&value.value)) return *text;
+  const double number = std::get<double>(value.value);
   return number == std::trunc(number) && std::abs(number) < 0x1p53 ? Json(int64_t(number)) : Json(number);
 }
 
 }  // namespace
+
+void describe(const Training& t, const nn::Module& net, const data::DataLoader& test_loader) {
+  describe(t, concat(net), test_loader);
+}
+
+void describe(const Training& t, const std::string& net, const data::DataLoader& test_loader) {
+  const data::Dataset &train = t.loader().dataset(), &test = test_loader.dataset();
+  check_same_on_all_ranks("data sets", concat(train.size(), '+', test.size(), " images of ", train.name()));
+  print(concat(train.size(), " training and ", test.size(), " test images of ", train.name(), "; ",
+               machine_text(t.run().device.value_or(kCPU)), "; seed ", t.run().seed, '\n', net));
+}
 
 void report(const Training& t) {
   std::string text = "Test";

@@ -1,4 +1,4 @@
-// The results of a training as JSON.
+// Describes a training, and reports its results: printed, and as JSON.
 #pragma once
 
 #include <string>
@@ -11,23 +11,26 @@
 
 namespace gradus::training {
 
-// Prints the last test's means and the speed of training, and writes the summary.
+// Prints the sizes of the data sets, the ranks, the threads, the seed, and the network. Collective.
+// Errors: ValueError if ranks have different data sets.
+void describe(const Training& training, const nn::Module& net, const data::DataLoader& test_loader);
+void describe(const Training& training, const std::string& net, const data::DataLoader& test_loader);
+
+// Prints the means of the last test and the speed of training, and writes the summary.
 void report(const Training& training);
 
-// A figure of a summary: a number or a word.
 struct SummaryValue {
   template <class T>
     requires std::is_arithmetic_v<T>
   SummaryValue(T number) : value(static_cast<double>(number)) {}
-  SummaryValue(std::string word) : value(std::move(word)) {}
-  SummaryValue(const char* word) : value(std::string(word)) {}
+  SummaryValue(std::string text) : value(std::move(text)) {}
+  SummaryValue(const char* text) : value(std::string(text)) {}
 
   std::variant<double, std::string> value;
 };
 
-// Writes to the file of --summary, if there is one, on rank 0: the last test and the best, if there was one,
-// speed, memory, the options, and each epoch. `more` are further figures of the program. A slash in a name
-// begins a section: "metrics/fid".
+// Writes the file of --summary on rank 0: the last and the best test, speed, memory, options, all tests, and
+// `more` values of the program. A slash in a name opens a section: "metrics/fid".
 // Errors: FileError.
 void write_summary(const Training& training,
                    const std::vector<std::pair<std::string, SummaryValue>>& more = {});

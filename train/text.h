@@ -1,4 +1,4 @@
-// Text with numbers, by printf's patterns.
+// Formatting by printf's patterns.
 #pragma once
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 namespace gradus::training {
 
-// Returns the text; at most 511 characters of it.
+// Returns at most 511 characters.
 template <class... Values> std::string format(const char* pattern, Values... values) {
   char text[512];
   std::snprintf(text, sizeof text, pattern, values...);

@@ -21,11 +21,11 @@ constexpr const char* kContextGenerator = "generator";
 
 std::string name_of_rank(const std::string& name, size_t rank) { return concat(name, ".ranks.", rank); }
 
-bool lies_below(const std::string& a, const std::string& b) {
+bool is_below(const std::string& a, const std::string& b) {
   return a.size() > b.size() && a.starts_with(b) && a[b.size()] == '.';
 }
 
-// A generator of all ranks, in the group's order: the first rank's, and each one's where they differ.
+// Puts the generators of all ranks, in the group's order: one, or one for each rank if they differ.
 void put(io::Checkpoint& c, const std::string& name, const std::vector<RandomGenerator>& ranks) {
   c.put(name, ranks[0]);
   const bool differ = std::any_of(ranks.begin(), ranks.end(),
@@ -47,7 +47,7 @@ void get(const io::Checkpoint& c, const std::string& name, size_t rank, RandomGe
   generator.manual_seed(uint64_t(bits[0]) << 32 | bits[1]);
 }
 
-// Calls f. Errors between ranks say that all ranks must call `function`.
+// Calls f. Adds to errors between ranks that all ranks must call `function`.
 template <class F> auto collective(const char* function, F f) {
   try {
     return f();
@@ -75,13 +75,13 @@ TrainingState::TrainingState(std::vector<Part> parts, TrainingStateOptions optio
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
     if (name.empty()) throw ValueError(kOp, "part ", i, " has no name");
-    if (name == kContextGenerator || lies_below(name, kContextGenerator))
+    if (name == kContextGenerator || is_below(name, kContextGenerator))
       throw ValueError(kOp, "the name '", name,
                        "' is that of the Context's generator, which is always a part");
     for (size_t j = 0; j < i; ++j) {
       const std::string& other = names[j];
       if (name == other) throw ValueError(kOp, "two parts are named '", name, "'");
-      if (lies_below(name, other) || lies_below(other, name))
+      if (is_below(name, other) || is_below(other, name))
         throw ValueError(kOp, "the names '", other, "' and '", name, "' lie one below the other");
     }
   }
@@ -102,11 +102,11 @@ io::Checkpoint TrainingState::collect() const {
     else if (!part.pipeline_)
       part.put_(c, part.name_);
 
-  dist::WireWriter mine;
+  dist::WireWriter local;
   for (const auto& [name, generator] : generators)
-    for (const uint64_t number : generator.state()) mine.put(number);
+    for (const uint64_t number : generator.state()) local.put(number);
   const std::vector<std::string> all =
-      dist::internal::gather_strings(group_.state(), dist::internal::Op::kSaveTrainingState, mine.take());
+      dist::internal::gather_strings(group_.state(), dist::internal::Op::kSaveTrainingState, local.take());
   std::vector<std::vector<RandomGenerator>> of_ranks(generators.size());
   for (const std::string& bytes : all) {
     dist::WireReader wire(bytes);
@@ -136,7 +136,7 @@ void TrainingState::save(const fs::path& path, const io::Checkpoint& more,
   more.each([&](const std::string& name, const auto& value) { c.put(name, value); });
   if (const Part* part = pipeline()) return part->pipeline_->save(path, *part->optimizer_, c, options);
   if (group_.rank() != 0) return;
-  std::error_code error;  // save_checkpoint says what is wrong
+  std::error_code error;  // save_checkpoint reports a missing folder
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
   io::save_checkpoint(path, c, options);
 }
@@ -160,7 +160,7 @@ io::LoadedCheckpoint TrainingState::load(
 
 bool TrainingState::resume(const fs::path& path) const {
   const auto is_there = [](const fs::path& p) {
-    std::error_code error;  // what cannot be looked at may be there: load_checkpoint says why
+    std::error_code error;  // an unreadable file counts as present: load_checkpoint reports the reason
     return fs::status(p, error).type() != fs::file_type::not_found;
   };
   const bool found = group_.rank() == 0 && (is_there(path) || is_there(path.string() + ".previous"));
@@ -185,6 +185,13 @@ std::vector<std::pair<std::string, optim::Optimizer*>> TrainingState::optimizers
   std::vector<std::pair<std::string, optim::Optimizer*>> found;
   for (const Part& part : parts_)
     if (part.optimizer_) found.emplace_back(part.pipeline_ ? "optimizer" : part.name_, part.optimizer_);
+  return found;
+}
+
+std::vector<nn::Module*> TrainingState::modules() const {
+  std::vector<nn::Module*> found;
+  for (const Part& part : parts_)
+    if (part.module_) found.push_back(part.module_);
   return found;
 }
 

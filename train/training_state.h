@@ -1,8 +1,8 @@
-// TrainingState: all that a training needs to go on where it was, as one checkpoint of all ranks.
+// TrainingState: everything that a training needs to resume, as one checkpoint of all ranks.
 //
 //   TrainingState state{
 //       {"net", net}, {"opt", opt}, {"schedule", schedule}, {"loader", loader}, {"steps", steps}};
-//   state.resume("runs/last.ckpt");  // goes on from it, if there is one
+//   state.resume("runs/last.ckpt");  // loads it, if it exists
 //   while (loader.epoch() < 14) {
 //     for (const data::Batch& b : loader) {
 //       ...
@@ -38,15 +38,15 @@ struct TrainingStateOptions {
   dist::Group group = {};  // the ranks that train together; by default all
 };
 
-// The current Context's random numbers are a part by themselves, "generator". Each rank's generators are
-// its own, as those that are seeded differently must be; ranks that the writing job had not get numbers of
-// their own where its ranks' differed. Of all else the first rank's state is everyone's, as data parallel
-// training makes it.
+// The generator of the current Context is always a part, "generator". Each rank has its own generators: a
+// checkpoint holds one state for all ranks if they are equal, else one for each, and ranks that the writing
+// job did not have get new ones. Of all other parts the state of the first rank serves all ranks:
+// data-parallel training keeps them equal.
 class TrainingState {
  public:
-  // A name, and what is saved and loaded under it: a model, also within DistributedDataParallel, an
-  // optimizer, a schedule, an average, a loader, a scaler, a generator (io::Stateful says what else); or a
-  // variable: a number, a string, a tensor. It must outlive the TrainingState.
+  // A name and an object that is saved and loaded under it: a module, also DistributedDataParallel, an
+  // optimizer, a schedule, an average, a loader, a scaler, a generator, or anything else io::Stateful; or a
+  // variable: a number, a string, a tensor. The object must outlive the TrainingState.
   class Part {
    public:
     template <class T>
@@ -58,8 +58,8 @@ class TrainingState {
       if constexpr (std::derived_from<T, optim::Optimizer>) optimizer_ = &object;
     }
     Part(std::string name, RandomGenerator& generator) : name_(std::move(name)), generator_(&generator) {}
-    // A pipeline writes and reads its parts itself: "model" and "optimizer", with the undivided model's
-    // names, and "generator", which all ranks then share. The same as {"model", net}, {"optimizer", opt}.
+    // A pipeline and the optimizer of its parameters, saved as {"model", net} and {"optimizer", opt} of the
+    // undivided model. All ranks then share the part "generator".
     Part(dist::internal::PipelineBase& pipeline, optim::Optimizer& optimizer)
         : pipeline_(&pipeline), optimizer_(&optimizer) {}
 
@@ -74,46 +74,48 @@ class TrainingState {
     optim::Optimizer* optimizer_ = nullptr;
   };
 
-  // Errors: ValueError for a name that is empty, repeated, "generator", or lies below another one:
-  // "net" and "net.head"; for a second pipeline, and for one with a group.
+  // Errors: ValueError for a name that is empty, repeated, "generator", or a prefix of another name ("net"
+  // and "net.head"); for a second pipeline, and for a pipeline with a group.
   TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {})
       : TrainingState(std::vector<Part>(parts), std::move(options)) {}
   TrainingState(std::vector<Part> parts, TrainingStateOptions options = {});
 
-  // Writes all of it, and `more`, as io::save_checkpoint does; makes the file's folder. In the body of a
-  // loader's loop it is the state after the batch at hand. Collective: all ranks call it, not the first alone.
-  // Only the group's first rank writes, and the others do not wait for the file, unless there is a pipeline.
-  // Errors: as save_checkpoint, on the group's first rank; with a pipeline on all. A dist::DistributedError
-  // where some ranks do not call it. StateError between the batches of an optimizer's step.
+  // Writes all parts and `more`, as io::save_checkpoint does, and makes the folder of the file. In the body
+  // of a loader's loop the state of the loader is that after the current batch. Collective. Only the first
+  // rank of the group writes, and other ranks do not wait for the file; the ranks of a pipeline all write and
+  // wait.
+  // Errors: as save_checkpoint, on the rank that writes. dist::DistributedError if a rank does not call save.
+  // StateError between the batches of an optimizer's step.
   void save(const std::filesystem::path& path, const io::Checkpoint& more = {},
             const io::SaveOptions& options = {}) const;
 
-  // Reads what save has written, on the group's first rank for all; the ranks of a pipeline all read, each
-  // its own part. Collective. Returns what was read, for what else it holds and for its warning. `check` is
-  // called before anything is changed, with the file's path and all that it holds, of a pipeline's tensors
-  // without data; it throws to refuse the file, and must not communicate.
-  // Errors: as load_checkpoint; what `check` throws; FileError for a part that is not there; those of parts
-  // that do not fit. They are the same on all ranks. Parts in front of the one that does not fit are loaded.
+  // Loads a file that save has written, and returns its content, with the `more` of save and a warning. The
+  // first rank of the group reads for all; the ranks of a pipeline read their own stages. Collective. `check`
+  // is called with the content before a part changes (tensors of a pipeline have no data); it may throw to
+  // refuse the file, and must not communicate.
+  // Errors, the same on all ranks: as load_checkpoint; those of `check`; FileError for a missing part; those
+  // of a part that does not fit, after which the parts before it are loaded.
   io::LoadedCheckpoint load(const std::filesystem::path& path,
                             const std::function<void(const io::LoadedCheckpoint&)>& check = {}) const;
-  // Loads `path` if the group's first rank finds it or its previous one; returns whether. Prints the warning,
-  // if there is one, to std::cerr. Collective.
+  // Loads `path` if the first rank of the group finds it or its previous file. Returns whether it did. Prints
+  // a warning of load to std::cerr. Collective.
   bool resume(const std::filesystem::path& path) const;
 
-  // The same without files, and without what a pipeline writes and reads itself. Collective; restore is not,
-  // and wants the same checkpoint on all ranks (dist::bcast_checkpoint).
+  // As save and load, without a file and without a pipeline. collect is collective. restore is not: all ranks
+  // must have the same checkpoint (dist::bcast_checkpoint).
   io::Checkpoint collect() const;
   void restore(const io::Checkpoint& checkpoint) const;
 
-  // Compares the parameters and buffers of all parts that are modules, over all ranks; the parameters of a
-  // pipeline over its replicas. Collective.
-  // Errors: MismatchError naming the first tensor that differs.
+  // Compares the parameters and buffers of modules over all ranks, and the parameters of a pipeline over its
+  // replicas. Collective.
+  // Errors: MismatchError with the first tensor that differs.
   void check_synchronized() const;
-  // Returns the optimizers, with their names.
+  // Return the parts that are optimizers, with their names, and those that are modules.
   std::vector<std::pair<std::string, optim::Optimizer*>> optimizers() const;
+  std::vector<nn::Module*> modules() const;
 
  private:
-  const Part* pipeline() const;  // the part that is one; null: none
+  const Part* pipeline() const;  // null: none
 
   std::vector<Part> parts_;
   dist::Group group_;

@@ -34,8 +34,8 @@ void all_reduce(dist::ReduceOp op, const std::string& meaning) {
   std::vector<float> expected(3, 0);
   for (int r = 0; r < size; ++r)
     for (size_t i = 0; i < 3; ++i) {
-      const float theirs = numbers_of(r, 3)[i];
-      expected[i] = op == dist::ReduceOp::kMax ? std::max(expected[i], theirs) : expected[i] + theirs;
+      const float x = numbers_of(r, 3)[i];
+      expected[i] = op == dist::ReduceOp::kMax ? std::max(expected[i], x) : expected[i] + x;
     }
   if (op == dist::ReduceOp::kAvg)
     for (float& value : expected) value /= static_cast<float>(size);
@@ -83,10 +83,10 @@ void gather() {
   std::vector<Tensor> all;
   std::string expected = "-";
   if (rank == 0) {
-    std::vector<Tensor> theirs;
-    for (int r = 0; r < size; ++r) theirs.push_back(tensor_of(r, 2));
-    all = tensors_like(theirs);
-    expected = text(theirs);
+    std::vector<Tensor> sources;
+    for (int r = 0; r < size; ++r) sources.push_back(tensor_of(r, 2));
+    all = tensors_like(sources);
+    expected = text(sources);
   }
   dist::gather(x, all, {.dst = 0});
   show("gather: rank 0 collects what everyone has", text(x), text(all), expected);
@@ -107,9 +107,9 @@ void reduce_scatter() {
   float sum = 0;
   for (int r = 0; r < size; ++r) sum += numbers_of(r, size)[size_t(rank)];
   const Tensor x = tensor_of(rank, size);
-  Tensor mine = zeros({1});
-  dist::reduce_scatter_tensor(mine, x);
-  show("reduce_scatter: the sum, of which each rank gets its part", text(x), text(mine),
+  Tensor local_sum = zeros({1});
+  dist::reduce_scatter_tensor(local_sum, x);
+  show("reduce_scatter: the sum, of which each rank gets its part", text(x), text(local_sum),
        text(std::vector{sum}));
 }
 
@@ -118,9 +118,9 @@ void all_to_all() {
   std::vector<float> expected;
   for (int r = 0; r < size; ++r) expected.push_back(numbers_of(r, size)[size_t(rank)]);
   const Tensor x = tensor_of(rank, size);
-  Tensor theirs = zeros({size});
-  dist::all_to_all_single(theirs, x);
-  show("all_to_all: number j goes to rank j", text(x), text(theirs), text(expected));
+  Tensor received = zeros({size});
+  dist::all_to_all_single(received, x);
+  show("all_to_all: number j goes to rank j", text(x), text(received), text(expected));
 }
 
 void barrier() {

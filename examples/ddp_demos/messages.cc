@@ -22,14 +22,15 @@ void there_and_back() {
 void around() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   const int right = (rank + 1) % size, left = (rank + size - 1) % size;
-  const Tensor mine = full({1}, rank);
-  Tensor theirs = zeros({1});
-  // Everyone receives and sends at the same time: with the blocking forms all would send, and none receive.
-  const dist::Work received = dist::irecv(theirs, {.src = left});
-  const dist::Work sent = dist::isend(mine, {.dst = right});
-  received.wait();
-  sent.wait();
-  show("isend and irecv: everyone to the right, from the left", text(mine), text(theirs),
+  const Tensor to_right = full({1}, rank);
+  Tensor from_left = zeros({1});
+  // All ranks receive and send at the same time: with the blocking forms all would send, and none would
+  // receive.
+  const dist::Work receive = dist::irecv(from_left, {.src = left});
+  const dist::Work send = dist::isend(to_right, {.dst = right});
+  receive.wait();
+  send.wait();
+  show("isend and irecv: everyone to the right, from the left", text(to_right), text(from_left),
        "[" + std::to_string(left) + "]");
 }
 
@@ -54,11 +55,11 @@ void tags() {
 void from_anyone() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   Tensor x = full({1}, rank);
-  std::vector<float> heard(size_t(size), 0);
+  std::vector<float> received(size_t(size), 0);
   if (rank == 0) {
     for (int i = 1; i < size; ++i) {
       const int source = dist::recv(x);
-      heard[size_t(source)] = x.item<float>();
+      received[size_t(source)] = x.item<float>();
     }
   } else {
     dist::send(x, {.dst = 0});
@@ -67,7 +68,7 @@ void from_anyone() {
   if (rank == 0)
     for (int r = 1; r < size; ++r) expected[size_t(r)] = static_cast<float>(r);
   show("recv from anyone: rank 0 hears of all, in whatever order they come", std::to_string(rank),
-       text(heard), text(expected));
+       text(received), text(expected));
 }
 
 void by_name() {

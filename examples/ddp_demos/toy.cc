@@ -34,9 +34,9 @@ std::pair<Tensor, Tensor> samples_of_all() {
 double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   double difference = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    const std::vector<double> ours = a[i].to_vector<double>(), theirs = b[i].to_vector<double>();
-    for (size_t k = 0; k < ours.size(); ++k) {
-      const double d = std::abs(ours[k] - theirs[k]);
+    const std::vector<double> x = a[i].to_vector<double>(), y = b[i].to_vector<double>();
+    for (size_t k = 0; k < x.size(); ++k) {
+      const double d = std::abs(x[k] - y[k]);
       difference = std::max(difference, std::isnan(d) ? std::numeric_limits<double>::infinity() : d);
     }
   }

@@ -39,11 +39,11 @@ std::pair<Tensor, Tensor> samples_of(int rank);
 // Those of all ranks.
 std::pair<Tensor, Tensor> samples_of_all();
 
-// The largest difference of an element of the one list from that of the other, on whatever devices they are.
+// Returns the largest difference of elements of two lists of tensors, on any devices.
 double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 
-// Trains `model` on all ranks' samples in this process alone, by SGD of that rate, and returns the largest
-// difference of a parameter from those of `trained`.
+// Trains `model` on the samples of all ranks in this process, by SGD, and returns the largest difference of
+// its parameters from those of `trained`.
 double difference_from_one_process(nn::Layer& model, double lr, int steps, const nn::Module& trained);
 
 // "0.1235".

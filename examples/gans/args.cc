@@ -9,7 +9,7 @@
 namespace gradus::examples {
 namespace {
 
-// Returns what stands between the separators: one more than there are of them.
+// Returns the parts between separators.
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   for (size_t begin = 0; begin <= text.size();) {
@@ -46,7 +46,7 @@ std::vector<gan::GrowthPhase> phases_of(const std::string& plan) {
     const std::optional<gan::GrowthPhase> phase = phase_of(part);
     if (!phase)
       throw ValueError("gan", "--images-per-scale: expected SIZE:IMAGES[:BATCH[:RATE]],... as ",
-                       "4:20k,8:40k or 4:20k:64,8:40k:32:1e-3, given ", plan);
+                       "4:20k,8:40k or 4:20k:64,8:40k:32:1e-3, got ", plan);
     phases.push_back(*phase);
   }
   return phases;
@@ -143,7 +143,7 @@ std::optional<gan::Growth> growth(const Args& a, int64_t size) {
   gan::Growth plan(std::move(phases), {.fade_images = a.fade ? a.fade : shortest / 2});
   if (const int64_t last = plan.phases().back().size; last != size)
     throw ValueError("gan", "--images-per-scale: expected the last size to be that of the images, ", size,
-                     ", given ", last);
+                     ", got ", last);
   return plan;
 }
 

@@ -5,11 +5,11 @@
 
 namespace gradus::examples {
 
-constexpr int64_t kImages = 600'000;  // of a training that is given no other end
+constexpr int64_t kImages = 600'000;  // by default
 
 struct Args : training::RunOptions {
   std::string model = "dcgan", data;
-  int64_t size = 0, width = 0, batch = 0, disc_steps = 0;  // 0: the data's, the recipe's
+  int64_t size = 0, width = 0, batch = 0, disc_steps = 0;  // 0: those of the data and the recipe
   double lr = 0, ema_images = 10'000;
   std::string images_per_scale;  // "4:20k:64,8:40k,16:60k:32:1e-3"; "": equal shares
   int64_t fade = 0;
@@ -21,14 +21,14 @@ struct Args : training::RunOptions {
   int64_t metrics_every = 0, metrics_samples = 2000;
 };
 
-// Reads the options of a training, or ends the program.
+// Parses the options of a training, or exits.
 Args parse(int argc, char** argv);
 
-// Returns the networks' options: the recipe's for these images, as far as the command line has none.
-// Errors: ValueError for --conditional where images have no labels or the model takes none.
+// Returns the options of the networks: from the command line, else the recipe's.
+// Errors: ValueError for --conditional if the images have no labels or the model takes none.
 NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, int64_t classes);
-// Returns how a network of this size grows; none for models that do not.
-// Errors: ValueError for a plan that is no list of SIZE:IMAGES[:BATCH[:RATE]], or has sizes out of order.
+// Returns the growth to this size; none for models that do not grow.
+// Errors: ValueError unless --images-per-scale is a list of SIZE:IMAGES[:BATCH[:RATE]] with increasing sizes.
 std::optional<gan::Growth> growth(const Args& a, int64_t size);
 
 }  // namespace gradus::examples

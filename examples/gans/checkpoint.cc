@@ -13,7 +13,7 @@ void read(const std::string& text, std::string& value, const char*) { value = te
 void read(const std::string& text, int64_t& value, const char* name) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1 << 16)
-    throw FileError("gan", name, ": expected a number from 0 to 65536, given ", text);
+    throw FileError("gan", name, ": expected a number from 0 to 65536, got ", text);
 }
 
 void check(const std::string& file, const NetworkOptions& o) {
@@ -23,7 +23,7 @@ void check(const std::string& file, const NetworkOptions& o) {
                     "of at most 4096, found size ", o.size, ", channels ", o.channels, ", width ", o.width);
 }
 
-// The options may ask for far more than the file holds. On the meta device a network takes no memory.
+// Checks the shapes on the meta device first: a network of wrong options could take all memory.
 void check_weights(const std::string& file, const Recipe& r, const NetworkOptions& o,
                    const io::Checkpoint& c) {
   Context own = Context::current().snapshot();
@@ -31,9 +31,9 @@ void check_weights(const std::string& file, const Recipe& r, const NetworkOption
   own.device = Device{DeviceType::kMeta};
   const ContextScope scope(own);
   for (const auto& [name, x] : r.make(o)->state_dict())
-    if (const Tensor& given = c.tensor("model." + name); given.shape() != x.shape())
+    if (const Tensor& saved = c.tensor("model." + name); saved.shape() != x.shape())
       throw FileError("gan", file, ": its options make a network with ", name, ' ', gradus::describe(x),
-                      ", but it holds ", gradus::describe(given));
+                      ", but it holds ", gradus::describe(saved));
 }
 
 models::Scale read_scale(const std::string& file, const Recipe& r, const NetworkOptions& o,

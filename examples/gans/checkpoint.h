@@ -1,4 +1,4 @@
-// A trained GAN, out of a checkpoint of the gan program.
+// A trained GAN from a checkpoint of the gan program.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,11 @@ namespace gradus::examples {
 
 struct LoadedGan {
   NetworkOptions options;
-  std::unique_ptr<Networks> net;  // in the size that it had grown to
-  nn::StateDict averaged;         // the generator's average
+  std::unique_ptr<Networks> net;  // at the size of the checkpoint
+  nn::StateDict averaged;         // average of the generator
 };
 
-// Errors: FileError for a file that is none, or of another program; ValueError for options that
-// no model takes.
+// Errors: FileError for a file that is not a checkpoint of the program; ValueError for invalid options.
 LoadedGan load_gan(const std::string& file);
 
 }  // namespace gradus::examples

@@ -9,13 +9,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One of the two networks, and the numbers by which it wants its images normalized.
+// One of the two networks, with the normalization of its input.
 struct Network {
   explicit Network(const std::string& kind) {
     if (kind == "CIFAR10")
-      hold<models::ResNet>({0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}, cifar());
+      make<models::ResNet>({0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}, cifar());
     else
-      hold<models::MnistNet>({0.1307f}, {0.3081f});
+      make<models::MnistNet>({0.1307f}, {0.3081f});
   }
 
   // Shapes: u8[N,C,H,W] -> f32[N,C,h,w], digits of 28x28.
@@ -25,7 +25,7 @@ struct Network {
     const int64_t expected = channels() == 1 ? 28 : 32;
     if (x.dim() != 4 || x.size(1) != channels() || x.size(2) != expected || x.size(3) != expected)
       throw ShapeError("classifier", "expected images of ", channels(), " channels, ", expected, " by ",
-                       expected, " pixels, given ", gradus::describe(bytes));
+                       expected, " pixels, got ", gradus::describe(bytes));
     return (to(x, DType::kF32) / 255 - mean) / std;
   }
   Tensor logits(const Tensor& seen) const { return dynamic_cast<nn::Layer&>(*net->children().back())(seen); }
@@ -41,7 +41,7 @@ struct Network {
     return o;
   }
   template <class Net, class... Options>
-  void hold(const std::vector<float>& means, const std::vector<float>& stds, Options... options) {
+  void make(const std::vector<float>& means, const std::vector<float>& stds, Options... options) {
     auto made = std::make_unique<Net>(options...);
     features = [p = made.get()](const Tensor& x) { return p->features(x); };
     net = std::move(made);
@@ -92,7 +92,7 @@ struct ClassifierArgs : training::RunOptions {
   int64_t batch = 64;
 };
 
-// Images of the native size, as the samples are seen later: as bytes.
+// Images of the native size, as bytes, like the samples that the classifier will see.
 data::DataLoader loader(const ClassifierArgs& a, bool train) {
   return data::DataLoader(open_images({.dir = a.data, .train = train}).set,
                           {.global_batch_size = train ? a.batch : 1000,
@@ -133,18 +133,16 @@ void train_classifier(const ClassifierArgs& given) {
     return tally.reduce();
   };
   training::Training training("classifier", a, images,
-                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}}, {.test = test});
-  training.resume();
-  while (training.next_epoch()) {
-    for (const data::Batch& b : training.batches()) {
-      auto recording = gm.record();
-      const Tensor logits = net(input(b)), loss = nn::cross_entropy(logits, b.target);
-      gm.backward(loss);
-      opt.step().clear_grad();
-      schedule.step();
-      training.end_step(training::score(loss, logits, b));
-    }
-    training.end_epoch();
+                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
+                              {.count_by = training::CountBy::kEpochs, .test = test});
+  for (training::Step& s : training) {
+    const data::Batch& b = s.batch();
+    auto recording = gm.record();
+    const Tensor logits = net(input(b)), loss = nn::cross_entropy(logits, b.target);
+    gm.backward(loss);
+    opt.step().clear_grad();
+    schedule.step();
+    s.log(training::score(loss, logits, b));
   }
   if (!training::is_first_rank()) return;
   fs::create_directories(file.parent_path().empty() ? fs::path(".") : file.parent_path());

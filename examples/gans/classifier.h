@@ -1,4 +1,4 @@
-// Classifier: a small network through which the metrics look at images. It is trained on the same data.
+// Classifier: a small network whose features metrics compare. It is trained on the same data set.
 #pragma once
 
 #include <filesystem>
@@ -19,10 +19,10 @@ class Classifier {
   // Errors: FileError, saying how to train it, if there is no such file; ValueError for a folder of images.
   Classifier(const std::string& kind, const std::filesystem::path& file);
   ~Classifier();
-  // Returns where `train_classifier` keeps the weights by default.
+  // Returns the default file of the weights.
   static std::filesystem::path default_file(const std::string& kind);
 
-  // Looks at images as bytes. Of digits of 32 pixels the two outermost pixels are cut off.
+  // Classifies images of bytes. Digits of 32 pixels are cropped to 28.
   // Shapes: u8[N,1,28,28] or u8[N,1,32,32] of digits, u8[N,3,32,32] of CIFAR-10.
   // Errors: ShapeError.
   Seen operator()(const Tensor& bytes) const;
@@ -34,8 +34,8 @@ class Classifier {
   std::string sha256_;
 };
 
-// Runs `gan classifier`: trains the network, prints its accuracy, and writes the weights. Returns the
-// program's exit status.
+// Runs `gan classifier`: trains the network, prints its accuracy, and writes the weights. Returns the exit
+// status.
 int run_classifier(int argc, char** argv);
 
 }  // namespace gradus::examples

@@ -1,5 +1,4 @@
-// DCGAN, as PyTorch's example trains it: images that are generated once serve the discriminator's step
-// and the generator's.
+// DCGAN as in PyTorch's example: the discriminator and the generator step on the same generated images.
 // Source: Radford et al., "Unsupervised representation learning with deep convolutional generative
 // adversarial networks", ICLR 2016; pytorch/examples, dcgan/main.py.
 #include "gradus/examples/gans/trainer.h"
@@ -9,7 +8,7 @@ namespace {
 
 void step(training::Step& s, Trainer& t) {
   const Tensor real = t.real(s), real_labels = t.labels(s), labels = t.random_labels(s);
-  const bool both = s.every(t.disc_steps());  // else the discriminator alone
+  const bool both = s.every(t.disc_steps());  // else only the discriminator
   Recording making = both ? t.gen.record() : Recording();
   const Tensor fake = t.generate(s, labels);
   if (both) making.pause();

@@ -20,7 +20,7 @@ struct EvaluateArgs {
   uint64_t seed = 1;
 };
 
-// What is evaluated: a generator, which must live as long as the source, or the images of a file.
+// The evaluated images: of a generator, which must outlive the source, or of a file.
 struct Generated {
   std::optional<LoadedGan> gan = {};
   ImageSource images = {};

@@ -1,9 +1,9 @@
-// Numbers that say how good generated images are: of a checkpoint, or of any program's images.
+// Metrics of generated images: of a checkpoint, or of image files.
 #pragma once
 
 namespace gradus::examples {
 
-// Runs `gan evaluate`: prints the numbers of --metrics. Returns the program's exit status.
+// Runs `gan evaluate`: prints the values of --metrics. Returns the exit status.
 int run_evaluate(int argc, char** argv);
 
 }  // namespace gradus::examples

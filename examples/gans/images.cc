@@ -7,7 +7,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the steps from an image to f32[C,size,size] in [-1,1].
+// Returns the transform from an image to f32[C,size,size] in [-1,1].
 data::Transform transform(const ImagesOptions& o, int64_t size, int64_t native) {
   std::vector<data::Transform> steps;
   if (native == 28 && size == 32)
@@ -32,7 +32,7 @@ bool is_image(const fs::path& file) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
-// The images right in a folder that has no folders.
+// The images of a folder without subfolders.
 data::ImageFiles flat_folder(const fs::path& dir, const data::ImageFilesOptions& options) {
   std::vector<data::ImageFile> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir))
@@ -63,8 +63,7 @@ Images image_folder(const ImagesOptions& o) {
 }  // namespace
 
 Images open_images(const ImagesOptions& o) {
-  if (o.size != 0 && o.size < 4)
-    throw ValueError("gan", "expected images of 4 pixels or more, given ", o.size);
+  if (o.size != 0 && o.size < 4) throw ValueError("gan", "expected images of 4 pixels or more, got ", o.size);
   const int64_t size = o.size ? o.size : 32;
   if (o.dir.empty())
     return {.set = data::GeneratedDigits({.train = o.train, .transform = transform(o, size, 28)}),

@@ -1,4 +1,4 @@
-// Images to train on: MNIST, CIFAR-10 or a folder of images, whichever a folder holds.
+// Images to train on: MNIST, CIFAR-10 or image files, depending on the content of a folder.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@ namespace gradus::examples {
 
 struct ImagesOptions {
   std::string dir;             // "": generated digits
-  bool train = true;           // else the test images, where there are any
-  int64_t size = 0;            // of the images; 0: what the data have, or 64 for a folder of images
-  bool flip = false;           // left and right, at random
-  bool on_error_skip = false;  // of files that cannot be read
+  bool train = true;           // else the test images, if the set has any
+  int64_t size = 0;            // of the images; 0: the native size, or 64 for image files
+  bool flip = false;           // random horizontal flips
+  bool on_error_skip = false;  // skip unreadable files
 };
 
 // Height and width are equal, values lie in [-1,1].
@@ -23,9 +23,9 @@ struct Images {
   int64_t size, channels, classes;
 };
 
-// Digits of 28x28 pixels get two pixels of background on each side to have 32. For other sizes images are
-// resized, and cut at the longer side. A folder's own folders are its classes.
-// Errors: FileError for a folder that holds none of these; ValueError for a size below 4.
+// Digits of 28x28 pixels are padded to 32. For other sizes images are resized, and cropped at the longer
+// side. The subfolders of a folder are its classes.
+// Errors: FileError for a folder without images; ValueError for a size below 4.
 Images open_images(const ImagesOptions& options);
 
 }  // namespace gradus::examples

@@ -1,4 +1,4 @@
-// LSGAN: scores are compared with 1 and 0 by their squared distance.
+// LSGAN: squared distances of scores from 1 and 0.
 // Source: Mao et al., "Least squares generative adversarial networks", ICCV 2017; the networks and the
 // optimizer of open-mmlab/mmgeneration, configs/lsgan.
 #include "gradus/examples/gans/trainer.h"

@@ -7,31 +7,35 @@
 namespace gradus::examples {
 namespace {
 
-// Images of a metric whose time grows too fast with their number.
+// Maximum images of metrics with superlinear time.
 constexpr int64_t kSwdImages = 2048, kPairImages = 10'000;
 
-// What a metric compares, and how. Numbers of several names are in the order in which they are shown.
+// The metrics, in the order of the output.
 struct Metric {
   const char* name;
-  const char* first;  // of its numbers, by which trainings are compared; null: by none
+  const char* first;  // of its values, by which trainings are compared; null: none
   bool lower_is_better, needs_classifier;
-  int64_t most = int64_t{1} << 40;  // images
+  int64_t max_images = int64_t{1} << 40;
 };
 constexpr Metric kMetrics[] = {
     {.name = "frechet", .first = "frechet", .lower_is_better = true, .needs_classifier = true},
     {.name = "scores", .first = "score", .lower_is_better = false, .needs_classifier = true},
-    {.name = "swd", .first = "swd", .lower_is_better = true, .needs_classifier = false, .most = kSwdImages},
+    {.name = "swd",
+     .first = "swd",
+     .lower_is_better = true,
+     .needs_classifier = false,
+     .max_images = kSwdImages},
     {.name = "ms_ssim",
      .first = nullptr,
      .lower_is_better = true,
      .needs_classifier = false,
-     .most = kPairImages},
+     .max_images = kPairImages},
     {.name = "kid", .first = "kid", .lower_is_better = true, .needs_classifier = true},
     {.name = "precision_recall",
      .first = "precision",
      .lower_is_better = false,
      .needs_classifier = true,
-     .most = kPairImages}};
+     .max_images = kPairImages}};
 
 const Metric& metric(const std::string& name) {
   std::string names;
@@ -39,7 +43,7 @@ const Metric& metric(const std::string& name) {
     if (m.name == name) return m;
     names += std::string(names.empty() ? "" : ", ") + m.name;
   }
-  throw ValueError("gan", "--metrics: expected ", names, ", given '", name, "'");
+  throw ValueError("gan", "--metrics: expected ", names, ", got '", name, "'");
 }
 
 metrics::FeatureMoments moments(const Tensor& features) {
@@ -52,7 +56,7 @@ metrics::FeatureMoments moments(const Tensor& features) {
 
 Tensor first(const Tensor& x, int64_t n) { return slice(x, 0, 0, n); }
 
-// The numbers of one metric. `most` bounds the images of each side.
+// The values of one metric.
 using Values = std::vector<std::pair<std::string, double>>;
 
 Values scores_of(const SeenImages& a, const SeenImages& reference) {
@@ -78,7 +82,8 @@ Values swd_of(const Tensor& a, const Tensor& reference) {
 
 Values values_of(const Metric& m, const SeenImages& a, const SeenImages& reference) {
   const std::string name = m.name;
-  const int64_t n = std::min(a.n, m.most), others = std::min(reference.n, m.most), both = std::min(n, others);
+  const int64_t n = std::min(a.n, m.max_images), others = std::min(reference.n, m.max_images),
+                both = std::min(n, others);
   if (name == "frechet")
     return {{name, metrics::frechet_distance(moments(a.features), moments(reference.features))}};
   if (name == "scores") return scores_of(a, reference);
@@ -90,7 +95,7 @@ Values values_of(const Metric& m, const SeenImages& a, const SeenImages& referen
   return {{"precision", p.precision}, {"recall", p.recall}};
 }
 
-// Returns `count` numbers from 0 to size - 1 at random places of a fixed order, from the place `begin` on.
+// Returns `count` indices below `size` from a fixed random permutation, from position `begin`.
 std::vector<int64_t> scattered(int64_t size, int64_t begin, int64_t count) {
   Context own = Context::current().snapshot();
   own.generator = std::make_shared<RandomGenerator>(0);
@@ -98,7 +103,7 @@ std::vector<int64_t> scattered(int64_t size, int64_t begin, int64_t count) {
   return slice(randperm(size), 0, begin, begin + count).to_vector<int64_t>();
 }
 
-// Images of a set: the test images, or the training images.
+// Test or training images.
 ImageSource reference_of(ImagesOptions options, bool train, int64_t n) {
   options.train = train, options.flip = false;
   const Images images = open_images(options);
@@ -110,7 +115,7 @@ ImageSource reference_of(ImagesOptions options, bool train, int64_t n) {
   }
   const int64_t half = size / 2;
   if (half < 10)
-    throw ValueError("gan", options.dir, ": expected a folder of 20 images or more to compare with, given ",
+    throw ValueError("gan", options.dir, ": expected a folder of 20 images or more to compare with, got ",
                      size);
   return source_of(images.set, scattered(size, train ? half : 0, std::min(n, half)));
 }
@@ -167,7 +172,7 @@ ImageMetrics::ImageMetrics(ImageMetricsOptions options) : options_(std::move(opt
 SeenImages ImageMetrics::look(const ImageSource& source) const {
   int64_t kept = 0;
   for (const std::string& name : options_.names)
-    if (!metric(name).needs_classifier) kept = std::max(kept, metric(name).most);
+    if (!metric(name).needs_classifier) kept = std::max(kept, metric(name).max_images);
   return look_at(source, classifier_.get(), kept);
 }
 
@@ -176,7 +181,7 @@ std::vector<Figure> ImageMetrics::measure(const SeenImages& seen) const {
   if (training::is_first_rank())
     for (const std::string& name : options_.names) {
       const Metric& m = metric(name);
-      const int64_t n = std::min({seen.n, m.most, name == "swd" ? reference_.n : seen.n});
+      const int64_t n = std::min({seen.n, m.max_images, name == "swd" ? reference_.n : seen.n});
       for (const auto& [key, value] : values_of(m, seen, reference_))
         figures.push_back({key, value, n, m.needs_classifier});
     }

@@ -1,5 +1,5 @@
-// ImageMetrics: how good generated images are, by the numbers of a list. The reference images are
-// looked at once.
+// ImageMetrics: a list of metrics of generated images. The features of the reference images are computed
+// once.
 #pragma once
 
 #include <cmath>
@@ -14,22 +14,22 @@
 
 namespace gradus::examples {
 
-// What --help says of the names and of their bounds.
+// The help text of the names and their limits.
 extern const char* const kMetricsHelp;
 
 // Returns the names of a list as "frechet,swd".
-// Errors: ValueError for a name that is none, or that occurs twice.
+// Errors: ValueError for an unknown or repeated name.
 std::vector<std::string> metric_names(const std::string& list);
-// Returns the number by which the metrics of a list are compared, its first, and whether lower is better;
-// nothing where it does not say which images are better.
+// Returns the first metric of a list, by which checkpoints are compared, and whether lower is better; nothing
+// if the metric has no better direction.
 std::optional<std::pair<std::string, bool>> compared_by(const std::vector<std::string>& names);
 
 struct Figure {
   std::string name;  // "frechet", "swd_32"
   double value = 0;
-  int64_t n = 0;                     // generated images that it is of
-  double floor = std::nan("");       // the same of training images; NaN where it makes no sense
-  std::string features_sha256 = {};  // of the classifier; "" where there is none
+  int64_t n = 0;                     // generated images
+  double floor = std::nan("");       // the value of training images; NaN: undefined
+  std::string features_sha256 = {};  // of the classifier; "": none
 };
 // Returns "frechet 43.532  (n 2000, averaged weights, floor 3.492, features 0c30756689661f8b)".
 std::string text_of(const Figure& figure, const std::string& mode = "");
@@ -43,17 +43,16 @@ struct ImageMetricsOptions {
 
 class ImageMetrics {
  public:
-  // Looks at as many test images and training images. A folder of images has no test images: half of them
-  // stand for them, and the others for training images. Collective.
+  // Computes the features of as many test and training images. Image files are split into halves instead.
+  // Collective.
   // Errors: as Classifier, if a metric needs it; ShapeError, ValueError for images that a metric does not
-  // take, or too few of them; ValueError when ranks have different classifiers.
+  // take, or too few images; ValueError if ranks have different classifiers.
   explicit ImageMetrics(ImageMetricsOptions options);
 
-  // Compares images with the reference. The numbers are computed on the first rank and are the same
-  // on all. Collective.
+  // Compares images with the reference. The first rank computes, and broadcasts the values. Collective.
   // Errors: as the metrics, on the first rank.
   std::vector<Figure> operator()(const ImageSource& generated) const;
-  // Returns the numbers with their floors, and without values.
+  // Returns the metrics with their floors, without values.
   const std::vector<Figure>& floors() const { return floors_; }
   const std::string& kind() const { return kind_; }  // of the images: Images::kind
 

@@ -1,4 +1,4 @@
-// Networks: a generator and a discriminator, which are called alike whatever the model is.
+// Networks: a generator and a discriminator with one interface for all models.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace gradus::examples {
 
-// What networks are made from. Checkpoints hold it: samples need nothing else.
+// The options of both networks. Checkpoints contain them.
 struct NetworkOptions {
   std::string model = "dcgan";
   int64_t size = 32, channels = 1;  // of the images
-  int64_t width = 0;                // channels where images are largest; 0: the recipe's
+  int64_t width = 0;                // channels of the largest images; 0: the recipe's
   int64_t latent = 100;
   int64_t classes = 0;  // 0: no labels
 
@@ -24,7 +24,7 @@ struct NetworkOptions {
 
 struct Networks : nn::Module {
   nn::Module *gen = nullptr, *disc = nullptr;
-  models::Scale scale = {.size = 0};  // of networks that grow: of images that they make and judge
+  models::Scale scale = {.size = 0};  // of the current images of growing networks
 
   // Shapes: z [N,latent], labels [N] or undefined -> [N,channels,S,S] in [-1,1], S being the size
   // or the scale's.

@@ -1,5 +1,4 @@
-// PGGAN: training begins with images of 4x4 pixels, and blocks for twice the size fade in one
-// after the other.
+// PGGAN: progressive growing from images of 4x4 pixels.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 #include "gradus/examples/gans/trainer.h"
 
@@ -19,14 +18,14 @@ void step(training::Step& s, Trainer& t) {
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
-  t.ema().update(s.images());  // before the generator's step, as the paper's program
+  t.ema().update(s.images());  // before the generator's step, as in the authors' code
   if (!s.every(t.disc_steps())) return;
   Recording making = t.gen.record();
   t.gen.update(s, making, s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
-  const int64_t base = o.width * o.size / 2;  // so many channels for the largest images
+  const int64_t base = o.width * o.size / 2;  // channels of the largest images
   return networks_of<models::PGGANGenerator, models::PGGANDiscriminator>(
       {.size = o.size, .channels = o.channels, .latent = o.latent, .channel_base = base},
       {.size = o.size, .channels = o.channels, .channel_base = base}, o.size);

@@ -22,7 +22,7 @@ const Recipe& recipe(const std::string& name) {
     if (r->name == name) return *r;
     names += std::string(names.empty() ? "" : ", ") + r->name;
   }
-  throw ValueError("gan", "expected a model of ", names, ", given ", name);
+  throw ValueError("gan", "expected a model of ", names, ", got ", name);
 }
 
 }  // namespace gradus::examples

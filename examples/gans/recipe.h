@@ -1,4 +1,4 @@
-// Recipe: how one of the models is made and trained. Each has a file of its own.
+// Recipe: construction, options and step of one model. Each model has its own file.
 #pragma once
 
 #include <string>
@@ -18,16 +18,16 @@ struct Recipe {
   int64_t disc_steps = 1;   // of the discriminator, for each of the generator
   bool grows = false;
   bool takes_labels = false;
-  bool is_critic = false;  // its discriminator's scores have no bounds
+  bool is_critic = false;  // unbounded scores
   std::unique_ptr<Networks> (*make)(const NetworkOptions&);
-  // Trains both networks with the step's images.
+  // Trains both networks on the step's images.
   void (*step)(training::Step&, Trainer&);
 };
 
 extern const Recipe kDcgan, kLsgan, kWganGp, kPggan;
 
 std::vector<std::string> recipe_names();
-// Errors: ValueError listing the names.
+// Errors: ValueError with the names.
 const Recipe& recipe(const std::string& name);
 
 }  // namespace gradus::examples

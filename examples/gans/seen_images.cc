@@ -5,19 +5,19 @@ namespace {
 
 constexpr int64_t kPart = 100;
 
-// The rows of all parts, of which each rank fills in its own.
+// The rows of all parts. Each rank writes its own parts.
 class Rows {
  public:
   explicit Rows(int64_t n) : n_(n) {}
 
-  void add(int64_t first, const Tensor& part, bool mine) {
+  void add(int64_t first, const Tensor& part, bool is_local) {
     if (!part.defined()) return;
     Shape shape = part.shape();
     shape[0] = n_;
     if (!all_.defined()) all_ = zeros(shape, {.dtype = part.dtype()});
-    if (mine) copy_(slice(all_, 0, first, first + part.size(0)), part);
+    if (is_local) copy_(slice(all_, 0, first, first + part.size(0)), part);
   }
-  // Returns the rows of all ranks: those of others are zeros here. Collective.
+  // Returns the rows of all ranks: a sum, since rows of other ranks are zeros. Collective.
   Tensor join() const {
     if (all_.defined() && dist::get_world_size() > 1) dist::all_reduce(all_);
     return all_;
@@ -62,18 +62,18 @@ SeenImages look_at(const ImageSource& source, const Classifier* classifier, int6
   const auto off = no_record();
   const int64_t kept = std::min(keep_bytes, source.n);
   Rows bytes(kept), features(source.n), probabilities(source.n), labels(source.n);
-  const auto look = [&](int64_t first, bool mine) {
+  const auto look = [&](int64_t first, bool is_local) {
     const ImagePart part = source.part(first, std::min(first + kPart, source.n));
-    if (first < kept) bytes.add(first, slice(part.bytes, 0, 0, std::min(kPart, kept - first)), mine);
-    labels.add(first, part.labels, mine);
+    if (first < kept) bytes.add(first, slice(part.bytes, 0, 0, std::min(kPart, kept - first)), is_local);
+    labels.add(first, part.labels, is_local);
     if (!classifier) return;
     const Classifier::Seen seen = (*classifier)(part.bytes);
-    features.add(first, seen.features, mine);
-    probabilities.add(first, seen.probabilities, mine);
+    features.add(first, seen.features, is_local);
+    probabilities.add(first, seen.probabilities, is_local);
   };
   const int64_t rank = dist::get_rank(), ranks = dist::get_world_size();
   for (int64_t first = rank * kPart; first < source.n; first += ranks * kPart) look(first, true);
-  if (rank * kPart >= source.n) look(0, false);  // a rank without a part takes part in the joining
+  if (rank * kPart >= source.n) look(0, false);  // defines the tensors of a rank without a part
   return {.n = source.n,
           .bytes = bytes.join(),
           .features = features.join(),

@@ -1,5 +1,5 @@
-// SeenImages: many images as metrics take them, with what a classifier sees of them. Each rank looks at a
-// part, and all ranks get all of it.
+// SeenImages: images for metrics, with a classifier's features and probabilities. Each rank computes a part,
+// and all ranks get all parts.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,16 @@ struct ImagePart {
   Tensor labels = {};  // i64[N]; undefined without labels
 };
 
-// Images that can be had part by part, in any order.
+// Images by parts, in any order.
 struct ImageSource {
   int64_t n = 0;
   std::function<ImagePart(int64_t first, int64_t last)> part;
 };
 ImageSource source_of(const Tensor& bytes);
-// Images of a generator in evaluation mode, with these weights if there are any. Those of a network that
-// still grows get `size` pixels. `net` must outlive the source.
+// Images of a generator in evaluation mode, with `weights` unless empty. Smaller images of a growing network
+// are enlarged to `size` pixels. `net` must outlive the source.
 ImageSource source_of(Networks& net, const Latents& from, int64_t size, const nn::StateDict& weights = {});
-// These samples of a data set.
+// Samples of a data set.
 ImageSource source_of(const data::DatasetRef& set, std::vector<int64_t> indices);
 
 struct SeenImages {
@@ -34,8 +34,8 @@ struct SeenImages {
   Tensor labels;                   // i64[N]; undefined without labels
 };
 
-// Looks at all images, in parts that do not depend on the number of ranks, and keeps the bytes of
-// the first. Collective.
+// Classifies all images, in parts that do not depend on the number of ranks, and returns the bytes of the
+// first `keep_bytes`. Collective.
 SeenImages look_at(const ImageSource& source, const Classifier* classifier, int64_t keep_bytes);
 
 }  // namespace gradus::examples

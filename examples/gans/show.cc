@@ -42,7 +42,7 @@ void write(const std::string& file, const Tensor& bytes, int64_t columns) {
   std::cout << "Wrote " << file << std::endl;
 }
 
-// From each of number + 1 latents to the next in `columns` steps.
+// Interpolates between number + 1 latents, in `columns` steps each.
 Latents walks(const Latents& points, int64_t number, int64_t columns) {
   std::vector<Tensor> z, labels;
   for (int64_t i = 0; i < number; ++i)

@@ -7,7 +7,7 @@
 namespace gradus::examples {
 namespace {
 
-// What a checkpoint must have been trained with, and what `sample` makes networks from.
+// Settings that a checkpoint fixes, and from which `sample` constructs the networks.
 std::vector<std::pair<std::string, std::string>> fixed(const NetworkOptions& o, const std::string& growth) {
   std::vector<std::pair<std::string, std::string>> values;
   NetworkOptions::each(
@@ -37,13 +37,13 @@ std::filesystem::path samples_folder(const Args& a) {
                                   : std::filesystem::path(a.checkpoint_dir) / "samples";
 }
 
-// Returns whether a multiple of `interval` lies among the step's images.
+// Returns whether the images of the step include a multiple of `interval`.
 bool crosses(const training::Step& s, int64_t interval) {
   return s.images() / interval != (s.images() - s.batch().global_size) / interval;
 }
 
-// Checks that all ranks, and all groups of the minibatch standard deviation, get as many images of a step.
-// Errors: ValueError that names the option.
+// Checks that ranks, and groups of the minibatch standard deviation, get equal parts of a batch.
+// Errors: ValueError with the option.
 void check_batch(const std::string& option, int64_t batch, int64_t group) {
   const int64_t ranks = dist::get_world_size();
   if (batch % ranks != 0)
@@ -53,7 +53,7 @@ void check_batch(const std::string& option, int64_t batch, int64_t group) {
                      ", the images of a group of the minibatch standard deviation");
 }
 
-// Returns the images of a step, of all ranks, by the images shown before it.
+// Returns DataLoaderOptions::global_batch_sizes.
 // Errors: as check_batch.
 std::map<int64_t, int64_t> batch_sizes(const Args& a, const std::optional<gan::Growth>& growth) {
   const int64_t batch = a.batch ? a.batch : recipe(a.model).batch;
@@ -69,8 +69,7 @@ std::map<int64_t, int64_t> batch_sizes(const Args& a, const std::optional<gan::G
   return growth->batch_sizes(batch);
 }
 
-// Some networks need ops that have no kernels for GPUs yet. They are told before anything is computed.
-// Errors: DeviceError.
+// Errors: DeviceError for networks with ops that have no kernels for GPUs yet.
 void check_device(const Args& a, int64_t size) {
   if (a.device->type != DeviceType::kCUDA) return;
   std::string option;
@@ -92,7 +91,7 @@ void describe(const training::Training& training, const Networks& net, const Ima
     training::print(concat("Training begins at ", at.size, "x", at.size));
 }
 
-// The summary's further figures: the last means of what the steps logged, and what the training was.
+// Adds the last means of logged values, and the settings of the training.
 void write_summary(const training::Training& t, const Args& a, const Images& images, const Trainer& trainer,
                    const TrainMetrics& metrics) {
   const models::Scale at = trainer.scale(t.images());
@@ -147,14 +146,14 @@ void train_gan(const Args& a) {
                                        .drop_last = true,
                                        .seed = a.seed,
                                        .device = a.device});
-  training::Training training(
-      "gan",
-      {.model = *net,
-       .loader = loader,
-       .optimizers = {{"disc", trainer.disc.optimizer()}, {"gen", trainer.gen.optimizer()}},
-       .ema = trainer.ema(),
-       .more = {{"scale_size", net->scale.size}, {"scale_fade", net->scale.fade}}},
-      a, options);
+  training::Training training("gan", a, loader,
+                              {{"model", *net},
+                               {"optimizer_disc", trainer.disc.optimizer()},
+                               {"optimizer_gen", trainer.gen.optimizer()},
+                               {"ema", trainer.ema()},
+                               {"scale_size", net->scale.size},
+                               {"scale_fade", net->scale.fade}},
+                              options);
   describe(training, *net, images, trainer);
   const Grids grids(samples_folder(a), networks, a.seed);
   const int64_t sample_every =

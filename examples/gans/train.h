@@ -1,4 +1,4 @@
-// Trains a GAN: what --model, --data and the other options say.
+// The training of the gan program.
 #pragma once
 
 #include "gradus/examples/gans/args.h"

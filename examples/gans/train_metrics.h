@@ -1,5 +1,4 @@
-// TrainMetrics: the numbers of --metrics while a training goes on: of images that the
-// averaged generator makes.
+// TrainMetrics: the metrics of --metrics during a training, of images of the averaged generator.
 #pragma once
 
 #include "gradus/examples/gans/args.h"
@@ -10,15 +9,15 @@ namespace gradus::examples {
 
 class TrainMetrics {
  public:
-  // Looks at the reference images, if --metrics names numbers. All of it must outlive
-  // the metrics. Collective.
+  // Computes the features of the reference images, with --metrics. All arguments must outlive the metrics.
+  // Collective.
   // Errors: as ImageMetrics.
   TrainMetrics(const Args& a, const Images& images, Networks& net, const NetworkOptions& networks,
                const gan::Ema& ema);
 
-  // Lets a training make them, and keep the checkpoint that is the best by the first.
+  // Makes the metrics the test of a training, which keeps the best checkpoint by the first metric.
   void add_to(training::TrainingOptions& options);
-  // Returns those of the last test, for the summary: "metrics/frechet/value", ...
+  // Returns the values of the last test for the summary: "metrics/frechet/value", ...
   std::vector<std::pair<std::string, training::SummaryValue>> summary(
       const training::Training& training) const;
 
@@ -34,7 +33,7 @@ class TrainMetrics {
   std::vector<Figure> last_;
 };
 
-// Returns the images of a tenth of the training, at least 1.
+// Returns a tenth of the images of a training, at least 1.
 int64_t tenth(const Args& a, int64_t batch, int64_t images_of_an_epoch);
 
 }  // namespace gradus::examples

@@ -20,7 +20,7 @@ Trainer::Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions o
   if (options_.sync_batch_norm) dist::convert_sync_batchnorm(net_);
   dist::convert_sync_minibatch_stddev(net_);
   attach();
-  // The ramp-up lets the average forget the initial weights: without it, images of a young generator are gray.
+  // Without the ramp-up the initial weights dominate the average at first, and samples are gray.
   ema_.emplace(*net.gen, gan::EmaOptions{.half_life_images = options_.ema_images, .ramp_up = 0.05});
   net_.scale = scale(0);
   make_optimizers(0);
@@ -73,7 +73,7 @@ models::Scale Trainer::scale(int64_t images) const {
 }
 
 void Trainer::begin(const training::Step& s) {
-  const models::Scale last = net_.scale;  // of the step before, which a checkpoint has as well
+  const models::Scale last = net_.scale;                      // of the step before, also after resuming
   const int64_t before = s.images() - s.batch().global_size;  // images shown
   net_.scale = scale(before);
   if (net_.scale.size != last.size || (last.fade < 1 && net_.scale.fade == 1)) make_optimizers(before);

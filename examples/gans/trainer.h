@@ -1,5 +1,5 @@
-// Trainer: what the recipes' steps work with. It holds both networks with their managers and optimizers,
-// whatever kind of data parallelism they have.
+// Trainer: both networks with their managers and optimizers, for the steps of all recipes and all kinds of
+// data parallelism.
 #pragma once
 
 #include <memory>
@@ -29,8 +29,8 @@ class Trainer {
    public:
     // Follows the network's parameters.
     Recording record();
-    // Computes the gradients of the loss, and makes the optimizer's step. Leaves it out where gradients
-    // are not finite and --on-nan says so.
+    // Computes the gradients of the loss, and makes the optimizer's step. With --on-nan skip it skips the
+    // step if gradients are not finite.
     void update(training::Step& s, Recording& recording, const Tensor& loss);
     optim::Adam& optimizer() { return *adam_; }
 
@@ -40,35 +40,34 @@ class Trainer {
     int64_t log_interval_ = 1;
     nn::Module* net_ = nullptr;
     GradManager* manager_ = nullptr;
-    bool narrows_ = false;  // the manager follows both networks
+    bool narrows_ = false;  // the manager has both networks
     std::optional<optim::Adam> adam_;
   };
 
-  // Collective: all ranks begin with the first rank's weights. `net` must outlive it.
+  // Broadcasts the weights of the first rank. `net` must outlive the Trainer. Collective.
   Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions options);
 
   Side disc, gen;
   gan::Ema& ema() { return *ema_; }  // of the generator
 
-  // Sets the size and the fade of a network that grows. Both optimizers begin anew where a fade begins or
-  // ends, with the learning rate of the size.
+  // Sets the size and the fade of a growing network. Resets both optimizers, with the learning rate of the
+  // size, when a fade begins or ends.
   void begin(const training::Step& s);
-  // Ends a step: running statistics, which each rank has of its own images, become the first rank's.
+  // Ends a step: broadcasts the running statistics of the first rank.
   void end();
 
-  // Returns this rank's images of the step, in the present size.
+  // Returns this rank's images of the step, in the current size.
   Tensor real(const training::Step& s) const;
-  // Return labels of classes: those of the images, and random ones. Undefined for networks without labels.
+  // Return the labels of the images, and random ones. Undefined for networks without labels.
   // Shapes: [N].
   Tensor labels(const training::Step& s) const;
   Tensor random_labels(training::Step& s) const;
-  // Returns as many images of fresh latents.
+  // Returns as many generated images, of new latents.
   Tensor generate(training::Step& s, const Tensor& labels = {}) {
     return net_.generate(s.randn({networks_.latent}), labels);
   }
   Tensor judge(const Tensor& x, const Tensor& labels = {}) { return net_.judge(x, labels); }
-  // Returns the scores of real images and of fakes, of one batch of both with --joined-forward. Logs how
-  // diverse the fakes are.
+  // Returns the scores of real and fake images, with --joined-forward from one forward. Logs "diversity".
   struct Scores {
     Tensor real, fake;
   };
@@ -76,12 +75,12 @@ class Trainer {
                const Tensor& fake_labels = {});
 
   int64_t disc_steps() const { return options_.disc_steps; }
-  // Returns where a training with so many images is: its size and fade.
+  // Returns the size and the fade after `images` images.
   models::Scale scale(int64_t images) const;
-  // Returns the sizes with their images, batches and learning rates where the plan has them, and the images
-  // of a fade: "4:20000,8:40000:32,16:0 fade 10000"; "none".
+  // Returns sizes, images, batch sizes and learning rates of the phases: "4:20000,8:40000:32,16:0 fade
+  // 10000"; "none".
   std::string growth_text() const;
-  // Return the bytes that the last step has sent for the gradients of a network.
+  // Return the bytes that the last step sent for the gradients of a network.
   int64_t bytes_sent_d() const { return bytes_sent(*net_.disc); }
   int64_t bytes_sent_g() const { return bytes_sent(*net_.gen); }
 

@@ -1,4 +1,4 @@
-// WGAN-GP: a critic whose gradient has a norm of 1, and five of its steps for each of the generator.
+// WGAN-GP: a critic with a gradient penalty, and five steps of the critic for each of the generator.
 // Source: Gulrajani et al., "Improved training of Wasserstein GANs", NeurIPS 2017; for images of more than 32
 // pixels the networks of open-mmlab/mmgeneration, configs/wgan-gp.
 #include "gradus/examples/gans/trainer.h"

@@ -2,17 +2,17 @@
 
 namespace gradus::examples {
 TextArgs parse_text_args(int argc, char** argv) {
-  constexpr int64_t kIterations = 2000;  // of a training that is given no other end
+  constexpr int64_t kIterations = 2000;  // by default
   TextArgs a;
   a.epochs = 0, a.amp = DType::kF32;
   a.log_interval = 100;
   training::CommandLine line("gpt", "Trains a transformer to predict the next character of a text", a);
   line.add("--data", a.data, "a text, also .gz [generated text]", {.value = "FILE"});
-  line.add("--layers", a.layers, "blocks of the network", {.at_least = 1, .at_most = kMostLayers});
-  line.add("--heads", a.heads, "heads of attention", {.at_least = 1, .at_most = kMostWidth});
+  line.add("--layers", a.layers, "blocks of the network", {.at_least = 1, .at_most = kMaxLayers});
+  line.add("--heads", a.heads, "heads of attention", {.at_least = 1, .at_most = kMaxWidth});
   line.add("--width", a.width, "width of the network, a multiple of the heads",
-           {.at_least = 1, .at_most = kMostWidth});
-  line.add("--context", a.context, "characters that it sees", {.at_least = 1, .at_most = kMostContext});
+           {.at_least = 1, .at_most = kMaxWidth});
+  line.add("--context", a.context, "characters that it sees", {.at_least = 1, .at_most = kMaxContext});
   line.add("--dropout", a.dropout, "probability of dropping an element", {.at_least = 0, .at_most = 1});
   line.add("--batch", a.batch, "sequences of a step, of all replicas together",
            {.at_least = 1, .at_most = 1 << 20});
@@ -44,11 +44,11 @@ dist::PipelineOptions pipeline_options(const TextArgs& a) {
   const int64_t stages = int64_t{a.pipeline.ranks} * a.pipeline.interleave;
   if (stages > a.layers)
     throw ValueError("gpt", "--pipeline, --interleave: expected at most as many stages as the ", a.layers,
-                     " blocks of --layers, given ", stages);
+                     " blocks of --layers, got ", stages);
   const int ranks = dist::get_world_size(), expected = a.pipeline.ranks * a.replicas;
   if (a.replicas > 1 && ranks != expected)
     throw ValueError("gpt", "--pipeline ", a.pipeline.ranks, ", --replicas ", a.replicas, ": expected ",
-                     expected, " ranks, given ", ranks);
+                     expected, " ranks, got ", ranks);
   dist::PipelineOptions o = training::pipeline_options(a.pipeline);
   for (int64_t s = 1; s < stages; ++s) o.cut_after.push_back(concat("h.", s * a.layers / stages - 1));
   return o;

@@ -7,9 +7,9 @@
 
 namespace gradus::examples {
 
-constexpr int64_t kMostLayers = 1024, kMostWidth = 1 << 16, kMostContext = 1 << 20;
+constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 16, kMaxContext = 1 << 20;
 
-// The defaults are nanoGPT's small network for CPUs, and its training.
+// The defaults are those of nanoGPT's small network for CPUs.
 struct TextArgs : training::RunOptions {
   std::string data;
   int64_t layers = 4, heads = 4, width = 128, context = 64;
@@ -21,13 +21,14 @@ struct TextArgs : training::RunOptions {
   int64_t sample = 0;
 };
 
-// Reads the options of a training, or ends the program.
+// Parses the options of a training, or exits.
 TextArgs parse_text_args(int argc, char** argv);
 
-// Returns the options of the model, for so many characters.
+// Returns the options of a model with this number of characters.
 models::GPTOptions model_options(const TextArgs& a, int64_t characters);
-// Returns how the model is cut: into stages of equally many blocks, as far as they can be.
-// Errors: ValueError for more stages than blocks, and for other ranks than are needed.
+// Returns the options of the pipeline, whose stages have equal numbers of blocks, up to one.
+// Errors: ValueError for more stages than blocks, and for another number of ranks than --pipeline times
+// --replicas.
 dist::PipelineOptions pipeline_options(const TextArgs& a);
 
 }  // namespace gradus::examples

@@ -5,12 +5,12 @@
 namespace gradus::examples {
 namespace {
 
-constexpr int64_t kMostValidation = 1000;  // sequences
+constexpr int64_t kMaxValidation = 1000;  // sequences
 
 Corpus generated(const TextArgs& a) {
   training::print("Training on generated text: --data FILE names a text");
   data::GeneratedText train({.context = a.context}),
-      validation({.train = false, .size = kMostValidation, .context = a.context});
+      validation({.train = false, .size = kMaxValidation, .context = a.context});
   const double entropy = train.entropy(), least_loss = train.least_loss();
   return {.characters = train.characters(),
           .train = std::move(train),
@@ -26,13 +26,13 @@ Corpus open_corpus(const TextArgs& a) {
   const std::string name = std::filesystem::path(a.data).filename().string(), text = data::read_text(a.data);
   const std::string_view all = text, train = all.substr(0, all.size() - all.size() / 10);
   const data::Characters characters(text);
-  // An epoch has each character at several places of a sequence.
+  // Sequences overlap: an epoch has each character at several positions.
   data::TextWindows windows(characters, train, {.context = a.context, .stride = 8, .name = name});
   data::TextWindows validation(characters, all.substr(train.size()),
                                {.context = a.context, .stride = a.context, .name = name});
   return {.characters = characters,
           .train = std::move(windows),
-          .validation = data::Subset::first(std::move(validation), kMostValidation)};
+          .validation = data::Subset::first(std::move(validation), kMaxValidation)};
 }
 
 }  // namespace gradus::examples

@@ -1,4 +1,4 @@
-// What is read: a text from a file, or generated text.
+// The text to train on: from a file, or generated.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct Corpus {
   std::optional<double> entropy = {}, least_loss = {};
 };
 
-// The first nine tenths of a file are for training.
-// Errors: FileError for a file that cannot be read; ValueError for one that is too short.
+// The first nine tenths of a file are for training, the others for validation.
+// Errors: FileError for a file that cannot be read; ValueError for a short text.
 Corpus open_corpus(const TextArgs& a);
 
 }  // namespace gradus::examples

@@ -13,16 +13,16 @@ struct Loaded {
   std::unique_ptr<models::GPT> net;
 };
 
-// The options may ask for far more than the file holds. On the meta device a network takes no memory.
+// Checks the shapes on the meta device first: a network of wrong options could take all memory.
 void check_weights(const std::string& file, const models::GPTOptions& o, const io::Checkpoint& c) {
   Context own = Context::current().snapshot();
   own.generator = std::make_shared<RandomGenerator>();
   own.device = Device{DeviceType::kMeta};
   const ContextScope scope(own);
   for (const auto& [name, x] : models::GPT(o).state_dict())
-    if (const Tensor& given = c.tensor("model." + name); given.shape() != x.shape())
+    if (const Tensor& saved = c.tensor("model." + name); saved.shape() != x.shape())
       throw FileError("gpt", file, ": its options make a network with ", name, ' ', describe(x),
-                      ", but it holds ", describe(given));
+                      ", but it holds ", describe(saved));
 }
 
 Loaded load(const std::string& file) {
@@ -31,19 +31,19 @@ Loaded load(const std::string& file) {
   if (!loaded.warning.empty()) std::cerr << "gpt: " << loaded.warning << std::endl;
   if (!c.contains("program") || c.get<std::string>("program") != "gpt")
     throw FileError("gpt", file, ": expected a checkpoint of ./run gpt");
-  const auto number = [&](const char* name, int64_t most) {
+  const auto number = [&](const char* name, int64_t max) {
     const std::string text = c.get<std::string>(concat("fixed.", name));
     const std::optional<int64_t> n = training::count_of(text);
-    if (!n || *n < 1 || *n > most)
-      throw FileError("gpt", file, ": expected ", name, " from 1 to ", most, ", found ", text);
+    if (!n || *n < 1 || *n > max)
+      throw FileError("gpt", file, ": expected ", name, " from 1 to ", max, ", found ", text);
     return *n;
   };
   data::Characters characters(c.get<std::string>("fixed.characters"));
   const models::GPTOptions options = {.vocabulary = characters.size(),
-                                      .context = number("context", kMostContext),
-                                      .layers = number("layers", kMostLayers),
-                                      .heads = number("heads", kMostWidth),
-                                      .width = number("width", kMostWidth)};
+                                      .context = number("context", kMaxContext),
+                                      .layers = number("layers", kMaxLayers),
+                                      .heads = number("heads", kMaxWidth),
+                                      .width = number("width", kMaxWidth)};
   check_weights(file, options, c);
   Loaded result = {std::move(characters), std::make_unique<models::GPT>(options)};
   c.get("model", *result.net);

@@ -21,14 +21,14 @@ int64_t number_of_steps(const TextArgs& a, const data::DataLoader& loader) {
   return a.iterations > 0 ? a.iterations : a.epochs * loader.size();
 }
 
-// Returns the factor of the learning rate in a step: a straight line up, then a cosine down to a tenth.
+// Returns the factor of the learning rate: linear warmup, then cosine decay to 0.1.
 double rate_factor(const TextArgs& a, int64_t steps, int64_t step) {
   if (step < a.warmup) return double(step + 1) / double(a.warmup + 1);
   const double part = std::min(1.0, double(step - a.warmup) / double(std::max<int64_t>(1, steps - a.warmup)));
   return 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * part));
 }
 
-// What a checkpoint must have been trained with, and what `sample` makes the network from.
+// Settings that a checkpoint fixes, and from which `sample` constructs the network.
 std::vector<std::pair<std::string, std::string>> fixed(const TextArgs& a, const Corpus& corpus,
                                                        int64_t steps) {
   return {{"layers", concat(a.layers)},       {"heads", concat(a.heads)},
@@ -42,7 +42,7 @@ training::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loa
   const auto amp = training::mixed_precision(a);
   training::Tally tally;
   for (const data::Batch& b : loader) {
-    // The mean over the batches of all replicas.
+    // The mean over all replicas.
     const double loss = pipe.eval_step(b.input, b.target, loss_of);
     tally.add({.seen = b.size(), .of = {{"loss", loss * double(b.size())}}});
     if (training.end_test_step()) break;
@@ -79,7 +79,7 @@ void report(const TextArgs& a, const training::Training& training, Pipeline& pip
   training::write_summary(training, more);
 }
 
-// The first replica writes: a forward is that of one pipeline.
+// The first replica samples.
 void print_sample(const TextArgs& a, Pipeline& pipe, const data::Characters& characters) {
   if (pipe.grid().index("replica") > 0) return;
   const nn::ModeScope mode(pipe.module(), false);
@@ -93,7 +93,7 @@ void train_gpt(const TextArgs& a) {
   const Corpus corpus = open_corpus(a);
   const models::GPTOptions options = model_options(a, corpus.characters.size());
   manual_seed(a.seed);
-  // One rank alone is a pipeline of one stage, and several are replicas of it.
+  // Without --pipeline each rank is a replica of one stage.
   Pipeline pipe([&] { return std::make_unique<models::GPT>(options); },
                 zeros({1, a.context}, {.dtype = DType::kI64}), pipeline_options(a));
   GradManager gm;
@@ -115,7 +115,7 @@ void train_gpt(const TextArgs& a) {
   optim::LambdaLR schedule(opt, [&](int64_t step) { return rate_factor(a, steps, step); });
 
   training::Training training(
-      "gpt", {.loader = loader, .more = {{pipe, opt}, {"schedule", schedule}}}, a,
+      "gpt", a, loader, {{pipe, opt}, {"schedule", schedule}},
       {.fixed = fixed(a, corpus, steps),
        .test = [&] { return validate(a, pipe, validation_loader, training); },
        .test_every = a.validation_interval * a.batch,

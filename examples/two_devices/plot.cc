@@ -28,11 +28,11 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// Returns 1, 2 or 5 times a power of ten, so that at most six ticks reach `most`.
-double tick_step(double most) {
-  const double power = std::pow(10, std::floor(std::log10(most / 5)));
+// Returns 1, 2 or 5 times a power of ten, so that at most six ticks reach `max`.
+double tick_step(double max) {
+  const double power = std::pow(10, std::floor(std::log10(max / 5)));
   for (const double factor : {1.0, 2.0, 5.0})
-    if (most <= 6 * factor * power) return factor * power;
+    if (max <= 6 * factor * power) return factor * power;
   return 10 * power;
 }
 
@@ -43,9 +43,9 @@ class Drawing {
     for (const Bar& b : chart.bars) include(0, b.value, b.deviation);
     for (const Curve& c : chart.curves)
       for (const PlotPoint& p : c.points) include(p.x, p.y, p.deviation);
-    if (most_y_ == 0) throw ValueError("plot", "'", chart.labels.title, "' has nothing above 0 to show");
-    most_y_ *= 1.05;
-    most_x_ *= 1.05;
+    if (max_y_ == 0) throw ValueError("plot", "'", chart.labels.title, "' has nothing above 0 to show");
+    max_y_ *= 1.05;
+    max_x_ *= 1.05;
   }
 
   void draw() {
@@ -60,13 +60,13 @@ class Drawing {
       if (!std::isfinite(v) || v < 0)
         throw ValueError("plot", "'", chart_.labels.title, "' has the number ", v,
                          ": expected numbers of at least 0");
-    most_x_ = std::max(most_x_, x);
-    most_y_ = std::max(most_y_, y + deviation);
+    max_x_ = std::max(max_x_, x);
+    max_y_ = std::max(max_y_, y + deviation);
   }
 
-  // Places of values.
-  double x_of(double x) const { return left_ + kLeft + x / most_x_ * (kWidth - kLeft - kRight); }
-  double y_of(double y) const { return kHeight - kBottom - y / most_y_ * (kHeight - kTop - kBottom); }
+  // Positions of values, in pixels.
+  double x_of(double x) const { return left_ + kLeft + x / max_x_ * (kWidth - kLeft - kRight); }
+  double y_of(double y) const { return kHeight - kBottom - y / max_y_ * (kHeight - kTop - kBottom); }
 
   void line(double x1, double y1, double x2, double y2, const char* color = "black") {
     out_ << "<line x1='" << x1 << "' y1='" << y1 << "' x2='" << x2 << "' y2='" << y2 << "' stroke='" << color
@@ -90,14 +90,14 @@ class Drawing {
   void axes() {
     const double x0 = left_ + kLeft, x1 = left_ + kWidth - kRight, y0 = kHeight - kBottom;
     out_ << "<g class='axes'>\n";
-    for (double y = 0, step = tick_step(most_y_); y <= most_y_; y += step) {
+    for (double y = 0, step = tick_step(max_y_); y <= max_y_; y += step) {
       line(x0, y_of(y), x1, y_of(y), "#dddddd");
       text(x0 - 6, y_of(y) + 4, concat(y), "end");
     }
     line(x0, y0, x1, y0);
     line(x0, y0, x0, kTop);
     if (chart_.bars.empty())
-      for (double x = 0, step = tick_step(most_x_); x <= most_x_; x += step) {
+      for (double x = 0, step = tick_step(max_x_); x <= max_x_; x += step) {
         line(x_of(x), y0, x_of(x), y0 + 4);
         text(x_of(x), y0 + 18, concat(x));
       }
@@ -134,7 +134,7 @@ class Drawing {
   std::ostream& out_;
   const Chart& chart_;
   const double left_;
-  double most_x_ = 0, most_y_ = 0;
+  double max_x_ = 0, max_y_ = 0;
 };
 
 }  // namespace

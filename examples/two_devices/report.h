@@ -1,4 +1,4 @@
-// What the model_parallel program says about its times: a table, a plot, a summary.
+// The output of the model_parallel program: a table of times, a plot, a summary.
 #pragma once
 
 #include <cstdint>

@@ -53,8 +53,8 @@ void run() {
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-3, .betas = {0.5, 0.9}});
   gan::Ema ema(net.gen, {.half_life_images = 10'000});
   training::Training training(
-      "ring", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}, .ema = ema},
-      {.images = 3'000'000, .log_interval = 500, .checkpoint_dir = "runs/ring"});
+      "ring", {.images = 3'000'000, .log_interval = 500, .checkpoint_dir = "runs/ring"}, loader,
+      {{"model", net}, {"optimizer_disc", opt_d}, {"optimizer_gen", opt_g}, {"ema", ema}});
 
   for (training::Step& s : training) {  // resumed where it was; log, checkpoints, Ctrl-C
     {

@@ -213,7 +213,7 @@ TEST(GptInAPipeline, RefusesTheCheckpointOfAnotherTraining) {
     io::Checkpoint other;
     other.put("program", "mnist");
     io::save_checkpoint(s.dir() / "mnist.ckpt", other);
-    expect_refused("4", {"--resume", "mnist.ckpt"}, "expected a checkpoint of gpt, given one of mnist");
+    expect_refused("4", {"--resume", "mnist.ckpt"}, "expected a checkpoint of gpt, got one of mnist");
   }
   EXPECT_EQ(bytes_of(s.dir() / "c/gpt.ckpt"), before);
 }
@@ -287,12 +287,12 @@ TEST(GptProgram, MistakesAreErrorsBeforeTheFirstStep) {
   expect_mistake({"--heads", "5"}, 1, "a multiple of the 5 heads");
   expect_mistake({"--data", "nowhere.txt"}, 1, "nowhere.txt");
   expect_mistake({"--data", "rhyme.txt"}, 1, "expected a text longer than the context of 64 characters");
-  expect_mistake({"--micro-batches", "0"}, 1, "expected auto, or a number from 1 to 2^20, given 0");
+  expect_mistake({"--micro-batches", "0"}, 1, "expected auto, or a number from 1 to 2^20, got 0");
   expect_mistake({"--recompute", "every-0"}, 1, "expected never, always, except-last, every-N");
-  expect_mistake({"--recompute", "auto"}, 1, "or auto-BYTES, given auto");
+  expect_mistake({"--recompute", "auto"}, 1, "or auto-BYTES, got auto");
   expect_mistake({"--pipeline", "5"}, 1, "as many stages as the 4 blocks");
   expect_mistake({"--pipeline", "2", "--nproc", "3"}, 1, "3 ranks cannot be cut into");
-  expect_mistake({"--replicas", "2", "--nproc", "3"}, 1, "expected 2 ranks, given 3");
+  expect_mistake({"--replicas", "2", "--nproc", "3"}, 1, "expected 2 ranks, got 3");
   expect_mistake({"--pipeline", "2", "--schedule", "zb-v"}, 1, "zb-v");
   expect_mistake({"sample", "--checkpoint", "nothing.ckpt"}, 1, "nothing.ckpt");
   expect_mistake({"sample", "--checkpoint", "rhyme.txt"}, 1, "rhyme.txt");

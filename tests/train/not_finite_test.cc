@@ -71,9 +71,9 @@ Outcome train_gan(const Fault& fault, const Settings& run) {
   ddp.attach(gm_d, net.disc);
   ddp.attach(gm_g, net.gen);
   optim::Adam opt_d(net.disc.parameters(), {.lr = 0.01}), opt_g(net.gen.parameters(), {.lr = 0.01});
-  training::Training training(
-      "points", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}},
-      run.options, {.on_not_finite = run.on});
+  training::Training training("points", run.options, loader,
+                              {{"model", net}, {"optimizer_disc", opt_d}, {"optimizer_gen", opt_g}},
+                              {.on_not_finite = run.on});
   for (training::Step& s : training) {
     const bool bad = s.number() >= fault.from && s.number() <= fault.to &&
                      dist::get_rank() == dist::get_world_size() - 1 && !run.leaves_out;
@@ -215,7 +215,7 @@ TEST(NotFinite, TheLogCountsWhatWasLeftOutAndTheCheckpointKeepsIt) {
 TEST(NotFinite, AValueThatIsLoggedAloneStillEndsTheTraining) {
   Gan net;
   data::DataLoader loader(Points(), {.batch_size = 12});
-  training::Training training("points", {.model = net, .loader = loader}, {.images = 96},
+  training::Training training("points", {.images = 96}, loader, {{"model", net}},
                               {.on_not_finite = training::OnNotFinite::kSkip});
   try {
     for (training::Step& s : training) s.log("loss/d", double(NAN));

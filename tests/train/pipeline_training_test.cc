@@ -82,8 +82,8 @@ Outcome train_points(const Setting& s) {
       for (const Tensor& p : pipe.parameters()) copies.push_back(clone(p));
       return copies;
     }();
-    training::Training training(s.program, {.loader = loader, .more = {{pipe, opt}, {"schedule", schedule}}},
-                                s.run, {.fixed = {{"network", s.network}}});
+    training::Training training(s.program, s.run, loader, {{pipe, opt}, {"schedule", schedule}},
+                                {.fixed = {{"network", s.network}}});
     std::vector<double> losses;
     int64_t steps = 0;
     try {
@@ -178,7 +178,7 @@ TEST(TrainingInAPipeline, RefusesAnotherTrainingBeforeAnythingChanges) {
   };
   expect_refused({.network = "large"}, "points.ckpt was trained with network small, not with large");
   expect_refused({.width = 8, .network = "large"}, "was trained with network small, not with large");
-  expect_refused({.program = "lines"}, "points.ckpt: expected a checkpoint of lines, given one of points");
+  expect_refused({.program = "lines"}, "points.ckpt: expected a checkpoint of lines, got one of points");
   expect_refused({.width = 8}, "does not fit");
   expect_refused({.stages = 3, .width = 8}, "does not fit");
 }
@@ -271,9 +271,8 @@ TEST(TrainingStateOfAPipeline, IsThatOfAModelAndItsOptimizer) {
 
 TEST(TrainingInAPipeline, LeavesNoStepOut) {
   data::DataLoader loader(points(), {.batch_size = 12});
-  EXPECT_THROW(
-      training::Training("points", {.loader = loader}, {}, {.on_not_finite = training::OnNotFinite::kSkip}),
-      ValueError);
+  EXPECT_THROW(training::Training("points", {}, loader, {}, {.on_not_finite = training::OnNotFinite::kSkip}),
+               ValueError);
 }
 
 // ---- counting ----
@@ -293,11 +292,7 @@ TEST(Tally, CountsTheRanksOfAReplicaOnce) {
     manual_seed(5);
     nn::Linear net({.in = 2, .out = 1});
     training::Training training("points", {.epochs = 1, .sample_log = dir / "log"}, loader, {{"model", net}});
-    training.resume();
-    while (training.next_epoch()) {
-      for (const data::Batch& b : training.batches()) training.end_step({.seen = b.size()});
-      training.end_epoch();
-    }
+    for (training::Step& s : training) s.log({.seen = s.batch().size()});
     EXPECT_EQ(training.images(), 48);
   });
   std::istringstream words(io::slurp(dir / "log"));

@@ -1,4 +1,4 @@
-// A training as a range of steps: where it ends, what it counts and logs, random numbers by global sample,
+// The steps of a training: where they end, what it counts and logs, random numbers by global sample,
 // going on after an interruption, any number of ranks. And the average of a generator's weights.
 #include "gradus/train/step.h"
 
@@ -68,8 +68,8 @@ struct Trainer {
     ddp.attach(gm_d, net.disc);
     ddp.attach(gm_g, net.gen);
     training::Training training(
-        "points",
-        {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}, .ema = *ema}, run);
+        "points", run, loader,
+        {{"model", net}, {"optimizer_disc", opt_d}, {"optimizer_gen", opt_g}, {"ema", *ema}});
     for (training::Step& s : training) {
       numbers.push_back(s.number());
       images.push_back(s.images());
@@ -127,7 +127,7 @@ TEST(Steps, EndAfterIterationsOrEpochsToo) {
 TEST(Steps, OfALoaderWithoutABatchAreAnError) {
   Mlp net;
   data::DataLoader loader(Points(), {.batch_size = 49, .drop_last = true});
-  training::Training training("gan", {.model = net, .loader = loader}, {.images = 10, .workers = 0});
+  training::Training training("gan", {.images = 10, .workers = 0}, loader, {{"model", net}});
   try {
     training.begin();
     FAIL() << "no error";
@@ -145,7 +145,7 @@ TEST(Steps, ThatLogNoFiniteValueEndTheTrainingAndKeepItsCheckpoint) {
         .images = 96, .checkpoint_dir = folder.text(), .checkpoint_interval = 2};
     int64_t made = 0;
     try {
-      training::Training training("gan", {.model = net, .loader = loader}, run);
+      training::Training training("gan", run, loader, {{"model", net}});
       for (training::Step& s : training) s.log("loss/d", ++made == 3 ? bad : 0.25);
       FAIL() << "no error";
     } catch (const ValueError& e) {
@@ -165,7 +165,7 @@ TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
     dist::run_ranks(2, [&] {
       Mlp net;
       data::DataLoader loader(Points(), {.global_batch_size = 12});
-      training::Training training("gan", {.model = net, .loader = loader}, {.images = 96, .log_interval = 1});
+      training::Training training("gan", {.images = 96, .log_interval = 1}, loader, {{"model", net}});
       try {
         for (training::Step& s : training)
           s.log("penalty", s.number() == 2 && dist::get_rank() == 1 ? double(NAN) : 1.0);
@@ -186,7 +186,7 @@ TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
 struct Tested {
   Tested(const training::RunOptions& run, std::vector<double> given, int64_t every = 36)
       : values(std::move(given)),
-        training("gan", {.model = net, .loader = loader}, run,
+        training("gan", run, loader, {{"model", net}},
                  {.test = [this] { return test(); },
                   .test_every = every,
                   .best_by = "fid",
@@ -263,7 +263,7 @@ TEST(Steps, WhoseTestFailsOnOneRankEndAllRanks) {
         if (dist::get_rank() == bad) throw ValueError("metric", "expected finite features");
         return training::Sums{.seen = int64_t(dist::broadcast_object("1", {.src = bad}).size())};
       };
-      training::Training training("gan", {.model = net, .loader = loader}, {.images = 96},
+      training::Training training("gan", {.images = 96}, loader, {{"model", net}},
                                   {.test = test, .test_every = 24});
       for (training::Step& s : training) s.log("loss", 1.0);
     });
@@ -410,7 +410,7 @@ TEST(Steps, DrawRandomNumbersByGlobalSample) {
   const auto draws = [] {
     Gan net;
     data::DataLoader loader{Points(), {.global_batch_size = 12}};
-    training::Training training("points", {.model = net, .loader = loader}, {.iterations = 2, .seed = 9});
+    training::Training training("points", {.iterations = 2, .seed = 9}, loader, {{"model", net}});
     std::vector<std::vector<float>> all;
     for (training::Step& s : training) {
       const Tensor z = s.randn({3}), more = s.randn({3}), u = s.rand();
@@ -440,7 +440,7 @@ TEST(Steps, DrawRandomNumbersByGlobalSample) {
 TEST(Steps, DrawStandardNormalAndUniformNumbers) {
   Gan net;
   data::DataLoader loader{Points(), {.batch_size = 48}};
-  training::Training training("points", {.model = net, .loader = loader}, {.iterations = 1});
+  training::Training training("points", {.iterations = 1}, loader, {{"model", net}});
   for (training::Step& s : training) {
     const Tensor z = s.randn({2000}), u = s.rand({2000});
     const double n = 48 * 2000;

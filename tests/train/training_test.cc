@@ -1,5 +1,5 @@
-// Training in a process of one rank: by epochs and by iterations, with sums of any names, resumed in the
-// middle of an epoch. The programs under examples/ are tested from outside, on several ranks too.
+// Training in a process of one rank that counts epochs: ends, tests, sums of any names, resuming in the
+// middle of an epoch. The tests of examples/ run programs, on several ranks too.
 #include "gradus/train/training.h"
 
 #include <gmock/gmock.h>
@@ -40,21 +40,23 @@ class Folder {
 // Two networks and two optimizers, as a GAN has, and what they have seen.
 struct Pair {
   explicit Pair(training::RunOptions options, training::TrainingOptions more = {})
-      : run(std::move(options)), training("pair", run, loader, parts(), std::move(more)) {}
+      : run(std::move(options)), training("pair", run, loader, parts(), by_epochs(std::move(more))) {}
 
+  training::TrainingOptions by_epochs(training::TrainingOptions o) {
+    o.count_by = training::CountBy::kEpochs;
+    o.on_epoch = [this] { steps_at_epoch_ends.push_back(training.steps()); };
+    return o;
+  }
   std::vector<TrainingState::Part> parts() {
     return {{"gen", gen}, {"disc", disc}, {"opt_g", opt_g}, {"opt_d", opt_d}};
   }
 
   void train_on() {
-    training.resume();
-    while (training.next_epoch()) {
-      for (const data::Batch& b : training.batches()) {
-        indices.insert(indices.end(), b.indices.begin(), b.indices.end());
-        training.end_step({.seen = b.size(), .of = {{"loss_g", 2.0 * double(b.size())}, {"loss_d", 0.5}}});
-        if (stop_after && training.steps() == stop_after) return training.save();
-      }
-      training.end_epoch();
+    for (training::Step& s : training) {
+      if (stop_after && training.steps() == stop_after) return;
+      const data::Batch& b = s.batch();
+      indices.insert(indices.end(), b.indices.begin(), b.indices.end());
+      s.log({.seen = b.size(), .of = {{"loss_g", 2.0 * double(b.size())}, {"loss_d", 0.5}}});
     }
   }
 
@@ -64,6 +66,7 @@ struct Pair {
   training::RunOptions run;
   training::Training training;
   std::vector<int64_t> indices;  // of the samples used, in order
+  std::vector<int64_t> steps_at_epoch_ends;
   int64_t stop_after = 0;
 };
 
@@ -73,6 +76,7 @@ TEST(Training, EndsAfterEpochs) {
   EXPECT_EQ(p.training.steps(), 10);
   EXPECT_EQ(p.training.epoch(), 2);
   EXPECT_EQ(p.indices.size(), 100u);
+  EXPECT_THAT(p.steps_at_epoch_ends, testing::ElementsAre(5, 10));
 }
 
 TEST(Training, EndsAfterIterationsInTheMiddleOfAnEpoch) {
@@ -80,14 +84,16 @@ TEST(Training, EndsAfterIterationsInTheMiddleOfAnEpoch) {
   p.train_on();
   EXPECT_EQ(p.training.steps(), 7);
   EXPECT_EQ(p.indices.size(), 70u);
-  EXPECT_FALSE(p.training.next_epoch());
+  EXPECT_THAT(p.steps_at_epoch_ends, testing::ElementsAre(5, 7));
+  p.train_on();
+  EXPECT_EQ(p.training.steps(), 7);
 }
 
 TEST(Training, GoesOnInTheMiddleOfAnEpochWithTheSamplesThatAreLeft) {
   Folder folder;
   Pair straight({.epochs = 2});
   straight.train_on();
-  Pair first({.epochs = 2, .checkpoint_dir = folder / "c"});
+  Pair first({.epochs = 2, .checkpoint_dir = folder / "c", .checkpoint_interval = 3});
   first.stop_after = 3;
   first.train_on();
   Pair second({.epochs = 2, .resume = folder / "c/pair.ckpt"});
@@ -96,6 +102,23 @@ TEST(Training, GoesOnInTheMiddleOfAnEpochWithTheSamplesThatAreLeft) {
   both.insert(both.end(), second.indices.begin(), second.indices.end());
   EXPECT_EQ(both, straight.indices);
   EXPECT_EQ(second.training.steps(), 10);
+}
+
+TEST(Training, ThatCountsEpochsResumesOnlyIfAsked) {
+  Folder folder;
+  for (int run = 0; run < 2; ++run) {
+    Pair p({.epochs = 1, .checkpoint_dir = folder / "c"});
+    p.train_on();
+    EXPECT_EQ(p.indices.size(), 50u) << run;
+  }
+}
+
+TEST(Training, MakesOnlyATest) {
+  int tests = 0;
+  Pair p({.epochs = 2}, {.test = [&] { return training::Sums{.seen = ++tests}; }});
+  p.training.test_only();
+  EXPECT_EQ(tests, 1);
+  EXPECT_EQ(p.training.steps(), 0);
 }
 
 TEST(Training, MakesATestAfterEachEpochAndAtTheEnd) {
@@ -134,14 +157,14 @@ TEST(Training, EvaluationRestoresTheModeOfEachModuleAlsoWhenItIsInterrupted) {
     EXPECT_TRUE(net.fc.is_training());
     EXPECT_FALSE(net.frozen.is_training());
   };
-  EXPECT_EQ(p.training.evaluate(net, p.loader).seen, 50);
+  EXPECT_EQ(training::evaluate(p.training, net, p.loader).seen, 50);
   expect_restored();
   net.fail = true;
-  EXPECT_THROW(p.training.evaluate(net, p.loader), ValueError);
+  EXPECT_THROW(training::evaluate(p.training, net, p.loader), ValueError);
   expect_restored();
   net.fail = false;
   net.ask_to_stop = true;
-  EXPECT_THROW(p.training.evaluate(net, p.loader), training::Interrupted);
+  EXPECT_THROW(training::evaluate(p.training, net, p.loader), training::Interrupted);
   expect_restored();
 }
 

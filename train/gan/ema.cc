@@ -10,10 +10,10 @@ Ema::Ema(const nn::Module& model, EmaOptions options) : options_(options), avera
   if (o.decay.has_value() == o.half_life_images.has_value())
     throw ValueError("Ema", "expected one of decay and half_life_images");
   if (o.decay && !(*o.decay >= 0 && *o.decay < 1))
-    throw ValueError("Ema", "expected a decay in [0, 1), given ", *o.decay);
+    throw ValueError("Ema", "expected a decay in [0, 1), got ", *o.decay);
   if (o.half_life_images && !(*o.half_life_images > 0))
-    throw ValueError("Ema", "expected half_life_images > 0, given ", *o.half_life_images);
-  if (!(o.ramp_up >= 0)) throw ValueError("Ema", "expected ramp_up >= 0, given ", o.ramp_up);
+    throw ValueError("Ema", "expected half_life_images > 0, got ", *o.half_life_images);
+  if (!(o.ramp_up >= 0)) throw ValueError("Ema", "expected ramp_up >= 0, got ", o.ramp_up);
 }
 
 double Ema::decay(int64_t before, int64_t images) const {
@@ -25,7 +25,7 @@ double Ema::decay(int64_t before, int64_t images) const {
 
 void Ema::update(int64_t images) {
   if (images < images_)
-    throw ValueError("Ema", "expected the number of images shown so far, at least ", images_, ", given ",
+    throw ValueError("Ema", "expected the number of images shown so far, at least ", images_, ", got ",
                      images);
   average_.update_parameters(decay(images_, images));
   images_ = images;

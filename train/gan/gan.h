@@ -1,5 +1,4 @@
-// What trains GANs beside layers and networks: averages of weights, growth, latents, losses, penalties,
-// what goes wrong.
+// Training of GANs: averages of weights, progressive growing, latents, losses, penalties, checks.
 #pragma once
 
 #include "gradus/train/gan/ema.h"

@@ -1,5 +1,4 @@
-// Growth: the schedule of a GAN whose images grow, as a function of the images shown. Nothing of it has to be
-// saved, and a resumed training is where it was.
+// Growth: the schedule of progressive growing, as a function of the images shown. It has no state to save.
 //
 //   const gan::Growth growth({{.size = 4, .images = 20'000}, {.size = 8, .images = 40'000}, {.size = 16}},
 //                            {.fade_images = 20'000});
@@ -16,16 +15,15 @@
 
 namespace gradus::gan {
 
-// A size, and how long it is trained.
 struct GrowthPhase {
   int64_t size;        // of the images: a power of two, twice that of the phase before
-  int64_t images = 0;  // to show at this size, while it fades in as well; the last phase may have 0: no end
-  int64_t batch = 0;   // of all ranks together; 0: whatever the program has
-  double lr = 0;       // learning rate; 0: whatever the program has
+  int64_t images = 0;  // shown at this size, also during its fade; 0, of the last phase alone: no end
+  int64_t batch = 0;   // of all ranks together; 0: the program's
+  double lr = 0;       // learning rate; 0: the program's
 };
 
 struct GrowthOptions {
-  // At the begin of each phase but the first, so many images fade the new size in.
+  // Images of the fade at the beginning of each phase but the first.
   int64_t fade_images = 600'000;
 };
 
@@ -37,8 +35,8 @@ class Growth {
     double fade;  // share of the newest blocks, in [0,1]: models::Scale
     int64_t batch;
     double lr;
-    // The number of fades that have begun or ended so far. When it changes, optimizers begin anew.
-    int64_t turns;
+    // The number of fades that have begun or ended. Optimizers are reset when it changes.
+    int64_t changes;
 
     bool operator==(const State&) const = default;
   };
@@ -47,14 +45,13 @@ class Growth {
   // that are shorter than their fade, negative numbers.
   explicit Growth(std::vector<GrowthPhase> phases, GrowthOptions options = {});
 
-  // Returns where a training is that has shown so many images.
+  // Returns the state of a training that has shown `images` images.
   // Errors: ValueError below 0.
   State at(int64_t images) const;
-  // Returns the images of all phases together; 0 when the last one has no end.
+  // Returns the images of all phases together; 0 if the last one has no end.
   int64_t images() const;
-  // Returns the batch sizes by the images shown before, for DataLoaderOptions::global_batch_sizes. Phases
-  // without one have `otherwise`.
-  std::map<int64_t, int64_t> batch_sizes(int64_t otherwise) const;
+  // Returns DataLoaderOptions::global_batch_sizes. Phases without a batch size have `default_batch`.
+  std::map<int64_t, int64_t> batch_sizes(int64_t default_batch) const;
   const std::vector<GrowthPhase>& phases() const { return phases_; }
   const GrowthOptions& options() const { return options_; }
 
@@ -63,11 +60,10 @@ class Growth {
   GrowthOptions options_;
 };
 
-// Returns images for a discriminator that has grown so far: means over squares of pixels. While a size fades
-// in, they are blended with images of half the size in the same proportion as the networks' results.
+// Returns images for a discriminator of this size, by average pooling. During a fade they are blended with
+// images of half the size, as the networks blend their outputs.
 // Shapes: x [N,C,S,S] -> [N,C,size,size], S a multiple of size.
-// Errors: ShapeError unless the image is as large as the size, or a multiple; ValueError for a fade that is
-// not in [0,1].
+// Errors: ShapeError unless S is a multiple of size; ValueError for a fade outside [0,1].
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 Tensor scaled_images(const Tensor& x, int64_t size, double fade = 1);
 

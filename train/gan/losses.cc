@@ -9,10 +9,10 @@
 namespace gradus::gan {
 namespace {
 
-// The scores, in f32 at least: a mean in 16 bits would lose what a step changes.
+// Converts 16-bit scores to f32, in which the mean is precise.
 Tensor scores(const char* loss, const Tensor& x) {
   if (!is_floating(x.dtype()))
-    throw DTypeError(loss, "expected scores of a floating type, given ", describe(x));
+    throw DTypeError(loss, "expected scores of a floating type, got ", describe(x));
   return x.dtype() == DType::kF64 ? x : to(x, DType::kF32);
 }
 

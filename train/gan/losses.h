@@ -1,15 +1,14 @@
-// Losses of GANs. A discriminator gives each image a score: a logit, the larger, the more real. `_d` is what
-// the discriminator minimizes, `_g` what the generator does:
+// Losses of GANs, of scores (logits) of a discriminator, which are larger for more real images. The
+// discriminator minimizes `_d`, the generator `_g`:
 //
 //   const Tensor real_scores = disc(real), fake_scores = disc(fake);
 //   gm_d.backward(gan::hinge_d(real_scores, fake_scores));
 //   ...
 //   gm_g.backward(gan::hinge_g(disc(gen(z))));
 //
-// C++ leaves open which argument of a call it computes first: hinge_d(disc(real), disc(fake)) moves the
-// running statistics of a batch norm in an order that depends on the compiler.
-// Each is a mean over all elements of the scores, and a sum of the term of real and that of generated images.
-// Under autocast they are computed in f32.
+// Compute scores before the call: the order of the arguments in hinge_d(disc(real), disc(fake)), and with it
+// that of updates of a batch norm's running statistics, depends on the compiler.
+// A loss is the mean over the real scores plus the mean over the fake scores, under autocast in f32.
 // Shapes: real, fake any, they may differ -> [].
 // Errors: DTypeError unless floating point.
 #pragma once
@@ -18,22 +17,22 @@
 
 namespace gradus::gan {
 
-// What a score is compared with: {.real = 0.9} smooths the labels of real images.
+// Targets of scores: {.real = 0.9} smooths the labels of real images.
 struct LabelOptions {
   double real = 1, fake = 0;
 };
 
-// Binary cross-entropy of sigmoid(score). The generator wants its images to be taken for real ones.
+// Binary cross-entropy of sigmoid(score); the generator's target is `real`.
 // Source: Goodfellow et al., NeurIPS 2014 (the non-saturating form).
 Tensor vanilla_d(const Tensor& real, const Tensor& fake, LabelOptions labels = {});
 Tensor vanilla_g(const Tensor& fake, LabelOptions labels = {});
 
-// softplus(-real) + softplus(fake), and softplus(-fake): vanilla's, as StyleGAN writes them.
+// softplus(-real) + softplus(fake), and softplus(-fake): equal to vanilla_d and vanilla_g, as in StyleGAN.
 Tensor logistic_d(const Tensor& real, const Tensor& fake);
 Tensor logistic_g(const Tensor& fake);
 
 struct LsganOptions {
-  double real = 1, fake = 0;  // what scores are compared with
+  double real = 1, fake = 0;  // targets
   double factor = 1;          // 0.5 in the paper, 1 in mmgeneration
 };
 // factor ((real - 1)^2 + fake^2), and factor (fake - 1)^2.

@@ -30,12 +30,12 @@ Shape one_for_each_sample(const Tensor& x) {
 Tensor gradient_penalty_of(const internal::Discriminator& disc, const Tensor& real, const Tensor& fake,
                            const Tensor& alpha, GradientPenaltyOptions o) {
   if (real.dim() < 1 || real.shape() != fake.shape())
-    throw ShapeError("gradient_penalty", "expected real and fake [N,...] alike, given ", describe(real),
+    throw ShapeError("gradient_penalty", "expected real and fake [N,...] alike, got ", describe(real),
                      " and ", describe(fake));
   if (alpha.numel() != real.size(0))
-    throw ShapeError("gradient_penalty", "expected alpha [", real.size(0), "], given ", describe(alpha));
+    throw ShapeError("gradient_penalty", "expected alpha [", real.size(0), "], got ", describe(alpha));
   if (o.per_pixel && real.dim() < 3)
-    throw ValueError("gradient_penalty", "expected images for per_pixel, given ", describe(real));
+    throw ValueError("gradient_penalty", "expected images for per_pixel, got ", describe(real));
   const autograd::NoAutocast in_f32;
   const Tensor r = in_full_precision(detach(real)), f = to(detach(fake), r.dtype());
   const Tensor a = reshape(to(detach(alpha), r.dtype()), one_for_each_sample(r));
@@ -46,7 +46,7 @@ Tensor gradient_penalty_of(const internal::Discriminator& disc, const Tensor& re
 
 Tensor r1_of(const internal::Discriminator& disc, const Tensor& real) {
   if (real.dim() < 1 || real.size(0) < 1)
-    throw ShapeError("r1", "expected real [N,...], given ", describe(real));
+    throw ShapeError("r1", "expected real [N,...], got ", describe(real));
   const autograd::NoAutocast in_f32;
   const Tensor g = gradient_at(disc, in_full_precision(detach(real)));
   return sum(square(g)) / double(g.size(0));
@@ -54,7 +54,7 @@ Tensor r1_of(const internal::Discriminator& disc, const Tensor& real) {
 
 Tensor drift(const Tensor& real) {
   if (!is_floating(real.dtype()))
-    throw DTypeError("drift", "expected scores of a floating type, given ", describe(real));
+    throw DTypeError("drift", "expected scores of a floating type, got ", describe(real));
   return mean(square(in_full_precision(real)));
 }
 

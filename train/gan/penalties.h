@@ -5,10 +5,10 @@
 //   Tensor loss = gan::wgan_d(disc(real), disc(fake)) + 10 * gan::gradient_penalty(disc, real, fake, alpha);
 //   gm_d.backward(loss);
 //
-// The discriminator is a layer or any function of images: [&](const Tensor& x) { return disc(x, scale); }.
-// Each penalty calls it once more, in full precision also under autocast. Its own gradient flows to the
-// discriminator's parameters alone, not to the images. A discriminator with batch norm makes every image's
-// gradient depend on the whole batch: a warning says so, once for each discriminator.
+// The discriminator is a layer or a function of images: [&](const Tensor& x) { return disc(x, scale); }. A
+// penalty calls the discriminator once, in full precision also under autocast. The gradient of the penalty
+// reaches the parameters of the discriminator, not the images. With batch norm the gradient of each image
+// depends on the whole batch: prints a warning, once for each discriminator.
 #pragma once
 
 #include <functional>

@@ -33,37 +33,37 @@ Tensor diversity(const Tensor& real, const Tensor& fake) {
 }
 
 Watch::Watch(WatchOptions options) : options_(options) {
-  if (options.steps < 1) throw ValueError("watch", "expected steps >= 1, given ", options.steps);
+  if (options.steps < 1) throw ValueError("watch", "expected steps >= 1, got ", options.steps);
 }
 
-bool Watch::counts(Kind& kind, bool now, int64_t steps) const {
-  kind.steps = now ? kind.steps + steps : 0;
-  if (kind.said || kind.steps < options_.steps) return false;
-  return kind.said = true;
+bool Watch::update(Failure& failure, bool present, int64_t steps) const {
+  failure.steps = present ? failure.steps + steps : 0;
+  if (failure.reported || failure.steps < options_.steps) return false;
+  return failure.reported = true;
 }
 
 std::vector<std::string> Watch::update(const Means& means, int64_t steps) {
   std::vector<std::string> warnings;
   if (options_.won > 0 && means.contains("d/real") && means.contains("d/fake")) {
     const double real = means.at("d/real"), fake = means.at("d/fake");
-    if (counts(won_, real > options_.won && fake < 1 - options_.won, steps))
+    if (update(won_, real > options_.won && fake < 1 - options_.won, steps))
       warnings.push_back(concat("the discriminator has won: for ", won_.steps, " steps d/real has been ",
                                 text(real), " and d/fake ", text(fake), ", so the generator learns nothing"));
   }
   if (means.contains("diversity")) {
     const double value = means.at("diversity");
-    if (counts(same_, value < options_.diversity, steps))
-      warnings.push_back(concat("the generator makes one image: for ", same_.steps,
+    if (update(collapsed_, value < options_.diversity, steps))
+      warnings.push_back(concat("the generator makes one image: for ", collapsed_.steps,
                                 " steps its images have differed by ", text(value), " of what real ones do"));
   }
   if (means.contains("penalty")) {
     const double value = means.at("penalty");
-    const bool grown = least_penalty_ >= 0 && value > 1 && value > options_.penalty_grows * least_penalty_;
-    if (counts(grows_, grown, steps))
+    const bool grown = min_penalty_ >= 0 && value > 1 && value > options_.penalty_grows * min_penalty_;
+    if (update(grows_, grown, steps))
       warnings.push_back(concat("the penalty grows: for ", grows_.steps, " steps it has been above ",
-                                options_.penalty_grows, " times its least, ", text(least_penalty_),
+                                options_.penalty_grows, " times its least, ", text(min_penalty_),
                                 ", and is now ", text(value)));
-    if (least_penalty_ < 0 || value < least_penalty_) least_penalty_ = value;
+    if (min_penalty_ < 0 || value < min_penalty_) min_penalty_ = value;
   }
   return warnings;
 }

@@ -1,9 +1,10 @@
-// Watch: says when the training of a GAN has gone wrong in one of the ways that losses alone do not show.
+// Watch: warns of failures of a GAN's training that its losses do not show.
 //
 //   gan::Watch watch;
-//   training::Training training("ring", {...}, run, {.warnings = [&](const training::Sums& recent, int64_t steps) {
-//                              return watch.update(recent.means(), steps);
-//                            }});
+//   training::Training training("ring", run, loader, parts,
+//                               {.warnings = [&](const training::Sums& recent, int64_t steps) {
+//                                 return watch.update(recent.means(), steps);
+//                               }});
 //   for (training::Step& s : training) {
 //     ...
 //     s.log("diversity", gan::diversity(real, fake));
@@ -19,17 +20,17 @@
 
 namespace gradus::gan {
 
-// Returns how much the fakes of a batch differ from each other, as a share of how much the reals do. It
-// is the root of the ratio of their variances over the batch, each a mean over pixels; 1 where the reals
-// do not differ.
+// Returns sqrt(mean(var(fake)) / mean(var(real))), with variances over the batch and means over pixels; 1 if
+// the real images are equal.
 // Shapes: real [N,...], fake [N,...] -> [].
 Tensor diversity(const Tensor& real, const Tensor& fake);
 
 struct WatchOptions {
-  double won = 0.99;  // d/real above this, and d/fake below 1 - this; 0: not watched, as for critics' scores
-  double diversity = 0.1;     // below this
-  double penalty_grows = 10;  // times its least mean so far, and above 1
-  int64_t steps = 300;        // what has gone on for so many steps is a warning
+  // Warn of: d/real > won and d/fake < 1 - won; 0: never, for the scores of critics.
+  double won = 0.99;
+  double diversity = 0.1;     // a smaller diversity
+  double penalty_grows = 10;  // a penalty above 1 and above this multiple of its minimum so far
+  int64_t steps = 300;        // that lasts for this number of steps
 };
 
 class Watch {
@@ -37,23 +38,22 @@ class Watch {
   // Errors: ValueError for steps < 1.
   explicit Watch(WatchOptions options = {});
 
-  // Takes the means of what `steps` steps have logged, under the names "d/real" and "d/fake", which are 1 and
-  // 0 in the discriminator's best case, "diversity" and "penalty". Those that are missing are not watched.
-  // Returns the new warnings. Each of the three kinds comes once.
+  // Returns new warnings, each of the three kinds once, from the means over the last `steps` steps of
+  // "d/real" and "d/fake" (1 and 0 for a perfect discriminator), "diversity" and "penalty". Names may be
+  // missing.
   std::vector<std::string> update(const std::map<std::string, double>& means, int64_t steps);
 
  private:
-  // One of the kinds.
-  struct Kind {
-    int64_t steps = 0;  // that it has gone on
-    bool said = false;
+  struct Failure {
+    int64_t steps = 0;  // of its duration
+    bool reported = false;
   };
-  // Returns whether it is to be said.
-  bool counts(Kind& kind, bool now, int64_t steps) const;
+  // Returns whether to report the failure.
+  bool update(Failure& failure, bool present, int64_t steps) const;
 
   WatchOptions options_;
-  Kind won_, same_, grows_;
-  double least_penalty_ = -1;  // -1: none yet
+  Failure won_, collapsed_, grows_;
+  double min_penalty_ = -1;  // -1: none yet
 };
 
 }  // namespace gradus::gan

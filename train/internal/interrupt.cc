@@ -22,7 +22,7 @@ void set_handlers(void (*handler)(int), int flags) {
 
 Interrupt::Interrupt() {
   g_requested = false;
-  // SA_RESETHAND: the second signal does what it always does.
+  // SA_RESETHAND: the second signal has its default action.
   set_handlers([](int) { g_requested = true; }, SA_RESTART | static_cast<int>(SA_RESETHAND));
 }
 

@@ -1,10 +1,9 @@
-// Interrupt: turns Ctrl-C and SIGTERM into a question that the program asks between two batches.
+// Interrupt: catches SIGINT and SIGTERM, for a program that polls between two batches.
 #pragma once
 
 namespace gradus::training::internal {
 
-// While one lives, the first SIGINT or SIGTERM only makes requested() true; a second one ends the
-// program at once.
+// While an Interrupt lives, the first SIGINT or SIGTERM sets requested(); the second one ends the program.
 class Interrupt {
  public:
   Interrupt();
@@ -15,7 +14,7 @@ class Interrupt {
   bool requested() const;
 };
 
-// The exit status of a program that a signal asked to stop.
+// The exit status of an interrupted program.
 inline constexpr int kInterruptedStatus = 130;
 
 }  // namespace gradus::training::internal

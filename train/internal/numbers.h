@@ -1,4 +1,4 @@
-// Numbers that a device computes, and for which a training waits late.
+// Numbers on a GPU, which a training reads late and many at once.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,13 @@
 
 namespace gradus::training::internal {
 
-// So many are kept before somebody waits for them.
-inline constexpr std::size_t kMostUnread = 1000;
+// The most numbers that stay unread.
+inline constexpr std::size_t kMaxUnread = 1000;
 
-// Returns whether to read x is to wait for a device.
-bool is_far(const Tensor& x);
-// Returns x's number in f64, in memory of its own: x may change afterward.
-Tensor kept_number(const Tensor& x);
-// Returns the numbers. Waits once.
+bool is_on_gpu(const Tensor& x);
+// Returns a copy in f64 of the one element of x.
+Tensor copy_number(const Tensor& x);
+// Waits for the GPU once.
 std::vector<double> read_numbers(const std::vector<Tensor>& numbers);
 
 }  // namespace gradus::training::internal

@@ -20,12 +20,12 @@ void SampleLog::begin(const data::LoaderState& at) const {
 void SampleLog::add(const data::LoaderState& at, const std::vector<int64_t>& indices) const {
   if (file_.empty()) return;
   std::string line = concat(at.epoch, ' ', at.samples);
-  std::set<int> replicas;  // their ranks have the same samples
+  std::set<int> replicas;  // the ranks of a replica have the same samples
   for (const std::string& bytes :
        dist::gather_object(dist::to_wire(std::pair(Job::current()->replica().index, indices)))) {
-    const auto [replica, theirs] = dist::from_wire<std::pair<int, std::vector<int64_t>>>(bytes);
+    const auto [replica, of_rank] = dist::from_wire<std::pair<int, std::vector<int64_t>>>(bytes);
     if (!replicas.insert(replica).second) continue;
-    for (const int64_t i : theirs) line += concat(' ', i);
+    for (const int64_t i : of_rank) line += concat(' ', i);
   }
   if (is_first_rank()) write(line);
 }

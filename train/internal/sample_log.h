@@ -1,4 +1,4 @@
-// SampleLog: which samples a training has used, for whoever wants to check that each counts once.
+// SampleLog: records the samples of each step, so that tests can check that each is used once.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace gradus::training::internal {
 
-// A text file, written by rank 0; every run of a training adds to it:
-//   from EPOCH SAMPLES             a run begins there: what follows takes the place of lines of later
-//   positions EPOCH SAMPLES INDEX INDEX ...  a step of all ranks ends at that position, and used these
-// The line of a step is there before the step changes any weight.
+// A text file that rank 0 writes. Every run of a training appends to the file:
+//   from EPOCH SAMPLES              a run begins at this position; earlier lines of later positions are void
+//   EPOCH SAMPLES INDEX INDEX ...   a step of all ranks ends at this position, and uses these samples
+// The line of a step is written before the step changes a weight.
 class SampleLog {
  public:
   explicit SampleLog(std::filesystem::path file) : file_(std::move(file)) {}  // "": none

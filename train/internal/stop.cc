@@ -10,21 +10,21 @@ namespace gradus::training::internal {
 
 Stop::~Stop() {
   try {
-    if (under_way_) under_way_->wait();
+    if (all_reduce_) all_reduce_->wait();
   } catch (const std::exception&) {
-    // The job has failed: that is being told already.
+    // The job has failed, and another error reports the failure.
   }
 }
 
 bool Stop::agreed() {
   if (dist::get_world_size() == 1) return interrupt_.requested();
   bool stop = false;
-  if (under_way_) {
-    under_way_->wait();
-    stop = asked_.item<int32_t>() != 0;
+  if (all_reduce_) {
+    all_reduce_->wait();
+    stop = requested_.item<int32_t>() != 0;
   }
-  asked_ = full({1}, interrupt_.requested(), {.dtype = DType::kI32});
-  under_way_ = dist::all_reduce(asked_, {.op = dist::ReduceOp::kMax, .async_op = true});
+  requested_ = full({1}, interrupt_.requested(), {.dtype = DType::kI32});
+  all_reduce_ = dist::all_reduce(requested_, {.op = dist::ReduceOp::kMax, .async_op = true});
   return stop;
 }
 

@@ -1,4 +1,4 @@
-// Stop: Ctrl-C or SIGTERM on any rank, as a question that all ranks answer alike.
+// Stop: SIGINT or SIGTERM on any rank stops all ranks in the same step.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ class Stop {
   Stop() = default;
   ~Stop();
 
-  // Collective, once per step: true on all ranks in the same step, when some rank was asked to stop before
-  // the step before (of a single rank: before this one). What ranks tell each other travels during the step.
+  // Called once per step. With several ranks the answer is that of the step before: the all-reduce overlaps
+  // with a step. Collective.
   bool agreed();
 
  private:
   Interrupt interrupt_;
-  Tensor asked_;
-  std::optional<dist::Work> under_way_;
+  Tensor requested_;
+  std::optional<dist::Work> all_reduce_;
 };
 
 }  // namespace gradus::training::internal

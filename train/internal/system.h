@@ -1,4 +1,4 @@
-// What a summary says about the process.
+// Values of the process for a summary, and writing the summary.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace gradus::training::internal {
 
-// The most memory the process has held so far, in MiB.
+// The peak resident memory of the process, in MiB.
 double peak_rss_mib();
 
 // Writes `text` to a file.

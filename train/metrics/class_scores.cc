@@ -42,11 +42,11 @@ Rows checked_rows(const Tensor& p) {
   return rows;
 }
 
-// Returns the share of each class in the reference.
+// Returns the fraction of each class in the reference.
 std::vector<double> reference_shares(const Tensor& reference, int64_t classes) {
   if (!reference.defined()) return std::vector<double>(classes, 1 / double(classes));
   if (reference.shape() != Shape{classes})
-    throw ShapeError(kName, "expected reference [", classes, "], given ", describe(reference));
+    throw ShapeError(kName, "expected reference [", classes, "], got ", describe(reference));
   std::vector<double> shares = reference.to_vector<double>();
   double sum = 0;
   for (const double v : shares) sum += v >= 0 ? v : std::numeric_limits<double>::quiet_NaN();
@@ -59,16 +59,16 @@ std::vector<double> reference_shares(const Tensor& reference, int64_t classes) {
 
 std::vector<int64_t> checked_labels(const Tensor& labels, const Rows& p) {
   if (labels.shape() != Shape{p.count})
-    throw ShapeError(kName, "expected labels [", p.count, "], given ", describe(labels));
+    throw ShapeError(kName, "expected labels [", p.count, "], got ", describe(labels));
   check_integers(kName, "classes", "labels", labels);
   const std::vector<int64_t> classes = labels.to_vector<int64_t>();
   for (const int64_t c : classes)
     if (c < 0 || c >= p.classes)
-      throw ValueError(kName, "expected labels of 0 to ", p.classes - 1, ", given ", c);
+      throw ValueError(kName, "expected labels of 0 to ", p.classes - 1, ", got ", c);
   return classes;
 }
 
-// e to the mean of KL(p | mean p) over some of the rows.
+// exp(mean of KL(p | mean p)) over a range of rows.
 double score(const Rows& p, int64_t first, int64_t last) {
   std::vector<double> mean(p.classes);
   for (int64_t i = first; i < last; ++i)
@@ -100,9 +100,9 @@ ClassScores class_scores(const Tensor& probabilities, const ClassScoresOptions& 
   const std::vector<int64_t> labels =
       o.labels.defined() ? checked_labels(o.labels, p) : std::vector<int64_t>();
   if (o.splits < 1 || o.splits > p.count)
-    throw ValueError(kName, "expected 1 to ", p.count, " splits, given ", o.splits);
+    throw ValueError(kName, "expected 1 to ", p.count, " splits, got ", o.splits);
   if (!(o.confident >= 0 && o.confident <= 1))
-    throw ValueError(kName, "expected a probability, given confident = ", o.confident);
+    throw ValueError(kName, "expected a probability, got confident = ", o.confident);
 
   ClassScores s{};
   set_score(s, p, o.splits);
@@ -110,10 +110,10 @@ ClassScores class_scores(const Tensor& probabilities, const ClassScoresOptions& 
   std::vector<int64_t> seen(p.classes);
   int64_t confident = 0, agreeing = 0;
   for (int64_t i = 0; i < p.count; ++i) {
-    const auto most = std::max_element(p[i].begin(), p[i].end());
-    const int64_t taken = most - p[i].begin();
+    const auto largest = std::max_element(p[i].begin(), p[i].end());
+    const int64_t taken = largest - p[i].begin();
     ++seen[taken];
-    confident += *most >= o.confident;
+    confident += *largest >= o.confident;
     agreeing += o.labels.defined() && labels[i] == taken;
   }
   std::vector<double> shares;

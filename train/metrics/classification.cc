@@ -41,11 +41,11 @@ void check_range(const char* op, const char* what, const Tensor& x, int64_t clas
   if (x.numel() == 0) return;
   const auto low = amin(x).item<int64_t>(), high = amax(x).item<int64_t>();
   if (low < 0 || high >= classes)
-    throw ValueError(op, "expected ", what, " of 0 to ", classes - 1, ", given ", low < 0 ? low : high, ": ",
+    throw ValueError(op, "expected ", what, " of 0 to ", classes - 1, ", got ", low < 0 ? low : high, ": ",
                      what, ' ', describe(x));
 }
 
-// Class numbers as i64, one after the other.
+// Classes as i64[N*...].
 Tensor flat(const Tensor& x) { return flatten(to(x, DType::kI64)); }
 
 // Scores [N,C,...] as [N*...,C].
@@ -53,13 +53,13 @@ Tensor rows(const Tensor& scores) {
   return reshape(movedim(scores, 1, -1), {scores.numel() / scores.size(1), scores.size(1)});
 }
 
-// What targets count, as bool.
+// Whether to count each target, as bool.
 Tensor counted(const Tensor& target, std::optional<int64_t> ignore_index) {
   return ignore_index ? ne(target, *ignore_index)
                       : full(target.shape(), 1, {.dtype = DType::kBool, .device = target.device()});
 }
 
-// Target and predicted classes in pairs, as i64[C,C].
+// Counts of pairs (target, prediction), as i64[C,C].
 Tensor confusion(const char* op, const Tensor& output, const Tensor& target, int64_t classes,
                  std::optional<int64_t> ignore_index) {
   if (is_floating(output.dtype())) {
@@ -74,17 +74,17 @@ Tensor confusion(const char* op, const Tensor& output, const Tensor& target, int
   }
   if (target.numel() == 0) return counts({classes, classes});
   const Tensor predicted = is_floating(output.dtype()) ? argmax(rows(output), 1) : flat(output);
-  const Tensor wanted = flat(target), keep = counted(wanted, ignore_index);
-  const Tensor t = masked_select(wanted, keep), p = masked_select(predicted, keep);
+  const Tensor targets = flat(target), keep = counted(targets, ignore_index);
+  const Tensor t = masked_select(targets, keep), p = masked_select(predicted, keep);
   check_range(op, "target", t, classes);
   check_range(op, "output", p, classes);
   return reshape(bincount(t * classes + p, {.minlength = classes * classes}), {classes, classes});
 }
 
 void check_number_of_classes(const char* op, int64_t classes) {
-  constexpr int64_t kMost = 1 << 15;  // their square is counted in memory
-  if (classes < 1 || classes > kMost)
-    throw ValueError(op, "expected 1 to ", kMost, " classes, given ", classes);
+  constexpr int64_t kMaxClasses = 1 << 15;  // the matrix has the square of it
+  if (classes < 1 || classes > kMaxClasses)
+    throw ValueError(op, "expected 1 to ", kMaxClasses, " classes, got ", classes);
 }
 
 }  // namespace
@@ -93,26 +93,25 @@ void check_number_of_classes(const char* op, int64_t classes) {
 
 Accuracy::Accuracy(AccuracyOptions options)
     : Metric("Accuracy", counts({2}), options.group), options_(options) {
-  if (options.k < 1) throw ValueError(name(), "expected k of at least 1, given ", options.k);
+  if (options.k < 1) throw ValueError(name(), "expected k of at least 1, got ", options.k);
 }
 
 Tensor Accuracy::count(const Tensor& output, const Tensor& target) const {
   check_classes(name(), output, target);
   const int64_t classes = output.size(1);
-  const Tensor scores = rows(output), wanted = flat(target), keep = counted(wanted, options_.ignore_index);
-  const Tensor known = where(keep, wanted, 0);
+  const Tensor scores = rows(output), targets = flat(target), keep = counted(targets, options_.ignore_index);
+  const Tensor known = where(keep, targets, 0);
   check_range(name(), "target", known, classes);
-  if (wanted.numel() == 0) return counts({2});
+  if (targets.numel() == 0) return counts({2});
   const Tensor index = unsqueeze(to(known, DType::kI64), 1);
   const Tensor own = gather(scores, 1, index);
-  // How many classes come before the target: those above it, itself where it is NaN, and equal ones
-  // of lower numbers.
+  // The rank of the target: the number of classes with a higher score, or an equal one and a lower index.
   const Tensor lower =
       lt(unsqueeze(arange(classes, {.dtype = DType::kI64, .device = scores.device()}), 0), index);
   const Tensor before = logical_or(logical_not(le(scores, own)), logical_and(eq(scores, own), lower));
-  const Tensor place = sum(to(before, DType::kI64), {1});
+  const Tensor rank = sum(to(before, DType::kI64), {1});
   const Tensor nan = squeeze(isnan(own), 1);
-  const Tensor right = logical_and(logical_and(lt(place, options_.k), logical_not(nan)), keep);
+  const Tensor right = logical_and(logical_and(lt(rank, options_.k), logical_not(nan)), keep);
   return stack({count_nonzero(right), count_nonzero(keep)});
 }
 
@@ -139,7 +138,7 @@ IoU::IoU(IoUOptions options)
              options.group),
       options_(options) {}
 
-// Hits, targets and predictions of each class.
+// True positives, targets and predictions of each class.
 Tensor IoU::count(const Tensor& output, const Tensor& target) const {
   const Tensor pairs = confusion(name(), output, target, options_.classes, options_.ignore_index);
   return stack({diagonal(pairs), sum(pairs, {1}), sum(pairs, {0})});
@@ -160,10 +159,10 @@ Perplexity::Perplexity(PerplexityOptions options)
 
 Tensor Perplexity::count(const Tensor& output, const Tensor& target) const {
   check_classes(name(), output, target);
-  const Tensor wanted = flat(target), keep = counted(wanted, options_.ignore_index);
-  const Tensor known = where(keep, wanted, 0);
+  const Tensor targets = flat(target), keep = counted(targets, options_.ignore_index);
+  const Tensor known = where(keep, targets, 0);
   check_range(name(), "target", known, output.size(1));
-  if (wanted.numel() == 0) return counts({2}, DType::kF64);
+  if (targets.numel() == 0) return counts({2}, DType::kF64);
   const Tensor scores = output.dtype() == DType::kF64 ? output : to(output, DType::kF32);
   const Tensor own = gather(log_softmax(rows(scores), 1), 1, unsqueeze(to(known, DType::kI64), 1));
   const Tensor losses = where(keep, -to(squeeze(own, 1), DType::kF64), 0.0);
@@ -181,14 +180,14 @@ double Perplexity::compute() const { return std::exp(mean_loss()); }
 
 AUC::AUC(AUCOptions options)
     : Metric("AUC", counts({2, std::max<int64_t>(options.bins, 1)}), options.group), options_(options) {
-  constexpr int64_t kMost = 1 << 24;
-  if (options.bins < 1 || options.bins > kMost)
-    throw ValueError(name(), "expected 1 to ", kMost, " bins, given ", options.bins);
+  constexpr int64_t kMaxBins = 1 << 24;
+  if (options.bins < 1 || options.bins > kMaxBins)
+    throw ValueError(name(), "expected 1 to ", kMaxBins, " bins, got ", options.bins);
   if (!(options.low < options.high) || !std::isfinite(options.high - options.low))
-    throw ValueError(name(), "expected finite low < high, given ", options.low, " and ", options.high);
+    throw ValueError(name(), "expected finite low < high, got ", options.low, " and ", options.high);
 }
 
-// How many scores of each class fall into each bin.
+// Counts of scores by class and bin.
 Tensor AUC::count(const Tensor& output, const Tensor& target) const {
   check_floating(name(), "scores", output);
   if (output.shape() != target.shape())
@@ -201,13 +200,13 @@ Tensor AUC::count(const Tensor& output, const Tensor& target) const {
   const Tensor scores = flatten(to(output, DType::kF64));
   const Tensor bin = floor((clamp(scores, options_.low, options_.high) - options_.low) *
                            (double(options_.bins) / (options_.high - options_.low)));
-  const Tensor place = to(clamp(bin, 0, options_.bins - 1), DType::kI64) + flat(target) * options_.bins;
-  return reshape(bincount(place, {.minlength = 2 * options_.bins}), {2, options_.bins});
+  const Tensor index = to(clamp(bin, 0, options_.bins - 1), DType::kI64) + flat(target) * options_.bins;
+  return reshape(bincount(index, {.minlength = 2 * options_.bins}), {2, options_.bins});
 }
 
 namespace {
 
-// Of pairs of both classes, the shares that are in order, and that one bin holds.
+// Fractions of pairs of the two classes: ordered by their scores, and in one bin.
 std::pair<double, double> pairs_of(const Tensor& bins) {
   const std::vector<double> n = bins.to_vector<double>();
   const size_t size = n.size() / 2;

@@ -1,5 +1,5 @@
-// Metrics of classifiers: accuracy, confusion matrix, intersection over union, perplexity, area under the
-// ROC curve. What they have in common: gradus/train/metrics/metric.h.
+// Metrics of classifiers: accuracy, confusion matrix, intersection over union, perplexity, area under the ROC
+// curve. Their base class is in gradus/train/metrics/metric.h.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 namespace gradus::metrics {
 
 struct AccuracyOptions {
-  int64_t k = 1;  // right when the target is among the k classes of the highest scores
-  std::optional<int64_t> ignore_index = {};  // targets that do not count
+  int64_t k = 1;                             // the target must be among the k highest scores
+  std::optional<int64_t> ignore_index = {};  // target that is not counted
   dist::Group group = {};
 };
 
-// The share of targets that are right. Of classes with equal scores those of lower numbers come first; a NaN
-// comes before all numbers, and a target whose own score is NaN is wrong.
+// Top-k accuracy. Of equal scores that of the lower class ranks higher. NaN ranks above all numbers; a target
+// whose score is NaN is wrong.
 // Shapes: update(scores[N,C,...], target i[N,...]).
 class Accuracy final : public Metric {
  public:
   explicit Accuracy(AccuracyOptions options = {});  // Errors: ValueError for k < 1
-  // Returns the share in [0, 1]; NaN for no targets.
+  // Returns a fraction in [0, 1]; NaN without targets.
   double compute() const;
 
  private:
@@ -36,12 +36,12 @@ struct ConfusionMatrixOptions {
   dist::Group group = {};
 };
 
-// How often each class was taken for each.
+// Counts of pairs (target, prediction).
 // Shapes: update(scores[N,C,...], target i[N,...]), or update(classes i[N,...], target i[N,...]).
 class ConfusionMatrix final : public Metric {
  public:
   explicit ConfusionMatrix(ConfusionMatrixOptions options);  // Errors: ValueError for classes < 1
-  // Returns i64[C,C]: rows are targets, columns what was predicted.
+  // Returns i64[C,C]: rows are targets, columns are predictions.
   Tensor compute() const { return total(); }
 
  private:
@@ -55,13 +55,13 @@ struct IoUOptions {
   dist::Group group = {};
 };
 
-// Intersection over union, the Jaccard index, of the predicted and the true place of each class: hits / (hits
-// + misses + false alarms). For segmentation: scores [N,C,H,W], masks i[N,H,W].
+// Intersection over union (Jaccard index) of each class: TP / (TP + FN + FP). For segmentation: scores
+// [N,C,H,W], masks i[N,H,W].
 // Shapes: as of ConfusionMatrix.
 class IoU final : public Metric {
  public:
   explicit IoU(IoUOptions options);  // Errors: ValueError for classes < 1
-  // Returns the mean over classes that occur, as target or prediction; NaN if none does.
+  // Returns the mean over classes that occur as target or prediction; NaN without any.
   double compute() const;
   // Returns f64[C], NaN for classes that do not occur.
   Tensor compute_per_class() const;
@@ -76,16 +76,14 @@ struct PerplexityOptions {
   dist::Group group = {};
 };
 
-// e to the mean cross entropy of the targets: of how many equally likely tokens a language model
-// seems to choose.
+// exp(mean cross-entropy of the targets).
 // Shapes: update(scores[N,C,...], target i[N,...]).
 class Perplexity final : public Metric {
  public:
   explicit Perplexity(PerplexityOptions options = {});
-  // Returns a number of at least 1; NaN for no targets.
+  // Returns a number >= 1; NaN without targets.
   double compute() const;
-  // Returns its logarithm.
-  double mean_loss() const;
+  double mean_loss() const;  // log(compute())
 
  private:
   Tensor count(const Tensor& output, const Tensor& target) const override;
@@ -94,21 +92,20 @@ class Perplexity final : public Metric {
 
 struct AUCOptions {
   int64_t bins = 1000;
-  double low = 0, high = 1;  // of scores; those outside count as the first or the last bin's
+  double low = 0, high = 1;  // range of scores; others count in the first or the last bin
   dist::Group group = {};
 };
 
-// The area under the ROC curve: how often a sample of class 1 has a higher score than one of class 0, ties
-// being half. Scores are told apart by bins of (high - low) / bins.
+// Area under the ROC curve: P(score of class 1 > score of class 0) + P(equal scores) / 2. Scores in one of
+// the `bins` bins of [low, high] count as equal.
 // Shapes: update(scores[...], target[...] of zeros and ones).
 class AUC final : public Metric {
  public:
-  // Errors: ValueError for bins < 1, and unless low < high are finite.
+  // Errors: ValueError for bins < 1, unless low < high, and unless both are finite.
   explicit AUC(AUCOptions options = {});
-  // Returns the area in [0, 1]; NaN unless there are both classes.
+  // Returns the area in [0, 1]; NaN unless both classes occur.
   double compute() const;
-  // Returns how far from the area of unbinned scores it may be: half the share of pairs that
-  // fell into one bin.
+  // Returns the maximum error from binning: half the fraction of pairs in one bin.
   double compute_error() const;
 
  private:

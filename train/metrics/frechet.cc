@@ -26,7 +26,7 @@ constexpr const char* kDistance = "frechet_distance";
 
 Tensor outer(const Tensor& x) { return unsqueeze(x, 1) * unsqueeze(x, 0); }
 
-// Returns D of all ranks; 0 when none has seen a batch.
+// Returns D of all ranks; 0 before the first batch.
 int64_t common_dims(int64_t own, const dist::Group& group) {
   const double none = -std::numeric_limits<double>::infinity();
   const Tensor bounds = tensor({own > 0 ? double(own) : none, own > 0 ? -double(own) : none});
@@ -43,7 +43,7 @@ int64_t common_dims(int64_t own, const dist::Group& group) {
 using Matrix = Eigen::MatrixXd;
 using Solver = Eigen::SelfAdjointEigenSolver<Matrix>;
 
-// A symmetric matrix: the order of its elements is the same by rows and by columns.
+// Of a symmetric matrix, whose row-major and column-major layouts are equal.
 Eigen::Map<const Matrix> matrix(const Tensor& x) { return {x.data<double>(), x.size(0), x.size(0)}; }
 
 Eigen::VectorXd roots(const Solver& of) { return of.eigenvalues().cwiseMax(0).cwiseSqrt(); }
@@ -59,7 +59,7 @@ void check_numbers(const char* name, const Tensor& x, double largest) {
   const double* p = x.data<double>();
   for (int64_t i = 0; i < x.numel(); ++i)
     if (!(std::abs(p[i]) <= largest))
-      throw ValueError(kDistance, "expected finite numbers below ", largest, ", given ", p[i], " in ", name,
+      throw ValueError(kDistance, "expected finite numbers below ", largest, ", got ", p[i], " in ", name,
                        ' ', describe(x));
 }
 
@@ -67,8 +67,7 @@ void check_numbers(const char* name, const Tensor& x, double largest) {
 FeatureMoments checked(const FeatureMoments& given) {
   for (const Tensor* x : {&given.mean, &given.covariance}) {
     if (!x->defined()) throw ValueError(kDistance, "a mean or covariance is undefined");
-    if (x->dtype() != DType::kF64)
-      throw DTypeError(kDistance, "expected moments of f64, given ", describe(*x));
+    if (x->dtype() != DType::kF64) throw DTypeError(kDistance, "expected moments of f64, got ", describe(*x));
   }
   if (given.mean.dim() != 1 || given.mean.numel() < 1 ||
       given.covariance.shape() != Shape{given.mean.size(0), given.mean.size(0)})
@@ -95,10 +94,10 @@ void warn_of_few(const FeatureMoments& m) {
 void FeatureStatistics::update(const Tensor& features) {
   const auto off = no_record();
   const Tensor x = internal::checked_features(kStatistics, "features", features);
-  constexpr int64_t kMostFeatures = 1 << 14;  // their square is kept in memory
-  if (x.size(1) > kMostFeatures || (mean_.defined() && x.size(1) != mean_.size(0)))
+  constexpr int64_t kMaxFeatures = 1 << 14;  // the covariance has the square of it
+  if (x.size(1) > kMaxFeatures || (mean_.defined() && x.size(1) != mean_.size(0)))
     throw ShapeError(kStatistics, "expected ", mean_.defined() ? "" : "at most ",
-                     mean_.defined() ? mean_.size(0) : kMostFeatures, " features for each sample: features ",
+                     mean_.defined() ? mean_.size(0) : kMaxFeatures, " features for each sample: features ",
                      describe(features));
   const int64_t n = x.size(0), all = count_ + n;
   if (n == 0) return;
@@ -142,7 +141,7 @@ FeatureMoments FeatureStatistics::compute() const {
 double frechet_distance(const FeatureMoments& a, const FeatureMoments& b) {
   const FeatureMoments x = checked(a), y = checked(b);
   if (x.mean.size(0) != y.mean.size(0))
-    throw ShapeError(kDistance, "expected as many features on both sides, given ", describe(x.mean), " and ",
+    throw ShapeError(kDistance, "expected as many features on both sides, got ", describe(x.mean), " and ",
                      describe(y.mean));
   warn_of_few(x), warn_of_few(y);
   const auto p = matrix(x.covariance), q = matrix(y.covariance);

@@ -1,11 +1,11 @@
-// The Frechet distance between two sets of features: FID where they are those of an Inception network.
+// The Frechet distance between two sets of features; FID for features of an Inception network.
 //
 //   metrics::FeatureStatistics real, generated;
 //   for (const data::Batch& b : loader) real.update(features(b.input), b);
 //   for (int64_t i = 0; i < batches; ++i) generated.update(features(gen(latents(i))));
 //   std::cout << metrics::frechet_distance(real, generated);
 //
-// The value depends on the number of samples, the more so the fewer there are: compare equal numbers alone.
+// The distance is biased for few samples: compare values for equal numbers of samples only.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +16,33 @@
 
 namespace gradus::metrics {
 
-// Means of features and how they vary together.
 struct FeatureMoments {
   Tensor mean;        // f64[D]
-  Tensor covariance;  // f64[D,D], the sum over samples divided by n - 1
-  int64_t count = 0;  // of the samples; 0: not known
+  Tensor covariance;  // f64[D,D], normalized by n - 1
+  int64_t count = 0;  // samples; 0: unknown
 };
 
 struct FeatureStatisticsOptions {
   dist::Group group = {};
 };
 
-// The moments of features that are seen batch by batch, in f64. Batches are merged by their means, so that no
-// digits are lost where means are large.
+// Moments of features, accumulated over batches in f64 by a stable update.
 // Source: Chan et al., "Algorithms for computing the sample variance", The American Statistician 1983.
 class FeatureStatistics {
  public:
   explicit FeatureStatistics(FeatureStatisticsOptions options = {}) : group_(options.group) {}
 
-  // Counts a batch. Nothing is recorded.
-  // Shapes: features [N,D], D alike in all batches, at most 16384.
-  // Errors: DTypeError unless floating point; ShapeError; ValueError for NaN, infinities and numbers beyond
-  // 1e40, more than f32 can hold.
+  // Adds a batch, without recording.
+  // Shapes: features [N,D], the same D <= 16384 in all batches.
+  // Errors: DTypeError unless floating point; ShapeError; ValueError for NaN and magnitudes above 1e40.
   void update(const Tensor& features);
-  // The same without the batch's padding: `features` are those of batch.input.
+  // The same for the features of batch.input, without the batch's padding.
   void update(const Tensor& features, const data::Batch& batch);
-  // Forgets all batches of this rank.
+  // Removes all batches of this rank.
   void reset() { *this = FeatureStatistics({.group = group_}); }
 
-  // The following are collective: they are of the batches of all ranks, the same on each, whatever the number
-  // of ranks (to rounding). They change nothing: updates may go on.
-  // Errors: ShapeError when ranks have different D. ValueError for fewer than 2 samples, but for count().
+  // Return the moments of the batches of all ranks, for any number of ranks equal up to rounding. Collective.
+  // Errors: ShapeError if ranks have different D; ValueError for fewer than 2 samples (not count()).
   int64_t count() const;
   Tensor mean() const { return compute().mean; }
   Tensor covariance() const { return compute().covariance; }
@@ -59,10 +55,10 @@ class FeatureStatistics {
   Tensor scatter_;  // f64[D,D]: sums of products of differences from the mean
 };
 
-// Returns |mean a - mean b|^2 + tr Ca + tr Cb - 2 tr (Ca Cb)^(1/2), at least 0, where C are covariances: the
-// squared Wasserstein-2 distance between normal distributions of these moments. It comes from the eigenvalues
-// of Ca^(1/2) Cb Ca^(1/2), of which negative ones are 0. It is finite also where fewer samples than features
-// make the covariances singular: a warning says so.
+// Returns max(0, |mean a - mean b|^2 + tr Ca + tr Cb - 2 tr (Ca Cb)^(1/2)) with covariances C: the squared
+// Wasserstein-2 distance between normal distributions with these moments. The trace of the root is computed
+// from the eigenvalues of Ca^(1/2) Cb Ca^(1/2), clamped at 0. Warns of singular covariances from fewer
+// samples than features.
 // Errors: ShapeError, DTypeError unless f64, ValueError unless finite (means within 1e40, covariances within
 // 1e100) and symmetric.
 // Source: Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium",

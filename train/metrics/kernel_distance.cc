@@ -29,7 +29,7 @@ Tensor kernel(const Tensor& x, const Tensor& y) {
   return k * k * k;
 }
 
-// The mean kernel of pairs of different samples of one set.
+// The mean of the kernel over pairs of different samples of one set.
 Tensor within(const Tensor& x) {
   const Tensor k = kernel(x, x);
   const double n = double(x.size(0));
@@ -62,7 +62,7 @@ KernelDistance kernel_distance_of_subsets(const Tensor& a, const Tensor& b, cons
   };
   std::vector<double> distances;
   for (int64_t i = 0; i < o.subsets; ++i) {
-    const Tensor of_a = some(x.a), of_b = some(x.b);  // in this order: the draws follow each other
+    const Tensor of_a = some(x.a), of_b = some(x.b);  // in this order: both draw random numbers
     distances.push_back(squared_discrepancy(of_a, of_b));
   }
   const Tensor all = tensor(distances, {o.subsets});

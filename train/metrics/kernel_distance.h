@@ -1,7 +1,7 @@
-// The kernel distance between two sets of features: KID where they are those of an Inception network. Unlike
-// the Frechet distance it has no bias from few samples.
+// The kernel distance between two sets of features; KID for features of an Inception network. Unlike the
+// Frechet distance it is unbiased for few samples.
 //
-// The results are those of the features given, on whichever rank: nothing is collective.
+// Not collective: each rank compares its own features.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace gradus::metrics {
 
-// Returns the unbiased estimate of the squared maximum mean discrepancy with the kernel (x y / D + 1)^3. It
-// may be below 0 when the sets are alike.
+// Returns the unbiased estimate of the squared maximum mean discrepancy with the kernel (x y / D + 1)^3,
+// which may be negative.
 // Shapes: a [N,D], b [M,D].
-// Errors: DTypeError unless floating point; ShapeError; ValueError for NaN, infinities, numbers beyond 1e40,
+// Errors: DTypeError unless floating point; ShapeError; ValueError for NaN, magnitudes above 1e40, and
 // fewer than 2 samples.
 // Source: Binkowski et al., "Demystifying MMD GANs", ICLR 2018.
 double kernel_distance(const Tensor& a, const Tensor& b);
@@ -28,8 +28,8 @@ struct KernelDistance {
   double mean, std;  // over the subsets, std with n
 };
 
-// The same over random subsets, without repetition inside of a subset: for sets that are too large for a
-// matrix of all pairs.
+// The same over random subsets, each without repetition: for sets that are too large for a matrix of all
+// pairs.
 // Errors: also ValueError for fewer than 1 or more than 2^20 subsets, or a size below 2.
 KernelDistance kernel_distance_of_subsets(const Tensor& a, const Tensor& b,
                                           const KernelDistanceOptions& options = {});

@@ -1,4 +1,4 @@
-// Mean: of numbers that are seen batch by batch, on all ranks.
+// Mean: the mean of numbers over batches and ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,14 @@ struct MeanOptions {
   dist::Group group = {};
 };
 
-// The mean of numbers that were seen over the batches, as of a loss.
 class Mean {
  public:
   explicit Mean(MeanOptions options = {}) : group_(options.group) {}
-  // Counts `value` as that of `count` samples: the mean loss of a batch as that of its size().
+  // Adds the mean of `count` samples, for example the loss of a batch with its size().
   void update(double value, int64_t count = 1) { sum_ += value * double(count), count_ += count; }
   void update(const Tensor& value, int64_t count = 1) { update(value.item<double>(), count); }
   void reset() { sum_ = 0, count_ = 0; }
-  // Returns the mean; NaN for no samples. Collective.
+  // Returns the mean; NaN without samples. Collective.
   double compute() const;
 
  private:

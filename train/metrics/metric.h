@@ -1,4 +1,4 @@
-// Metric: counts that batches add to, and that the ranks add up when the value is asked for.
+// Metric: accumulates counts over batches, and reduces them over ranks in compute().
 //
 //   metrics::Accuracy top1, top5({.k = 5});
 //   metrics::ConfusionMatrix confusion({.classes = 10});
@@ -8,9 +8,9 @@
 //   }
 //   std::cout << top1.compute() << ' ' << top5.compute() << '\n' << confusion.compute();
 //
-// compute() is collective: it is the value over the batches of all ranks, the same on each, whatever the
-// number of ranks (counts to the last bit, sums of fractions to rounding). It changes nothing: updates may go
-// on. Of a Batch, samples that came again to fill it up count once (Batch::padding). Nothing is recorded.
+// compute() is collective, and returns the value over the batches of all ranks: for any number of ranks equal
+// (sums of fractions up to rounding). Updates may continue. Repeated samples of a batch (Batch::padding) are
+// not counted. Nothing is recorded for a backward.
 #pragma once
 
 #include "gradus/data/dataset.h"
@@ -21,31 +21,31 @@ namespace gradus::metrics {
 
 namespace internal {
 
-// Returns what a network made of the batch's samples, without the batch's padding; undefined as it is.
-// Errors: ShapeError naming the metric.
+// Returns the output without the rows of the batch's padding, or an undefined output unchanged.
+// Errors: ShapeError with the metric.
 Tensor without_padding(const char* metric, const Tensor& output, const data::Batch& batch);
 
 }  // namespace internal
 
-// What all metrics have.
+// The base class of metrics that count.
 class Metric {
  public:
   virtual ~Metric() = default;
 
-  // Counts a batch. Shapes and
-  // Errors: those of the metric's update; DTypeError, ShapeError, ValueError naming the metric.
+  // Adds a batch. The metric defines the shapes.
+  // Errors: DTypeError, ShapeError, ValueError with the metric.
   void update(const Tensor& output, const Tensor& target);
-  // The same with the batch's target, without its padding: `output` is what the network made of batch.input.
+  // The same for the network's output for batch.input, with batch.target, without the padding.
   void update(const Tensor& output, const data::Batch& batch);
-  // Forgets all batches of this rank.
+  // Removes all batches of this rank.
   void reset();
 
  protected:
-  // What was counted is a tensor like `zeros`, on the host.
+  // The counts have the shape and dtype of `zeros`, and lie on the host.
   Metric(const char* name, Tensor zeros, dist::Group group);
-  // Returns what a batch adds.
+  // Returns the counts of a batch.
   virtual Tensor count(const Tensor& output, const Tensor& target) const = 0;
-  // Adds up all ranks' counts. Collective.
+  // Returns the counts of all ranks. Collective.
   // Errors: those of all_reduce.
   Tensor total() const;
   const char* name() const { return name_; }

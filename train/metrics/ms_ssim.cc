@@ -23,7 +23,7 @@ constexpr const char* kName = "ms_ssim";
 constexpr std::array kWeights = {0.0448, 0.2856, 0.3001, 0.2363, 0.1333};
 constexpr int64_t kLevels = kWeights.size(), kMultiple = 1 << (kLevels - 1);
 
-// A Gaussian of sum 1. Even windows have their middle between two pixels.
+// A Gaussian with sum 1, centered.
 std::vector<double> window(int64_t size) {
   const double deviation = 1.5 * double(size) / 11;
   std::vector<double> w;
@@ -36,7 +36,7 @@ std::vector<double> window(int64_t size) {
   return w;
 }
 
-// Weighs each row where the whole window lies inside.
+// Filters each row, without padding.
 Plane smooth_rows(const Plane& x, const std::vector<double>& w) {
   const int64_t size = static_cast<int64_t>(w.size());
   Plane y{x.height, x.width - size + 1};
@@ -88,7 +88,7 @@ Similarity compare(const Plane& a, const Plane& b) {
   return {sum.structure / count, sum.contrast / count};
 }
 
-// Returns the similarity at each level, the mean over channels.
+// Returns the similarity at each level, averaged over channels.
 std::array<Similarity, kLevels> levels_of(const Tensor& a, const Tensor& b, int64_t image) {
   std::array<Similarity, kLevels> levels;
   const int64_t channels = a.size(1);
@@ -134,8 +134,7 @@ double ms_ssim_diversity(const Tensor& images) {
   const auto off = no_record();
   const Tensor x = internal::checked_images("ms_ssim_diversity", "images", images);
   const int64_t pairs = x.size(0) / 2;
-  if (pairs < 1)
-    throw ValueError("ms_ssim_diversity", "expected at least 2 images, given ", describe(images));
+  if (pairs < 1) throw ValueError("ms_ssim_diversity", "expected at least 2 images, got ", describe(images));
   const Tensor paired = unflatten(narrow(x, 0, 0, 2 * pairs), 0, {pairs, 2});
   return mean(ms_ssim(select(paired, 1, 0), select(paired, 1, 1))).item<double>();
 }

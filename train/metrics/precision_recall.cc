@@ -18,7 +18,7 @@ using Sample = Eigen::Map<const Eigen::ArrayXd>;
 
 Sample sample(const Tensor& set, int64_t i) { return {set.data<double>() + i * set.size(1), set.size(1)}; }
 
-// From differences, not from products: equal samples are at distance 0, and a to b is as far as b to a.
+// Computed from differences, not from products: equal samples have distance 0, and the result is symmetric.
 double squared_distance(const Sample& a, const Sample& b) { return (a - b).square().sum(); }
 
 // Returns the squared distance of each sample to its k-th nearest neighbor in the set.
@@ -29,14 +29,15 @@ std::vector<double> squared_radii(const Tensor& set, int64_t k) {
     std::vector<double> distances(static_cast<size_t>(n));
     for (int64_t i = first; i < last; ++i) {
       for (int64_t j = 0; j < n; ++j) distances[j] = squared_distance(sample(set, i), sample(set, j));
-      std::nth_element(distances.begin(), distances.begin() + k, distances.end());  // itself comes first
+      std::nth_element(distances.begin(), distances.begin() + k,
+                       distances.end());  // the first one is the sample itself
       radii[i] = distances[k];
     }
   });
   return radii;
 }
 
-// Returns the share of `probes` that lie in a ball of the set.
+// Returns the fraction of `probes` in a ball of the set.
 double share_inside(const Tensor& probes, const Tensor& set, int64_t k) {
   const std::vector<double> radii = squared_radii(set, k);
   std::vector<int64_t> inside(static_cast<size_t>(probes.size(0)));
@@ -53,9 +54,9 @@ double share_inside(const Tensor& probes, const Tensor& set, int64_t k) {
 PrecisionRecall precision_recall(const Tensor& real, const Tensor& generated,
                                  const PrecisionRecallOptions& o) {
   const internal::FeaturePair x = internal::checked_features(kName, real, generated);
-  const int64_t fewest = std::min(real.size(0), generated.size(0));
-  if (o.k < 1 || o.k >= fewest)
-    throw ValueError(kName, "expected k of 1 to ", fewest - 1, ", fewer than there are samples, given ", o.k);
+  const int64_t min_size = std::min(real.size(0), generated.size(0));
+  if (o.k < 1 || o.k >= min_size)
+    throw ValueError(kName, "expected k of 1 to ", min_size - 1, ", fewer than there are samples, got ", o.k);
   return {share_inside(x.b, x.a, o.k), share_inside(x.a, x.b, o.k)};
 }
 

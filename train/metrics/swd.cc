@@ -25,17 +25,17 @@ using internal::PyramidKind;
 
 constexpr const char* kName = "sliced_wasserstein";
 constexpr int64_t kReach = 3, kPatch = 2 * kReach + 1, kPatchArea = kPatch * kPatch;
-constexpr int64_t kSmallest = 16;  // pixels of the last level
+constexpr int64_t kMinSize = 16;  // pixels of the last level
 
 // Returns the number of levels. Throws unless each size but the last is even.
 int64_t levels_of(const Tensor& images, const SlicedWassersteinOptions& o) {
   int64_t height = images.size(2), width = images.size(3), levels = 1;
-  if (std::min(height, width) < kSmallest)
-    throw ShapeError(kName, "expected images of at least ", kSmallest, " pixels: ", describe(images));
-  for (; std::min(height, width) / 2 >= kSmallest && !(o.mmgen && levels == 4); ++levels) {
+  if (std::min(height, width) < kMinSize)
+    throw ShapeError(kName, "expected images of at least ", kMinSize, " pixels: ", describe(images));
+  for (; std::min(height, width) / 2 >= kMinSize && !(o.mmgen && levels == 4); ++levels) {
     if (height % 2 || width % 2)
-      throw ShapeError(kName, "expected sizes that can be halved down to ", kSmallest, " pixels, not ",
-                       height, " x ", width, ": ", describe(images));
+      throw ShapeError(kName, "expected sizes that can be halved down to ", kMinSize, " pixels, not ", height,
+                       " x ", width, ": ", describe(images));
     height /= 2, width /= 2;
   }
   return levels;
@@ -49,14 +49,14 @@ ImagePair checked(const Tensor& a, const Tensor& b) {
   const ImagePair pair{internal::checked_images(kName, "a", a), internal::checked_images(kName, "b", b)};
   if (a.shape() != b.shape())
     throw ShapeError(kName, "expected as many images of the same size: a ", describe(a), ", b ", describe(b));
-  if (a.size(0) < 1) throw ValueError(kName, "expected images, given ", describe(a));
+  if (a.size(0) < 1) throw ValueError(kName, "expected images, got ", describe(a));
   return pair;
 }
 
 // ---- choices ----
 
-// Middles of patches, uniform where whole patches lie inside.
-Tensor draw_places(int64_t images, int64_t patches, int64_t height, int64_t width) {
+// Centers of patches, uniform over all patches inside the image.
+Tensor draw_positions(int64_t images, int64_t patches, int64_t height, int64_t width) {
   return stack({randint(kReach, height - kReach, {images, patches}),
                 randint(kReach, width - kReach, {images, patches})},
                2);
@@ -77,40 +77,40 @@ std::vector<SlicedWassersteinChoices> draw(const Tensor& images, const SlicedWas
   const int64_t levels = levels_of(images, o), n = images.size(0);
   for (int64_t k = 0; k < levels; ++k) {
     const int64_t height = images.size(2) >> k, width = images.size(3) >> k;
-    choices.push_back({.places_a = draw_places(n, o.patches, height, width),
-                       .places_b = draw_places(n, o.patches, height, width),
+    choices.push_back({.positions_a = draw_positions(n, o.patches, height, width),
+                       .positions_b = draw_positions(n, o.patches, height, width),
                        .directions = draw_directions(o.directions, images.size(1) * kPatchArea)});
   }
   return choices;
 }
 
-void check_places(const Tensor& places, const Tensor& images, int64_t level) {
-  if (!places.defined() || places.dim() != 3 || places.size(0) != images.size(0) || places.size(1) < 1 ||
-      places.size(2) != 2)
-    throw ShapeError(kName, "expected places [", images.size(0), ",patches,2] at level ", level, ", given ",
-                     describe(places));
-  if (places.dtype() != DType::kI64)
-    throw DTypeError(kName, "expected places of i64, given ", describe(places));
+void check_positions(const Tensor& positions, const Tensor& images, int64_t level) {
+  if (!positions.defined() || positions.dim() != 3 || positions.size(0) != images.size(0) ||
+      positions.size(1) < 1 || positions.size(2) != 2)
+    throw ShapeError(kName, "expected positions [", images.size(0), ",patches,2] at level ", level, ", got ",
+                     describe(positions));
+  if (positions.dtype() != DType::kI64)
+    throw DTypeError(kName, "expected positions of i64, got ", describe(positions));
   for (const int axis : {0, 1}) {
-    const int64_t most = (images.size(2 + axis) >> level) - kReach - 1;
-    const Tensor middles = select(places, 2, axis);
+    const int64_t max = (images.size(2 + axis) >> level) - kReach - 1;
+    const Tensor middles = select(positions, 2, axis);
     const auto low = amin(middles).item<int64_t>(), high = amax(middles).item<int64_t>();
-    if (low < kReach || high > most)
-      throw ValueError(kName, "expected places of ", kReach, " to ", most, " at level ", level, ", given ",
+    if (low < kReach || high > max)
+      throw ValueError(kName, "expected positions of ", kReach, " to ", max, " at level ", level, ", got ",
                        low < kReach ? low : high);
   }
 }
 
 void check(const SlicedWassersteinChoices& c, const ImagePair& images, int64_t level) {
-  check_places(c.places_a, images.a, level);
-  check_places(c.places_b, images.b, level);
-  if (c.places_a.size(1) != c.places_b.size(1))
-    throw ShapeError(kName, "expected as many patches of a and b, given ", describe(c.places_a), " and ",
-                     describe(c.places_b));
+  check_positions(c.positions_a, images.a, level);
+  check_positions(c.positions_b, images.b, level);
+  if (c.positions_a.size(1) != c.positions_b.size(1))
+    throw ShapeError(kName, "expected as many patches of a and b, got ", describe(c.positions_a), " and ",
+                     describe(c.positions_b));
   const int64_t size = images.a.size(1) * kPatchArea;
   if (!c.directions.defined() || c.directions.dim() != 2 || c.directions.size(0) < 1 ||
       c.directions.size(1) != size)
-    throw ShapeError(kName, "expected directions [any,", size, "], given ", describe(c.directions));
+    throw ShapeError(kName, "expected directions [any,", size, "], got ", describe(c.directions));
   check_floating(kName, "directions", c.directions);
 }
 
@@ -133,24 +133,24 @@ void copy_patch(const Plane& from, int64_t y, int64_t x, float* to) {
 }
 
 // Returns the patches of a level, f32[N patches,C,49].
-Tensor patches_of(const Tensor& images, const Tensor& places, int64_t level, int64_t levels, bool mmgen) {
-  const int64_t n = images.size(0), channels = images.size(1), patches = places.size(1);
+Tensor patches_of(const Tensor& images, const Tensor& positions, int64_t level, int64_t levels, bool mmgen) {
+  const int64_t n = images.size(0), channels = images.size(1), patches = positions.size(1);
   Tensor all = empty({Checked(kName, n) * patches, channels, kPatchArea}, {.dtype = DType::kF32});
-  const Tensor host = raw::contiguous(raw::to(places, kCPU));
-  const int64_t* place = host.data<int64_t>();
+  const Tensor host = raw::contiguous(raw::to(positions, kCPU));
+  const int64_t* position = host.data<int64_t>();
   float* to = all.mutable_data<float>();
   parallel_for(0, n * channels, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t image = i / channels, channel = i % channels;
       const Plane plane = level_of(images, image, channel, level, levels, mmgen);
       for (int64_t j = image * patches; j < (image + 1) * patches; ++j)
-        copy_patch(plane, place[2 * j], place[2 * j + 1], to + (j * channels + channel) * kPatchArea);
+        copy_patch(plane, position[2 * j], position[2 * j + 1], to + (j * channels + channel) * kPatchArea);
     }
   });
   return all;
 }
 
-// Brings a channel of all patches to mean 0 and standard deviation 1.
+// Normalizes a channel of all patches to mean 0 and standard deviation 1.
 void normalize_channel(float* patches, int64_t rows, int64_t stride, bool unbiased) {
   const auto each = [&](auto f) {
     for (int64_t i = 0; i < rows; ++i)
@@ -192,7 +192,7 @@ Tensor sorted_projections(const Tensor& directions, const Tensor& patches) {
 // Returns the mean distance over all directions.
 double distance(const Tensor& a, const Tensor& b, const Tensor& directions) {
   const autograd::NoAutocast in_f32;
-  constexpr int64_t kAtOnce = 16;  // the projections of more would take more memory than the patches
+  constexpr int64_t kAtOnce = 16;  // bounds the memory of projections by that of the patches
   const Tensor all = raw::to(raw::to(directions, kCPU), DType::kF32);
   double total = 0;
   for (int64_t at = 0; at < all.size(0); at += kAtOnce) {
@@ -218,15 +218,15 @@ SlicedWasserstein sliced_wasserstein_of_choices(const Tensor& a, const Tensor& b
   const ImagePair images = checked(a, b);
   const int64_t levels = levels_of(images.a, options);
   if (static_cast<int64_t>(choices.size()) != levels)
-    throw ValueError(kName, "expected choices for ", levels, " levels, given ", choices.size());
+    throw ValueError(kName, "expected choices for ", levels, " levels, got ", choices.size());
   for (int64_t k = 0; k < levels; ++k) check(choices[k], images, k);
   SlicedWasserstein result;
   for (int64_t k = 0; k < levels; ++k) {
     const SlicedWassersteinChoices& c = choices[k];
-    const auto patches = [&](const Tensor& x, const Tensor& places) {
-      return normalized(patches_of(x, places, k, levels, options.mmgen), options.mmgen);
+    const auto patches = [&](const Tensor& x, const Tensor& positions) {
+      return normalized(patches_of(x, positions, k, levels, options.mmgen), options.mmgen);
     };
-    const Tensor of_a = patches(images.a, c.places_a), of_b = patches(images.b, c.places_b);
+    const Tensor of_a = patches(images.a, c.positions_a), of_b = patches(images.b, c.positions_b);
     result.levels.push_back(1000 * distance(of_a, of_b, c.directions));
   }
   result.mean = std::accumulate(result.levels.begin(), result.levels.end(), 0.0) / double(levels);

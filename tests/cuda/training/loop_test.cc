@@ -14,6 +14,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/train/evaluate.h"
 #include "gradus/train/step.h"
 #include "gradus/train/tally.h"
 #include "gradus/train/training.h"
@@ -130,7 +131,7 @@ struct Fit {
   data::DataLoader loader{Points(), {.batch_size = 4, .device = kCuda}};
   GradManager gm;
   optim::SGD opt{net.parameters(), {.lr = 0.01, .momentum = 0.9}};
-  training::Training training{"fit", {.model = net, .loader = loader, .optimizers = {{"sgd", opt}}}, run};
+  training::Training training{"fit", run, loader, {{"model", net}, {"optimizer_sgd", opt}}};
 };
 
 TEST(Loop, ARangeOfStepsWaitsAtItsLines) {

@@ -38,8 +38,8 @@ std::vector<double> images_of_a_training() {
   optim::Adam opt_d(net.disc.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   const training::RunOptions run = {.iterations = 50};
-  training::Training training(
-      "dcgan", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}}, run);
+  training::Training training("dcgan", run, loader,
+                              {{"model", net}, {"optimizer_disc", opt_d}, {"optimizer_gen", opt_g}});
   for (training::Step& s : training) {
     const auto fake = [&] { return net.gen(to(s.randn({100}), DType::kF64)); };
     {

@@ -76,20 +76,20 @@ TEST(Growth, GivesTheProgramsBatchToPhasesWithoutOne) {
 TEST(Growth, ReportsAPlanThatIsOutOfOrder) {
   EXPECT_THAT(message([] { Growth(Phases{}); }), HasSubstr("at least one phase"));
   EXPECT_THAT(message([] { Growth(Phases{{.size = 6}}); }),
-              HasSubstr("expected a size of 4, 8, 16, ..., given 6"));
+              HasSubstr("expected a size of 4, 8, 16, ..., got 6"));
   EXPECT_THAT(message([] {
                 Growth({{.size = 8, .images = 600'000}, {.size = 4}});
               }),
-              HasSubstr("expected twice the size 8 of phase 0 in phase 1, given 4"));
+              HasSubstr("expected twice the size 8 of phase 0 in phase 1, got 4"));
   EXPECT_THAT(message([] {
                 Growth({{.size = 4, .images = 5}, {.size = 8, .images = 5}, {.size = 16}});
               }),
-              HasSubstr("at least 600000 images in phase 1 of 8 pixels, given 5"));
+              HasSubstr("at least 600000 images in phase 1 of 8 pixels, got 5"));
   EXPECT_THAT(message([] {
                 Growth(Phases{{.size = 4}, {.size = 8}});
               }),
               HasSubstr("at least 1 images in phase 0"));
-  EXPECT_THAT(message([] { Growth(Phases{{.size = 4, .images = -1}}); }), HasSubstr("given -1"));
+  EXPECT_THAT(message([] { Growth(Phases{{.size = 4, .images = -1}}); }), HasSubstr("got -1"));
   EXPECT_THAT(message([] { Growth(Phases{{.size = 4, .lr = NAN}}); }), HasSubstr("batch, lr >= 0"));
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(message([&] {
@@ -109,7 +109,7 @@ TEST(ScaledImages, FadeAsTheNetworksDo) {
   EXPECT_LT(largest(gan::scaled_images(x, 8, 0), half), 1e-6);
   EXPECT_LT(largest(gan::scaled_images(x, 8, 0.25), 0.75 * half + 0.25 * full), 1e-6);
   EXPECT_THAT(message([&] { gan::scaled_images(x, 32); }),
-              HasSubstr("the size of the current scale, given f32[2,3,16,16]"));
+              HasSubstr("the size of the current scale, got f32[2,3,16,16]"));
   EXPECT_THROW(gan::scaled_images(x, 6), ShapeError);
   EXPECT_THROW(gan::scaled_images(x, 8, 1.5), ValueError);
 }

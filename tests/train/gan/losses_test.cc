@@ -194,7 +194,7 @@ TEST(GradientPenalty, ReportsWhatDoesNotFit) {
   EXPECT_THAT(message([&] {
                 gan::gradient_penalty(disc, x, randn({3, 3}), rand({4}));
               }),
-              HasSubstr("expected real and fake [N,...] alike, given f32[4,3]"));
+              HasSubstr("expected real and fake [N,...] alike, got f32[4,3]"));
   EXPECT_THAT(message([&] { gan::gradient_penalty(disc, x, x, rand({3})); }),
               HasSubstr("expected alpha [4], given"));
   EXPECT_THAT(message([&] { gan::gradient_penalty(disc, x, x, rand({4}), {.per_pixel = true}); }),

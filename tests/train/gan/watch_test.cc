@@ -99,9 +99,8 @@ TEST(Watch, IsToldByTheTraining) {
   // A checkpoint between two lines takes nothing away from their means.
   const std::string folder = testing::TempDir() + "/watch_test";
   training::Training training(
-      "gan", {.model = net, .loader = loader},
-      {.iterations = 12, .log_interval = 4, .checkpoint_dir = folder, .checkpoint_interval = 3},
-      {.warnings = warnings});
+      "gan", {.iterations = 12, .log_interval = 4, .checkpoint_dir = folder, .checkpoint_interval = 3},
+      loader, {{"model", net}}, {.warnings = warnings});
   testing::internal::CaptureStdout();
   for (training::Step& s : training) s.log("diversity", s.number() % 4 == 1 ? 0.2 : 0.0);
   const std::string log = testing::internal::GetCapturedStdout();
@@ -126,8 +125,7 @@ TEST(Watch, SeesThePenaltyOfATrainingGrow) {
   optim::SGD sgd(critic.parameters(), {.lr = 0.1});
   gan::Watch watch({.steps = 20});
   training::Training training(
-      "gan", {.model = critic, .loader = loader, .optimizers = {{"disc", sgd}}},
-      {.iterations = 100, .log_interval = 4},
+      "gan", {.iterations = 100, .log_interval = 4}, loader, {{"model", critic}, {"optimizer_disc", sgd}},
       {.warnings = [&](const training::Sums& recent, int64_t n) { return watch.update(recent.means(), n); }});
   testing::internal::CaptureStdout();
   for (training::Step& s : training) {

@@ -88,7 +88,7 @@ TEST(ClassScores, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(error_of<ShapeError>(with({.labels = tensor({1})})), HasSubstr("labels [20]"));
   EXPECT_THAT(error_of<DTypeError>(with({.labels = zeros({20})})), HasSubstr("labels"));
   EXPECT_THAT(error_of<ValueError>(with({.labels = full({20}, 2, {.dtype = DType::kI64})})),
-              HasSubstr("0 to 1, given 2"));
+              HasSubstr("0 to 1, got 2"));
 }
 
 }  // namespace

@@ -196,14 +196,14 @@ TEST(ClassificationMetrics, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(error_of([&] {
                 accuracy.update(zeros({4, 3}), classes + 3);
               }),
-              HasSubstr("expected target of 0 to 2, given 3"));
+              HasSubstr("expected target of 0 to 2, got 3"));
   EXPECT_THAT(error_of([&] { accuracy.update(Tensor(), classes); }), HasSubstr("output is undefined"));
   EXPECT_THAT(error_of([] { Accuracy({.k = 0}); }), HasSubstr("k of at least 1"));
   ConfusionMatrix confusion({.classes = 3});
   EXPECT_THAT(error_of([&] { confusion.update(zeros({4, 5}), classes); }), HasSubstr("scores of 3 classes"));
   EXPECT_THAT(error_of([&] { confusion.update(classes + 5, classes); }),
-              HasSubstr("expected output of 0 to 2, given 5"));
-  EXPECT_THAT(error_of([] { ConfusionMatrix({.classes = 0}); }), HasSubstr("given 0"));
+              HasSubstr("expected output of 0 to 2, got 5"));
+  EXPECT_THAT(error_of([] { ConfusionMatrix({.classes = 0}); }), HasSubstr("got 0"));
   EXPECT_THAT(error_of([] { IoU({.classes = int64_t{1} << 40}); }), HasSubstr("classes"));
   AUC auc;
   EXPECT_THAT(error_of([&] { auc.update(zeros({4}), classes + 2); }), HasSubstr("0 and 1"));

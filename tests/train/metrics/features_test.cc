@@ -100,7 +100,7 @@ TEST(FeatureMetrics, WhatDoesNotFitIsNamed) {
                 HasSubstr("subset_size"));
     EXPECT_THAT(error_of<ValueError>([&] { precision_recall(x, x, {.k = bad}); }), HasSubstr("k of 1 to 5"));
   }
-  EXPECT_THAT(error_of<ValueError>([&] { precision_recall(x, x, {.k = 6}); }), HasSubstr("given 6"));
+  EXPECT_THAT(error_of<ValueError>([&] { precision_recall(x, x, {.k = 6}); }), HasSubstr("got 6"));
 }
 
 }  // namespace

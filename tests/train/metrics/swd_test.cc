@@ -136,8 +136,8 @@ TEST(SlicedWasserstein, ChoicesThatDoNotFitAreNamed) {
   };
   EXPECT_NO_THROW(with(places, places + 7, directions)());
   EXPECT_THAT(error_of<ValueError>(with(places, places + 8, directions)),
-              HasSubstr("3 to 12 at level 0, given 13"));
-  EXPECT_THAT(error_of<ValueError>(with(places - 3, places, directions)), HasSubstr("given 2"));
+              HasSubstr("3 to 12 at level 0, got 13"));
+  EXPECT_THAT(error_of<ValueError>(with(places - 3, places, directions)), HasSubstr("got 2"));
   EXPECT_THAT(error_of<ShapeError>(with(places, narrow(places, 1, 0, 3), directions)),
               HasSubstr("as many patches"));
   EXPECT_THAT(error_of<ShapeError>(with(Tensor(), places, directions)), HasSubstr("undefined"));
@@ -146,7 +146,7 @@ TEST(SlicedWasserstein, ChoicesThatDoNotFitAreNamed) {
   EXPECT_THAT(error_of<DTypeError>(with(places, places, to(directions, DType::kI64))),
               HasSubstr("directions"));
   EXPECT_THAT(error_of<ValueError>([&] { sliced_wasserstein_of_choices(x, x, {}); }),
-              HasSubstr("choices for 1 levels, given 0"));
+              HasSubstr("choices for 1 levels, got 0"));
 }
 
 }  // namespace

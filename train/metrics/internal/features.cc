@@ -10,7 +10,7 @@
 namespace gradus::metrics::internal {
 
 Tensor checked_features(const char* metric, const char* name, const Tensor& features) {
-  constexpr double kLargest = 1e40;  // f32 ends before
+  constexpr double kMaxMagnitude = 1e40;  // above the range of f32
   if (!features.defined()) throw ValueError(metric, name, " is undefined");
   if (features.dim() != 2 || features.size(1) < 1)
     throw ShapeError(metric, "expected ", name, " [N,D]: ", name, ' ', describe(features));
@@ -19,8 +19,8 @@ Tensor checked_features(const char* metric, const char* name, const Tensor& feat
   const Tensor x = raw::contiguous(raw::to(raw::to(features, kCPU), DType::kF64));
   const double* p = x.data<double>();
   for (int64_t i = 0; i < x.numel(); ++i)
-    if (!(std::abs(p[i]) <= kLargest))
-      throw ValueError(metric, "expected finite numbers below ", kLargest, ", given ", p[i], " in row ",
+    if (!(std::abs(p[i]) <= kMaxMagnitude))
+      throw ValueError(metric, "expected finite numbers below ", kMaxMagnitude, ", got ", p[i], " in row ",
                        i / x.size(1), " of ", name, ' ', describe(features));
   return x;
 }

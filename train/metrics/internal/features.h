@@ -1,4 +1,4 @@
-// What metrics of features check: rows of numbers that a network made of images.
+// Checks of features for metrics.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -7,12 +7,12 @@ namespace gradus::metrics::internal {
 
 // Returns features as row-major f64 on the host. Nothing is recorded.
 // Shapes: [N,D] -> [N,D], D at least 1.
-// Errors: ShapeError, DTypeError unless floating point; ValueError for undefined features, NaN, infinities,
-// and numbers beyond 1e40, whose powers f64 could not hold.
+// Errors: ShapeError, DTypeError unless floating point; ValueError for undefined features, NaN, and
+// magnitudes above 1e40, whose powers would overflow f64.
 Tensor checked_features(const char* metric, const char* name, const Tensor& features);
 
-// The same for two sets of features that are compared.
-// Errors: ShapeError also unless both have the same D.
+// The same for two sets of features.
+// Errors: also ShapeError unless both have the same D.
 struct FeaturePair {
   Tensor a, b;
 };

@@ -6,12 +6,12 @@
 namespace gradus::metrics::internal {
 namespace {
 
-constexpr int64_t kReach = 2;  // of the filter, to either side
+constexpr int64_t kRadius = 2;  // of the filter
 
-// Fills in the pixels before and after the `width` ones of a line.
+// Pads a row of `width` pixels on both sides.
 void fill_edges(double* line, int64_t width, PyramidKind kind) {
   const bool mirror = kind == PyramidKind::kPggan;
-  for (int64_t i = 1; i <= kReach; ++i) {
+  for (int64_t i = 1; i <= kRadius; ++i) {
     line[-i] = mirror ? line[i] : 0;
     line[width - 1 + i] = mirror ? line[width - 1 - i] : 0;
   }
@@ -20,8 +20,8 @@ void fill_edges(double* line, int64_t width, PyramidKind kind) {
 // The weights are powers of two and sums of them: sums of u8 stay exact for several levels.
 Plane filtered_along_rows(const Plane& x, double gain, PyramidKind kind) {
   Plane y{x.height, x.width};
-  std::vector<double> padded(static_cast<size_t>(x.width + 2 * kReach));
-  double* p = padded.data() + kReach;
+  std::vector<double> padded(static_cast<size_t>(x.width + 2 * kRadius));
+  double* p = padded.data() + kRadius;
   for (int64_t i = 0; i < x.height; ++i) {
     std::copy(x.row(i), x.row(i) + x.width, p);
     fill_edges(p, x.width, kind);

@@ -1,4 +1,4 @@
-// Planes: single channels of images in f64, on which metrics of images compute.
+// Plane: a channel of an image in f64, for metrics of images.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gradus::metrics::internal {
 
-// A channel of an image, row by row.
+// Row-major.
 struct Plane {
   int64_t height, width;
   std::vector<double> pixels = std::vector<double>(static_cast<size_t>(height * width));
@@ -18,12 +18,11 @@ struct Plane {
 };
 
 // Returns images as row-major u8 on the host.
-// Shapes: [N,C,H,W], C, H and W at least 1.
+// Shapes: [N,C,H,W], C, H, W >= 1.
 // Errors: ValueError for undefined images; ShapeError; DTypeError unless u8.
 Tensor checked_images(const char* metric, const char* name, const Tensor& images);
-// Returns a channel of what checked_images returned.
+// `images` as from checked_images.
 Plane plane_of(const Tensor& images, int64_t image, int64_t channel);
-// Returns the plane turned about its diagonal, so that its columns are rows.
 Plane transposed(const Plane& x);
 
 }  // namespace gradus::metrics::internal

@@ -1,0 +1,107 @@
+#include "gradus/train/evaluate.h"
+
+#include <cmath>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/losses/cross_entropy.h"
+#include "gradus/tensor/ops/comparison.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/train/internal/numbers.h"
+#include "gradus/train/training.h"
+
+namespace gradus::training {
+namespace {
+
+// As count_correct, for f32; the count stays on the device.
+Tensor correct_on_device(const Tensor& x, const Tensor& target, int64_t k) {
+  if (k == 1) {
+    const auto [largest, index] = raw::max(x, 1);  // a NaN is the largest
+    return raw::sum(raw::logical_and(raw::eq(index, target), raw::eq(largest, largest)));
+  }
+  const Tensor y = raw::unsqueeze(target, 1), classes = arange(x.size(1), {DType::kI64, x.device()});
+  const Tensor none = zeros({}, {x.dtype(), x.device()});
+  const Tensor at_target = raw::sum(raw::where(raw::eq(classes, y), x, none), {1}, true);
+  // Not <=: larger, or NaN.
+  const Tensor larger = raw::unary<functors::LogicalNot>(raw::le(x, at_target));
+  const Tensor equal = raw::logical_and(raw::eq(x, at_target), raw::lt(classes, y));
+  const Tensor before = raw::sum(raw::logical_or(larger, equal), {1}, true);
+  return raw::sum(raw::logical_and(raw::lt(before, k), raw::eq(at_target, at_target)));
+}
+
+int64_t correct_on_host(const Tensor& values, const Tensor& target, int64_t k) {
+  const float* x = values.data<float>();
+  const int64_t* y = target.data<int64_t>();
+  const int64_t rows = values.size(0), classes = values.size(1);
+  int64_t correct = 0;
+  for (int64_t i = 0; i < rows; ++i, x += classes) {
+    const float at_target = x[y[i]];
+    int64_t before = 0;  // values that rank higher
+    for (int64_t c = 0; c < classes; ++c)
+      before += x[c] > at_target || (x[c] == at_target && c < y[i]) || (std::isnan(x[c]) && c != y[i]);
+    correct += before < k && !std::isnan(at_target);
+  }
+  return correct;
+}
+
+// As count_correct. The count of logits on a GPU stays there.
+Tensor correct(const Tensor& logits, const Tensor& target, int64_t k, int64_t rows) {
+  const Tensor x = raw::to(raw::narrow(logits, 0, 0, rows), DType::kF32), y = raw::narrow(target, 0, 0, rows);
+  if (internal::is_on_gpu(x)) return correct_on_device(x, raw::to(y, x.device()), k);
+  return scalar(correct_on_host(raw::contiguous(raw::to(x, kCPU)), raw::contiguous(raw::to(y, kCPU)), k),
+                {.dtype = DType::kI64});
+}
+
+// Returns the sum in f64. That of losses on a GPU stays there.
+Tensor sum_of(const Tensor& losses) {
+  const Tensor values = raw::to(losses, DType::kF32);
+  if (internal::is_on_gpu(values)) return raw::sum(raw::to(values, DType::kF64));
+  double sum = 0;
+  for (const float value : values.to_vector<float>()) sum += double(value);
+  return scalar(sum, {.dtype = DType::kF64});
+}
+
+}  // namespace
+
+int64_t count_correct(const Tensor& logits, const Tensor& target, int64_t k, int64_t rows) {
+  return correct(logits, target, k, rows < 0 ? logits.size(0) : rows).item<int64_t>();
+}
+
+Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& b, ScoreOptions options) {
+  const int64_t rows = b.size() - b.padding;
+  Sums sums{.seen = rows};
+  const auto add = [&](const char* name, const Tensor& number, double times) {
+    if (internal::is_on_gpu(number))
+      sums.on_device.push_back({name, internal::copy_number(number), times});
+    else
+      sums.of.emplace_back(name, number.item<double>() * times);
+  };
+  if (loss.dim() == 0)
+    add("loss", loss, double(rows));
+  else
+    add("loss", sum_of(raw::narrow(loss, 0, 0, rows)), 1);
+  add("accuracy", correct(logits, b.target, 1, rows), 1);
+  if (options.in_5) add("accuracy_in_5", correct(logits, b.target, 5, rows), 1);
+  return sums;
+}
+
+Sums evaluate(Training& training, nn::Layer& net, data::DataLoader& loader) {
+  return evaluate(training, net, loader, [&](const Tensor& x) { return net(x); });
+}
+
+Sums evaluate(Training& training, nn::Module& model, data::DataLoader& loader,
+              const std::function<Tensor(const Tensor&)>& logits_of) {
+  const nn::ModeScope mode(model, false);
+  const auto off = no_record();
+  Tally tally;
+  for (const data::Batch& b : loader) {
+    const Tensor logits = logits_of(b.input);
+    tally.add(score(cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b));
+    if (training.end_test_step()) break;
+  }
+  return tally.reduce();
+}
+
+}  // namespace gradus::training

@@ -1,0 +1,35 @@
+// CheckpointFiles: where a training's checkpoints lie, which one a run resumes from, and what must match.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradus/io/checkpoint.h"
+#include "gradus/train/command_line.h"
+
+namespace gradus::training::internal {
+
+class CheckpointFiles {
+ public:
+  // `fixed` are settings that a checkpoint must share with the training that resumes from it.
+  CheckpointFiles(std::string program, const RunOptions& run, std::string dataset,
+                  std::vector<std::pair<std::string, std::string>> fixed);
+
+  // Returns DIR/PROGRAM.ckpt, and DIR/PROGRAM.best.ckpt for kind ".best"; "" without --checkpoint-dir.
+  std::string path(const std::string& kind = "") const;
+  // Returns the checkpoint to resume from, "" for none: after a restart by the launcher the latest one of
+  // this job; else that of --resume; else, if `latest`, the latest one in --checkpoint-dir. Rank 0 looks.
+  // Collective.
+  std::string find(bool latest) const;
+  // Errors: FileError for another program's checkpoint; ValueError for other data or other fixed settings.
+  void check(const io::LoadedCheckpoint& loaded) const;
+  // Returns a checkpoint with the values that check() compares, and the job.
+  io::Checkpoint identity() const;
+
+ private:
+  std::string program_, dir_, resume_, dataset_;
+  std::vector<std::pair<std::string, std::string>> fixed_;
+};
+
+}  // namespace gradus::training::internal

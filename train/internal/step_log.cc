@@ -1,0 +1,120 @@
+#include "gradus/train/internal/step_log.h"
+
+#include <utility>
+
+#include "gradus/train/ranks.h"
+#include "gradus/train/text.h"
+
+namespace gradus::training::internal {
+
+EpochPosition position_of(const data::DataLoader& loader) {
+  const data::LoaderState at = loader.state();
+  const int64_t total = loader.dataset().size(), global = loader.global_batch_size();
+  return {.epoch = int64_t(at.epoch) + 1,
+          .batch = (at.samples + global - 1) / global,
+          .batches = (total + global - 1) / global,
+          .samples = at.samples,
+          .total = total};
+}
+
+void StepLog::open_events() {
+  if (run_.tensorboard.empty() || !is_first_rank()) return;
+  // Hides the events that an earlier run wrote after its last checkpoint.
+  const auto purge_step = counts_.steps > 0 ? std::optional(counts_.steps + 1) : std::nullopt;
+  events_ =
+      std::make_unique<io::EventWriter>(run_.tensorboard, io::EventWriterOptions{.purge_step = purge_step});
+}
+
+void StepLog::begin_epoch() {
+  if (loader_.state().samples == 0) tally_ = Tally(), unlogged_ = {};
+  step_time_ = data_time_ = {};
+  start_progress();
+}
+
+void StepLog::start_progress() {
+  const EpochPosition at = position_of(loader_);
+  seconds_before_ = counts_.seconds;
+  const bool by_epochs = run_.images == 0 && run_.iterations == 0;
+  progress_.emplace(ProgressOptions{.title = by_epochs
+                                                 ? format("Epoch %d/%d", int(at.epoch), int(run_.epochs))
+                                                 : format("Epoch %d", int(at.epoch)),
+                                    .total = at.total,
+                                    .done = at.samples,
+                                    .unit = options_.unit,
+                                    .shown = is_first_rank()});
+  step_ended_ = Clock::now();
+}
+
+void StepLog::count_seconds() {
+  counts_.seconds = seconds_before_ + progress_->seconds();
+  step_time_.add(seconds_since(step_ended_));
+}
+
+void StepLog::show_step(bool line, bool last, const TrainingState& state, int64_t skipped) {
+  if (line || last) recent_ = std::exchange(unlogged_, {});
+  progress_->update(position_of(loader_).samples, means());
+  if (line) {
+    write_events("train", recent_);
+    if (events_) {
+      const auto optimizers = state.optimizers();
+      for (const auto& [name, optimizer] : optimizers)
+        events_->add_scalar(optimizers.size() > 1 ? "learning_rate/" + name : "learning_rate",
+                            optimizer->lr(), counts_.steps);
+      events_->add_scalar("images_per_second", progress_->units_per_second(), counts_.steps);
+    }
+    if (!Progress::is_bar()) print_line(skipped);
+  }
+  if (last) progress_->finish(means());
+  if (line || last) warn();
+}
+
+void StepLog::print_line(int64_t skipped) const {
+  const EpochPosition at = position_of(loader_);
+  const StepReport report = {.step = counts_.steps,
+                             .images = counts_.images,
+                             .skipped = skipped,
+                             .epoch = at.epoch,
+                             .epochs = run_.epochs,
+                             .batch = at.batch,
+                             .batches = at.batches,
+                             .samples = at.samples,
+                             .total = at.total,
+                             .recent = recent_,
+                             .all = epoch(),
+                             .step_time = step_time_,
+                             .data_time = data_time_,
+                             .images_per_second = progress_->units_per_second(),
+                             .unit = options_.unit};
+  if (options_.step_line)
+    print(options_.step_line(report));
+  else
+    print(options_.count_by == CountBy::kSteps ? steps_line(report) : epoch_line(report));
+}
+
+void StepLog::show_test(const Sums& all) {
+  print(options_.test_line(all));
+  write_events("test", all);
+  if (events_) events_->flush();
+}
+
+void StepLog::write_events(const std::string& prefix, const Sums& sums) {
+  if (!events_) return;
+  for (const auto& [name, sum] : sums.of)
+    events_->add_scalar(prefix + "/" + name, sums.mean(name), counts_.steps);
+}
+
+std::string StepLog::means() const {
+  std::string text;
+  for (const auto& [name, sum] : epoch().of)
+    text += (text.empty() ? "" : "  ") + mean_text(name, epoch().mean(name));
+  return text;
+}
+
+void StepLog::warn() {
+  if (options_.warnings)
+    for (const std::string& text : options_.warnings(recent_, counts_.steps - warned_steps_))
+      print("Warning: " + text);
+  warned_steps_ = counts_.steps;
+}
+
+}  // namespace gradus::training::internal

@@ -1,0 +1,59 @@
+// TrainingOptions: how a Training tests, logs and saves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradus/train/log_lines.h"
+#include "gradus/train/tally.h"
+
+namespace gradus::training {
+
+// What --log-interval and --checkpoint-interval count.
+enum class CountBy {
+  // Steps of the training. Without --checkpoint-interval each epoch is saved, else only the end. The program
+  // resumes from --resume, or else from the latest checkpoint in --checkpoint-dir.
+  kSteps,
+  // Batches of each epoch. The first batch is logged, and each epoch is saved. The program resumes only from
+  // --resume.
+  kEpochs,
+};
+
+// What follows when gradients are not finite (Step::backward).
+enum class OnNotFinite {
+  kStop,
+  kSkip,  // all ranks skip the network's step; 100 such steps in a row end the training
+};
+
+struct TrainingOptions {
+  CountBy count_by = CountBy::kSteps;
+  // Settings that a checkpoint and the training that resumes from it must share: {"network", "resnet20"}.
+  std::vector<std::pair<std::string, std::string>> fixed = {};
+
+  // Called after the last step of each epoch and of the training, before the checkpoint and the test. For
+  // schedules that step by epoch.
+  std::function<void()> on_epoch = {};
+  // Makes a test, and returns its sums over all ranks. Called after each epoch, or after each multiple of
+  // test_every images, and at the end.
+  std::function<Sums()> test = {};
+  int64_t test_every = 0;  // images; 0: after each epoch
+  // Training::best() compares tests by this mean. A mean that is missing or not finite is the worst.
+  std::string best_by = "accuracy";
+  bool lower_is_better = false;
+  // Also saves the checkpoint of the best test, as DIR/PROGRAM.best.ckpt.
+  bool keep_best = false;
+
+  OnNotFinite on_not_finite = OnNotFinite::kStop;
+  // Returns warnings to print. Called after each line of the log, on all ranks, with the sums since the line
+  // before and the number of steps in them.
+  std::function<std::vector<std::string>(const Sums& recent, int64_t steps)> warnings = {};
+  std::string unit = "images";  // the log's word for samples
+  // Returns a line of the log; by default steps_line() or epoch_line(), by count_by.
+  std::function<std::string(const StepReport&)> step_line = {};
+  std::function<std::string(const Sums&)> test_line = training::test_line;
+};
+
+}  // namespace gradus::training
