@@ -54,15 +54,15 @@ Tensor witness(const std::string& name, const Tensor& x, Log& log) {
   return y;
 }
 
-struct MustRun : testing::Test {
-  MustRun() { gm.attach(x); }
-  ~MustRun() override { EXPECT_EQ(Witness::alive, 0); }
+struct RequiredNodes : testing::Test {
+  RequiredNodes() { gm.attach(x); }
+  ~RequiredNodes() override { EXPECT_EQ(Witness::alive, 0); }
   Log log;
   Tensor x = scalar(2);
   GradManager gm;
 };
 
-TEST_F(MustRun, NewestFirstWhetherTheirResultsAreUsedOrDropped) {
+TEST_F(RequiredNodes, NewestFirstWhetherTheirResultsAreUsedOrDropped) {
   {
     auto recording = gm.record();
     witness("a", x, log);
@@ -76,7 +76,7 @@ TEST_F(MustRun, NewestFirstWhetherTheirResultsAreUsedOrDropped) {
   EXPECT_EQ(x.grad().item<float>(), 100 + 3 + 100);
 }
 
-TEST_F(MustRun, ABackwardWithoutRootsRunsThem) {
+TEST_F(RequiredNodes, ABackwardWithoutRootsRunsThem) {
   auto recording = gm.record();
   witness("a", x * 2, log);
   gm.backward();
@@ -84,7 +84,7 @@ TEST_F(MustRun, ABackwardWithoutRootsRunsThem) {
   EXPECT_EQ(x.grad().item<float>(), 200);
 }
 
-TEST_F(MustRun, AnotherRecordingsBackwardRunsThemForItAlone) {
+TEST_F(RequiredNodes, AnotherRecordingsBackwardRunsThemForItAlone) {
   GradManager other;
   other.attach(x);
   auto outer = gm.record();
@@ -96,7 +96,7 @@ TEST_F(MustRun, AnotherRecordingsBackwardRunsThemForItAlone) {
   EXPECT_THAT(log, ElementsAre("a with gradient", "a skipped"));
 }
 
-TEST_F(MustRun, ReleasedRecordingsSkipThem) {
+TEST_F(RequiredNodes, ReleasedRecordingsSkipThem) {
   {
     auto recording = gm.record();
     witness("a", x, log);
@@ -106,7 +106,7 @@ TEST_F(MustRun, ReleasedRecordingsSkipThem) {
   EXPECT_THAT(log, ElementsAre("b skipped", "a skipped"));
 }
 
-TEST_F(MustRun, ThoseThatAnErrorKeepsFromRunningAreTold) {
+TEST_F(RequiredNodes, ThoseThatAnErrorKeepsFromRunningAreTold) {
   auto recording = gm.record();
   witness("a", x, log);
   struct Bad : Function {
@@ -119,14 +119,14 @@ TEST_F(MustRun, ThoseThatAnErrorKeepsFromRunningAreTold) {
   EXPECT_THAT(log, ElementsAre("b with gradient", "a skipped by an error"));
 }
 
-TEST_F(MustRun, AMistakeBeforeThePassIsAnErrorToThem) {
+TEST_F(RequiredNodes, AMistakeBeforeThePassIsAnErrorToThem) {
   auto recording = gm.record();
   witness("a", x, log);
   EXPECT_THROW(gm.backward(scalar(1)), StateError);
   EXPECT_THAT(log, ElementsAre("a skipped by an error"));
 }
 
-TEST_F(MustRun, AGradientThatLeavesTheRecordingOpenRunsWhatItReaches) {
+TEST_F(RequiredNodes, AGradientThatLeavesTheRecordingOpenRunsWhatItReaches) {
   auto recording = gm.record();
   const Tensor a = witness("a", x, log);
   witness("b", x, log);

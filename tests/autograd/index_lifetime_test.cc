@@ -6,7 +6,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/ops.h"
-#include "tests/ops/values.h"
+#include "gradus/tests/ops/values.h"
 
 namespace gradus {
 namespace {
@@ -15,7 +15,7 @@ using Floats = std::vector<float>;
 
 Tensor made() { return tensor({{1.f, 2.f}, {3.f, 4.f}}); }
 
-TEST(WhatIsKept, APartHoldsItsTensor) {
+TEST(IndexLifetime, APartHoldsItsTensor) {
   auto row = made()[1];
   const Tensor other = full({2, 2}, 9);  // takes the memory of a tensor that is gone
   EXPECT_EQ(row.to_vector<float>(), (Floats{3, 4}));
@@ -23,14 +23,14 @@ TEST(WhatIsKept, APartHoldsItsTensor) {
   EXPECT_EQ(row[0].item<double>(), 3);
 }
 
-TEST(WhatIsKept, APartStaysThatOfTheOldValue) {
+TEST(IndexLifetime, APartStaysThatOfTheOldValue) {
   Tensor x = zeros({3});
   auto v = x[0];
   x = zeros({3}) + 7;
   EXPECT_EQ(v.item<double>(), 0);
 }
 
-TEST(WhatIsKept, ShapesOfTemporariesAreCopies) {
+TEST(IndexLifetime, ShapesOfTemporariesAreCopies) {
   int64_t product = 1;
   for (const int64_t n : made().shape()) product *= n;
   EXPECT_EQ(product, 4);
@@ -81,8 +81,8 @@ TEST(CompoundAssignment, UnderARecordingMakesANewValue) {
     total += w * 3;
     total *= w;
     total -= 1;
-    expect_error<StateError>([&] { w += 1; }, {"[add_]", "attached", "no_record"});
-    expect_error<ShapeError>([&] { total += outer(w, w); }, {"[add_]", "f32[2]"});
+    EXPECT_ERROR(StateError, w += 1, "[add_]", "attached", "no_record");
+    EXPECT_ERROR(ShapeError, total += outer(w, w), "[add_]", "f32[2]");
     gm.backward(sum(total));
   }
   EXPECT_EQ(zero.to_vector<float>(), (Floats{0, 0})) << "other handles keep the old value";
@@ -111,7 +111,7 @@ TEST(Apply, TakesTheFunctionsType) {
   const Tensor y = autograd::apply<Square>(x);
   const std::vector<Tensor> all = autograd::apply<Square>({x});
   EXPECT_EQ(all.size(), 1u);
-  expect_error<ValueError>([&] { autograd::apply<Halves>(x); }, {"[apply]", "2 outputs"});
+  EXPECT_ERROR(ValueError, autograd::apply<Halves>(x), "[apply]", "2 outputs");
   gm.backward(sum(y));
   EXPECT_EQ(x.grad().to_vector<float>(), (Floats{6, 8}));
   EXPECT_EQ(y.detach().to_vector<float>(), (Floats{9, 16}));
