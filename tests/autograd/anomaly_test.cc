@@ -13,6 +13,7 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/layer.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 namespace {
@@ -20,15 +21,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-template <class F> std::string error_of(F f) {
-  try {
-    f();
-  } catch (const ValueError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // log(x - 1) is NaN below 1; the gradient of sqrt(x) is infinite at 0.
 struct Tail : nn::Layer {
@@ -63,7 +55,7 @@ TEST(DetectAnomaly, NamesTheOpAndLayerOfAResult) {
   Training t(true);
   auto detecting = autograd::detect_anomaly();
   EXPECT_NO_THROW(t.step(full({3}, 2)));
-  EXPECT_THAT(error_of([&] { t.step(two_fours_and_zero()); }),
+  EXPECT_THAT(error_of<ValueError>([&] { t.step(two_fours_and_zero()); }),
               AllOf(StartsWith("in tail: [log] "), HasSubstr("nan at element 2")));
 }
 
@@ -71,7 +63,7 @@ TEST(DetectAnomaly, NamesTheOpAndLayerOfAGradient) {
   Training t(false);
   auto detecting = autograd::detect_anomaly();
   EXPECT_NO_THROW(t.step(full({3}, 2)));
-  EXPECT_THAT(error_of([&] { t.step(two_fours_and_zero()); }),
+  EXPECT_THAT(error_of<ValueError>([&] { t.step(two_fours_and_zero()); }),
               AllOf(StartsWith("while running backward of sqrt (tail): "), HasSubstr("inf at element 2")));
   // The recording has ended, and the next one starts anew.
   EXPECT_NO_THROW(t.step(full({3}, 2)));
@@ -95,9 +87,10 @@ TEST(DetectAnomaly, CanLetInfinityPass) {
   };
   auto detecting = autograd::detect_anomaly({.infinity = false});
   EXPECT_NO_THROW(step(1));
-  EXPECT_THAT(error_of([&] { step(NAN); }), StartsWith("[mul] "));
+  EXPECT_THAT(error_of<ValueError>([&] { step(NAN); }), StartsWith("[mul] "));
   auto strictly = autograd::detect_anomaly();
-  EXPECT_THAT(error_of([&] { step(1); }), AllOf(StartsWith("[add] "), HasSubstr("-inf at element 1")));
+  EXPECT_THAT(error_of<ValueError>([&] { step(1); }),
+              AllOf(StartsWith("[add] "), HasSubstr("-inf at element 1")));
 }
 
 TEST(DetectAnomaly, SeesThreadsCheckpointsAndOtherDevices) {
@@ -106,7 +99,7 @@ TEST(DetectAnomaly, SeesThreadsCheckpointsAndOtherDevices) {
   std::string error;
   std::thread([&, context = Context::current().snapshot()]() mutable {
     ContextScope scope(context);
-    error = error_of([&] { t.step(two_fours_and_zero()); });
+    error = error_of<ValueError>([&] { t.step(two_fours_and_zero()); });
   }).join();
   EXPECT_THAT(error, HasSubstr("[log] "));
 
@@ -117,12 +110,12 @@ TEST(DetectAnomaly, SeesThreadsCheckpointsAndOtherDevices) {
     auto recording = gm.record();
     gm.backward(sum(autograd::checkpoint([](const Tensor& x) { return sqrt(x - 1); }, w)));
   };
-  EXPECT_THAT(error_of(through_checkpoint),
+  EXPECT_THAT(error_of<ValueError>(through_checkpoint),
               AllOf(HasSubstr("while running backward of sqrt"), HasSubstr("inf")));
 
   const Tensor queued = full({3}, 1, {.device = Device{DeviceType::kCPU, 1}});
   gm.attach(queued);
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(error_of<ValueError>([&] {
                 auto recording = gm.record();
                 gm.backward(sum(sqrt(queued - 1)));
               }),

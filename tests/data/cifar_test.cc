@@ -7,7 +7,8 @@
 
 #include "gradus/data/dataloader.h"
 #include "gradus/tensor/runtime/context.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/error.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {
@@ -36,15 +37,6 @@ std::string names(int n) {
   std::string text;
   for (int i = 0; i < n; ++i) text += "class" + std::to_string(i) + "\n";
   return text + "\n";
-}
-
-template <class F> std::string file_error(F&& f) {
-  try {
-    f();
-  } catch (const FileError& e) {
-    return e.what();
-  }
-  return "no FileError";
 }
 
 TEST(CIFAR10, ReadsAllTrainingFilesAndTheTestFile) {
@@ -128,16 +120,16 @@ TEST(CIFAR100, LabelsAreTheFineOnes) {
 
 TEST(CIFAR, FilesThatAreMissingOrMalformedAreErrorsThatNameThem) {
   Scratch s;
-  EXPECT_THAT(file_error([&] { CIFAR10 d(s.dir()); }),
+  EXPECT_THAT(error_of<FileError>([&] { CIFAR10 d(s.dir()); }),
               AllOf(HasSubstr("[CIFAR10]"), HasSubstr(s.dir().string()), HasSubstr("data_batch_1.bin"),
                     HasSubstr("cifar-10-batches-bin"), HasSubstr("https://")));
-  EXPECT_THAT(file_error([&] { CIFAR10 d(s / "nowhere"); }), HasSubstr("no such folder"));
-  EXPECT_THAT(file_error([&] { CIFAR100 d(s.dir(), {.train = false}); }), HasSubstr("test.bin"));
+  EXPECT_THAT(error_of<FileError>([&] { CIFAR10 d(s / "nowhere"); }), HasSubstr("no such folder"));
+  EXPECT_THAT(error_of<FileError>([&] { CIFAR100 d(s.dir(), {.train = false}); }), HasSubstr("test.bin"));
   const auto with = [](const std::string& bytes, const std::string& classes = names(10)) {
     Scratch s;
     s.write("data_batch_1.bin", bytes);
     s.write("batches.meta.txt", classes);
-    return file_error([&] { CIFAR10 d(s.dir()); });
+    return error_of<FileError>([&] { CIFAR10 d(s.dir()); });
   };
   EXPECT_THAT(with(""), AllOf(HasSubstr("data_batch_1.bin"), HasSubstr("0 bytes")));
   EXPECT_THAT(with(records(0, 2) + "x"), AllOf(HasSubstr("6147 bytes"), HasSubstr("3073")));
@@ -152,7 +144,7 @@ TEST(CIFAR, FilesThatAreMissingOrMalformedAreErrorsThatNameThem) {
   Scratch folder;
   folder.write("data_batch_1.bin", records(0, 2));
   std::filesystem::create_directory(folder / "batches.meta.txt");
-  EXPECT_THAT(file_error([&] { CIFAR10 d(folder.dir()); }), HasSubstr("batches.meta.txt"));
+  EXPECT_THAT(error_of<FileError>([&] { CIFAR10 d(folder.dir()); }), HasSubstr("batches.meta.txt"));
 }
 
 // The real files, where GRADUS_DATA names a folder that has cifar-10-batches-bin/ in it.

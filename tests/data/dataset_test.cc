@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::data {
 namespace {
@@ -47,15 +48,6 @@ class Draws : public Dataset {
   }
 };
 
-template <class E, class F> std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(TensorDataset, GivesRowsAndBatches) {
   const TensorDataset d = five_rows();
   ASSERT_EQ(d.size(), 5);
@@ -82,7 +74,7 @@ TEST(TensorDataset, WorksWithoutTargetsAndWithStridedTensors) {
 
 TEST(TensorDataset, RejectsWhatDoesNotFit) {
   EXPECT_THROW(TensorDataset(scalar(1)), ShapeError);
-  EXPECT_THAT(message_of<ShapeError>([] {
+  EXPECT_THAT(error_of<ShapeError>([] {
                 TensorDataset(empty({3, 2}), empty({4}));
               }),
               ::testing::AllOf(HasSubstr("f32[3,2]"), HasSubstr("f32[4]")));
@@ -121,7 +113,7 @@ TEST(Dataset, ErrorsNameTheSampleAndKeepTheirCause) {
 }
 
 TEST(Dataset, SamplesThatCannotBeStackedAreAnErrorThatShowsBoth) {
-  EXPECT_THAT(message_of<SampleError>([] {
+  EXPECT_THAT(error_of<SampleError>([] {
                 Numbers(9, true).get_batch(std::vector<int64_t>{1, 2, 3});
               }),
               ::testing::AllOf(HasSubstr("sample 3"), HasSubstr("f32[2]"), HasSubstr("f32[3]"),
@@ -150,10 +142,7 @@ TEST(Subset, SelectsInOrderAndNamesTheUnderlyingSample) {
   const Batch b = s.get_batch(std::vector<int64_t>{2, 0});
   EXPECT_THAT(b.target.to_vector<float>(), ElementsAre(0, 5));
   EXPECT_THAT(b.indices, ElementsAre(2, 0));
-  EXPECT_THAT(message_of<SampleError>([&] {
-                s.get_batch(std::vector<int64_t>{0, 1});
-              }),
-              HasSubstr("[Numbers] sample 13"));
+  EXPECT_ERROR(SampleError, s.get_batch(std::vector<int64_t>{0, 1}), "[Numbers] sample 13");
   EXPECT_THROW(Subset(d, {20}), IndexError);
   EXPECT_THROW(s.get(3), IndexError);
   EXPECT_EQ(Subset::first(d, 4).size(), 4);

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "gradus/data/files/sha256.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "gradus/tensor/runtime/random.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "gradus/data/images/exif.h"
 #include "gradus/tensor/base/error.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {

@@ -15,7 +15,8 @@
 
 #include "gradus/data/dataloader.h"
 #include "gradus/data/transforms/transforms.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/error.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {
@@ -38,15 +39,6 @@ std::vector<std::string> listed(const ImageFolder& folder, const Scratch& s) {
   for (int64_t i = 0; i < folder.size(); ++i)
     names.push_back(concat(fs::relative(folder.path(i), s.dir()).string(), '=', folder.label(i)));
   return names;
-}
-
-template <class E = FileError, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no such error";
 }
 
 // Tells gray images, made f32[3,4,4], from others.
@@ -92,15 +84,17 @@ TEST(ImageFolder, LinksAreFollowedButNotInCircles) {
   EXPECT_EQ(folder.size(), 3);
   EXPECT_EQ(folder.get(2).target.item<int64_t>(), 1);
   fs::create_directory_symlink(s / "data", s / "data/a/up");
-  EXPECT_THAT(error_of([&] { ImageFolder f(s / "data"); }), HasSubstr("leads back to a folder above it"));
+  EXPECT_THAT(error_of<FileError>([&] { ImageFolder f(s / "data"); }),
+              HasSubstr("leads back to a folder above it"));
 }
 
 TEST(ImageFolder, MistakesNameTheFolder) {
   Scratch s;
   const auto error = [&](ImageFolderOptions options = {}) {
-    return error_of([&] { ImageFolder f(s.dir(), std::move(options)); });
+    return error_of<FileError>([&] { ImageFolder f(s.dir(), std::move(options)); });
   };
-  EXPECT_THAT(error_of([&] { ImageFolder f(s / "none"); }), HasSubstr("none: there is no such folder"));
+  EXPECT_THAT(error_of<FileError>([&] { ImageFolder f(s / "none"); }),
+              HasSubstr("none: there is no such folder"));
   EXPECT_THAT(error(), AllOf(HasSubstr(s.dir().string()), HasSubstr("one for each class")));
   put(s, "a/1.png");
   fs::create_directory(s / "b");
@@ -121,7 +115,8 @@ TEST(ImageFolder, FoldersThatCannotBeListedAreNamed) {
   Scratch s;
   put(s, "a/1.png");
   ::chmod((s / "a").c_str(), 0);
-  EXPECT_THAT(error_of([&] { ImageFolder f(s.dir()); }), HasSubstr("cannot be listed: Permission denied"));
+  EXPECT_THAT(error_of<FileError>([&] { ImageFolder f(s.dir()); }),
+              HasSubstr("cannot be listed: Permission denied"));
   ::chmod((s / "a").c_str(), 0700);
 }
 
@@ -159,7 +154,7 @@ TEST_F(Damaged, AreErrorsThatNameSampleAndFile) {
     for (const Batch& b : loader) (void)b;
   });
   EXPECT_THAT(error, AllOf(HasSubstr("sample 3"), HasSubstr("a/d.png"), HasSubstr("cut short")));
-  EXPECT_THAT(error_of([&] { all.get(7); }), AllOf(HasSubstr("b/h.png"), HasSubstr("no such file")));
+  EXPECT_ERROR(FileError, all.get(7), "b/h.png", "no such file");
 }
 
 TEST_F(Damaged, AreSkippedOthersStandInAndAllIsCounted) {
@@ -260,16 +255,13 @@ TEST_F(Damaged, ACollateOfOnesOwnGetsThemLast) {
 TEST_F(Damaged, AllAtOnceIsAnError) {
   for (const char* name : {"a", "b", "c", "e", "f"}) s_.write(concat("a/", name, ".png"), "broken");
   for (const char* name : {"g", "j", "k", "l"}) s_.write(concat("b/", name, ".png"), "broken");
-  EXPECT_THAT(error_of([&] { folder(OnError::kSkip).get(2); }),
-              AllOf(HasSubstr("cannot skip"), HasSubstr("a/c.png"), HasSubstr("11 after it")));
-  EXPECT_THAT(error_of<ValueError>([&] { folder(OnError::kSkip, Check::kPixels); }),
-              HasSubstr("no file can be read"));
+  EXPECT_ERROR(FileError, folder(OnError::kSkip).get(2), "cannot skip", "a/c.png", "11 after it");
+  EXPECT_ERROR(ValueError, folder(OnError::kSkip, Check::kPixels), "no file can be read");
 }
 
 TEST_F(Damaged, ChecksFindThemBeforeTraining) {
-  EXPECT_THAT(error_of([&] { folder(OnError::kThrow, Check::kHeaders); }),
-              AllOf(HasSubstr("3 of 12 files cannot be read"), HasSubstr("a/d.png"), HasSubstr("b/h.png"),
-                    HasSubstr("b/i.png")));
+  EXPECT_ERROR(FileError, folder(OnError::kThrow, Check::kHeaders), "3 of 12 files cannot be read", "a/d.png",
+               "b/h.png", "b/i.png");
   const ImageFolder rest = folder(OnError::kSkip, Check::kHeaders);
   EXPECT_EQ(rest.size(), 9);
   EXPECT_EQ(rest.unreadable(), 3);

@@ -9,7 +9,8 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/data/files/cache_dir.h"
 #include "gradus/data/files/sha256.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/error.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {
@@ -30,15 +31,6 @@ std::string labels(uint32_t n, int first = 0) {
   std::string bytes = std::string("\0\0\x08\x01", 4) + be32(n);
   for (uint32_t i = 0; i < n; ++i) bytes += char((first + int(i)) % 256 % (first > 9 ? 256 : 10));
   return bytes;
-}
-
-template <class F> std::string file_error(F&& f) {
-  try {
-    f();
-  } catch (const FileError& e) {
-    return e.what();
-  }
-  return "no FileError";
 }
 
 TEST(MNIST, ReadsImagesAndLabelsFromEitherFolder) {
@@ -92,13 +84,14 @@ TEST(MNIST, BatchEqualsItsSamples) {
 TEST(MNIST, MissingFilesAreNamedWithTheFolderAndAWayToGetThem) {
   Scratch s;
   EXPECT_THAT(
-      file_error([&] { MNIST d(s.dir()); }),
+      error_of<FileError>([&] { MNIST d(s.dir()); }),
       AllOf(HasSubstr("[MNIST]"), HasSubstr(s.dir().string()), HasSubstr("train-images-idx3-ubyte.gz"),
             HasSubstr("https://"), HasSubstr("download_mnist")));
-  EXPECT_THAT(file_error([&] { MNIST d(s / "nowhere"); }), HasSubstr("no such folder"));
+  EXPECT_THAT(error_of<FileError>([&] { MNIST d(s / "nowhere"); }), HasSubstr("no such folder"));
   s.write("t10k-images-idx3-ubyte", images(2));
-  EXPECT_THAT(file_error([&] { MNIST d(s.dir(), {.train = false}); }), HasSubstr("t10k-labels-idx1-ubyte"));
-  EXPECT_THAT(file_error([&] { FashionMNIST d(s.dir()); }), HasSubstr("[FashionMNIST]"));
+  EXPECT_THAT(error_of<FileError>([&] { MNIST d(s.dir(), {.train = false}); }),
+              HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_THAT(error_of<FileError>([&] { FashionMNIST d(s.dir()); }), HasSubstr("[FashionMNIST]"));
 }
 
 TEST(MNIST, FilesThatDoNotBelongTogetherAreErrors) {
@@ -106,7 +99,7 @@ TEST(MNIST, FilesThatDoNotBelongTogetherAreErrors) {
     Scratch s;
     s.write("train-images-idx3-ubyte", i);
     s.write("train-labels-idx1-ubyte", l);
-    return file_error([&] { MNIST d(s.dir()); });
+    return error_of<FileError>([&] { MNIST d(s.dir()); });
   };
   EXPECT_THAT(with(images(3), labels(4)), AllOf(HasSubstr("3 images"), HasSubstr("4 labels")));
   EXPECT_THAT(with(images(3, 32), labels(3)), AllOf(HasSubstr("u8[N,28,28]"), HasSubstr("u8[3,32,32]")));

@@ -7,7 +7,8 @@
 #include <cstdio>
 
 #include "gradus/tensor/base/error.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/error.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {
@@ -35,15 +36,6 @@ std::string member(const std::string& name, const std::string& content, char typ
 
 const std::string kEnd(1024, '\0');
 
-template <class F> std::string file_error(F&& f) {
-  try {
-    f();
-  } catch (const FileError& e) {
-    return e.what();
-  }
-  return "no FileError";
-}
-
 TEST(UnpackTar, WritesTheMembersThatAreAskedFor) {
   Scratch s;
   const std::string big(100'000, 'b');
@@ -66,7 +58,7 @@ TEST(UnpackTar, DamagedArchivesAreNamed) {
   Scratch s;
   const auto error = [&](const std::string& bytes, int64_t max_bytes = 1000) {
     const auto archive = s.write("a.tar", bytes);
-    const std::string text = file_error([&] { unpack_tar(archive, s / "out", {"one"}, max_bytes); });
+    const std::string text = error_of<FileError>([&] { unpack_tar(archive, s / "out", {"one"}, max_bytes); });
     EXPECT_FALSE(std::filesystem::exists(s / "out/one"));
     EXPECT_THAT(text, HasSubstr("a.tar"));
     return text;

@@ -13,7 +13,7 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/data/sets/generated_text.h"
 #include "gradus/data/sets/markov_source.h"
-#include "gradus/tests/data/scratch.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {

@@ -61,12 +61,11 @@ TEST(FileReader, NeverReadsBeyondTheEnd) {
 
 TEST(FileReader, NamesAFileItCannotOpen) {
   TempDir dir;
-  EXPECT_THAT(error_of<FileError>([&] { FileReader(dir / "none"); }),
-              AllOf(HasSubstr((dir / "none").string()), HasSubstr("No such file")));
-  EXPECT_THAT(error_of<FileError>([&] { FileReader(dir.path()); }), HasSubstr("given a folder"));
+  EXPECT_ERROR(FileError, FileReader(dir / "none"), (dir / "none").string(), "No such file");
+  EXPECT_ERROR(FileError, FileReader(dir.path()), "given a folder");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
-  EXPECT_THAT(error_of<FileError>([&] { FileReader(dir / "pipe"); }), HasSubstr("given a device or pipe"));
-  EXPECT_THAT(error_of<FileError>([&] { FileReader("/dev/zero"); }), HasSubstr("given a device or pipe"));
+  EXPECT_ERROR(FileError, FileReader(dir / "pipe"), "given a device or pipe");
+  EXPECT_ERROR(FileError, FileReader("/dev/zero"), "given a device or pipe");
 }
 
 TEST(ReadFile, ReturnsTheContentUpToALimit) {
@@ -75,8 +74,7 @@ TEST(ReadFile, ReturnsTheContentUpToALimit) {
   spit(dir / "empty", "");
   EXPECT_EQ(read_file(dir / "a"), std::string("x\0y", 3));
   EXPECT_EQ(read_file(dir / "empty"), "");
-  EXPECT_THAT(error_of<FileError>([&] { read_file(dir / "a", 2); }),
-              HasSubstr("has 3 bytes; expected at most 2"));
+  EXPECT_ERROR(FileError, read_file(dir / "a", 2), "has 3 bytes; expected at most 2");
 }
 
 TEST(AtomicFile, ReplacesAFileOnlyAtCommit) {
@@ -108,8 +106,8 @@ TEST(AtomicFile, LeavesEverythingAsItWasWhenTheDiskIsFull) {
   spit(dir / "a", "old");
   {
     FileSizeLimit limit(100);
-    EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "a", std::string(101, 'x')); }),
-                AllOf(HasSubstr((dir / "a").string()), HasSubstr("cannot write")));
+    EXPECT_ERROR(FileError, write_file(dir / "a", std::string(101, 'x')), (dir / "a").string(),
+                 "cannot write");
   }
   EXPECT_EQ(slurp(dir / "a"), "old");
   EXPECT_THAT(dir.names(), ElementsAre("a"));
@@ -118,13 +116,12 @@ TEST(AtomicFile, LeavesEverythingAsItWasWhenTheDiskIsFull) {
 TEST(AtomicFile, SaysWhyItCannotBeCreated) {
   TempDir dir;
   spit(dir / "a", "old");
-  EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "no/a", ""); }), HasSubstr("does not exist"));
-  EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "a/b", ""); }), HasSubstr("is not a folder"));
-  EXPECT_THAT(error_of<FileError>([&] { write_file(dir.path(), ""); }), HasSubstr("given a folder"));
-  EXPECT_THAT(error_of<FileError>([&] { write_file("", ""); }), HasSubstr("expected a file name"));
-  EXPECT_THAT(error_of<FileError>([&] { write_file("/proc/a", ""); }), HasSubstr("cannot create a.lock"));
-  EXPECT_THAT(error_of<FileError>([&] { write_file(dir / std::string(252, 'x'), ""); }),
-              HasSubstr("too long"));
+  EXPECT_ERROR(FileError, write_file(dir / "no/a", ""), "does not exist");
+  EXPECT_ERROR(FileError, write_file(dir / "a/b", ""), "is not a folder");
+  EXPECT_ERROR(FileError, write_file(dir.path(), ""), "given a folder");
+  EXPECT_ERROR(FileError, write_file("", ""), "expected a file name");
+  EXPECT_ERROR(FileError, write_file("/proc/a", ""), "cannot create a.lock");
+  EXPECT_ERROR(FileError, write_file(dir / std::string(252, 'x'), ""), "too long");
   EXPECT_EQ(slurp(dir / "a"), "old");
   EXPECT_THAT(dir.names(), ElementsAre("a"));
 }
@@ -161,8 +158,7 @@ TEST(AtomicFile, ALimitOfFileSizesIsAnErrorAndNoSignalOfTheProgram) {
   TempDir dir;
   {
     FileSizeLimit limit(100);
-    EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "a", std::string(101, 'x')); }),
-                HasSubstr("File too large"));
+    EXPECT_ERROR(FileError, write_file(dir / "a", std::string(101, 'x')), "File too large");
   }
   EXPECT_EQ(signals, 0);
   sigset_t pending;

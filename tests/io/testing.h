@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "gradus/tensor/tensor.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::io {
 
@@ -55,20 +56,6 @@ inline void spit(const std::filesystem::path& path, std::string_view content) {
   std::filesystem::remove(
       path);  // a new file: some file systems flush one that is truncated and written again
   std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
-}
-
-// The text of the E that f throws; another exception, or none, fails the test.
-template <class E, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  } catch (const std::exception& e) {
-    ADD_FAILURE() << "another exception: " << e.what();
-    return {};
-  }
-  ADD_FAILURE() << "no exception";
-  return {};
 }
 
 // The elements' bytes of a row-major tensor.

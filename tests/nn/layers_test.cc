@@ -12,6 +12,7 @@
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 namespace {
@@ -21,6 +22,7 @@ using testing::ElementsAre;
 using testing::FloatNear;
 using testing::HasSubstr;
 using testing::Pointwise;
+using testing::StartsWith;
 
 std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
 Tensor matrix(std::vector<float> v, int64_t rows) { return tensor(v, {rows, int64_t(v.size()) / rows}); }
@@ -135,12 +137,7 @@ TEST(BatchNormLayer, RectifiesByTheStatisticsOfAllProcesses) {
 
 TEST(BatchNormLayer, NamesTheShapeItTakes) {
   nn::BatchNorm2d bn({.features = 3});
-  try {
-    bn(empty({2, 4, 5, 5}));
-    FAIL();
-  } catch (const ShapeError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("expected x [N,3,H,W], given f32[2,4,5,5]"));
-  }
+  EXPECT_ERROR(ShapeError, bn(empty({2, 4, 5, 5})), "expected x [N,3,H,W], given f32[2,4,5,5]");
   EXPECT_THROW(nn::BatchNorm1d({.features = 3})(empty({2, 3, 4, 4})), ShapeError);
 }
 
@@ -173,12 +170,14 @@ TEST(Layers, ErrorsNameTheInnermostLayer) {
     Block block{this, "block"};
     Tensor forward(const Tensor& x) override { return block(x); }
   } net;
-  try {
-    net(ones({1, 4}));
-    FAIL() << "nothing was thrown";
-  } catch (const ShapeError& e) {
-    EXPECT_EQ(std::string(e.what()).find("in block.fc: [linear] "), 0u) << e.what();
-  }
+  EXPECT_THAT(error_of<ShapeError>([&] { net(ones({1, 4})); }), StartsWith("in block.fc: [linear] "));
+}
+
+TEST(Layers, ErrorsNameAModuleThatIsNoLayer) {
+  struct Net : nn::Module {
+    nn::LSTM lstm{this, "lstm", {.input_size = 3, .hidden_size = 4}};
+  } net;
+  EXPECT_ERROR(ShapeError, net.lstm(ones({2, 5, 4})), "lstm");
 }
 
 TEST(Losses, RefuseAWeightThatIsToBeDifferentiated) {
@@ -204,12 +203,8 @@ TEST(Losses, OfScoresThatAreLargeStayExact) {
 }
 
 TEST(Losses, NameTheTargetThatIsNoClass) {
-  try {
-    nn::cross_entropy(empty({3, 10}), tensor(std::vector<int64_t>{1, 2, 10}, {3}));
-    FAIL();
-  } catch (const IndexError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("target 10 of sample 2 is no class: there are 10"));
-  }
+  EXPECT_ERROR(IndexError, nn::cross_entropy(empty({3, 10}), tensor(std::vector<int64_t>{1, 2, 10}, {3})),
+               "target 10 of sample 2 is no class: there are 10");
   EXPECT_THROW(nn::cross_entropy(empty({3, 10}), tensor(std::vector<int64_t>{1, 2, -1}, {3})), IndexError);
   EXPECT_THROW(nn::cross_entropy(empty({3, 10}), empty({3}, {.dtype = DType::kBool})), DTypeError);
   EXPECT_THROW(nn::nll_loss(empty({3, 10}), empty({3})), DTypeError);

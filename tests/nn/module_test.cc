@@ -10,13 +10,13 @@
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/stream.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 struct Block : nn::Layer {
   using nn::Layer::Layer;
@@ -41,15 +41,6 @@ template <class Named> std::vector<std::string> names(const Named& named) {
 }
 std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
 
-template <class F> std::string error_of(F f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(Module, NamesComeInRegistrationOrderOwnBeforeChildren) {
   Net net;
   EXPECT_THAT(names(net.named_parameters()), ElementsAre("scale", "block.fc.weight", "block.fc.bias",
@@ -65,7 +56,7 @@ TEST(Module, NamesComeInRegistrationOrderOwnBeforeChildren) {
   EXPECT_EQ(net.num_parameters(), 3 + 6 + 3 + 3 + 3 + 6);
   EXPECT_EQ(net.block.fc.path(), "block.fc");
   EXPECT_EQ(&net.find("block.bn"), &net.block.bn);
-  EXPECT_THAT(error_of([&] { net.find("block.nope"); }), HasSubstr("block.fc"));
+  EXPECT_ERROR(Error, net.find("block.nope"), "block.fc");
 }
 
 TEST(Module, StateDictSharesTheTensors) {
@@ -87,12 +78,10 @@ TEST(Module, ASharedParameterIsListedOnceButSavedUnderBothNames) {
 
 TEST(Module, NamesMustBeUniqueAndWithoutDots) {
   Net net;
-  EXPECT_THAT(error_of([&] { nn::Linear(&net, "head", {.in = 1, .out = 1}); }),
-              HasSubstr("'head' is taken in Net"));
-  EXPECT_THAT(error_of([&] { nn::Linear(&net, "scale", {.in = 1, .out = 1}); }),
-              HasSubstr("'scale' is taken"));
-  EXPECT_THAT(error_of([&] { nn::ReLU(&net, "a.b"); }), HasSubstr("'a.b'"));
-  EXPECT_THAT(error_of([&] { nn::ReLU(&net, ""); }), HasSubstr("empty"));
+  EXPECT_ERROR(Error, nn::Linear(&net, "head", {.in = 1, .out = 1}), "'head' is taken in Net");
+  EXPECT_ERROR(Error, nn::Linear(&net, "scale", {.in = 1, .out = 1}), "'scale' is taken");
+  EXPECT_ERROR(Error, nn::ReLU(&net, "a.b"), "'a.b'");
+  EXPECT_ERROR(Error, nn::ReLU(&net, ""), "empty");
   EXPECT_EQ(net.children().size(), 2u);  // those that failed are gone
 }
 

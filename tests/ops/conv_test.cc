@@ -635,46 +635,28 @@ TEST(Conv2dSizes, PartsOfLargerTensorsAreReadFromWhereTheyBegin) {
 
 TEST(Conv2dErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 8, 28, 28}), w = empty({4, 16, 3, 3});
-  expect_error<ShapeError>(
-      [&] { raw::conv2d(x, w, {}); },
-      {"[conv2d] weight has 16 input channels but x has 8", "x f32[2,8,28,28] cpu", "weight f32[4,16,3,3]"});
-  expect_error<ShapeError>([&] { raw::conv2d(empty({8, 28, 28}), w, {}); }, {"[N,C,H,W]", "f32[8,28,28]"});
-  expect_error<ShapeError>([&] { raw::conv2d(x, empty({4, 8, 3}), {}); }, {"weight must be", "[4,8,3]"});
+  EXPECT_ERROR(ShapeError, raw::conv2d(x, w, {}), "[conv2d] weight has 16 input channels but x has 8",
+               "x f32[2,8,28,28] cpu", "weight f32[4,16,3,3]");
+  EXPECT_ERROR(ShapeError, raw::conv2d(empty({8, 28, 28}), w, {}), "[N,C,H,W]", "f32[8,28,28]");
+  EXPECT_ERROR(ShapeError, raw::conv2d(x, empty({4, 8, 3}), {}), "weight must be", "[4,8,3]");
   const Tensor v = empty({4, 8, 3, 3});
-  expect_error<ShapeError>([&] { raw::conv2d(x, v, empty({3})); }, {"bias must have 4 elements", "f32[3]"});
-  expect_error<ShapeError>(
-      [&] {
-        raw::conv2d(empty({2, 8, 2, 5}), v, {});
-      },
-      {"larger than the padded input", "2x5"});
-  expect_error<ShapeError>(
-      [&] {
-        raw::conv2d(x, empty({6, 2, 3, 3}), {}, {.groups = 4});
-      },
-      {"do not divide into 4 groups"});
-  expect_error<ShapeError>([&] { raw::conv2d(x, empty({4, 0, 3, 3}), {}); }, {"must not be empty"});
-  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.stride = 0}); },
-                           {"stride must be at least 1, given 0x0"});
-  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.padding = -1}); }, {"padding"});
-  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.dilation = 0}); }, {"dilation"});
-  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.padding = int64_t(1) << 40}); }, {"padding"});
-  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.groups = 0}); }, {"groups"});
-  expect_error<DTypeError>(
-      [&] {
-        raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF64, kCPU}), {});
-      },
-      {"x is f32 but weight is f64", "to(x, DType::kF64) converts x"});
-  expect_error<DTypeError>([&] { raw::conv2d(empty({2, 8, 28, 28}, {DType::kI64, kCPU}), v, {}); }, {"i64"});
-  expect_error<DeviceError>(
-      [&] {
-        raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF32, Device::parse("cpu:1")}), {});
-      },
-      {"cpu:1"});
-  expect_error<ShapeError>(
-      [&] {
-        raw::conv2d_input_grad(empty({2, 4, 26, 27}), v, {2, 8, 28, 28});
-      },
-      {"dy must be [2,4,26,26]", "f32[2,4,26,27]"});
+  EXPECT_ERROR(ShapeError, raw::conv2d(x, v, empty({3})), "bias must have 4 elements", "f32[3]");
+  EXPECT_ERROR(ShapeError, raw::conv2d(empty({2, 8, 2, 5}), v, {}), "larger than the padded input", "2x5");
+  EXPECT_ERROR(ShapeError, raw::conv2d(x, empty({6, 2, 3, 3}), {}, {.groups = 4}),
+               "do not divide into 4 groups");
+  EXPECT_ERROR(ShapeError, raw::conv2d(x, empty({4, 0, 3, 3}), {}), "must not be empty");
+  EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.stride = 0}), "stride must be at least 1, given 0x0");
+  EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.padding = -1}), "padding");
+  EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.dilation = 0}), "dilation");
+  EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.padding = int64_t(1) << 40}), "padding");
+  EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.groups = 0}), "groups");
+  EXPECT_ERROR(DTypeError, raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF64, kCPU}), {}),
+               "x is f32 but weight is f64", "to(x, DType::kF64) converts x");
+  EXPECT_ERROR(DTypeError, raw::conv2d(empty({2, 8, 28, 28}, {DType::kI64, kCPU}), v, {}), "i64");
+  EXPECT_ERROR(DeviceError, raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF32, Device::parse("cpu:1")}), {}),
+               "cpu:1");
+  EXPECT_ERROR(ShapeError, raw::conv2d_input_grad(empty({2, 4, 26, 27}), v, {2, 8, 28, 28}),
+               "dy must be [2,4,26,26]", "f32[2,4,26,27]");
 }
 
 TEST(Conv2dDevices, MetaAndFurtherCpus) {

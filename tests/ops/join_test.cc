@@ -64,21 +64,17 @@ TEST(Join, EmptyPieces) {
 
 TEST(Join, NamesWhatDoesNotFit) {
   const Tensor x = counting({2, 3});
-  expect_error<ValueError>([] { cat({}); }, {"[cat]"});
-  expect_error<ValueError>([] { stack({}); }, {"[stack]"});
-  expect_error<ShapeError>(
-      [&] {
-        cat({x, counting({2, 4})});
-      },
-      {"tensor 1", "f32[2,4]", "f32[2,3]", "dim 0"});
-  expect_error<ShapeError>([&] { cat({x, counting({3})}); }, {"f32[3]"});
-  expect_error<ShapeError>([&] { cat({counting({})}); }, {"stack()"});
-  expect_error<ShapeError>([&] { split(x, {1, 1}, 1); }, {"2", "size 3"});
-  expect_error<ShapeError>([&] { split(x, {2, 2}, 1); }, {"size 3"});
-  expect_error<ValueError>([&] { split(x, 0); }, {"0"});
-  expect_error<ValueError>([&] { chunk(x, 0); }, {"0"});
-  expect_error<IndexError>([&] { cat({x}, 2); }, {"2"});
-  expect_error<IndexError>([&] { stack({x}, 4); }, {"4"});
+  EXPECT_ERROR(ValueError, cat({}), "[cat]");
+  EXPECT_ERROR(ValueError, stack({}), "[stack]");
+  EXPECT_ERROR(ShapeError, cat({x, counting({2, 4})}), "tensor 1", "f32[2,4]", "f32[2,3]", "dim 0");
+  EXPECT_ERROR(ShapeError, cat({x, counting({3})}), "f32[3]");
+  EXPECT_ERROR(ShapeError, cat({counting({})}), "stack()");
+  EXPECT_ERROR(ShapeError, split(x, {1, 1}, 1), "2", "size 3");
+  EXPECT_ERROR(ShapeError, split(x, {2, 2}, 1), "size 3");
+  EXPECT_ERROR(ValueError, split(x, 0), "0");
+  EXPECT_ERROR(ValueError, chunk(x, 0), "0");
+  EXPECT_ERROR(IndexError, cat({x}, 2), "2");
+  EXPECT_ERROR(IndexError, stack({x}, 4), "4");
 }
 
 TEST(Join, PiecesThatNobodyUsesGetZeroGradients) {
@@ -94,9 +90,9 @@ TEST(Join, OneHot) {
   EXPECT_EQ(y.to_vector<float>(), (Values{0, 0, 1, 1, 0, 0}));
   EXPECT_EQ(one_hot(tensor({1}), 2, DType::kF32).to_vector<float>(), (Values{0, 1}));
   EXPECT_EQ(one_hot(sum(tensor({1})), 2).shape(), Shape{2});
-  expect_error<IndexError>([] { one_hot(tensor({3}), 3); }, {"[one_hot]", "index 3", "size 3"});
-  expect_error<IndexError>([] { one_hot(tensor({-1}), 3); }, {"index -1"});
-  expect_error<ValueError>([] { one_hot(tensor({0}), 0); }, {"1 class"});
+  EXPECT_ERROR(IndexError, one_hot(tensor({3}), 3), "[one_hot]", "index 3", "size 3");
+  EXPECT_ERROR(IndexError, one_hot(tensor({-1}), 3), "index -1");
+  EXPECT_ERROR(ValueError, one_hot(tensor({0}), 0), "1 class");
 }
 
 }  // namespace

@@ -215,42 +215,20 @@ TEST_P(NarrowMatmul, LinearizRoundedOnce) {
 }
 
 TEST(MatmulErrors, NameBothOperands) {
-  expect_error<ShapeError>(
-      [] {
-        raw::matmul(empty({2, 3}), empty({4, 5}));
-      },
-      {"[matmul]", "f32[2,3]", "f32[4,5]", "3 columns", "4 rows"});
-  expect_error<ShapeError>(
-      [] {
-        raw::matmul(empty({2, 3, 4}), empty({3, 4, 5}));
-      },
-      {"[matmul]", "f32[2,3,4]", "f32[3,4,5]"});
-  expect_error<ShapeError>([] { raw::matmul(empty({}), empty({4, 5})); }, {"[matmul]", "f32[4,5]"});
-  expect_error<DTypeError>(
-      [] {
-        raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF64, kCPU}));
-      },
-      {"f64[3,5]"});
-  expect_error<DTypeError>(
-      [] {
-        raw::matmul(empty({2, 3}, {DType::kI64, kCPU}), empty({3, 5}, {DType::kI64, kCPU}));
-      },
-      {"i64"});
-  expect_error<DeviceError>(
-      [] {
-        raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF32, Device::parse("cpu:1")}));
-      },
-      {"cpu:1"});
-  expect_error<ShapeError>(
-      [] {
-        raw::linear(empty({2, 3}), empty({4, 5}));
-      },
-      {"[linear]", "weight takes 5 features but x has 3"});
-  expect_error<ShapeError>(
-      [] {
-        raw::linear(empty({2, 3}), empty({4, 3}), empty({3}));
-      },
-      {"bias must have 4 elements"});
+  EXPECT_ERROR(ShapeError, raw::matmul(empty({2, 3}), empty({4, 5})), "[matmul]", "f32[2,3]", "f32[4,5]",
+               "3 columns", "4 rows");
+  EXPECT_ERROR(ShapeError, raw::matmul(empty({2, 3, 4}), empty({3, 4, 5})), "[matmul]", "f32[2,3,4]",
+               "f32[3,4,5]");
+  EXPECT_ERROR(ShapeError, raw::matmul(empty({}), empty({4, 5})), "[matmul]", "f32[4,5]");
+  EXPECT_ERROR(DTypeError, raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF64, kCPU})), "f64[3,5]");
+  EXPECT_ERROR(DTypeError,
+               raw::matmul(empty({2, 3}, {DType::kI64, kCPU}), empty({3, 5}, {DType::kI64, kCPU})), "i64");
+  EXPECT_ERROR(DeviceError, raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF32, Device::parse("cpu:1")})),
+               "cpu:1");
+  EXPECT_ERROR(ShapeError, raw::linear(empty({2, 3}), empty({4, 5})), "[linear]",
+               "weight takes 5 features but x has 3");
+  EXPECT_ERROR(ShapeError, raw::linear(empty({2, 3}), empty({4, 3}), empty({3})),
+               "bias must have 4 elements");
 }
 
 TEST(Linear, NoFeaturesHaveGradients) {

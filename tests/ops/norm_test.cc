@@ -423,19 +423,12 @@ TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
 
 TEST(BatchNormErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 3, 4, 4});
-  expect_error<ShapeError>([&] { raw::batch_norm(empty({3}), {}, {}, 1e-5); }, {"[batch_norm]", "f32[3]"});
-  expect_error<ShapeError>([&] { raw::batch_norm(x, empty({4}), {}, 1e-5); },
-                           {"weight must have 3 elements", "f32[4]", "f32[2,3,4,4]"});
-  expect_error<DTypeError>(
-      [&] {
-        raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5);
-      },
-      {"x is f32 but weight is f64"});
-  expect_error<DTypeError>(
-      [&] {
-        raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5);
-      },
-      {"i32"});
+  EXPECT_ERROR(ShapeError, raw::batch_norm(empty({3}), {}, {}, 1e-5), "[batch_norm]", "f32[3]");
+  EXPECT_ERROR(ShapeError, raw::batch_norm(x, empty({4}), {}, 1e-5), "weight must have 3 elements", "f32[4]",
+               "f32[2,3,4,4]");
+  EXPECT_ERROR(DTypeError, raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5),
+               "x is f32 but weight is f64");
+  EXPECT_ERROR(DTypeError, raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5), "i32");
 }
 
 TEST(BatchNormGradients, OfFirstAndSecondOrder) {
@@ -511,11 +504,11 @@ TEST(BatchNormTraining, RefusesStatisticsThatItCannotMove) {
     raw::batch_norm_relu(x, {}, {}, {}, {}, {mean, good, {}, 0.1});
   };
   moves(good, {});
-  expect_error<ShapeError>([&] { moves(zeros({4}), {}); }, {"[batch_norm]", "running statistics", "f32[4]"});
-  expect_error<ShapeError>([&] { rectifies(zeros({4})); }, {"[batch_norm_relu]", "f32[4]"});
-  expect_error<DTypeError>([&] { moves(zeros({3}, {DType::kF16, kCPU}), {}); }, {"[batch_norm]", "f16"});
-  expect_error<DTypeError>([&] { moves(zeros({3}, {DType::kF64, kCPU}), {}); }, {"[batch_norm]", "f64"});
-  expect_error<ShapeError>([&] { moves(good, zeros({1})); }, {"[batch_norm]", "num_batches_tracked"});
+  EXPECT_ERROR(ShapeError, moves(zeros({4}), {}), "[batch_norm]", "running statistics", "f32[4]");
+  EXPECT_ERROR(ShapeError, rectifies(zeros({4})), "[batch_norm_relu]", "f32[4]");
+  EXPECT_ERROR(DTypeError, moves(zeros({3}, {DType::kF16, kCPU}), {}), "[batch_norm]", "f16");
+  EXPECT_ERROR(DTypeError, moves(zeros({3}, {DType::kF64, kCPU}), {}), "[batch_norm]", "f64");
+  EXPECT_ERROR(ShapeError, moves(good, zeros({1})), "[batch_norm]", "num_batches_tracked");
 }
 
 // An empty batch is counted, and moves nothing.
@@ -549,14 +542,11 @@ TEST(BatchNormTraining, StatisticsMayMoveOnBeforeBackward) {
 
 TEST(BatchNormErrors, OfMode) {
   const Tensor x = empty({2, 3});
-  expect_error<ValueError>([&] { batch_norm(x, {}, {}, {}, {}, {}); }, {"no running statistics"});
-  expect_error<ValueError>(
-      [&] {
-        batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true});
-      },
-      {"more than one element", "f32[1,3]"});
-  expect_error<ValueError>([&] { batch_norm(x, {}, {}, empty({3}), {}, {}); }, {"together"});
-  expect_error<ValueError>([&] { batch_norm(x, {}, {}, {}, {}, {.training = true, .eps = -1}); }, {"eps"});
+  EXPECT_ERROR(ValueError, batch_norm(x, {}, {}, {}, {}, {}), "no running statistics");
+  EXPECT_ERROR(ValueError, batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true}),
+               "more than one element", "f32[1,3]");
+  EXPECT_ERROR(ValueError, batch_norm(x, {}, {}, empty({3}), {}, {}), "together");
+  EXPECT_ERROR(ValueError, batch_norm(x, {}, {}, {}, {}, {.training = true, .eps = -1}), "eps");
 }
 
 }  // namespace

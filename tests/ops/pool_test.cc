@@ -264,56 +264,31 @@ TEST(PoolSizes, AnEmptyBatchWorks) {
 
 TEST(PoolErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 3, 4, 4});
-  expect_error<ShapeError>(
-      [&] {
-        raw::max_pool2d_windows(empty({3, 4, 4}), {.kernel = 2});
-      },
-      {"[max_pool2d]", "f32[3,4,4]"});
-  expect_error<ShapeError>([&] { raw::max_pool2d_windows(x, {.kernel = 5}); },
-                           {"window of 5", "padded input of 4", "f32[2,3,4,4]"});
-  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 2, .padding = 2}); },
-                           {"padding 2 is more than half"});
-  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 0}); }, {"kernel must be at least 1"});
-  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 2, .stride = -1}); }, {"stride"});
-  expect_error<ValueError>([&] { raw::avg_pool2d_windows(x, {.kernel = 2, .padding = -1}); },
-                           {"[avg_pool2d]", "padding"});
-  expect_error<DTypeError>(
-      [&] {
-        raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2});
-      },
-      {"i64"});
-  expect_error<ValueError>(
-      [&] {
-        raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 0, 0});
-      },
-      {"[adaptive_avg_pool2d]", "output size"});
-  expect_error<ShapeError>(
-      [&] {
-        raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2});
-      },
-      {"no cells"});
+  EXPECT_ERROR(ShapeError, raw::max_pool2d_windows(empty({3, 4, 4}), {.kernel = 2}), "[max_pool2d]",
+               "f32[3,4,4]");
+  EXPECT_ERROR(ShapeError, raw::max_pool2d_windows(x, {.kernel = 5}), "window of 5", "padded input of 4",
+               "f32[2,3,4,4]");
+  EXPECT_ERROR(ValueError, raw::max_pool2d_windows(x, {.kernel = 2, .padding = 2}),
+               "padding 2 is more than half");
+  EXPECT_ERROR(ValueError, raw::max_pool2d_windows(x, {.kernel = 0}), "kernel must be at least 1");
+  EXPECT_ERROR(ValueError, raw::max_pool2d_windows(x, {.kernel = 2, .stride = -1}), "stride");
+  EXPECT_ERROR(ValueError, raw::avg_pool2d_windows(x, {.kernel = 2, .padding = -1}), "[avg_pool2d]",
+               "padding");
+  EXPECT_ERROR(DTypeError, raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2}),
+               "i64");
+  EXPECT_ERROR(ValueError, raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 0, 0}),
+               "[adaptive_avg_pool2d]", "output size");
+  EXPECT_ERROR(ShapeError, raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2}), "no cells");
   const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2});
   const Tensor dy = empty({2, 3, 2, 2});
-  expect_error<DTypeError>(
-      [&] {
-        raw::max_pool_scatter(dy, empty({2, 3, 2, 2}, {DType::kI64, kCPU}), w);
-      },
-      {"index must be u8", "i64"});
-  expect_error<ShapeError>(
-      [&] {
-        raw::max_pool_scatter(dy, empty({2, 4, 2, 2}, {DType::kU8, kCPU}), w);
-      },
-      {"does not belong"});
-  expect_error<ShapeError>(
-      [&] {
-        raw::max_pool_gather(empty({2, 3, 5, 4}), {}, w);
-      },
-      {"x must be [N,C,4,4]"});
-  expect_error<DeviceError>(
-      [&] {
-        raw::max_pool_scatter(dy, empty({2, 3, 2, 2}, {DType::kU8, Device::parse("cpu:1")}), w);
-      },
-      {"cpu:1"});
+  EXPECT_ERROR(DTypeError, raw::max_pool_scatter(dy, empty({2, 3, 2, 2}, {DType::kI64, kCPU}), w),
+               "index must be u8", "i64");
+  EXPECT_ERROR(ShapeError, raw::max_pool_scatter(dy, empty({2, 4, 2, 2}, {DType::kU8, kCPU}), w),
+               "does not belong");
+  EXPECT_ERROR(ShapeError, raw::max_pool_gather(empty({2, 3, 5, 4}), {}, w), "x must be [N,C,4,4]");
+  EXPECT_ERROR(DeviceError,
+               raw::max_pool_scatter(dy, empty({2, 3, 2, 2}, {DType::kU8, Device::parse("cpu:1")}), w),
+               "cpu:1");
 }
 
 // The fused node gives what relu and pooling give one by one.

@@ -98,9 +98,9 @@ TEST(Softmax, ARowDoesNotDependOnTheRowsBesideIt) {
 TEST(Softmax, EmptyAndWrong) {
   EXPECT_EQ(softmax(empty({0, 3}), 1).shape(), (Shape{0, 3}));
   EXPECT_EQ(softmax(empty({3, 0}), 1).shape(), (Shape{3, 0}));
-  expect_error<IndexError>([] { softmax(empty({2, 3}), 2); }, {"[softmax]", "2"});
-  expect_error<DTypeError>([] { log_softmax(tensor({1, 2}), 0); }, {"[log_softmax]", "i64[2] cpu"});
-  expect_error<ShapeError>([] { softmax_backward(empty({2}), empty({3}), 0); }, {"f32[2]", "f32[3]"});
+  EXPECT_ERROR(IndexError, softmax(empty({2, 3}), 2), "[softmax]", "2");
+  EXPECT_ERROR(DTypeError, log_softmax(tensor({1, 2}), 0), "[log_softmax]", "i64[2] cpu");
+  EXPECT_ERROR(ShapeError, softmax_backward(empty({2}), empty({3}), 0), "f32[2]", "f32[3]");
 }
 
 TEST(Softmax, GradientOfARowSumsToZero) {

@@ -1,4 +1,5 @@
-// Test tensors with values that depend on their position alone, and comparisons of whole tensors.
+// Test tensors with values that depend on their position alone, and comparisons of whole tensors, expected
+// errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 
 #include "gradus/tensor/runtime/random.h"
 #include "gradus/tensor/tensor.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 
@@ -58,16 +60,6 @@ inline void expect_rounded_once(const Tensor& got, const Tensor& exact, double t
     const double slack = terms * terms * 0x1p-24;
     ASSERT_NEAR(a[i], b[i], relative * (std::abs(b[i]) + slack) + slack + smallest)
         << "element " << i << " of " << describe(got);
-  }
-}
-
-// Expects `f` to throw E with each of `parts` in its text.
-template <class E, class F> void expect_error(F f, std::initializer_list<const char*> parts) {
-  try {
-    f();
-    FAIL() << "nothing was thrown";
-  } catch (const E& e) {
-    for (const char* part : parts) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
   }
 }
 

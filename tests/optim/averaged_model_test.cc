@@ -1,12 +1,12 @@
 // Averages of weights: against PyTorch's values, in 16-bit types, their state, batch norms' statistics.
 #include "gradus/optim/averaged_model.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/golden/golden.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::optim {
 namespace {
@@ -108,12 +108,7 @@ TEST(AveragedModel, FollowsANetworkThatGrowsAndOneWhoseLayersChange) {
   net.grow();
   net.fill(5, 10);
   const auto refused = [&] { nn::ParameterScope scope(net, average.weights()); };
-  try {
-    refused();
-    FAIL();
-  } catch (const ValueError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("has more than is given: 'second.weight'"));
-  }
+  EXPECT_ERROR(ValueError, refused(), "has more than is given: 'second.weight'");
   average.update_parameters();
   net.fill(7, 20);
   average.update_parameters();

@@ -10,11 +10,10 @@
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::optim {
 namespace {
-
-using testing::HasSubstr;
 
 // sum (x^4 / 4 + x^2 / 2 - c x) over the elements of some tensors, with its gradients.
 struct Bowl {
@@ -48,15 +47,6 @@ std::vector<double> values(const std::vector<Tensor>& params) {
   for (const Tensor& p : params)
     for (double v : p.to_vector<double>()) all.push_back(v);
   return all;
-}
-
-template <class E, class F> void expect_error(F f, const std::string& says) {
-  try {
-    f();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const E& e) {
-    EXPECT_THAT(e.what(), HasSubstr(says));
-  }
 }
 
 const LBFGSOptions kWolfe{.line_search_fn = LineSearch::kStrongWolfe};
@@ -135,23 +125,23 @@ TEST(LBFGS, AStateThatDoesNotFitChangesNothing) {
   LBFGS opt(bowl.params, kWolfe), other(larger.params, kWolfe);
   for (LBFGS* o : {&opt, &other}) o->step([&] { return o == &opt ? bowl() : larger(); });
   const State good = opt.state_dict();
-  expect_error<ValueError>([&] { opt.load_state_dict(other.state_dict()); },
-                           "lbfgs.d: expected the shape of f64[3] cpu, given f64[4] cpu");
+  EXPECT_ERROR(ValueError, opt.load_state_dict(other.state_dict()),
+               "lbfgs.d: expected the shape of f64[3] cpu, given f64[4] cpu");
   State broken = good;
   broken.tensors.pop_back();
-  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "missing: lbfgs.old_stps");
+  EXPECT_ERROR(ValueError, opt.load_state_dict(broken), "missing: lbfgs.old_stps");
   broken = good;
   for (auto& [name, v] : broken.numbers)
     if (name == "lbfgs.history") v = -1;
-  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "lbfgs.history: expected a whole number");
+  EXPECT_ERROR(ValueError, opt.load_state_dict(broken), "lbfgs.history: expected a whole number");
   broken = good;
   for (auto& [name, v] : broken.numbers)
     if (name == "lbfgs.history") v = 1e15;
-  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "missing: lbfgs.old_dirs");
+  EXPECT_ERROR(ValueError, opt.load_state_dict(broken), "missing: lbfgs.old_dirs");
   broken = good;
   for (auto& [name, v] : broken.numbers)
     if (name == "group.0.line_search_fn") v = 7;
-  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "line_search_fn");
+  EXPECT_ERROR(ValueError, opt.load_state_dict(broken), "line_search_fn");
   const State kept = opt.state_dict();
   ASSERT_EQ(kept.numbers, good.numbers);
   for (size_t i = 0; i < good.tensors.size(); ++i)
@@ -167,14 +157,11 @@ TEST(LBFGS, AClosureThatThrowsLeavesEverythingAsItWas) {
       const std::vector<double> before = values(bowl.params);
       const State state = opt.state_dict();
       bowl.evaluations = 0;
-      expect_error<std::runtime_error>(
-          [&] {
-            opt.step([&] {
-              if (bowl.evaluations + 1 == at) throw std::runtime_error("lost");
-              return bowl();
-            });
-          },
-          "lost");
+      EXPECT_ERROR(std::runtime_error, opt.step([&] {
+        if (bowl.evaluations + 1 == at) throw std::runtime_error("lost");
+        return bowl();
+      }),
+                   "lost");
       EXPECT_EQ(values(bowl.params), before);
       EXPECT_EQ(opt.state_dict().numbers, state.numbers);
     }
@@ -192,25 +179,21 @@ TEST(LBFGS, ALowerRateMakesAShorterStep) {
 
 TEST(LBFGS, SaysWhatItRefuses) {
   const Tensor p = start({3});
-  expect_error<DTypeError>([] { LBFGS({start({3}, DType::kBF16)}); }, "[LBFGS] expected f32 or f64");
-  expect_error<DeviceError>(
-      [&] {
-        LBFGS({p, start({3}, DType::kF64, Device{DeviceType::kCPU, 1})});
-      },
-      "cpu:1");
-  expect_error<ValueError>([&] { LBFGS({p}, {.lr = -1}); }, "lr");
-  expect_error<ValueError>([&] { LBFGS({p}, {.max_iter = 0}); }, "max_iter");
-  expect_error<ValueError>([&] { LBFGS({p}, {.max_iter = INT64_MAX}); }, "max_iter");
-  expect_error<ValueError>([&] { LBFGS({p}, {.max_eval = -1}); }, "max_eval");
-  expect_error<ValueError>([&] { LBFGS({p}, {.tolerance_grad = NAN}); }, "tolerance_grad");
-  expect_error<ValueError>([&] { LBFGS({p}, {.history_size = 0}); }, "history_size");
+  EXPECT_ERROR(DTypeError, LBFGS({start({3}, DType::kBF16)}), "[LBFGS] expected f32 or f64");
+  EXPECT_ERROR(DeviceError, LBFGS({p, start({3}, DType::kF64, Device{DeviceType::kCPU, 1})}), "cpu:1");
+  EXPECT_ERROR(ValueError, LBFGS({p}, {.lr = -1}), "lr");
+  EXPECT_ERROR(ValueError, LBFGS({p}, {.max_iter = 0}), "max_iter");
+  EXPECT_ERROR(ValueError, LBFGS({p}, {.max_iter = INT64_MAX}), "max_iter");
+  EXPECT_ERROR(ValueError, LBFGS({p}, {.max_eval = -1}), "max_eval");
+  EXPECT_ERROR(ValueError, LBFGS({p}, {.tolerance_grad = NAN}), "tolerance_grad");
+  EXPECT_ERROR(ValueError, LBFGS({p}, {.history_size = 0}), "history_size");
   LBFGS opt({p}, kWolfe);
-  expect_error<ValueError>([&] { opt.step(nullptr); }, "closure");
-  expect_error<ShapeError>([&] { opt.step([] { return zeros({2}); }); }, "the loss must have one element");
+  EXPECT_ERROR(ValueError, opt.step(nullptr), "closure");
+  EXPECT_ERROR(ShapeError, opt.step([] { return zeros({2}); }), "the loss must have one element");
   p.set_grad(start({3}));
-  expect_error<StateError>([&] { static_cast<Optimizer&>(opt).step(); }, "needs a closure");
+  EXPECT_ERROR(StateError, static_cast<Optimizer&>(opt).step(), "needs a closure");
   opt.add_param_group({start({2})}, kWolfe);
-  expect_error<ValueError>([&] { opt.step([] { return zeros({}); }); }, "one group");
+  EXPECT_ERROR(ValueError, opt.step([] { return zeros({}); }), "one group");
 }
 
 }  // namespace

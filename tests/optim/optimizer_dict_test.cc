@@ -49,7 +49,7 @@ TEST(OptimizerDict, GivesTheOptimizersByNameInTheOrderOfNaming) {
   std::vector<const Optimizer*> seen;
   for (const auto& [name, wrapper] : two.both) seen.push_back(&wrapper->optimizer());
   EXPECT_THAT(seen, ElementsAre(&two.gen, &two.disc));
-  expect_error<ValueError>([&] { two.both["critic"]; }, {"'critic'", "'gen' 'disc'"});
+  EXPECT_ERROR(ValueError, two.both["critic"], "'critic'", "'gen' 'disc'");
 }
 
 TEST(OptimizerDict, RefusesNamesThatAStateCouldNotTellApart) {
@@ -57,11 +57,8 @@ TEST(OptimizerDict, RefusesNamesThatAStateCouldNotTellApart) {
   EXPECT_THROW((OptimizerDict{{"", two.gen}}), ValueError);
   EXPECT_THROW((OptimizerDict{{"a.b", two.gen}}), ValueError);
   EXPECT_THROW((OptimizerDict{{"a", two.gen}, {"a", two.disc}}), ValueError);
-  expect_error<ValueError>(
-      [&] {
-        (OptimizerDict{{"a", two.gen}, {"b", two.gen}});
-      },
-      {"'a' and 'b' are the same optimizer"});
+  EXPECT_ERROR(ValueError, (OptimizerDict{{"a", two.gen}, {"b", two.gen}}),
+               "'a' and 'b' are the same optimizer");
 }
 
 // The loss is sum(p * slope), so that the gradient is the slope.
@@ -88,8 +85,8 @@ TEST(OptimizerDict, UpdatesTheParametersOfEachByItsOwnManagerAndOptions) {
 
   EXPECT_FALSE(update("disc", two.d, 7));
   const State state = OptimizerDict{{"gen", two.gen}, {"disc", two.disc}}.state_dict();
-  expect_error<StateError>([&] { optimizers.state_dict(); }, {"'disc'", "1 batches"});
-  expect_error<StateError>([&] { optimizers.load_state_dict(state); }, {"'disc'", "1 batches"});
+  EXPECT_ERROR(StateError, optimizers.state_dict(), "'disc'", "1 batches");
+  EXPECT_ERROR(StateError, optimizers.load_state_dict(state), "'disc'", "1 batches");
   optimizers.clear_grad();
   EXPECT_EQ(wrapper.accumulated(), 0);
   optimizers.load_state_dict(optimizers.state_dict());
@@ -102,7 +99,7 @@ TEST(OptimizerDict, StepsOptimizersThatHaveNoManager) {
   two.both["gen"].step().clear_grad();
   EXPECT_THAT(two.g.to_vector<float>(), testing::Each(-0.1f));
   EXPECT_FALSE(two.g.grad().defined());
-  expect_error<StateError>([&] { (void)two.both["gen"].record(); }, {"GradManager"});
+  EXPECT_ERROR(StateError, (void)two.both["gen"].record(), "GradManager");
 }
 
 TEST(OptimizerDict, ClearsTheGradientsOfAll) {
@@ -151,17 +148,17 @@ TEST(OptimizerDict, AStateThatDoesNotFitChangesNothing) {
   other.both.clear_grad();
   State unexpected = other.both.state_dict();
   unexpected.numbers.emplace_back("critic.lr", 1);
-  expect_error<ValueError>([&] { two.both.load_state_dict(unexpected); }, {"critic.lr"});
+  EXPECT_ERROR(ValueError, two.both.load_state_dict(unexpected), "critic.lr");
 
   State incomplete = other.both.state_dict();
   std::erase_if(incomplete.numbers, [](const auto& entry) { return entry.first == "disc.group.0.lr"; });
-  expect_error<ValueError>([&] { two.both.load_state_dict(incomplete); }, {"missing: disc.group.0.lr"});
+  EXPECT_ERROR(ValueError, two.both.load_state_dict(incomplete), "missing: disc.group.0.lr");
   EXPECT_TRUE(two.gen.state_dict().tensors.empty()) << "the first optimizer keeps what it had";
 
   for (auto& [name, v] : incomplete.numbers)
     if (name == "gen.group.0.lr") v = -1;
-  expect_error<ValueError>([&] { two.both.load_state_dict(incomplete); },
-                           {"gen.group.0: [SGD] expected lr >= 0, given -1", "missing: disc.group.0.lr"});
+  EXPECT_ERROR(ValueError, two.both.load_state_dict(incomplete),
+               "gen.group.0: [SGD] expected lr >= 0, given -1", "missing: disc.group.0.lr");
 }
 
 }  // namespace

@@ -184,10 +184,9 @@ TEST(OptimizerWrapper, KeepsGradientsBackAsItsOptionsSay) {
 TEST(OptimizerWrapper, WithoutAManagerSaysHowToGiveOne) {
   Linear m;
   OptimizerWrapper wrapper(m.sgd);
-  expect_error<StateError>([&] { (void)wrapper.record(); },
-                           {"GradManager", "OptimizerWrapper(optimizer, gm)"});
+  EXPECT_ERROR(StateError, (void)wrapper.record(), "GradManager", "OptimizerWrapper(optimizer, gm)");
   auto recording = m.gm.record();
-  expect_error<StateError>([&] { wrapper.update_params(sum(m.w)); }, {"GradManager"});
+  EXPECT_ERROR(StateError, wrapper.update_params(sum(m.w)), "GradManager");
 }
 
 TEST(OptimizerWrapper, StepsAndClearsForABackwardOfOnesOwn) {
@@ -224,11 +223,11 @@ TEST(OptimizerWrapper, HasNoStateBetweenTheBatchesOfAStep) {
   for (int i = 1; i <= 2; ++i) {
     m.update(wrapper, 1, 0);
     const std::string count = std::to_string(i) + " batches";
-    expect_error<StateError>([&] { wrapper.state_dict(); }, {count.c_str(), "between two steps"});
-    expect_error<StateError>([&] { wrapper.load_state_dict(state); }, {count.c_str()});
+    EXPECT_ERROR(StateError, wrapper.state_dict(), count.c_str(), "between two steps");
+    EXPECT_ERROR(StateError, wrapper.load_state_dict(state), count.c_str());
     // The optimizer may be listed in a checkpoint by itself.
-    expect_error<StateError>([&] { m.sgd.state_dict(); }, {"SGD", count.c_str()});
-    expect_error<StateError>([&] { m.sgd.load_state_dict(state); }, {"SGD", count.c_str()});
+    EXPECT_ERROR(StateError, m.sgd.state_dict(), "SGD", count.c_str());
+    EXPECT_ERROR(StateError, m.sgd.load_state_dict(state), "SGD", count.c_str());
   }
   m.update(wrapper, 1, 0);
   wrapper.load_state_dict(wrapper.state_dict());
@@ -248,7 +247,7 @@ TEST(OptimizerWrapper, RefusesWhatItCannotDo) {
   EXPECT_THROW(OptimizerWrapper(m.sgd, {.clip_norm = 1, .norm_type = 0}), ValueError);
   OptimizerWrapper wrapper(m.sgd);
   auto recording = m.gm.record();
-  expect_error<ShapeError>([&] { wrapper.update_params(m.gm, m.w * 1); }, {"one element", "f64[2]"});
+  EXPECT_ERROR(ShapeError, wrapper.update_params(m.gm, m.w * 1), "one element", "f64[2]");
 }
 
 TEST(OptimizerWrapper, StateRatesAndMomentaAreTheOptimizers) {

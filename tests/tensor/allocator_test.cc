@@ -175,8 +175,8 @@ TEST(Allocator, OutOfMemoryIsAnErrorWithTheRequestAndLeavesTheAllocatorUsable) {
   const Device d = device(16);
   void* kept = allocate(d, 100);
   const int64_t too_much = int64_t{1} << 60;
-  expect_error<Error>([&] { allocate(d, too_much); },
-                      {"[allocate] out of memory: asked for 1152921504606846976 bytes", "live"});
+  EXPECT_ERROR(Error, allocate(d, too_much), "[allocate] out of memory: asked for 1152921504606846976 bytes",
+               "live");
   EXPECT_THROW(empty({int64_t{1} << 58}, {DType::kF32, d}), Error);
   EXPECT_EQ(memory_stats(d).live_bytes, allocation_size(100));
   EXPECT_EQ(memory_stats(d).allocations, 1);

@@ -125,10 +125,10 @@ TEST(DTypes, HaveTheSizesAndNamesOfTheirCppTypes) {
 }
 
 TEST(Dispatch, NamesTheOpAndTheDtypesItTakes) {
-  expect_error<DTypeError>([] { dispatch_floating(DType::kI64, "relu", []<class T>() {}); },
-                           {"[relu] expected f32 or f64, given i64"});
-  expect_error<DTypeError>([] { dispatch_numeric(DType::kBool, "sum", []<class T>() {}); },
-                           {"[sum] expected f32, f64, i64, i32, i16, i8 or u8, given bool"});
+  EXPECT_ERROR(DTypeError, dispatch_floating(DType::kI64, "relu", []<class T>() {}),
+               "[relu] expected f32 or f64, given i64");
+  EXPECT_ERROR(DTypeError, dispatch_numeric(DType::kBool, "sum", []<class T>() {}),
+               "[sum] expected f32, f64, i64, i32, i16, i8 or u8, given bool");
   EXPECT_EQ(dispatch_numeric(DType::kU8, "sum", []<class T>() { return sizeof(T); }), 1u);
 }
 
@@ -142,10 +142,10 @@ TEST(Device, ParsesItsOwnNames) {
 
 TEST(Device, RefusesOtherNames) {
   for (const char* name : {"", "CPU", "gpu", "cpu1", " cpu", "cpu ", ":1"})
-    expect_error<ValueError>([&] { Device::parse(name); }, {"[Device]", "cpu, cpu:N, cuda:N or meta", name});
+    EXPECT_ERROR(ValueError, Device::parse(name), "[Device]", "cpu, cpu:N, cuda:N or meta", name);
   for (const char* name :
        {"cpu:", "cpu:x", "cpu:1x", "cpu:-1", "cpu:64", "cpu:99999999999", "cuda: 1", "meta:0", "cpu:1:2"})
-    expect_error<ValueError>([&] { Device::parse(name); }, {"[Device]", "0 to 63", name});
+    EXPECT_ERROR(ValueError, Device::parse(name), "[Device]", "0 to 63", name);
 }
 
 }  // namespace

@@ -78,16 +78,15 @@ TEST_F(ParallelFor, SharesDependOnSizesAlone) {
 TEST_F(ParallelFor, AnExceptionOfAnyShareReachesTheCallerAfterAllHaveEnded) {
   for (int64_t thrower = 0; thrower < 4; ++thrower) {
     std::atomic<int> running{0};
-    expect_error<ValueError>(
-        [&] {
-          parallel_for(0, 4, 1, [&](int64_t b, int64_t) {
-            ++running;
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            --running;
-            if (b == thrower) throw ValueError("kernel", "share ", b);
-          });
-        },
-        {"[kernel] share"});
+    EXPECT_ERROR(ValueError,
+                 parallel_for(0, 4, 1,
+                              [&](int64_t b, int64_t) {
+                                ++running;
+                                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                --running;
+                                if (b == thrower) throw ValueError("kernel", "share ", b);
+                              }),
+                 "[kernel] share");
     EXPECT_EQ(running, 0);
   }
   EXPECT_EQ(shares(0, 4, 1).size(), 4u) << "works after an exception";

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "gradus/gradus.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 namespace {
@@ -443,12 +444,8 @@ TEST(Profiler, KnowsWhenTensorsHeldMost) {
 }
 
 TEST(Profiler, SaysWhereItCannotWrite) {
-  try {
-    Profiler().write_trace("/nowhere/trace.json");
-    FAIL();
-  } catch (const FileError& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("/nowhere/trace.json"), HasSubstr("No such file")));
-  }
+  EXPECT_ERROR(FileError, Profiler().write_trace("/nowhere/trace.json"), "/nowhere/trace.json",
+               "No such file");
   EXPECT_THROW(Profiler().write_trace("/dev/full"), FileError);
 }
 

@@ -27,11 +27,11 @@ TEST(Dims, InsertsErasesAndAppends) {
 
 TEST(Dims, HoldsEightDimensionsAndRefusesTheNinth) {
   Dims d = Dims::filled(8, 1);
-  expect_error<ShapeError>([&] { d.push_back(1); }, {"at most 8", "given 9"});
-  expect_error<ShapeError>([&] { d.insert(0, 1); }, {"at most 8"});
-  expect_error<ShapeError>([] { Dims(std::vector<int64_t>(1000, 1)); }, {"at most 8", "given 1000"});
-  expect_error<ShapeError>([] { Dims{1, 2, 3, 4, 5, 6, 7, 8, 9}; }, {"given 9"});
-  expect_error<ShapeError>([] { Dims::filled(9, 0); }, {"given 9"});
+  EXPECT_ERROR(ShapeError, d.push_back(1), "at most 8", "given 9");
+  EXPECT_ERROR(ShapeError, d.insert(0, 1), "at most 8");
+  EXPECT_ERROR(ShapeError, Dims(std::vector<int64_t>(1000, 1)), "at most 8", "given 1000");
+  EXPECT_ERROR(ShapeError, (Dims{1, 2, 3, 4, 5, 6, 7, 8, 9}), "given 9");
+  EXPECT_ERROR(ShapeError, Dims::filled(9, 0), "given 9");
   EXPECT_EQ(d.size(), 8);
 }
 
@@ -57,12 +57,12 @@ TEST(WrapDim, CountsNegativeOnesFromTheBack) {
 TEST(WrapDim, TakesZeroAndMinusOneOfANumber) {
   EXPECT_EQ(wrap_dim(0, 0, "op"), 0);
   EXPECT_EQ(wrap_dim(-1, 0, "op"), 0);
-  expect_error<IndexError>([] { wrap_dim(1, 0, "sum"); }, {"[sum] dimension 1 out of range [-1, 0]"});
+  EXPECT_ERROR(IndexError, wrap_dim(1, 0, "sum"), "[sum] dimension 1 out of range [-1, 0]");
 }
 
 TEST(WrapDim, NamesTheRangeOfADimensionOutside) {
-  expect_error<IndexError>([] { wrap_dim(4, 4, "softmax"); }, {"[softmax] dimension 4 out of range [-4, 3]"});
-  expect_error<IndexError>([] { wrap_dim(-5, 4, "softmax"); }, {"dimension -5"});
+  EXPECT_ERROR(IndexError, wrap_dim(4, 4, "softmax"), "[softmax] dimension 4 out of range [-4, 3]");
+  EXPECT_ERROR(IndexError, wrap_dim(-5, 4, "softmax"), "dimension -5");
   EXPECT_THROW(wrap_dim(INT64_MIN, 4, "op"), IndexError);
   EXPECT_THROW(wrap_dim(INT64_MAX, 4, "op"), IndexError);
 }
@@ -82,8 +82,8 @@ TEST(BroadcastShapes, AOneStretchesToNothing) {
 }
 
 TEST(BroadcastShapes, NamesBothShapesWhenTheyDoNotFit) {
-  expect_error<ShapeError>([] { broadcast_shapes({2, 3}, {2, 4}, "mul"); }, {"[mul]", "[2,3] and [2,4]"});
-  expect_error<ShapeError>([] { broadcast_shapes({3}, {2, 4}, "mul"); }, {"[3] and [2,4]"});
+  EXPECT_ERROR(ShapeError, broadcast_shapes({2, 3}, {2, 4}, "mul"), "[mul]", "[2,3] and [2,4]");
+  EXPECT_ERROR(ShapeError, broadcast_shapes({3}, {2, 4}, "mul"), "[3] and [2,4]");
 }
 
 TEST(CheckedNumel, MultipliesTheSizes) {
@@ -94,21 +94,14 @@ TEST(CheckedNumel, MultipliesTheSizes) {
 }
 
 TEST(CheckedNumel, RefusesNegativeSizesEvenBesideAZero) {
-  expect_error<ShapeError>(
-      [] {
-        checked_numel({2, -3}, "reshape");
-      },
-      {"[reshape] negative size in shape [2,-3]"});
+  EXPECT_ERROR(ShapeError, checked_numel({2, -3}, "reshape"), "[reshape] negative size in shape [2,-3]");
   EXPECT_THROW(checked_numel({0, -1}, "op"), ShapeError);
   EXPECT_THROW(checked_numel({-1, 0}, "op"), ShapeError);
 }
 
 TEST(CheckedNumel, RefusesWhatOverflowsInElementsOrInBytes) {
-  expect_error<ShapeError>(
-      [] {
-        checked_numel({kHuge, kHuge}, "empty");
-      },
-      {"[empty] shape too large: [1099511627776,"});
+  EXPECT_ERROR(ShapeError, checked_numel({kHuge, kHuge}, "empty"),
+               "[empty] shape too large: [1099511627776,");
   EXPECT_THROW(checked_numel({INT64_MAX}, "op"), ShapeError);
   EXPECT_THROW(checked_numel({int64_t{1} << 61}, "op"), ShapeError);
   EXPECT_THROW(checked_numel({int64_t{1} << 32, int64_t{1} << 32, 2}, "op"), ShapeError);
@@ -126,7 +119,7 @@ TEST(Strides, ChannelsLastPutsChannelsInnermost) {
   EXPECT_EQ(channels_last_strides({2, 3, 4, 5}), (Strides{60, 1, 15, 3}));
   EXPECT_EQ(channels_last_strides({2, 3, 5}), (Strides{15, 1, 3}));
   EXPECT_EQ(channels_last_strides({2, 3, 4, 5, 6}), (Strides{360, 1, 90, 18, 3}));
-  expect_error<ShapeError>([] { channels_last_strides({2, 3}); }, {"3 to 5 dimensions", "[2,3]"});
+  EXPECT_ERROR(ShapeError, channels_last_strides({2, 3}), "3 to 5 dimensions", "[2,3]");
 }
 
 TEST(Size2, OneNumberMeansBoth) {

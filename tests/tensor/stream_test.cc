@@ -246,7 +246,7 @@ TEST(StreamErrors, SurfaceAtSynchronizeOnce) {
   s.enqueue([] { throw ShapeError("kernel", "first"); });
   s.enqueue([] { throw ValueError("kernel", "second"); });
   s.enqueue([&] { later = true; });
-  expect_error<ShapeError>([&] { s.synchronize(); }, {"[kernel] first"});
+  EXPECT_ERROR(ShapeError, s.synchronize(), "[kernel] first");
   EXPECT_TRUE(later);
   EXPECT_NO_THROW(s.synchronize());
 }
@@ -255,7 +255,7 @@ TEST(StreamErrors, SurfaceWhereTheDevicesElementsAreRead) {
   const Device d = Device::parse("cpu:5");
   const Tensor x = empty({1}, {DType::kF32, d});
   Stream::of(d).enqueue([x] { throw ValueError("kernel", "no result"); });
-  expect_error<ValueError>([&] { x.item<float>(); }, {"no result"});
+  EXPECT_ERROR(ValueError, x.item<float>(), "no result");
   EXPECT_NO_THROW(x.item<float>());
 }
 
@@ -264,8 +264,8 @@ TEST(StreamErrors, TravelWithEventsToTheStreamsThatWait) {
   producer.enqueue([] { throw ValueError("kernel", "broken input"); });
   const Event e = Event::record(producer);
   consumer.wait(e);
-  expect_error<ValueError>([&] { consumer.synchronize(); }, {"broken input"});
-  expect_error<ValueError>([&] { e.synchronize(); }, {"broken input"});
+  EXPECT_ERROR(ValueError, consumer.synchronize(), "broken input");
+  EXPECT_ERROR(ValueError, e.synchronize(), "broken input");
   EXPECT_THROW(producer.synchronize(), ValueError);
   // Told: what comes now is not affected.
   Event::record(producer).synchronize();
@@ -275,7 +275,7 @@ TEST(StreamErrors, AreNotLostWithTheStream) {
   const Device d = Device::parse("cpu:6");
   Stream::create(d).enqueue([] { throw ValueError("kernel", "of a stream that is gone"); });
   Stream::create(d);  // tidies up after streams that have nothing left to tell
-  expect_error<ValueError>([&] { synchronize(d); }, {"of a stream that is gone"});
+  EXPECT_ERROR(ValueError, synchronize(d), "of a stream that is gone");
   EXPECT_NO_THROW(synchronize(d));
 }
 
@@ -416,10 +416,10 @@ TEST(TwoDevices, AnErrorGoesWhereItsResultsGo) {
   Stream::of(to).enqueue([] { throw ValueError("kernel", "at the destination"); });
   const Tensor y = raw::to(x, to);
   EXPECT_EQ(x.item<float>(), 1);  // the source has nothing to do with it
-  expect_error<ValueError>([&] { y.item<float>(); }, {"at the destination"});
+  EXPECT_ERROR(ValueError, y.item<float>(), "at the destination");
   Stream::of(from).enqueue([] { throw ValueError("kernel", "at the source"); });
   const Tensor z = raw::to(x, to);
-  expect_error<ValueError>([&] { z.item<float>(); }, {"at the source"});
+  EXPECT_ERROR(ValueError, z.item<float>(), "at the source");
   EXPECT_THROW(synchronize(from), ValueError);
 }
 

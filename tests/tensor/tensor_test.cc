@@ -66,8 +66,8 @@ TEST(FromBlob, ReleaseBelongsToTheCallerWhenItThrows) {
   bool released = false;
   float x = 0;
   EXPECT_THROW(from_blob(&x, {-1}, {}, [&] { released = true; }), ShapeError);
-  expect_error<ValueError>([&] { from_blob(nullptr, {2}, {}, [&] { released = true; }); },
-                           {"[from_blob] null data", "[2]"});
+  EXPECT_ERROR(ValueError, from_blob(nullptr, {2}, {}, [&] { released = true; }), "[from_blob] null data",
+               "[2]");
   EXPECT_FALSE(released);
   EXPECT_EQ(from_blob(nullptr, {0}).numel(), 0);
 }
@@ -161,61 +161,51 @@ TEST(EmptyLike, ClosesGapsAndSeparatesWhatOverlaps) {
 
 TEST(EmptyStrided, RefusesStridesThatLeaveTheBlock) {
   EXPECT_EQ(empty_strided({2, 3}, {1, 2}).strides(), (Strides{1, 2}));
-  expect_error<ShapeError>([] { empty_strided({2, 3}, {4, 1}); }, {"[empty_strided]", "[2,3]", "[4,1]"});
-  expect_error<ShapeError>([] { empty_strided({2, 3}, {0, 1}); }, {"[empty_strided]"});
-  expect_error<ShapeError>([] { empty_strided({2, 3}, {1}); }, {"one stride per dimension", "[2,3]", "[1]"});
+  EXPECT_ERROR(ShapeError, empty_strided({2, 3}, {4, 1}), "[empty_strided]", "[2,3]", "[4,1]");
+  EXPECT_ERROR(ShapeError, empty_strided({2, 3}, {0, 1}), "[empty_strided]");
+  EXPECT_ERROR(ShapeError, empty_strided({2, 3}, {1}), "one stride per dimension", "[2,3]", "[1]");
 }
 
 TEST(Empty, RefusesHostileShapes) {
-  expect_error<ShapeError>([] { empty({2, -1}); }, {"[empty] negative size", "[2,-1]"});
-  expect_error<ShapeError>([] { empty({int64_t{1} << 40, int64_t{1} << 40}); }, {"[empty] shape too large"});
+  EXPECT_ERROR(ShapeError, empty({2, -1}), "[empty] negative size", "[2,-1]");
+  EXPECT_ERROR(ShapeError, empty({int64_t{1} << 40, int64_t{1} << 40}), "[empty] shape too large");
   // Fits in 64 bits as a count, not as bytes.
-  expect_error<ShapeError>([] { empty({int64_t{1} << 61}, {DType::kF64}); }, {"too large"});
-  expect_error<ShapeError>([] { empty({int64_t{1} << 61}, {DType::kF64, kMeta}); }, {"too large"});
+  EXPECT_ERROR(ShapeError, empty({int64_t{1} << 61}, {DType::kF64}), "too large");
+  EXPECT_ERROR(ShapeError, empty({int64_t{1} << 61}, {DType::kF64, kMeta}), "too large");
   EXPECT_THROW(empty_channels_last({2, INT64_MAX, INT64_MAX, 2}), ShapeError);
   EXPECT_THROW(empty_channels_last({2, 3}), ShapeError);
 }
 
 TEST(Empty, RefusesDevicesThatAreNotThere) {
-  expect_error<DeviceError>(
-      [] {
-        empty({2}, {DType::kF32, Device::parse("cuda:0")});
-      },
-      {"cuda:0", "built without CUDA"});
-  expect_error<DeviceError>(
-      [] {
-        empty({2}, {DType::kF32, Device{DeviceType::kCPU, 64}});
-      },
-      {"cpu:64", "0 to 63"});
-  expect_error<DeviceError>([] { empty({2}, {DType::kF32, Device{DeviceType::kCPU, -1}}); }, {"cpu:-1"});
+  EXPECT_ERROR(DeviceError, empty({2}, {DType::kF32, Device::parse("cuda:0")}), "cuda:0",
+               "built without CUDA");
+  EXPECT_ERROR(DeviceError, empty({2}, {DType::kF32, Device{DeviceType::kCPU, 64}}), "cpu:64", "0 to 63");
+  EXPECT_ERROR(DeviceError, empty({2}, {DType::kF32, Device{DeviceType::kCPU, -1}}), "cpu:-1");
 }
 
 TEST(Meta, HasShapesAndNoData) {
   const Tensor x = empty({1 << 20, 1 << 20}, {DType::kF32, kMeta});
   EXPECT_EQ(x.numel(), int64_t{1} << 40);
   EXPECT_EQ(x.nbytes(), int64_t{1} << 42);
-  expect_error<DeviceError>([&] { x.data<float>(); }, {"[data]", "f32[1048576,1048576] meta"});
-  expect_error<DeviceError>([&] { x.to_vector<float>(); }, {"[to_vector]", "meta"});
+  EXPECT_ERROR(DeviceError, x.data<float>(), "[data]", "f32[1048576,1048576] meta");
+  EXPECT_ERROR(DeviceError, x.to_vector<float>(), "[to_vector]", "meta");
   for (DType t : {DType::kF32, DType::kI64, DType::kBool})
-    expect_error<DeviceError>([&] { empty({}, {t, kMeta}).item<double>(); }, {"[item]", "meta"});
+    EXPECT_ERROR(DeviceError, empty({}, {t, kMeta}).item<double>(), "[item]", "meta");
 }
 
 TEST(Data, NeedsTheElementTypeAndRowMajorOrder) {
   const Tensor x = empty({2, 3});
-  expect_error<DTypeError>([&] { x.data<double>(); }, {"[data] asked for f64 elements of f32[2,3] cpu"});
-  expect_error<ShapeError>(
-      [&] {
-        strided({2, 3}, {1, 2}).data<float>();
-      },
-      {"call contiguous()", "f32[2,3] cpu strided"});
+  EXPECT_ERROR(DTypeError, x.data<double>(), "[data] asked for f64 elements of f32[2,3] cpu");
+  EXPECT_ERROR(ShapeError, strided({2, 3}, {1, 2}).data<float>(), "call contiguous()",
+               "f32[2,3] cpu strided");
   EXPECT_NO_THROW(strided({0, 3}, {7, 7}).data<float>());
 }
 
 TEST(Data, OfAnUndefinedTensorIsAnError) {
   const Tensor none;
   EXPECT_FALSE(none.defined());
-  expect_error<StateError>([&] { none.shape(); }, {"[Tensor]", "undefined"});
-  expect_error<StateError>([&] { none.data<float>(); }, {"undefined"});
+  EXPECT_ERROR(StateError, none.shape(), "[Tensor]", "undefined");
+  EXPECT_ERROR(StateError, none.data<float>(), "undefined");
   EXPECT_THROW(none.item<float>(), StateError);
   EXPECT_THROW(none.to_vector<float>(), StateError);
 }
@@ -230,8 +220,8 @@ TEST(Item, ConvertsTheOnlyElement) {
 }
 
 TEST(Item, NeedsExactlyOne) {
-  expect_error<ShapeError>([] { empty({2}).item<float>(); }, {"[item]", "exactly one", "f32[2] cpu"});
-  expect_error<ShapeError>([] { empty({0}, {DType::kI64}).item<float>(); }, {"[item]", "i64[0] cpu"});
+  EXPECT_ERROR(ShapeError, empty({2}).item<float>(), "[item]", "exactly one", "f32[2] cpu");
+  EXPECT_ERROR(ShapeError, empty({0}, {DType::kI64}).item<float>(), "[item]", "i64[0] cpu");
 }
 
 TEST(ToVector, ReadsAnyStridesAndTypes) {
@@ -265,14 +255,10 @@ TEST(TensorOf, NeedsAsManyValuesAsTheShapeHolds) {
   EXPECT_EQ(tensor({1, 2, 3}).dtype(), DType::kI64);
   EXPECT_EQ(tensor({1.0, 2.0}).dtype(), DType::kF64);
   EXPECT_EQ(tensor({1.f}).dtype(), DType::kF32);
-  expect_error<ShapeError>(
-      [] {
-        tensor(std::vector<float>{1, 2, 3}, {2, 2});
-      },
-      {"[tensor] 3 values", "[2,2]"});
+  EXPECT_ERROR(ShapeError, tensor(std::vector<float>{1, 2, 3}, {2, 2}), "[tensor] 3 values", "[2,2]");
   EXPECT_EQ(tensor(std::vector<float>{1, 2}, {2}, kMeta).device(), kMeta);
-  expect_error<DeviceError>([] { tensor(std::vector<float>{1}, {1}, Device{DeviceType::kCUDA}); },
-                            {"[tensor]", "cuda"});
+  EXPECT_ERROR(DeviceError, tensor(std::vector<float>{1}, {1}, Device{DeviceType::kCUDA}), "[tensor]",
+               "cuda");
 }
 
 TEST(Scalar, LandsOnItsDevice) {
@@ -285,8 +271,8 @@ TEST(Sizes, CountFromTheBackToo) {
   const Tensor x = empty({2, 3, 4});
   EXPECT_EQ(x.size(-1), 4);
   EXPECT_EQ(x.stride(-3), 12);
-  expect_error<IndexError>([&] { x.size(3); }, {"[size] dimension 3 out of range [-3, 2]"});
-  expect_error<IndexError>([&] { x.stride(-4); }, {"[stride]"});
+  EXPECT_ERROR(IndexError, x.size(3), "[size] dimension 3 out of range [-3, 2]");
+  EXPECT_ERROR(IndexError, x.stride(-4), "[stride]");
 }
 
 TEST(Detach, SharesElementsUnderANewHandle) {

@@ -281,53 +281,43 @@ struct Failing : nn::Layer {
 TEST(DataParallel, TellsWhatACopyThrowsWithItsDevice) {
   DataParallel<Failing> net(make<Failing>, {.device_ids = kThreeDevices});
   const auto x = [](float a, float b, float c) { return tensor(std::vector<float>{a, b, c}, {3, 1}); };
-  expect_error<ShapeError>([&] { net(x(0, 1, 2)); }, {"DataParallel on cpu:1", "in fc"});  // the first of two
-  expect_error<ShapeError>([&] { net(x(1, 0, 0)); }, {"DataParallel on cpu: "});
-  expect_error<Error>([&] { net(x(0, 0, 2)); }, {"[DataParallel] on cpu:2: a user's own"});
+  EXPECT_ERROR(ShapeError, net(x(0, 1, 2)), "DataParallel on cpu:1", "in fc");  // the first of two
+  EXPECT_ERROR(ShapeError, net(x(1, 0, 0)), "DataParallel on cpu: ");
+  EXPECT_ERROR(Error, net(x(0, 0, 2)), "[DataParallel] on cpu:2: a user's own");
   try {
     net(x(0, 0, 2));
   } catch (const Error& e) {
     EXPECT_THROW(std::rethrow_if_nested(e), std::out_of_range);
   }
-  expect_error<InternalError>([&] { net(x(0, 3, 0)); }, {"broken"});
-  expect_error<ValueError>([&] { net(x(0, 0, 4)); }, {"returned no tensor on cpu:2"});
+  EXPECT_ERROR(InternalError, net(x(0, 3, 0)), "broken");
+  EXPECT_ERROR(ValueError, net(x(0, 0, 4)), "returned no tensor on cpu:2");
   EXPECT_EQ(net(x(0, 0, 0)).shape(), (Shape{3, 1}));  // and goes on
 }
 
 TEST(DataParallel, RefusesWrongDevicesAndInputs) {
-  expect_error<ValueError>(
-      [] {
-        DataParallel<Net>(make<Net>, {.device_ids = {kOne, kCPU, kOne}});
-      },
-      {"device_ids has cpu:1 twice"});
-  expect_error<DeviceError>([] { DataParallel<Net>(make<Net>, {.device_ids = {{DeviceType::kMeta}}}); },
-                            {"meta"});
-  expect_error<DeviceError>(
-      [] {
-        DataParallel<Net>(make<Net>, {.device_ids = {kCPU}, .output_device = Device{DeviceType::kMeta}});
-      },
-      {"output_device", "meta"});
-  expect_error<DeviceError>(
-      [] {
-        DataParallel<Net>(make<Net>, {.device_ids = {kCPU, {DeviceType::kCPU, 64}}});
-      },
-      {"cpu:64 does not exist"});
-  expect_error<ValueError>([] { DataParallel<Net>([] { return std::unique_ptr<Net>(); }); }, {"no model"});
-  expect_error<DeviceError>(
-      [] {
-        DataParallel<Net>(
-            [] {
-              auto net = make<Net>();
-              net->to(kTwo);
-              return net;
-            },
-            {.device_ids = {kOne, kCPU}});
-      },
-      {"expected all parameters and buffers on cpu:1", "'conv.weight'", "cpu:2"});
+  EXPECT_ERROR(ValueError, DataParallel<Net>(make<Net>, {.device_ids = {kOne, kCPU, kOne}}),
+               "device_ids has cpu:1 twice");
+  EXPECT_ERROR(DeviceError, DataParallel<Net>(make<Net>, {.device_ids = {{DeviceType::kMeta}}}), "meta");
+  EXPECT_ERROR(
+      DeviceError,
+      DataParallel<Net>(make<Net>, {.device_ids = {kCPU}, .output_device = Device{DeviceType::kMeta}}),
+      "output_device", "meta");
+  EXPECT_ERROR(DeviceError, DataParallel<Net>(make<Net>, {.device_ids = {kCPU, {DeviceType::kCPU, 64}}}),
+               "cpu:64 does not exist");
+  EXPECT_ERROR(ValueError, DataParallel<Net>([] { return std::unique_ptr<Net>(); }), "no model");
+  EXPECT_ERROR(DeviceError,
+               DataParallel<Net>(
+                   [] {
+                     auto net = make<Net>();
+                     net->to(kTwo);
+                     return net;
+                   },
+                   {.device_ids = {kOne, kCPU}}),
+               "expected all parameters and buffers on cpu:1", "'conv.weight'", "cpu:2");
   DataParallel<Net> net(make<Net>, {.device_ids = {kCPU, kOne}});
-  expect_error<ShapeError>([&] { net(scalar(1)); }, {"a dimension to split"});
+  EXPECT_ERROR(ShapeError, net(scalar(1)), "a dimension to split");
   net->to(kOne);
-  expect_error<DeviceError>([&] { net(images(2)); }, {"'conv.weight'", "cpu:1"});
+  EXPECT_ERROR(DeviceError, net(images(2)), "'conv.weight'", "cpu:1");
 }
 
 }  // namespace

@@ -133,19 +133,15 @@ TEST(DistributedDataParallel, RefusesWhatCannotBe) {
   Net net;
   struct Empty : nn::Module {
   } empty;
-  expect_error<ValueError>([&] { DistributedDataParallel ddp(empty); }, {"no parameters"});
-  expect_error<ValueError>([&] { SeparateDistributedDataParallel ddp(empty); }, {"no parameters"});
+  EXPECT_ERROR(ValueError, DistributedDataParallel ddp(empty), "no parameters");
+  EXPECT_ERROR(ValueError, SeparateDistributedDataParallel ddp(empty), "no parameters");
   const Device cpu1 = Device::parse("cpu:1");
-  expect_error<ValueError>(
-      [&] {
-        DistributedDataParallel ddp(net, {.device_ids = {kCPU, cpu1}});
-      },
-      {"at most one", "given 2"});
-  expect_error<ValueError>([&] { DistributedDataParallel ddp(net, {.device_ids = {cpu1}}); },
-                           {"'fc.weight'", "on cpu,", "cpu:1"});
+  EXPECT_ERROR(ValueError, DistributedDataParallel ddp(net, {.device_ids = {kCPU, cpu1}}), "at most one",
+               "given 2");
+  EXPECT_ERROR(ValueError, DistributedDataParallel ddp(net, {.device_ids = {cpu1}}), "'fc.weight'", "on cpu,",
+               "cpu:1");
   for (const double cap : {0.0, -1.0, double(NAN)})
-    expect_error<ValueError>([&] { DistributedDataParallel ddp(net, {.bucket_cap_mb = cap}); },
-                             {"bucket_cap_mb"});
+    EXPECT_ERROR(ValueError, DistributedDataParallel ddp(net, {.bucket_cap_mb = cap}), "bucket_cap_mb");
   EXPECT_THROW(DistributedDataParallel(net, {.check_divergence_every = -1}), ValueError);
   EXPECT_THAT(errors_of(2,
                         [] {
@@ -542,11 +538,7 @@ TEST(DistributedDataParallel, KeepsTheModelsNamesAndReadsThoseOfOtherWrappers) {
     separate.load_state_dict(state);
     EXPECT_THAT(values(net.fc.weight), Each(3)) << style;
   }
-  expect_error<ValueError>(
-      [&] {
-        ddp.load_state_dict({{"module.fc.wieght", ones({2, 2})}});
-      },
-      {"module.fc.wieght"});
+  EXPECT_ERROR(ValueError, ddp.load_state_dict({{"module.fc.wieght", ones({2, 2})}}), "module.fc.wieght");
 }
 
 TEST(DistributedDataParallel, AModelMayHaveAChildCalledModule) {
@@ -629,10 +621,9 @@ TEST(SeparateDistributedDataParallel, ReducesChildrenAndTheRootsOwnParametersApa
     }
     EXPECT_THAT(values(model.own.grad()), ElementsAre(1.5));
     EXPECT_EQ(ddp.stats(model).bytes, 4);
-    expect_error<ValueError>([&] { ddp.attach(gm, model.plain); },
-                             {"'plain'", "'a'", "'b'", "the model itself"});
+    EXPECT_ERROR(ValueError, ddp.attach(gm, model.plain), "'plain'", "'a'", "'b'", "the model itself");
     Model other;
-    expect_error<ValueError>([&] { ddp.attach(gm, other.a); }, {"direct child"});
+    EXPECT_ERROR(ValueError, ddp.attach(gm, other.a), "direct child");
   });
 }
 
@@ -657,7 +648,7 @@ TEST(SeparateDistributedDataParallel, AParameterOfSeveralChildrenIsReducedOnce) 
     }
     EXPECT_THAT(values(model.a.shared.grad()), ElementsAre(3)) << "2 w 1.5, with w = 1";
     EXPECT_EQ(ddp.stats(model).bytes, 4) << "the root comes first";
-    expect_error<ValueError>([&] { ddp.attach(gm, model.b); }, {"'b'", "there are: the model itself"});
+    EXPECT_ERROR(ValueError, ddp.attach(gm, model.b), "'b'", "there are: the model itself");
   });
 }
 

@@ -19,6 +19,7 @@
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/threads.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -870,12 +871,7 @@ TEST_P(OfWorlds, AGradientThatIsNotFiniteIsTheSameErrorOnAllByRankAndName) {
             step(false);
             const std::string want = concat(
                 "rank ", bad, " has NaN or infinity in the gradient of layer1.weight, first in element 1");
-            try {
-              step(true);
-              ADD_FAILURE() << "no error";
-            } catch (const NotFiniteError& e) {
-              EXPECT_THAT(e.what(), HasSubstr(want));
-            }
+            EXPECT_ERROR(NotFiniteError, step(true), want);
             EXPECT_THAT(values(params[1].grad()), Each(1)) << "nothing of the bad step was delivered";
             step(false);  // the job goes on
             EXPECT_THAT(values(params[1].grad()), Each(2));

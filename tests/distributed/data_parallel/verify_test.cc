@@ -392,7 +392,7 @@ TEST(Verify, WhatTheModelThrowsArrives) {
       return Net::forward(x);
     }
   };
-  expect_error<IndexError>([] { verify(make<Picky>, vectors(), {.world = 4}); }, {"not on this rank"});
+  EXPECT_ERROR(IndexError, verify(make<Picky>, vectors(), {.world = 4}), "not on this rank");
 
   struct Broken : Net {
     Tensor forward(const Tensor&) override { throw std::runtime_error("never"); }
@@ -401,21 +401,18 @@ TEST(Verify, WhatTheModelThrowsArrives) {
 }
 
 TEST(Verify, WhatCannotBeComparedIsAnError) {
-  expect_error<ValueError>([] { verify(make<Net>, samples({kFeatures}, 3), {.world = 4}); },
-                           {"4 ranks", "given 3"});
-  expect_error<ValueError>([] { verify(make<Net>, vectors(), {.world = 0}); }, {"world >= 1", "given 0"});
-  expect_error<ValueError>(
-      [] {
-        verify(make<Net>, vectors(), {},
-               [](Net& n, const data::Batch& b) { return mean(log(n(b.input) * 0.0 - 1)); });
-      },
-      {"finite loss", "step 0"});
+  EXPECT_ERROR(ValueError, verify(make<Net>, samples({kFeatures}, 3), {.world = 4}), "4 ranks", "given 3");
+  EXPECT_ERROR(ValueError, verify(make<Net>, vectors(), {.world = 0}), "world >= 1", "given 0");
+  EXPECT_ERROR(ValueError,
+               verify(make<Net>, vectors(), {},
+                      [](Net& n, const data::Batch& b) { return mean(log(n(b.input) * 0.0 - 1)); }),
+               "finite loss", "step 0");
 
   struct Split : nn::Layer {
     nn::Linear fc{this, "fc", {.in = kFeatures, .out = kClasses * get_world_size()}};
     Tensor forward(const Tensor& x) override { return fc(x); }
   };
-  expect_error<ValueError>([] { verify(make<Split>, vectors(), {}); }, {"fc.weight", "[6,6]", "[3,6]"});
+  EXPECT_ERROR(ValueError, verify(make<Split>, vectors(), {}), "fc.weight", "[6,6]", "[3,6]");
 }
 
 struct Unrecorded : Augmented {

@@ -23,9 +23,9 @@
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/tests/data/scratch.h"
 #include "gradus/tests/distributed/rank_processes.h"
 #include "gradus/tests/distributed/threads.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::dist {
 namespace {

@@ -4,20 +4,12 @@
 #include <gmock/gmock.h>
 
 #include "gradus/distributed/pipeline/schedule_check.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
 
 using testing::HasSubstr;
-
-template <class E, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 struct Lists {
   Schedule schedule;
@@ -158,8 +150,7 @@ TEST(Schedule, TextsAreReadBack) {
 }
 
 TEST(Schedule, HostileTextsAreErrors) {
-  EXPECT_THAT(error_of<ValueError>([] { parse_schedule_name("2f2b"); }),
-              HasSubstr("gpipe, gpipe-lifo, 1f1b"));
+  EXPECT_ERROR(ValueError, parse_schedule_name("2f2b"), "gpipe, gpipe-lifo, 1f1b");
   for (const char* bad :
        {"F0", "0F", "0X0", "0F0x", "-1F0", "0F-1", "0F9999999999", "00000000000F0", "0f0", "\x01"})
     EXPECT_THAT(error_of<ValueError>([&] {
@@ -167,9 +158,8 @@ TEST(Schedule, HostileTextsAreErrors) {
                 }),
                 HasSubstr("rank 1, position 0: expected an action like 2F0"))
         << bad;
-  EXPECT_THAT(error_of<ValueError>([] { parse_schedule({"0F0 7F0"}); }),
-              HasSubstr("rank 0, position 1: 7F0 is one of only 2 actions"));
-  EXPECT_THAT(error_of<ValueError>([] { parse_schedule({"", " "}); }), HasSubstr("given none"));
+  EXPECT_ERROR(ValueError, parse_schedule({"0F0 7F0"}), "rank 0, position 1: 7F0 is one of only 2 actions");
+  EXPECT_ERROR(ValueError, parse_schedule({"", " "}), "given none");
 }
 
 TEST(Schedule, OptionsAreChecked) {

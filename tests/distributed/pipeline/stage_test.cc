@@ -8,21 +8,12 @@
 #include "gradus/models/resnet.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
 #include "gradus/tests/ops/values.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist::internal {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
-
-template <class E, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 struct Result {
   std::vector<double> y;
@@ -238,17 +229,14 @@ TEST(Stages, AResNetCanBeCutWithinItsBlocks) {
 TEST(Stages, WhatCannotBeCutIsNamed) {
   auto net = make<UNet>(DType::kF32);
   const ModelTrace trace = trace_of(*net, random_tensor({3, 2, 8, 8}));
-  EXPECT_THAT(error_of<ValueError>([&] { cuts_after(trace, {"down7"}); }),
-              HasSubstr("'down7', which is called 0 times; there are: down0 down1 norm"));
-  EXPECT_THAT(error_of<ValueError>([&] {
-                plan_stages(trace, {1, 1});
-              }),
-              HasSubstr("no module is called between"));
-  EXPECT_THAT(error_of<ValueError>([&] { plan_stages(trace, {0}); }), HasSubstr("it is the whole model"));
+  EXPECT_ERROR(ValueError, cuts_after(trace, {"down7"}),
+               "'down7', which is called 0 times; there are: down0 down1 norm");
+  EXPECT_ERROR(ValueError, plan_stages(trace, {1, 1}), "no module is called between");
+  EXPECT_ERROR(ValueError, plan_stages(trace, {0}), "it is the whole model");
 
   models::ResNet checkpointed(models::cifar_resnet(8, {.classes = 10, .checkpoint = true}));
   const ModelTrace hidden = trace_of(checkpointed, random_tensor({2, 3, 32, 32}));
-  EXPECT_THAT(error_of<ValueError>([&] { cuts_after(hidden, {"layer1.0.conv1"}); }), HasSubstr("0 times"));
+  EXPECT_ERROR(ValueError, cuts_after(hidden, {"layer1.0.conv1"}), "0 times");
   EXPECT_EQ(plan_stages(hidden, cuts_after(hidden, {"layer1.0"})).stages, 2);
 
   struct Aside : nn::Layer {
@@ -266,8 +254,8 @@ TEST(Stages, WhatCannotBeCutIsNamed) {
     }
   } aside;
   const ModelTrace kept = trace_of(aside, random_tensor({1, 2}));
-  EXPECT_THAT(error_of<ValueError>([&] { plan_stages(kept, cuts_after(kept, {"fc"})); }),
-              HasSubstr("reads a tensor that 'keeps' of stage 0 keeps aside: let 'keeps' return it"));
+  EXPECT_ERROR(ValueError, plan_stages(kept, cuts_after(kept, {"fc"})),
+               "reads a tensor that 'keeps' of stage 0 keeps aside: let 'keeps' return it");
 
   struct Draws : nn::Layer {
     nn::Linear a{this, "a", {.in = 2, .out = 2}}, b{this, "b", {.in = 2, .out = 2}};
@@ -277,8 +265,8 @@ TEST(Stages, WhatCannotBeCutIsNamed) {
     }
   } draws;
   const ModelTrace drawn = trace_of(draws, random_tensor({1, 2}));
-  EXPECT_THAT(error_of<ValueError>([&] { plan_stages(drawn, cuts_after(drawn, {"b"})); }),
-              HasSubstr("random numbers that were drawn on stage 0 between modules"));
+  EXPECT_ERROR(ValueError, plan_stages(drawn, cuts_after(drawn, {"b"})),
+               "random numbers that were drawn on stage 0 between modules");
 }
 
 TEST(Stages, CallsThatDependOnValuesAreAnError) {
@@ -291,8 +279,8 @@ TEST(Stages, CallsThatDependOnValuesAreAnError) {
   const ModelTrace trace = trace_of(odd, x);
   const StagePlan plan = plan_stages(trace, cuts_after(trace, {"a"}));
   odd.other = true;
-  EXPECT_THAT(error_of<ValueError>([&] { run_stage(trace, plan, 0, {}, [&] { odd(x); }); }),
-              HasSubstr("the model calls Linear 'b' where it called 'a' before"));
+  EXPECT_ERROR(ValueError, run_stage(trace, plan, 0, {}, [&] { odd(x); }),
+               "the model calls Linear 'b' where it called 'a' before");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "gradus/distributed/pipeline/pipeline_report.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -166,12 +167,7 @@ TEST(PipelineTrace, CountsWhatIsHeld) {
 }
 
 TEST(PipelineTrace, SaysWhereItCannotWrite) {
-  try {
-    write_trace({}, "/nowhere/trace.json");
-    FAIL();
-  } catch (const FileError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("/nowhere/trace.json"));
-  }
+  EXPECT_ERROR(FileError, write_trace({}, "/nowhere/trace.json"), "/nowhere/trace.json");
   EXPECT_THROW(write_trace({}, "/dev/full"), FileError);
 }
 

@@ -1,5 +1,4 @@
 // Masks follow their images, as in torchvision and Pillow (masks.py), and with the same random numbers.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,12 +11,10 @@
 #include "gradus/data/transforms/transforms.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::data {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 // As in masks.py.
 Image classes(int64_t h = 13, int64_t w = 17) {
@@ -119,23 +116,12 @@ TEST(Masks, FillIsAnOption) {
   EXPECT_EQ(mask[0], 9);
 }
 
-template <class F> std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 TEST(Masks, WhatDoesNotFitIsAnError) {
-  EXPECT_THAT(error_of([] { Picture(photo(), photo()); }), HasSubstr("3 channels"));
-  EXPECT_THAT(error_of([] { Picture(photo(), classes(12, 17)); }),
-              AllOf(HasSubstr("12x17"), HasSubstr("13x17")));
-  EXPECT_THAT(error_of([] { Picture(photo()).mask(); }), HasSubstr("no mask"));
+  EXPECT_ERROR(Error, Picture(photo(), photo()), "3 channels");
+  EXPECT_ERROR(Error, Picture(photo(), classes(12, 17)), "12x17", "13x17");
+  EXPECT_ERROR(Error, Picture(photo()).mask(), "no mask");
   const Lambda upper([](const Image& image) { return image.crop({0, 0, image.width(), 3}); });
-  EXPECT_THAT(error_of([&] { upper(Picture(photo(), classes())); }),
-              AllOf(HasSubstr("3x17"), HasSubstr("crop")));
+  EXPECT_ERROR(Error, upper(Picture(photo(), classes())), "3x17", "crop");
   upper(Picture(photo()));  // nothing to follow
 }
 
@@ -191,15 +177,10 @@ TEST(SegmentationFiles, GiveImagesAndClasses) {
     EXPECT_EQ(b.input.shape(), (Shape{2, 3, 2, 3}));
     EXPECT_EQ(b.target.shape(), (Shape{2, 2, 3}));
   }
-  EXPECT_THAT(error_of([&] {
-                SegmentationFiles({{image, image}}).get(0);
-              }),
-              AllOf(HasSubstr("colors_2x3.png"), HasSubstr("colors")));
-  EXPECT_THAT(error_of([&] {
-                SegmentationFiles({{image, gray_1x1()}}).get(0);
-              }),
-              AllOf(HasSubstr("gray_1x1.png: is 1x1"), HasSubstr("colors_2x3.png is 2x3")));
-  EXPECT_THAT(error_of([] { SegmentationFiles({}); }), HasSubstr("at least one file"));
+  EXPECT_ERROR(Error, SegmentationFiles({{image, image}}).get(0), "colors_2x3.png", "colors");
+  EXPECT_ERROR(Error, SegmentationFiles({{image, gray_1x1()}}).get(0), "gray_1x1.png: is 1x1",
+               "colors_2x3.png is 2x3");
+  EXPECT_ERROR(Error, SegmentationFiles({}), "at least one file");
 }
 
 }  // namespace

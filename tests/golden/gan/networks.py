@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Networks of GANs: python3 tests/golden/gan/networks.py. What the file holds: ../layers/golden.py.
+"""Networks of GANs: python3 tests/golden/gan/networks.py. What the file holds: ../../nn/layers/golden.py.
 
 Restated from the papers' and mmgeneration's descriptions: DCGAN (Radford et al., ICLR 2016), LSGAN (Mao et al., ICCV
 2017), WGAN-GP (Gulrajani et al., NeurIPS 2017), PGGAN (Karras et al., ICLR 2018)."""
@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "layers"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "nn", "layers"))
 from golden import Family
 
 

@@ -1,5 +1,5 @@
 #include "gradus/models/models.h"
-#include "gradus/tests/golden/layers/golden_layers.h"
+#include "gradus/tests/nn/layers/golden_layers.h"
 
 namespace gradus::golden {
 namespace {
@@ -51,7 +51,7 @@ std::vector<GoldenLayer> deep(std::vector<GoldenLayer> networks) {
 }  // namespace
 
 static const bool added = add_golden_layers(
-    "networks",
+    "tests/golden/gan/networks.safetensors",
     deep({
         golden<DCGANGenerator>("DCGANGenerator", {.size = 16, .width = 2, .latent = 5}),
         golden<DCGANGenerator>("DCGANGenerator/8", {.size = 8, .channels = 1, .width = 3, .latent = 4}),
@@ -129,7 +129,6 @@ static const bool added = add_golden_layers(
                                                                 .channel_decay = 0.5,
                                                                 .channel_max = 9,
                                                                 .group_size = 2}),
-    }),
-    "gan");
+    }));
 
 }  // namespace gradus::golden

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT: python3 tests/golden/gpt/gpt.py. What the file holds: ../layers/golden.py.
+"""GPT: python3 tests/golden/gpt/gpt.py. What the file holds: ../../nn/layers/golden.py.
 
 Restated from GPT-2's description (Radford et al., 2019) and nanoGPT: pre-norm blocks, exact gelu, tied embeddings."""
 import math
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "layers"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "nn", "layers"))
 from golden import Family
 
 

@@ -1,13 +1,13 @@
 #include "gradus/models/gpt.h"
 
-#include "gradus/tests/golden/layers/golden_layers.h"
+#include "gradus/tests/nn/layers/golden_layers.h"
 
 namespace gradus::golden {
 
 using models::GPT;
 
 static const bool added = add_golden_layers(
-    "gpt",
+    "tests/golden/gpt/gpt.safetensors",
     {
         golden<GPT>("GPT",
                     {.vocabulary = 11, .context = 6, .layers = 2, .heads = 2, .width = 8, .dropout = 0}),
@@ -20,7 +20,6 @@ static const bool added = add_golden_layers(
                                     .width = 6,
                                     .dropout = 0,
                                     .bias = false}),
-    },
-    "gpt");
+    });
 
 }  // namespace gradus::golden

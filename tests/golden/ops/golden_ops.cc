@@ -4,10 +4,8 @@
 
 #include <cmath>
 #include <memory>
-#include <set>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/io/safetensors.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::golden {
@@ -54,11 +52,11 @@ Tensor images_channels_last(const Tensor& x) {
   return x.dim() >= 3 && x.dim() <= 5 ? raw::channels_last(x) : x;
 }
 
-class GoldenTest : public testing::Test {
+class Comparison {
  public:
-  GoldenTest(const io::SafetensorsFile& file, const GoldenOp& op) : file_(file), op_(op) {}
+  Comparison(const io::SafetensorsFile& file, const GoldenOp& op) : file_(file), op_(op) {}
 
-  void TestBody() override {
+  void run() {
     for (DType t : {DType::kF64, DType::kF32}) {
       check(t, "contiguous", [](const Tensor& x) { return x; });
       if (!op_.layouts) continue;
@@ -119,40 +117,50 @@ class GoldenTest : public testing::Test {
   const GoldenOp op_;
 };
 
-class GoldenNamesTest : public testing::Test {
+class Test : public testing::Test {
  public:
-  GoldenNamesTest(const io::SafetensorsFile& file, std::set<std::string> names)
-      : file_(file), names_(std::move(names)) {}
-  void TestBody() override {
-    for (const auto& [key, tensor] : file_.tensors) {
-      const std::string name = key.substr(0, key.rfind('/'));
-      EXPECT_TRUE(names_.count(name)) << name << " is in the file but not tested";
-    }
-  }
+  explicit Test(std::function<void()> body) : body_(std::move(body)) {}
+  void TestBody() override { body_(); }
 
  private:
-  const io::SafetensorsFile& file_;
-  const std::set<std::string> names_;
+  const std::function<void()> body_;
 };
 
 }  // namespace
 
-bool add_golden_ops(const std::string& family, std::vector<GoldenOp> ops) {
-  const auto file = std::make_shared<const io::SafetensorsFile>(
-      io::load_safetensors("tests/golden/ops/" + family + ".safetensors"));
+io::SafetensorsFile load_golden(const std::string& family) {
+  return io::load_safetensors("tests/golden/ops/" + family + ".safetensors");
+}
+
+std::set<std::string> case_names(const io::SafetensorsFile& file) {
   std::set<std::string> names;
-  for (const GoldenOp& op : ops) {
-    names.insert(op.name);
-    std::string title = op.name;
-    for (char& c : title) {
+  for (const auto& [key, tensor] : file.tensors) names.insert(key.substr(0, key.rfind('/')));
+  return names;
+}
+
+size_t inputs_of(const io::SafetensorsFile& file, const std::string& name) {
+  size_t n = 0;
+  while (file.contains(numbered(name, "x", n))) ++n;
+  return n;
+}
+
+void expect_golden(const io::SafetensorsFile& file, const GoldenOp& op) { Comparison(file, op).run(); }
+
+bool add_golden_ops(const std::string& family, const std::vector<GoldenOp>& ops) {
+  const auto file = std::make_shared<const io::SafetensorsFile>(load_golden(family));
+  const auto add = [&](std::string title, std::function<void()> body) {
+    for (char& c : title)
       if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-    }
     testing::RegisterTest(("Golden_" + family).c_str(), title.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [file, op]() -> testing::Test* { return new GoldenTest(*file, op); });
+                          [body]() -> testing::Test* { return new Test(body); });
+  };
+  std::set<std::string> left = case_names(*file);
+  for (const GoldenOp& op : ops) {
+    left.erase(op.name);
+    add(op.name, [file, op] { expect_golden(*file, op); });
   }
-  testing::RegisterTest(("Golden_" + family).c_str(), "EveryCaseIsTested", nullptr, nullptr, __FILE__,
-                        __LINE__,
-                        [file, names]() -> testing::Test* { return new GoldenNamesTest(*file, names); });
+  add("EveryCaseIsTested",
+      [left] { EXPECT_EQ(left, std::set<std::string>()) << "cases of the file that nothing tests"; });
   return true;
 }
 

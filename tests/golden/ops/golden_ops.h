@@ -2,8 +2,8 @@
 // strided and channels-last inputs. The values come from <family>.py in this folder (golden.py says
 // what a file holds).
 //
-//   static const bool added = add_golden_ops("pointwise", {
-//       {"gelu/tanh", [](X x) { return gelu(x[0], Gelu::kTanh); }},
+//   static const bool added = add_golden_ops("norm", {
+//       {"layer_norm", [](X x) { return layer_norm(x[0], {4}, x[1], x[2]); }},
 //       {"sort", [](X x) { auto [v, i] = sort(x[0], 1); return std::vector<Tensor>{v, i}; }},
 //   });
 //
@@ -12,11 +12,13 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/io/safetensors.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::golden {
@@ -39,7 +41,13 @@ struct GoldenOp {
   }
 };
 
+// PyTorch's values of a family, the names of its cases, and how many inputs a case has.
+io::SafetensorsFile load_golden(const std::string& family);
+std::set<std::string> case_names(const io::SafetensorsFile& file);
+size_t inputs_of(const io::SafetensorsFile& file, const std::string& name);
+// Expects the op to do what the case of its name says.
+void expect_golden(const io::SafetensorsFile& file, const GoldenOp& op);
 // Adds the tests of a family while the program starts.
-bool add_golden_ops(const std::string& family, std::vector<GoldenOp> ops);
+bool add_golden_ops(const std::string& family, const std::vector<GoldenOp>& ops);
 
 }  // namespace gradus::golden

@@ -3,7 +3,7 @@
 // dtypes, the asynchronous cpu:1, meta shapes and error texts. A public op without a row fails
 // EveryPublicOpHasARow, one without an error case EveryOpShowsItsErrors.
 //
-//   add_row({.op = "exp", .samples = {{in({3, 4})}, {in({})}}, .run = [](X x) { return exp(x[0]); },
+//   add_row({.op = "exp", .samples = {{in({3, 4})}, {in({})}}, .run = RUN(exp(x[0])),
 //            .reference = unary([](double v) { return std::exp(v); })});
 #pragma once
 
@@ -91,12 +91,21 @@ Array transpose_to(const Array& x, const std::vector<int>& order);
 
 // --- rows ---
 
+// A row's function of its inputs: RUN(add(x[0], x[1])).
+#define RUN(...) [=](X x) { return __VA_ARGS__; }
+
 struct ErrorCase {
   std::string what;  // "mismatched shapes"
   std::function<void()> call;
   std::vector<std::string> says;  // parts of the error's text, e.g. both shapes
   std::string op = "";            // that the error names, where the call is not the row's op itself
 };
+
+// A call that fails, and parts of its error's text: ERROR_CASE(add(a, b), "[2,3]", "[2,4]").
+#define ERROR_CASE(call, ...)             \
+  ErrorCase {                             \
+    #call, [=] { call; }, { __VA_ARGS__ } \
+  }
 
 struct OpCase {
   std::string op;            // the public function's name
@@ -115,6 +124,7 @@ struct OpCase {
   std::vector<DType> dtypes = {DType::kF32, DType::kF64};
   bool layouts = true;  // strided and channels-last inputs are accepted
   std::vector<ErrorCase> errors = {};
+  bool takes_all = false;        // an undefined tensor is its only wrong argument
   double step = 1e-4;            // of the gradient check
   bool shape_from_data = false;  // nothing to say on the meta device
   bool mixes_devices = false;    // inputs on two devices are fine

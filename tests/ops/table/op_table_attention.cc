@@ -89,16 +89,11 @@ void add_attention(const Attention& how, const Sample& more = {}) {
         {"mask's dtype",
          bad({3, 4}, {5, 4}, {5, 3}, {.mask = empty({3, 5}, {.dtype = DType::kI64})}),
          {"i64", "f32"}},
-        {"dtypes",
-         [] {
-           scaled_dot_product_attention(empty({3, 4}), empty({5, 4}, {.dtype = DType::kF64}), empty({5, 3}));
-         },
-         {"f32", "f64"}}};
-    weights.errors = {{"features",
-                       [] {
-                         attention_with_weights(empty({3, 4}), empty({5, 3}), empty({5, 3}));
-                       },
-                       {"[3,4]", "[5,3]"}}};
+        ERROR_CASE(
+            scaled_dot_product_attention(empty({3, 4}), empty({5, 4}, {.dtype = DType::kF64}), empty({5, 3})),
+            "f32", "f64")};
+    weights.errors = {
+        ERROR_CASE(attention_with_weights(empty({3, 4}), empty({5, 3}), empty({5, 3})), "[3,4]", "[5,3]")};
   }
   add_row(row);
   add_row(weights);
@@ -131,66 +126,39 @@ void add_recurrent() {
              return y;
            },
        .terms = 16,
-       .errors = {{"gates",
-                   [] {
-                     lstm_cell(empty({3, 15}), empty({3, 5}));
-                   },
-                   {"[3,20]", "[3,15]"}},
-                  {"state",
-                   [] {
-                     lstm_cell(empty({3, 20}), empty({5}));
-                   },
-                   {"[N,H]", "[5]"}},
-                  {"dtypes",
-                   [] {
-                     lstm_cell(empty({3, 20}), empty({3, 5}, {.dtype = DType::kF64}));
-                   },
-                   {"f32", "f64"}},
-                  {"integers",
-                   [] {
-                     lstm_cell(empty({1, 4}, {.dtype = DType::kI64}), empty({1, 1}, {.dtype = DType::kI64}));
-                   },
-                   {"i64"}}}});
-  add_row({.op = "gru_cell",
-           .samples = {{in({3, 15}), in({3, 15}), in({3, 5})},
-                       {in({1, 3}), in({1, 3}), in({1, 1})},
-                       {in({0, 6}), in({0, 6}), in({0, 2})}},
-           .run = [](X x) { return gru_cell(x[0], x[1], x[2]); },
-           .reference =
-               [](A x) {
-                 const int64_t H = x[2].size(1);
-                 Array y(x[2].shape);
-                 for (int64_t n = 0; n < x[2].size(0); ++n) {
-                   for (int64_t j = 0; j < H; ++j) {
-                     const auto at = [&](int i, int64_t k) { return x[size_t(i)].at({n, k * H + j}); };
-                     const double r = logistic(at(0, 0) + at(1, 0)), z = logistic(at(0, 1) + at(1, 1)),
-                                  c = std::tanh(at(0, 2) + r * at(1, 2));
-                     y.at({n, j}) = (1 - z) * c + z * x[2].at({n, j});
-                   }
-                 }
-                 return y;
-               },
-           .terms = 16,
-           .errors = {{"x_gates",
-                       [] {
-                         gru_cell(empty({3, 10}), empty({3, 15}), empty({3, 5}));
-                       },
-                       {"x_gates", "[3,15]", "[3,10]"}},
-                      {"h_gates",
-                       [] {
-                         gru_cell(empty({3, 15}), empty({2, 15}), empty({3, 5}));
-                       },
-                       {"h_gates", "[3,15]", "[2,15]"}},
-                      {"state",
-                       [] {
-                         gru_cell(empty({3, 15}), empty({3, 15}), empty({5}));
-                       },
-                       {"[N,H]", "[5]"}},
-                      {"dtypes",
-                       [] {
-                         gru_cell(empty({3, 15}), empty({3, 15}, {.dtype = DType::kF64}), empty({3, 5}));
-                       },
-                       {"f32", "f64"}}}});
+       .errors = {ERROR_CASE(lstm_cell(empty({3, 15}), empty({3, 5})), "[3,20]", "[3,15]"),
+                  ERROR_CASE(lstm_cell(empty({3, 20}), empty({5})), "[N,H]", "[5]"),
+                  ERROR_CASE(lstm_cell(empty({3, 20}), empty({3, 5}, {.dtype = DType::kF64})), "f32", "f64"),
+                  ERROR_CASE(
+                      lstm_cell(empty({1, 4}, {.dtype = DType::kI64}), empty({1, 1}, {.dtype = DType::kI64})),
+                      "i64")}});
+  add_row(
+      {.op = "gru_cell",
+       .samples = {{in({3, 15}), in({3, 15}), in({3, 5})},
+                   {in({1, 3}), in({1, 3}), in({1, 1})},
+                   {in({0, 6}), in({0, 6}), in({0, 2})}},
+       .run = RUN(gru_cell(x[0], x[1], x[2])),
+       .reference =
+           [](A x) {
+             const int64_t H = x[2].size(1);
+             Array y(x[2].shape);
+             for (int64_t n = 0; n < x[2].size(0); ++n) {
+               for (int64_t j = 0; j < H; ++j) {
+                 const auto at = [&](int i, int64_t k) { return x[size_t(i)].at({n, k * H + j}); };
+                 const double r = logistic(at(0, 0) + at(1, 0)), z = logistic(at(0, 1) + at(1, 1)),
+                              c = std::tanh(at(0, 2) + r * at(1, 2));
+                 y.at({n, j}) = (1 - z) * c + z * x[2].at({n, j});
+               }
+             }
+             return y;
+           },
+       .terms = 16,
+       .errors = {
+           ERROR_CASE(gru_cell(empty({3, 10}), empty({3, 15}), empty({3, 5})), "x_gates", "[3,15]", "[3,10]"),
+           ERROR_CASE(gru_cell(empty({3, 15}), empty({2, 15}), empty({3, 5})), "h_gates", "[3,15]", "[2,15]"),
+           ERROR_CASE(gru_cell(empty({3, 15}), empty({3, 15}), empty({5})), "[N,H]", "[5]"),
+           ERROR_CASE(gru_cell(empty({3, 15}), empty({3, 15}, {.dtype = DType::kF64}), empty({3, 5})), "f32",
+                      "f64")}});
 }
 
 }  // namespace

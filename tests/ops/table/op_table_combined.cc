@@ -31,26 +31,21 @@ void row(const char* op, const char* variant, Sample sample, Run run, Run kept =
 const Shape kImage{2, 3, 4, 4};
 
 void add_activations() {
-  row(
-      "relu", "of a result that tanh saved", {off_zero({3, 5})}, [](X x) { return relu(tanh(x[0])); },
-      [](X x) {
-        const Tensor h = tanh(x[0]);
-        return relu(h);
-      });
+  row("relu", "of a result that tanh saved", {off_zero({3, 5})}, RUN(relu(tanh(x[0]))), [](X x) {
+    const Tensor h = tanh(x[0]);
+    return relu(h);
+  });
   row("relu", "beside the tanh it came from", {off_zero({3, 5})}, [](X x) {
     const Tensor h = tanh(x[0]);
     return relu(h) * h + relu(exp(h));
   });
-  row(
-      "relu", "of a view", {off_zero({3, 4})},
-      [](X x) { return relu(flatten(x[0])) + flatten(x[0]) + relu(reshape(transpose(x[0], 0, 1), {12})); },
-      [](X x) {
+  row("relu", "of a view", {off_zero({3, 4})},
+      RUN(relu(flatten(x[0])) + flatten(x[0]) + relu(reshape(transpose(x[0], 0, 1), {12}))), [](X x) {
         const Tensor f = flatten(x[0]), t = transpose(x[0], 0, 1), r = reshape(t, {12});
         return relu(f) + f + relu(r);
       });
-  row("relu", "of a sum", {off_zero({3, 4}), in({4}, 0.2, 0.3)},
-      [](X x) { return relu(relu(x[0]) - x[1] + x[0]); });
-  row("relu", "twice", {off_zero({3, 4})}, [](X x) { return relu(relu(x[0] * 2)) * x[0]; });
+  row("relu", "of a sum", {off_zero({3, 4}), in({4}, 0.2, 0.3)}, RUN(relu(relu(x[0]) - x[1] + x[0])));
+  row("relu", "twice", {off_zero({3, 4})}, RUN(relu(relu(x[0] * 2)) * x[0]));
   // One gradient goes into every rule, and some of them may write into it.
   row(
       "add", "of all activations", {off_zero({3, 5})},
@@ -64,11 +59,9 @@ void add_activations() {
         const Tensor f = leaky_relu(v, 0.1), g = elu(v), h = clamp(v, -2, 2);
         return a + b + c + d + e + f + g + h + v;
       });
-  row("mul", "of a tensor with itself", {in({3, 5})}, [](X x) { return x[0] * x[0] * exp(x[0]) * x[0]; });
-  row("log_softmax", "times its exp", {in({3, 5})},
-      [](X x) { return exp(log_softmax(x[0], 1)) * log_softmax(x[0], 1); });
-  row("clamp", "of a result that exp saved", {in({3, 5})},
-      [](X x) { return clamp(exp(x[0]), 0.4, 2.2) * 3; });
+  row("mul", "of a tensor with itself", {in({3, 5})}, RUN(x[0] * x[0] * exp(x[0]) * x[0]));
+  row("log_softmax", "times its exp", {in({3, 5})}, RUN(exp(log_softmax(x[0], 1)) * log_softmax(x[0], 1)));
+  row("clamp", "of a result that exp saved", {in({3, 5})}, RUN(clamp(exp(x[0]), 0.4, 2.2) * 3));
 }
 
 void add_dropout() {
@@ -78,31 +71,26 @@ void add_dropout() {
       return f(x);
     };
   };
-  row("dropout", "of a relu", {off_zero({4, 9})}, seeded([](X x) { return dropout(relu(x[0]), 0.4, true); }),
+  row("dropout", "of a relu", {off_zero({4, 9})}, seeded(RUN(dropout(relu(x[0]), 0.4, true))),
       seeded([](X x) {
         const Tensor h = relu(x[0]);
         return dropout(h, 0.4, true);
       }));
   row("dropout", "of a result that tanh saved", {in({4, 9})},
-      seeded([](X x) { return dropout(tanh(x[0]), 0.4, true) * 2; }));
-  row("relu", "of a dropout", {off_zero({4, 9})},
-      seeded([](X x) { return relu(dropout(x[0], 0.4, true)) + x[0]; }));
-  row("dropout", "of a view", {in({4, 9})},
-      seeded([](X x) { return dropout(flatten(x[0]), 0.4, true) + flatten(x[0]); }));
+      seeded(RUN(dropout(tanh(x[0]), 0.4, true) * 2)));
+  row("relu", "of a dropout", {off_zero({4, 9})}, seeded(RUN(relu(dropout(x[0], 0.4, true)) + x[0])));
+  row("dropout", "of a view", {in({4, 9})}, seeded(RUN(dropout(flatten(x[0]), 0.4, true) + flatten(x[0]))));
 }
 
 void add_pooling() {
   const MaxPool2dOptions disjoint{.kernel = 2}, overlapping{.kernel = 3, .stride = 1};
-  row(
-      "max_pool2d", "of a relu", {distinct(kImage)}, [=](X x) { return max_pool2d(relu(x[0]), disjoint); },
-      [=](X x) {
-        const Tensor h = relu(x[0]), again = h * 1;
-        return max_pool2d(again, disjoint);
-      });
+  row("max_pool2d", "of a relu", {distinct(kImage)}, RUN(max_pool2d(relu(x[0]), disjoint)), [=](X x) {
+    const Tensor h = relu(x[0]), again = h * 1;
+    return max_pool2d(again, disjoint);
+  });
   row("max_pool2d", "of a relu of a temporary", {distinct(kImage)},
-      [=](X x) { return max_pool2d(relu(x[0] * 2), disjoint) * 3; });
-  row("max_pool2d", "of an overlapping relu", {distinct(kImage)},
-      [=](X x) { return max_pool2d(relu(x[0]), overlapping); });
+      RUN(max_pool2d(relu(x[0] * 2), disjoint) * 3));
+  row("max_pool2d", "of an overlapping relu", {distinct(kImage)}, RUN(max_pool2d(relu(x[0]), overlapping)));
   row(
       "max_pool2d", "of a relu that is used again", {distinct(kImage)},
       [=](X x) {
@@ -119,9 +107,9 @@ void add_pooling() {
     return flatten(h, 1);
   });
   row("max_pool2d", "of a relu of a result that tanh saved", {distinct(kImage, -1, 1)},
-      [=](X x) { return max_pool2d(relu(tanh(x[0])), disjoint); });
+      RUN(max_pool2d(relu(tanh(x[0])), disjoint)));
   row("max_pool2d", "of a relu that leaves a rest", {distinct({1, 2, 5, 5})},
-      [=](X x) { return max_pool2d(relu(x[0]), disjoint); });
+      RUN(max_pool2d(relu(x[0]), disjoint)));
 }
 
 // Layers one after the other, as in networks: second order goes through every pair of neighbors.
@@ -138,17 +126,14 @@ void add_networks() {
             batch_norm(conv2d(x[0], x[1], {}, {.padding = 1}), x[2], x[3], {}, {}, {.training = true});
         return conv2d(leaky_relu(h, 0.2), x[4]);
       });
-  row("batch_norm", "relu, pool", {distinct({3, 2, 4, 4}), in({2}, 0.5, 1.5), in({2})}, [](X x) {
-    return max_pool2d(relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true})), {.kernel = 2});
-  });
+  row("batch_norm", "relu, pool", {distinct({3, 2, 4, 4}), in({2}, 0.5, 1.5), in({2})},
+      RUN(max_pool2d(relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true})), {.kernel = 2})));
   row("cross_entropy", "of a network",
       {in({4, 6}), in({5, 6}), in({5}), in({3, 5}), in({3}), indices({4}, {2, 0, 1, 2})},
-      [](X x) { return cross_entropy(linear(relu(linear(x[0], x[1], x[2])), x[3], x[4]), x[5]); });
-  row("norm", "squared distance from 1", {in({3, 2, 2, 2})}, [](X x) {
-    return mean(square(norm(x[0], {1, 2, 3}) - 1));
-  });
+      RUN(cross_entropy(linear(relu(linear(x[0], x[1], x[2])), x[3], x[4]), x[5])));
+  row("norm", "squared distance from 1", {in({3, 2, 2, 2})}, RUN(mean(square(norm(x[0], {1, 2, 3}) - 1))));
   row("softmax", "attention", {in({2, 3, 4}), in({2, 5, 4}), in({2, 5, 4})},
-      [](X x) { return matmul(softmax(matmul(x[0], transpose(x[1], -1, -2)) / 2, -1), x[2]); });
+      RUN(matmul(softmax(matmul(x[0], transpose(x[1], -1, -2)) / 2, -1), x[2])));
 }
 
 }  // namespace

@@ -125,10 +125,10 @@ std::vector<ErrorCase> conv_errors(Tensor (*run)(const Tensor&, const Tensor&, c
       {"same_padding and padding",
        with(x, w, {.padding = 2, .same_padding = true}),
        {"same_padding", "padding of 2"}},
-      {"bias", [=] { run(empty(x), empty(w), empty({3}), {}); }, {"bias must have 2 elements", "f32[3]"}},
-      {"dtypes", [=] { run(empty(x), empty(w, of(DType::kF64)), {}, {}); }, {"weight is f64", "f32"}},
-      {"integers", [=] { run(empty(x, of(DType::kI64)), empty(w, of(DType::kI64)), {}, {}); }, {"i64"}},
-      {"devices", [=] { run(empty(x), empty(w, kOther), {}, {}); }, {"cpu:1"}},
+      ERROR_CASE(run(empty(x), empty(w), empty({3}), {}), "bias must have 2 elements", "f32[3]"),
+      ERROR_CASE(run(empty(x), empty(w, of(DType::kF64)), {}, {}), "weight is f64", "f32"),
+      ERROR_CASE(run(empty(x, of(DType::kI64)), empty(w, of(DType::kI64)), {}, {}), "i64"),
+      ERROR_CASE(run(empty(x), empty(w, kOther), {}, {}), "cpu:1"),
   };
 }
 
@@ -139,7 +139,7 @@ void add_forward(const char* op, Tensor (*run)(const Tensor&, const Tensor&, con
   add_row({.op = op,
            .variant = c.name,
            .samples = {{in(c.x), in(c.w), in({c.w[0]})}},
-           .run = [=](X x) { return run(x[0], x[1], x[2], o); },
+           .run = RUN(run(x[0], x[1], x[2], o)),
            .reference = convolution(o),
            .terms = taps(c.w) + 1,
            .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
@@ -147,7 +147,7 @@ void add_forward(const char* op, Tensor (*run)(const Tensor&, const Tensor&, con
   add_row({.op = op,
            .variant = std::string(c.name) + " without bias",
            .samples = {{in(c.x), in(c.w)}},
-           .run = [=](X x) { return run(x[0], x[1], {}, o); },
+           .run = RUN(run(x[0], x[1], {}, o)),
            .reference = convolution(o),
            .terms = taps(c.w)});
 }
@@ -162,7 +162,7 @@ void add_rectified(const ConvCase<Conv2dFuncOptions>& c, bool with_errors) {
   add_row({.op = "conv2d_relu",
            .variant = c.name,
            .samples = {{in(c.x), in(c.w), in({c.w[0]})}},
-           .run = [=](X x) { return conv2d_relu(x[0], x[1], x[2], o); },
+           .run = RUN(conv2d_relu(x[0], x[1], x[2], o)),
            .reference = reference,
            .terms = taps(c.w) + 1,
            .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
@@ -170,7 +170,7 @@ void add_rectified(const ConvCase<Conv2dFuncOptions>& c, bool with_errors) {
   add_row({.op = "conv2d_relu",
            .variant = std::string(c.name) + " without bias",
            .samples = {{in(c.x), in(c.w)}},
-           .run = [=](X x) { return conv2d_relu(x[0], x[1], {}, o); },
+           .run = RUN(conv2d_relu(x[0], x[1], {}, o)),
            .reference = reference,
            .terms = taps(c.w)});
 }
@@ -200,10 +200,9 @@ void add_gradients(const char* input_op, const char* weight_op,
     Shape other = ys, more = ws;
     ++other[2], more[1] += 1;
     input_errors = {
-        {"dy",
-         [=] { input_grad(empty(other), empty(ws), xs, o); },
-         {"dy must be " + to_string(ys), to_string(other)}},
-        {"channels", [=] { input_grad(empty(ys), empty(more), xs, o); }, {to_string(more)}},
+        ERROR_CASE(input_grad(empty(other), empty(ws), xs, o), "dy must be " + to_string(ys),
+                   to_string(other)),
+        ERROR_CASE(input_grad(empty(ys), empty(more), xs, o), to_string(more)),
         {"groups",
          [=] {
            auto p = o;
@@ -211,14 +210,13 @@ void add_gradients(const char* input_op, const char* weight_op,
            input_grad(empty(ys), empty(ws), xs, p);
          },
          {"groups", "given 0"}},
-        {"dtypes", [=] { input_grad(empty(ys), empty(ws, of(DType::kF64)), xs, o); }, {"f64"}},
-        {"devices", [=] { input_grad(empty(ys), empty(ws, kOther), xs, o); }, {"cpu:1"}},
+        ERROR_CASE(input_grad(empty(ys), empty(ws, of(DType::kF64)), xs, o), "f64"),
+        ERROR_CASE(input_grad(empty(ys), empty(ws, kOther), xs, o), "cpu:1"),
     };
     weight_errors = {
-        {"dy",
-         [=] { weight_grad(empty(other), empty(xs), ws, true, o); },
-         {"dy must be " + to_string(ys), to_string(other)}},
-        {"channels", [=] { weight_grad(empty(ys), empty(xs), more, true, o); }, {to_string(more)}},
+        ERROR_CASE(weight_grad(empty(other), empty(xs), ws, true, o), "dy must be " + to_string(ys),
+                   to_string(other)),
+        ERROR_CASE(weight_grad(empty(ys), empty(xs), more, true, o), to_string(more)),
         {"groups",
          [=] {
            auto p = o;
@@ -226,14 +224,14 @@ void add_gradients(const char* input_op, const char* weight_op,
            weight_grad(empty(ys), empty(xs), ws, true, p);
          },
          {"groups", "given 0"}},
-        {"dtypes", [=] { weight_grad(empty(ys), empty(xs, of(DType::kF64)), ws, true, o); }, {"f64"}},
-        {"devices", [=] { weight_grad(empty(ys), empty(xs, kOther), ws, true, o); }, {"cpu:1"}},
+        ERROR_CASE(weight_grad(empty(ys), empty(xs, of(DType::kF64)), ws, true, o), "f64"),
+        ERROR_CASE(weight_grad(empty(ys), empty(xs, kOther), ws, true, o), "cpu:1"),
     };
   }
   add_row({.op = input_op,
            .variant = c.name,
            .samples = {{in(ys), in(ws)}},
-           .run = [=](X x) { return input_grad(x[0], x[1], image(x[0].shape(), x[1].shape()), o); },
+           .run = RUN(input_grad(x[0], x[1], image(x[0].shape(), x[1].shape()), o)),
            .reference =
                [=](A x) {
                  Array dx(image(x[0].shape, x[1].shape));
@@ -244,21 +242,20 @@ void add_gradients(const char* input_op, const char* weight_op,
                },
            .terms = double(ws[0] / o.groups) * taps(ws) / double(ws[1]),
            .errors = input_errors});
-  add_row(
-      {.op = weight_op,
-       .variant = c.name,
-       .samples = {{in(ys), in(xs)}},
-       .run =
-           [=](X x) { return weight_grad(x[0], x[1], filters(x[0].shape(), x[1].shape()), false, o).first; },
-       .reference =
-           [=](A x) {
-             Array dw(filters(x[0].shape, x[1].shape));
-             for_each_product(x[1].shape, dw.shape, x[0].shape, g,
-                              [&](size_t iy, size_t ix, size_t iw) { dw.v[iw] += x[0].v[iy] * x[1].v[ix]; });
-             return dw;
-           },
-       .terms = double(ys.product()) / double(ys[1]),
-       .errors = weight_errors});
+  add_row({.op = weight_op,
+           .variant = c.name,
+           .samples = {{in(ys), in(xs)}},
+           .run = RUN(weight_grad(x[0], x[1], filters(x[0].shape(), x[1].shape()), false, o).first),
+           .reference =
+               [=](A x) {
+                 Array dw(filters(x[0].shape, x[1].shape));
+                 for_each_product(x[1].shape, dw.shape, x[0].shape, g, [&](size_t iy, size_t ix, size_t iw) {
+                   dw.v[iw] += x[0].v[iy] * x[1].v[ix];
+                 });
+                 return dw;
+               },
+           .terms = double(ys.product()) / double(ys[1]),
+           .errors = weight_errors});
 }
 
 void add_images() {
@@ -440,14 +437,12 @@ std::vector<ErrorCase> transpose_errors(Tensor (*run)(const Tensor&, const Tenso
        {"output_padding", "given 2 with stride 2"}},
       {"output_padding below 0", with(x, w, {.output_padding = -1}), {"output_padding", "given -1"}},
       {"nothing left", with(x, w, {.padding = 4}), {"a result of size -1"}},
-      {"bias", [=] { run(empty(x), empty(w), empty({3}), {}); }, {"bias must have 2 elements", "f32[3]"}},
-      {"dtype of the bias",
-       [=] { run(empty(x), empty(w), empty({2}, of(DType::kF64)), {}); },
-       {"bias is f64"}},
-      {"device of the bias", [=] { run(empty(x), empty(w), empty({2}, kOther), {}); }, {"bias", "cpu:1"}},
-      {"dtypes", [=] { run(empty(x), empty(w, of(DType::kF64)), {}, {}); }, {"weight is f64"}},
-      {"integers", [=] { run(empty(x, of(DType::kI64)), empty(w, of(DType::kI64)), {}, {}); }, {"i64"}},
-      {"devices", [=] { run(empty(x), empty(w, kOther), {}, {}); }, {"cpu:1"}},
+      ERROR_CASE(run(empty(x), empty(w), empty({3}), {}), "bias must have 2 elements", "f32[3]"),
+      ERROR_CASE(run(empty(x), empty(w), empty({2}, of(DType::kF64)), {}), "bias is f64"),
+      ERROR_CASE(run(empty(x), empty(w), empty({2}, kOther), {}), "bias", "cpu:1"),
+      ERROR_CASE(run(empty(x), empty(w, of(DType::kF64)), {}, {}), "weight is f64"),
+      ERROR_CASE(run(empty(x, of(DType::kI64)), empty(w, of(DType::kI64)), {}, {}), "i64"),
+      ERROR_CASE(run(empty(x), empty(w, kOther), {}, {}), "cpu:1"),
   };
 }
 
@@ -481,7 +476,7 @@ void add_transposed(const char* op,
     add_row({.op = op,
              .variant = c.name,
              .samples = {{in(c.x), in(ws), in({ws[1] * g.groups})}},
-             .run = [=](X x) { return run(x[0], x[1], x[2], o); },
+             .run = RUN(run(x[0], x[1], x[2], o)),
              .reference = reference,
              .terms = terms,
              .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
@@ -489,7 +484,7 @@ void add_transposed(const char* op,
     add_row({.op = op,
              .variant = std::string(c.name) + " without bias",
              .samples = {{in(c.x), in(ws)}},
-             .run = [=](X x) { return run(x[0], x[1], {}, o); },
+             .run = RUN(run(x[0], x[1], {}, o)),
              .reference = reference,
              .terms = terms});
     first = false;

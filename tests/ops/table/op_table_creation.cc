@@ -44,12 +44,7 @@ void add_creation() {
       [] {
         return Array({2, 3});
       },
-      DType::kF32,
-      {{"negative size",
-        [] {
-          zeros({2, -3});
-        },
-        {"-3"}}});
+      DType::kF32, {ERROR_CASE(zeros({2, -3}), "-3")});
   source(
       "ones", "",
       [=] {
@@ -101,7 +96,7 @@ void add_creation() {
       [] {
         return list({-1, -0.5, 0, 0.5, 1});
       },
-      DType::kF64, {{"negative", [] { linspace(0, 1, -1); }, {"-1"}}});
+      DType::kF64, {ERROR_CASE(linspace(0, 1, -1), "-1")});
   source(
       "linspace", "one step", [] { return linspace(3, 9, 1); }, [] { return list({3}); }, DType::kF32);
   source(
@@ -109,7 +104,7 @@ void add_creation() {
       [] {
         return list({0.1, 1, 10, 100});
       },
-      DType::kF64, {{"negative", [] { logspace(0, 1, -1); }, {"[logspace]", "-1"}}});
+      DType::kF64, {ERROR_CASE(logspace(0, 1, -1), "[logspace]", "-1")});
   source(
       "logspace", "base 2", [] { return logspace(0, 3, 4, 2, {.dtype = DType::kI64}); },
       [] {
@@ -131,13 +126,13 @@ void add_creation() {
     source(
         "tril_indices", name.c_str(), [=] { return tril_indices(3, 5, offset); },
         [=] { return triangle(3, 5, [=](int64_t i, int64_t j) { return j - i <= offset; }); }, DType::kI64,
-        {{"size", [] { tril_indices(-1, 2); }, {"[tril_indices]", "-1"}},
-         {"dtype", [] { tril_indices(1, 2, 0, {.dtype = DType::kF32}); }, {"[tril_indices]", "f32"}}});
+        {ERROR_CASE(tril_indices(-1, 2), "[tril_indices]", "-1"),
+         ERROR_CASE(tril_indices(1, 2, 0, {.dtype = DType::kF32}), "[tril_indices]", "f32")});
     source(
         "triu_indices", name.c_str(), [=] { return triu_indices(3, 5, offset); },
         [=] { return triangle(3, 5, [=](int64_t i, int64_t j) { return j - i >= offset; }); }, DType::kI64,
-        {{"size", [] { triu_indices(1, -2); }, {"[triu_indices]", "-2"}},
-         {"dtype", [] { triu_indices(1, 2, 0, {.dtype = DType::kBool}); }, {"[triu_indices]", "bool"}}});
+        {ERROR_CASE(triu_indices(1, -2), "[triu_indices]", "-2"),
+         ERROR_CASE(triu_indices(1, 2, 0, {.dtype = DType::kBool}), "[triu_indices]", "bool")});
   }
   const auto identity = [](int64_t n, int64_t m) {
     Array y({n, m});
@@ -179,7 +174,7 @@ void add_creation() {
   add_row({.op = "full_like",
            .variant = "another dtype",
            .samples = any,
-           .run = [](X x) { return full_like(x[0], 4, DType::kI32); },
+           .run = RUN(full_like(x[0], 4, DType::kI32)),
            .reference = unary([](double) { return 4.0; }),
            .fixed_result = true,
            .result = DType::kI32,
@@ -208,16 +203,16 @@ void add_random() {
     };
   };
   drawn("uniform_", into([](const Tensor& x) { uniform_(x, -1, 2); }),
-        {{"bounds", [] { uniform_(empty({2}), 2, 1); }, {"2", "1"}}});
+        {ERROR_CASE(uniform_(empty({2}), 2, 1), "2", "1")});
   drawn("normal_", into([](const Tensor& x) { normal_(x, 1, 2); }),
-        {{"std", [] { normal_(empty({2}), 0, -1); }, {"-1"}}});
+        {ERROR_CASE(normal_(empty({2}), 0, -1), "-1")});
   drawn("bernoulli_", into([](const Tensor& x) { bernoulli_(x, 0.3); }),
-        {{"p", [] { bernoulli_(empty({2}), 1.5); }, {"1.5"}}});
+        {ERROR_CASE(bernoulli_(empty({2}), 1.5), "1.5")});
   drawn("randint_like", [](const Tensor& x) { return randint_like(x, 2, 5); },
-        {{"empty range", [] { randint_like(empty({2}), 3, 3); }, {"3"}}});
+        {ERROR_CASE(randint_like(empty({2}), 3, 3), "3")});
   drawn("normal", [](const Tensor& x) { return normal(x, 2); },
-        {{"std", [] { normal(empty({2}), -1); }, {"[normal]", "-1"}},
-         {"dtype", [] { normal(empty({2}, {.dtype = DType::kI64}), 1); }, {"[normal]", "i64"}}});
+        {ERROR_CASE(normal(empty({2}), -1), "[normal]", "-1"),
+         ERROR_CASE(normal(empty({2}, {.dtype = DType::kI64}), 1), "[normal]", "i64")});
   add_row({.op = "normal",
            .variant = "tensors",
            .samples = {{in({3, 1}), in({4}, 0, 2)}},
@@ -230,44 +225,27 @@ void add_random() {
   // Where the distribution leaves no choice, so that there is a reference.
   Input sure = in({2, 4});
   sure.values = {0, 0, 3, 0, 0.5, 0, 0, 0};
-  add_row({.op = "multinomial",
-           .samples = {{sure}},
-           .run = [](X x) { return multinomial(x[0], 3, {.replacement = true}); },
-           .reference =
-               [](A) {
-                 Array y({2, 3});
-                 y.v = {2, 2, 2, 0, 0, 0};
-                 return y;
-               },
-           .fixed_result = true,
-           .result = DType::kI64,
-           .differentiable = false,
-           .errors = {{"dims",
-                       [] {
-                         multinomial(ones({2, 2, 2}), 1);
-                       },
-                       {"[multinomial]", "[2,2,2]"}},
-                      {"nothing",
-                       [] {
-                         multinomial(ones({2, 0}), 1);
-                       },
-                       {"[multinomial]", "[2,0]"}},
-                      {"count", [] { multinomial(ones({2}), 0); }, {"[multinomial]", "0"}},
-                      {"too many", [] { multinomial(ones({2}), 3); }, {"[multinomial]", "3", "2"}},
-                      {"too many above 0",
-                       [] {
-                         multinomial(tensor({1.f, 0.f}), 2);
-                       },
-                       {"[multinomial]", "2", "1"}},
-                      {"negative",
-                       [] {
-                         multinomial(tensor({1.f, -2.f}), 1);
-                       },
-                       {"[multinomial]", "-2"}},
-                      {"all 0", [] { multinomial(zeros({2}), 1); }, {"[multinomial]", "0"}},
-                      {"dtype",
-                       [] { multinomial(ones({2}, {.dtype = DType::kI64}), 1); },
-                       {"[multinomial]", "i64"}}}});
+  add_row(
+      {.op = "multinomial",
+       .samples = {{sure}},
+       .run = RUN(multinomial(x[0], 3, {.replacement = true})),
+       .reference =
+           [](A) {
+             Array y({2, 3});
+             y.v = {2, 2, 2, 0, 0, 0};
+             return y;
+           },
+       .fixed_result = true,
+       .result = DType::kI64,
+       .differentiable = false,
+       .errors = {ERROR_CASE(multinomial(ones({2, 2, 2}), 1), "[multinomial]", "[2,2,2]"),
+                  ERROR_CASE(multinomial(ones({2, 0}), 1), "[multinomial]", "[2,0]"),
+                  ERROR_CASE(multinomial(ones({2}), 0), "[multinomial]", "0"),
+                  ERROR_CASE(multinomial(ones({2}), 3), "[multinomial]", "3", "2"),
+                  ERROR_CASE(multinomial(tensor({1.f, 0.f}), 2), "[multinomial]", "2", "1"),
+                  ERROR_CASE(multinomial(tensor({1.f, -2.f}), 1), "[multinomial]", "-2"),
+                  ERROR_CASE(multinomial(zeros({2}), 1), "[multinomial]", "0"),
+                  ERROR_CASE(multinomial(ones({2}, {.dtype = DType::kI64}), 1), "[multinomial]", "i64")}});
   for (bool replacement : {false, true}) {
     add_row({.op = "multinomial",
              .variant = replacement ? "with replacement" : "without replacement",
@@ -300,9 +278,9 @@ void add_random() {
   source("rand", "", seeded([] { return rand({50}); }), nullptr, DType::kF32);
   source("randn", "", seeded([] { return randn({50}); }), nullptr, DType::kF32);
   source("randint", "", seeded([] { return randint(3, 9, {50}); }), nullptr, DType::kI64,
-         {{"empty range", [] { randint(3, 3, {1}); }, {"3"}}});
+         {ERROR_CASE(randint(3, 3, {1}), "3")});
   source("randperm", "", seeded([] { return randperm(50); }), nullptr, DType::kI64,
-         {{"negative", [] { randperm(-1); }, {"-1"}}});
+         {ERROR_CASE(randperm(-1), "-1")});
 
   const auto dropped = [](double p, bool training) {
     return [=](X x) {
@@ -313,7 +291,7 @@ void add_random() {
   add_row({.op = "dropout",
            .samples = any,
            .run = dropped(0.3, true),
-           .errors = {{"p", [] { dropout(empty({2}), 1.5); }, {"1.5"}}}});
+           .errors = {ERROR_CASE(dropout(empty({2}), 1.5), "1.5")}});
   add_row({.op = "dropout",
            .variant = "evaluation",
            .samples = any,
@@ -329,7 +307,7 @@ void add_random() {
            .reference = unary([](double) { return 0.0; })});
   add_row({.op = "masked_scale",
            .samples = {{in({3, 5}), mask({3, 5})}, {in({2, 3, 2, 2}), mask({2, 3, 2, 2})}},
-           .run = [](X x) { return masked_scale(x[0], x[1], 2.5); },
+           .run = RUN(masked_scale(x[0], x[1], 2.5)),
            .reference = binary([](double v, double m) { return m != 0 ? 2.5 * v : 0; })});
 }
 

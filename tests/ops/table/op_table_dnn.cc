@@ -56,11 +56,11 @@ void add_joined_batch_norm() {
                    return y;
                  },
              .terms = 32,
-             .errors = {{"no channels", [] { batch_statistics(empty({3})); }, {"[3]"}}}});
+             .errors = {ERROR_CASE(batch_statistics(empty({3})), "[3]")}});
     add_row({.op = "batch_norm_by",
              .variant = variant,
              .samples = {{in(s), in({3}), in({3}, 0.5, 1.5), in({3}), in({3})}},
-             .run = [](X x) { return batch_norm_by(x[0], x[1], x[2], x[3], x[4], 0.01); },
+             .run = RUN(batch_norm_by(x[0], x[1], x[2], x[3], x[4], 0.01)),
              .reference =
                  [](A x) {
                    Array y = x[0];
@@ -73,16 +73,9 @@ void add_joined_batch_norm() {
                    return y;
                  },
              .terms = 32,
-             .errors = {{"mean",
-                         [] {
-                           batch_norm_by(empty({2, 3}), empty({4}), empty({3}), {}, {}, 0);
-                         },
-                         {"[2,3]", "[4]"}},
-                        {"eps",
-                         [] {
-                           batch_norm_by(empty({2, 3}), empty({3}), empty({3}), {}, {}, -1);
-                         },
-                         {"eps", "-1"}}}});
+             .errors = {
+                 ERROR_CASE(batch_norm_by(empty({2, 3}), empty({4}), empty({3}), {}, {}, 0), "[2,3]", "[4]"),
+                 ERROR_CASE(batch_norm_by(empty({2, 3}), empty({3}), empty({3}), {}, {}, -1), "eps", "-1")}});
   }
 }
 
@@ -127,21 +120,11 @@ void add_batch_norm() {
                .run = [run](X x) { return run(x[0], x[1], x[2]); },
                .reference = reference,
                .terms = 32,
-               .errors = {{"weight",
-                           [] {
-                             batch_norm(empty({2, 3}), empty({4}), empty({4}), {}, {}, {.training = true});
-                           },
-                           {"[2,3]", "[4]"}},
-                          {"one value per channel",
-                           [] {
-                             batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true});
-                           },
-                           {"[1,3]"}},
-                          {"no statistics",
-                           [] {
-                             batch_norm(empty({2, 3}), {}, {}, {}, {}, {.training = false});
-                           },
-                           {"running"}}}});
+               .errors = {
+                   ERROR_CASE(batch_norm(empty({2, 3}), empty({4}), empty({4}), {}, {}, {.training = true}),
+                              "[2,3]", "[4]"),
+                   ERROR_CASE(batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true}), "[1,3]"),
+                   ERROR_CASE(batch_norm(empty({2, 3}), {}, {}, {}, {}, {.training = false}), "running")}});
       add_row({.op = "batch_norm",
                .variant = variant + " without weight",
                .samples = {{in(s)}},
@@ -168,76 +151,51 @@ void add_batch_norm() {
       };
       const BatchNormFuncOptions options{.training = training, .eps = 0.01};
       const auto reference = [=](A x) { return rectified(x, training, 0); };
-      add_row({.op = "batch_norm_relu",
-               .variant = variant,
-               .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3})}},
-               .run =
-                   [=](X x) {
-                     return batch_norm_relu(x[0], x[1], x[2], stored(x[0], mean), stored(x[0], var), options);
-                   },
-               .reference = reference,
-               .terms = 32,
-               .errors = {{"weight",
-                           [] {
-                             batch_norm_relu(empty({2, 3}), empty({4}), {}, {}, {}, {.training = true});
-                           },
-                           {"[batch_norm_relu]", "[2,3]", "[4]"}},
-                          {"no statistics",
-                           [] {
-                             batch_norm_relu(empty({2, 3}), {}, {}, {}, {});
-                           },
-                           {"running"}}}});
+      add_row(
+          {.op = "batch_norm_relu",
+           .variant = variant,
+           .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3})}},
+           .run = RUN(batch_norm_relu(x[0], x[1], x[2], stored(x[0], mean), stored(x[0], var), options)),
+           .reference = reference,
+           .terms = 32,
+           .errors = {ERROR_CASE(batch_norm_relu(empty({2, 3}), empty({4}), {}, {}, {}, {.training = true}),
+                                 "[batch_norm_relu]", "[2,3]", "[4]"),
+                      ERROR_CASE(batch_norm_relu(empty({2, 3}), {}, {}, {}, {}), "running")}});
       for (const double slope : {0.2, -0.5})
         add_row(
             {.op = "batch_norm_leaky_relu",
              .variant = concat(variant, " slope ", slope),
              .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3})}},
-             .run =
-                 [=](X x) {
-                   return batch_norm_leaky_relu(x[0], slope, x[1], x[2], stored(x[0], mean),
-                                                stored(x[0], var), options);
-                 },
+             .run = RUN(batch_norm_leaky_relu(x[0], slope, x[1], x[2], stored(x[0], mean), stored(x[0], var),
+                                              options)),
              .reference = [=](A x) { return rectified(x, training, slope); },
              .terms = 32,
-             .errors =
-                 {{"weight",
-                   [] {
-                     batch_norm_leaky_relu(empty({2, 3}), 0.2, empty({4}), {}, {}, {}, {.training = true});
-                   },
-                   {"[batch_norm_leaky_relu]", "[2,3]", "[4]"}},
-                  {"no statistics",
-                   [] {
-                     batch_norm_leaky_relu(empty({2, 3}), 0.2, {}, {}, {}, {});
-                   },
-                   {"running"}}}});
+             .errors = {ERROR_CASE(batch_norm_leaky_relu(empty({2, 3}), 0.2, empty({4}), {}, {}, {},
+                                                         {.training = true}),
+                                   "[batch_norm_leaky_relu]", "[2,3]", "[4]"),
+                        ERROR_CASE(batch_norm_leaky_relu(empty({2, 3}), 0.2, {}, {}, {}, {}), "running")}});
       add_row({.op = "batch_norm_add_relu",
                .variant = variant,
                .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3}), distinct(s)}},
-               .run =
-                   [=](X x) {
-                     return batch_norm_add_relu(x[0], x[3], x[1], x[2], stored(x[0], mean), stored(x[0], var),
-                                                options);
-                   },
+               .run = RUN(batch_norm_add_relu(x[0], x[3], x[1], x[2], stored(x[0], mean), stored(x[0], var),
+                                              options)),
                .reference = reference,
                .terms = 32,
-               .errors = {
-                   {"weight",
-                    [] {
-                      const Tensor x = empty({2, 3});
-                      batch_norm_add_relu(x, x, empty({4}), {}, {}, {}, {.training = true});
-                    },
-                    {"[batch_norm_add_relu]", "[2,3]", "[4]"}},
-                   {"residual",
-                    [] {
-                      batch_norm_add_relu(empty({2, 3}), empty({2, 4}), {}, {}, {}, {}, {.training = true});
-                    },
-                    {"[2,3]", "[2,4]"}},
-                   {"one value per channel",
-                    [] {
-                      const Tensor x = empty({1, 3});
-                      batch_norm_add_relu(x, x, {}, {}, {}, {}, {.training = true});
-                    },
-                    {"[1,3]"}}}});
+               .errors = {{"weight",
+                           [] {
+                             const Tensor x = empty({2, 3});
+                             batch_norm_add_relu(x, x, empty({4}), {}, {}, {}, {.training = true});
+                           },
+                           {"[batch_norm_add_relu]", "[2,3]", "[4]"}},
+                          ERROR_CASE(batch_norm_add_relu(empty({2, 3}), empty({2, 4}), {}, {}, {}, {},
+                                                         {.training = true}),
+                                     "[2,3]", "[2,4]"),
+                          {"one value per channel",
+                           [] {
+                             const Tensor x = empty({1, 3});
+                             batch_norm_add_relu(x, x, {}, {}, {}, {}, {.training = true});
+                           },
+                           {"[1,3]"}}}});
     }
 }
 

@@ -61,7 +61,8 @@ void add(const Unary& u) {
            .reference = unary(u.reference),
            .terms = u.terms,
            .second_order = u.second_order,
-           .dtypes = kFloats});
+           .dtypes = kFloats,
+           .takes_all = true});
 }
 
 ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const Tensor&)> f,
@@ -161,20 +162,20 @@ void add_more_arithmetic() {
       {.op = "remainder",
        .variant = "tensor",
        .samples = {{in({7}, 1.1, 1.9), in({7}, -0.9, -0.6)}, {in({2, 3}, -1.9, -1.1), in({3}, 0.6, 0.9)}},
-       .run = [](X x) { return remainder(x[0], x[1]); },
+       .run = RUN(remainder(x[0], x[1])),
        .reference = binary([](double a, double b) { return a - b * std::floor(a / b); }),
        .errors = {two_shapes("shapes", [](const Tensor& a, const Tensor& b) { return remainder(a, b); })}});
   add_row({.op = "remainder",
            .variant = "of integers",
            .samples = {{in({9}, -20, 20), in({9}, 1, 5)}, {in({9}, -20, 20), in({9}, -5, -1)}},
-           .run = [](X x) { return remainder(x[0], x[1]); },
+           .run = RUN(remainder(x[0], x[1])),
            .reference = binary([](double a, double b) { return a - b * std::floor(a / b); }),
            .differentiable = false,
            .dtypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8}});
   add_row({.op = "div",
            .variant = "of integers gives f32",
            .samples = {{in({9}, -20, 20), in({9}, 1, 5)}},
-           .run = [](X x) { return div(x[0], x[1]); },
+           .run = RUN(div(x[0], x[1])),
            .reference = binary([](double a, double b) { return double(float(a) / float(b)); }),
            .fixed_result = true,
            .result = DType::kF32,
@@ -182,39 +183,38 @@ void add_more_arithmetic() {
            .dtypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8}});
   add_row({.op = "lerp",
            .samples = binary_samples(in({}), in({})),
-           .run = [](X x) { return lerp(x[0], x[1], 0.3); },
+           .run = RUN(lerp(x[0], x[1], 0.3)),
            .reference = binary([](double a, double b) { return a + 0.3 * (b - a); })});
   add_row({.op = "lerp",
            .variant = "tensor",
            .samples = {{in({2, 3}), in({2, 3}), in({2, 3})},
                        {in({2, 1}), in({3}), in({})},
                        {in({3, 4}), in({3, 4}), in({3, 1}, 0, 1)}},
-           .run = [](X x) { return lerp(x[0], x[1], x[2]); },
+           .run = RUN(lerp(x[0], x[1], x[2])),
            .reference = ternary([](double a, double b, double w) { return a + w * (b - a); })});
   add_row({.op = "where",
            .samples = {{mask({2, 3}), in({2, 3}), in({2, 3})},
                        {mask({3}), in({2, 1}), in({})},
                        {mask({2, 3, 2, 2}), in({2, 3, 2, 2}), in({3, 1, 1})}},
-           .run = [](X x) { return where(x[0], x[1], x[2]); },
+           .run = RUN(where(x[0], x[1], x[2])),
            .reference = ternary([](double c, double a, double b) { return c != 0 ? a : b; }),
            .dtypes = numeric,
-           .errors = {{"shapes",
-                       [] { where(empty({2}, {.dtype = DType::kBool}), empty({3}), empty({3})); },
-                       {"[2]", "[3]"}},
-                      {"condition", [] { where(empty({2}), empty({2}), empty({2})); }, {"bool", "f32"}}}});
+           .errors = {
+               ERROR_CASE(where(empty({2}, {.dtype = DType::kBool}), empty({3}), empty({3})), "[2]", "[3]"),
+               ERROR_CASE(where(empty({2}), empty({2}), empty({2})), "bool", "f32")}});
   add_row({.op = "where",
            .variant = "number",
            .samples = {{mask({2, 3}), in({2, 3})}},
-           .run = [](X x) { return where(x[0], x[1], 0.5); },
+           .run = RUN(where(x[0], x[1], 0.5)),
            .reference = binary([](double c, double a) { return c != 0 ? a : 0.5; })});
   add_row({.op = "where",
            .variant = "number first",
            .samples = {{mask({2, 3}), in({2, 3})}},
-           .run = [](X x) { return where(x[0], 0.5, x[1]); },
+           .run = RUN(where(x[0], 0.5, x[1])),
            .reference = binary([](double c, double a) { return c != 0 ? 0.5 : a; })});
   add_row({.op = "clamp_backward",
            .samples = {{in({3, 5}), off_zero({3, 5})}},
-           .run = [](X x) { return clamp_backward(x[0], x[1], -0.05, 0.05); },
+           .run = RUN(clamp_backward(x[0], x[1], -0.05, 0.05)),
            .reference = binary([](double dy, double v) { return std::abs(v) <= 0.05 ? dy : 0.0; })});
 }
 
@@ -274,34 +274,29 @@ void add_in_place() {
 void add_copies() {
   const std::vector<Sample> any = {{in({3, 5})}, {in({2, 3, 2, 2})}, {in({})}};
   const Reference same = [](A x) { return x[0]; };
-  add_row(
-      {.op = "contiguous", .samples = any, .run = [](X x) { return contiguous(x[0]); }, .reference = same});
-  add_row({.op = "clone", .samples = any, .run = [](X x) { return clone(x[0]); }, .reference = same});
+  add_row({.op = "contiguous", .samples = any, .run = RUN(contiguous(x[0])), .reference = same});
+  add_row({.op = "clone", .samples = any, .run = RUN(clone(x[0])), .reference = same});
   add_row({.op = "channels_last",
            .samples = {{in({2, 3, 2, 2})}},
-           .run = [](X x) { return channels_last(x[0]); },
+           .run = RUN(channels_last(x[0])),
            .reference = same,
-           .errors = {{"dims",
-                       [] {
-                         channels_last(empty({2, 3}));
-                       },
-                       {"[2,3]"}}}});
+           .errors = {ERROR_CASE(channels_last(empty({2, 3})), "[2,3]")}});
   add_row({.op = "to",
            .variant = "the same dtype",
            .samples = any,
-           .run = [](X x) { return to(x[0], x[0].dtype()); },
+           .run = RUN(to(x[0], x[0].dtype())),
            .reference = same});
   add_row({.op = "to",
            .variant = "f64",
            .samples = any,
-           .run = [](X x) { return to(x[0], DType::kF64); },
+           .run = RUN(to(x[0], DType::kF64)),
            .reference = same,
            .fixed_result = true,
            .result = DType::kF64});
   add_row({.op = "to",
            .variant = "i32",
            .samples = {{in({9}, -9, 9)}},
-           .run = [](X x) { return to(x[0], DType::kI32); },
+           .run = RUN(to(x[0], DType::kI32)),
            .reference = unary([](double v) { return std::trunc(v); }),
            .fixed_result = true,
            .result = DType::kI32,
@@ -309,7 +304,7 @@ void add_copies() {
   add_row({.op = "to",
            .variant = "its device",
            .samples = any,
-           .run = [](X x) { return to(x[0], x[0].device()); },
+           .run = RUN(to(x[0], x[0].device())),
            .reference = same});
 }
 
@@ -499,14 +494,14 @@ void add_comparisons() {
   add_row({.op = "isnan",
            .variant = "special",
            .samples = {{special}},
-           .run = [](X x) { return isnan(x[0]); },
+           .run = RUN(isnan(x[0])),
            .reference = unary([](double v) { return double(std::isnan(v)); }),
            .fixed_result = true,
            .differentiable = false});
   add_row({.op = "isfinite",
            .variant = "special",
            .samples = {{special}},
-           .run = [](X x) { return isfinite(x[0]); },
+           .run = RUN(isfinite(x[0])),
            .reference = unary([](double v) { return double(std::isfinite(v)); }),
            .fixed_result = true,
            .differentiable = false});

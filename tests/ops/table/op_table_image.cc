@@ -109,26 +109,23 @@ void add_interpolate() {
       {.op = "interpolate",
        .variant = "antialias of a constant",
        .samples = {{in({1, 2, 9, 7})}},
-       .run =
-           [](X x) {
-             return interpolate(mul(x[0], 0), {.size = {4, 3}, .mode = Mode::kBicubic, .antialias = true});
-           },
+       .run = RUN(interpolate(mul(x[0], 0), {.size = {4, 3}, .mode = Mode::kBicubic, .antialias = true})),
        .reference =
            [](A) {
              return Array({1, 2, 4, 3});
            },
-       .errors = {refuses("dims", {2, 2}, {.size = {1}}, {"[2,2]"}),
-                  refuses("dims of the mode", {2, 2, 2}, {.size = {1}, .mode = Mode::kBilinear},
-                          {"[2,2,2]", "4"}),
-                  refuses("neither", {2, 2, 2}, {}, {"size", "scale_factor"}),
-                  refuses("both", {2, 2, 2}, {.size = {1}, .scale_factor = {1}}, {"size", "scale_factor"}),
-                  refuses("entries", {2, 2, 2, 2}, {.size = {1}}, {"1 entries", "[2,2,2,2]"}),
-                  refuses("size", {2, 2, 2}, {.size = {0}}, {"at least 1", "0"}),
-                  refuses("scale", {2, 2, 2}, {.scale_factor = {-1}}, {"positive", "-1"}),
-                  refuses("corners", {2, 2, 2}, {.size = {1}, .align_corners = true}, {"align_corners"}),
-                  refuses("antialias", {2, 2, 2}, {.size = {1}, .antialias = true}, {"antialias"}),
-                  refuses("no cells", {2, 2, 0}, {.size = {1}}, {"no cells", "[2,2,0]"}),
-                  refuses("integers", {2, 2, 2}, {.size = {1}}, {"i64"}, kIntegers)}});
+       .errors = {
+           refuses("dims", {2, 2}, {.size = {1}}, {"[2,2]"}),
+           refuses("dims of the mode", {2, 2, 2}, {.size = {1}, .mode = Mode::kBilinear}, {"[2,2,2]", "4"}),
+           refuses("neither", {2, 2, 2}, {}, {"size", "scale_factor"}),
+           refuses("both", {2, 2, 2}, {.size = {1}, .scale_factor = {1}}, {"size", "scale_factor"}),
+           refuses("entries", {2, 2, 2, 2}, {.size = {1}}, {"1 entries", "[2,2,2,2]"}),
+           refuses("size", {2, 2, 2}, {.size = {0}}, {"at least 1", "0"}),
+           refuses("scale", {2, 2, 2}, {.scale_factor = {-1}}, {"positive", "-1"}),
+           refuses("corners", {2, 2, 2}, {.size = {1}, .align_corners = true}, {"align_corners"}),
+           refuses("antialias", {2, 2, 2}, {.size = {1}, .antialias = true}, {"antialias"}),
+           refuses("no cells", {2, 2, 0}, {.size = {1}}, {"no cells", "[2,2,0]"}),
+           refuses("integers", {2, 2, 2}, {.size = {1}}, {"i64"}, kIntegers)}});
 }
 
 void add_resample() {
@@ -188,78 +185,45 @@ int64_t cell_at(PadMode mode, int64_t i, int64_t n) {
 
 void add_padded(const std::string& variant, const Shape& x, const std::vector<int64_t>& pads,
                 const PadOptions& o) {
-  add_row({.op = "pad",
-           .variant = variant,
-           .samples = {{in(x)}},
-           .run = [=](X v) { return pad(v[0], pads, o); },
-           .reference =
-               [=](A v) {
-                 const Shape& x = v[0].shape;
-                 Shape out = x;
-                 std::vector<int64_t> front(size_t(x.size()), 0);
-                 for (size_t i = 0; 2 * i < pads.size(); ++i) {
-                   out[x.size() - 1 - int(i)] += pads[2 * i] + pads[2 * i + 1];
-                   front[size_t(x.size()) - 1 - i] = pads[2 * i];
-                 }
-                 Array y(out, o.value);
-                 for (size_t at = 0; at < y.v.size(); ++at) {
-                   int64_t left = int64_t(at), from = 0, step = 1;
-                   for (int d = x.size() - 1; d >= 0; --d) {
-                     const int64_t cell = cell_at(o.mode, left % out[d] - front[size_t(d)], x[d]);
-                     left /= out[d];
-                     from = cell < 0 || from < 0 ? -1 : from + cell * step;
-                     step *= x[d];
-                   }
-                   if (from >= 0) y.v[at] = v[0].v[size_t(from)];
-                 }
-                 return y;
-               },
-           .dtypes = kAllFloats,
-           .errors = {{"odd",
-                       [] {
-                         pad(empty({2, 2}), {1});
-                       },
-                       {"pairs", "1"}},
-                      {"too many",
-                       [] {
-                         pad(empty({2}), {1, 1, 1, 1});
-                       },
-                       {"2 pairs", "[2]"}},
-                      {"negative size",
-                       [] {
-                         pad(empty({2}), {-2, -1});
-                       },
-                       {"-2", "-1", "[2]"}},
-                      {"value",
-                       [] {
-                         pad(empty({2}, kIntegers), {1, 1}, {.value = 0.5});
-                       },
-                       {"0.5", "i64"}},
-                      {"reflects too much",
-                       [] {
-                         pad(empty({1, 1, 3}), {3, 0}, {.mode = PadMode::kReflect});
-                       },
-                       {"reflect 3", "[1,1,3]"}},
-                      {"goes round too often",
-                       [] {
-                         pad(empty({1, 1, 3}), {4, 0}, {.mode = PadMode::kCircular});
-                       },
-                       {"by 4", "[1,1,3]"}},
-                      {"no cells",
-                       [] {
-                         pad(empty({1, 1, 0}), {1, 0}, {.mode = PadMode::kReplicate});
-                       },
-                       {"[1,1,0]"}},
-                      {"dims",
-                       [] {
-                         pad(empty({4, 4}), {1, 1, 1, 1}, {.mode = PadMode::kReflect});
-                       },
-                       {"2 pairs", "[4,4]"}},
-                      {"dtype",
-                       [] {
-                         pad(empty({1, 1, 3}, kIntegers), {1, 0}, {.mode = PadMode::kReflect});
-                       },
-                       {"i64"}}}});
+  add_row(
+      {.op = "pad",
+       .variant = variant,
+       .samples = {{in(x)}},
+       .run = [=](X v) { return pad(v[0], pads, o); },
+       .reference =
+           [=](A v) {
+             const Shape& x = v[0].shape;
+             Shape out = x;
+             std::vector<int64_t> front(size_t(x.size()), 0);
+             for (size_t i = 0; 2 * i < pads.size(); ++i) {
+               out[x.size() - 1 - int(i)] += pads[2 * i] + pads[2 * i + 1];
+               front[size_t(x.size()) - 1 - i] = pads[2 * i];
+             }
+             Array y(out, o.value);
+             for (size_t at = 0; at < y.v.size(); ++at) {
+               int64_t left = int64_t(at), from = 0, step = 1;
+               for (int d = x.size() - 1; d >= 0; --d) {
+                 const int64_t cell = cell_at(o.mode, left % out[d] - front[size_t(d)], x[d]);
+                 left /= out[d];
+                 from = cell < 0 || from < 0 ? -1 : from + cell * step;
+                 step *= x[d];
+               }
+               if (from >= 0) y.v[at] = v[0].v[size_t(from)];
+             }
+             return y;
+           },
+       .dtypes = kAllFloats,
+       .errors = {ERROR_CASE(pad(empty({2, 2}), {1}), "pairs", "1"),
+                  ERROR_CASE(pad(empty({2}), {1, 1, 1, 1}), "2 pairs", "[2]"),
+                  ERROR_CASE(pad(empty({2}), {-2, -1}), "-2", "-1", "[2]"),
+                  ERROR_CASE(pad(empty({2}, kIntegers), {1, 1}, {.value = 0.5}), "0.5", "i64"),
+                  ERROR_CASE(pad(empty({1, 1, 3}), {3, 0}, {.mode = PadMode::kReflect}), "reflect 3",
+                             "[1,1,3]"),
+                  ERROR_CASE(pad(empty({1, 1, 3}), {4, 0}, {.mode = PadMode::kCircular}), "by 4", "[1,1,3]"),
+                  ERROR_CASE(pad(empty({1, 1, 0}), {1, 0}, {.mode = PadMode::kReplicate}), "[1,1,0]"),
+                  ERROR_CASE(pad(empty({4, 4}), {1, 1, 1, 1}, {.mode = PadMode::kReflect}), "2 pairs",
+                             "[4,4]"),
+                  ERROR_CASE(pad(empty({1, 1, 3}, kIntegers), {1, 0}, {.mode = PadMode::kReflect}), "i64")}});
 }
 
 void add_pads() {
@@ -327,26 +291,10 @@ void add_unfolding() {
                    return y;
                  },
              .dtypes = kAllFloats,
-             .errors = {{"dims",
-                         [] {
-                           unfold(empty({2, 2}), {.kernel = 1});
-                         },
-                         {"[2,2]"}},
-                        {"window",
-                         [] {
-                           unfold(empty({1, 1, 2, 2}), {.kernel = 3});
-                         },
-                         {"larger", "3"}},
-                        {"kernel",
-                         [] {
-                           unfold(empty({1, 1, 2, 2}), {.kernel = 0});
-                         },
-                         {"kernel", "0x0"}},
-                        {"dtype",
-                         [] {
-                           unfold(empty({1, 1, 2, 2}, kIntegers), {.kernel = 1});
-                         },
-                         {"i64"}}}});
+             .errors = {ERROR_CASE(unfold(empty({2, 2}), {.kernel = 1}), "[2,2]"),
+                        ERROR_CASE(unfold(empty({1, 1, 2, 2}), {.kernel = 3}), "larger", "3"),
+                        ERROR_CASE(unfold(empty({1, 1, 2, 2}), {.kernel = 0}), "kernel", "0x0"),
+                        ERROR_CASE(unfold(empty({1, 1, 2, 2}, kIntegers), {.kernel = 1}), "i64")}});
     add_row({.op = "fold",
              .variant = c.name,
              .samples = {{in(columns(a.x[0], a.x[1]))}},
@@ -363,41 +311,13 @@ void add_unfolding() {
                  },
              .terms = 9,
              .dtypes = kAllFloats,
-             .errors = {{"dims",
-                         [] {
-                           fold(empty({2, 2}), 2, {.kernel = 1});
-                         },
-                         {"[2,2]"}},
-                        {"window",
-                         [] {
-                           fold(empty({1, 9, 1}), 2, {.kernel = 3});
-                         },
-                         {"larger", "3"}},
-                        {"rows",
-                         [] {
-                           fold(empty({1, 5, 4}), 3, {.kernel = 2});
-                         },
-                         {"[1,5,4]"}},
-                        {"columns",
-                         [] {
-                           fold(empty({1, 4, 5}), 3, {.kernel = 2});
-                         },
-                         {"[1,4,5]"}},
-                        {"output",
-                         [] {
-                           fold(empty({1, 4, 5}), 0, {.kernel = 2});
-                         },
-                         {"output size", "0x0"}},
-                        {"stride",
-                         [] {
-                           fold(empty({1, 4, 5}), 3, {.kernel = 2, .stride = 0});
-                         },
-                         {"stride", "0x0"}},
-                        {"dtype",
-                         [] {
-                           fold(empty({1, 4, 4}, kIntegers), 3, {.kernel = 2});
-                         },
-                         {"i64"}}}});
+             .errors = {ERROR_CASE(fold(empty({2, 2}), 2, {.kernel = 1}), "[2,2]"),
+                        ERROR_CASE(fold(empty({1, 9, 1}), 2, {.kernel = 3}), "larger", "3"),
+                        ERROR_CASE(fold(empty({1, 5, 4}), 3, {.kernel = 2}), "[1,5,4]"),
+                        ERROR_CASE(fold(empty({1, 4, 5}), 3, {.kernel = 2}), "[1,4,5]"),
+                        ERROR_CASE(fold(empty({1, 4, 5}), 0, {.kernel = 2}), "output size", "0x0"),
+                        ERROR_CASE(fold(empty({1, 4, 5}), 3, {.kernel = 2, .stride = 0}), "stride", "0x0"),
+                        ERROR_CASE(fold(empty({1, 4, 4}, kIntegers), 3, {.kernel = 2}), "i64")}});
   }
 }
 
@@ -425,42 +345,18 @@ void add_shuffles() {
              .run = [f](X x) { return pixel_shuffle(x[0], f); },
              .reference = [=](A x) { return move(x[0], true); },
              .dtypes = kAllFloats,
-             .errors = {{"dims",
-                         [] {
-                           pixel_shuffle(empty({2, 2}), 1);
-                         },
-                         {"[2,2]"}},
-                        {"channels",
-                         [] {
-                           pixel_shuffle(empty({1, 6, 2, 2}), 2);
-                         },
-                         {"4", "[1,6,2,2]"}},
-                        {"factor",
-                         [] {
-                           pixel_shuffle(empty({1, 4, 2, 2}), 0);
-                         },
-                         {"factor", "0"}}}});
+             .errors = {ERROR_CASE(pixel_shuffle(empty({2, 2}), 1), "[2,2]"),
+                        ERROR_CASE(pixel_shuffle(empty({1, 6, 2, 2}), 2), "4", "[1,6,2,2]"),
+                        ERROR_CASE(pixel_shuffle(empty({1, 4, 2, 2}), 0), "factor", "0")}});
     add_row({.op = "pixel_unshuffle",
              .variant = concat(f),
              .samples = {{in(many)}},
              .run = [f](X x) { return pixel_unshuffle(x[0], f); },
              .reference = [=](A x) { return move(x[0], false); },
              .dtypes = kAllFloats,
-             .errors = {{"dims",
-                         [] {
-                           pixel_unshuffle(empty({2, 2}), 1);
-                         },
-                         {"[2,2]"}},
-                        {"sizes",
-                         [] {
-                           pixel_unshuffle(empty({1, 6, 2, 3}), 2);
-                         },
-                         {"2", "[1,6,2,3]"}},
-                        {"factor",
-                         [] {
-                           pixel_unshuffle(empty({1, 4, 2, 2}), -1);
-                         },
-                         {"factor", "-1"}}}});
+             .errors = {ERROR_CASE(pixel_unshuffle(empty({2, 2}), 1), "[2,2]"),
+                        ERROR_CASE(pixel_unshuffle(empty({1, 6, 2, 3}), 2), "2", "[1,6,2,3]"),
+                        ERROR_CASE(pixel_unshuffle(empty({1, 4, 2, 2}), -1), "factor", "-1")}});
   }
   // Any number of leading dims, none among them.
   for (const Shape& lead : {Shape{}, Shape{2, 3}, Shape{2, 0, 1}}) {
@@ -486,26 +382,22 @@ void add_shuffles() {
     add_row({.op = "pixel_shuffle",
              .variant = concat("of ", few),
              .samples = {{in(few)}},
-             .run = [](X x) { return pixel_shuffle(x[0], 2); },
+             .run = RUN(pixel_shuffle(x[0], 2)),
              .reference = [=](A x) { return move(x[0], true); },
              .dtypes = kAllFloats});
     add_row({.op = "pixel_unshuffle",
              .variant = concat("of ", many),
              .samples = {{in(many)}},
-             .run = [](X x) { return pixel_unshuffle(x[0], 2); },
+             .run = RUN(pixel_unshuffle(x[0], 2)),
              .reference = [=](A x) { return move(x[0], false); },
              .dtypes = kAllFloats,
-             .errors = {{"sizes of a sample",
-                         [] {
-                           pixel_unshuffle(empty({6, 2, 3}), 2);
-                         },
-                         {"dim 2", "[6,2,3]"}}}});
+             .errors = {ERROR_CASE(pixel_unshuffle(empty({6, 2, 3}), 2), "dim 2", "[6,2,3]")}});
   }
   for (const Shape& s : {Shape{2, 6, 3}, Shape{2, 6, 2, 3}, Shape{0, 6, 2}, Shape{1, 3, 1, 1}})
     add_row({.op = "channel_shuffle",
              .variant = concat(s),
              .samples = {{in(s)}},
-             .run = [](X x) { return channel_shuffle(x[0], 3); },
+             .run = RUN(channel_shuffle(x[0], 3)),
              .reference =
                  [](A x) {
                    Array y(x[0].shape);
@@ -519,21 +411,9 @@ void add_shuffles() {
                    return y;
                  },
              .dtypes = kAllFloats,
-             .errors = {{"dims",
-                         [] {
-                           channel_shuffle(empty({2, 2}), 1);
-                         },
-                         {"[2,2]"}},
-                        {"channels",
-                         [] {
-                           channel_shuffle(empty({1, 5, 2}), 3);
-                         },
-                         {"3", "[1,5,2]"}},
-                        {"groups",
-                         [] {
-                           channel_shuffle(empty({1, 4, 2}), 0);
-                         },
-                         {"groups", "0"}}}});
+             .errors = {ERROR_CASE(channel_shuffle(empty({2, 2}), 1), "[2,2]"),
+                        ERROR_CASE(channel_shuffle(empty({1, 5, 2}), 3), "3", "[1,5,2]"),
+                        ERROR_CASE(channel_shuffle(empty({1, 4, 2}), 0), "groups", "0")}});
 }
 
 // The definition, over an upsampled and padded image that is written out.
@@ -578,57 +458,30 @@ void add_upfirdn() {
         {"crop", {1, 2, 5, 6}, {2, 3}, {.up = {1, 2}, .padding = {-1, 2, -2, -1}}},
         {"line", {1, 2, 4, 4}, {3}, {.padding = {1, 1, 1, 1}}}}) {
     const Upfirdn2dOptions o = c.o;
-    add_row({.op = "upfirdn2d",
-             .variant = c.name,
-             .samples = {{in(c.x), in(c.kernel)}},
-             .run = [o](X x) { return upfirdn2d(x[0], x[1], o); },
-             .reference = [o](A x) { return upfirdn_of(x[0], x[1], o); },
-             .terms = 40,
-             .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
-             .errors = {{"dims",
-                         [] {
-                           upfirdn2d(empty({2, 2}), empty({1, 1}));
-                         },
-                         {"[2,2]"}},
-                        {"kernel",
-                         [] {
-                           upfirdn2d(empty({1, 1, 2, 2}), empty({1, 1, 1}));
-                         },
-                         {"[1,1,1]"}},
-                        {"too large",
-                         [] {
-                           upfirdn2d(empty({1, 1, 2, 2}), empty({3, 3}));
-                         },
-                         {"larger", "[1,1,2,2]"}},
-                        {"up",
-                         [] {
-                           upfirdn2d(empty({1, 1, 2, 2}), empty({1, 1}), {.up = 0});
-                         },
-                         {"at least 1", "0x0"}},
-                        {"dtypes",
-                         [] {
-                           upfirdn2d(empty({1, 1, 2, 2}), empty({1, 1}, {.dtype = DType::kF64}));
-                         },
-                         {"f32", "f64"}},
-                        {"integers",
-                         [] {
-                           upfirdn2d(empty({1, 1, 2, 2}, kIntegers), empty({1, 1}, kIntegers));
-                         },
-                         {"i64"}},
-                        {"no cells",
-                         [] {
-                           upfirdn2d(empty({1, 1, 0, 2}), empty({1, 1}));
-                         },
-                         {"[1,1,0,2]"}}}});
+    add_row(
+        {.op = "upfirdn2d",
+         .variant = c.name,
+         .samples = {{in(c.x), in(c.kernel)}},
+         .run = [o](X x) { return upfirdn2d(x[0], x[1], o); },
+         .reference = [o](A x) { return upfirdn_of(x[0], x[1], o); },
+         .terms = 40,
+         .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
+         .errors = {ERROR_CASE(upfirdn2d(empty({2, 2}), empty({1, 1})), "[2,2]"),
+                    ERROR_CASE(upfirdn2d(empty({1, 1, 2, 2}), empty({1, 1, 1})), "[1,1,1]"),
+                    ERROR_CASE(upfirdn2d(empty({1, 1, 2, 2}), empty({3, 3})), "larger", "[1,1,2,2]"),
+                    ERROR_CASE(upfirdn2d(empty({1, 1, 2, 2}), empty({1, 1}), {.up = 0}), "at least 1", "0x0"),
+                    ERROR_CASE(upfirdn2d(empty({1, 1, 2, 2}), empty({1, 1}, {.dtype = DType::kF64})), "f32",
+                               "f64"),
+                    ERROR_CASE(upfirdn2d(empty({1, 1, 2, 2}, kIntegers), empty({1, 1}, kIntegers)), "i64"),
+                    ERROR_CASE(upfirdn2d(empty({1, 1, 0, 2}), empty({1, 1})), "[1,1,0,2]")}});
   }
   add_row({.op = "upfirdn2d",
            .variant = "no images",
            .samples = {{in({0, 2, 3, 3}), in({2, 2})}},
-           .run = [](X x) { return upfirdn2d(x[0], x[1]); },
-           .reference =
-               [](A) {
-                 return Array({0, 2, 2, 2});
-               }});
+           .run = RUN(upfirdn2d(x[0], x[1])),
+           .reference = [](A) {
+             return Array({0, 2, 2, 2});
+           }});
   const Shape image{1, 2, 4, 6};
   for (const Shape& k : {Shape{4, 4}, Shape{3, 2}, Shape{4}}) {
     const int64_t h = k[0], w = k.back();
@@ -648,21 +501,17 @@ void add_upfirdn() {
     add_row({.op = "filter2d",
              .variant = variant,
              .samples = {{in(image), in(k)}},
-             .run = [](X x) { return filter2d(x[0], x[1]); },
+             .run = RUN(filter2d(x[0], x[1])),
              .reference =
                  [=](A x) {
                    return upfirdn_of(x[0], x[1], {.padding = {w / 2, (w - 1) / 2, h / 2, (h - 1) / 2}});
                  },
              .terms = 40,
-             .errors = {{"dims",
-                         [] {
-                           filter2d(empty({2, 2}), empty({1, 1}));
-                         },
-                         {"[2,2]"}}}});
+             .errors = {ERROR_CASE(filter2d(empty({2, 2}), empty({1, 1})), "[2,2]")}});
     add_row({.op = "upsample2d",
              .variant = variant,
              .samples = {{in(image), in(k)}},
-             .run = [](X x) { return upsample2d(x[0], x[1]); },
+             .run = RUN(upsample2d(x[0], x[1])),
              .reference =
                  [=](A x) {
                    return upfirdn_of(
@@ -674,7 +523,7 @@ void add_upfirdn() {
     add_row({.op = "downsample2d",
              .variant = variant,
              .samples = {{in(image), in(k)}},
-             .run = [](X x) { return downsample2d(x[0], x[1]); },
+             .run = RUN(downsample2d(x[0], x[1])),
              .reference =
                  [=](A x) {
                    return upfirdn_of(
@@ -788,17 +637,16 @@ void add_sampling() {
   add_row({.op = "grid_sample",
            .variant = "empty",
            .samples = {{in({0, 3, 4, 5}), in({0, 1, 3, 2})}, {in({1, 1, 1, 1}), in({1, 0, 1, 2})}},
-           .run = [](X x) { return grid_sample(x[0], x[1]); },
-           .reference =
-               [](A x) {
-                 return Array({x[0].size(0), x[0].size(1), x[1].size(1), x[1].size(2)});
-               }});
+           .run = RUN(grid_sample(x[0], x[1])),
+           .reference = [](A x) {
+             return Array({x[0].size(0), x[0].size(1), x[1].size(1), x[1].size(2)});
+           }});
   for (bool aligned : {false, true})
     for (const Size2& size : {Size2(3, 4), Size2(1, 2)})
       add_row({.op = "affine_grid",
                .variant = concat(size, aligned ? " aligned" : ""),
                .samples = {{in({2, 2, 3})}, {in({0, 2, 3})}},
-               .run = [=](X x) { return affine_grid(x[0], size, {.align_corners = aligned}); },
+               .run = RUN(affine_grid(x[0], size, {.align_corners = aligned})),
                .reference =
                    [=](A x) {
                      const auto center = [&](int64_t i, int64_t n) {
@@ -815,21 +663,9 @@ void add_sampling() {
                      return y;
                    },
                .terms = 20,
-               .errors = {{"theta",
-                           [] {
-                             affine_grid(empty({2, 3, 3}), 2);
-                           },
-                           {"[2,3,3]"}},
-                          {"size",
-                           [] {
-                             affine_grid(empty({2, 2, 3}), 0);
-                           },
-                           {"size", "0x0"}},
-                          {"dtype",
-                           [] {
-                             affine_grid(empty({2, 2, 3}, kIntegers), 2);
-                           },
-                           {"i64"}}}});
+               .errors = {ERROR_CASE(affine_grid(empty({2, 3, 3}), 2), "[2,3,3]"),
+                          ERROR_CASE(affine_grid(empty({2, 2, 3}), 0), "size", "0x0"),
+                          ERROR_CASE(affine_grid(empty({2, 2, 3}, kIntegers), 2), "i64")}});
 }
 
 }  // namespace

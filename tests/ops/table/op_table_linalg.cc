@@ -44,24 +44,12 @@ void add_matmul() {
     add_row({.op = "matmul",
              .variant = variant,
              .samples = {{in(a), in(b)}},
-             .run = [](X x) { return matmul(x[0], x[1]); },
+             .run = RUN(matmul(x[0], x[1])),
              .reference = [](A x) { return matmul_of(x[0], x[1]); },
              .terms = double(a.back()),
-             .errors = {{"inner sizes",
-                         [] {
-                           matmul(empty({2, 3}), empty({4, 5}));
-                         },
-                         {"[2,3]", "[4,5]"}},
-                        {"batch sizes",
-                         [] {
-                           matmul(empty({2, 3, 4}), empty({3, 4, 5}));
-                         },
-                         {"[2,3,4]", "[3,4,5]"}},
-                        {"a scalar",
-                         [] {
-                           matmul(empty({}), empty({4, 5}));
-                         },
-                         {"[4,5]"}}}});
+             .errors = {ERROR_CASE(matmul(empty({2, 3}), empty({4, 5})), "[2,3]", "[4,5]"),
+                        ERROR_CASE(matmul(empty({2, 3, 4}), empty({3, 4, 5})), "[2,3,4]", "[3,4,5]"),
+                        ERROR_CASE(matmul(empty({}), empty({4, 5})), "[4,5]")}});
   };
   product("", {3, 5}, {5, 4});
   product("one row", {1, 5}, {5, 1});
@@ -89,23 +77,15 @@ void add_matmul() {
            .samples = {{in({4, 6}), in({3, 6}), in({3})},
                        {in({2, 2, 6}), in({3, 6}), in({3})},
                        {in({6}), in({3, 6}), in({3})}},
-           .run = [](X x) { return linear(x[0], x[1], x[2]); },
+           .run = RUN(linear(x[0], x[1], x[2])),
            .reference = linear_of,
            .terms = 7,
-           .errors = {{"features",
-                       [] {
-                         linear(empty({2, 3}), empty({4, 5}), empty({4}));
-                       },
-                       {"[2,3]", "[4,5]"}},
-                      {"bias",
-                       [] {
-                         linear(empty({2, 3}), empty({4, 3}), empty({5}));
-                       },
-                       {"[5]"}}}});
+           .errors = {ERROR_CASE(linear(empty({2, 3}), empty({4, 5}), empty({4})), "[2,3]", "[4,5]"),
+                      ERROR_CASE(linear(empty({2, 3}), empty({4, 3}), empty({5})), "[5]")}});
   add_row({.op = "linear",
            .variant = "without bias",
            .samples = {{in({4, 6}), in({3, 6})}},
-           .run = [](X x) { return linear(x[0], x[1]); },
+           .run = RUN(linear(x[0], x[1])),
            .reference = linear_of,
            .terms = 6});
   const auto rectified = [=](A x) {
@@ -117,18 +97,15 @@ void add_matmul() {
            .samples = {{in({4, 6}), in({3, 6}), in({3})},
                        {in({2, 2, 6}), in({3, 6}), in({3})},
                        {in({6}), in({3, 6}), in({3})}},
-           .run = [](X x) { return linear_relu(x[0], x[1], x[2]); },
+           .run = RUN(linear_relu(x[0], x[1], x[2])),
            .reference = rectified,
            .terms = 7,
-           .errors = {{"features",
-                       [] {
-                         linear_relu(empty({2, 3}), empty({4, 5}), empty({4}));
-                       },
-                       {"[linear_relu]", "[2,3]", "[4,5]"}}}});
+           .errors = {ERROR_CASE(linear_relu(empty({2, 3}), empty({4, 5}), empty({4})), "[linear_relu]",
+                                 "[2,3]", "[4,5]")}});
   add_row({.op = "linear_relu",
            .variant = "without bias",
            .samples = {{in({4, 6}), in({3, 6})}},
-           .run = [](X x) { return linear_relu(x[0], x[1]); },
+           .run = RUN(linear_relu(x[0], x[1])),
            .reference = rectified,
            .terms = 6});
 }
@@ -187,9 +164,9 @@ const TensorOptions kOther{DType::kF32, Device{DeviceType::kCPU, 1}};
 std::vector<ErrorCase> pair_errors(const std::function<Tensor(const Tensor&, const Tensor&)>& f,
                                    const Shape& a, const Shape& b, std::vector<ErrorCase> more,
                                    bool floating = true) {
-  more.push_back({"dtypes", [=] { f(empty(a), empty(b, kDouble)); }, {"f32", "f64"}});
-  more.push_back({"devices", [=] { f(empty(a), empty(b, kOther)); }, {"cpu:1"}});
-  if (floating) more.push_back({"integers", [=] { f(empty(a, kWhole), empty(b, kWhole)); }, {"i64"}});
+  more.push_back(ERROR_CASE(f(empty(a), empty(b, kDouble)), "f32", "f64"));
+  more.push_back(ERROR_CASE(f(empty(a), empty(b, kOther)), "cpu:1"));
+  if (floating) more.push_back(ERROR_CASE(f(empty(a, kWhole), empty(b, kWhole)), "i64"));
   return more;
 }
 
@@ -297,7 +274,7 @@ void add_pair(const char* op, const Pair& f, const char* equation,
     samples.push_back({in(a), in(b)}), terms = std::max(terms, double(a.product()));
   add_row({.op = op,
            .samples = samples,
-           .run = [=](X x) { return f(x[0], x[1]); },
+           .run = RUN(f(x[0], x[1])),
            .reference = sum_of_products(equation),
            .terms = terms,
            .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
@@ -328,7 +305,7 @@ void add_pairs() {
   add_row({.op = "inner",
            .variant = "by a scalar",
            .samples = {{in({}), in({2, 3})}},
-           .run = [](X x) { return inner(x[0], x[1]); },
+           .run = RUN(inner(x[0], x[1])),
            .reference = sum_of_products(",ij->ij")});
   const auto joined = [](Reference f, Shape shape) {
     return [=](A x) {
@@ -341,7 +318,7 @@ void add_pairs() {
       {.op = "kron",
        .variant = "matrices",
        .samples = {{in({2, 3}), in({4, 2})}},
-       .run = [](X x) { return kron(x[0], x[1]); },
+       .run = RUN(kron(x[0], x[1])),
        .reference = joined(sum_of_products("ik,jl->ijkl"), {8, 6}),
        .errors = pair_errors(
            kron, {2, 3}, {4, 2},
@@ -349,64 +326,40 @@ void add_pairs() {
   add_row({.op = "kron",
            .variant = "one of all",
            .samples = {{in({1, 1}), in({1, 1})}},
-           .run = [](X x) { return kron(x[0], x[1]); },
+           .run = RUN(kron(x[0], x[1])),
            .reference = joined(sum_of_products("ik,jl->ijkl"), {1, 1})});
   add_row({.op = "kron",
            .variant = "of fewer dims",
            .samples = {{in({3}), in({4, 2})}},
-           .run = [](X x) { return kron(x[0], x[1]); },
+           .run = RUN(kron(x[0], x[1])),
            .reference = joined(sum_of_products("k,jl->jkl"), {4, 6})});
 }
 
 void add_tensordot() {
   const auto f = [](const Tensor& a, const Tensor& b) { return tensordot(a, b, 1); };
-  add_row(
-      {.op = "tensordot",
-       .samples = {{in({2, 3, 4}), in({3, 4, 2})}, {in({1, 1}), in({1, 1})}},
-       .run = [](X x) { return tensordot(x[0], x[1]); },
-       .reference = [](A x) { return sum_of_products(x[0].dim() == 3 ? "ijk,jkl->il" : "ij,ij->")(x); },
-       .terms = 12,
-       .errors = pair_errors(
-           f, {2, 3}, {3, 2},
-           {{"sizes",
-             [=] {
-               f(empty({2, 3}), empty({4, 2}));
-             },
-             {"[tensordot]", "[2,3]", "[4,2]"}},
-            {"more dims than there are",
-             [] {
-               tensordot(empty({2}), empty({2, 3}));
-             },
-             {"2 dims", "[2,3]"}},
-            {"below 0",
-             [] {
-               tensordot(empty({2}), empty({2, 3}), -1);
-             },
-             {"-1 dims"}},
-            {"numbers of dims",
-             [] {
-               tensordot(empty({2}), empty({2, 3}), {0}, {0, 1});
-             },
-             {"[0]", "[0,1]"}},
-            {"a dim twice",
-             [] {
-               tensordot(empty({2, 2}), empty({2, 2}), {0, 0}, {0, 1});
-             },
-             {"twice", "[0,0]"}},
-            {"no such dim", [] { tensordot(empty({2}), empty({2}), {1}, {0}); }, {"[tensordot]", "1"}}})});
+  add_row({.op = "tensordot",
+           .samples = {{in({2, 3, 4}), in({3, 4, 2})}, {in({1, 1}), in({1, 1})}},
+           .run = RUN(tensordot(x[0], x[1])),
+           .reference = [](A x) { return sum_of_products(x[0].dim() == 3 ? "ijk,jkl->il" : "ij,ij->")(x); },
+           .terms = 12,
+           .errors = pair_errors(
+               f, {2, 3}, {3, 2},
+               {ERROR_CASE(f(empty({2, 3}), empty({4, 2})), "[tensordot]", "[2,3]", "[4,2]"),
+                ERROR_CASE(tensordot(empty({2}), empty({2, 3})), "2 dims", "[2,3]"),
+                ERROR_CASE(tensordot(empty({2}), empty({2, 3}), -1), "-1 dims"),
+                ERROR_CASE(tensordot(empty({2}), empty({2, 3}), {0}, {0, 1}), "[0]", "[0,1]"),
+                ERROR_CASE(tensordot(empty({2, 2}), empty({2, 2}), {0, 0}, {0, 1}), "twice", "[0,0]"),
+                ERROR_CASE(tensordot(empty({2}), empty({2}), {1}, {0}), "[tensordot]", "1")})});
   add_row({.op = "tensordot",
            .variant = "listed dims",
            .samples = {{in({2, 3, 4}), in({5, 4, 2})}},
-           .run =
-               [](X x) {
-                 return tensordot(x[0], x[1], {0, -1}, {2, 1});
-               },
+           .run = RUN(tensordot(x[0], x[1], {0, -1}, {2, 1})),
            .reference = sum_of_products("ijk,lki->jl"),
            .terms = 8});
   add_row({.op = "tensordot",
            .variant = "no dims",
            .samples = {{in({2, 3}), in({2})}},
-           .run = [](X x) { return tensordot(x[0], x[1], 0); },
+           .run = RUN(tensordot(x[0], x[1], 0)),
            .reference = sum_of_products("ij,k->ijk")});
 }
 
@@ -438,14 +391,14 @@ void add_weighted(const char* op, Add f, const char* equation, const Shape& a, c
     std::vector<ErrorCase> errors =
         pair_errors([=](const Tensor& x, const Tensor& y) { return f(empty(cs[0]), x, y, {}); }, a, b,
                     {{"c", given(misfit, a, b), {"c does not broadcast", to_string(misfit)}},
-                     {"dtype of c", [=] { f(empty(cs[0], kDouble), empty(a), empty(b), {}); }, {"f64"}},
+                     ERROR_CASE(f(empty(cs[0], kDouble), empty(a), empty(b), {}), "f64"),
                      {"sizes", given(cs[0], a, other), {"do not fit", to_string(other)}},
                      {"dims", given(cs[0], longer, b), {"dimensions", to_string(longer)}}});
     if (a.size() == 3) errors.push_back({"batches", given(cs[0], {a[0] + 1, a[1], a[2]}, b), {"batches of"}});
     add_row({.op = op,
              .variant = concat("beta ", o.beta, " alpha ", o.alpha),
              .samples = samples,
-             .run = [=](X x) { return f(x[0], x[1], x[2], o); },
+             .run = RUN(f(x[0], x[1], x[2], o)),
              .reference = weighted(equation, o),
              .terms = 2 * double(a.back()) + 2,
              .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
@@ -470,7 +423,7 @@ void add_bilinear() {
                        {in({2, 2, 3}), in({2, 2, 2}), in({2, 3, 2}), in({2})},
                        {in({1, 1}), in({1, 1}), in({1, 1, 1}), in({1})},
                        {in({0, 3}), in({0, 4}), in({5, 3, 4}), in({5})}},
-           .run = [](X x) { return bilinear(x[0], x[1], x[2], x[3]); },
+           .run = RUN(bilinear(x[0], x[1], x[2], x[3])),
            .reference = reference,
            .terms = 16,
            .errors = pair_errors(
@@ -485,7 +438,7 @@ void add_bilinear() {
   add_row({.op = "bilinear",
            .variant = "without bias",
            .samples = {{in({2, 3}), in({2, 4}), in({5, 3, 4})}},
-           .run = [](X x) { return bilinear(x[0], x[1], x[2]); },
+           .run = RUN(bilinear(x[0], x[1], x[2])),
            .reference = reference,
            .terms = 16});
 }
@@ -494,7 +447,7 @@ void add_others() {
   add_row({.op = "chain_matmul",
            .samples = {{in({2, 5}), in({5, 3}), in({3, 4}), in({4, 1})},
                        {in({3, 2}), in({2, 4}), in({4, 4}), in({4, 0})}},
-           .run = [](X x) { return chain_matmul(x); },
+           .run = RUN(chain_matmul(x)),
            .reference = sum_of_products("ab,bc,cd,de->ae"),
            .terms = 40,
            .errors = pair_errors(
@@ -502,18 +455,9 @@ void add_others() {
                  return chain_matmul({a, b});
                },
                {2, 3}, {3, 2},
-               {{"none", [] { chain_matmul({}); }, {"at least one"}},
-                {"a vector", [] { chain_matmul({empty({3})}); }, {"[3]"}},
-                {"a batch",
-                 [] {
-                   chain_matmul({empty({2, 3}), empty({1, 3, 2})});
-                 },
-                 {"[1,3,2]"}},
-                {"sizes",
-                 [] {
-                   chain_matmul({empty({2, 3}), empty({4, 2})});
-                 },
-                 {"3 and 4"}}})});
+               {ERROR_CASE(chain_matmul({}), "at least one"), ERROR_CASE(chain_matmul({empty({3})}), "[3]"),
+                ERROR_CASE(chain_matmul({empty({2, 3}), empty({1, 3, 2})}), "[1,3,2]"),
+                ERROR_CASE(chain_matmul({empty({2, 3}), empty({4, 2})}), "3 and 4")})});
   const std::pair<int64_t, const char*> powers[] = {
       {1, "ij->ij"}, {2, "ij,jk->ik"}, {3, "ij,jk,kl->il"}, {5, "ij,jk,kl,lm,mn->in"}};
   for (const auto& [n, equation] : powers) {
@@ -524,27 +468,15 @@ void add_others() {
              .reference = [n = n, equation = equation](
                               A x) { return sum_of_products(equation)(std::vector<Array>(size_t(n), x[0])); },
              .terms = 40,
-             .errors = {{"not square",
-                         [] {
-                           matrix_power(empty({2, 3}), 2);
-                         },
-                         {"square", "[2,3]"}},
-                        {"a vector", [] { matrix_power(empty({3}), 2); }, {"square", "[3]"}},
-                        {"a negative power",
-                         [] {
-                           matrix_power(empty({3, 3}), -1);
-                         },
-                         {"-1"}},
-                        {"integers",
-                         [] {
-                           matrix_power(empty({3, 3}, kWhole), 2);
-                         },
-                         {"i64"}}}});
+             .errors = {ERROR_CASE(matrix_power(empty({2, 3}), 2), "square", "[2,3]"),
+                        ERROR_CASE(matrix_power(empty({3}), 2), "square", "[3]"),
+                        ERROR_CASE(matrix_power(empty({3, 3}), -1), "-1"),
+                        ERROR_CASE(matrix_power(empty({3, 3}, kWhole), 2), "i64")}});
   }
   add_row({.op = "matrix_power",
            .variant = "of a batch",
            .samples = {{in({2, 3, 3})}},
-           .run = [](X x) { return matrix_power(x[0], 3); },
+           .run = RUN(matrix_power(x[0], 3)),
            .reference =
                [](A x) {
                  return sum_of_products("bij,bjk,bkl->bil")({x[0], x[0], x[0]});
@@ -553,13 +485,12 @@ void add_others() {
   add_row({.op = "matrix_power",
            .variant = "0",
            .samples = {{in({2, 2, 2})}},
-           .run = [](X x) { return matrix_power(x[0], 0); },
-           .reference =
-               [](A x) {
-                 Array y(x[0].shape);
-                 for (size_t i = 0; i < y.v.size(); ++i) y.v[i] = i % 4 == 0 || i % 4 == 3;
-                 return y;
-               }});
+           .run = RUN(matrix_power(x[0], 0)),
+           .reference = [](A x) {
+             Array y(x[0].shape);
+             for (size_t i = 0; i < y.v.size(); ++i) y.v[i] = i % 4 == 0 || i % 4 == 3;
+             return y;
+           }});
   const auto cross_of = [](A x) {
     Shape shape = broadcast_shapes(x[0].shape, x[1].shape, "reference");
     Array y(shape);
@@ -577,32 +508,20 @@ void add_others() {
                    {in({3}), in({3})},
                    {in({2, 1, 3}), in({1, 4, 3})},
                    {in({0, 3}), in({0, 3})}},
-       .run = [](X x) { return cross(x[0], x[1]); },
+       .run = RUN(cross(x[0], x[1])),
        .reference = cross_of,
        .terms = 8,
        .errors = pair_errors([](const Tensor& a, const Tensor& b) { return cross(a, b); }, {2, 3}, {2, 3},
-                             {{"not three",
-                               [] {
-                                 cross(empty({2, 4}), empty({2, 4}));
-                               },
-                               {"vectors of 3", "[2,4]"}},
-                              {"dims",
-                               [] {
-                                 cross(empty({3}), empty({2, 3}));
-                               },
-                               {"[3]", "[2,3]"}},
-                              {"sizes",
-                               [] {
-                                 cross(empty({4, 3}), empty({2, 3}));
-                               },
-                               {"[cross]", "[4,3]", "[2,3]"}},
-                              {"no such dim", [] { cross(empty({3}), empty({3}), 1); }, {"[cross]", "1"}}},
+                             {ERROR_CASE(cross(empty({2, 4}), empty({2, 4})), "vectors of 3", "[2,4]"),
+                              ERROR_CASE(cross(empty({3}), empty({2, 3})), "[3]", "[2,3]"),
+                              ERROR_CASE(cross(empty({4, 3}), empty({2, 3})), "[cross]", "[4,3]", "[2,3]"),
+                              ERROR_CASE(cross(empty({3}), empty({3}), 1), "[cross]", "1")},
                              false)});
   add_row(
       {.op = "cross",
        .variant = "dim 0",
        .samples = {{in({3, 2}), in({3, 2})}},
-       .run = [](X x) { return cross(x[0], x[1], 0); },
+       .run = RUN(cross(x[0], x[1], 0)),
        .reference =
            [=](A x) {
              return transpose_to(cross_of({transpose_to(x[0], {1, 0}), transpose_to(x[1], {1, 0})}), {1, 0});

@@ -92,95 +92,37 @@ static const bool added = [] {
                                        {in({1, 5}, -3, 3), indices({1}, 1)},
                                        {in({2, 5, 2, 1}, -3, 3), indices({2, 2, 1}, {3, 1, 0, 4})}};
   const std::vector<ErrorCase> errors = {
-      {"batch sizes",
-       [] {
-         cross_entropy(zeros({4, 5}), zeros({3}, {.dtype = DType::kI64}));
-       },
-       {"[4,5]", "[3]"}},
-      {"no such class",
-       [] {
-         cross_entropy(zeros({1, 5}), tensor(std::vector<int64_t>{5}, {1}));
-       },
-       {"5"}},
-      {"weight",
-       [] {
-         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})});
-       },
-       {"[4]"}},
-      {"weight of probabilities",
-       [] {
-         cross_entropy(zeros({1, 5}), zeros({1, 5}), {.weight = zeros({4})});
-       },
-       {"[4]"}},
-      {"shapes of probabilities",
-       [] {
-         cross_entropy(zeros({4, 5}), zeros({4, 3}));
-       },
-       {"[4,5]", "[4,3]"}},
-      {"smoothing",
-       [] {
-         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.label_smoothing = 1.5});
-       },
-       {"label_smoothing", "1.5"}},
-      {"smoothing of probabilities",
-       [] {
-         cross_entropy(zeros({1, 5}), zeros({1, 5}), {.label_smoothing = -1});
-       },
-       {"label_smoothing", "-1"}},
-      {"reduction",
-       [] {
-         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}),
-                       {.reduction = Reduction::kBatchMean});
-       },
-       {"kBatchMean"}},
-      {"reduction of probabilities",
-       [] {
-         cross_entropy(zeros({1, 5}), zeros({1, 5}), {.reduction = Reduction::kBatchMean});
-       },
-       {"kBatchMean"}},
-      {"integers",
-       [] {
-         cross_entropy(zeros({1, 5}, {.dtype = DType::kI64}), zeros({1}, {.dtype = DType::kI64}));
-       },
-       {"i64[1,5]"}},
-      {"no classes",
-       [] {
-         cross_entropy(zeros({2, 0}), zeros({2}, {.dtype = DType::kI64}));
-       },
-       {"[2,0]"}},
-      {"a scalar", [] { cross_entropy(zeros({}), zeros({}, {.dtype = DType::kI64})); }, {"f32[]"}},
-      {"devices",
-       [] {
-         cross_entropy(zeros({1, 5}), empty({1}, {.dtype = DType::kI64, .device = {DeviceType::kMeta, 0}}));
-       },
-       {"meta"}},
+      ERROR_CASE(cross_entropy(zeros({4, 5}), zeros({3}, {.dtype = DType::kI64})), "[4,5]", "[3]"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}), tensor(std::vector<int64_t>{5}, {1})), "5"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})}),
+                 "[4]"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}), zeros({1, 5}), {.weight = zeros({4})}), "[4]"),
+      ERROR_CASE(cross_entropy(zeros({4, 5}), zeros({4, 3})), "[4,5]", "[4,3]"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.label_smoothing = 1.5}),
+                 "label_smoothing", "1.5"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}), zeros({1, 5}), {.label_smoothing = -1}), "label_smoothing",
+                 "-1"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}),
+                               {.reduction = Reduction::kBatchMean}),
+                 "kBatchMean"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}), zeros({1, 5}), {.reduction = Reduction::kBatchMean}),
+                 "kBatchMean"),
+      ERROR_CASE(cross_entropy(zeros({1, 5}, {.dtype = DType::kI64}), zeros({1}, {.dtype = DType::kI64})),
+                 "i64[1,5]"),
+      ERROR_CASE(cross_entropy(zeros({2, 0}), zeros({2}, {.dtype = DType::kI64})), "[2,0]"),
+      ERROR_CASE(cross_entropy(zeros({}), zeros({}, {.dtype = DType::kI64})), "f32[]"),
+      ERROR_CASE(
+          cross_entropy(zeros({1, 5}), empty({1}, {.dtype = DType::kI64, .device = {DeviceType::kMeta, 0}})),
+          "meta"),
   };
   const std::vector<ErrorCase> nll_errors = {
-      {"batch sizes",
-       [] {
-         nll_loss(zeros({4, 5}), zeros({3}, {.dtype = DType::kI64}));
-       },
-       {"[4,5]", "[3]"}},
-      {"probabilities",
-       [] {
-         nll_loss(zeros({4, 5}), zeros({4, 5}));
-       },
-       {"f32[4,5]"}},
-      {"no such class",
-       [] {
-         nll_loss(zeros({1, 5}), tensor(std::vector<int64_t>{-1}, {1}));
-       },
-       {"-1"}},
-      {"weight",
-       [] {
-         nll_loss(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})});
-       },
-       {"[4]"}},
-      {"reduction",
-       [] {
-         nll_loss(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.reduction = Reduction::kBatchMean});
-       },
-       {"kBatchMean"}},
+      ERROR_CASE(nll_loss(zeros({4, 5}), zeros({3}, {.dtype = DType::kI64})), "[4,5]", "[3]"),
+      ERROR_CASE(nll_loss(zeros({4, 5}), zeros({4, 5})), "f32[4,5]"),
+      ERROR_CASE(nll_loss(zeros({1, 5}), tensor(std::vector<int64_t>{-1}, {1})), "-1"),
+      ERROR_CASE(nll_loss(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})}), "[4]"),
+      ERROR_CASE(
+          nll_loss(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.reduction = Reduction::kBatchMean}),
+          "kBatchMean"),
   };
   const std::vector<DType> dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16};
   for (Loss l : losses) {

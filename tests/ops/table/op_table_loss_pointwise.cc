@@ -51,16 +51,12 @@ struct PointLoss {
 void add(const PointLoss& l) {
   std::vector<ErrorCase> errors = l.errors;
   const auto run = [l](const Tensor& x, const Tensor& t) { return l.run(x, t, Reduction::kMean); };
-  errors.push_back({"shapes", [=] { run(empty({2, 3}), empty({3})); }, {"[2,3]", "[3]"}});
-  errors.push_back({"integers", [=] { run(empty({2}), empty({2}, {.dtype = DType::kI64})); }, {"i64[2]"}});
-  errors.push_back({"devices",
-                    [=] {
-                      run(empty({2}), empty({2}, {.device = {DeviceType::kMeta, 0}}));
-                    },
-                    {"meta", "cpu"}});
+  errors.push_back(ERROR_CASE(run(empty({2, 3}), empty({3})), "[2,3]", "[3]"));
+  errors.push_back(ERROR_CASE(run(empty({2}), empty({2}, {.dtype = DType::kI64})), "i64[2]"));
+  errors.push_back(
+      ERROR_CASE(run(empty({2}), empty({2}, {.device = {DeviceType::kMeta, 0}})), "meta", "cpu"));
   if (std::string(l.op) != "kl_div")
-    errors.push_back(
-        {"reduction", [=] { l.run(ones({2}), ones({2}), Reduction::kBatchMean); }, {"kBatchMean"}});
+    errors.push_back(ERROR_CASE(l.run(ones({2}), ones({2}), Reduction::kBatchMean), "kBatchMean"));
   for (const auto& [reduction, name] : kReductions) {
     std::vector<Sample> samples;
     const double gap = l.apart ? 0.2 : 0;
@@ -103,10 +99,8 @@ void add_of_number(const char* op, double target, const std::function<Tensor(con
                  },
              .terms = 48,
              .dtypes = reduction == Reduction::kNone ? kFloats : kWide,
-             .errors = {{"integers",
-                         [=] { run(empty({2}, {.dtype = DType::kI64}), Reduction::kMean); },
-                         {"i64[2]"}},
-                        {"reduction", [=] { run(ones({2}), Reduction::kBatchMean); }, {"kBatchMean"}}},
+             .errors = {ERROR_CASE(run(empty({2}, {.dtype = DType::kI64}), Reduction::kMean), "i64[2]"),
+                        ERROR_CASE(run(ones({2}), Reduction::kBatchMean), "kBatchMean")},
              .step = 1e-5});
 }
 
@@ -137,7 +131,7 @@ void add_regression() {
                return d < beta ? d * d / (2 * beta) : d - beta / 2;
              },
          .x_low = 0,
-         .errors = {{"beta", [] { smooth_l1_loss(empty({2}), empty({2}), {.beta = -1}); }, {"beta", "-1"}}},
+         .errors = {ERROR_CASE(smooth_l1_loss(empty({2}), empty({2}), {.beta = -1}), "beta", "-1")},
          .apart = true});
   for (double delta : {1.0, 0.25, 8.0})
     add({"huber_loss",
@@ -155,7 +149,7 @@ void add_regression() {
          3,
          -3,
          3,
-         {{"delta", [] { huber_loss(empty({2}), empty({2}), {.delta = 0}); }, {"delta", "0"}}}});
+         {ERROR_CASE(huber_loss(empty({2}), empty({2}), {.delta = 0}), "delta", "0")}});
 }
 
 void add_likelihoods() {
@@ -169,11 +163,8 @@ void add_likelihoods() {
        0.9,
        0,
        1,
-       {{"weight",
-         [] {
-           binary_cross_entropy(ones({2, 3}), ones({2, 3}), {.weight = ones({2})});
-         },
-         {"weight", "[2]"}}}});
+       {ERROR_CASE(binary_cross_entropy(ones({2, 3}), ones({2, 3}), {.weight = ones({2})}), "weight",
+                   "[2]")}});
   for (const double target : {0., 1., 0.9})
     add_of_number(
         "binary_cross_entropy_with_logits_to", target,
@@ -184,7 +175,7 @@ void add_likelihoods() {
   add_row({.op = "binary_cross_entropy_with_logits_to",
            .variant = "weighted",
            .samples = {{in({3, 4}), in({4}, 0, 2)}},
-           .run = [](X x) { return binary_cross_entropy_with_logits_to(x[0], 0.25, {.weight = x[1]}); },
+           .run = RUN(binary_cross_entropy_with_logits_to(x[0], 0.25, {.weight = x[1]})),
            .reference =
                [](A x) {
                  Array y = x[0];
@@ -204,16 +195,10 @@ void add_likelihoods() {
        9,
        0,
        1,
-       {{"weight",
-         [] {
-           binary_cross_entropy_with_logits(ones({2, 3}), ones({2, 3}), {.weight = ones({2})});
-         },
-         {"weight", "[2]"}},
-        {"pos_weight",
-         [] {
-           binary_cross_entropy_with_logits(ones({3}), ones({3}), {.pos_weight = ones({2, 3})});
-         },
-         {"pos_weight", "[2,3]"}}}});
+       {ERROR_CASE(binary_cross_entropy_with_logits(ones({2, 3}), ones({2, 3}), {.weight = ones({2})}),
+                   "weight", "[2]"),
+        ERROR_CASE(binary_cross_entropy_with_logits(ones({3}), ones({3}), {.pos_weight = ones({2, 3})}),
+                   "pos_weight", "[2,3]")}});
   add({"soft_margin_loss", "",
        [](const Tensor& x, const Tensor& t, Reduction r) { return soft_margin_loss(x, t, {.reduction = r}); },
        [](double x, double t) { return -logsigmoid_of(x * t); }});
@@ -225,9 +210,8 @@ void add_likelihoods() {
        0,
        0.1,
        1,
-       {{"batch of a scalar",
-         [] { kl_div(ones({}), ones({}), {.reduction = Reduction::kBatchMean}); },
-         {"kBatchMean", "f32[]"}}}});
+       {ERROR_CASE(kl_div(ones({}), ones({}), {.reduction = Reduction::kBatchMean}), "kBatchMean",
+                   "f32[]")}});
   add({"kl_div", "of logarithms",
        [](const Tensor& x, const Tensor& t, Reduction r) {
          return kl_div(x, t, {.reduction = r, .log_target = true});
@@ -238,7 +222,7 @@ void add_likelihoods() {
       return full && t > 1 ? t * std::log(t) - t + 0.5 * std::log(2 * std::numbers::pi * t) : 0;
     };
     const std::vector<ErrorCase> errors = {
-        {"eps", [] { poisson_nll_loss(ones({2}), ones({2}), {.eps = 0}); }, {"eps", "0"}}};
+        ERROR_CASE(poisson_nll_loss(ones({2}), ones({2}), {.eps = 0}), "eps", "0")};
     add({"poisson_nll_loss", full ? "full" : "",
          [=](const Tensor& x, const Tensor& t, Reduction r) {
            return poisson_nll_loss(x, t, {.reduction = r, .full = full});
@@ -272,29 +256,16 @@ void add_likelihoods() {
                  return reduced(y, r);
                },
            .terms = 48,
-           .errors =
-               {{"shapes",
-                 [] {
-                   gaussian_nll_loss(ones({2, 3}), ones({3}), ones({2, 3}));
-                 },
-                 {"[2,3]", "[3]"}},
-                {"var",
-                 [] {
-                   gaussian_nll_loss(ones({2, 3}), ones({2, 3}), ones({3}));
-                 },
-                 {"var", "[3]"}},
-                {"var of scalars", [] { gaussian_nll_loss(ones({}), ones({}), ones({3})); }, {"var", "[3]"}},
-                {"reduction",
-                 [] {
-                   gaussian_nll_loss(ones({2}), ones({2}), ones({2}), {.reduction = Reduction::kBatchMean});
-                 },
-                 {"kBatchMean"}},
-                {"integers",
-                 [] { gaussian_nll_loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({2})); },
-                 {"i64[2]"}},
-                {"eps",
-                 [] { gaussian_nll_loss(ones({2}), ones({2}), ones({2}), {.eps = 0}); },
-                 {"eps", "0"}}}},
+           .errors = {ERROR_CASE(gaussian_nll_loss(ones({2, 3}), ones({3}), ones({2, 3})), "[2,3]", "[3]"),
+                      ERROR_CASE(gaussian_nll_loss(ones({2, 3}), ones({2, 3}), ones({3})), "var", "[3]"),
+                      ERROR_CASE(gaussian_nll_loss(ones({}), ones({}), ones({3})), "var", "[3]"),
+                      ERROR_CASE(gaussian_nll_loss(ones({2}), ones({2}), ones({2}),
+                                                   {.reduction = Reduction::kBatchMean}),
+                                 "kBatchMean"),
+                      ERROR_CASE(gaussian_nll_loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({2})),
+                                 "i64[2]"),
+                      ERROR_CASE(gaussian_nll_loss(ones({2}), ones({2}), ones({2}), {.eps = 0}), "eps",
+                                 "0")}},
           r, {in({0, 4}), in({0, 4}), in({0, 4}, 0.3, 2)});
   }
 }
@@ -305,7 +276,7 @@ void add_variants() {
            .variant = "weighted",
            .samples = {{in({3, 4}, 0.1, 0.9), in({3, 4}, 0, 1), in({4}, 0, 2)},
                        {in({3, 4}, 0.1, 0.9), in({3, 4}, 0, 1), in({3, 1}, 0, 2)}},
-           .run = [](X x) { return binary_cross_entropy(x[0], x[1], {.weight = x[2]}); },
+           .run = RUN(binary_cross_entropy(x[0], x[1], {.weight = x[2]})),
            .reference =
                [](A x) {
                  Array y = x[0];
@@ -319,7 +290,7 @@ void add_variants() {
            .variant = "at the ends",
            .samples = {{{.shape = {6}, .fixed = true, .values = {0, 1, 0, 1, 0.5, 1}},
                         {.shape = {6}, .fixed = true, .values = {0, 1, 1, 0, 0.5, 0.25}}}},
-           .run = [](X x) { return binary_cross_entropy(x[0], x[1], {.reduction = Reduction::kNone}); },
+           .run = RUN(binary_cross_entropy(x[0], x[1], {.reduction = Reduction::kNone})),
            .reference =
                [](A) {
                  Array y(Shape{6});
@@ -331,10 +302,7 @@ void add_variants() {
   add_row({.op = "binary_cross_entropy_with_logits",
            .variant = "weighted",
            .samples = {{in({3, 4}), in({3, 4}, 0, 1), in({3, 1}, 0, 2), in({4}, 0, 3)}},
-           .run =
-               [](X x) {
-                 return binary_cross_entropy_with_logits(x[0], x[1], {.weight = x[2], .pos_weight = x[3]});
-               },
+           .run = RUN(binary_cross_entropy_with_logits(x[0], x[1], {.weight = x[2], .pos_weight = x[3]})),
            .reference =
                [](A x) {
                  Array y = x[0];
@@ -345,26 +313,24 @@ void add_variants() {
                  return reduced(y, Reduction::kMean);
                },
            .terms = 48});
-  add_row(
-      {.op = "binary_cross_entropy_with_logits",
-       .variant = "far out",
-       .samples = {{{.shape = {4}, .fixed = true, .values = {200, -200, 200, -200}},
-                    {.shape = {4}, .fixed = true, .values = {0, 1, 1, 0}}}},
-       .run =
-           [](X x) { return binary_cross_entropy_with_logits(x[0], x[1], {.reduction = Reduction::kNone}); },
-       .reference =
-           [](A) {
-             Array y(Shape{4});
-             y.v = {200, 200, 0, 0};
-             return y;
-           },
-       .differentiable = false,
-       .dtypes = {DType::kF32}});
+  add_row({.op = "binary_cross_entropy_with_logits",
+           .variant = "far out",
+           .samples = {{{.shape = {4}, .fixed = true, .values = {200, -200, 200, -200}},
+                        {.shape = {4}, .fixed = true, .values = {0, 1, 1, 0}}}},
+           .run = RUN(binary_cross_entropy_with_logits(x[0], x[1], {.reduction = Reduction::kNone})),
+           .reference =
+               [](A) {
+                 Array y(Shape{4});
+                 y.v = {200, 200, 0, 0};
+                 return y;
+               },
+           .differentiable = false,
+           .dtypes = {DType::kF32}});
   add_row(
       {.op = "kl_div",
        .variant = "batchmean",
        .samples = {{in({3, 4}, -3, 0), in({3, 4}, 0.1, 1)}, {in({2, 2, 2}, -3, 0), in({2, 2, 2}, 0.1, 1)}},
-       .run = [](X x) { return kl_div(x[0], x[1], {.reduction = Reduction::kBatchMean}); },
+       .run = RUN(kl_div(x[0], x[1], {.reduction = Reduction::kBatchMean})),
        .reference =
            [](A x) {
              Array y{Shape{}};
@@ -376,7 +342,7 @@ void add_variants() {
   add_row({.op = "kl_div",
            .variant = "no target",
            .samples = {{in({2, 3}, -3, 0), {.shape = {2, 3}, .fixed = true, .values = {0, 0, 0, 0, 0, 0}}}},
-           .run = [](X x) { return kl_div(x[0], x[1]); },
+           .run = RUN(kl_div(x[0], x[1])),
            .reference = [](A) { return Array(Shape{}); },
            .differentiable = false,
            .dtypes = {DType::kF32}});
@@ -400,41 +366,34 @@ double distance(const double* a, const double* b, int64_t n, double p, double ep
 void add_distances() {
   for (double p : {2.0, 1.0, 3.0, std::numeric_limits<double>::infinity()})
     for (bool keepdim : {false, true})
-      add_row(
-          {.op = "pairwise_distance",
-           .variant = std::to_string(p) + (keepdim ? " keepdim" : ""),
-           .samples = {{in({3, 5}, 1, 2), in({3, 5}, -1, 0)},
-                       {in({2, 2, 3}, 1, 2), in({2, 2, 3}, -1, 0)},
-                       {in({4}, 1, 2), in({4}, -1, 0)},
-                       {in({0, 3}), in({0, 3})}},
-           .run =
-               [=](X x) { return pairwise_distance(x[0], x[1], {.p = p, .eps = 0.01, .keepdim = keepdim}); },
-           .reference =
-               [=](A x) {
-                 Array y;
-                 y.shape = x[0].shape;
-                 const int64_t n = y.shape.back();
-                 keepdim ? void(y.shape[y.shape.size() - 1] = 1) : y.shape.erase(y.shape.size() - 1);
-                 for (int64_t row = 0; row < y.shape.product(); ++row)
-                   y.v.push_back(distance(x[0].v.data() + row * n, x[1].v.data() + row * n, n, p, 0.01));
-                 return y;
-               },
-           .terms = 32,
-           .errors = {{"shapes",
-                       [] {
-                         pairwise_distance(ones({2, 3}), ones({2, 4}));
-                       },
-                       {"[2,3]", "[2,4]"}},
-                      {"scalars", [] { pairwise_distance(ones({}), ones({})); }, {"f32[]"}},
-                      {"integers",
-                       [] { pairwise_distance(ones({2}), ones({2}, {.dtype = DType::kI64})); },
-                       {"i64[2]"}}}});
+      add_row({.op = "pairwise_distance",
+               .variant = std::to_string(p) + (keepdim ? " keepdim" : ""),
+               .samples = {{in({3, 5}, 1, 2), in({3, 5}, -1, 0)},
+                           {in({2, 2, 3}, 1, 2), in({2, 2, 3}, -1, 0)},
+                           {in({4}, 1, 2), in({4}, -1, 0)},
+                           {in({0, 3}), in({0, 3})}},
+               .run = RUN(pairwise_distance(x[0], x[1], {.p = p, .eps = 0.01, .keepdim = keepdim})),
+               .reference =
+                   [=](A x) {
+                     Array y;
+                     y.shape = x[0].shape;
+                     const int64_t n = y.shape.back();
+                     keepdim ? void(y.shape[y.shape.size() - 1] = 1) : y.shape.erase(y.shape.size() - 1);
+                     for (int64_t row = 0; row < y.shape.product(); ++row)
+                       y.v.push_back(distance(x[0].v.data() + row * n, x[1].v.data() + row * n, n, p, 0.01));
+                     return y;
+                   },
+               .terms = 32,
+               .errors = {
+                   ERROR_CASE(pairwise_distance(ones({2, 3}), ones({2, 4})), "[2,3]", "[2,4]"),
+                   ERROR_CASE(pairwise_distance(ones({}), ones({})), "f32[]"),
+                   ERROR_CASE(pairwise_distance(ones({2}), ones({2}, {.dtype = DType::kI64})), "i64[2]")}});
   // A row of zeros has no direction: near it gradients grow without bound.
   add_row({.op = "cosine_similarity",
            .samples = {{off_zero({3, 5}), off_zero({3, 5})},
                        {in({1, 4}, 0.5, 1), in({1, 4}, -1, -0.5)},
                        {in({0, 3}), in({0, 3})}},
-           .run = [](X x) { return cosine_similarity(x[0], x[1]); },
+           .run = RUN(cosine_similarity(x[0], x[1])),
            .reference =
                [](A x) {
                  Array y(Shape{x[0].shape[0]});
@@ -444,18 +403,11 @@ void add_distances() {
                  return y;
                },
            .terms = 32,
-           .errors = {{"shapes",
-                       [] {
-                         cosine_similarity(ones({2, 3}), ones({2, 4}));
-                       },
-                       {"[2,3]", "[2,4]"}},
-                      {"dim", [] { cosine_similarity(ones({2}), ones({2})); }, {"1", "[2]"}},
-                      {"scalars", [] { cosine_similarity(ones({}), ones({})); }, {"f32[]"}},
-                      {"integers",
-                       [] {
-                         cosine_similarity(ones({2, 2}), ones({2, 2}, {.dtype = DType::kI64}));
-                       },
-                       {"i64[2,2]"}}}});
+           .errors = {ERROR_CASE(cosine_similarity(ones({2, 3}), ones({2, 4})), "[2,3]", "[2,4]"),
+                      ERROR_CASE(cosine_similarity(ones({2}), ones({2})), "1", "[2]"),
+                      ERROR_CASE(cosine_similarity(ones({}), ones({})), "f32[]"),
+                      ERROR_CASE(cosine_similarity(ones({2, 2}), ones({2, 2}, {.dtype = DType::kI64})),
+                                 "i64[2,2]")}});
 }
 
 Input signs(const Shape& shape) {
@@ -465,39 +417,36 @@ Input signs(const Shape& shape) {
 }
 
 void add_embeddings() {
-  const ErrorCase integers = {
-      "integers", [] { hinge_embedding_loss(ones({2}, {.dtype = DType::kI64}), ones({2})); }, {"i64[2]"}};
+  const ErrorCase integers =
+      ERROR_CASE(hinge_embedding_loss(ones({2}, {.dtype = DType::kI64}), ones({2})), "i64[2]");
   for (const auto& [reduction, name] : kReductions) {
     const Reduction r = reduction;
-    add_with_empty(
-        {.op = "hinge_embedding_loss",
-         .variant = name,
-         .samples = {{in({3, 4}, 0, 2), signs({3, 4})}, {in({}, 0, 2), signs({})}},
-         .run = [=](X x) { return hinge_embedding_loss(x[0], x[1], {.margin = 0.75, .reduction = r}); },
-         .reference =
-             [=](A x) {
-               Array y = x[0];
-               for (size_t i = 0; i < y.v.size(); ++i)
-                 if (x[1].v[i] == -1) y.v[i] = std::max(0.0, 0.75 - y.v[i]);
-               return reduced(y, r);
-             },
-         .terms = 32,
-         .errors = {{"shapes", [] { hinge_embedding_loss(ones({2}), ones({3})); }, {"[2]", "[3]"}},
-                    {"devices",
-                     [] {
-                       hinge_embedding_loss(ones({2}), empty({2}, {.device = {DeviceType::kMeta, 0}}));
-                     },
-                     {"meta"}},
-                    {"reduction",
-                     [] { hinge_embedding_loss(ones({2}), ones({2}), {.reduction = Reduction::kBatchMean}); },
-                     {"kBatchMean"}},
-                    integers}},
-        r, {in({0}), signs({0})});
+    add_with_empty({.op = "hinge_embedding_loss",
+                    .variant = name,
+                    .samples = {{in({3, 4}, 0, 2), signs({3, 4})}, {in({}, 0, 2), signs({})}},
+                    .run = RUN(hinge_embedding_loss(x[0], x[1], {.margin = 0.75, .reduction = r})),
+                    .reference =
+                        [=](A x) {
+                          Array y = x[0];
+                          for (size_t i = 0; i < y.v.size(); ++i)
+                            if (x[1].v[i] == -1) y.v[i] = std::max(0.0, 0.75 - y.v[i]);
+                          return reduced(y, r);
+                        },
+                    .terms = 32,
+                    .errors = {ERROR_CASE(hinge_embedding_loss(ones({2}), ones({3})), "[2]", "[3]"),
+                               ERROR_CASE(hinge_embedding_loss(
+                                              ones({2}), empty({2}, {.device = {DeviceType::kMeta, 0}})),
+                                          "meta"),
+                               ERROR_CASE(hinge_embedding_loss(ones({2}), ones({2}),
+                                                               {.reduction = Reduction::kBatchMean}),
+                                          "kBatchMean"),
+                               integers}},
+                   r, {in({0}), signs({0})});
     add_with_empty(
         {.op = "margin_ranking_loss",
          .variant = name,
          .samples = {{in({3, 4}), in({3, 4}), signs({3, 4})}, {in({3, 1}), in({4}), signs({4})}},
-         .run = [=](X x) { return margin_ranking_loss(x[0], x[1], x[2], {.margin = 0.25, .reduction = r}); },
+         .run = RUN(margin_ranking_loss(x[0], x[1], x[2], {.margin = 0.25, .reduction = r})),
          .reference =
              [=](A x) {
                Array y(broadcast_shapes(broadcast_shapes(x[0].shape, x[1].shape, "reference"), x[2].shape,
@@ -509,29 +458,22 @@ void add_embeddings() {
                return reduced(y, r);
              },
          .terms = 32,
-         .errors =
-             {{"shapes", [] { margin_ranking_loss(ones({2}), ones({3}), ones({})); }, {"[2]", "[3]"}},
-              {"target", [] { margin_ranking_loss(ones({2}), ones({2}), ones({3})); }, {"[2]", "[3]"}},
-              {"integers",
-               [] { margin_ranking_loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({2})); },
-               {"i64[2]"}},
-              {"devices",
-               [] {
-                 margin_ranking_loss(ones({2}), ones({2}), empty({2}, {.device = {DeviceType::kMeta, 0}}));
-               },
-               {"meta"}},
-              {"reduction",
-               [] {
-                 margin_ranking_loss(ones({2}), ones({2}), ones({2}), {.reduction = Reduction::kBatchMean});
-               },
-               {"kBatchMean"}}}},
+         .errors = {ERROR_CASE(margin_ranking_loss(ones({2}), ones({3}), ones({})), "[2]", "[3]"),
+                    ERROR_CASE(margin_ranking_loss(ones({2}), ones({2}), ones({3})), "[2]", "[3]"),
+                    ERROR_CASE(margin_ranking_loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({2})),
+                               "i64[2]"),
+                    ERROR_CASE(margin_ranking_loss(ones({2}), ones({2}),
+                                                   empty({2}, {.device = {DeviceType::kMeta, 0}})),
+                               "meta"),
+                    ERROR_CASE(margin_ranking_loss(ones({2}), ones({2}), ones({2}),
+                                                   {.reduction = Reduction::kBatchMean}),
+                               "kBatchMean")}},
         r, {in({0}), in({0}), signs({0})});
     add_with_empty(
         {.op = "cosine_embedding_loss",
          .variant = name,
          .samples = {{in({5, 3}), in({5, 3}), signs({5})}, {in({3}), in({3}), signs({})}},
-         .run =
-             [=](X x) { return cosine_embedding_loss(x[0], x[1], x[2], {.margin = -0.5, .reduction = r}); },
+         .run = RUN(cosine_embedding_loss(x[0], x[1], x[2], {.margin = -0.5, .reduction = r})),
          .reference =
              [=](A x) {
                Array y(x[2].shape);
@@ -543,30 +485,17 @@ void add_embeddings() {
                return reduced(y, r);
              },
          .terms = 64,
-         .errors =
-             {{"shapes",
-               [] {
-                 cosine_embedding_loss(ones({2, 3}), ones({2, 4}), ones({2}));
-               },
-               {"[2,3]", "[2,4]"}},
-              {"target",
-               [] {
-                 cosine_embedding_loss(ones({2, 3}), ones({2, 3}), ones({3}));
-               },
-               {"[2,3]", "[3]"}},
-              {"integers",
-               [] { cosine_embedding_loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({})); },
-               {"i64[2]"}},
-              {"devices",
-               [] {
-                 cosine_embedding_loss(ones({2}), ones({2}), empty({}, {.device = {DeviceType::kMeta, 0}}));
-               },
-               {"meta"}},
-              {"reduction",
-               [] {
-                 cosine_embedding_loss(ones({2}), ones({2}), ones({}), {.reduction = Reduction::kBatchMean});
-               },
-               {"kBatchMean"}}}},
+         .errors = {ERROR_CASE(cosine_embedding_loss(ones({2, 3}), ones({2, 4}), ones({2})), "[2,3]",
+                               "[2,4]"),
+                    ERROR_CASE(cosine_embedding_loss(ones({2, 3}), ones({2, 3}), ones({3})), "[2,3]", "[3]"),
+                    ERROR_CASE(cosine_embedding_loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({})),
+                               "i64[2]"),
+                    ERROR_CASE(cosine_embedding_loss(ones({2}), ones({2}),
+                                                     empty({}, {.device = {DeviceType::kMeta, 0}})),
+                               "meta"),
+                    ERROR_CASE(cosine_embedding_loss(ones({2}), ones({2}), ones({}),
+                                                     {.reduction = Reduction::kBatchMean}),
+                               "kBatchMean")}},
         r, {in({0, 3}), in({0, 3}), signs({0})});
     for (bool swap : {false, true}) {
       const auto reference = [=](double p, double margin, double eps) {
@@ -589,38 +518,22 @@ void add_embeddings() {
       const auto loss = [](const Tensor& a, const Tensor& b, const Tensor& c) {
         return triplet_margin_loss(a, b, c);
       };
-      add_with_empty({.op = "triplet_margin_loss",
-                      .variant = std::string(name) + (swap ? " swap" : ""),
-                      .samples = samples,
-                      .run =
-                          [=](X x) {
-                            return triplet_margin_loss(
-                                x[0], x[1], x[2],
-                                {.margin = 0.5, .p = 3, .eps = 1e-3, .swap = swap, .reduction = r});
-                          },
-                      .reference = reference(3, 0.5, 1e-3),
-                      .terms = 64,
-                      .errors = {{"dims",
-                                  [=] {
-                                    loss(ones({2, 3}), ones({3}), ones({2, 3}));
-                                  },
-                                  {"[2,3]", "[3]"}},
-                                 {"shapes",
-                                  [=] {
-                                    loss(ones({2, 3}), ones({2, 3}), ones({2, 4}));
-                                  },
-                                  {"[2,3]", "[2,4]"}},
-                                 {"scalars", [=] { loss(ones({}), ones({}), ones({})); }, {"f32[]"}},
-                                 {"integers",
-                                  [=] { loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({2})); },
-                                  {"i64[2]"}},
-                                 {"reduction",
-                                  [] {
-                                    triplet_margin_loss(ones({2}), ones({2}), ones({2}),
-                                                        {.reduction = Reduction::kBatchMean});
-                                  },
-                                  {"kBatchMean"}}}},
-                     r, {in({0, 3}), in({0, 3}), in({0, 3})});
+      add_with_empty(
+          {.op = "triplet_margin_loss",
+           .variant = std::string(name) + (swap ? " swap" : ""),
+           .samples = samples,
+           .run = RUN(triplet_margin_loss(
+               x[0], x[1], x[2], {.margin = 0.5, .p = 3, .eps = 1e-3, .swap = swap, .reduction = r})),
+           .reference = reference(3, 0.5, 1e-3),
+           .terms = 64,
+           .errors = {ERROR_CASE(loss(ones({2, 3}), ones({3}), ones({2, 3})), "[2,3]", "[3]"),
+                      ERROR_CASE(loss(ones({2, 3}), ones({2, 3}), ones({2, 4})), "[2,3]", "[2,4]"),
+                      ERROR_CASE(loss(ones({}), ones({}), ones({})), "f32[]"),
+                      ERROR_CASE(loss(ones({2}), ones({2}, {.dtype = DType::kI64}), ones({2})), "i64[2]"),
+                      ERROR_CASE(triplet_margin_loss(ones({2}), ones({2}), ones({2}),
+                                                     {.reduction = Reduction::kBatchMean}),
+                                 "kBatchMean")}},
+          r, {in({0, 3}), in({0, 3}), in({0, 3})});
       add_with_empty(
           {.op = "triplet_margin_with_distance_loss",
            .variant = std::string(name) + (swap ? " swap" : ""),
@@ -635,23 +548,17 @@ void add_embeddings() {
                },
            .reference = reference(1, 0.5, 0),
            .terms = 64,
-           .errors = {{"dims",
-                       [] {
-                         triplet_margin_with_distance_loss(ones({2, 3}), ones({3}), ones({2, 3}));
-                       },
-                       {"[2,3]", "[3]"}}}},
+           .errors = {ERROR_CASE(triplet_margin_with_distance_loss(ones({2, 3}), ones({3}), ones({2, 3})),
+                                 "[2,3]", "[3]")}},
           r, {in({0, 3}), in({0, 3}), in({0, 3})});
-      add_with_empty({.op = "triplet_margin_with_distance_loss",
-                      .variant = std::string("default ") + name + (swap ? " swap" : ""),
-                      .samples = samples,
-                      .run =
-                          [=](X x) {
-                            return triplet_margin_with_distance_loss(x[0], x[1], x[2],
-                                                                     {.swap = swap, .reduction = r});
-                          },
-                      .reference = reference(2, 1, 1e-6),
-                      .terms = 64},
-                     r, {in({0, 3}), in({0, 3}), in({0, 3})});
+      add_with_empty(
+          {.op = "triplet_margin_with_distance_loss",
+           .variant = std::string("default ") + name + (swap ? " swap" : ""),
+           .samples = samples,
+           .run = RUN(triplet_margin_with_distance_loss(x[0], x[1], x[2], {.swap = swap, .reduction = r})),
+           .reference = reference(2, 1, 1e-6),
+           .terms = 64},
+          r, {in({0, 3}), in({0, 3}), in({0, 3})});
     }
   }
 }
@@ -671,11 +578,8 @@ void add_multi_class() {
           {.op = "multilabel_soft_margin_loss",
            .variant = variant,
            .samples = {{in({3, 4}), in({3, 4}, 0, 1)}, {in({4}), in({4}, 0, 1)}},
-           .run =
-               [=](X x) {
-                 return multilabel_soft_margin_loss(
-                     x[0], x[1], {.weight = weighted ? class_weights(x[0]) : Tensor(), .reduction = r});
-               },
+           .run = RUN(multilabel_soft_margin_loss(
+               x[0], x[1], {.weight = weighted ? class_weights(x[0]) : Tensor(), .reduction = r})),
            .reference =
                [=](A x) {
                  Array y;
@@ -692,44 +596,29 @@ void add_multi_class() {
                  return reduced(y, r);
                },
            .terms = 48,
-           .errors =
-               {{"shapes",
-                 [] {
-                   multilabel_soft_margin_loss(ones({2, 3}), ones({3}));
-                 },
-                 {"[2,3]", "[3]"}},
-                {"weight",
-                 [] {
-                   multilabel_soft_margin_loss(ones({2, 3}), ones({2, 3}), {.weight = ones({2})});
-                 },
-                 {"[3]", "[2]"}},
-                {"integers",
-                 [] { multilabel_soft_margin_loss(ones({2}, {.dtype = DType::kI64}), ones({2})); },
-                 {"i64[2]"}},
-                {"devices",
-                 [] {
-                   multilabel_soft_margin_loss(ones({2}), empty({2}, {.device = {DeviceType::kMeta, 0}}));
-                 },
-                 {"meta"}},
-                {"reduction",
-                 [] {
-                   multilabel_soft_margin_loss(ones({2}), ones({2}), {.reduction = Reduction::kBatchMean});
-                 },
-                 {"kBatchMean"}}}},
+           .errors = {ERROR_CASE(multilabel_soft_margin_loss(ones({2, 3}), ones({3})), "[2,3]", "[3]"),
+                      ERROR_CASE(
+                          multilabel_soft_margin_loss(ones({2, 3}), ones({2, 3}), {.weight = ones({2})}),
+                          "[3]", "[2]"),
+                      ERROR_CASE(multilabel_soft_margin_loss(ones({2}, {.dtype = DType::kI64}), ones({2})),
+                                 "i64[2]"),
+                      ERROR_CASE(multilabel_soft_margin_loss(ones({2}),
+                                                             empty({2}, {.device = {DeviceType::kMeta, 0}})),
+                                 "meta"),
+                      ERROR_CASE(multilabel_soft_margin_loss(ones({2}), ones({2}),
+                                                             {.reduction = Reduction::kBatchMean}),
+                                 "kBatchMean")}},
           r, {in({0, 4}), in({0, 4}, 0, 1)});
       for (int64_t p : {1, 2})
         add_with_empty(
             {.op = "multi_margin_loss",
              .variant = variant + " " + std::to_string(p),
              .samples = {{in({3, 4}), indices({3}, {2, 0, 3})}, {in({4}), indices({}, 1)}},
-             .run =
-                 [=](X x) {
-                   return multi_margin_loss(x[0], x[1],
-                                            {.p = p,
-                                             .margin = 0.75,
-                                             .weight = weighted ? class_weights(x[0]) : Tensor(),
-                                             .reduction = r});
-                 },
+             .run = RUN(multi_margin_loss(x[0], x[1],
+                                          {.p = p,
+                                           .margin = 0.75,
+                                           .weight = weighted ? class_weights(x[0]) : Tensor(),
+                                           .reduction = r})),
              .reference =
                  [=](A x) {
                    Array y(x[1].shape);
@@ -746,55 +635,29 @@ void add_multi_class() {
                    return reduced(y, r);
                  },
              .terms = 48,
-             .errors = {{"shapes",
-                         [] {
-                           multi_margin_loss(ones({2, 3}), zeros({3}, {.dtype = DType::kI64}));
-                         },
-                         {"[2,3]", "[3]"}},
-                        {"weight",
-                         [] {
-                           multi_margin_loss(ones({3}), zeros({}, {.dtype = DType::kI64}),
-                                             {.weight = ones({2})});
-                         },
-                         {"[3]", "[2]"}},
-                        {"p",
-                         [] { multi_margin_loss(ones({3}), zeros({}, {.dtype = DType::kI64}), {.p = 3}); },
-                         {"p", "3"}},
-                        {"no classes",
-                         [] {
-                           multi_margin_loss(ones({2, 0}), zeros({2}, {.dtype = DType::kI64}));
-                         },
-                         {"[2,0]"}},
-                        {"no such class",
-                         [] {
-                           multi_margin_loss(ones({1, 3}), tensor(std::vector<int64_t>{3}, {1}));
-                         },
-                         {"3"}},
-                        {"the smallest class",
-                         [] {
-                           multi_margin_loss(ones({1, 3}),
-                                             tensor(std::vector{std::numeric_limits<int64_t>::min()}, {1}));
-                         },
-                         {"-1"}},
-                        {"target's dtype", [] { multi_margin_loss(ones({3}), zeros({})); }, {"f32[]"}},
-                        {"integers",
-                         [] {
-                           multi_margin_loss(ones({3}, {.dtype = DType::kI64}),
-                                             zeros({}, {.dtype = DType::kI64}));
-                         },
-                         {"i64[3]"}},
-                        {"devices",
-                         [] {
-                           multi_margin_loss(ones({3}), empty({}, {.dtype = DType::kI64,
-                                                                   .device = {DeviceType::kMeta, 0}}));
-                         },
-                         {"meta"}},
-                        {"reduction",
-                         [] {
-                           multi_margin_loss(ones({3}), zeros({}, {.dtype = DType::kI64}),
-                                             {.reduction = Reduction::kBatchMean});
-                         },
-                         {"kBatchMean"}}}},
+             .errors =
+                 {ERROR_CASE(multi_margin_loss(ones({2, 3}), zeros({3}, {.dtype = DType::kI64})), "[2,3]",
+                             "[3]"),
+                  ERROR_CASE(
+                      multi_margin_loss(ones({3}), zeros({}, {.dtype = DType::kI64}), {.weight = ones({2})}),
+                      "[3]", "[2]"),
+                  ERROR_CASE(multi_margin_loss(ones({3}), zeros({}, {.dtype = DType::kI64}), {.p = 3}), "p",
+                             "3"),
+                  ERROR_CASE(multi_margin_loss(ones({2, 0}), zeros({2}, {.dtype = DType::kI64})), "[2,0]"),
+                  ERROR_CASE(multi_margin_loss(ones({1, 3}), tensor(std::vector<int64_t>{3}, {1})), "3"),
+                  ERROR_CASE(multi_margin_loss(ones({1, 3}),
+                                               tensor(std::vector{std::numeric_limits<int64_t>::min()}, {1})),
+                             "-1"),
+                  ERROR_CASE(multi_margin_loss(ones({3}), zeros({})), "f32[]"),
+                  ERROR_CASE(
+                      multi_margin_loss(ones({3}, {.dtype = DType::kI64}), zeros({}, {.dtype = DType::kI64})),
+                      "i64[3]"),
+                  ERROR_CASE(multi_margin_loss(ones({3}), empty({}, {.dtype = DType::kI64,
+                                                                     .device = {DeviceType::kMeta, 0}})),
+                             "meta"),
+                  ERROR_CASE(multi_margin_loss(ones({3}), zeros({}, {.dtype = DType::kI64}),
+                                               {.reduction = Reduction::kBatchMean}),
+                             "kBatchMean")}},
             r, {in({0, 4}), indices({0}, 4)});
     }
   }

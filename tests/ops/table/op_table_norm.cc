@@ -66,47 +66,16 @@ const std::vector<DType> kFloats = {DType::kF32, DType::kF64, DType::kBF16, DTyp
 
 void add_layer_norm() {
   const std::vector<ErrorCase> errors = {
-      {"shape",
-       [] {
-         layer_norm(empty({2, 3}), {4});
-       },
-       {"[2,3]", "[4]"}},
-      {"more dims than x has",
-       [] {
-         layer_norm(empty({3}), {2, 3});
-       },
-       {"[3]", "[2,3]"}},
-      {"no dims", [] { layer_norm(empty({3}), {}); }, {"[3]"}},
-      {"weight",
-       [] {
-         layer_norm(empty({2, 3}), {3}, empty({2}));
-       },
-       {"weight", "[2]"}},
-      {"bias",
-       [] {
-         layer_norm(empty({2, 3}), {3}, {}, empty({1, 3}));
-       },
-       {"bias", "[1,3]"}},
-      {"eps",
-       [] {
-         layer_norm(empty({2, 3}), {3}, {}, {}, -1);
-       },
-       {"eps", "-1"}},
-      {"integers",
-       [] {
-         layer_norm(empty({2, 3}, {.dtype = DType::kI64}), {3});
-       },
-       {"i64[2,3]"}},
-      {"dtypes",
-       [] {
-         layer_norm(empty({2, 3}), {3}, empty({3}, {.dtype = DType::kF64}));
-       },
-       {"f64", "f32"}},
-      {"devices",
-       [] {
-         layer_norm(empty({2, 3}), {3}, empty({3}, {.device = {DeviceType::kMeta, 0}}));
-       },
-       {"meta", "cpu"}},
+      ERROR_CASE(layer_norm(empty({2, 3}), {4}), "[2,3]", "[4]"),
+      ERROR_CASE(layer_norm(empty({3}), {2, 3}), "[3]", "[2,3]"),
+      ERROR_CASE(layer_norm(empty({3}), {}), "[3]"),
+      ERROR_CASE(layer_norm(empty({2, 3}), {3}, empty({2})), "weight", "[2]"),
+      ERROR_CASE(layer_norm(empty({2, 3}), {3}, {}, empty({1, 3})), "bias", "[1,3]"),
+      ERROR_CASE(layer_norm(empty({2, 3}), {3}, {}, {}, -1), "eps", "-1"),
+      ERROR_CASE(layer_norm(empty({2, 3}, {.dtype = DType::kI64}), {3}), "i64[2,3]"),
+      ERROR_CASE(layer_norm(empty({2, 3}), {3}, empty({3}, {.dtype = DType::kF64})), "f64", "f32"),
+      ERROR_CASE(layer_norm(empty({2, 3}), {3}, empty({3}, {.device = {DeviceType::kMeta, 0}})), "meta",
+                 "cpu"),
   };
   for (const auto& [name, shape, last] : {std::tuple<const char*, Shape, Shape>{"", {3, 4}, {4}},
                                           {"two dims", {2, 3, 4}, {3, 4}},
@@ -130,53 +99,33 @@ void add_layer_norm() {
              .second_order = !large,
              .dtypes = kFloats,
              .errors = errors});
-    add_row({.op = "rms_norm",
-             .variant = name,
-             .samples = {{in(shape), in(last)}},
-             .run = [last = last](X x) { return rms_norm(x[0], last, x[1], 0.01); },
-             .reference = [n](A x) { return rows_normalized(x, n, 0.01, false); },
-             .terms = 32,
-             .second_order = !large,
-             .dtypes = kFloats,
-             .errors = {{"shape",
-                         [] {
-                           rms_norm(empty({2, 3}), {4});
-                         },
-                         {"[2,3]", "[4]"}},
-                        {"weight",
-                         [] {
-                           rms_norm(empty({2, 3}), {3}, empty({2}));
-                         },
-                         {"weight", "[2]"}},
-                        {"eps",
-                         [] {
-                           rms_norm(empty({2, 3}), {3}, {}, -1);
-                         },
-                         {"eps", "-1"}},
-                        {"integers",
-                         [] {
-                           rms_norm(empty({2, 3}, {.dtype = DType::kI64}), {3});
-                         },
-                         {"i64[2,3]"}},
-                        {"dtypes",
-                         [] { rms_norm(empty({3}), {3}, empty({3}, {.dtype = DType::kF64})); },
-                         {"f64", "f32"}},
-                        {"devices",
-                         [] {
-                           rms_norm(empty({3}), {3}, empty({3}, {.device = {DeviceType::kMeta, 0}}));
-                         },
-                         {"meta", "cpu"}}}});
+    add_row(
+        {.op = "rms_norm",
+         .variant = name,
+         .samples = {{in(shape), in(last)}},
+         .run = [last = last](X x) { return rms_norm(x[0], last, x[1], 0.01); },
+         .reference = [n](A x) { return rows_normalized(x, n, 0.01, false); },
+         .terms = 32,
+         .second_order = !large,
+         .dtypes = kFloats,
+         .errors = {ERROR_CASE(rms_norm(empty({2, 3}), {4}), "[2,3]", "[4]"),
+                    ERROR_CASE(rms_norm(empty({2, 3}), {3}, empty({2})), "weight", "[2]"),
+                    ERROR_CASE(rms_norm(empty({2, 3}), {3}, {}, -1), "eps", "-1"),
+                    ERROR_CASE(rms_norm(empty({2, 3}, {.dtype = DType::kI64}), {3}), "i64[2,3]"),
+                    ERROR_CASE(rms_norm(empty({3}), {3}, empty({3}, {.dtype = DType::kF64})), "f64", "f32"),
+                    ERROR_CASE(rms_norm(empty({3}), {3}, empty({3}, {.device = {DeviceType::kMeta, 0}})),
+                               "meta", "cpu")}});
   }
   add_row({.op = "layer_norm",
            .variant = "without weight",
            .samples = {{in({3, 5})}},
-           .run = [](X x) { return layer_norm(x[0], {5}); },
+           .run = RUN(layer_norm(x[0], {5})),
            .reference = [](A x) { return rows_normalized(x, 5, 1e-5, true); },
            .terms = 32});
   add_row({.op = "layer_norm",
            .variant = "a large mean",
            .samples = {{in({3, 600}, 999, 1001)}},
-           .run = [](X x) { return layer_norm(x[0], {600}); },
+           .run = RUN(layer_norm(x[0], {600})),
            .reference = [](A x) { return rows_normalized(x, 600, 1e-5, true); },
            .terms = 32,
            .differentiable = false,
@@ -185,7 +134,7 @@ void add_layer_norm() {
       {.op = "rms_norm",
        .variant = "default eps",
        .samples = {{in({3, 5})}},
-       .run = [](X x) { return rms_norm(x[0], {5}); },
+       .run = RUN(rms_norm(x[0], {5})),
        .reference = [](A x) { return rows_normalized(x, 5, std::numeric_limits<float>::epsilon(), false); },
        .differentiable = false,
        .dtypes = {DType::kF32}});
@@ -193,47 +142,15 @@ void add_layer_norm() {
 
 void add_group_norm() {
   const std::vector<ErrorCase> errors = {
-      {"groups",
-       [] {
-         group_norm(empty({2, 6, 3}), 4);
-       },
-       {"4", "[2,6,3]"}},
-      {"no groups",
-       [] {
-         group_norm(empty({2, 6, 3}), 0);
-       },
-       {"0"}},
-      {"one dim", [] { group_norm(empty({6}), 2); }, {"[6]"}},
-      {"weight",
-       [] {
-         group_norm(empty({2, 6}), 2, empty({2}));
-       },
-       {"weight", "[2]"}},
-      {"bias",
-       [] {
-         group_norm(empty({2, 6}), 2, {}, empty({2}));
-       },
-       {"bias", "[2]"}},
-      {"eps",
-       [] {
-         group_norm(empty({2, 6}), 2, {}, {}, -1);
-       },
-       {"eps", "-1"}},
-      {"integers",
-       [] {
-         group_norm(empty({2, 6}, {.dtype = DType::kI64}), 2);
-       },
-       {"i64[2,6]"}},
-      {"dtypes",
-       [] {
-         group_norm(empty({2, 3}), 3, empty({3}, {.dtype = DType::kF64}));
-       },
-       {"f64", "f32"}},
-      {"devices",
-       [] {
-         group_norm(empty({2, 3}), 3, empty({3}, {.device = {DeviceType::kMeta, 0}}));
-       },
-       {"meta", "cpu"}},
+      ERROR_CASE(group_norm(empty({2, 6, 3}), 4), "4", "[2,6,3]"),
+      ERROR_CASE(group_norm(empty({2, 6, 3}), 0), "0"),
+      ERROR_CASE(group_norm(empty({6}), 2), "[6]"),
+      ERROR_CASE(group_norm(empty({2, 6}), 2, empty({2})), "weight", "[2]"),
+      ERROR_CASE(group_norm(empty({2, 6}), 2, {}, empty({2})), "bias", "[2]"),
+      ERROR_CASE(group_norm(empty({2, 6}), 2, {}, {}, -1), "eps", "-1"),
+      ERROR_CASE(group_norm(empty({2, 6}, {.dtype = DType::kI64}), 2), "i64[2,6]"),
+      ERROR_CASE(group_norm(empty({2, 3}), 3, empty({3}, {.dtype = DType::kF64})), "f64", "f32"),
+      ERROR_CASE(group_norm(empty({2, 3}), 3, empty({3}, {.device = {DeviceType::kMeta, 0}})), "meta", "cpu"),
   };
   for (const auto& [name, shape, groups] : {std::tuple<const char*, Shape, int64_t>{"", {2, 6, 3, 2}, 3},
                                             {"of samples", {3, 6}, 2},
@@ -260,7 +177,7 @@ void add_group_norm() {
   add_row({.op = "group_norm",
            .variant = "without weight",
            .samples = {{in({2, 4, 3})}},
-           .run = [](X x) { return group_norm(x[0], 2); },
+           .run = RUN(group_norm(x[0], 2)),
            .reference = [](A x) { return groups_normalized(x, 2, 1e-5); },
            .terms = 32});
 }
@@ -268,62 +185,23 @@ void add_group_norm() {
 void add_instance_norm() {
   const auto of = [](const Shape& s) { return empty(s); };
   const std::vector<ErrorCase> errors = {
-      {"dims",
-       [=] {
-         instance_norm(of({2, 3}));
-       },
-       {"[2,3]"}},
-      {"one position",
-       [=] {
-         instance_norm(of({2, 3, 1}));
-       },
-       {"[2,3,1]"}},
-      {"weight",
-       [=] {
-         instance_norm(of({2, 3, 4}), {}, {}, of({2}));
-       },
-       {"weight", "[2]"}},
-      {"running statistics",
-       [=] {
-         instance_norm(of({2, 3, 4}), of({2}), of({3}));
-       },
-       {"running_mean", "[2]"}},
-      {"one of them",
-       [=] {
-         instance_norm(of({2, 3, 4}), of({3}));
-       },
-       {"running_mean", "running_var"}},
-      {"none of them",
-       [=] {
-         instance_norm(of({2, 3, 4}), {}, {}, {}, {}, {.use_input_stats = false});
-       },
-       {"use_input_stats"}},
-      {"eps",
-       [=] {
-         instance_norm(of({2, 3, 4}), {}, {}, {}, {}, {.eps = -1});
-       },
-       {"eps", "-1"}},
-      {"integers",
-       [] {
-         instance_norm(empty({2, 3, 4}, {.dtype = DType::kI64}));
-       },
-       {"i64[2,3,4]"}},
-      {"dtypes",
-       [=] {
-         instance_norm(of({2, 3, 4}), {}, {}, empty({3}, {.dtype = DType::kF64}));
-       },
-       {"f64", "f32"}},
-      {"devices",
-       [=] {
-         instance_norm(of({2, 3, 4}), {}, {}, empty({3}, {.device = {DeviceType::kMeta, 0}}));
-       },
-       {"meta", "cpu"}},
+      ERROR_CASE(instance_norm(of({2, 3})), "[2,3]"),
+      ERROR_CASE(instance_norm(of({2, 3, 1})), "[2,3,1]"),
+      ERROR_CASE(instance_norm(of({2, 3, 4}), {}, {}, of({2})), "weight", "[2]"),
+      ERROR_CASE(instance_norm(of({2, 3, 4}), of({2}), of({3})), "running_mean", "[2]"),
+      ERROR_CASE(instance_norm(of({2, 3, 4}), of({3})), "running_mean", "running_var"),
+      ERROR_CASE(instance_norm(of({2, 3, 4}), {}, {}, {}, {}, {.use_input_stats = false}), "use_input_stats"),
+      ERROR_CASE(instance_norm(of({2, 3, 4}), {}, {}, {}, {}, {.eps = -1}), "eps", "-1"),
+      ERROR_CASE(instance_norm(empty({2, 3, 4}, {.dtype = DType::kI64})), "i64[2,3,4]"),
+      ERROR_CASE(instance_norm(of({2, 3, 4}), {}, {}, empty({3}, {.dtype = DType::kF64})), "f64", "f32"),
+      ERROR_CASE(instance_norm(of({2, 3, 4}), {}, {}, empty({3}, {.device = {DeviceType::kMeta, 0}})), "meta",
+                 "cpu"),
   };
   for (const Shape& shape : {Shape{2, 3, 4}, Shape{2, 3, 4, 3}, Shape{1, 3, 2, 2, 3}, Shape{0, 3, 4}}) {
     add_row({.op = "instance_norm",
              .variant = concat(shape),
              .samples = {{in(shape), in({3}), in({3})}},
-             .run = [](X x) { return instance_norm(x[0], {}, {}, x[1], x[2], {.eps = 0.01}); },
+             .run = RUN(instance_norm(x[0], {}, {}, x[1], x[2], {.eps = 0.01})),
              .reference = [](A x) { return groups_normalized(x, x[0].shape[1], 0.01); },
              .terms = 32,
              .dtypes = kFloats,
@@ -331,11 +209,8 @@ void add_instance_norm() {
     add_row({.op = "instance_norm",
              .variant = concat("by running statistics ", shape),
              .samples = {{in(shape), in({3}), in({3})}},
-             .run =
-                 [](X x) {
-                   return instance_norm(x[0], constant(x[0], {0.25, -0.5, 0}), constant(x[0], {0.5, 1, 2}),
-                                        x[1], x[2], {.use_input_stats = false, .eps = 0.25});
-                 },
+             .run = RUN(instance_norm(x[0], constant(x[0], {0.25, -0.5, 0}), constant(x[0], {0.5, 1, 2}),
+                                      x[1], x[2], {.use_input_stats = false, .eps = 0.25})),
              .reference =
                  [](A x) {
                    Array y = x[0];
@@ -359,7 +234,7 @@ void add_channel_windows() {
          .variant = std::to_string(size),
          .samples =
              {{in({2, 5, 3})}, {in({2, 4, 2, 3})}, {in({1, 3, 2, 1, 2})}, {in({0, 3, 2})}, {in({1, 1, 1})}},
-         .run = [=](X x) { return local_response_norm(x[0], size, {.alpha = 0.5, .beta = 0.6, .k = 1.5}); },
+         .run = RUN(local_response_norm(x[0], size, {.alpha = 0.5, .beta = 0.6, .k = 1.5})),
          .reference =
              [=](A x) {
                Array y = window_sums(x[0], size / 2, (size - 1) / 2, 2);
@@ -369,39 +244,21 @@ void add_channel_windows() {
              },
          .terms = 16,
          .dtypes = kFloats,
-         .errors = {{"dims",
-                     [] {
-                       local_response_norm(empty({2, 3}), 3);
-                     },
-                     {"[2,3]"}},
-                    {"size",
-                     [] {
-                       local_response_norm(empty({2, 3, 4}), 0);
-                     },
-                     {"0"}},
-                    {"integers",
-                     [] {
-                       local_response_norm(empty({2, 3, 4}, {.dtype = DType::kI64}), 3);
-                     },
-                     {"i64[2,3,4]"}}}});
-    add_row({.op = "channel_window_sum",
-             .variant = std::to_string(size),
-             .samples = {{in({2, 5})}, {in({2, 5, 3})}, {in({2, 4, 2, 3})}, {in({0, 3, 2})}, {in({1, 1, 1})}},
-             .run = [=](X x) { return channel_window_sum(x[0], {.before = size, .after = size / 2}); },
-             .reference = [=](A x) { return window_sums(x[0], size, size / 2, 1); },
-             .terms = 16,
-             .dtypes = kFloats,
-             .errors = {{"dims", [] { channel_window_sum(empty({2}), {}); }, {"[2]"}},
-                        {"extent",
-                         [] {
-                           channel_window_sum(empty({2, 3}), {.before = -1});
-                         },
-                         {"-1"}},
-                        {"integers",
-                         [] {
-                           channel_window_sum(empty({2, 3}, {.dtype = DType::kI64}), {});
-                         },
-                         {"i64[2,3]"}}}});
+         .errors = {
+             ERROR_CASE(local_response_norm(empty({2, 3}), 3), "[2,3]"),
+             ERROR_CASE(local_response_norm(empty({2, 3, 4}), 0), "0"),
+             ERROR_CASE(local_response_norm(empty({2, 3, 4}, {.dtype = DType::kI64}), 3), "i64[2,3,4]")}});
+    add_row(
+        {.op = "channel_window_sum",
+         .variant = std::to_string(size),
+         .samples = {{in({2, 5})}, {in({2, 5, 3})}, {in({2, 4, 2, 3})}, {in({0, 3, 2})}, {in({1, 1, 1})}},
+         .run = RUN(channel_window_sum(x[0], {.before = size, .after = size / 2})),
+         .reference = [=](A x) { return window_sums(x[0], size, size / 2, 1); },
+         .terms = 16,
+         .dtypes = kFloats,
+         .errors = {ERROR_CASE(channel_window_sum(empty({2}), {}), "[2]"),
+                    ERROR_CASE(channel_window_sum(empty({2, 3}), {.before = -1}), "-1"),
+                    ERROR_CASE(channel_window_sum(empty({2, 3}, {.dtype = DType::kI64}), {}), "i64[2,3]")}});
   }
 }
 
@@ -419,29 +276,29 @@ void add_dropout() {
                         {"feature_alpha_dropout", &feature_alpha_dropout, {2, 3, 4}, true}};
   for (const Form& f : forms) {
     std::vector<ErrorCase> errors = {
-        {"probability", [=] { f.run(empty(f.shape), 1.5, true); }, {"1.5"}},
-        {"integers", [=] { f.run(empty(f.shape, {.dtype = DType::kI64}), 0.5, true); }, {"i64"}}};
-    if (f.of_channels) errors.push_back({"dims", [=] { f.run(empty({7}), 0.5, true); }, {"[7]"}});
+        ERROR_CASE(f.run(empty(f.shape), 1.5, true), "1.5"),
+        ERROR_CASE(f.run(empty(f.shape, {.dtype = DType::kI64}), 0.5, true), "i64")};
+    if (f.of_channels) errors.push_back(ERROR_CASE(f.run(empty({7}), 0.5, true), "[7]"));
     Shape empty_batch = f.shape;
     empty_batch[0] = 0;
     // What is drawn, and what becomes of it, is in dropout_test.
     add_row({.op = f.op,
              .variant = "in evaluation",
              .samples = {{in(f.shape)}, {in(empty_batch)}},
-             .run = [=](X x) { return f.run(x[0], 0.5, false); },
+             .run = RUN(f.run(x[0], 0.5, false)),
              .reference = [](A x) { return x[0]; },
              .dtypes = kFloats,
              .errors = errors});
     add_row({.op = f.op,
              .variant = "of everything",
              .samples = {{in(f.shape)}, {in(empty_batch)}},
-             .run = [=](X x) { return f.run(x[0], 1, true); },
+             .run = RUN(f.run(x[0], 1, true)),
              .reference = [](A x) { return Array(x[0].shape); },
              .dtypes = kFloats});
     add_row({.op = f.op,
              .variant = "of nothing",
              .samples = {{in(f.shape)}},
-             .run = [=](X x) { return f.run(x[0], 0, true); },
+             .run = RUN(f.run(x[0], 0, true)),
              .reference = [](A x) { return x[0]; },
              .dtypes = kFloats});
   }

@@ -29,7 +29,7 @@ void add_flat_indices() {
            .samples = {{in({2, 3}), indices({2, 2}, {0, -1, 5, 5})},
                        {in({3}), indices({0}, 1)},
                        {in({1}), indices({}, 1)}},
-           .run = [](X x) { return take(x[0], x[1]); },
+           .run = RUN(take(x[0], x[1])),
            .reference =
                [](A x) {
                  Array y(x[1].shape);
@@ -38,13 +38,9 @@ void add_flat_indices() {
                  return y;
                },
            .dtypes = kAll,
-           .errors = {{"out of range",
-                       [] {
-                         take(empty({2, 3}), i64({6}));
-                       },
-                       {"[take]", "6"}},
-                      {"of nothing", [] { take(empty({0}), i64({0})); }, {"[take]", "0"}},
-                      {"dtype", [] { take(empty({2}), empty({2})); }, {"[take]", "f32"}}}});
+           .errors = {ERROR_CASE(take(empty({2, 3}), i64({6})), "[take]", "6"),
+                      ERROR_CASE(take(empty({0}), i64({0})), "[take]", "0"),
+                      ERROR_CASE(take(empty({2}), empty({2})), "[take]", "f32")}});
   const auto put_at = [](bool add) {
     return [add](A x) {
       Array y = x[0];
@@ -57,15 +53,15 @@ void add_flat_indices() {
   };
   add_row({.op = "put",
            .samples = {{in({2, 3}), indices({2}, {-1, 1}), in({2})}, {in({2}), indices({0}, 1), in({0})}},
-           .run = [](X x) { return put(x[0], x[1], x[2]); },
+           .run = RUN(put(x[0], x[1], x[2])),
            .reference = put_at(false),
            .dtypes = kAll,
-           .errors = {{"out of range", [] { put(empty({2}), i64({-3}), empty({1})); }, {"[put]", "-3"}},
-                      {"sizes", [] { put(empty({2}), i64({0}), empty({2})); }, {"[put]", "[1]", "[2]"}}}});
+           .errors = {ERROR_CASE(put(empty({2}), i64({-3}), empty({1})), "[put]", "-3"),
+                      ERROR_CASE(put(empty({2}), i64({0}), empty({2})), "[put]", "[1]", "[2]")}});
   add_row({.op = "put",
            .variant = "accumulate",
            .samples = {{in({2, 3}), indices({3}, {-1, 1, 5}), in({3})}},
-           .run = [](X x) { return put(x[0], x[1], x[2], true); },
+           .run = RUN(put(x[0], x[1], x[2], true)),
            .reference = put_at(true),
            .dtypes = kSums});
   const auto filled = [](std::function<double(A)> value) {
@@ -77,31 +73,24 @@ void add_flat_indices() {
       return y;
     };
   };
-  add_row(
-      {.op = "index_fill",
-       .samples = {{in({2, 4}), indices({3}, {0, -1, 0})}, {in({0, 4}), indices({1}, 4)}},
-       .run = [](X x) { return index_fill(x[0], 1, x[1], 1); },
-       .reference = filled([](A) { return 1; }),
-       .dtypes = kAll,
-       .errors = {{"out of range", [] { index_fill(empty({2}), 0, i64({2}), 1); }, {"[index_fill]", "2"}},
-                  {"value", [] { index_fill(empty({2}), 0, i64({1}), empty({2})); }, {"[index_fill]", "[2]"}},
-                  {"index", [] { index_fill(empty({2}), 0, empty({2}), 1); }, {"[index_fill]", "f32"}},
-                  {"dims",
-                   [] {
-                     index_fill(empty({2}), 0, full({1, 1}, 0, {.dtype = DType::kI64}), 1);
-                   },
-                   {"[index_fill]", "[1,1]"}}}});
+  add_row({.op = "index_fill",
+           .samples = {{in({2, 4}), indices({3}, {0, -1, 0})}, {in({0, 4}), indices({1}, 4)}},
+           .run = RUN(index_fill(x[0], 1, x[1], 1)),
+           .reference = filled([](A) { return 1; }),
+           .dtypes = kAll,
+           .errors = {ERROR_CASE(index_fill(empty({2}), 0, i64({2}), 1), "[index_fill]", "2"),
+                      ERROR_CASE(index_fill(empty({2}), 0, i64({1}), empty({2})), "[index_fill]", "[2]"),
+                      ERROR_CASE(index_fill(empty({2}), 0, empty({2}), 1), "[index_fill]", "f32"),
+                      ERROR_CASE(index_fill(empty({2}), 0, full({1, 1}, 0, {.dtype = DType::kI64}), 1),
+                                 "[index_fill]", "[1,1]")}});
   add_row({.op = "index_fill",
            .variant = "tensor",
            .samples = {{in({2, 4}), indices({2}, {2, 1}), in({})}},
-           .run = [](X x) { return index_fill(x[0], 1, x[1], x[2]); },
+           .run = RUN(index_fill(x[0], 1, x[1], x[2])),
            .reference = filled([](A x) { return x[2].v[0]; })});
   add_row({.op = "index_select_backward",
            .samples = {{in({2, 3}), indices({3}, {1, 0, 1})}, {in({2, 0}), indices({0}, 1)}},
-           .run =
-               [](X x) {
-                 return index_select_backward(x[0], {2, 4}, 1, x[1]);
-               },
+           .run = RUN(index_select_backward(x[0], {2, 4}, 1, x[1])),
            .reference =
                [](A x) {
                  Array y({2, 4});
@@ -111,11 +100,8 @@ void add_flat_indices() {
                  return y;
                },
            .dtypes = kSums,
-           .errors = {{"shape",
-                       [] {
-                         index_select_backward(empty({2, 3}), {2, 4}, 1, i64({0}));
-                       },
-                       {"[index_select_backward]", "[2,3]", "[2,1]"}}}});
+           .errors = {ERROR_CASE(index_select_backward(empty({2, 3}), {2, 4}, 1, i64({0})),
+                                 "[index_select_backward]", "[2,3]", "[2,1]")}});
 }
 
 // Combines src into x along dim 1.
@@ -195,12 +181,12 @@ void add_scatter_reduce() {
   add_row({.op = "scatter_reduce",
            .variant = "prod of lone zeros",
            .samples = {{with_zeros, indices({2, 5}, {0, 1, 1, 2, 3, 0, 1, 2, 2, 2}), lone}},
-           .run = [](X x) { return scatter_reduce(x[0], 1, x[1], x[2], ScatterReduce::kProd); },
+           .run = RUN(scatter_reduce(x[0], 1, x[1], x[2], ScatterReduce::kProd)),
            .reference = reduced(ScatterReduce::kProd, true)});
   add_row({.op = "scatter_reduce",
            .variant = "prod of zeros",
            .samples = {{with_zeros, indices({2, 5}, {0, 1, 1, 2, 3, 0, 1, 2, 2, 2}), src_zeros}},
-           .run = [](X x) { return scatter_reduce(x[0], 1, x[1], x[2], ScatterReduce::kProd); },
+           .run = RUN(scatter_reduce(x[0], 1, x[1], x[2], ScatterReduce::kProd)),
            .reference = reduced(ScatterReduce::kProd, true),
            .second_order = false,
            .dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32}});
@@ -215,62 +201,46 @@ void add_masks() {
       if (x[1].v[i] != 0) y.v[i] = x[2].v[next++];
     return y;
   };
-  add_row(
-      {.op = "masked_scatter",
-       .samples = {{in({2, 3}), chosen, in({4})},
-                   {in({2, 3}), chosen, in({1, 3})},
-                   {in({2, 3}), flags({2, 3}, {0, 0, 0, 0, 0, 0}), in({0})},
-                   {in({0}), mask({0}), in({2})}},
-       .run = [](X x) { return masked_scatter(x[0], x[1], x[2]); },
-       .reference = replaced,
-       .dtypes = kAll,
-       .errors = {
-           {"too few",
-            [] { masked_scatter(zeros({3}), bools({3}), zeros({2})); },
-            {"[masked_scatter]", "3", "2"}},
-           {"mask", [] { masked_scatter(zeros({3}), zeros({3}), zeros({3})); }, {"[masked_scatter]", "f32"}},
-           {"dtypes",
-            [] {
-              masked_scatter(zeros({3}), bools({3}), i64({1, 2, 3}));
-            },
-            {"[masked_scatter]", "i64"}},
-           {"shapes",
-            [] { masked_scatter(zeros({3}), bools({2}), zeros({3})); },
-            {"[masked_scatter]", "[2]"}}}});
+  add_row({.op = "masked_scatter",
+           .samples = {{in({2, 3}), chosen, in({4})},
+                       {in({2, 3}), chosen, in({1, 3})},
+                       {in({2, 3}), flags({2, 3}, {0, 0, 0, 0, 0, 0}), in({0})},
+                       {in({0}), mask({0}), in({2})}},
+           .run = RUN(masked_scatter(x[0], x[1], x[2])),
+           .reference = replaced,
+           .dtypes = kAll,
+           .errors = {
+               ERROR_CASE(masked_scatter(zeros({3}), bools({3}), zeros({2})), "[masked_scatter]", "3", "2"),
+               ERROR_CASE(masked_scatter(zeros({3}), zeros({3}), zeros({3})), "[masked_scatter]", "f32"),
+               ERROR_CASE(masked_scatter(zeros({3}), bools({3}), i64({1, 2, 3})), "[masked_scatter]", "i64"),
+               ERROR_CASE(masked_scatter(zeros({3}), bools({2}), zeros({3})), "[masked_scatter]", "[2]")}});
   add_row({.op = "masked_scatter",
            .variant = "broadcast mask",
            .samples = {{in({2, 3}), flags({3}, {1, 0, 1}), in({5})}},
-           .run = [](X x) { return masked_scatter(x[0], x[1], x[2]); },
+           .run = RUN(masked_scatter(x[0], x[1], x[2])),
+           .reference = [](A x) {
+             Array y = x[0];
+             y.v[0] = x[2].v[0], y.v[2] = x[2].v[1], y.v[3] = x[2].v[2], y.v[5] = x[2].v[3];
+             return y;
+           }});
+  add_row({.op = "masked_scatter_backward",
+           .samples = {{in({2, 3}), chosen}},
+           .run = RUN(masked_scatter_backward(x[0], x[1], {2, 2})),
            .reference =
                [](A x) {
-                 Array y = x[0];
-                 y.v[0] = x[2].v[0], y.v[2] = x[2].v[1], y.v[3] = x[2].v[2], y.v[5] = x[2].v[3];
+                 Array y({2, 2});
+                 y.v = {x[0].v[0], x[0].v[2], x[0].v[5], 0};
                  return y;
-               }});
-  add_row(
-      {.op = "masked_scatter_backward",
-       .samples = {{in({2, 3}), chosen}},
-       .run =
-           [](X x) {
-             return masked_scatter_backward(x[0], x[1], {2, 2});
-           },
-       .reference =
-           [](A x) {
-             Array y({2, 2});
-             y.v = {x[0].v[0], x[0].v[2], x[0].v[5], 0};
-             return y;
-           },
-       .dtypes = kAll,
-       .errors = {{"mask",
-                   [] { masked_scatter_backward(zeros({3}), zeros({3}), {3}); },
-                   {"[masked_scatter_backward]", "f32"}},
-                  {"shape",
-                   [] { masked_scatter_backward(zeros({3}), bools({2}), {3}); },
-                   {"[masked_scatter_backward]", "[2]"}},
-                  {"too small", [] { masked_scatter_backward(zeros({3}), bools({3}), {2}); }, {"3", "2"}}}});
+               },
+           .dtypes = kAll,
+           .errors = {ERROR_CASE(masked_scatter_backward(zeros({3}), zeros({3}), {3}),
+                                 "[masked_scatter_backward]", "f32"),
+                      ERROR_CASE(masked_scatter_backward(zeros({3}), bools({2}), {3}),
+                                 "[masked_scatter_backward]", "[2]"),
+                      ERROR_CASE(masked_scatter_backward(zeros({3}), bools({3}), {2}), "3", "2")}});
   add_row({.op = "masked_select_backward",
            .samples = {{in({4}), chosen}},
-           .run = [](X x) { return masked_select_backward(x[0], x[1]); },
+           .run = RUN(masked_select_backward(x[0], x[1])),
            .reference =
                [](A x) {
                  Array y({2, 3});
@@ -278,14 +248,13 @@ void add_masks() {
                  return y;
                },
            .dtypes = kAll,
-           .errors = {{"mask",
-                       [] { masked_select_backward(zeros({3}), zeros({3})); },
-                       {"[masked_select_backward]", "f32"}},
-                      {"too few", [] { masked_select_backward(zeros({2}), bools({3})); }, {"3", "2"}}}});
+           .errors = {
+               ERROR_CASE(masked_select_backward(zeros({3}), zeros({3})), "[masked_select_backward]", "f32"),
+               ERROR_CASE(masked_select_backward(zeros({2}), bools({3})), "3", "2")}});
   add_row({.op = "masked_select",
            .variant = "broadcast",
            .samples = {{in({2, 3}), flags({2, 1}, {0, 1})}, {in({3}), flags({2, 1}, {0, 1})}},
-           .run = [](X x) { return masked_select(x[0], x[1]); },
+           .run = RUN(masked_select(x[0], x[1])),
            .reference =
                [](A x) {
                  Array y({3});
@@ -293,14 +262,14 @@ void add_masks() {
                  return y;
                },
            .dtypes = kAll,
-           .errors = {{"mask", [] { masked_select(zeros({3}), zeros({3})); }, {"[masked_select]", "f32"}},
-                      {"shapes", [] { masked_select(zeros({3}), bools({2})); }, {"[masked_select]", "[2]"}}},
+           .errors = {ERROR_CASE(masked_select(zeros({3}), zeros({3})), "[masked_select]", "f32"),
+                      ERROR_CASE(masked_select(zeros({3}), bools({2})), "[masked_select]", "[2]")},
            .shape_from_data = true});
   // Larger than a block of a kernel.
   add_row({.op = "masked_select",
            .variant = "many",
            .samples = {{in({40000}), mask({40000})}},
-           .run = [](X x) { return masked_select(x[0], x[1]); },
+           .run = RUN(masked_select(x[0], x[1])),
            .reference =
                [](A x) {
                  Array y;
@@ -315,7 +284,7 @@ void add_masks() {
   add_row({.op = "masked_scatter",
            .variant = "many",
            .samples = {{in({40000}), mask({40000}), in({40000})}},
-           .run = [](X x) { return masked_scatter(x[0], x[1], x[2]); },
+           .run = RUN(masked_scatter(x[0], x[1], x[2])),
            .reference = replaced,
            .differentiable = false,
            .dtypes = kAll});
@@ -328,7 +297,7 @@ void add_masks() {
                               }())},
                        {flags({0, 3}, {})},
                        {flags({}, {1})}},
-           .run = [](X x) { return argwhere(x[0]); },
+           .run = RUN(argwhere(x[0])),
            .reference =
                [](A x) {
                  Array y;
@@ -344,11 +313,7 @@ void add_masks() {
            .fixed_result = true,
            .result = DType::kI64,
            .differentiable = false,
-           .errors = {{"meta",
-                       [] {
-                         argwhere(empty({2}, {.device = {DeviceType::kMeta, 0}}));
-                       },
-                       {"meta"}}},
+           .errors = {ERROR_CASE(argwhere(empty({2}, {.device = {DeviceType::kMeta, 0}})), "meta")},
            .shape_from_data = true});
 }
 
@@ -361,40 +326,25 @@ void add_tables() {
       for (int64_t j = 0; j < x[1].size(1); ++j) y.v.push_back(x[1].at({int64_t(i), j}));
     return y;
   };
-  add_row({.op = "embedding",
-           .samples = {{indices({2, 3}, {3, 0, 3, 1, 3, 2}), in({4, 5})},
-                       {indices({}, 2), in({2, 3})},
-                       {indices({0}, 1), in({2, 1})}},
-           .run = [](X x) { return embedding(x[0], x[1]); },
-           .reference = rows,
-           .dtypes = kAll,
-           .errors = {{"out of range",
-                       [] {
-                         embedding(i64({4}), zeros({4, 2}));
-                       },
-                       {"[embedding]", "4"}},
-                      {"negative",
-                       [] {
-                         embedding(i64({-1}), zeros({4, 2}));
-                       },
-                       {"[embedding]", "-1"}},
-                      {"weight", [] { embedding(i64({1}), zeros({4})); }, {"[embedding]", "[4]"}},
-                      {"dtype",
-                       [] {
-                         embedding(zeros({1}), zeros({4, 2}));
-                       },
-                       {"[embedding]", "f32"}},
-                      {"padding_idx",
-                       [] {
-                         embedding(i64({1}), zeros({4, 2}), {.padding_idx = 4});
-                       },
-                       {"[embedding]", "4"}}}});
+  add_row(
+      {.op = "embedding",
+       .samples = {{indices({2, 3}, {3, 0, 3, 1, 3, 2}), in({4, 5})},
+                   {indices({}, 2), in({2, 3})},
+                   {indices({0}, 1), in({2, 1})}},
+       .run = RUN(embedding(x[0], x[1])),
+       .reference = rows,
+       .dtypes = kAll,
+       .errors = {ERROR_CASE(embedding(i64({4}), zeros({4, 2})), "[embedding]", "4"),
+                  ERROR_CASE(embedding(i64({-1}), zeros({4, 2})), "[embedding]", "-1"),
+                  ERROR_CASE(embedding(i64({1}), zeros({4})), "[embedding]", "[4]"),
+                  ERROR_CASE(embedding(zeros({1}), zeros({4, 2})), "[embedding]", "f32"),
+                  ERROR_CASE(embedding(i64({1}), zeros({4, 2}), {.padding_idx = 4}), "[embedding]", "4")}});
   // The gradients are not the values', so that differences cannot be taken: see the
   // rows of embedding_backward.
   add_row({.op = "embedding",
            .variant = "options",
            .samples = {{indices({5}, {3, 0, 3, 1, 3}), in({4, 2})}},
-           .run = [](X x) { return embedding(x[0], x[1], {.padding_idx = -1, .scale_grad_by_freq = true}); },
+           .run = RUN(embedding(x[0], x[1], {.padding_idx = -1, .scale_grad_by_freq = true})),
            .reference = rows,
            .differentiable = false});
   const auto table = [](int64_t skip) {
@@ -410,70 +360,52 @@ void add_tables() {
   const std::vector<Sample> dys = {{in({2, 3, 5}), indices({2, 3}, {3, 0, 3, 1, 3, 2})},
                                    {in({70}), indices({}, 2)},
                                    {in({0, 2}), indices({0}, 1)}};
-  add_row({.op = "embedding_backward",
-           .samples = dys,
-           .run = [](X x) { return embedding_backward(x[0], x[1], 4); },
-           .reference = table(-1),
-           .dtypes = kSums,
-           .errors = {{"rows",
-                       [] {
-                         embedding_backward(zeros({2, 3}), i64({0}), 4);
-                       },
-                       {"[embedding_backward]", "[2,3]", "[1]"}},
-                      {"range",
-                       [] {
-                         embedding_backward(zeros({1, 3}), i64({4}), 4);
-                       },
-                       {"[embedding_backward]", "4"}}}});
+  add_row(
+      {.op = "embedding_backward",
+       .samples = dys,
+       .run = RUN(embedding_backward(x[0], x[1], 4)),
+       .reference = table(-1),
+       .dtypes = kSums,
+       .errors = {
+           ERROR_CASE(embedding_backward(zeros({2, 3}), i64({0}), 4), "[embedding_backward]", "[2,3]", "[1]"),
+           ERROR_CASE(embedding_backward(zeros({1, 3}), i64({4}), 4), "[embedding_backward]", "4")}});
   add_row({.op = "embedding_backward",
            .variant = "skip",
            .samples = dys,
-           .run = [](X x) { return embedding_backward(x[0], x[1], 4, 3); },
+           .run = RUN(embedding_backward(x[0], x[1], 4, 3)),
            .reference = table(3),
            .dtypes = kSums});
-  add_row({.op = "embedding_renorm_",
-           .samples = {{in({4, 3}, 0.5, 2), indices({3}, {3, 0, 3})}},
-           .run =
-               [](X x) {
-                 const Tensor w = contiguous(clone(x[0]));
-                 embedding_renorm_(w, x[1], 1.5);
-                 return w;
-               },
-           .reference =
-               [](A x) {
-                 Array y = x[0];
-                 const auto& rows = x[1].v;
-                 for (int64_t i : {0, 3}) {
-                   if (std::find(rows.begin(), rows.end(), double(i)) == rows.end()) continue;
-                   double square = 0;
-                   for (int64_t j = 0; j < 3; ++j) square += y.at({i, j}) * y.at({i, j});
-                   const double norm = std::sqrt(square);
-                   if (norm <= 1.5) continue;
-                   for (int64_t j = 0; j < 3; ++j) y.at({i, j}) *= 1.5 / (norm + 1e-7);
-                 }
-                 return y;
-               },
-           .terms = 16,
-           .differentiable = false,
-           .dtypes = kSums,
-           .errors = {{"norm",
-                       [] {
-                         embedding_renorm_(zeros({2, 2}), i64({0}), -1);
-                       },
-                       {"[embedding_renorm_]", "-1"}},
-                      {"weight",
-                       [] { embedding_renorm_(zeros({2}), i64({0}), 1); },
-                       {"[embedding_renorm_]", "[2]"}},
-                      {"strided",
-                       [] {
-                         embedding_renorm_(t(zeros({2, 3})), i64({0}), 1);
-                       },
-                       {"[embedding_renorm_]", "strided"}},
-                      {"range",
-                       [] {
-                         embedding_renorm_(zeros({2, 2}), i64({2}), 1);
-                       },
-                       {"[embedding_renorm_]", "2"}}}});
+  add_row(
+      {.op = "embedding_renorm_",
+       .samples = {{in({4, 3}, 0.5, 2), indices({3}, {3, 0, 3})}},
+       .run =
+           [](X x) {
+             const Tensor w = contiguous(clone(x[0]));
+             embedding_renorm_(w, x[1], 1.5);
+             return w;
+           },
+       .reference =
+           [](A x) {
+             Array y = x[0];
+             const auto& rows = x[1].v;
+             for (int64_t i : {0, 3}) {
+               if (std::find(rows.begin(), rows.end(), double(i)) == rows.end()) continue;
+               double square = 0;
+               for (int64_t j = 0; j < 3; ++j) square += y.at({i, j}) * y.at({i, j});
+               const double norm = std::sqrt(square);
+               if (norm <= 1.5) continue;
+               for (int64_t j = 0; j < 3; ++j) y.at({i, j}) *= 1.5 / (norm + 1e-7);
+             }
+             return y;
+           },
+       .terms = 16,
+       .differentiable = false,
+       .dtypes = kSums,
+       .errors = {ERROR_CASE(embedding_renorm_(zeros({2, 2}), i64({0}), -1), "[embedding_renorm_]", "-1"),
+                  ERROR_CASE(embedding_renorm_(zeros({2}), i64({0}), 1), "[embedding_renorm_]", "[2]"),
+                  ERROR_CASE(embedding_renorm_(t(zeros({2, 3})), i64({0}), 1), "[embedding_renorm_]",
+                             "strided"),
+                  ERROR_CASE(embedding_renorm_(zeros({2, 2}), i64({2}), 1), "[embedding_renorm_]", "2")}});
 }
 
 // Mistakes with ops whose rows are in op_table_structure.cc and op_table_creation.cc.
@@ -482,81 +414,47 @@ void add_errors() {
     add_row({.op = op, .variant = "errors", .samples = {}, .errors = std::move(cases)});
   };
   const Tensor x = empty({2, 3});
-  errors("squeeze", {{"range", [=] { squeeze(x, 2); }, {"[squeeze]", "2"}}});
-  errors("unsqueeze", {{"range", [=] { unsqueeze(x, 3); }, {"[unsqueeze]", "3"}}});
-  errors("movedim", {{"range", [=] { movedim(x, 0, 2); }, {"[movedim]", "2"}}});
-  errors("slice", {{"step", [=] { slice(x, 0, 0, 2, -1); }, {"[slice]", "-1"}},
-                   {"range", [=] { slice(x, 2, 0, 1); }, {"[slice]", "2"}}});
-  errors("slice_backward", {{"shape", [=] { slice_backward(x, {2, 2}, 1, 0); }, {"[2,3]"}}});
-  errors("index_copy", {{"range",
-                         [=] {
-                           index_copy(x, 0, i64({2}), zeros({1, 3}));
-                         },
-                         {"[index_copy]", "2"}},
-                        {"shape",
-                         [=] {
-                           index_copy(x, 0, i64({1}), zeros({2, 3}));
-                         },
-                         {"[index_copy]", "[2,3]"}}});
-  errors("index_put", {{"shape", [=] { index_put(x, {i64({1})}, zeros({2})); }, {"[2]"}},
-                       {"range", [=] { index_put(x, {i64({2})}, zeros({3})); }, {"2"}},
-                       {"mask", [=] { index_put(x, {bools({3})}, zeros({3})); }, {"[3]", "[2,3]"}}});
-  errors("gather_backward", {{"shapes", [=] { gather_backward(x, {2, 3}, 1, i64({1})); }, {"[2,3]"}}});
-  errors("take_along_dim", {{"dims", [=] { take_along_dim(x, i64({1}), 0); }, {"[take_along_dim]", "[1]"}},
-                            {"range",
-                             [=] {
-                               take_along_dim(x, full({1, 1}, 5, {.dtype = DType::kI64}), 0);
-                             },
-                             {"5"}}});
+  errors("squeeze", {ERROR_CASE(squeeze(x, 2), "[squeeze]", "2")});
+  errors("unsqueeze", {ERROR_CASE(unsqueeze(x, 3), "[unsqueeze]", "3")});
+  errors("movedim", {ERROR_CASE(movedim(x, 0, 2), "[movedim]", "2")});
+  errors("slice",
+         {ERROR_CASE(slice(x, 0, 0, 2, -1), "[slice]", "-1"), ERROR_CASE(slice(x, 2, 0, 1), "[slice]", "2")});
+  errors("slice_backward", {ERROR_CASE(slice_backward(x, {2, 2}, 1, 0), "[2,3]")});
+  errors("index_copy", {ERROR_CASE(index_copy(x, 0, i64({2}), zeros({1, 3})), "[index_copy]", "2"),
+                        ERROR_CASE(index_copy(x, 0, i64({1}), zeros({2, 3})), "[index_copy]", "[2,3]")});
+  errors("index_put", {ERROR_CASE(index_put(x, {i64({1})}, zeros({2})), "[2]"),
+                       ERROR_CASE(index_put(x, {i64({2})}, zeros({3})), "2"),
+                       ERROR_CASE(index_put(x, {bools({3})}, zeros({3})), "[3]", "[2,3]")});
+  errors("gather_backward", {ERROR_CASE(gather_backward(x, {2, 3}, 1, i64({1})), "[2,3]")});
+  errors("take_along_dim", {ERROR_CASE(take_along_dim(x, i64({1}), 0), "[take_along_dim]", "[1]"),
+                            ERROR_CASE(take_along_dim(x, full({1, 1}, 5, {.dtype = DType::kI64}), 0), "5")});
   errors("scatter",
-         {{"range",
-           [=] {
-             scatter(x, 0, full({1, 1}, 2, {.dtype = DType::kI64}), 0.0);
-           },
-           {"[scatter]", "2"}},
-          {"dtypes",
-           [=] {
-             scatter(x, 0, full({1, 1}, 1, {.dtype = DType::kI64}), full({1, 1}, 1, {.dtype = DType::kI64}));
-           },
-           {"[scatter]", "i64"}}});
-  errors("scatter_add",
-         {{"range",
-           [=] {
-             scatter_add(x, 0, full({1, 1}, 2, {.dtype = DType::kI64}), zeros({1, 1}));
-           },
-           {"[scatter_add]", "2"}},
-          {"shape", [=] { scatter_add(x, 0, i64({1}), zeros({1})); }, {"[scatter_add]", "[2,3]"}}});
-  errors("masked_fill", {{"mask", [=] { masked_fill(x, x, 1); }, {"[masked_fill]", "f32"}},
-                         {"shapes",
-                          [=] {
-                            masked_fill(x, bools({4, 2, 3}), 1);
-                          },
-                          {"[masked_fill]", "[4,2,3]"}}});
-  errors("nonzero", {{"meta",
-                      [] {
-                        nonzero(empty({2}, {.device = {DeviceType::kMeta, 0}}));
-                      },
-                      {"[nonzero]", "meta"}}});
-  errors("chunk", {{"none", [=] { chunk(x, 0); }, {"[chunk]", "0"}}});
-  errors("unbind", {{"range", [=] { unbind(x, 2); }, {"2"}}});
-  errors("split", {{"size", [=] { split(x, 0); }, {"[split]", "0"}}});
-  errors("cat", {{"none", [] { cat({}); }, {"[cat]"}},
-                 {"no dims",
-                  [] {
-                    cat({empty({}), empty({})});
-                  },
-                  {"[cat]", "stack"}}});
-  errors("stack", {{"none", [] { stack({}); }, {"[stack]"}}});
-  errors("one_hot", {{"classes", [] { one_hot(i64({0}), 0); }, {"[one_hot]", "0"}},
-                     {"nothing to tell", [] { one_hot(i64({})); }, {"[one_hot]"}}});
-  errors("copy_", {{"shapes", [=] { copy_(x, empty({4})); }, {"[copy_]", "[4]", "[2,3]"}}});
-  errors("full", {{"negative size", [] { full({-1}, 0); }, {"-1"}}});
-  errors("ones", {{"negative size", [] { ones({-1}); }, {"-1"}}});
-  errors("eye", {{"negative size", [] { eye(-3); }, {"-3"}}});
-  errors("arange", {{"step 0", [] { arange(0, 1, 0); }, {"[arange]", "0"}}});
-  errors("rand", {{"negative size", [] { rand({-1}); }, {"-1"}}});
-  errors("randn", {{"negative size", [] { randn({-1}); }, {"-1"}}});
-  errors("bernoulli", {{"dtype", [] { bernoulli(i64({1})); }, {"[bernoulli]", "i64"}}});
+         {ERROR_CASE(scatter(x, 0, full({1, 1}, 2, {.dtype = DType::kI64}), 0.0), "[scatter]", "2"),
+          ERROR_CASE(
+              scatter(x, 0, full({1, 1}, 1, {.dtype = DType::kI64}), full({1, 1}, 1, {.dtype = DType::kI64})),
+              "[scatter]", "i64")});
+  errors("scatter_add", {ERROR_CASE(scatter_add(x, 0, full({1, 1}, 2, {.dtype = DType::kI64}), zeros({1, 1})),
+                                    "[scatter_add]", "2"),
+                         ERROR_CASE(scatter_add(x, 0, i64({1}), zeros({1})), "[scatter_add]", "[2,3]")});
+  errors("masked_fill", {ERROR_CASE(masked_fill(x, x, 1), "[masked_fill]", "f32"),
+                         ERROR_CASE(masked_fill(x, bools({4, 2, 3}), 1), "[masked_fill]", "[4,2,3]")});
+  errors("nonzero",
+         {ERROR_CASE(nonzero(empty({2}, {.device = {DeviceType::kMeta, 0}})), "[nonzero]", "meta")});
+  errors("chunk", {ERROR_CASE(chunk(x, 0), "[chunk]", "0")});
+  errors("unbind", {ERROR_CASE(unbind(x, 2), "2")});
+  errors("split", {ERROR_CASE(split(x, 0), "[split]", "0")});
+  errors("cat", {ERROR_CASE(cat({}), "[cat]"), ERROR_CASE(cat({empty({}), empty({})}), "[cat]", "stack")});
+  errors("stack", {ERROR_CASE(stack({}), "[stack]")});
+  errors("one_hot",
+         {ERROR_CASE(one_hot(i64({0}), 0), "[one_hot]", "0"), ERROR_CASE(one_hot(i64({})), "[one_hot]")});
+  errors("copy_", {ERROR_CASE(copy_(x, empty({4})), "[copy_]", "[4]", "[2,3]")});
+  errors("full", {ERROR_CASE(full({-1}, 0), "-1")});
+  errors("ones", {ERROR_CASE(ones({-1}), "-1")});
+  errors("eye", {ERROR_CASE(eye(-3), "-3")});
+  errors("arange", {ERROR_CASE(arange(0, 1, 0), "[arange]", "0")});
+  errors("rand", {ERROR_CASE(rand({-1}), "-1")});
+  errors("randn", {ERROR_CASE(randn({-1}), "-1")});
+  errors("bernoulli", {ERROR_CASE(bernoulli(i64({1})), "[bernoulli]", "i64")});
   errors("Indexed", {{"too many",
                       [=] {
                         (void)x[{0, 0, 0}].get();
@@ -599,40 +497,27 @@ void add_parts() {
   };
   add_row({.op = "select_scatter",
            .samples = {{in({3, 4}), in({3})}},
-           .run = [](X x) { return select_scatter(x[0], x[1], 1, -1); },
+           .run = RUN(select_scatter(x[0], x[1], 1, -1)),
            .reference = replaced([](int64_t, int64_t j) { return j == 3; }),
            .dtypes = kAll,
-           .errors = {{"shape",
-                       [] {
-                         select_scatter(empty({2, 3}), empty({2}), 0, 0);
-                       },
-                       {"[select_scatter]", "[2]", "[3]"}},
-                      {"range",
-                       [] {
-                         select_scatter(empty({2, 3}), empty({3}), 0, 2);
-                       },
-                       {"2"}}}});
+           .errors = {
+               ERROR_CASE(select_scatter(empty({2, 3}), empty({2}), 0, 0), "[select_scatter]", "[2]", "[3]"),
+               ERROR_CASE(select_scatter(empty({2, 3}), empty({3}), 0, 2), "2")}});
   add_row({.op = "slice_scatter",
            .samples = {{in({2, 5}), in({2, 2})}},
-           .run = [](X x) { return slice_scatter(x[0], x[1], 1, 1, 5, 2); },
+           .run = RUN(slice_scatter(x[0], x[1], 1, 1, 5, 2)),
            .reference = replaced([](int64_t, int64_t j) { return j % 2 == 1; }),
            .dtypes = kAll,
-           .errors = {{"shape",
-                       [] {
-                         slice_scatter(empty({2, 3}), empty({2}), 0, 0, 1);
-                       },
-                       {"[slice_scatter]", "[2]", "[1,3]"}},
-                      {"step", [] { slice_scatter(empty({2}), empty({2}), 0, 0, 2, 0); }, {"0"}}}});
+           .errors = {ERROR_CASE(slice_scatter(empty({2, 3}), empty({2}), 0, 0, 1), "[slice_scatter]", "[2]",
+                                 "[1,3]"),
+                      ERROR_CASE(slice_scatter(empty({2}), empty({2}), 0, 0, 2, 0), "0")}});
   add_row({.op = "diagonal_scatter",
            .samples = {{in({3, 4}), in({2})}},
-           .run = [](X x) { return diagonal_scatter(x[0], x[1], {.offset = 2}); },
+           .run = RUN(diagonal_scatter(x[0], x[1], {.offset = 2})),
            .reference = replaced([](int64_t i, int64_t j) { return j - i == 2; }),
            .dtypes = kAll,
-           .errors = {{"shape",
-                       [] {
-                         diagonal_scatter(empty({2, 3}), empty({3}));
-                       },
-                       {"[diagonal_scatter]", "[2]", "[3]"}}}});
+           .errors = {
+               ERROR_CASE(diagonal_scatter(empty({2, 3}), empty({3})), "[diagonal_scatter]", "[2]", "[3]")}});
 }
 
 // Large enough for kernels to share them out among threads.
@@ -655,55 +540,44 @@ void add_large() {
   };
   for (int dim : {0, 1}) {
     const Shape s = dim == 0 ? Shape{90, 500} : Shape{500, 90};
-    large(
-        "gather", {in(s), indices({s[0] - 3, s[1] - 5}, 85)}, [=](X x) { return gather(x[0], dim, x[1]); },
-        [=](A x) {
-          Array y(x[1].shape);
-          for (int64_t i = 0; i < y.size(0); ++i)
-            for (int64_t j = 0; j < y.size(1); ++j) {
-              const auto [a, b] = place(x, i, j, dim);
-              y.at({i, j}) = x[0].at({a, b});
-            }
-          return y;
-        });
-    large(
-        "scatter_add", {in(s), indices(s, 85), in(s)},
-        [=](X x) { return scatter_add(x[0], dim, x[1], x[2]); },
-        [=](A x) {
-          Array y = x[0];
-          for (int64_t i = 0; i < x[1].size(0); ++i)
-            for (int64_t j = 0; j < x[1].size(1); ++j) {
-              const auto [a, b] = place(x, i, j, dim);
-              y.at({a, b}) += x[2].at({i, j});
-            }
-          return y;
-        });
+    large("gather", {in(s), indices({s[0] - 3, s[1] - 5}, 85)}, RUN(gather(x[0], dim, x[1])), [=](A x) {
+      Array y(x[1].shape);
+      for (int64_t i = 0; i < y.size(0); ++i)
+        for (int64_t j = 0; j < y.size(1); ++j) {
+          const auto [a, b] = place(x, i, j, dim);
+          y.at({i, j}) = x[0].at({a, b});
+        }
+      return y;
+    });
+    large("scatter_add", {in(s), indices(s, 85), in(s)}, RUN(scatter_add(x[0], dim, x[1], x[2])), [=](A x) {
+      Array y = x[0];
+      for (int64_t i = 0; i < x[1].size(0); ++i)
+        for (int64_t j = 0; j < x[1].size(1); ++j) {
+          const auto [a, b] = place(x, i, j, dim);
+          y.at({a, b}) += x[2].at({i, j});
+        }
+      return y;
+    });
   }
-  large(
-      "index_select", {in({200, 70}), indices({900}, 200)}, [](X x) { return index_select(x[0], 0, x[1]); },
-      [](A x) {
-        Array y({900, 70});
-        for (int64_t i = 0; i < 900; ++i)
-          for (int64_t j = 0; j < 70; ++j) y.at({i, j}) = x[0].at({int64_t(x[1].v[size_t(i)]), j});
-        return y;
-      });
-  large(
-      "index_select", {in({200, 300}), indices({250}, 300)}, [](X x) { return index_select(x[0], 1, x[1]); },
-      [](A x) {
-        Array y({200, 250});
-        for (int64_t i = 0; i < 200; ++i)
-          for (int64_t j = 0; j < 250; ++j) y.at({i, j}) = x[0].at({i, int64_t(x[1].v[size_t(j)])});
-        return y;
-      });
-  large(
-      "index_add", {in({50, 200}), indices({400}, 50), in({400, 200})},
-      [](X x) { return index_add(x[0], 0, x[1], x[2]); },
-      [](A x) {
-        Array y = x[0];
-        for (int64_t i = 0; i < 400; ++i)
-          for (int64_t j = 0; j < 200; ++j) y.at({int64_t(x[1].v[size_t(i)]), j}) += x[2].at({i, j});
-        return y;
-      });
+  large("index_select", {in({200, 70}), indices({900}, 200)}, RUN(index_select(x[0], 0, x[1])), [](A x) {
+    Array y({900, 70});
+    for (int64_t i = 0; i < 900; ++i)
+      for (int64_t j = 0; j < 70; ++j) y.at({i, j}) = x[0].at({int64_t(x[1].v[size_t(i)]), j});
+    return y;
+  });
+  large("index_select", {in({200, 300}), indices({250}, 300)}, RUN(index_select(x[0], 1, x[1])), [](A x) {
+    Array y({200, 250});
+    for (int64_t i = 0; i < 200; ++i)
+      for (int64_t j = 0; j < 250; ++j) y.at({i, j}) = x[0].at({i, int64_t(x[1].v[size_t(j)])});
+    return y;
+  });
+  large("index_add", {in({50, 200}), indices({400}, 50), in({400, 200})}, RUN(index_add(x[0], 0, x[1], x[2])),
+        [](A x) {
+          Array y = x[0];
+          for (int64_t i = 0; i < 400; ++i)
+            for (int64_t j = 0; j < 200; ++j) y.at({int64_t(x[1].v[size_t(i)]), j}) += x[2].at({i, j});
+          return y;
+        });
 }
 
 }  // namespace

@@ -94,21 +94,10 @@ void add_pooling() {
                                               .ceil_mode = c.ceil_mode});
                    },
                .reference = [=](A x) { return pool(x[0], out(x[0]), rows, columns, c.padding, max_of); },
-               .errors = {{"larger than the image",
-                           [] {
-                             max_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)});
-                           },
-                           {"[1,1,2,2]"}},
-                          {"dims",
-                           [] {
-                             max_pool2d(empty({2, 2}), {.kernel = Size2(2)});
-                           },
-                           {"[2,2]"}},
-                          {"padding",
-                           [] {
-                             max_pool2d(empty({1, 1, 4, 4}), {.kernel = Size2(2), .padding = 2});
-                           },
-                           {"padding"}}}});
+               .errors = {ERROR_CASE(max_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)}), "[1,1,2,2]"),
+                          ERROR_CASE(max_pool2d(empty({2, 2}), {.kernel = Size2(2)}), "[2,2]"),
+                          ERROR_CASE(max_pool2d(empty({1, 1, 4, 4}), {.kernel = Size2(2), .padding = 2}),
+                                     "padding")}});
     }
     add_row({.op = "avg_pool2d",
              .variant = c.name,
@@ -131,21 +120,16 @@ void add_pooling() {
                                });
                  },
              .terms = 9,
-             .errors = {{"larger than the image",
-                         [] {
-                           avg_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)});
-                         },
-                         {"[1,1,2,2]"}}}});
+             .errors = {ERROR_CASE(avg_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)}), "[1,1,2,2]")}});
   }
   add_row({.op = "max_pool2d",
            .variant = "dilation",
            .samples = {{distinct({1, 2, 5, 6})}},
-           .run = [](X x) { return max_pool2d(x[0], {.kernel = Size2(2), .stride = 1, .dilation = 2}); },
-           .reference =
-               [](A x) {
-                 const auto w = [](int64_t p) { return Window{p, p + 3, 2}; };
-                 return pool(x[0], {x[0].size(2) - 2, x[0].size(3) - 2}, w, w, 0, max_of);
-               }});
+           .run = RUN(max_pool2d(x[0], {.kernel = Size2(2), .stride = 1, .dilation = 2})),
+           .reference = [](A x) {
+             const auto w = [](int64_t p) { return Window{p, p + 3, 2}; };
+             return pool(x[0], {x[0].size(2) - 2, x[0].size(3) - 2}, w, w, 0, max_of);
+           }});
   for (const auto& [s, out] : {std::pair<Shape, Size2>{{2, 3, 4, 5}, 1},
                                {{1, 2, 7, 5}, {3, 4}},
                                {{1, 2, 4, 4}, 2},
@@ -168,11 +152,7 @@ void add_pooling() {
                                });
                  },
              .terms = 20,
-             .errors = {{"dims",
-                         [] {
-                           adaptive_avg_pool2d(empty({2, 2}), 1);
-                         },
-                         {"[2,2]"}}}});
+             .errors = {ERROR_CASE(adaptive_avg_pool2d(empty({2, 2}), 1), "[2,2]")}});
     add_row(
         {.op = "adaptive_max_pool2d",
          .variant = concat(out),
@@ -205,40 +185,38 @@ void add_pooling_gradients() {
               for (int64_t q = 0; q < n; ++q) f({0, c, p, q}, p * stride, q * stride);
         };
     const std::string variant = "stride " + std::to_string(stride);
-    add_row(
-        {.op = "max_pool_scatter",
-         .variant = variant,
-         .samples = {{in(out), index}},
-         .run = [=](X x) { return gradus::max_pool_scatter(x[0], raw::channels_last(x[1]), max_windows()); },
-         .reference =
-             [=](A x) {
-               Array y(image);
-               for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
-                 const int64_t k = int64_t(x[1].at(at));
-                 y.at({0, *(at.begin() + 1), h + k / 2, w + k % 2}) += x[0].at(at);
-               });
-               return y;
-             },
-         .layouts = false});
-    add_row(
-        {.op = "max_pool_gather",
-         .variant = variant,
-         .samples = {{in(image), index}},
-         .run = [=](X x) { return gradus::max_pool_gather(x[0], raw::channels_last(x[1]), max_windows()); },
-         .reference =
-             [=](A x) {
-               Array y(out);
-               for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
-                 const int64_t k = int64_t(x[1].at(at));
-                 y.at(at) = x[0].at({0, *(at.begin() + 1), h + k / 2, w + k % 2});
-               });
-               return y;
-             },
-         .layouts = false});
+    add_row({.op = "max_pool_scatter",
+             .variant = variant,
+             .samples = {{in(out), index}},
+             .run = RUN(gradus::max_pool_scatter(x[0], raw::channels_last(x[1]), max_windows())),
+             .reference =
+                 [=](A x) {
+                   Array y(image);
+                   for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
+                     const int64_t k = int64_t(x[1].at(at));
+                     y.at({0, *(at.begin() + 1), h + k / 2, w + k % 2}) += x[0].at(at);
+                   });
+                   return y;
+                 },
+             .layouts = false});
+    add_row({.op = "max_pool_gather",
+             .variant = variant,
+             .samples = {{in(image), index}},
+             .run = RUN(gradus::max_pool_gather(x[0], raw::channels_last(x[1]), max_windows())),
+             .reference =
+                 [=](A x) {
+                   Array y(out);
+                   for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
+                     const int64_t k = int64_t(x[1].at(at));
+                     y.at(at) = x[0].at({0, *(at.begin() + 1), h + k / 2, w + k % 2});
+                   });
+                   return y;
+                 },
+             .layouts = false});
     add_row({.op = "avg_pool_spread",
              .variant = variant,
              .samples = {{in(out)}},
-             .run = [=](X x) { return gradus::avg_pool_spread(x[0], avg_windows()); },
+             .run = RUN(gradus::avg_pool_spread(x[0], avg_windows())),
              .reference =
                  [=](A x) {
                    Array y(image);
@@ -414,26 +392,10 @@ void add_signals_and_volumes() {
     const Steps s{{1, 1, *o.kernel}, {1, 1, stride}, {0, 0, o.padding}, {1, 1, o.dilation}, o.ceil_mode};
     const std::vector<ErrorCase> errors = {
         wrong_dims([] { max_pool1d(empty({2}), {.kernel = 1}); }),
-        {"window",
-         [] {
-           max_pool1d(empty({1, 1, 2}), {.kernel = 3});
-         },
-         {"larger", "[1,1,2]"}},
-        {"kernel",
-         [] {
-           max_pool1d(empty({1, 1, 2}), {.kernel = 0});
-         },
-         {"kernel", "0"}},
-        {"padding",
-         [] {
-           max_pool1d(empty({1, 1, 4}), {.kernel = 2, .padding = 2});
-         },
-         {"padding"}},
-        {"dtype",
-         [] {
-           max_pool1d(empty({1, 1, 4}, {.dtype = DType::kI64}), {.kernel = 2});
-         },
-         {"i64"}}};
+        ERROR_CASE(max_pool1d(empty({1, 1, 2}), {.kernel = 3}), "larger", "[1,1,2]"),
+        ERROR_CASE(max_pool1d(empty({1, 1, 2}), {.kernel = 0}), "kernel", "0"),
+        ERROR_CASE(max_pool1d(empty({1, 1, 4}), {.kernel = 2, .padding = 2}), "padding"),
+        ERROR_CASE(max_pool1d(empty({1, 1, 4}, {.dtype = DType::kI64}), {.kernel = 2}), "i64")};
     add_max(
         "max_pool1d", name, x, s, [m](X v) { return max_pool1d(v[0], m); }, errors);
     add_max("max_pool1d_with_indices", name, x, s,
@@ -461,11 +423,7 @@ void add_signals_and_volumes() {
     const Steps s{*o.kernel, stride, o.padding, o.dilation, o.ceil_mode};
     add_max("max_pool3d", name, x, s, [m](X v) { return max_pool3d(v[0], m); },
             {wrong_dims([] { max_pool3d(empty({2}), {.kernel = Size3(1)}); }),
-             {"window",
-              [] {
-                max_pool3d(empty({1, 1, 2, 4, 4}), {.kernel = Size3(3)});
-              },
-              {"larger", "[1,1,2,4,4]"}}});
+             ERROR_CASE(max_pool3d(empty({1, 1, 2, 4, 4}), {.kernel = Size3(3)}), "larger", "[1,1,2,4,4]")});
     add_max("max_pool3d_with_indices", name, x, s,
             [m](X v) { return max_pool3d_with_indices(v[0], m).first; },
             {wrong_dims([] { max_pool3d_with_indices(empty({2}), {.kernel = Size3(1)}); })});
@@ -473,11 +431,8 @@ void add_signals_and_volumes() {
         .kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode};
     add_mean("avg_pool3d", name, x, s, mean_with_padding, [a](X v) { return avg_pool3d(v[0], a); },
              {wrong_dims([] { avg_pool3d(empty({2}), {.kernel = Size3(1)}); }),
-              {"divisor",
-               [] {
-                 avg_pool3d(empty({1, 1, 2, 2, 2}), {.kernel = Size3(1), .divisor_override = -1});
-               },
-               {"divisor_override", "-1"}}});
+              ERROR_CASE(avg_pool3d(empty({1, 1, 2, 2, 2}), {.kernel = Size3(1), .divisor_override = -1}),
+                         "divisor_override", "-1")});
     AvgPool3dOptions b = a;
     b.divisor_override = 5;
     add_mean(
@@ -499,11 +454,7 @@ void add_signals_and_volumes() {
       [](X v) {
         return avg_pool2d(v[0], {.kernel = {3, 2}, .stride = {2, 1}, .padding = 1, .divisor_override = 4});
       },
-      {{"divisor",
-        [] {
-          avg_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(1), .divisor_override = -2});
-        },
-        {"-2"}}});
+      {ERROR_CASE(avg_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(1), .divisor_override = -2}), "-2")});
 }
 
 void add_adaptive() {
@@ -528,11 +479,7 @@ void add_adaptive() {
   for (int64_t n : {1, 3, 8}) {
     add("adaptive_avg_pool1d", {2, 3, 7}, {2, 3, n}, false, [n](X v) { return adaptive_avg_pool1d(v[0], n); },
         {wrong_dims([] { adaptive_avg_pool1d(empty({2}), 1); }),
-         {"size",
-          [] {
-            adaptive_avg_pool1d(empty({2, 2, 2}), 0);
-          },
-          {"output size", "0"}}});
+         ERROR_CASE(adaptive_avg_pool1d(empty({2, 2, 2}), 0), "output size", "0")});
     add("adaptive_max_pool1d", {2, 3, 7}, {2, 3, n}, true, [n](X v) { return adaptive_max_pool1d(v[0], n); },
         {wrong_dims([] { adaptive_max_pool1d(empty({2}), 1); })});
     add("adaptive_max_pool1d_with_indices", {2, 3, 7}, {2, 3, n}, true,
@@ -589,39 +536,28 @@ void add_unpooling() {
   add_row({.op = "max_unpool",
            .variant = "without batch",
            .samples = {{in({2, 3}), indices({2, 3}, {0, 2, 5, 1, 3, 4})}},
-           .run = [](X x) { return max_unpool(x[0], x[1], {6}); },
-           .reference =
-               [](A x) {
-                 Array y({2, 6});
-                 for (size_t i = 0; i < x[0].v.size(); ++i) y.v[i / 3 * 6 + size_t(x[1].v[i])] = x[0].v[i];
-                 return y;
-               }});
+           .run = RUN(max_unpool(x[0], x[1], {6})),
+           .reference = [](A x) {
+             Array y({2, 6});
+             for (size_t i = 0; i < x[0].v.size(); ++i) y.v[i / 3 * 6 + size_t(x[1].v[i])] = x[0].v[i];
+             return y;
+           }});
   add_row(
       {.op = "max_unpool",
        .samples = {{in(s), indices(s, {0, 2, 5, 1, 3, 4, 5, 4, 3, 0, 1, 2})}},
-       .run = [](X x) { return max_unpool(x[0], x[1], {6}); },
+       .run = RUN(max_unpool(x[0], x[1], {6})),
        .reference =
            [](A x) {
              Array y({2, 2, 6});
              for (size_t i = 0; i < x[0].v.size(); ++i) y.v[i / 3 * 6 + size_t(x[1].v[i])] = x[0].v[i];
              return y;
            },
-       .errors = {{"dims", [] { max_unpool(empty({2}), empty({2}, {.dtype = DType::kI64}), {3}); }, {"[2]"}},
-                  {"shapes",
-                   [] {
-                     max_unpool(empty({1, 2, 2}), empty({1, 2, 3}, {.dtype = DType::kI64}), {4});
-                   },
-                   {"[1,2,2]", "[1,2,3]"}},
-                  {"size",
-                   [] {
-                     max_unpool(empty({1, 2, 2}), empty({1, 2, 2}, {.dtype = DType::kI64}), {0});
-                   },
-                   {"[0]"}},
-                  {"position",
-                   [] {
-                     max_unpool(zeros({1, 1, 1}), full({1, 1, 1}, 7, {.dtype = DType::kI64}), {4});
-                   },
-                   {"7"}}}});
+       .errors = {
+           ERROR_CASE(max_unpool(empty({2}), empty({2}, {.dtype = DType::kI64}), {3}), "[2]"),
+           ERROR_CASE(max_unpool(empty({1, 2, 2}), empty({1, 2, 3}, {.dtype = DType::kI64}), {4}), "[1,2,2]",
+                      "[1,2,3]"),
+           ERROR_CASE(max_unpool(empty({1, 2, 2}), empty({1, 2, 2}, {.dtype = DType::kI64}), {0}), "[0]"),
+           ERROR_CASE(max_unpool(zeros({1, 1, 1}), full({1, 1, 1}, 7, {.dtype = DType::kI64}), {4}), "7")}});
 }
 
 void add_lp() {
@@ -642,30 +578,22 @@ void add_lp() {
              [=](A x) { return pool_volume(x[0], pooled_shape(x[0].shape, line), boxes_of(line), 0, norm); },
          .terms = 20,
          .errors = {wrong_dims([] { lp_pool1d(empty({2}), {.p = 2, .kernel = 1}); }),
-                    {"p",
-                     [] {
-                       lp_pool1d(empty({1, 2, 2}), {.p = 0, .kernel = 1});
-                     },
-                     {"p must", "0"}}}});
-    add_with_sample({.op = "lp_pool2d",
-                     .variant = variant,
-                     .samples = {{in({2, 3, 4, 6}, 0.3, 1.5)}},
-                     .run =
-                         [p](X x) {
-                           return lp_pool2d(x[0], {.p = p, .kernel = {2, 3}});
-                         },
-                     .reference =
-                         [=](A x) {
-                           return pool_volume(x[0], pooled_shape(x[0].shape, square), boxes_of(square), 0,
-                                              norm);
-                         },
-                     .terms = 20,
-                     .errors = {wrong_dims([] { lp_pool2d(empty({2}), {.p = 2, .kernel = 1}); }),
-                                {"p",
-                                 [] {
-                                   lp_pool2d(empty({1, 2, 2, 2}), {.p = -1, .kernel = 1});
-                                 },
-                                 {"p must", "-1"}}}});
+                    ERROR_CASE(lp_pool1d(empty({1, 2, 2}), {.p = 0, .kernel = 1}), "p must", "0")}});
+    add_with_sample(
+        {.op = "lp_pool2d",
+         .variant = variant,
+         .samples = {{in({2, 3, 4, 6}, 0.3, 1.5)}},
+         .run =
+             [p](X x) {
+               return lp_pool2d(x[0], {.p = p, .kernel = {2, 3}});
+             },
+         .reference =
+             [=](A x) {
+               return pool_volume(x[0], pooled_shape(x[0].shape, square), boxes_of(square), 0, norm);
+             },
+         .terms = 20,
+         .errors = {wrong_dims([] { lp_pool2d(empty({2}), {.p = 2, .kernel = 1}); }),
+                    ERROR_CASE(lp_pool2d(empty({1, 2, 2, 2}), {.p = -1, .kernel = 1}), "p must", "-1")}});
   }
 }
 

@@ -128,13 +128,13 @@ void add_further_reductions() {
   OpCase row;
   row.samples = {{holes}}, row.dtypes = floats, row.differentiable = false, row.variant = "NaN";
   row.op = "nansum";
-  row.run = [](X x) { return nansum(x[0], 1); };
+  row.run = RUN(nansum(x[0], 1));
   row.reference = [=](A x) {
     return reduce_of(x[0], {1}, false, [=](const Values& v) { return sum_of(numbers(v)); });
   };
   add_row(row);
   row.op = "nanmean";
-  row.run = [](X x) { return nanmean(x[0], 1); };
+  row.run = RUN(nanmean(x[0], 1));
   row.reference = [=](A x) {
     return reduce_of(x[0], {1}, false, [=](const Values& v) { return mean_of(numbers(v)); });
   };
@@ -164,22 +164,10 @@ void add_further_reductions() {
   const auto plain_var = [](const Values& v) { return var_of(v, 0); };
   const auto root = [](const Values& v) { return std::sqrt(var_of(v, 0)); };
   const VarOptions biased{.correction = 0};
-  const std::vector<ErrorCase> of_var = {{"integers",
-                                          [] {
-                                            var_mean(tensor({1, 2}));
-                                          },
-                                          {"[var_mean]", "i64"}}};
-  const std::vector<ErrorCase> of_std = {{"integers",
-                                          [] {
-                                            std_mean(tensor({1, 2}));
-                                          },
-                                          {"[std_mean]", "i64"}}};
-  const std::vector<ErrorCase> of_range = {{"nothing",
-                                            [] {
-                                              aminmax(empty({0, 2}), 0);
-                                            },
-                                            {"[aminmax]", "[0,2]"}},
-                                           {"dim", [] { aminmax(empty({2}), 1); }, {"1"}}};
+  const std::vector<ErrorCase> of_var = {ERROR_CASE(var_mean(tensor({1, 2})), "[var_mean]", "i64")};
+  const std::vector<ErrorCase> of_std = {ERROR_CASE(std_mean(tensor({1, 2})), "[std_mean]", "i64")};
+  const std::vector<ErrorCase> of_range = {ERROR_CASE(aminmax(empty({0, 2}), 0), "[aminmax]", "[0,2]"),
+                                           ERROR_CASE(aminmax(empty({2}), 1), "1")};
   add(
       "var_mean", "var", [=](const Tensor& x) { return var_mean(x, {0}, biased).first; }, plain_var, of_var);
   add(
@@ -195,20 +183,14 @@ void add_further_reductions() {
       "aminmax", "max", [](const Tensor& x) { return aminmax(x, 0).max; }, max_of, of_range);
   add(
       "vector_norm", "", [](const Tensor& x) { return vector_norm(x, 3, {0}); },
-      [](const Values& v) { return norm_of(v, 3); },
-      {{"integers",
-        [] {
-          vector_norm(tensor({1, 2}));
-        },
-        {"i64"}}});
+      [](const Values& v) { return norm_of(v, 3); }, {ERROR_CASE(vector_norm(tensor({1, 2})), "i64")});
   add_row({.op = "aminmax",
            .variant = "of all",
            .samples = {{distinct({3, 5})}, {distinct({})}},
-           .run = [](X x) { return aminmax(x[0]).max - aminmax(x[0]).min; },
-           .reference =
-               [](A x) {
-                 return reduce_of(x[0], {}, false, [](const Values& v) { return max_of(v) - min_of(v); });
-               }});
+           .run = RUN(aminmax(x[0]).max - aminmax(x[0]).min),
+           .reference = [](A x) {
+             return reduce_of(x[0], {}, false, [](const Values& v) { return max_of(v) - min_of(v); });
+           }});
 
   for (int64_t n : {0, 1, 2, 9}) {
     add_row({.op = "diff",
@@ -226,29 +208,25 @@ void add_further_reductions() {
                    });
                  },
              .dtypes = floats,
-             .errors = {{"negative", [] { diff(empty({3}), {.n = -1}); }, {"[diff]", "-1"}},
-                        {"no dim", [] { diff(empty({})); }, {"f32[]"}},
-                        {"prepend",
-                         [] {
-                           diff(empty({3, 2}), {.dim = 0, .prepend = empty({1, 3})});
-                         },
-                         {"[1,3]", "[3,2]"}}}});
+             .errors = {ERROR_CASE(diff(empty({3}), {.n = -1}), "[diff]", "-1"),
+                        ERROR_CASE(diff(empty({})), "f32[]"),
+                        ERROR_CASE(diff(empty({3, 2}), {.dim = 0, .prepend = empty({1, 3})}), "[1,3]",
+                                   "[3,2]")}});
   }
   add_row({.op = "diff",
            .variant = "with ends",
            .samples = {{in({3, 4}), in({3, 2}), in({3, 1})}},
-           .run = [](X x) { return diff(x[0], {.prepend = x[1], .append = x[2]}); },
-           .reference =
-               [](A x) {
-                 Array y(Shape{3, 6});
-                 for (int64_t r = 0; r < 3; ++r) {
-                   Values v = {x[1].at({r, 0}), x[1].at({r, 1})};
-                   for (int64_t i = 0; i < 4; ++i) v.push_back(x[0].at({r, i}));
-                   v.push_back(x[2].at({r, 0}));
-                   for (int64_t i = 0; i < 6; ++i) y.at({r, i}) = v[size_t(i) + 1] - v[size_t(i)];
-                 }
-                 return y;
-               }});
+           .run = RUN(diff(x[0], {.prepend = x[1], .append = x[2]})),
+           .reference = [](A x) {
+             Array y(Shape{3, 6});
+             for (int64_t r = 0; r < 3; ++r) {
+               Values v = {x[1].at({r, 0}), x[1].at({r, 1})};
+               for (int64_t i = 0; i < 4; ++i) v.push_back(x[0].at({r, i}));
+               v.push_back(x[2].at({r, 0}));
+               for (int64_t i = 0; i < 6; ++i) y.at({r, i}) = v[size_t(i) + 1] - v[size_t(i)];
+             }
+             return y;
+           }});
 }
 
 void add_distances() {
@@ -271,12 +249,8 @@ void add_distances() {
                  },
              .terms = 16,
              .dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16},
-             .errors = {{"dim", [] { normalize(empty({3})); }, {"[normalize]", "1"}},
-                        {"integers",
-                         [] {
-                           normalize(tensor({1, 2}), {.dim = 0});
-                         },
-                         {"i64"}}}});
+             .errors = {ERROR_CASE(normalize(empty({3})), "[normalize]", "1"),
+                        ERROR_CASE(normalize(tensor({1, 2}), {.dim = 0}), "i64")}});
     add_row({.op = "cdist",
              .variant = std::to_string(int(p)),
              .samples = {{in({3, 4}), in({2, 4})},
@@ -308,26 +282,10 @@ void add_distances() {
                    return y;
                  },
              .terms = 16,
-             .errors = {{"coordinates",
-                         [] {
-                           cdist(empty({2, 3}), empty({2, 4}));
-                         },
-                         {"[cdist]", "[2,3]", "[2,4]"}},
-                        {"one dim",
-                         [] {
-                           cdist(empty({3}), empty({2, 3}));
-                         },
-                         {"[3]"}},
-                        {"power",
-                         [] {
-                           cdist(empty({2, 3}), empty({2, 3}), -1);
-                         },
-                         {"-1"}},
-                        {"integers",
-                         [] {
-                           cdist(tensor({1, 2}), empty({2, 3}));
-                         },
-                         {"i64"}}}});
+             .errors = {ERROR_CASE(cdist(empty({2, 3}), empty({2, 4})), "[cdist]", "[2,3]", "[2,4]"),
+                        ERROR_CASE(cdist(empty({3}), empty({2, 3})), "[3]"),
+                        ERROR_CASE(cdist(empty({2, 3}), empty({2, 3}), -1), "-1"),
+                        ERROR_CASE(cdist(tensor({1, 2}), empty({2, 3})), "i64")}});
   }
 }
 
@@ -408,55 +366,51 @@ void add_reductions() {
   add_row({.op = "sum",
            .variant = "everything",
            .samples = {{in({3, 50})}, {in({})}, {in({0})}},
-           .run = [](X x) { return sum(x[0]); },
+           .run = RUN(sum(x[0])),
            .reference = [](A x) { return reduce_of(x[0], {}, false, sum_of); },
            .terms = 150});
   add_row({.op = "sum",
            .variant = "of integers",
            .samples = {{in({3, 5}, -9, 9)}},
-           .run = [](X x) { return sum(x[0], {1}, false); },
+           .run = RUN(sum(x[0], {1}, false)),
            .reference = [](A x) { return reduce_of(x[0], {1}, false, sum_of); },
            .differentiable = false,
            .dtypes = {DType::kI64}});
   add_row({.op = "var",
            .variant = "unbiased",
            .samples = {{in({3, 5})}},
-           .run = [](X x) { return var(x[0], {1}); },
+           .run = RUN(var(x[0], {1})),
            .reference =
                [](A x) { return reduce_of(x[0], {1}, false, [](const Values& v) { return var_of(v, 1); }); },
            .terms = 16});
   add_row({.op = "std",
            .samples = {{in({3, 5})}, {in({2, 3, 2, 2})}},
-           .run = [](X x) { return gradus::std(x[0], {1}, {.keepdim = true}); },
+           .run = RUN(gradus::std(x[0], {1}, {.keepdim = true})),
            .reference =
                [](A x) {
                  return reduce_of(x[0], {1}, true, [](const Values& v) { return std::sqrt(var_of(v, 1)); });
                },
            .terms = 16,
-           .errors = {{"integers",
-                       [] {
-                         gradus::std(tensor({1, 2}));
-                       },
-                       {"i64"}}}});
+           .errors = {ERROR_CASE(gradus::std(tensor({1, 2})), "i64")}});
   add_further_reductions();
   add_row({.op = "max",
            .variant = "of all",
            .samples = {{distinct({3, 5})}, {distinct({})}},
-           .run = [](X x) { return max(x[0]); },
+           .run = RUN(max(x[0])),
            .reference = [](A x) { return reduce_of(x[0], {}, false, max_of); },
-           .errors = {{"nothing", [] { max(empty({0})); }, {"[0]"}}}});
+           .errors = {ERROR_CASE(max(empty({0})), "[0]")}});
   add_row({.op = "min",
            .variant = "of all",
            .samples = {{distinct({3, 5})}, {distinct({})}},
-           .run = [](X x) { return min(x[0]); },
+           .run = RUN(min(x[0])),
            .reference = [](A x) { return reduce_of(x[0], {}, false, min_of); },
-           .errors = {{"nothing", [] { min(empty({0})); }, {"[0]"}}}});
+           .errors = {ERROR_CASE(min(empty({0})), "[0]")}});
   OpCase index;
   index.fixed_result = true, index.result = DType::kI64, index.differentiable = false;
   index.samples = {{distinct({3, 5})}, {distinct({2, 3, 2, 2})}};
-  index.errors = {{"nothing", [] { argmax(empty({0, 2})); }, {"[0]"}}};
+  index.errors = {ERROR_CASE(argmax(empty({0, 2})), "[0]")};
   index.op = "argmax", index.variant = "of all";
-  index.run = [](X x) { return argmax(x[0]); };
+  index.run = RUN(argmax(x[0]));
   index.reference = [](A x) {
     return reduce_of(x[0], {}, false, [](const Values& v) {
       return double(std::max_element(v.begin(), v.end()) - v.begin());
@@ -464,8 +418,8 @@ void add_reductions() {
   };
   add_row(index);
   index.op = "argmin";
-  index.errors = {{"nothing", [] { argmin(empty({0, 2})); }, {"[0]"}}};
-  index.run = [](X x) { return argmin(x[0]); };
+  index.errors = {ERROR_CASE(argmin(empty({0, 2})), "[0]")};
+  index.run = RUN(argmin(x[0]));
   index.reference = [](A x) {
     return reduce_of(x[0], {}, false, [](const Values& v) {
       return double(std::min_element(v.begin(), v.end()) - v.begin());
@@ -478,30 +432,29 @@ void add_reductions() {
   add_row({.op = "prod",
            .variant = "with zeros",
            .samples = {{with_zeros}},
-           .run = [](X x) { return prod(x[0], {1}); },
+           .run = RUN(prod(x[0], {1})),
            .reference = [](A x) { return reduce_of(x[0], {1}, false, prod_of); }});
   add_row({.op = "sum",
            .variant = "one dim as a number",
            .samples = {{in({3, 4})}},
-           .run = [](X x) { return sum(x[0], -1); },
+           .run = RUN(sum(x[0], -1)),
            .reference = [](A x) { return reduce_of(x[0], {1}, false, sum_of); }});
   add_row({.op = "cumsum",
            .variant = "reverse",
            .samples = {{in({2, 5})}},
-           .run = [](X x) { return cumsum(x[0], 1, {.reverse = true}); },
-           .reference =
-               [](A x) {
-                 return along(x[0], 1, true, [](Values v) {
-                   for (size_t i = v.size() - 1; i-- > 0;) v[i] += v[i + 1];
-                   return v;
-                 });
-               }});
+           .run = RUN(cumsum(x[0], 1, {.reverse = true})),
+           .reference = [](A x) {
+             return along(x[0], 1, true, [](Values v) {
+               for (size_t i = v.size() - 1; i-- > 0;) v[i] += v[i + 1];
+               return v;
+             });
+           }});
   // Running results of the elements before, or of those behind; zeros in the products.
   for (bool reverse : {false, true})
     for (bool exclusive : {false, true})
       for (bool product : {false, true}) {
         const CumulativeOptions o{.reverse = reverse, .exclusive = exclusive};
-        const auto run = [=](X x) { return product ? cumprod(x[0], 1, o) : cumsum(x[0], 1, o); };
+        const auto run = RUN(product ? cumprod(x[0], 1, o) : cumsum(x[0], 1, o));
         const auto expected = [=](A x) {
           return along(x[0], 1, true, [=](Values v) {
             if (reverse) std::reverse(v.begin(), v.end());
@@ -524,9 +477,8 @@ void add_reductions() {
                  .run = run,
                  .reference = expected,
                  .dtypes = {DType::kF32, DType::kF64, DType::kBF16},
-                 .errors = {{"dim",
-                             [=] { product ? cumprod(ones({2}), 1, o) : cumsum(ones({2}), 1, o); },
-                             {product ? "[cumprod]" : "[cumsum]", "1"}}}});
+                 .errors = {ERROR_CASE(product ? cumprod(ones({2}), 1, o) : cumsum(ones({2}), 1, o),
+                                       product ? "[cumprod]" : "[cumsum]", "1")}});
         // Rows side by side, and columns in tiles.
         add_row({.op = product ? "cumprod" : "cumsum",
                  .variant = concat("many lines", reverse ? " reverse" : "", exclusive ? " exclusive" : ""),
@@ -546,7 +498,7 @@ void add_reductions() {
         add_row({.op = product ? "cumprod" : "cumsum",
                  .variant = concat("a number", reverse ? " reverse" : "", exclusive ? " exclusive" : ""),
                  .samples = {{in({})}},
-                 .run = [=](X x) { return product ? cumprod(x[0], 0, o) : cumsum(x[0], 0, o); },
+                 .run = RUN(product ? cumprod(x[0], 0, o) : cumsum(x[0], 0, o)),
                  .reference = unary([=](double v) { return exclusive ? double(product) : v; })});
       }
   for (const auto& [from, to_shape] : {std::pair<Shape, Shape>{{3, 4}, {4}},
@@ -568,11 +520,7 @@ void add_reductions() {
                    return y;
                  },
              .terms = 24,
-             .errors = {{"no broadcast of it",
-                         [] {
-                           sum_to(empty({2, 3}), {2});
-                         },
-                         {"[2,3]", "[2]"}}}});
+             .errors = {ERROR_CASE(sum_to(empty({2, 3}), {2}), "[2,3]", "[2]")}});
   }
 }
 
@@ -684,18 +632,16 @@ void add_along_a_dim() {
              .run = [d = d](X x) { return softmax_backward(x[0], x[1], d); },
              .reference = [d = d](A x) { return softmax_gradient(x[0], x[1], d, false); },
              .terms = 24,
-             .errors = {{"shapes",
-                         [] { softmax_backward(empty({2}), empty({3}), 0); },
-                         {"[softmax_backward]", "[2]", "[3]"}}}});
+             .errors = {ERROR_CASE(softmax_backward(empty({2}), empty({3}), 0), "[softmax_backward]", "[2]",
+                                   "[3]")}});
     add_row({.op = "log_softmax_backward",
              .variant = "dim " + std::to_string(d),
              .samples = {{line, line}},
              .run = [d = d](X x) { return log_softmax_backward(x[0], x[1], d); },
              .reference = [d = d](A x) { return softmax_gradient(x[0], x[1], d, true); },
              .terms = 24,
-             .errors = {{"shapes",
-                         [] { log_softmax_backward(empty({2}), empty({3}), 0); },
-                         {"[log_softmax_backward]", "[2]", "[3]"}}}});
+             .errors = {ERROR_CASE(log_softmax_backward(empty({2}), empty({3}), 0), "[log_softmax_backward]",
+                                   "[2]", "[3]")}});
     row(
         "cumsum", "", s, d, true, in({}), [d = d](const Tensor& x) { return cumsum(x, d); }, cumsum_of,
         with_dim_error("cumsum", [](const Tensor& x) { return cumsum(x, 1); }));
@@ -749,11 +695,10 @@ void add_along_a_dim() {
                      });
                    },
                .terms = 24,
-               .errors = {{"shapes",
-                           [] { linear_recurrence(empty({2}), empty({3}), 0); },
-                           {"[linear_recurrence]", "[2]", "[3]"}},
-                          {"integers", [] { linear_recurrence(tensor({1}), tensor({1}), 0); }, {"i64"}},
-                          {"dim", [] { linear_recurrence(empty({2}), empty({2}), 1); }, {"1"}}}});
+               .errors = {ERROR_CASE(linear_recurrence(empty({2}), empty({3}), 0), "[linear_recurrence]",
+                                     "[2]", "[3]"),
+                          ERROR_CASE(linear_recurrence(tensor({1}), tensor({1}), 0), "i64"),
+                          ERROR_CASE(linear_recurrence(empty({2}), empty({2}), 1), "1")}});
     }
     row(
         "max", "values", s, d, false, distinct({}), [d = d](const Tensor& x) { return max(x, d).values; },
@@ -783,20 +728,19 @@ void add_special_scans() {
   add_row({.op = "cumprod",
            .variant = "with zeros",
            .samples = {{zeros}, {in({})}, {in({0, 2})}},
-           .run = [](X x) { return cumprod(x[0], -1); },
-           .reference =
-               [](A x) {
-                 if (x[0].dim() == 0 || x[0].v.empty()) return x[0];
-                 return along(x[0], 1, true, [](Values v) {
-                   for (size_t i = 1; i < v.size(); ++i) v[i] *= v[i - 1];
-                   return v;
-                 });
-               }});
+           .run = RUN(cumprod(x[0], -1)),
+           .reference = [](A x) {
+             if (x[0].dim() == 0 || x[0].v.empty()) return x[0];
+             return along(x[0], 1, true, [](Values v) {
+               for (size_t i = 1; i < v.size(); ++i) v[i] *= v[i - 1];
+               return v;
+             });
+           }});
   Input none = in({5});
   none.values = {-INFINITY, -INFINITY, 0.5, -1, -INFINITY};
   OpCase row;
   row.op = "logcumsumexp", row.variant = "of infinities", row.samples = {{none}}, row.differentiable = false;
-  row.run = [](X x) { return logcumsumexp(x[0], 0); };
+  row.run = RUN(logcumsumexp(x[0], 0));
   row.reference = [](A x) {
     Array y = x[0];
     for (size_t i = 1; i < y.v.size(); ++i) y.v[i] = std::log(std::exp(y.v[i - 1]) + std::exp(y.v[i]));
@@ -807,7 +751,7 @@ void add_special_scans() {
   row.reference = [](A x) { return x[0]; };
   add_row(row);
   row.op = "cumsum", row.variant = "small";
-  row.run = [](X x) { return cumsum(x[0], 0); };
+  row.run = RUN(cumsum(x[0], 0));
   add_row(row);
   for (bool largest : {true, false}) {
     Input nan = in({6});

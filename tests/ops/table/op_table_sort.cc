@@ -93,11 +93,7 @@ void add_orders() {
                  true,
                  first_values(kAll, descending),
                  first_places(kAll, descending),
-                 {{"dim",
-                   [] {
-                     sort(empty({2, 3}), {.dim = 2});
-                   },
-                   {"[sort]", "2"}}}});
+                 {ERROR_CASE(sort(empty({2, 3}), {.dim = 2}), "[sort]", "2")}});
       add_row({.op = "argsort",
                .variant = name,
                .samples = samples,
@@ -110,11 +106,7 @@ void add_orders() {
                .fixed_result = true,
                .result = DType::kI64,
                .differentiable = false,
-               .errors = {{"dim",
-                           [] {
-                             argsort(empty({2, 3}), {.dim = -3});
-                           },
-                           {"-3"}}}});
+               .errors = {ERROR_CASE(argsort(empty({2, 3}), {.dim = -3}), "-3")}});
     }
   }
   // Ties, NaN, both zeros, infinities; long lines, which are sorted by digits.
@@ -141,7 +133,7 @@ void add_orders() {
   add_row({.op = "sort",
            .variant = "nothing",
            .samples = {{in({0})}, {in({2, 0})}, {in({0, 3})}},
-           .run = [](X x) { return sort(x[0]).values; },
+           .run = RUN(sort(x[0]).values),
            .reference = [](A x) { return x[0]; }});
 
   for (bool largest : {true, false}) {
@@ -161,34 +153,26 @@ void add_orders() {
                  true,
                  first_values(size_t(k), largest),
                  first_places(size_t(k), largest),
-                 {{"too many",
-                   [] {
-                     topk(empty({2, 3}), 4);
-                   },
-                   {"[topk]", "3", "4"}},
-                  {"negative",
-                   [] {
-                     topk(empty({2, 3}), -1);
-                   },
-                   {"-1"}}}});
+                 {ERROR_CASE(topk(empty({2, 3}), 4), "[topk]", "3", "4"),
+                  ERROR_CASE(topk(empty({2, 3}), -1), "-1")}});
     }
     OpCase row;
     row.op = "topk", row.variant = largest ? "special" : "special least", row.differentiable = false;
     row.samples = {{with_values({10}, special)}}, row.dtypes = kFloats;
-    row.run = [=](X x) { return topk(x[0], 4, {.largest = largest}).values; };
+    row.run = RUN(topk(x[0], 4, {.largest = largest}).values);
     row.reference = [=](A x) { return along(x[0], 0, true, first_values(4, largest)); };
     add_row(row);
     row.variant += " few of many";
     row.samples = {{in({2, 3000})}, {{.shape = {5000}, .fill = Fill::kInteger, .lo = -9, .hi = 9}}};
     row.fixed_result = true, row.result = DType::kI64;
-    row.run = [=](X x) { return topk(x[0], 70, {.largest = largest}).indices; };
+    row.run = RUN(topk(x[0], 70, {.largest = largest}).indices);
     row.reference = [=](A x) { return along(x[0], -1, true, first_places(70, largest)); };
     add_row(row);
   }
   add_row({.op = "topk",
            .variant = "none",
            .samples = {{in({3, 4})}, {in({0})}},
-           .run = [](X x) { return topk(x[0], 0).values; },
+           .run = RUN(topk(x[0], 0).values),
            .reference = [](A x) { return along(x[0], -1, true, [](const Values&) { return Values{}; }); },
            .differentiable = false});
 }
@@ -219,16 +203,8 @@ void add_selections() {
                  keepdim,
                  nth(second, false),
                  nth(second, true),
-                 {{"zeroth",
-                   [] {
-                     kthvalue(empty({2, 3}), 0);
-                   },
-                   {"[kthvalue]", "1", "3", "0"}},
-                  {"too large",
-                   [] {
-                     kthvalue(empty({2, 3}), 4);
-                   },
-                   {"4"}}}});
+                 {ERROR_CASE(kthvalue(empty({2, 3}), 0), "[kthvalue]", "1", "3", "0"),
+                  ERROR_CASE(kthvalue(empty({2, 3}), 4), "4")}});
       const auto nothing = [](const char* op, std::function<void()> call) {
         return std::vector<ErrorCase>{{"nothing", call, {std::string("[") + op + "]", "[2,0]"}}};
       };
@@ -297,7 +273,7 @@ void add_selections() {
   add_row({.op = "median",
            .variant = "of nothing",
            .samples = {{in({0})}},
-           .run = [](X x) { return median(x[0]); },
+           .run = RUN(median(x[0])),
            .reference = [](A) { return Array(Shape{}, NAN); },
            .differentiable = false});
 }
@@ -423,7 +399,7 @@ void add_distinct_values() {
   row.samples = {{with_values({7}, {NAN, 1, -0.0, 0, NAN, -1, INFINITY})}};
   row.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}, row.fixed_result = false;
   row.op = "unique", row.variant = "NaN", row.errors = {};
-  row.run = [](X x) { return unique(x[0]).values; };
+  row.run = RUN(unique(x[0]).values);
   row.reference = [](A) { return line({-1, 0, 1, INFINITY, NAN, NAN}); };
   add_row(row);
   // Slices: columns 0, 2 and 3 are alike.
@@ -474,37 +450,24 @@ void add_counts() {
     }
     return y;
   };
-  add_row(
-      {.op = "bincount",
-       .samples = {{indices({9}, {0, 3, 3, 1, 0, 3, 5, 1, 3})}, {indices({1}, 2)}, {indices({0}, {})}},
-       .run = [](X x) { return bincount(x[0]); },
-       .reference = [counted](A x) { return counted(x, 0); },
-       .fixed_result = true,
-       .result = DType::kI64,
-       .differentiable = false,
-       .errors = {{"floats", [] { bincount(empty({2})); }, {"[bincount]", "f32"}},
-                  {"two dims",
-                   [] {
-                     bincount(empty({2, 3}, {.dtype = DType::kI64}));
-                   },
-                   {"[2,3]"}},
-                  {"negative",
-                   [] {
-                     bincount(tensor({1, -4, 2}));
-                   },
-                   {"-4"}},
-                  {"minlength", [] { bincount(tensor({1}), {.minlength = -1}); }, {"-1"}},
-                  {"weights",
-                   [] {
-                     bincount(tensor({1, 2}), {.weights = empty({3})});
-                   },
-                   {"[3]", "[2]"}},
-                  {"meta", [] { bincount(empty({2}, {.dtype = DType::kI64, .device = kMeta})); }, {"meta"}}},
-       .shape_from_data = true});
+  add_row({.op = "bincount",
+           .samples = {{indices({9}, {0, 3, 3, 1, 0, 3, 5, 1, 3})}, {indices({1}, 2)}, {indices({0}, {})}},
+           .run = RUN(bincount(x[0])),
+           .reference = [counted](A x) { return counted(x, 0); },
+           .fixed_result = true,
+           .result = DType::kI64,
+           .differentiable = false,
+           .errors = {ERROR_CASE(bincount(empty({2})), "[bincount]", "f32"),
+                      ERROR_CASE(bincount(empty({2, 3}, {.dtype = DType::kI64})), "[2,3]"),
+                      ERROR_CASE(bincount(tensor({1, -4, 2})), "-4"),
+                      ERROR_CASE(bincount(tensor({1}), {.minlength = -1}), "-1"),
+                      ERROR_CASE(bincount(tensor({1, 2}), {.weights = empty({3})}), "[3]", "[2]"),
+                      ERROR_CASE(bincount(empty({2}, {.dtype = DType::kI64, .device = kMeta})), "meta")},
+           .shape_from_data = true});
   add_row({.op = "bincount",
            .variant = "weights",
            .samples = {{indices({5}, {0, 3, 3, 1, 0}), in({5})}},
-           .run = [](X x) { return bincount(x[0], {.weights = x[1], .minlength = 6}); },
+           .run = RUN(bincount(x[0], {.weights = x[1], .minlength = 6})),
            .reference = [counted](A x) { return counted(x, 6); },
            .dtypes = kFloats,
            .shape_from_data = true});
@@ -536,19 +499,11 @@ void add_counts() {
              .reference = [=, l = low, h = high](A x) { return histogram(x, 8, l, h); },
              .differentiable = false,
              .dtypes = kFloats,
-             .errors = {{"no bins", [] { histc(empty({2}), {.bins = 0}); }, {"[histc]", "0"}},
-                        {"order", [] { histc(empty({2}), {.min = 2, .max = 1}); }, {"2", "1"}},
-                        {"infinite", [] { histc(empty({2}), {.max = INFINITY}); }, {"inf"}},
-                        {"infinite range",
-                         [] {
-                           histc(tensor({1.f, INFINITY}));
-                         },
-                         {"inf"}},
-                        {"integers",
-                         [] {
-                           histc(tensor({1, 2}));
-                         },
-                         {"i64"}}}});
+             .errors = {ERROR_CASE(histc(empty({2}), {.bins = 0}), "[histc]", "0"),
+                        ERROR_CASE(histc(empty({2}), {.min = 2, .max = 1}), "2", "1"),
+                        ERROR_CASE(histc(empty({2}), {.max = INFINITY}), "inf"),
+                        ERROR_CASE(histc(tensor({1.f, INFINITY})), "inf"),
+                        ERROR_CASE(histc(tensor({1, 2})), "i64")}});
   }
 }
 
@@ -580,16 +535,12 @@ void add_search() {
     row.run = [right](X x) { return searchsorted(x[0], x[1], {.right = right}); };
     row.reference = f;
     row.differentiable = false, row.dtypes = kFloats;
-    row.errors = {{"lines",
-                   [] {
-                     searchsorted(empty({2, 3}), empty({3, 4}));
-                   },
-                   {"[searchsorted]", "[2,3]", "[3,4]"}},
-                  {"no dim", [] { searchsorted(empty({}), empty({3})); }, {"sorted f32[]"}}};
+    row.errors = {ERROR_CASE(searchsorted(empty({2, 3}), empty({3, 4})), "[searchsorted]", "[2,3]", "[3,4]"),
+                  ERROR_CASE(searchsorted(empty({}), empty({3})), "sorted f32[]")};
     add_row(row);
     row.op = "bucketize", row.samples = {{sorted, asked}, {sorted, in({})}};
     row.run = [right](X x) { return bucketize(x[1], x[0], {.right = right}); };
-    row.errors = {{"two dims", [] { bucketize(empty({3}), empty({2, 2})); }, {"[bucketize]", "[2,2]"}}};
+    row.errors = {ERROR_CASE(bucketize(empty({3}), empty({2, 2})), "[bucketize]", "[2,2]")};
     add_row(row);
     row.run = [right](X x) { return bucketize(x[1], x[0], {.right = right, .out_int32 = true}); };
     row.variant += " i32", row.result = DType::kI32, row.errors.clear();
@@ -611,9 +562,7 @@ void add_search() {
          .result = DType::kBool,
          .differentiable = false,
          .dtypes = kFloats,
-         .errors = {{"two devices",
-                     [] { isin(empty({2}), empty({2}, {.device = kMeta})); },
-                     {"[isin]", "cpu", "meta"}}}});
+         .errors = {ERROR_CASE(isin(empty({2}), empty({2}, {.device = kMeta})), "[isin]", "cpu", "meta")}});
   }
 }
 

@@ -46,216 +46,85 @@ void row(const char* op, const char* variant, std::vector<Input> inputs, std::fu
 }
 
 void add_views() {
-  row("view", "", {in({2, 6})},
-      [](X x) {
-        return view(contiguous(x[0]), {3, 4});
-      },
-      reshaped({3, 4}),
-      {{"another size",
-        [] {
-          view(empty({2, 3}), {4, 2});
-        },
-        {"[2,3]", "[4,2]"}},
-       {"not viewable",
-        [] {
-          view(transpose(empty({2, 3}), 0, 1), {6});
-        },
-        {"[6]"}}});
-  row("reshape", "", {in({2, 6})},
-      [](X x) {
-        return reshape(x[0], {3, -1});
-      },
-      reshaped({3, 4}),
-      {{"another size",
-        [] {
-          reshape(empty({2, 3}), {4, 2});
-        },
-        {"[2,3]", "[4,2]"}},
-       {"not divisible",
-        [] {
-          reshape(empty({2, 3}), {-1, 4});
-        },
-        {"[2,3]"}}});
-  row(
-      "reshape", "of an image", {in({2, 3, 2, 2})},
-      [](X x) {
-        return reshape(x[0], {2, 12});
-      },
-      reshaped({2, 12}));
-  row(
-      "reshape", "to a scalar", {in({1, 1})}, [](X x) { return reshape(x[0], {}); }, reshaped({}));
-  row("flatten", "", {in({2, 3, 2, 2})}, [](X x) { return flatten(x[0], 1); }, reshaped({2, 12}),
-      {{"dim out of range",
-        [] {
-          flatten(empty({2, 3}), 2);
-        },
-        {"2"}}});
-  row(
-      "flatten", "all", {in({2, 3})}, [](X x) { return flatten(x[0]); }, reshaped({6}));
-  row(
-      "flatten", "scalar", {in({})}, [](X x) { return flatten(x[0]); }, reshaped({1}));
-  row(
-      "flatten", "middle", {in({2, 3, 2, 2})}, [](X x) { return flatten(x[0], 1, 2); }, reshaped({2, 6, 2}));
-  row("permute", "", {in({2, 3, 4})},
-      [](X x) {
-        return permute(x[0], {2, 0, 1});
-      },
-      reordered({2, 0, 1}),
-      {{"too few dims",
-        [] {
-          permute(empty({2, 3}), {0});
-        },
-        {"[2,3]"}},
-       {"repeated",
-        [] {
-          permute(empty({2, 3}), {0, 0});
-        },
-        {"0"}}});
-  row(
-      "permute", "image", {in({2, 3, 2, 2})},
-      [](X x) {
-        return permute(x[0], {0, 2, 3, 1});
-      },
-      reordered({0, 2, 3, 1}));
-  row("transpose", "", {in({2, 3, 4})}, [](X x) { return transpose(x[0], 0, -1); }, reordered({2, 1, 0}),
-      {{"dim out of range",
-        [] {
-          transpose(empty({2, 3}), 0, 3);
-        },
-        {"3"}}});
-  row(
-      "expand", "", {in({3, 1})},
-      [](X x) {
-        return expand(x[0], {2, 3, 4});
-      },
+  row("view", "", {in({2, 6})}, RUN(view(contiguous(x[0]), {3, 4})), reshaped({3, 4}),
+      {ERROR_CASE(view(empty({2, 3}), {4, 2}), "[2,3]", "[4,2]"),
+       ERROR_CASE(view(transpose(empty({2, 3}), 0, 1), {6}), "[6]")});
+  row("reshape", "", {in({2, 6})}, RUN(reshape(x[0], {3, -1})), reshaped({3, 4}),
+      {ERROR_CASE(reshape(empty({2, 3}), {4, 2}), "[2,3]", "[4,2]"),
+       ERROR_CASE(reshape(empty({2, 3}), {-1, 4}), "[2,3]")});
+  row("reshape", "of an image", {in({2, 3, 2, 2})}, RUN(reshape(x[0], {2, 12})), reshaped({2, 12}));
+  row("reshape", "to a scalar", {in({1, 1})}, RUN(reshape(x[0], {})), reshaped({}));
+  row("flatten", "", {in({2, 3, 2, 2})}, RUN(flatten(x[0], 1)), reshaped({2, 12}),
+      {ERROR_CASE(flatten(empty({2, 3}), 2), "2")});
+  row("flatten", "all", {in({2, 3})}, RUN(flatten(x[0])), reshaped({6}));
+  row("flatten", "scalar", {in({})}, RUN(flatten(x[0])), reshaped({1}));
+  row("flatten", "middle", {in({2, 3, 2, 2})}, RUN(flatten(x[0], 1, 2)), reshaped({2, 6, 2}));
+  row("permute", "", {in({2, 3, 4})}, RUN(permute(x[0], {2, 0, 1})), reordered({2, 0, 1}),
+      {ERROR_CASE(permute(empty({2, 3}), {0}), "[2,3]"), ERROR_CASE(permute(empty({2, 3}), {0, 0}), "0")});
+  row("permute", "image", {in({2, 3, 2, 2})}, RUN(permute(x[0], {0, 2, 3, 1})), reordered({0, 2, 3, 1}));
+  row("transpose", "", {in({2, 3, 4})}, RUN(transpose(x[0], 0, -1)), reordered({2, 1, 0}),
+      {ERROR_CASE(transpose(empty({2, 3}), 0, 3), "3")});
+  row("expand", "", {in({3, 1})}, RUN(expand(x[0], {2, 3, 4})),
       [](A x) {
         Array y({2, 3, 4});
         for (int64_t i = 0; i < 24; ++i) y.v[size_t(i)] = broadcast_at(x[0], y.shape, i);
         return y;
       },
-      {{"not broadcastable",
-        [] {
-          expand(empty({2, 3}), {2, 4});
-        },
-        {"[2,3]", "[2,4]"}}});
-  row(
-      "squeeze", "", {in({1, 3, 1})}, [](X x) { return squeeze(x[0]); }, reshaped({3}));
-  row(
-      "squeeze", "dim", {in({1, 3, 1})}, [](X x) { return squeeze(x[0], -1); }, reshaped({1, 3}));
-  row(
-      "squeeze", "other dim", {in({1, 3, 1})}, [](X x) { return squeeze(x[0], 1); }, reshaped({1, 3, 1}));
-  row(
-      "unsqueeze", "", {in({2, 3})}, [](X x) { return unsqueeze(x[0], 1); }, reshaped({2, 1, 3}));
-  row(
-      "unsqueeze", "back", {in({2, 3})}, [](X x) { return unsqueeze(x[0], -1); }, reshaped({2, 3, 1}));
-  row(
-      "movedim", "", {in({2, 3, 4})}, [](X x) { return movedim(x[0], 0, 2); }, reordered({1, 2, 0}));
-  row(
-      "movedim", "back", {in({2, 3, 4})}, [](X x) { return movedim(x[0], 2, 0); }, reordered({2, 0, 1}));
+      {ERROR_CASE(expand(empty({2, 3}), {2, 4}), "[2,3]", "[2,4]")});
+  row("squeeze", "", {in({1, 3, 1})}, RUN(squeeze(x[0])), reshaped({3}));
+  row("squeeze", "dim", {in({1, 3, 1})}, RUN(squeeze(x[0], -1)), reshaped({1, 3}));
+  row("squeeze", "other dim", {in({1, 3, 1})}, RUN(squeeze(x[0], 1)), reshaped({1, 3, 1}));
+  row("unsqueeze", "", {in({2, 3})}, RUN(unsqueeze(x[0], 1)), reshaped({2, 1, 3}));
+  row("unsqueeze", "back", {in({2, 3})}, RUN(unsqueeze(x[0], -1)), reshaped({2, 3, 1}));
+  row("movedim", "", {in({2, 3, 4})}, RUN(movedim(x[0], 0, 2)), reordered({1, 2, 0}));
+  row("movedim", "back", {in({2, 3, 4})}, RUN(movedim(x[0], 2, 0)), reordered({2, 0, 1}));
 }
 
 void add_more_views() {
-  row("t", "", {in({2, 3})}, [](X x) { return t(x[0]); }, reordered({1, 0}),
-      {{"three dims",
-        [] {
-          t(empty({2, 3, 4}));
-        },
-        {"[2,3,4]"}}});
-  row(
-      "t", "of a vector", {in({3})}, [](X x) { return t(x[0]); }, reshaped({3}));
+  row("t", "", {in({2, 3})}, RUN(t(x[0])), reordered({1, 0}), {ERROR_CASE(t(empty({2, 3, 4})), "[2,3,4]")});
+  row("t", "of a vector", {in({3})}, RUN(t(x[0])), reshaped({3}));
   const Reference repeated = [](A x) {
     Array y({2, 3, 4});
     for (int64_t i = 0; i < 24; ++i) y.v[size_t(i)] = broadcast_at(x[0], y.shape, i);
     return y;
   };
-  row("broadcast_to", "", {in({3, 1})},
-      [](X x) {
-        return broadcast_to(x[0], {2, 3, 4});
-      },
-      repeated,
-      {{"not broadcastable",
-        [] {
-          broadcast_to(empty({2, 3}), {2, 4});
-        },
-        {"[2,3]", "[2,4]"}}});
-  row(
-      "expand", "keeping a size", {in({3, 1})},
-      [](X x) {
-        return expand(x[0], {2, -1, 4});
-      },
-      repeated);
-  row(
-      "expand", "of a scalar", {in({})},
-      [](X x) {
-        return expand(x[0], {2, 2});
-      },
-      [](A x) {
-        return Array({2, 2}, x[0].v[0]);
-      });
-  row(
-      "slice_backward", "", {in({2, 3})},
-      [](X x) {
-        return slice_backward(x[0], {2, 7}, 1, 1, 2);
-      },
-      [](A x) {
-        Array y({2, 7});
-        for (int64_t i = 0; i < 2; ++i)
-          for (int64_t j = 0; j < 3; ++j) y.at({i, 1 + 2 * j}) = x[0].at({i, j});
-        return y;
-      });
+  row("broadcast_to", "", {in({3, 1})}, RUN(broadcast_to(x[0], {2, 3, 4})), repeated,
+      {ERROR_CASE(broadcast_to(empty({2, 3}), {2, 4}), "[2,3]", "[2,4]")});
+  row("expand", "keeping a size", {in({3, 1})}, RUN(expand(x[0], {2, -1, 4})), repeated);
+  row("expand", "of a scalar", {in({})}, RUN(expand(x[0], {2, 2})), [](A x) {
+    return Array({2, 2}, x[0].v[0]);
+  });
+  row("slice_backward", "", {in({2, 3})}, RUN(slice_backward(x[0], {2, 7}, 1, 1, 2)), [](A x) {
+    Array y({2, 7});
+    for (int64_t i = 0; i < 2; ++i)
+      for (int64_t j = 0; j < 3; ++j) y.at({i, 1 + 2 * j}) = x[0].at({i, j});
+    return y;
+  });
 }
 
 void add_indexing() {
-  row(
-      "select", "", {in({3, 4})}, [](X x) { return select(x[0], 0, -1); },
-      [](A x) { return pick(x[0], 0, {2}, true); },
-      {{"out of range",
-        [] {
-          select(empty({3, 4}), 0, 3);
-        },
-        {"3"}}});
-  row(
-      "select", "image", {in({2, 3, 2, 2})}, [](X x) { return select(x[0], 1, 1); },
+  row("select", "", {in({3, 4})}, RUN(select(x[0], 0, -1)), [](A x) { return pick(x[0], 0, {2}, true); },
+      {ERROR_CASE(select(empty({3, 4}), 0, 3), "3")});
+  row("select", "image", {in({2, 3, 2, 2})}, RUN(select(x[0], 1, 1)),
       [](A x) { return pick(x[0], 1, {1}, true); });
-  row(
-      "narrow", "", {in({2, 5})}, [](X x) { return narrow(x[0], 1, 1, 3); },
+  row("narrow", "", {in({2, 5})}, RUN(narrow(x[0], 1, 1, 3)),
       [](A x) {
         return pick(x[0], 1, {1, 2, 3});
       },
-      {{"beyond the end",
-        [] {
-          narrow(empty({2, 5}), 1, 3, 4);
-        },
-        {"5"}}});
-  row(
-      "slice", "", {in({5, 3})}, [](X x) { return slice(x[0], 0, 1, 4); },
-      [](A x) {
-        return pick(x[0], 0, {1, 2, 3});
-      });
-  row(
-      "slice", "step", {in({2, 7})}, [](X x) { return slice(x[0], 1, 1, 7, 2); },
-      [](A x) {
-        return pick(x[0], 1, {1, 3, 5});
-      });
-  row(
-      "slice", "from the back", {in({2, 7})}, [](X x) { return slice(x[0], 1, -3, 100); },
-      [](A x) {
-        return pick(x[0], 1, {4, 5, 6});
-      });
-  row(
-      "index_select", "", {in({4, 3}), indices({5}, {3, 0, 3, 1, 3})},
-      [](X x) { return index_select(x[0], 0, x[1]); },
+      {ERROR_CASE(narrow(empty({2, 5}), 1, 3, 4), "5")});
+  row("slice", "", {in({5, 3})}, RUN(slice(x[0], 0, 1, 4)), [](A x) { return pick(x[0], 0, {1, 2, 3}); });
+  row("slice", "step", {in({2, 7})}, RUN(slice(x[0], 1, 1, 7, 2)), [](A x) {
+    return pick(x[0], 1, {1, 3, 5});
+  });
+  row("slice", "from the back", {in({2, 7})}, RUN(slice(x[0], 1, -3, 100)), [](A x) {
+    return pick(x[0], 1, {4, 5, 6});
+  });
+  row("index_select", "", {in({4, 3}), indices({5}, {3, 0, 3, 1, 3})}, RUN(index_select(x[0], 0, x[1])),
       [](A x) {
         return pick(x[0], 0, {3, 0, 3, 1, 3});
       },
-      {{"index out of range",
-        [] {
-          index_select(empty({4, 3}), 0, tensor(std::vector<int64_t>{4}, {1}));
-        },
-        {"4"}}});
-  row(
-      "index_select", "image", {in({2, 3, 2, 2}), indices({2}, {2, 0})},
-      [](X x) { return index_select(x[0], 1, x[1]); },
+      {ERROR_CASE(index_select(empty({4, 3}), 0, tensor(std::vector<int64_t>{4}, {1})), "4")});
+  row("index_select", "image", {in({2, 3, 2, 2}), indices({2}, {2, 0})}, RUN(index_select(x[0], 1, x[1])),
       [](A x) {
         return pick(x[0], 1, {2, 0});
       });
@@ -265,23 +134,11 @@ void add_indexing() {
       for (int64_t j = 0; j < y.size(1); ++j) y.at({i, j}) = x[0].at({i, int64_t(x[1].at({i, j}))});
     return y;
   };
-  row("gather", "", {in({3, 4}), indices({3, 5}, 4)}, [](X x) { return gather(x[0], 1, x[1]); }, gathered,
-      {{"index out of range",
-        [] {
-          gather(empty({1, 3}), 1, tensor(std::vector<int64_t>{3}, {1, 1}));
-        },
-        {"3"}},
-       {"dims",
-        [] {
-          gather(empty({2, 3}), 1, tensor(std::vector<int64_t>{0}, {1}));
-        },
-        {"[2,3]"}}});
-  row(
-      "gather", "fewer rows", {in({3, 4}), indices({2, 2}, 4)}, [](X x) { return gather(x[0], 1, x[1]); },
-      gathered);
-  row(
-      "scatter_add", "", {in({3, 4}), indices({3, 5}, 4), in({3, 5})},
-      [](X x) { return scatter_add(x[0], 1, x[1], x[2]); },
+  row("gather", "", {in({3, 4}), indices({3, 5}, 4)}, RUN(gather(x[0], 1, x[1])), gathered,
+      {ERROR_CASE(gather(empty({1, 3}), 1, tensor(std::vector<int64_t>{3}, {1, 1})), "3"),
+       ERROR_CASE(gather(empty({2, 3}), 1, tensor(std::vector<int64_t>{0}, {1})), "[2,3]")});
+  row("gather", "fewer rows", {in({3, 4}), indices({2, 2}, 4)}, RUN(gather(x[0], 1, x[1])), gathered);
+  row("scatter_add", "", {in({3, 4}), indices({3, 5}, 4), in({3, 5})}, RUN(scatter_add(x[0], 1, x[1], x[2])),
       [](A x) {
         Array y = x[0];
         for (int64_t i = 0; i < 3; ++i)
@@ -302,30 +159,19 @@ void add_index_updates() {
       return y;
     };
   };
-  row("index_add", "", {in({4, 3}), indices({3}, {2, 0, 2}), in({3, 3})},
-      [](X x) { return index_add(x[0], 0, x[1], x[2]); }, updated(true),
-      {{"out of range",
-        [] {
-          index_add(zeros({2, 3}), 0, tensor(std::vector<int64_t>{2}, {1}), zeros({1, 3}));
-        },
-        {"2"}}});
-  row(
-      "index_copy", "", {in({4, 3}), indices({2}, {2, 0}), in({2, 3})},
-      [](X x) { return index_copy(x[0], 0, x[1], x[2]); }, updated(false));
-  row(
-      "gather_backward", "", {in({2, 3}), indices({2, 3}, {0, 3, 3, 1, 1, 1})},
-      [](X x) {
-        return gather_backward(x[0], {2, 4}, 1, x[1]);
-      },
-      [](A x) {
+  row("index_add", "", {in({4, 3}), indices({3}, {2, 0, 2}), in({3, 3})}, RUN(index_add(x[0], 0, x[1], x[2])),
+      updated(true),
+      {ERROR_CASE(index_add(zeros({2, 3}), 0, tensor(std::vector<int64_t>{2}, {1}), zeros({1, 3})), "2")});
+  row("index_copy", "", {in({4, 3}), indices({2}, {2, 0}), in({2, 3})}, RUN(index_copy(x[0], 0, x[1], x[2])),
+      updated(false));
+  row("gather_backward", "", {in({2, 3}), indices({2, 3}, {0, 3, 3, 1, 1, 1})},
+      RUN(gather_backward(x[0], {2, 4}, 1, x[1])), [](A x) {
         Array y({2, 4});
         for (int64_t i = 0; i < 2; ++i)
           for (int64_t j = 0; j < 3; ++j) y.at({i, int64_t(x[1].at({i, j}))}) += x[0].at({i, j});
         return y;
       });
-  row(
-      "take_along_dim", "", {in({3, 4}), indices({1, 2}, {3, 1})},
-      [](X x) { return take_along_dim(x[0], x[1], 1); },
+  row("take_along_dim", "", {in({3, 4}), indices({1, 2}, {3, 1})}, RUN(take_along_dim(x[0], x[1], 1)),
       [](A x) {
         return pick(x[0], 1, {3, 1});
       });
@@ -337,30 +183,22 @@ void add_index_updates() {
     return y;
   };
   row("scatter", "", {in({3, 4}), indices({2, 2}, {0, 3, 2, 1}), in({2, 2})},
-      [](X x) { return scatter(x[0], 1, x[1], x[2]); }, scattered,
-      {{"out of range",
-        [] {
-          scatter(zeros({1, 3}), 1, tensor(std::vector<int64_t>{-4}, {1, 1}), 1.0);
-        },
-        {"-4"}}});
-  row(
-      "scatter", "number", {in({3, 4}), indices({2, 2}, {0, 3, 2, 1})},
-      [](X x) { return scatter(x[0], 1, x[1], 2); }, scattered);
+      RUN(scatter(x[0], 1, x[1], x[2])), scattered,
+      {ERROR_CASE(scatter(zeros({1, 3}), 1, tensor(std::vector<int64_t>{-4}, {1, 1}), 1.0), "-4")});
+  row("scatter", "number", {in({3, 4}), indices({2, 2}, {0, 3, 2, 1})}, RUN(scatter(x[0], 1, x[1], 2)),
+      scattered);
 }
 
 void add_masks() {
-  row(
-      "masked_fill", "number", {in({2, 3}), mask({3})}, [](X x) { return masked_fill(x[0], x[1], -2.0); },
+  row("masked_fill", "number", {in({2, 3}), mask({3})}, RUN(masked_fill(x[0], x[1], -2.0)),
       binary([](double v, double m) { return m != 0 ? -2 : v; }));
-  row(
-      "masked_fill", "tensor", {in({2, 3}), mask({2, 3}), in({3})},
-      [](X x) { return masked_fill(x[0], x[1], x[2]); },
+  row("masked_fill", "tensor", {in({2, 3}), mask({2, 3}), in({3})}, RUN(masked_fill(x[0], x[1], x[2])),
       ternary([](double v, double m, double w) { return m != 0 ? w : v; }));
   Input chosen = mask({2, 3});
   chosen.values = {1, 0, 1, 0, 0, 1};
   add_row({.op = "masked_select",
            .samples = {{in({2, 3}), chosen}},
-           .run = [](X x) { return masked_select(x[0], x[1]); },
+           .run = RUN(masked_select(x[0], x[1])),
            .reference =
                [](A x) {
                  Array y({3});
@@ -372,7 +210,7 @@ void add_masks() {
   some.values = {0, 2, 0, -1, 0, 3};
   add_row({.op = "nonzero",
            .samples = {{some}},
-           .run = [](X x) { return gradus::nonzero(x[0]); },
+           .run = RUN(gradus::nonzero(x[0])),
            .reference =
                [](A) {
                  Array y({3, 2});
@@ -386,35 +224,19 @@ void add_masks() {
 }
 
 void add_advanced_indexing() {
-  row(
-      "index", "one", {in({4, 3}), indices({2}, {3, -3})}, [](X x) { return index(x[0], {x[1]}); },
+  row("index", "one", {in({4, 3}), indices({2}, {3, -3})}, RUN(index(x[0], {x[1]})),
       [](A x) {
         return pick(x[0], 0, {3, 1});
       },
-      {{"out of range",
-        [] {
-          index(zeros({2, 3}), {tensor(std::vector<int64_t>{2}, {1})});
-        },
-        {"2"}},
-       {"too many",
-        [] {
-          index(zeros({2}), {tensor(std::vector<int64_t>{0}, {1}), tensor(std::vector<int64_t>{0}, {1})});
-        },
-        {"[2]"}}});
-  row(
-      "index", "second dim", {in({2, 4}), indices({2}, {3, 0})},
-      [](X x) {
-        return index(x[0], {Tensor(), x[1]});
-      },
-      [](A x) {
-        return pick(x[0], 1, {3, 0});
-      });
-  row(
-      "index", "pairs", {in({3, 4}), indices({3}, {2, 0, 2}), indices({3}, {1, 3, 1})},
-      [](X x) {
-        return index(x[0], {x[1], x[2]});
-      },
-      [](A x) {
+      {ERROR_CASE(index(zeros({2, 3}), {tensor(std::vector<int64_t>{2}, {1})}), "2"),
+       ERROR_CASE(
+           index(zeros({2}), {tensor(std::vector<int64_t>{0}, {1}), tensor(std::vector<int64_t>{0}, {1})}),
+           "[2]")});
+  row("index", "second dim", {in({2, 4}), indices({2}, {3, 0})}, RUN(index(x[0], {Tensor(), x[1]})), [](A x) {
+    return pick(x[0], 1, {3, 0});
+  });
+  row("index", "pairs", {in({3, 4}), indices({3}, {2, 0, 2}), indices({3}, {1, 3, 1})},
+      RUN(index(x[0], {x[1], x[2]})), [](A x) {
         Array y({3});
         for (size_t k = 0; k < 3; ++k) y.v[k] = x[0].at({int64_t(x[1].v[k]), int64_t(x[2].v[k])});
         return y;
@@ -429,38 +251,21 @@ void add_advanced_indexing() {
       return y;
     };
   };
-  row(
-      "index_put", "", {in({3, 4}), indices({2}, {2, 0}), indices({2}, {1, 3}), in({2})},
-      [](X x) {
-        return index_put(x[0], {x[1], x[2]}, x[3]);
-      },
-      put(false));
-  row(
-      "index_put", "accumulate", {in({3, 4}), indices({2}, {2, 2}), indices({2}, {1, 1}), in({2})},
-      [](X x) {
-        return index_put(x[0], {x[1], x[2]}, x[3], true);
-      },
-      put(true));
+  row("index_put", "", {in({3, 4}), indices({2}, {2, 0}), indices({2}, {1, 3}), in({2})},
+      RUN(index_put(x[0], {x[1], x[2]}, x[3])), put(false));
+  row("index_put", "accumulate", {in({3, 4}), indices({2}, {2, 2}), indices({2}, {1, 1}), in({2})},
+      RUN(index_put(x[0], {x[1], x[2]}, x[3], true)), put(true));
 }
 
 // x[{...}], read and assigned to.
 void add_brackets() {
-  row(
-      "Indexed", "read", {in({3, 4, 5})},
-      [](X x) {
-        return x[0][{Slice(1, 3), None, Ellipsis, -1}].get();
-      },
-      [](A x) {
-        Array y = pick(pick(x[0], 0, {1, 2}), 2, {4}, true);
-        y.shape.insert(1, 1);
-        return y;
-      });
-  row(
-      "Indexed", "read by tensors", {in({4, 5}), indices({3}, {3, 0, 3})},
-      [](X x) {
-        return x[0][{x[1], Slice(None, None, 2)}].get();
-      },
-      [](A x) {
+  row("Indexed", "read", {in({3, 4, 5})}, RUN(x[0][{Slice(1, 3), None, Ellipsis, -1}].get()), [](A x) {
+    Array y = pick(pick(x[0], 0, {1, 2}), 2, {4}, true);
+    y.shape.insert(1, 1);
+    return y;
+  });
+  row("Indexed", "read by tensors", {in({4, 5}), indices({3}, {3, 0, 3})},
+      RUN(x[0][{x[1], Slice(None, None, 2)}].get()), [](A x) {
         return pick(pick(x[0], 0, {3, 0, 3}), 1, {0, 2, 4});
       });
   row(
@@ -506,41 +311,24 @@ void add_brackets() {
 }
 
 void add_joining() {
-  row(
-      "cat", "rows", {in({2, 3}), in({1, 3}), in({3, 3})},
-      [](X x) {
-        return cat({x[0], x[1], x[2]}, 0);
-      },
+  row("cat", "rows", {in({2, 3}), in({1, 3}), in({3, 3})}, RUN(cat({x[0], x[1], x[2]}, 0)),
       [](A x) {
         Array y({6, 3});
         y.v = x[0].v;
         for (int k : {1, 2}) y.v.insert(y.v.end(), x[size_t(k)].v.begin(), x[size_t(k)].v.end());
         return y;
       },
-      {{"shapes",
-        [] {
-          cat({empty({2, 3}), empty({2, 4})}, 0);
-        },
-        {"[2,3]", "[2,4]"}}});
-  row(
-      "cat", "channels", {in({2, 1, 2, 2}), in({2, 2, 2, 2})},
-      [](X x) {
-        return cat({x[0], x[1]}, 1);
-      },
-      [](A x) {
-        Array y({2, 3, 2, 2});
-        for (int64_t n = 0; n < 2; ++n)
-          for (int64_t c = 0; c < 3; ++c)
-            for (int64_t h = 0; h < 2; ++h)
-              for (int64_t w = 0; w < 2; ++w)
-                y.at({n, c, h, w}) = c < 1 ? x[0].at({n, c, h, w}) : x[1].at({n, c - 1, h, w});
-        return y;
-      });
-  row(
-      "stack", "", {in({2, 3}), in({2, 3})},
-      [](X x) {
-        return stack({x[0], x[1]}, 1);
-      },
+      {ERROR_CASE(cat({empty({2, 3}), empty({2, 4})}, 0), "[2,3]", "[2,4]")});
+  row("cat", "channels", {in({2, 1, 2, 2}), in({2, 2, 2, 2})}, RUN(cat({x[0], x[1]}, 1)), [](A x) {
+    Array y({2, 3, 2, 2});
+    for (int64_t n = 0; n < 2; ++n)
+      for (int64_t c = 0; c < 3; ++c)
+        for (int64_t h = 0; h < 2; ++h)
+          for (int64_t w = 0; w < 2; ++w)
+            y.at({n, c, h, w}) = c < 1 ? x[0].at({n, c, h, w}) : x[1].at({n, c - 1, h, w});
+    return y;
+  });
+  row("stack", "", {in({2, 3}), in({2, 3})}, RUN(stack({x[0], x[1]}, 1)),
       [](A x) {
         Array y({2, 2, 3});
         for (int64_t i = 0; i < 2; ++i)
@@ -548,38 +336,22 @@ void add_joining() {
             for (int64_t j = 0; j < 3; ++j) y.at({i, k, j}) = x[size_t(k)].at({i, j});
         return y;
       },
-      {{"shapes",
-        [] {
-          stack({empty({2, 3}), empty({3, 2})}, 0);
-        },
-        {"[2,3]", "[3,2]"}}});
-  row(
-      "split", "second part", {in({2, 5})}, [](X x) { return split(x[0], 2, 1).at(1); },
-      [](A x) {
-        return pick(x[0], 1, {2, 3});
-      });
-  row(
-      "split", "short last part", {in({2, 5})}, [](X x) { return split(x[0], 2, 1).at(2); },
+      {ERROR_CASE(stack({empty({2, 3}), empty({3, 2})}, 0), "[2,3]", "[3,2]")});
+  row("split", "second part", {in({2, 5})}, RUN(split(x[0], 2, 1).at(1)), [](A x) {
+    return pick(x[0], 1, {2, 3});
+  });
+  row("split", "short last part", {in({2, 5})}, RUN(split(x[0], 2, 1).at(2)),
       [](A x) { return pick(x[0], 1, {4}); });
-  row(
-      "split", "sizes", {in({2, 6})},
-      [](X x) {
-        return split(x[0], std::vector<int64_t>{1, 3, 2}, 1).at(1);
-      },
+  row("split", "sizes", {in({2, 6})}, RUN(split(x[0], std::vector<int64_t>{1, 3, 2}, 1).at(1)),
       [](A x) {
         return pick(x[0], 1, {1, 2, 3});
       },
-      {{"sizes",
-        [] {
-          split(empty({2, 6}), std::vector<int64_t>{1, 3}, 1);
-        },
-        {"6"}}});
-  row(
-      "unbind", "", {in({2, 3, 4})}, [](X x) { return unbind(x[0], 1).at(2); },
+      {ERROR_CASE(split(empty({2, 6}), std::vector<int64_t>{1, 3}, 1), "6")});
+  row("unbind", "", {in({2, 3, 4})}, RUN(unbind(x[0], 1).at(2)),
       [](A x) { return pick(x[0], 1, {2}, true); });
   add_row({.op = "one_hot",
            .samples = {{indices({2, 3}, 4)}},
-           .run = [](X x) { return one_hot(x[0], 4); },
+           .run = RUN(one_hot(x[0], 4)),
            .reference =
                [](A x) {
                  Array y({2, 3, 4});
@@ -589,10 +361,8 @@ void add_joining() {
            .fixed_result = true,
            .result = DType::kI64,
            .differentiable = false,
-           .errors = {{"out of range", [] { one_hot(tensor(std::vector<int64_t>{4}, {1}), 4); }, {"4"}}}});
-  row(
-      "chunk", "last", {in({7, 2})}, [](X x) { return chunk(x[0], 3, 0).at(2); },
-      [](A x) { return pick(x[0], 0, {6}); });
+           .errors = {ERROR_CASE(one_hot(tensor(std::vector<int64_t>{4}, {1}), 4), "4")}});
+  row("chunk", "last", {in({7, 2})}, RUN(chunk(x[0], 3, 0).at(2)), [](A x) { return pick(x[0], 0, {6}); });
 }
 
 }  // namespace

@@ -1,0 +1,302 @@
+// What holds for every optimizer: state that continues exactly, any number of threads, devices and layouts,
+// 16-bit parameters, refused options. Their trajectories are in tests/golden.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "gradus/optim/optim.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tests/support/error.h"
+
+namespace gradus::optim {
+namespace {
+
+using Params = std::vector<Tensor>;
+
+struct Named {
+  const char* name;
+  std::function<std::unique_ptr<Optimizer>(const Params&)> make;
+};
+
+template <class O, class Options> Named of(const char* name, Options options) {
+  return {name, [options](const Params& p) { return std::make_unique<O>(p, options); }};
+}
+
+const std::vector<Named>& optimizers() {
+  static const std::vector<Named> all = {
+      of<SGD>("SGD", SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1}),
+      of<Adam>("Adam", AdamOptions{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
+      of<AdamW>("AdamW", AdamWOptions{.lr = 0.1}),
+      of<Adamax>("Adamax", AdamaxOptions{.lr = 0.1}),
+      of<NAdam>("NAdam", NAdamOptions{.lr = 0.1}),
+      of<RAdam>("RAdam", RAdamOptions{.lr = 0.1}),
+      of<Adadelta>("Adadelta", AdadeltaOptions{}),
+      of<Adagrad>("Adagrad", AdagradOptions{.lr = 0.1, .lr_decay = 0.1, .initial_accumulator_value = 0.5}),
+      of<RMSprop>("RMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true}),
+      of<RMSprop>("CenteredRMSprop", RMSpropOptions{.lr = 0.1, .eps = 1e-3, .centered = true}),
+      of<Lion>("Lion", LionOptions{.lr = 0.01, .weight_decay = 0.1}),
+      of<Rprop>("Rprop", RpropOptions{}),
+      of<ASGD>("ASGD", ASGDOptions{.lr = 0.1, .lambd = 0.1, .t0 = 2}),
+      of<LAMB>("LAMB", LAMBOptions{.lr = 0.1, .weight_decay = 0.1}),
+      of<LARS>("LARS", LARSOptions{.lr = 1.0, .weight_decay = 0.1}),
+  };
+  return all;
+}
+
+double gradient(double p, int t) { return 0.5 * p + std::sin(3 * p + t); }
+
+Tensor filled(const Shape& shape, const TensorOptions& options) {
+  std::vector<double> v;
+  for (int64_t i = 0; i < shape.product(); ++i) v.push_back(std::sin(double(i)));
+  return raw::to(raw::to(tensor(v, shape), options.dtype), options.device);
+}
+
+void step(Optimizer& opt, int t) {
+  for (const Tensor& p : opt.parameters()) {
+    std::vector<double> g = p.to_vector<double>();
+    for (double& v : g) v = gradient(v, t);
+    p.set_grad(raw::to(raw::to(tensor(g, p.shape()), p.dtype()), p.device()));
+  }
+  opt.step();
+}
+
+std::vector<double> values(const Optimizer& opt) {
+  std::vector<double> all;
+  for (const Tensor& p : opt.parameters())
+    for (double v : p.to_vector<double>()) all.push_back(v);
+  return all;
+}
+
+class EveryOptimizer : public testing::TestWithParam<size_t> {
+ protected:
+  std::unique_ptr<Optimizer> make(const Params& p) const { return optimizers()[GetParam()].make(p); }
+  // After `steps` steps of parameters of these kinds.
+  std::vector<double> train(const TensorOptions& options, int steps, std::vector<Shape> shapes) const {
+    Params params;
+    for (const Shape& s : shapes) params.push_back(filled(s, options));
+    const auto opt = make(params);
+    for (int t = 0; t < steps; ++t) step(*opt, t);
+    return values(*opt);
+  }
+};
+
+const TensorOptions kDouble{DType::kF64, kCPU};
+
+TEST_P(EveryOptimizer, SaysWhoseParametersItWants) {
+  EXPECT_ERROR(ValueError, make({}), "expected at least one parameter", "made with it as their parent");
+}
+
+TEST_P(EveryOptimizer, ContinuesExactlyFromItsState) {
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    const auto a = make({filled({3}, {dtype, kCPU}), filled({2, 2}, {dtype, kCPU})});
+    for (int t = 0; t < 4; ++t) step(*a, t);
+    Params copies;
+    for (const Tensor& p : a->parameters()) copies.push_back(raw::clone(p));
+    const auto b = make(copies);
+    b->load_state_dict(a->state_dict());
+    for (int t = 4; t < 8; ++t) step(*a, t), step(*b, t);
+    EXPECT_EQ(values(*b), values(*a));
+    // The state is not shared.
+    const std::vector<double> before = values(*b);
+    step(*a, 8);
+    EXPECT_EQ(values(*b), before);
+  }
+}
+
+TEST_P(EveryOptimizer, IsTheSameOnAnyNumberOfThreads) {
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    const auto on = [&](int threads) {
+      set_num_threads(threads);
+      return train({dtype, kCPU}, 3, {{1}, {0}, {70000}, {3}, {16385}, {2, 5}});
+    };
+    const std::vector<double> one = on(1), two = on(2), three = on(3);
+    EXPECT_TRUE(one == two) << name_of(dtype);
+    EXPECT_TRUE(one == three) << name_of(dtype);
+  }
+}
+
+TEST_P(EveryOptimizer, WorksOnAnAsynchronousDevice) {
+  EXPECT_EQ(train({DType::kF64, Device{DeviceType::kCPU, 1}}, 5, {{3}, {0}}), train(kDouble, 5, {{3}, {0}}));
+}
+
+TEST_P(EveryOptimizer, StepsParametersInOtherLayouts) {
+  const Tensor dense = filled({2, 3, 4, 5}, kDouble),
+               last = empty_channels_last(dense.shape(), {.dtype = DType::kF64});
+  raw::copy_(last, dense);
+  const auto a = make({dense}), b = make({last});
+  for (int t = 0; t < 3; ++t) step(*a, t), step(*b, t);
+  EXPECT_EQ(values(*a), values(*b));
+}
+
+TEST_P(EveryOptimizer, RoundsSixteenBitParametersOnceAStep) {
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    const Tensor narrow = filled({600}, {dtype, kCPU}), wide = raw::to(narrow, DType::kF32);
+    const auto a = make({narrow}), b = make({wide});
+    for (int t = 0; t < 6; ++t) {
+      std::vector<float> g;
+      for (float v : narrow.to_vector<float>()) g.push_back(float(gradient(v, t)));
+      narrow.set_grad(raw::to(tensor(g, {600}), dtype));
+      wide.set_grad(raw::to(narrow.grad(), DType::kF32));
+      a->step(), b->step();
+      EXPECT_EQ(narrow.to_vector<float>(), raw::to(wide, dtype).to_vector<float>())
+          << name_of(dtype) << ' ' << t;
+      raw::copy_(wide, narrow);
+    }
+  }
+}
+
+TEST_P(EveryOptimizer, SkipsAParameterWithoutGradient) {
+  const Tensor with = filled({3}, kDouble), without = filled({4}, kDouble);
+  const auto opt = make({without, with});
+  const std::vector<double> before = without.to_vector<double>();
+  with.set_grad(filled({3}, kDouble));
+  opt->step();
+  EXPECT_EQ(without.to_vector<double>(), before);
+  EXPECT_NE(with.to_vector<double>(), filled({3}, kDouble).to_vector<double>());
+  for (const auto& [name, t] : opt->state_dict().tensors) EXPECT_FALSE(name.starts_with("state.0.")) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer, testing::Range(size_t(0), optimizers().size()),
+                         [](const auto& info) { return std::string(optimizers()[info.param].name); });
+
+std::vector<std::string> names_of_state(Optimizer&& opt) {
+  step(opt, 0);
+  std::vector<std::string> names;
+  for (const auto& [name, t] : opt.state_dict().tensors) names.push_back(name.substr(8));
+  for (const auto& [name, v] : opt.state_dict().numbers)
+    if (name.starts_with("state.")) names.push_back(name.substr(8));
+  return names;
+}
+
+TEST(OptimizerState, HasPyTorchsNames) {
+  using testing::ElementsAre;
+  const Params p = {filled({2}, kDouble)};
+  EXPECT_THAT(names_of_state(SGD(p, {.lr = 0.1})), ElementsAre("step"));
+  EXPECT_THAT(names_of_state(SGD(p, {.lr = 0.1, .momentum = 0.9})), ElementsAre("momentum_buffer", "step"));
+  EXPECT_THAT(names_of_state(Adam(p, {.amsgrad = true})),
+              ElementsAre("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"));
+  EXPECT_THAT(names_of_state(Adamax(p)), ElementsAre("exp_avg", "exp_inf", "step"));
+  EXPECT_THAT(names_of_state(NAdam(p)), ElementsAre("exp_avg", "exp_avg_sq", "step", "mu_product"));
+  EXPECT_THAT(names_of_state(RAdam(p)), ElementsAre("exp_avg", "exp_avg_sq", "step"));
+  EXPECT_THAT(names_of_state(Adadelta(p)), ElementsAre("square_avg", "acc_delta", "step"));
+  EXPECT_THAT(names_of_state(Adagrad(p)), ElementsAre("sum", "step"));
+  EXPECT_THAT(names_of_state(RMSprop(p, {.centered = true})), ElementsAre("square_avg", "grad_avg", "step"));
+  EXPECT_THAT(names_of_state(RMSprop(p, {.momentum = 0.9})),
+              ElementsAre("square_avg", "momentum_buffer", "step"));
+  EXPECT_THAT(names_of_state(Rprop(p)), ElementsAre("prev", "step_size", "step"));
+  EXPECT_THAT(names_of_state(ASGD(p)), ElementsAre("ax", "step", "eta", "mu"));
+  EXPECT_THAT(names_of_state(Lion(p)), ElementsAre("exp_avg", "step"));
+}
+
+TEST(OptimizerState, HasTheRateThatSchedulesStartFrom) {
+  SGD a({filled({1}, kDouble)}, {.lr = 0.5}), b({filled({1}, kDouble)}, {.lr = 0.1});
+  ConstantLR schedule(a, {.factor = 0.5});
+  b.load_state_dict(a.state_dict());
+  EXPECT_EQ(b.lr(), 0.25);
+  EXPECT_EQ(b.initial_lr(0), 0.5);
+}
+
+TEST(OptimizerState, IsCompleteWhenOptionsCallForMore) {
+  SGD opt({filled({1}, kDouble)}, {.lr = 0.5});
+  step(opt, 0);
+  opt.set_momentum(0, 0.9);
+  const State state = opt.state_dict();
+  ASSERT_EQ(state.tensors.size(), 1u);
+  EXPECT_TRUE(state.tensors[0].second.defined());
+  opt.load_state_dict(state);
+}
+
+TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
+  const Tensor p = raw::to(filled({1000}, kDouble), DType::kF32);
+  RMSprop opt({p}, {.alpha = 0.5, .centered = true});
+  const Tensor g = raw::clone(p);
+  for (int t = 0; t < 100; ++t) {
+    p.set_grad(g);
+    opt.step();
+  }
+  for (float v : p.to_vector<float>()) ASSERT_TRUE(std::isfinite(v));
+}
+
+TEST(Lion, ShowsAGradientThatIsNaN) {
+  const Tensor p = filled({2}, kDouble);
+  Lion opt({p});
+  p.set_grad(tensor(std::vector<double>{std::nan(""), 1}, {2}));
+  opt.step();
+  EXPECT_TRUE(std::isnan(p.to_vector<double>()[0]));
+  EXPECT_FALSE(std::isnan(p.to_vector<double>()[1]));
+}
+
+TEST(LayerwiseRates, OfAZeroParameterOrGradientAreOne) {
+  for (double value : {0.0, 1.0}) {
+    const Tensor p = tensor(std::vector<double>{value, 0}, {2}), q = raw::clone(p);
+    const double g = 1 - value;
+    LARS lars({p}, {.lr = 0.5});
+    p.set_grad(tensor(std::vector<double>{g, 0}, {2}));
+    lars.step();
+    EXPECT_DOUBLE_EQ(p.to_vector<double>()[0], value - 0.5 * g);
+    LAMB lamb({q}, {.lr = 0.5, .eps = 0.5});
+    q.set_grad(tensor(std::vector<double>{g, 0}, {2}));
+    lamb.step();
+    EXPECT_DOUBLE_EQ(q.to_vector<double>()[0], value - 0.5 * g / 1.5);
+  }
+}
+
+TEST(EveryOption, OutOfItsDomainIsRefused) {
+  const Params p = {filled({1}, kDouble)};
+  EXPECT_THROW(SGD(p, {.lr = -1.0}), ValueError);
+  EXPECT_THROW(SGD(p, {.lr = 1.0, .momentum = -1}), ValueError);
+  EXPECT_THROW(SGD(p, {.lr = 1.0, .weight_decay = -1}), ValueError);
+  const auto refuses = [&]<class O, class Options>(std::type_identity<O>,
+                                                   std::initializer_list<Options> bad) {
+    for (const Options& options : bad) EXPECT_THROW(O(p, options), ValueError);
+    // Nor afterward.
+    O opt(p);
+    for (const Options& options : bad) EXPECT_THROW(opt.set_options(0, options), ValueError);
+    EXPECT_THROW(opt.set_lr(-1), ValueError);
+  };
+  const auto adam_like = [&]<class O, class Options>(std::type_identity<O> o, Options) {
+    refuses(o, {Options{.lr = -1}, Options{.lr = std::nan("")}, Options{.betas = {-0.1, 0.9}},
+                Options{.betas = {1, 0.9}}, Options{.betas = {0.9, -0.1}}, Options{.betas = {0.9, 1}},
+                Options{.weight_decay = -1}});
+  };
+  const auto with_eps = [&]<class O, class Options>(std::type_identity<O> o, Options options) {
+    adam_like(o, options);
+    refuses(o, {Options{.eps = -1}});
+  };
+  with_eps(std::type_identity<Adam>(), AdamOptions());
+  with_eps(std::type_identity<AdamW>(), AdamWOptions());
+  with_eps(std::type_identity<Adamax>(), AdamaxOptions());
+  with_eps(std::type_identity<NAdam>(), NAdamOptions());
+  with_eps(std::type_identity<RAdam>(), RAdamOptions());
+  with_eps(std::type_identity<LAMB>(), LAMBOptions());
+  adam_like(std::type_identity<Lion>(), LionOptions());
+  refuses(std::type_identity<NAdam>(), {NAdamOptions{.momentum_decay = -1}});
+  refuses(std::type_identity<LAMB>(), {LAMBOptions{.max_norm = -1}});
+  refuses(std::type_identity<Adadelta>(),
+          {AdadeltaOptions{.lr = -1}, AdadeltaOptions{.rho = -0.1}, AdadeltaOptions{.rho = 1.1},
+           AdadeltaOptions{.eps = -1}, AdadeltaOptions{.weight_decay = -1}});
+  refuses(std::type_identity<Adagrad>(),
+          {AdagradOptions{.lr = -1}, AdagradOptions{.lr_decay = -1}, AdagradOptions{.weight_decay = -1},
+           AdagradOptions{.initial_accumulator_value = -1}, AdagradOptions{.eps = -1}});
+  refuses(std::type_identity<RMSprop>(),
+          {RMSpropOptions{.lr = -1}, RMSpropOptions{.alpha = -1}, RMSpropOptions{.eps = -1},
+           RMSpropOptions{.weight_decay = -1}, RMSpropOptions{.momentum = -1}});
+  refuses(std::type_identity<Rprop>(),
+          {RpropOptions{.lr = -1}, RpropOptions{.etas = {0, 1.2}}, RpropOptions{.etas = {1, 1.2}},
+           RpropOptions{.etas = {0.5, 1}}, RpropOptions{.step_sizes = {-1, 1}},
+           RpropOptions{.step_sizes = {2, 1}}});
+  refuses(std::type_identity<ASGD>(),
+          {ASGDOptions{.lr = -1}, ASGDOptions{.lambd = -1}, ASGDOptions{.weight_decay = -1}});
+  EXPECT_THROW(LARS(p, {.lr = -1.0}), ValueError);
+  EXPECT_THROW(LARS(p, {.lr = 1.0, .momentum = -1}), ValueError);
+  EXPECT_THROW(LARS(p, {.lr = 1.0, .weight_decay = -1}), ValueError);
+  EXPECT_THROW(LARS(p, {.lr = 1.0, .trust_coefficient = -1}), ValueError);
+  EXPECT_THROW(LARS(p, {.lr = 1.0, .eps = -1}), ValueError);
+}
+
+}  // namespace
+}  // namespace gradus::optim
