@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "device_test.h"
-#include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/compute_type.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
 
