@@ -1,4 +1,4 @@
-// Triangles of matrices, and repeated indices, on the CPU.
+// CPU kernels of tril, triu and repeat_interleave.
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/kernel.h"
 
@@ -9,7 +9,8 @@
 namespace gradus::raw {
 namespace {
 
-// Copies bytes: in every dtype 0 has all bits 0.
+// out[.., r, c] = x[.., r, c] on the kept side of the diagonal c - r = `diagonal`, else 0. Works on bytes: 0 has
+// all bits 0 in every dtype.
 void triangle_cpu(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper) {
   const int64_t cols = out.shape().back(), rows = out.shape()[out.dim() - 2];
   const int64_t size = size_of(out.dtype()), bytes = cols * size;
@@ -32,6 +33,7 @@ void triangle_cpu(const Tensor& out, const Tensor& x, int64_t diagonal, bool upp
   });
 }
 
+// out = index i repeated counts[i] times, for i = 0, 1, ...
 void repeat_cpu(const Tensor& out, const Tensor& counts) {
   const int64_t* const count = counts.ptr<int64_t>();
   int64_t total = 0;

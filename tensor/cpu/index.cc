@@ -1,4 +1,5 @@
-// Indexing by tensors of indices on the CPU.
+// CPU kernels of gather, scatter, index_select, index_put, nonzero, masked_select, masked_scatter and one_hot.
+// Tensors are seen as [outer, n, inner] around the indexed dim of size n.
 #include <cstring>
 #include <vector>
 
@@ -10,8 +11,8 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements moved
-constexpr int64_t kColumns = 64;   // the least number of neighbors for a thread, where columns are divided
+constexpr int64_t kGrain = 16384;  // minimum number of elements per thread
+constexpr int64_t kColumns = 64;   // minimum width of a tile of columns
 
 [[noreturn]] void out_of_range(int64_t index, const IndexedDim& d) {
   throw IndexError(d.op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);
@@ -23,7 +24,8 @@ inline int64_t checked(int64_t index, const IndexedDim& d) {
   return index;
 }
 
-// Calls f.operator()<T>() with an unsigned type as wide as x's elements. That suffices to move elements.
+// Calls f.operator()<T>() with the unsigned integer type of the size of x's elements, for kernels that only move
+// elements.
 template <class F> void dispatch_width(const Tensor& x, F&& f) {
   switch (size_of(x.dtype())) {
     case 1:
@@ -37,8 +39,8 @@ template <class F> void dispatch_width(const Tensor& x, F&& f) {
   }
 }
 
-// Calls f.operator()<T>(combine). `combine` gives the new value of a place from its old value and the written
-// one. For kPut, T is only an unsigned type as wide as x's elements.
+// Calls f.operator()<T>(combine), where combine(old, written) returns the new value of an element. T is x's
+// element type; for kPut it is the unsigned integer type of the same size.
 template <class F> void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
   if (how == Write::kPut)
     return dispatch_width(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
@@ -54,6 +56,7 @@ template <class F> void dispatch_write(const Tensor& x, const char* op, Write ho
   });
 }
 
+// out[o, i, j] = x[o, index[o, i, j], j].
 void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d) {
   if (out.numel() == 0) return;
   const int64_t k = index.numel() / (d.outer * d.inner);
@@ -81,8 +84,8 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
   });
 }
 
-// Divides the columns of `inner` among threads. All writes to one place lie on one line [outer, ., inner]
-// along the indexed dim, and one thread takes a line in order.
+// Divides the `inner` columns among threads. All writes to one element come from one column [o, :, j], and one
+// thread processes a column in order, so there are no races and the result is deterministic.
 struct Columns {
   int64_t inner, width, tiles;
   Columns(const IndexedDim& d) : inner(d.inner) {
@@ -90,7 +93,7 @@ struct Columns {
     width = std::min(inner, std::max(kColumns, (inner + shares - 1) / shares));
     tiles = (inner + width - 1) / width;
   }
-  // Calls f(o, first column, number of columns) for all tiles. Each tile has `k` rows of work.
+  // Calls f(o, first column, number of columns) for all tiles in parallel. `k` is the number of rows of a tile.
   template <class F> void for_each(int64_t outer, int64_t k, F f) const {
     parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
                  [&](int64_t begin, int64_t end) {
@@ -102,6 +105,7 @@ struct Columns {
   }
 };
 
+// out[o, index[o, i, j], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order.
 void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
   if (index.numel() == 0) return;
   const int64_t k = index.numel() / (d.outer * d.inner);
@@ -129,6 +133,7 @@ void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, Inde
   });
 }
 
+// out[o, i, j] = x[o, index[i], j].
 void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
@@ -158,6 +163,8 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
   }
 }
 
+// out[o, index[i], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order, except where index[i] is
+// d.skip.
 void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
@@ -177,6 +184,7 @@ void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, In
   });
 }
 
+// out[i] += index[i] * stride: adds one dim's part to linear offsets. Negative indices count from the end.
 void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_t stride) {
   int64_t* to = out.ptr<int64_t>();
   const int64_t* at = index.ptr<int64_t>();
@@ -191,7 +199,8 @@ void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_
 
 constexpr int64_t kMaskBlock = 4096;
 
-// Returns the number of true elements before each block of kMaskBlock, and at the end the number of all.
+// Exclusive prefix sum: element b is the number of true elements before block b of kMaskBlock elements. The last
+// element is the total.
 std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
   const int64_t blocks = (n + kMaskBlock - 1) / kMaskBlock;
   std::vector<int64_t> before(blocks + 1, 0);
@@ -207,6 +216,7 @@ std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
   return before;
 }
 
+// out[k, d] = coordinate d of the k-th true element of x, in row-major order.
 void nonzero_cpu(const Tensor& out, const Tensor& x) {
   const bool* p = x.ptr<bool>();
   const int dims = x.dim();
@@ -225,8 +235,8 @@ void nonzero_cpu(const Tensor& out, const Tensor& x) {
   });
 }
 
-// Packs each block in its own buffer. There, writing one element too many does no harm, so no
-// branch is needed.
+// out = elements of x where mask is true, then zeros. A block is compacted without branches in a buffer that has
+// room for one element more.
 void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   const bool* m = mask.ptr<bool>();
   const int64_t n = mask.numel();
@@ -253,6 +263,7 @@ void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   });
 }
 
+// out[i] = the next element of src where mask[i] is true, else x[i] (0 if x is undefined).
 void masked_scatter_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, const Tensor& src) {
   const bool* m = mask.ptr<bool>();
   const int64_t n = out.numel(), given = src.numel();
@@ -277,6 +288,7 @@ void masked_scatter_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, 
   });
 }
 
+// out[i, c] = 1 if c == index[i], else 0.
 void one_hot_cpu(const Tensor& out, const Tensor& index) {
   const IndexedDim classes{.n = out.shape().back(), .dim = out.dim() - 1, .op = "one_hot"};
   const int64_t* at = index.ptr<int64_t>();

@@ -1,4 +1,5 @@
-// The Ops of reductions on the CPU. gradus/tensor/cpu/reduce_loops.h runs them over a tensor.
+// CPU kernels of sum, var, prod, amax, amin, any, all and norm. Each is an Op that
+// gradus/tensor/cpu/reduce_loops.h runs over a tensor.
 #include <cmath>
 
 #include "gradus/tensor/kernel.h"
@@ -12,8 +13,9 @@ namespace {
 
 using namespace cpu;
 
+// Op: the product of all elements.
 template <class T> struct Prod {
-  using Lane = WideOf<T>;  // a product of few f32 leaves their range easily
+  using Lane = WideOf<T>;  // f64: a product of a few f32 values may overflow f32
   using Wide = WideOf<T>;
   Lane start() const { return 1; }
   Lane step(Lane a, T x) const { return a * static_cast<Lane>(x); }
@@ -21,13 +23,15 @@ template <class T> struct Prod {
   Wide finish(Wide a) const { return a; }
 };
 
-// On bools, which are bytes 0 and 1, all is the smallest and any the largest element.
+// Op on bools stored as bytes 0 and 1: any() is the largest element, all() the smallest.
 template <bool any> struct Logical : Extreme<uint8_t, any> {
   uint8_t finish(uint8_t a) const { return a != 0; }
 };
 
+// The exponents p of a norm that have loops of their own.
 enum class Power { kZero, kOne, kTwo, kAny };
 
+// Op: (scale * sum |x|^p)^(1/p), without the root if `root` is false. p = 0 counts the nonzero elements.
 template <class T, Power power> struct Norm : Sum<T> {
   using Lane = LaneOf<T>;
   double p = 2;
@@ -46,18 +50,21 @@ template <class T, Power power> struct Norm : Sum<T> {
   }
 };
 
+// Op: the largest or smallest |x|.
 template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
   using Lane = typename Extreme<T, largest>::Lane;
   Lane step(Lane a, T x) const { return this->join(a, std::abs(static_cast<Lane>(x))); }
 };
 
-// scale times the sum of squared distances from the mean, in one pass over memory. A block fits into the
-// cache: first its own mean is computed, then the distances from that. Blocks are merged using the distance
-// of their means.
-// Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
+// The number of elements n, their mean, and squares = sum (x - mean)^2 (usually called M2).
 struct Spread {
   double n = 0, mean = 0, squares = 0;
 };
+// Op: scale * sum (x - mean)^2, or its square root, in one pass over memory. A block fits into the first-level
+// cache and is read three times: for its mean, then for the squared deviations. Blocks a and b are merged with
+// delta = mean_b - mean_a:
+//   M2 = M2_a + M2_b + delta^2 * n_a * n_b / (n_a + n_b)
+// Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 template <class T> struct Variance {
   using Lane = Spread;
   using Wide = Spread;
@@ -72,12 +79,12 @@ template <class T> struct Variance {
   }
   double finish(const Spread& a) const { return root ? std::sqrt(a.squares * scale) : a.squares * scale; }
 
-  // Returns whether a sum of squares of f32 may have left f32's range, or lost digits at its lower end.
+  // Returns whether an f32 sum of squares may have overflowed, or lost precision to underflow.
   static bool out_of_range(T squares) {
     return std::is_same_v<T, float> &&
            !((squares >= 1e-30f) & (squares <= std::numeric_limits<float>::max()));
   }
-  // Computes in double what is out of f32's range.
+  // The moments of a block, computed in f64, for values whose squares are out of f32's range.
   static Spread wide_block(const T* x, int64_t n, int64_t stride) {
     double center = 0, squares = 0;
     for (int64_t i = 0; i < n; ++i) center += static_cast<double>(x[i * stride]);
@@ -89,14 +96,14 @@ template <class T> struct Variance {
     return {static_cast<double>(n), center, squares};
   }
 
-  // Returns the Spread of n elements, given the sums of their distances from `center` and of the
-  // squares of these.
+  // Returns the moments of n elements from sum = sum (x - center) and squares = sum (x - center)^2.
   static Spread spread(T center, T sum, T squares, double n) {
     const double off = static_cast<double>(sum) / n;
     const double left = static_cast<double>(squares) - off * off * n;
     return {n, static_cast<double>(center) + off, left < 0 ? 0 : left};
   }
 
+  // Returns the sum of f(i) for i < n, accumulated in kLanes lanes.
   template <class F> static T lane_sum(int64_t n, F&& f) {
     T lanes[kLanes] = {};
     int64_t i = 0;
@@ -114,7 +121,7 @@ template <class T> struct Variance {
     const T squares =
         lane_sum(n, [=](int64_t i) { return (x[i * stride] - center) * (x[i * stride] - center); });
     if (out_of_range(squares)) {
-      int differs = squares != 0;  // equal elements have no squares
+      int differs = squares != 0;  // equal elements have a variance of 0, not an underflow
       for (int64_t i = 1; i < n; ++i) differs |= x[i * stride] != x[0];
       if (differs) return wide_block(x, n, stride);
     }
@@ -151,7 +158,7 @@ template <class T> struct Variance {
       }
       return;
     }
-    // Like spread and merge, for columns that have all seen equally many rows.
+    // The formulas of spread() and merge(). All columns have the same count, so the factors are computed once.
     const double before = total[0].n, part = n / (before + n), share = 1.0 / n;
     for (int64_t j = 0; j < width; ++j) {
       const double off = static_cast<double>(sum[j]) * share;

@@ -1,4 +1,6 @@
-// Softmax, log-softmax and their gradients on the CPU.
+// CPU kernels of softmax, log_softmax and their gradients, along the dim of size n of [outer, n, inner]:
+//   softmax      y = exp(x - max(x)) / sum(exp(x - max(x)))    dx = y * (dy - sum(dy * y))
+//   log_softmax  y = x - max(x) - log(sum(exp(x - max(x))))    dx = dy - exp(y) * sum(dy)
 #include "gradus/tensor/ops/softmax.h"
 #include "gradus/tensor/kernel.h"
 
@@ -10,13 +12,13 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 8192;  // elements; each costs an exponential
-constexpr int64_t kTile = 256;
+constexpr int64_t kGrain = 8192;  // minimum number of elements per thread
+constexpr int64_t kTile = 256;    // elements that are summed in T; columns that are processed together
 
 constexpr int kLanes = 16;
 
-// Combines the values f(i) of a row. Long rows are combined in lanes, which compilers turn into vector code; in a short
-// row, and for what is left of a long one, joining the lanes would take longer than the values.
+// Returns f(0) join ... join f(n - 1), for an associative join with neutral element `start`. Long rows are reduced
+// in kLanes lanes, which compilers vectorize. Short rows and the remainder are reduced in order.
 template <class T, class F, class Join> T in_lanes(int64_t n, T start, F&& f, Join&& join) {
   T result = start;
   int64_t i = 0;
@@ -33,7 +35,7 @@ template <class T, class F, class Join> T in_lanes(int64_t n, T start, F&& f, Jo
   return result;
 }
 
-// Returns the sum of f(i) over a row. Tiles are summed in T, their sums in f64.
+// Returns sum f(i) for i < n. Tiles are summed in T, the sums of tiles in f64.
 template <class T, class F> T row_sum(int64_t n, F&& f) {
   const auto tile_sum = [&](int64_t at) {
     return in_lanes<T>(
@@ -50,6 +52,7 @@ template <class T> T row_max(const T* x, int64_t n) {
       n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return b > a ? b : a; });
 }
 
+// One row of n adjacent elements.
 template <class T> void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
   const T top = row_max(x, n);
   if (log) {
@@ -61,7 +64,7 @@ template <class T> void softmax_row(T* __restrict y, const T* x, int64_t n, bool
   for (int64_t i = 0; i < n; ++i) y[i] *= scale;
 }
 
-// Rows of at most kShort elements. A buffer holds several, so their exponentials are one long loop.
+// For rows of at most kShort elements: the exponentials of several rows are computed in one long loop.
 constexpr int64_t kShort = 128, kBuffer = 2048;
 
 template <class T> void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bool log) {
@@ -91,7 +94,7 @@ template <class T> void softmax_short_rows(T* __restrict y, const T* x, int64_t 
   }
 }
 
-// `width` neighboring columns of an [n, inner] block.
+// `width` adjacent columns of an [n, inner] matrix.
 template <class T> void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, bool log) {
   T top[kTile], sum[kTile] = {}, last[kTile];
   for (int64_t j = 0; j < width; ++j) top[j] = x[j];
@@ -145,8 +148,8 @@ void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t
   }
 }
 
-// Calls rows(offset, number of rows) for softmaxes along the innermost axis, else columns(offset, width) for
-// tiles of neighboring columns.
+// In parallel, calls rows(offset, number of rows) if inner is 1, else columns(offset, width) for tiles of adjacent
+// columns. Offsets count elements.
 template <class Rows, class Columns>
 void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Rows&& rows, Columns&& columns) {
   if (numel == 0) return;

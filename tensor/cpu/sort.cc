@@ -1,10 +1,10 @@
-// Sorting, selection and search on the CPU.
+// CPU kernels of sort, topk, kthvalue, median, mode, unique's row order, searchsorted and histc. Sorting and
+// selection work along dim 1 of [outer, n, inner].
 //
 // Note [Sort keys]
-// Elements are sorted as unsigned integers of the same order, with the element's position in the low bits.
-// So no two keys are equal: every algorithm is stable and gives the same result, and floats need no
-// comparison of their own. Reversed bits sort in descending order. Values are then copied from the
-// positions, so -0 stays -0.
+// An element is mapped to an unsigned integer key of the same order (NaN last), followed by its index. No two keys
+// are equal, so every algorithm is stable and all give the same result. Complemented keys sort in descending
+// order. Values are then copied by index, so -0 stays -0.
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/kernel.h"
 
@@ -24,11 +24,13 @@ namespace {
 using cpu::dispatch_bytes;
 using cpu::is_nan;
 
-constexpr int64_t kGrain = 8192;     // elements
-constexpr int64_t kRadixFrom = 256;  // below, comparing is faster
+constexpr int64_t kGrain = 8192;     // minimum number of elements per thread
+constexpr int64_t kRadixFrom = 256;  // minimum length for radix sort; std::sort is faster below
 
 template <class T> using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
+// Returns the key of x. Floats: the IEEE 754 bits with the sign bit flipped if positive, all bits flipped if
+// negative.
 template <class T> KeyOf<T> key_of(T x) {
   using K = KeyOf<T>;
   constexpr K kSign = K(1) << (8 * sizeof(K) - 1);
@@ -38,14 +40,14 @@ template <class T> KeyOf<T> key_of(T x) {
     const K bits = std::bit_cast<K>(f);
     const K key = bits & kSign ? ~bits : bits | kSign;
     return f != f ? ~K(0) : key;
-  } else if constexpr (std::is_signed_v<T>) {  // no wider than T: bytes are sorted by one digit
+  } else if constexpr (std::is_signed_v<T>) {  // i8 keys have 8 bits, one radix digit
     return static_cast<std::make_unsigned_t<T>>(x) ^ (K(1) << (8 * sizeof(T) - 1));
   } else {
     return x;
   }
 }
 
-// A key with its position. A 32-bit key and its position share one word.
+// A 64-bit key with its index. A 32-bit key and its index share one uint64_t.
 struct Wide {
   uint64_t key;
   uint64_t at;
@@ -62,8 +64,8 @@ inline uint64_t key_bits(const Wide& i) { return i.key; }
 inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 // clang-format on
 
-// Sorts by digits of 8 bits, the lowest first. `spare` has room for n items. Returns the array that
-// holds the result.
+// LSD radix sort with digits of 8 bits. `spare` has room for n items. Returns the array with the result: items or
+// spare.
 template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   static_assert(digits <= 8);
   std::vector<uint32_t> counts(digits * 256);
@@ -82,7 +84,7 @@ template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   return items;
 }
 
-// The items of one line, and room to sort them in.
+// The items (key, index) of one slice of n elements along the sorted dim, with a buffer for sorting.
 template <class T> class Line {
  public:
   using K = KeyOf<T>;
@@ -97,7 +99,7 @@ template <class T> class Line {
       items_[i] = item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
   }
 
-  // Returns all items in order.
+  // Sorts all items and returns them.
   const I* sorted() {
     if (n_ < kRadixFrom) {
       std::sort(items_.get(), items_.get() + n_);
@@ -107,6 +109,7 @@ template <class T> class Line {
     return radix_sort < I, sizeof(K) == 4 ? (sizeof(T) == 1 ? 1 : 4) : 8 > (items_.get(), spare_.get(), n_);
   }
 
+  // Returns the k-th smallest item. Reorders the items.
   I kth(int64_t k) {
     std::nth_element(items_.get(), items_.get() + k, items_.get() + n_);
     return items_[k];
@@ -119,8 +122,8 @@ template <class T> class Line {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// Finds the first k items of a line, in order. It keeps few candidates: an element behind the current
-// k-th is dropped.
+// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k items. A
+// full buffer is reduced to its first k items, whose largest key becomes the limit for further candidates.
 template <class T> class Top {
  public:
   using K = KeyOf<T>;
@@ -150,7 +153,8 @@ template <class T> class Top {
   std::unique_ptr<I[]> items_;
 };
 
-// Calls f(scratch, line) for every line, numbered through outer and inner. Each thread makes its own scratch.
+// Calls f(scratch, slice) in parallel for all outer * inner slices along dim 1 of x. Each thread has its own
+// scratch = make().
 template <class Make, class F> void for_lines(const Tensor& x, Make&& make, F&& f) {
   const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];
   parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
@@ -191,8 +195,7 @@ void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool
   });
 }
 
-// Returns the position of the most frequent key in sorted items: of several keys the smallest,
-// its last place.
+// Returns the index of the most frequent key of sorted items: the smallest such key, its last occurrence.
 template <class I> int64_t mode_of(const I* items, int64_t n) {
   int64_t best = 0, best_run = 0, run = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -202,6 +205,8 @@ template <class I> int64_t mode_of(const I* items, int64_t n) {
   return at_of(items[best]);
 }
 
+// Returns the index of the selected element. The median is the lower of two middle elements. kMedian returns a NaN
+// if there is one; the other median ignores NaN.
 template <class T>
 int64_t selected(Line<T>& items, const T* x, int64_t n, int64_t stride, Selection what, int64_t k) {
   items.load(x, stride, false);
@@ -233,6 +238,7 @@ void select_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, Se
   });
 }
 
+// order = the stable permutation that sorts the rows of x [n, m] lexicographically.
 void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   const int64_t n = x.shape()[0], m = x.shape()[1];
   int64_t* at = order.ptr<int64_t>();
@@ -249,8 +255,8 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   });
 }
 
-// Returns how many of the n elements of a sorted line come before v. Halves without branches: which half is
-// next is random, so no branch could be predicted.
+// Returns the number of elements of the sorted array that are < v, or <= v with past_equals. Binary search without
+// branches, which would be mispredicted half of the time.
 template <bool past_equals, class V, class T> int64_t place_of(V v, const T* line, int64_t n) {
   const T* first = line;
   while (n > 0) {
@@ -272,7 +278,7 @@ void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& val
       for (int64_t i = begin; i < end; ++i) {
         const T* line = s + i / m * n;
         const V value = static_cast<V>(v[i]);
-        // A NaN comes after everything, from either side.
+        // NaN sorts after all numbers, for left and right.
         to[i] = is_nan(value) ? n : right ? place_of<true>(value, line, n) : place_of<false>(value, line, n);
       }
     });

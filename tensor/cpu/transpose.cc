@@ -1,3 +1,5 @@
+// Matrix transposition in two levels of tiles: n x n tiles are transposed in vector registers, and tiles are
+// visited in squares that are one cache line wide.
 #include "gradus/tensor/cpu/transpose.h"
 
 #include <algorithm>
@@ -14,7 +16,7 @@ void transpose_scalar(T* __restrict dst, int64_t dst_row, const T* __restrict sr
     for (int64_t c = 0; c < cols; ++c) dst[r * dst_row + c] = src[c * src_col + r];
 }
 
-// Transposes an n x n tile in registers, in log2(n) rounds. Each round interleaves row i with row i + n/2.
+// Transposes an n x n tile in registers: log2(n) rounds, each of which interleaves vector i with vector i + n/2.
 template <class T, int n> void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
   typedef T Vector __attribute__((vector_size(n * sizeof(T))));
   Vector v[n], w[n];
@@ -30,8 +32,8 @@ template <class T, int n> void transpose_tile(T* dst, int64_t dst_row, const T* 
   for (int r = 0; r < n; ++r) std::memcpy(dst + r * dst_row, &v[r], sizeof(Vector));
 }
 
-// Works in squares that are a cache line wide, so that every line is used completely on both sides.
-// Prefetches the lines of the next square: they are too far apart for the processor's own prefetching.
+// Squares of kLine x kLine elements use each cache line of source and destination completely. The next square is
+// prefetched explicitly, because the hardware prefetcher does not follow strides of src_col elements.
 template <class T, int n>
 void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, int64_t src_col, int64_t rows,
                      int64_t cols) {

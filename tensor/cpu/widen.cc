@@ -1,3 +1,4 @@
+// Conversion of whole bf16 and f16 tensors to f32 and back, by the copy kernel.
 #include "gradus/tensor/cpu/widen.h"
 
 #include "gradus/tensor/kernel.h"

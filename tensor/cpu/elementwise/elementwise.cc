@@ -1,3 +1,6 @@
+// The loops of element-wise CPU kernels over operands of any dtype and layout. Contiguous operands of the right
+// type are passed to the op's chunk function by address. Other operands are converted chunk by chunk through
+// buffers that stay in the first-level cache.
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
 
 #include <hwy/cache_control.h>
@@ -16,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-// Copies to memory past the cache.
+// memcpy with non-temporal stores, which bypass the cache.
 void stream_out(char* to, const char* from, int64_t bytes) {
   const hn::ScalableTag<uint8_t> tag;
   constexpr int64_t kVector = hn::MaxLanes(tag);
@@ -34,17 +37,17 @@ HWY_AFTER_NAMESPACE();
 namespace gradus::cpu {
 namespace {
 
-// Elements in a chunk. The buffers of all operands then stay in the first-level cache.
+// Elements per chunk: the buffers of all operands fit into the first-level cache.
 constexpr int64_t kChunk = 512;
-// The length from which a row is worth a call of its own.
+// Minimum length of the innermost loop for one chunk call per row.
 constexpr int64_t kLongRow = 128;
 
-// How an operand's elements reach the chunk function.
+// How an operand is passed to the chunk function.
 enum class Access : uint8_t {
-  kDirect,  // one flat run of the right type: passed by address
-  kScalar,  // one element for all: converted once
-  kRows,    // runs of the right type along the inner loop: passed by address where a chunk lies within a row
-  kGather,  // copied into a buffer, chunk by chunk
+  kDirect,  // contiguous, right type: by address
+  kScalar,  // a single element, converted and repeated once
+  kRows,    // contiguous along the innermost loop, right type: by address; chunks end where rows end
+  kGather,  // any other: converted into a buffer for each chunk
 };
 
 struct Operand {
@@ -54,6 +57,7 @@ struct Operand {
   ConvertFunction load;  // into the buffer
 };
 
+// One element-wise call over operands that are not all contiguous. Operand 0 is the output.
 class Loops {
  public:
   Loops(const ElementwiseCall& call, const LoopNest& nest, const Tensor& out,
@@ -70,7 +74,7 @@ class Loops {
     for (int k = 0; k <= inputs_; ++k)
       buffered_ =
           buffered_ || operands_[k].access == Access::kGather || operands_[k].access == Access::kScalar;
-    // An operand repeated along the inner loop is one value per row: as cheap as a row by address.
+    // An operand that is broadcast along the innermost loop has one value per row, which is cheap to load by rows.
     for (int k = 1; k <= inputs_; ++k) by_rows_ = by_rows_ || (long_rows && repeats(k));
   }
 
@@ -145,7 +149,8 @@ class Loops {
     return buffer;
   }
 
-  // Calls f(offsets of all operands, elements before, length) for each piece of a row within [at, at + n).
+  // Calls f(offsets of all operands, first - at, length) for each part [first, first + length) of [at, at + n)
+  // that lies within one row.
   template <class F> void for_each_row(int64_t at, int64_t n, F&& f) const {
     for (int64_t done = 0; done < n;) {
       int64_t row[kMaxOperands];
@@ -161,21 +166,22 @@ class Loops {
   int inputs_;
   Operand operands_[4];
   ConvertFunction store_;
-  bool by_rows_ = false;   // chunks end where a row of the inner loop ends
+  bool by_rows_ = false;   // chunks end where a row of the innermost loop ends
   bool buffered_ = false;  // chunks are no longer than the buffers
 };
 
-// Returns whether a large operand lies in another order than the output. It is then first copied into the
-// output's order: a blocked transpose is many times faster than a gather across rows.
+// Returns whether a large operand has another order of dims than the output. Such an operand is copied into the
+// output's order first: a tiled transpose is many times faster than strided gathers.
 bool lies_across(const LoopNest& nest, int k, const Tensor& x) {
   return nest.inner_stride(k) > 1 && x.numel() == nest.numel && nest.numel >= 4096;
 }
 
-// Results of this size or more leave the cache before they are read. They are written past the cache, which
-// saves reading the memory that they overwrite.
+// Minimum size of results that are written with non-temporal stores. Such results would be evicted before they are
+// read, and normal stores would first read the memory that they overwrite.
 constexpr int64_t kStreamedBytes = int64_t(48) << 20;
 
-// Runs call.chunk on n elements. Results go through a buffer that stays in the cache.
+// Runs call.chunk on n contiguous elements into a buffer in the cache, and copies the results to `to` with
+// non-temporal stores.
 void run_streamed(const ElementwiseCall& call, int64_t n, char* to, const void* const* in,
                   const int64_t* sizes, size_t inputs) {
   constexpr int64_t kPiece = 1024;
