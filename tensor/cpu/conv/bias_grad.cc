@@ -1,3 +1,4 @@
+// Column sums of the [pixels, O] matrix dy, with per-part partial sums in f64.
 #include "gradus/tensor/cpu/conv/bias_grad.h"
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kRows = 64;         // pixels whose sum is in f32
-constexpr int64_t kPart = 64 * 1024;  // approximately the elements of a part, which one thread sums
+constexpr int64_t kRows = 64;         // pixels that are summed in f32
+constexpr int64_t kPart = 64 * 1024;  // approximate elements per partial sum
 
 template <class T> void sum_pixels(const Tensor& db, const Tensor& dy) {
   const int64_t O = dy.size(1), pixels = dy.numel() / O;

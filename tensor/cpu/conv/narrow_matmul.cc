@@ -1,3 +1,4 @@
+// Blocked matrix multiplication of bf16 operands in f32, compiled per instruction set.
 #include "gradus/tensor/cpu/conv/narrow_matmul.h"
 
 #include <algorithm>
@@ -12,28 +13,28 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Products of bf16 in f32]
-// Operands are widened to f32 where they are packed for the registers anyway: b into panels [K][kPanel], a as it
-// lies. A block of the result is summed in f32 over stretches of kDepth and rounded once, panel by panel, with the
-// last stretch. Widening whole operands for a product in f32 instead takes three more passes over memory.
+// Operands are converted to f32 while they are packed: b into panels [K][kPanel], a in its own order. A block of
+// the result is accumulated in f32 over slices of kDepth along K, and rounded once after the last slice.
+// Converting whole operands first would take three more passes over memory.
 //
-// Where many blocks of rows read the same panels, all panels are packed first. Otherwise each is packed when it is
+// If many blocks of rows read the same panels, all panels are packed first. Otherwise a panel is packed when it is
 // used, and stays in a cache.
 //
-// A block has at most kMaxBlockRows rows and kMaxBlockColumns columns, and fewer columns where that makes too few
-// blocks for all threads to be busy to the end. Each element is the sum of the same numbers in the same order for any block and
-// any number of threads.
+// A block has at most kMaxBlockRows rows and kMaxBlockColumns columns, and fewer columns if there would be too few
+// blocks to balance the threads. Each element is the sum of the same products in the same order for any block size
+// and any number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kMaxBlockRows = 8 * kMaxRows, kMaxBlockColumns = 16 * kPanel, kDepth = 384;
-constexpr int64_t kRowOfA =
-    kDepth + kLanes;  // padded: else every eighth row would begin in the same set of a cache
+// Floats per packed row of a: padded, so that rows do not begin in the same few sets of the cache.
+constexpr int64_t kRowOfA = kDepth + kLanes;
 
 struct Matrix {
   const bf16* data;
-  int64_t row, column;  // steps
+  int64_t row, column;  // strides
   const bf16* at(int64_t i, int64_t j) const { return data + i * row + j * column; }
 };
 Matrix matrix(const Tensor& x, int64_t i) {
@@ -48,7 +49,7 @@ void widen(const bf16* from, int64_t step, int64_t n, float* to) {
   for (; i < n; ++i) to[i] = from[i * step];
 }
 
-// Writes rows [k, k + K) and columns [n, n + count) of b to to[K][kPanel], and zeros beside them.
+// to[i][j] = b[k + i][n + j] for i < K and j < count, else 0 up to column kPanel.
 void pack_panel(const Matrix& b, int64_t k, int64_t K, int64_t n, int64_t count, float* to) {
   int64_t done = 0;
   if (count == kPanel && b.row == 1)
@@ -62,7 +63,7 @@ void pack_panel(const Matrix& b, int64_t k, int64_t K, int64_t n, int64_t count,
   if (count == kPanel && b.column == 1)
     for (; done < K; ++done) {
       const bf16* from = b.at(k + done, n);
-      __builtin_prefetch(from + kPanel, 0, 2);  // the next panel's: rows may be pages apart
+      __builtin_prefetch(from + kPanel, 0, 2);  // the next panel: its rows may be pages apart
       store(to + done * kPanel, load(from));
       store(to + done * kPanel + kLanes, load(from + kLanes));
     }
@@ -72,7 +73,7 @@ void pack_panel(const Matrix& b, int64_t k, int64_t K, int64_t n, int64_t count,
   }
 }
 
-// Rows [m, m + rows) and columns [k, k + K) of a, in f32.
+// Rows [m, m + rows) and columns [k, k + K) of a, converted to f32, with the strides `row` and `column`.
 struct PackedRows {
   const float* data;
   int64_t row, column;
@@ -93,7 +94,8 @@ template <class T> void write_row(const float* sums, const float* bias, int64_t 
   for (; i < n; ++i) to[i] = T(sums[i] + bias[i]);
 }
 
-// Returns the columns of a block of the result, where there are `others` blocks side by side in its other dims.
+// Returns the number of columns of a block: the largest that gives at least 4 blocks per thread. `others` is the
+// number of blocks along the other dims.
 int64_t columns_of_block(int64_t width, int64_t others) {
   int64_t columns = std::min(kMaxBlockColumns, width);
   while (columns > kPanel && others * ceil_div(width, columns) < 4 * num_threads())
@@ -114,7 +116,7 @@ template <class T> void multiply(const Tensor& out, const Tensor& a, const Tenso
   std::fill_n(addends.ptr<float>(), width, 0.0f);
   if (bias.defined()) widen(bias.ptr<bf16>(), bias.stride(0), N, addends.ptr<float>());
 
-  // All panels: [matrices][stretches of K][panels][K of a stretch][kPanel]
+  // All panels: [matrices][slices of K][panels][depth of the slice][kPanel]
   const Tensor packed = packed_first ? scratch(matrices * K * width) : Tensor();
   const auto packed_panel = [&](int64_t which, int64_t k, int64_t depth, int64_t n) {
     return packed.ptr<float>() + (which * K + k) * width + n * depth;
@@ -132,7 +134,7 @@ template <class T> void multiply(const Tensor& out, const Tensor& a, const Tenso
     });
 
   const int64_t most_rows = std::min(kMaxBlockRows, M);
-  // Sums that wait for the next stretch are those of a whole block. Those of one stretch are written at once.
+  // With several slices the partial sums of a whole block are stored, with one slice only those of one panel.
   const int64_t sum_columns = K > kDepth ? block_columns : kPanel;
   const int64_t grain = 1 + 32768 / (most_rows * block_columns * K);
   parallel_for(0, batch * blocks, grain, [&](int64_t first, int64_t last) {

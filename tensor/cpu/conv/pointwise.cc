@@ -1,3 +1,4 @@
+// 1x1 convolution as a matrix product, compiled per instruction set.
 #include "gradus/tensor/cpu/conv/pointwise.h"
 
 #include <algorithm>
@@ -20,46 +21,47 @@
 #endif
 
 // Note [Pointwise convolution]
-// A pointwise convolution is a matrix product:
-//   y[pixel, n] = sum over k of x[pixel, k] f[k, n]
-// f is w transposed, or w itself for the gradient of x. The filters are copied to panels of kPanel columns,
-// f[k][kPanel], one after another.
+// A 1x1 convolution is a matrix product:
+//   y[pixel, n] = sum_k x[pixel, k] * f[k, n]
+// where f is w transposed, or w itself for the gradient of x. The filters are packed into panels f[K][kPanel] of
+// kPanel columns.
 //
-// With many pixels all panels are copied first. Each thread takes some of the pixels. About a hundred of
-// its pixels stay in the second-level cache while all panels are read; the next hundred are prefetched
-// from memory meanwhile.
+// With many pixels, all panels are packed first and threads divide the pixels. A chunk of about a hundred pixels
+// stays in the second-level cache while all panels are read, and the next chunk is prefetched meanwhile.
 //
-// With few pixels and many filters each thread takes some of the panels. It copies a panel and then
-// multiplies all pixels by it.
+// With few pixels and many filters, threads divide the panels. A thread packs a panel and multiplies all pixels by
+// it.
 //
-// The gradient of w is a product too, summed over pixels: dw[n, k] = sum over pixels of dy[pixel,
-// n] x[pixel, k].
+// The gradient of w is a product summed over pixels: dw[n, k] = sum_pixel dy[pixel, n] * x[pixel, k].
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// In bf16, the comments below call a pair of bf16 a number: two neighbors in x, or the rows k and k + 1 of f.
+// Elements of T in the 32 bits that one f32 lane multiplies: 1 for f32; 2 for bf16, adjacent in x, and rows k and
+// k + 1 of f.
 template <class T> constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
 
+// Pixels of an image as rows of a matrix.
 template <class T> struct Pixels {
   T* data;
-  int64_t row;  // from one pixel to the next
+  int64_t row;  // stride from one pixel to the next
 };
 
-// The matrix f[K][N] in w: f[k][n] is w[k][n], or w[n][k] if turned.
+// The matrix f[K][N] in w: f[k][n] = w[k][n], or w[n][k] if `turned` (transposed).
 template <class T> struct Filters {
   const T* w;
   int64_t K, N;
   bool turned;
 
   int64_t numbers() const { return K / kInNumber<T>; }
-  // One cache line more than a panel needs, so that panels do not compete for the same places in a cache.
+  // Floats per panel: one cache line more than needed, so that panels do not map to the same cache sets.
   int64_t panel_floats() const { return numbers() * kPanel + kLanes; }
 };
 
 constexpr int64_t kAhead = 16;  // rows of w to prefetch
 
+// Packs columns [n, n + kPanel) of f.
 void copy_panel(const Filters<float>& f, int64_t n, float* to) {
   for (int64_t k = 0; k < f.K; ++k) {
     const float* from = f.w + k * f.N + n;
@@ -99,7 +101,7 @@ template <class T> void copy_panels(const Filters<T>& f, int64_t first, int64_t 
     f.turned ? copy_turned_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
 }
 
-// The product for each number of rows: at index rows - 1.
+// The product functions by number of rows: index rows - 1.
 template <class T> constexpr const auto& products() {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kInNumber<T> == 2) return kProductsOfPairs;
@@ -107,10 +109,11 @@ template <class T> constexpr const auto& products() {
   if constexpr (kInNumber<T> == 1) return kProducts;
 }
 
-// The number of pixels whose sums registers hold at once. Pixels that lie a multiple of 4 KiB apart compete
-// for the same places in the first-level cache. It has 12 of each.
+// Returns the maximum number of pixels per product. Pixels at a multiple of 4 KiB share a set of the first-level
+// cache, which has 12 ways.
 int64_t most_rows(int64_t row) { return row * sizeof(float) % 4096 == 0 ? std::min(12, kMaxRows) : kMaxRows; }
 
+// y = x f for many pixels: threads divide the pixels.
 template <class T>
 void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, const Filters<T>& f) {
   const int64_t panels = f.N / kPanel, K = f.numbers();
@@ -140,6 +143,7 @@ void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, cons
   });
 }
 
+// y = x f for few pixels and many filters: threads divide the panels.
 template <class T>
 void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, const Filters<T>& f) {
   const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
@@ -173,7 +177,7 @@ template <class T> void multiply(const Tensor& y, const Tensor& x, const Tensor&
   (few ? multiply_by_panels<T> : multiply_by_pixels<T>)(to, from, pixels, f);
 }
 
-// bf16 on a processor that does not multiply it.
+// Returns whether x is bf16 on a processor without bf16 instructions.
 bool is_widened(const Tensor& x) { return x.dtype() == DType::kBF16 && is_computed_in_f32(x.dtype()); }
 
 void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
@@ -192,8 +196,8 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
   multiply<float>(y, x, w, turned);
 }
 
-// With AVX2 oneDNN computes results as fast. With AVX-512 it computes weight gradients, where
-// ours were not measured.
+// The directions that these kernels serve for f32, as measured: with AVX2, oneDNN is as fast in forward and input
+// gradient; with AVX-512, oneDNN computes the weight gradient.
 constexpr bool kServesResults = HWY_TARGET != HWY_AVX2, kServesWeights = HWY_TARGET != HWY_AVX3;
 
 bool is_pointwise(const ConvProblem& p) {

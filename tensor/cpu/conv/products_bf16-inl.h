@@ -1,6 +1,5 @@
-// The products of gradus/tensor/cpu/conv/products-inl.h in bf16. A pair of bf16 that are neighbors along the
-// inner dim takes the place of a float. The processor multiplies two pairs and adds both products to an f32.
-// Included only for AVX-512.
+// The matrix multiplication microkernels of gradus/tensor/cpu/conv/products-inl.h in bf16 with AVX512_BF16
+// (vdpbf16ps). A pair of bf16, adjacent along K, takes the place of a float. Included only for AVX-512.
 #pragma once
 
 #include "gradus/tensor/cpu/conv/bf16_pairs.h"
@@ -9,7 +8,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-// Computes c[R][32] = a[R][K pairs] b[K][32 pairs], rounded to bf16. Steps between a's rows count pairs.
+// c[r][n] = sum_k a[r][2k] * b[2k][n] + a[r][2k + 1] * b[2k + 1][n] for r < R, k < K and n < 32, summed in f32 and
+// rounded to bf16. `a` and `b` point to pairs of bf16, and a_row, a_column and b_row count pairs.
 template <int R>
 [[GRADUS_AVX512_BF16]] void product_of_pairs(const float* a, int64_t a_row, int64_t a_column, const float* b,
                                              int64_t b_row, int64_t K, bf16* c, int64_t c_row, Ahead ahead) {

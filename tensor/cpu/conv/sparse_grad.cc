@@ -1,3 +1,4 @@
+// Convolution gradients that visit only the nonzeros of dy, compiled per instruction set.
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
 
 #include <algorithm>
@@ -18,27 +19,26 @@
 #include "gradus/tensor/runtime/parallel.h"
 
 // Note [Sparse gradients]
-// A nonzero dy[n,p,q,o] adds
-//   dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and
-//   dy * w[o, kh, (kw, c)] to dx[n, p*s+kh, (q*s+kw, c)]
-// For each row kh of the filter these are runs of KW*C neighbors in memory on both sides. Vector registers
-// hold all KH*KW*C numbers, or a part of them at a time.
+// With stride s, a nonzero dy[n, p, q, o] adds
+//   dy * x[n, p*s + kh, q*s + kw, c]  to  dw[o, kh, kw, c]
+//   dy * w[o, kh, kw, c]              to  dx[n, p*s + kh, q*s + kw, c]
+// For each filter row kh these are KW * C adjacent elements on both sides. The KH * KW * C sums of a filter, or a
+// part of them at a time, stay in vector registers.
 //
-// dw takes one filter after the other. The filter's sums stay in registers while its nonzeros visit their
-// places in the image. dx takes one pixel after the other. The pixel's sums stay in registers while its
-// nonzeros visit their filters. Pixels whose window leaves the image are added piece by piece. A zero of dy
-// adds nothing, not even where x or w is infinite.
+// dw is computed filter by filter: the sums of a filter stay in registers while its nonzeros are visited. dx is
+// computed output pixel by output pixel: the sums of a pixel's window stay in registers while the pixel's nonzeros
+// are visited. Windows that extend beyond the image are added row by row. A zero of dy contributes nothing, even
+// if x or w is infinite.
 //
-// For dw the images are cut into a fixed number of parts. Each part has its own sums, which are added in
-// order. So the result does not depend on the number of threads.
+// For dw the images are divided into kParts parts with partial sums, which are added in order. So the result does
+// not depend on the number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// The share of nonzeros below which these kernels are faster than the dense ones, as measured. With AVX2
-// a filter's sums do not fit into registers, and Winograd's kernels are ahead sooner. Windows that leave
-// the image take longer.
+// Returns the density of dy below which these kernels are faster than the dense ones, as measured. With AVX2 a
+// filter's sums do not fit into registers. Windows that extend beyond the image take longer.
 constexpr double most_nonzero(int64_t rows, bool padded) {
   if (HWY_TARGET == HWY_AVX3) return 0.3;
   return rows == 3 ? (padded ? 0.06 : 0.15) : (padded ? 0.2 : 0.3);
@@ -54,13 +54,13 @@ struct Problem {
   int64_t taps() const { return KH * KW * C; }
 };
 
-// to[0..n) += scale * from[0..n), where n is divisible by kLanes.
+// to[i] += scale * from[i] for i < n, where n is divisible by kLanes.
 HWY_INLINE void add_scaled(float* to, const float* from, float scale, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes)
     store(to + i, hn::MulAdd(hn::Set(kFloats, scale), load(from + i), load(to + i)));
 }
 
-// A window's place in its image: the start of its first run, and whether all of the window lies inside.
+// The window of output pixel (p, q): the position (h, w) of its first tap, and whether it lies inside the image.
 struct Window {
   Window(const Problem& s, int64_t p, int64_t q)
       : h(p * s.o.stride[0] - s.o.padding[0]),
@@ -70,7 +70,7 @@ struct Window {
   bool inside;
 };
 
-// Adds one nonzero whose window leaves the image: to the filter's sums (kWeights), or to the image.
+// Adds one nonzero whose window extends beyond the image: to the filter's sums (kWeights), or to the image.
 template <bool kWeights>
 void add_clipped(const Problem& s, const Window& at, float value, float* image, float* filter) {
   const int64_t skip = std::max<int64_t>(0, -at.w) * s.C, length = std::min(s.KW, s.W - at.w) * s.C - skip;
@@ -86,35 +86,35 @@ void add_clipped(const Problem& s, const Window& at, float value, float* image, 
   }
 }
 
-// Returns a bit for each lane that is not zero. NaN counts.
+// Returns a bit mask of the lanes that are not zero. NaN is not zero.
 HWY_INLINE unsigned nonzero_lanes(Floats g) {
   uint16_t bits = 0;
   hn::StoreMaskBits(kFloats, hn::Not(g == hn::Zero(kFloats)), reinterpret_cast<uint8_t*>(&bits));
   return bits;
 }
 
-// Registers that hold sums at a time: all `count` vectors of them, or an equal part.
+// Returns the number of vector sums that stay in registers at a time: all `count`, or an equal part of them.
 constexpr int sums_at_once(int count) {
   constexpr int kMaxSums = kRegisters - 4;
   const int parts = (count + kMaxSums - 1) / kMaxSums;
   return (count + parts - 1) / parts;
 }
 
-// Calls f(first, number) for parts of `kCount` sums, as constants.
+// Calls f(first, number) for each part of kCount sums, with std::integral_constant arguments.
 template <int kCount, int kFirst = 0, class F> HWY_INLINE void for_parts_of_sums(const F& f) {
   constexpr int kPart = std::min(sums_at_once(kCount), kCount - kFirst);
   f(std::integral_constant<int, kFirst>(), std::integral_constant<int, kPart>());
   if constexpr (kFirst + kPart < kCount) for_parts_of_sums<kCount, kFirst + kPart>(f);
 }
 
-// A nonzero of a filter in one image: the start of its first run in x, and the gradient.
+// A nonzero of dy: the offset of its window in the image, and its value.
 struct Nonzero {
   int32_t at;
   float value;
 };
 
-// Adds one image's share to the sums of the kLanes filters from `first`, and to their bias gradients. KH is
-// the number of the filter's rows, R the vectors in a run. `lists` has room for kLanes times P*Q nonzeros.
+// Adds one image's contribution to the sums of filters [first, first + kLanes) and to their bias gradients. KH is
+// the number of filter rows, R the vectors per filter row. `lists` has room for kLanes * P * Q nonzeros.
 template <int KH, int R>
 void add_weight_grad(const Problem& s, const float* dy, const float* image, int64_t first, float* sums,
                      float* bias, Nonzero* lists) {
@@ -159,7 +159,7 @@ void add_weight_grad(const Problem& s, const float* dy, const float* image, int6
   }
 }
 
-// Adds the share of the filters [first, last) to one image's dx.
+// Adds the contribution of filters [first, last) to dx of one image.
 template <int KH, int R>
 void add_input_grad(const Problem& s, const float* dy, float* image, int64_t first, int64_t last,
                     const float* filters) {
@@ -206,19 +206,20 @@ template <int KH, int KW, int C> constexpr Kernels kernels_of() {
   constexpr int R = KW * C / kLanes;
   return {KH, R * kLanes, &add_weight_grad<KH, R>, &add_input_grad<KH, R>};
 }
-// In AVX-512's registers each has room for all its sums.
+// The filter sizes whose sums fit into the registers of AVX-512.
 constexpr Kernels kKernels[] = {kernels_of<3, 3, 16>(), kernels_of<3, 3, 32>(), kernels_of<3, 3, 48>(),
                                 kernels_of<5, 5, 16>()};
 
-// A clipped run is some of the taps, so the channels of one fill vectors.
+// Returns the kernels for filters of shape w, or null. C must be divisible by kLanes, so that any number of taps
+// of a row is a whole number of vectors.
 const Kernels* kernels_for(const Shape& w) {
   for (const Kernels& k : kKernels)
     if (k.KH == w[2] && k.run == w[3] * w[1] && w[1] % kLanes == 0) return &k;
   return nullptr;
 }
 
-// A thread's room for an image of `elements` numbers in f32, aligned to lines of the cache as a tensor is: each
-// load from a vector's memory would touch two. Where a tensor is f32 its own memory serves.
+// Access to the images of a tensor as f32: the tensor's own memory if it is f32, else a buffer of one image, which
+// is a tensor because vector loads need its cache-line alignment. One object per thread.
 class WideImages {
  public:
   WideImages(const Tensor& t, int64_t elements)
@@ -241,7 +242,7 @@ class WideImages {
   Tensor room_;
 };
 
-// Returns the share of nonzeros in evenly spaced rows of dy.
+// Returns the fraction of nonzeros in about 32 evenly spaced rows of dy.
 template <class T> double sampled_density(const Tensor& dy) {
   const int64_t rows = dy.size(0) * dy.size(2), row = dy.size(3) * dy.size(1);
   const int64_t step = std::max<int64_t>(1, rows / 32);
@@ -311,7 +312,7 @@ void input_grad(const ConvProblem& p) {
     for (int64_t c = 0; c < s.C; ++c)
       for (int64_t k = 0; k < s.KH * s.KW; ++k)
         filters.ptr<float>()[f * taps + k * s.C + c] = w.ptr<float>()[(f * s.C + c) * s.KH * s.KW + k];
-  // Filters that are taken together: as many as fit into 32 KiB of a first-level cache of 48 KiB.
+  // Filters per pass: as many as fit into 32 KiB of the first-level cache.
   const int64_t together = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
   parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
     WideImages grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);

@@ -1,3 +1,4 @@
+// The bf16 weight gradient of convolution with AVX512_BF16 dot products over pairs of pixels.
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 
 #if defined(__x86_64__)
@@ -14,24 +15,23 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Weight gradient in pairs]
-// The weight gradient is a matrix product for each tap (kh, kw) of the filters, with the pixels as inner dim:
-//   dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap, c]
-// The processor multiplies pairs of bf16 and adds both products to an f32, so pixels are taken two at a time.
-// They are packed so that the two elements of a pair are neighbors: x in panels of 32 channels, dy in tiles
-// of 8 filters. A panel times a tile gives 256 sums, which stay in registers.
+// For each tap (kh, kw) the weight gradient is a matrix product with the output pixels as the inner dim:
+//   dw[o, c] = sum over pixels of dy[pixel, o] * x[input pixel of the tap, c]
+// The instruction vdpbf16ps adds the products of two pairs of bf16 to an f32, so pixels are processed in pairs.
+// Operands are packed so that the two elements of a pair are adjacent: x in panels of 32 channels, dy in tiles of
+// 8 filters. A panel times a tile gives 256 sums, which stay in registers.
 //
-// Pixels come in blocks so long that sums are seldom loaded and stored. A tile of dy stays in the
-// first-level cache. Meanwhile some panels, as all taps see them, are read from the second-level cache,
-// which is as fast as sums can be added. Then comes the next tile. Four tiles are packed at a time. Data to
-// be packed next is prefetched meanwhile.
+// Pixels are divided into blocks that are long enough to load and store the sums rarely. Within a block, a tile of
+// dy stays in the first-level cache while panels of x, for all taps, are read from the second-level cache. Four
+// tiles (a strip) are packed at a time. Data to be packed next is prefetched meanwhile.
 //
-// Pixels that a tap moves out of the image are packed as zeros. Where rows have an even number of pixels, no
-// pair crosses the end of a row. Then x is packed by columns: for each kw once, and each kh starts at another
-// row of that copy. Otherwise x is packed for each tap, and pairs may cross the ends of rows.
+// Input pixels in the padding are packed as zeros. If output rows have an even number of pixels, no pair crosses
+// the end of a row. Then x is packed by columns: once for each kw, and each kh starts at another row of that copy.
+// Otherwise x is packed once for each tap, and pairs may cross the ends of rows.
 //
-// Threads divide the panels of x among them, and where these are few also the filters. So no sum is split
-// between threads. Where there are few sums, threads divide the pixels instead. Each thread then has its own
-// sums, which are added at the end.
+// Threads divide the panels of x, and the filters too if there are few panels, so each sum belongs to one thread.
+// If there are few sums, threads divide the pixels instead, and the partial sums of the threads are added at the
+// end.
 
 namespace gradus {
 namespace {
@@ -41,16 +41,18 @@ constexpr int kTileSums = kPanel * kFilters;
 constexpr int64_t kStrip = 32;  // filters that are packed at a time
 constexpr int64_t kStripSums = kPanel * kStrip;
 
-constexpr int64_t kMaxCachedSums = 1 << 17;  // stay in the second cache
-constexpr int64_t kMaxPixels = 1024;         // of a block: a tile of dy then stays in the first-level cache
-constexpr int64_t kMaxOverlappingPixels = 1792;  // of a block whose neighbors also pack the rows between them
-constexpr int64_t kPackedPixels = 8 << 10;  // of panels, as each tap or column sees them, in the second cache
-constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as many of the next block
+constexpr int64_t kMaxCachedSums = 1 << 17;  // sums that fit into the second-level cache
+constexpr int64_t kMaxPixels = 1024;  // per block, so that a tile of dy fits into the first-level cache
+constexpr int64_t kMaxOverlappingPixels =
+    1792;                                   // the same if adjacent blocks both pack the rows at their border
+constexpr int64_t kPackedPixels = 8 << 10;  // packed pixels of x, over panels and taps or columns
+constexpr int64_t kPackedElements = 3
+                                    << 16;  // packed dy and x of a block; the next block needs as much cache
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t panels(int64_t n) { return ceil_div(n, kPanel); }
-// Elements from one panel, or tile, of `pairs` pairs to the next. The distance is no power of two, because
-// such lines would share a cache set.
+// Strides in elements between panels, and between tiles, of `pairs` pairs: padded, because strides of a power of
+// two map to the same cache sets.
 int64_t panel_step(int64_t pairs) { return (pairs * 2 + 1) * kPanel; }
 int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 
@@ -59,7 +61,7 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   return n >= kPanel ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32(1) << n) - 1, p);
 }
 
-// Packs channels [first, last) of the pixels into panels of 32 channels, each [pairs][32][2].
+// Packs channels [first, last) of the pixels, an even number, into panels of 32 channels, each [pairs][32][2].
 [[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
                                         int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
@@ -78,13 +80,14 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   }
 }
 
+// Stores the lower 32 bytes of v to `to`, the upper ones to `to + step`.
 [[GRADUS_AVX512_BF16]] inline void store_halves(bf16* to, int64_t step, __m512i v) {
   _mm256_store_si256((__m256i*)to, __builtin_shufflevector(v, v, 0, 1, 2, 3));
   _mm256_store_si256((__m256i*)(to + step), __builtin_shufflevector(v, v, 4, 5, 6, 7));
 }
 
-// Packs up to 32 filters of `count` neighboring pixels of dy into 4 tiles of 8 filters, each [pairs][8][2].
-// dy has O filters. An odd number of pixels is filled up with zeros.
+// Packs up to 32 filters of `count` consecutive pixels of dy [pixels, O] into 4 tiles of 8 filters, each
+// [pairs][8][2]. An odd number of pixels is padded with zeros.
 [[GRADUS_AVX512_BF16]] void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
   const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);
   constexpr int64_t kAhead = 48;  // pixels
@@ -96,18 +99,19 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   }
 }
 
-// Pairs that follow each other both in a tile of dy and, as a tap sees them, in a panel of x.
+// `pairs` pairs that are consecutive in a tile of dy, from pair `dy` on, and in a panel of x, from pair `x` on.
 struct Run {
   int64_t dy, x, pairs;
 };
 
-// Prefetches rows of memory into the second-level cache, little by little during another computation.
+// Prefetches `rows` rows of `length` elements into the second-level cache, spread over the steps of a computation.
 class Ahead {
  public:
   Ahead(const bf16* first, int64_t rows, int64_t length, int64_t step)
       : row_(first), rows_(length > 0 ? rows : 0), length_(length), step_(step) {}
-  // Spreads what is left over `steps` steps.
+  // Spreads the remaining prefetches over `steps` steps.
   void spread(int64_t steps) { rate_ = (rows_ * ceil_div(length_, kLine) * kUnit + steps - 1) / steps; }
+  // Issues the prefetches that are due after `steps` more steps.
   void pass(int64_t steps) {
     for (credit_ += rate_ * steps; credit_ >= kUnit && rows_ > 0; credit_ -= kUnit) {
       __builtin_prefetch(row_ + at_, 0, 2);
@@ -122,7 +126,8 @@ class Ahead {
   int64_t rows_, length_, step_, at_ = 0, rate_ = 0, credit_ = 0;
 };
 
-// sums[8][32] = or += over all pairs of the runs, dy[8][2] of a tile times x[32][2] of a panel; = if fresh.
+// sums[o][c] += sum over the pairs of the runs of dy[pair][o][0] * x[pair][c][0] + dy[pair][o][1] * x[pair][c][1],
+// for a tile of 8 filters o and a panel of 32 channels c. With `fresh` the sums are overwritten.
 [[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool fresh, const bf16* dy, const bf16* x, const Run* runs,
                                      int64_t count, Ahead& next_dy, Ahead& next_x) {
   constexpr int64_t kPairs = 16;
@@ -174,7 +179,7 @@ class Ahead {
                    a2 = _mm512_load_ps(from + 2 * kStripSums), a3 = _mm512_load_ps(from + 3 * kStripSums);
       const auto b0 = (__m512d)unpack_low(a0, a1), b1 = (__m512d)unpack_high(a0, a1),
                  b2 = (__m512d)unpack_low(a2, a3), b3 = (__m512d)unpack_high(a2, a3);
-      // Each holds, in each 128 bits, four taps of one channel.
+      // Each group of 128 bits has four taps of one channel.
       const __m512d quads[] = {__builtin_shufflevector(b0, b2, 0, 8, 2, 10, 4, 12, 6, 14),
                                __builtin_shufflevector(b0, b2, 1, 9, 3, 11, 5, 13, 7, 15),
                                __builtin_shufflevector(b1, b3, 0, 8, 2, 10, 4, 12, 6, 14),
@@ -192,7 +197,7 @@ class Ahead {
     for (int c = 0; c < kPanel; ++c) row[c * taps + t] = sums[t * kStripSums + c];
 }
 
-// Writes a row, rounded to bf16 if `to` is bf16.
+// to[i] = from[i] for i < n, rounded to bf16 if `to` is bf16.
 [[GRADUS_AVX512_BF16]] void write_row(bf16* to, const float* from, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16)
@@ -207,7 +212,7 @@ void write_row(float* to, const float* from, int64_t n) { std::copy_n(from, n, t
 struct Block {
   int64_t begin, end;
   std::vector<const bf16*> seen;  // pixels of x to pack, an even number for each tap or column
-  std::vector<Run> runs;          // those of the first tap, then of the second...
+  std::vector<Run> runs;          // [taps][runs per tap]
   int64_t pairs() const { return ceil_div(end - begin, 2); }
   int64_t x_pairs() const { return int64_t(seen.size()) / 2; }
 };
@@ -217,19 +222,20 @@ struct Range {
   int64_t first, last;
 };
 
+// One weight gradient: chooses block sizes and how threads divide the work, then computes dw.
 class WeightGrad {
  public:
   explicit WeightGrad(const ConvProblem& p) : p_(p) {
     const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
     const bool overlap = by_columns_ && g_.stride[0] == 1;
     int64_t most = std::min(overlap ? kMaxOverlappingPixels : kMaxPixels, kPackedPixels / copies);
-    // The second-level cache is to hold the packed block and also the next block.
+    // The packed block and the next block must fit into the second-level cache.
     if (sums_fit_cache_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
     cut_blocks(std::max<int64_t>(most, 64));
     groups_ = ceil_div(panels(C_), std::max<int64_t>(1, kPackedPixels / (copies * block_)));
     if (sums_fit_cache_) return;
-    // Gives all threads equally many parts: by cutting the channels finer or, where these are
-    // few, the filters.
+    // Balances the threads: the number of parts is made divisible by the number of threads, by smaller groups of
+    // panels or, if there are few panels, by dividing the filters.
     if (panels(C_) >= 4 * threads) groups_ = ceil_div(groups_, threads) * threads;
     parts_ = std::min(strips_, threads / std::gcd(groups_, threads));
   }
@@ -237,8 +243,8 @@ class WeightGrad {
   void run() const { sums_fit_cache_ ? share_pixels() : share_channels(); }
 
  private:
-  // Cuts the pixels into blocks of up to `most`: of whole rows if x is packed by columns, else of
-  // an even number.
+  // Divides the pixels into blocks of about `most`: whole rows if x is packed by columns, else an even number of
+  // pixels.
   void cut_blocks(int64_t most) {
     const int64_t unit = by_columns_ ? Q_ : 2, units = ceil_div(pixels_, unit);
     block_ = ceil_div(units, ceil_div(units, std::max<int64_t>(1, most / unit))) * unit;
@@ -253,8 +259,8 @@ class WeightGrad {
     });
   }
 
-  // Computes and writes the gradients of a part of the filters in a group of panels. b is kept between
-  // calls to save work.
+  // Computes and writes dw of a part of the filters and a group of panels. `b` caches the last block between
+  // calls. `another`: the calling thread will compute the next part too, whose data is prefetched.
   void sum_and_write(Block& b, int64_t group, int64_t part, bool another) const {
     const int64_t p0 = first_panel(group), p1 = first_panel(group + 1);
     const Range strips{strips_ * part / parts_, strips_ * (part + 1) / parts_};
@@ -294,7 +300,7 @@ class WeightGrad {
     });
   }
 
-  // sums[strips][panels][taps][32][32] over the blocks [first, last).
+  // sums[strips][panels][taps][32][32] = sums over the blocks [first, last).
   void sum_slice(float* sums, int64_t first, int64_t last) const {
     Block b;
     for (int64_t i = first; i < last; ++i) {
@@ -311,7 +317,8 @@ class WeightGrad {
     }
   }
 
-  // sums(strip)[panels][taps][32][32] = or += strips of dy times panels of x, then done(strip).
+  // For each strip: sums(strip)[panels][taps][32][32] += the strip of dy times panels of x (= if `fresh`), then
+  // done(strip).
   template <class S, class F>
   void multiply(const Block& b, Range panels, Range strips, Ahead& next_x, bool fresh, S sums, F done) const {
     const int64_t runs = int64_t(b.runs.size()) / taps_, count = panels.last - panels.first;
@@ -363,14 +370,14 @@ class WeightGrad {
   }
 
   int64_t end_of(int64_t block) const { return std::min(pixels_, (block + 1) * block_); }
-  // Approximately the pixels of x that a block sees, in the channels of `panels`, for prefetching.
+  // Approximately the pixels of x that a block reads, in the channels of `panels`, for prefetching.
   Ahead x_of(int64_t block, Range panels) const {
     const int64_t begin = x_pixels_ * (block * block_) / pixels_, end = x_pixels_ * end_of(block) / pixels_;
     const int64_t c = panels.first * kPanel, length = std::min(C_, panels.last * kPanel) - c;
     return Ahead(x_ + begin * C_ + c, end - begin, length, C_);
   }
 
-  // Lists the pixels of x that the taps see for a block of dy.
+  // Sets b to block number `block`: lists the pixels of x that its taps read, and the runs of pairs.
   void look(Block& b, int64_t block) const {
     const int64_t begin = block * block_;
     if (b.begin == begin && !b.runs.empty()) return;
@@ -388,7 +395,7 @@ class WeightGrad {
       if (b.seen.size() % 2) b.seen.push_back(zeros_.data());
     }
   }
-  // Rows are ordered by their remainder modulo the stride, so that the rows that one tap sees lie together.
+  // Rows are ordered by their remainder modulo the stride, so that the rows that one tap reads are consecutive.
   void look_by_columns(Block& b) const {
     const int64_t first = b.begin / Q_, last = b.end / Q_, stride = g_.stride[0], dilation = g_.dilation[0];
     const int64_t images = (last - 1) / P_ - first / P_ + 1;
@@ -407,8 +414,8 @@ class WeightGrad {
         row += rows;
       }
   }
-  // Lists the pixels of x that column kw sees in row h of the padded image n, for `count` pixels
-  // of dy from q on.
+  // Appends the pixels of x that filter column kw reads in row h of the padded image n, for output pixels [q, q +
+  // count).
   void see(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
     h -= g_.padding[0];
     const bool inside = uint64_t(h) < uint64_t(H_);

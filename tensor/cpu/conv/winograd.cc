@@ -1,3 +1,5 @@
+// Winograd convolution F(2x2, 3x3), compiled per instruction set. The transforms are here, the matrix products in
+// tiles-inl.h and products-inl.h.
 #include "gradus/tensor/cpu/conv/winograd.h"
 
 #include <algorithm>
@@ -12,23 +14,24 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd]
-// A tile is 2x2 neighboring pixels of the result y, which depend on 4x4 of x. With the matrices
+// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the matrices
 //
 //        1  0 -1  0          1    0    0
 //   B' = 0  1  1  0     G = 1/2  1/2  1/2     A' = 1  1  1  0
 //        0 -1  1  0         1/2 -1/2  1/2          0  1 -1 -1
 //        0  1  0 -1          0    0    1
 //
-// y = A' [(G w G') * (B' x B)] A, summed over input channels, where * multiplies element by element. This
-// takes 16 products for 4 results, where the definition takes 36. Each of the 16 places of a 4x4 tile is
-// called a plane and has a matrix product of its own: [tiles, C] by [C, O]. The gradient of x is a
-// convolution of the same kind. Its filters are turned by half a turn and their channels change places. The
-// gradient of w is
-//   G' [(A dy A') * (B' x B)] G, summed over tiles: per plane [O, tiles] by [tiles, C]
+//   y = A' [(G w G') * (B' x B)] A
+// summed over input channels, where * multiplies element by element. This takes 16 multiplications for 4 results
+// instead of 36. Each of the 16 elements of a transformed tile is called a plane; the sum over channels is one
+// matrix product per plane: [tiles, C] by [C, O]. The gradient of x is a convolution of dy with filters rotated by
+// 180 degrees and with input and output channels exchanged. The gradient of w is
+//   dw = G' [(A dy A') * (B' x B)] G
+// summed over tiles: per plane [O, tiles] by [tiles, C].
 //
-// All factors are 0, 1 and 1/2 in absolute value, and a sum over C has a ninth of the terms of the
-// definition. So rounding errors are of the same size as the definition's (tests/ops/conv_test.cc bounds
-// them). A pixel that is not finite makes all of its tile NaN.
+// All factors are 0, 1 or 1/2 in absolute value, and a sum has a ninth of the terms of direct convolution, so
+// rounding errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all
+// of its tile NaN.
 //
 // In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
 
@@ -40,7 +43,7 @@ using raw::ConvGeometry;
 
 constexpr int kPlanes = 16;
 
-// Computes B' d B of the 4x4 pixels at `pixels`, for kLanes channels from c.
+// to[plane i][c..] = (B' d B)[i] of 4x4 pixels d, for channels [c, c + kLanes).
 template <class T>
 HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][4];
@@ -60,7 +63,7 @@ HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, in
   }
 }
 
-// Computes A dy A' of the 2x2 pixels at `pixels`, for kLanes channels from c.
+// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes).
 template <class T>
 HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][2];
@@ -79,7 +82,7 @@ HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* 
   }
 }
 
-// Computes A' m A of the planes.
+// Returns A' m A of the planes m, for kLanes channels.
 HWY_INLINE Square transform_result(const float* from, int64_t plane) {
   Floats t[2][4];
 #pragma GCC unroll 4
@@ -98,7 +101,7 @@ HWY_INLINE Square transform_result(const float* from, int64_t plane) {
   return y;
 }
 
-// Transforms tiles [first, last) of x. The first pixel of x lies `padding` before the image.
+// Transforms tiles [first, last) of the padded image x.
 template <class T, class P>
 void inputs_to_planes(const Image<T>& x, const Tiles& tiles, const ConvGeometry& g, int64_t first,
                       int64_t last, int64_t base, const P& v) {
@@ -107,17 +110,17 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, const ConvGeometry&
 
 // ---- filters ----
 
-constexpr int kTaps = 9;          // the numbers of a filter
-constexpr int kFiltersAhead = 8;  // filters to prefetch
+constexpr int kTaps = 9;
+constexpr int kFiltersAhead = 8;  // prefetch distance
 
 // The filters of a convolution from K channels to N: element (k, n, tap) is at k * k_step + n * n_step + tap.
 struct Filters {
   const float* data;
   int64_t K, N, k_step, n_step;
-  bool turned;  // by half a turn
+  bool turned;  // rotated by 180 degrees
 };
 
-// Writes G w G' in panels: to[plane][n / kPanel][k][n % kPanel].
+// to[plane][n / kPanel][k][n % kPanel] = G w G', for work items [first, last) of TileProducts::fill_filters.
 template <bool kTurned> void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
   const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t i = first; i < last; ++i) {
@@ -149,7 +152,7 @@ template <bool kTurned> void transform_filters(const Filters& f, int64_t first, 
   }
 }
 
-// Writes dw[c] = G' u G for one filter, where u[c] are the planes.
+// dw[c] = G' u[c] G for the C channels of one filter, where u are planes with stride `plane`.
 void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
   const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t c = 0; c < C; c += kLanes) {
@@ -176,7 +179,7 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
 
 // ---- the three convolutions ----
 
-// y = the convolution of x by filters, plus bias if not null.
+// result = convolution of input with f, plus bias if not null.
 template <class T>
 void convolve(const Tensor& result, const Tensor& input, const Filters& f, const float* bias,
               const ConvGeometry& g) {

@@ -1,3 +1,5 @@
+// Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter, and
+// the fused gradient of relu and max pooling.
 #include "gradus/tensor/cpu/images/max_pool.h"
 
 #include <limits>
@@ -18,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// Calls f(tag, first channel) for vectors that cover all C channels. The last vector of kLanes overlaps the
-// one before it. Fewer than kLanes channels are covered one by one.
+// Calls f(tag, first channel) for vectors that cover C channels. If kLanes does not divide C, the last vector
+// overlaps the one before it. Fewer than kLanes channels are processed one by one.
 template <class F> HWY_INLINE void for_each_vector(int64_t C, const F& f) {
   int64_t c = 0;
   for (; c + kLanes <= C; c += kLanes) f(kFloats, c);
@@ -28,7 +30,8 @@ template <class F> HWY_INLINE void for_each_vector(int64_t C, const F& f) {
   for (; c < C; ++c) f(hn::CappedTag<float, 1>(), c);
 }
 
-// Writes, for each channel, the largest of a window's cells, or a NaN. `where` may be null.
+// to[c] = maximum over the cells of a window (NaN if any is NaN), where[c] = number of the cell that has it.
+// `where` may be null.
 template <class T>
 void pool_window(T* to, uint8_t* where, const T* from, std::span<const Cell> cells, int64_t C) {
   for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
@@ -48,7 +51,8 @@ void pool_window(T* to, uint8_t* where, const T* from, std::span<const Cell> cel
   });
 }
 
-// Sums dy over the windows in which a place won. This is the gradient of the place.
+// The gradient of one input pixel: to[c] = sum of dy[c] over the windows whose maximum it is. A Cell of `windows`
+// is the offset of a window in dy and the number that the pixel has in this window.
 template <class T>
 void collect(T* to, const T* dy, const uint8_t* index, std::span<const Cell> windows, int64_t C) {
   for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
@@ -65,14 +69,14 @@ void collect(T* to, const T* dy, const uint8_t* index, std::span<const Cell> win
   });
 }
 
-// A window that covers a place, and the number of the place's cell within it.
+// Along one axis: a window that covers a given position, and the number of the position within the window.
 struct Look {
   int64_t window, cell;
 };
 using Looks = std::vector<std::vector<Look>>;
 
-// Returns, for each place along an axis, the windows that cover it, in order. span(i) is the
-// span of window i.
+// Returns, for each position of an axis of size `in`, the windows that cover it, in order. span(i) is the range of
+// window i.
 template <class F> Looks looks_along(int64_t in, int64_t out, F span) {
   Looks looks(in);
   for (int64_t i = 0; i < out; ++i) {
@@ -90,7 +94,8 @@ template <class T> void pool(const Tensor& y, const Tensor& index, const Tensor&
   });
 }
 
-// Every place collects its own gradient in the order of the windows, so each sum is rounded once.
+// Each input pixel sums its gradient over the windows that cover it, in order of windows: no races, and a bf16 sum
+// is rounded once.
 template <class T>
 void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
   const Looks slices = looks_along(w.input.d, w.output.d, [&](int64_t i) { return slices_of(w, i); }),
@@ -117,7 +122,9 @@ void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const Pool
   });
 }
 
-// No vector may overlap another one here: a cell that was replaced is no input any more.
+// Replaces the cells of a window by the gradient of max_pool(relu(cell)): dy at the first maximum if it is
+// positive, else
+// 0. Works in place, so vectors of channels must not overlap.
 template <class T>
 HWY_INLINE void replace_window(T* in, const T* dy, std::span<const Cell> cells, int64_t C) {
   const auto replace = [&](auto d, int64_t c) HWY_ATTR {
@@ -127,7 +134,7 @@ HWY_INLINE void replace_window(T* in, const T* dy, std::span<const Cell> cells, 
       const auto v = load(d, in + cell.offset + c);
       best = hn::IfThenElse(v > best, v, best);
     }
-    auto left = hn::IfThenElseZero(best > zero, load(d, dy + c));  // until a cell has taken it
+    auto left = hn::IfThenElseZero(best > zero, load(d, dy + c));  // 0 once a cell has received it
     for (const Cell& cell : cells) {
       const auto wins = load(d, in + cell.offset + c) == best;
       store(d, hn::IfThenElseZero(wins, left), in + cell.offset + c);

@@ -1,5 +1,6 @@
-// Pooling on the CPU. Images are channels-last, so each cell of a window is a run of C neighbors. The loops
-// work on whole runs, or on vectors of neighboring channels where a window's state is to stay in registers.
+// CPU kernels of max and average pooling and their gradients, in 1 to 3 dims. Images are channels-last, so each
+// cell of a window is C adjacent elements, over which the inner loops run. Max pooling of f32 and bf16 is in
+// max_pool.cc.
 #include "gradus/tensor/ops/images/pool.h"
 #include "gradus/tensor/kernel.h"
 
@@ -17,7 +18,8 @@ namespace {
 
 using namespace cpu;
 
-// `where` may be null.
+// y = maximum over each window (NaN if any cell is NaN); where = number of the first cell that has it. `where` may
+// be null.
 template <class T, class I>
 void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1);
@@ -51,7 +53,8 @@ void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWin
   });
 }
 
-// Sets dx to zero, then calls f(window, its image in dx) for all windows.
+// Sets dx to zero, then calls f(window, pointer to the window's image in dx) for all windows. One thread processes
+// an image.
 template <class T, class F> void add_by_windows(const Tensor& dx, const PoolWindows& w, F f) {
   const int64_t C = dx.size(1), image = image_elements(w, C), rows = output_rows(w);
   parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
@@ -109,7 +112,7 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
   });
 }
 
-// Returns one over the number by which a window's sum is divided.
+// Returns 1 / divisor of a window's sum: the given divisor, or the number of its cells, with or without padding.
 template <class T> T weight_of(const PoolWindows& w, const Window& window) {
   if (w.divisor) return T(1) / T(w.divisor);
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));

@@ -1,6 +1,5 @@
-// Resampling on the CPU, one row of output at a time. The input rows that it is made of are summed into one
-// row, which stays in cache. Then cells along that row are summed. Channels are innermost, so both steps sum
-// runs of neighbors.
+// CPU kernel of separable resampling (interpolation) of channels-last images and volumes. For each output row, the
+// weighted input rows are summed into one row, which stays in the cache, and that row is then resampled along W.
 #include "gradus/tensor/ops/images/resample.h"
 #include "gradus/tensor/kernel.h"
 
@@ -11,12 +10,13 @@
 namespace gradus {
 namespace {
 
+// A term of a weighted sum of arrays.
 template <class T> struct Tap {
   const T* from;
   T weight;
 };
 
-// to[0..n) = sum over taps of weight * from[0..n).
+// to[i] = sum over taps of weight * from[i], for i < n.
 template <class T> void sum_of(T* __restrict to, int64_t n, const std::vector<Tap<T>>& taps) {
   const size_t count = taps.size();
   if (count == 0) {
@@ -51,12 +51,12 @@ template <class T> void sum_of(T* __restrict to, int64_t n, const std::vector<Ta
   }
 }
 
-// Resamples one row along W: to[q,c] = sum over k of weight[k] row[from[k],c].
+// Resamples one row along W: to[q, c] = sum over the taps k of q of weight[k] * row[from[k], c].
 template <class T>
 void sum_along(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector<Tap<T>>& scratch) {
   for (int64_t q = 0; q < taps.out; ++q, to += C) {
     const int64_t first = taps.start[size_t(q)], last = taps.start[size_t(q) + 1];
-    if (C < 8) {  // a call per cell would cost more than its sum
+    if (C < 8) {  // sum_of has too much overhead for few channels
       for (int64_t c = 0; c < C; ++c) {
         T sum = 0;
         for (int64_t k = first; k < last; ++k)
@@ -72,7 +72,7 @@ void sum_along(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector
   }
 }
 
-// The cells of an axis that make up output cell i. Without taps this is cell i itself.
+// The input positions and weights of output position i along an axis. Null taps are the identity.
 struct Cells {
   const AxisTaps* taps;
   int64_t i;

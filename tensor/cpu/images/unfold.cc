@@ -1,5 +1,5 @@
-// Unfold and fold on the CPU. They take one row of neighboring windows at a time, for each channel and each
-// cell of the window.
+// CPU kernels of unfold (im2col) and fold (col2im), as torch.nn.Unfold and Fold. The inner loop runs over a row of
+// windows for one channel and one tap (i, j) of the window.
 #include "gradus/tensor/ops/images/unfold.h"
 #include "gradus/tensor/kernel.h"
 
@@ -10,7 +10,7 @@
 namespace gradus::raw {
 namespace {
 
-// The windows q in [first, last): those whose cell at q * stride + offset lies inside of [0, n).
+// The range [first, last) of windows q whose tap at q * stride + offset lies inside [0, n).
 struct Inside {
   int64_t first, last;
 };
@@ -20,8 +20,9 @@ Inside inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
   return {first, std::max(first, last)};
 }
 
-// Calls f(columns of one row of windows, offset of the image row or -1, windows inside, offset) for every
-// cell of the windows over one channel.
+// For each tap of the windows and each row of windows of one channel, calls f(columns, row, in, offset): a pointer
+// to the row of `columns`, the offset of the image row (-1 if in the padding), the windows whose tap is inside the
+// image, and the horizontal offset of the tap.
 template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
   for (int64_t i = 0; i < w.kernel.h; ++i)
     for (int64_t j = 0; j < w.kernel.w; ++j) {
@@ -34,7 +35,7 @@ template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns
     }
 }
 
-// Calls f(image, columns) for each channel of each image.
+// Calls f(image channel, columns of the channel) in parallel for each channel of each image.
 template <class T, class F>
 void for_each_channel(const Tensor& images, const Tensor& columns, const UnfoldWindows& w, F f) {
   const int64_t count = images.size(0) * images.size(1), length = columns.numel() / count;

@@ -1,5 +1,6 @@
-// upfirdn2d on the CPU. It visits only the input cells, not the zeros between them in the upsampled image.
-// Each output cell is a weighted sum of a few input cells, which are runs of C neighbors.
+// CPU kernels of upfirdn2d (upsample with zeros, apply an FIR filter, downsample; StyleGAN) and of the gradient of
+// its filter. Only input pixels are visited, not the inserted zeros: an output pixel is a weighted sum of a few
+// input pixels of C adjacent channels.
 #include "gradus/tensor/ops/images/upfirdn.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,12 +13,12 @@
 namespace gradus::raw {
 namespace {
 
-// An input cell along one axis, and the cell of the kernel that it is multiplied by.
+// Along one axis: an input position and the filter tap that it is multiplied by.
 struct Meeting {
   int64_t from, k;
 };
 
-// Returns, for each output cell along an axis, the input cells that it is made of.
+// Returns, for each output position along an axis, the input positions and filter taps of its sum.
 std::vector<std::vector<Meeting>> meetings(int64_t in, int64_t out, int64_t kernel, int64_t up, int64_t down,
                                            int64_t padding, bool flipped) {
   std::vector<std::vector<Meeting>> all(static_cast<size_t>(out));
@@ -37,15 +38,16 @@ struct Axes {
         columns(meetings(g.input.w, g.output.w, g.kernel.w, g.up.w, g.down.w, g.left, g.flipped)) {}
 };
 
+// A term of a weighted sum of arrays of channels.
 template <class T> struct Tap {
   const T* from;
   T weight;
 };
 
-// N neighboring channels.
+// N adjacent channels.
 template <class T, int N> using Vector [[gnu::vector_size(N * sizeof(T))]] = T;
 
-// Sums the taps. The sums of Count vectors of N channels stay in registers.
+// to[c + i] = sum over taps of weight * from[c + i], for i < Count * N. The Count vector sums stay in registers.
 template <int N, int Count, class T> void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
   using Lanes = Vector<T, N>;
   Lanes sums[Count] = {};
@@ -87,7 +89,8 @@ void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnG
   });
 }
 
-// Each cell of the kernel is a sum over all images, which one thread computes.
+// dk[k] = sum of dy * x over all output pixels in which filter tap k meets an input pixel. Threads divide the
+// taps, so the result does not depend on their number.
 template <class T> void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) {
   const int64_t C = x.size(1), row = g.input.w * C, N = x.size(0);
   const Axes axes(g);

@@ -1,3 +1,8 @@
+// CPU kernels of cross-entropy and its gradient with class indices as targets, as
+// torch.nn.functional.cross_entropy and nll_loss. x is [samples, classes] or [outer, classes, inner]; with p =
+// softmax(x):
+//   loss_i = -(1 - smoothing) * w[y_i] * log p[y_i] - smoothing / classes * sum_c w[c] * log p[c]
+// If `stats` is undefined, x holds log-probabilities (nll_loss).
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,11 +17,11 @@
 namespace gradus::raw {
 namespace {
 
-// The scores of one sample, `inner` elements apart.
+// The logits of one sample, with a stride of `inner` elements.
 template <class T> using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
 template <class T> using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 
-// Calls f(sample's scores). Where they lie side by side they are an expression that vectorizes.
+// Calls f(logits of a sample). Contiguous logits have a type that Eigen vectorizes.
 template <class T, class F> void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
   if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));
   f(Scores<T>(x + sample / s.inner * s.classes * s.inner + sample % s.inner, s.classes,
@@ -47,7 +52,7 @@ void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& to
         }
         check_target(y[i], i, s);
         with_scores(x.ptr<T>(), i, s, [&](const auto& scores) {
-          // -log p_c = shift - (x_c - largest)
+          // -log p_c = shift - (x_c - largest), with shift = log(sum(exp(x - largest)))
           T largest = 0, shift = 0;
           if (st) {
             largest = scores.maxCoeff();
@@ -62,7 +67,7 @@ void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& to
         });
       }
     });
-    // One thread adds in order, so the sum is the same for any number of threads.
+    // Added in order by one thread, so the sum does not depend on the number of threads.
     double sum = 0, counted = 0;
     for (int64_t i = 0; i < samples; ++i) {
       sum += losses[static_cast<size_t>(i)];

@@ -1,4 +1,5 @@
-// Point-wise losses on the CPU.
+// CPU kernels of element-wise losses (mse, l1, smooth_l1, binary cross-entropy and others), of their sum and their
+// gradient, and the check that probabilities are in [0, 1].
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 #include "gradus/tensor/kernel.h"
 
@@ -42,7 +43,7 @@ void check_probabilities_cpu(const Tensor& x, bool is_target) {
     using Wide = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
     constexpr int64_t kBlock = 4096;
     const T* const values = x.ptr<T>();
-    // One loop vectorizes, the other finds the element.
+    // The first loop is vectorized; the second finds the wrong element.
     parallel_for(0, x.numel(), kBlock, [&](int64_t begin, int64_t end) {
       for (int64_t from = begin; from < end; from += kBlock) {
         const int64_t to = std::min(from + kBlock, end);

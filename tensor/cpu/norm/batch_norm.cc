@@ -1,6 +1,7 @@
-// Batch normalization on the CPU. Channels are innermost, so an image is a matrix [rows, C], and a statistic
-// is a sum over its rows. The rows are summed in blocks that do not depend on the number of threads. 16-bit
-// floats are computed as f32.
+// CPU kernels of batch normalization and its gradients, also fused with a residual addition and relu or
+// leaky_relu. Images are channels-last, so a batch is a matrix [rows, C], and a statistic is a sum over its rows:
+//   y = (x - mean) * weight / sqrt(var + eps) + bias
+// Rows are summed in blocks that do not depend on the number of threads. 16-bit floats are computed in f32.
 #include <algorithm>
 #include <cmath>
 #include <new>
@@ -17,23 +18,24 @@
 namespace gradus::raw {
 namespace {
 
-// One number per channel, aligned to a cache line, because loops load vectors as long as a line.
+// An allocator with cache-line alignment, for arrays that loops read as whole vectors.
 template <class T> struct FromALine {
   using value_type = T;
   T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
   void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
   bool operator==(const FromALine&) const = default;
 };
+// One value per channel.
 template <class T> using Channels = std::vector<T, FromALine<T>>;
 
-// An image as a matrix [rows, C]. Rows of few channels are joined, `fold` at a time, so that loops over
-// `width` elements fill vector registers. Numbers by channel are then repeated `fold` times.
+// A batch of images as a matrix of `count` rows of `width` elements. If C is small, `fold` pixels form one row, so
+// that loops over a row fill vector registers; values per channel are then repeated `fold` times.
 struct Rows {
   explicit Rows(const Tensor& x) : C(x.size(1)), total(x.numel() / C) {
     while (C * fold * 2 <= 128 && total % (fold * 2) == 0) fold *= 2;
     count = total / fold, width = C * fold;
   }
-  // Returns f(c) for each channel, repeated to the width.
+  // Returns f(c) for each channel c, repeated to `width` values.
   template <class T, class F> Channels<T> spread(F f) const {
     Channels<T> v(width);
     for (int64_t c = 0; c < C; ++c) v[c] = T(f(c));
@@ -46,26 +48,25 @@ struct Rows {
   int64_t C, total, fold = 1, count, width;
 };
 
-// The type in which T is computed.
+// The type in which elements of T are computed.
 template <class T> using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Calls f<T>() for the dtypes that a batch norm takes.
+// Calls f<T>() with the C++ type of a floating dtype, including 16-bit types.
 template <class F> void dispatch(DType t, F&& f) {
   dispatch_all(t, [&]<class T>() {
     if constexpr (is_floating(dtype_v<T>)) f.template operator()<T>();
   });
 }
 
-// Calls f(N as a constant, first row) for all rows in [first, last): eight rows at a time, then single ones.
+// Calls f(N, row) for blocks of N rows that cover [first, last): N is std::integral_constant 8, then 1.
 template <class F> void for_each_rows(int64_t first, int64_t last, F f) {
   int64_t r = first;
   for (; r + 8 <= last; r += 8) f(std::integral_constant<int, 8>(), r);
   for (; r < last; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// Returns K sums per channel over all rows. add(N, part, r) adds the N rows from r to the K * width
-// numbers of `part`. Some rows are summed in A, so that they go through vector registers. Their sum is
-// then added in double.
+// Returns K sums per channel over all rows, as [K, C]. add(N, part, r) adds rows [r, r + N) to part [K, width]. Up
+// to kRowsInPart rows are summed in A, their sums in f64.
 template <int K, class A, class Add> std::vector<double> sum_rows(const Rows& rows, Add add) {
   constexpr int64_t kRowsInPart = 32;
   const int64_t width = K * rows.width;
@@ -102,12 +103,12 @@ template <int K, class A, class Add> std::vector<double> sum_rows(const Rows& ro
 using formulas::normalized;
 using formulas::positive_part;
 
-// weight / sqrt(var + eps), by channel.
+// Returns weight[c] / sqrt(var + eps).
 template <class A> double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
   return formulas::batch_norm_scale(weight.defined() ? weight.ptr<A>()[c] : 1.0, var, eps);
 }
 
-// The numbers by channel that turn x into y.
+// The coefficients per channel of y = (x - mean) * scale + shift.
 template <class A> struct Affine {
   Affine(const Rows& rows, const Tensor& m, const Tensor& var, const Tensor& weight, const Tensor& bias,
          double eps)
@@ -117,7 +118,7 @@ template <class A> struct Affine {
   Channels<A> mean, scale, shift;
 };
 
-// Calls f(r) for all rows. f is also compiled for wide vectors.
+// Calls f(r) for all rows in parallel, compiled for wide vectors too.
 template <class F> void for_each_row(const Rows& rows, F f) {
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
     cpu::with_wide_vectors([&] {
@@ -126,7 +127,7 @@ template <class F> void for_each_row(const Rows& rows, F f) {
   });
 }
 
-// y[i] = finish(normalized x[i], i). y may be a tensor that `finish` reads at i.
+// y[i] = finish(normalized x[i], i). y may alias a tensor that `finish` reads at i.
 template <class T, class A, class F>
 void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine, F finish) {
   const Rows rows(x);
@@ -134,7 +135,7 @@ void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine, F fini
     const A *mean = affine.mean.data(), *scale = affine.scale.data(), *shift = affine.shift.data();
     T* const to = rows.at<T>(y, r);
     const T* const v = rows.at<T>(x, r);
-    const F local = finish;  // so that its pointers stay in registers
+    const F local = finish;  // a local copy, whose pointers stay in registers
     const int64_t width = rows.width, at = r * width;
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; ++i)
@@ -146,11 +147,11 @@ template <class T, class A> void normalize(const Tensor& y, const Tensor& x, con
 }
 
 struct Moments {
-  std::vector<double> mean, m2;  // by channel; m2: sum of squared differences from the mean
+  std::vector<double> mean, m2;  // per channel; m2 = sum (x - mean)^2
 };
 
-// Adds two numbers of each element of N rows to two sums by column. add(at, i, first, second) adds those of
-// element `at`, in column i, to `first` and `second`.
+// Accumulates two sums per column over N rows of n elements. add(at, i, a, b) adds the terms of element `at`,
+// which is in column i, to a and b.
 template <int N, class A, class F> inline void add_rows(int64_t n, A* first, A* second, F add) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
@@ -162,9 +163,10 @@ template <int N, class A, class F> inline void add_rows(int64_t n, A* first, A* 
   }
 }
 
-// Computes mean and m2 in one pass over the differences from a guess, which is the mean of some rows. Where
-// the guess is so far off that the subtraction at the end would lose digits, a second pass takes the
-// differences from the mean itself.
+// Returns mean and m2 per channel by the shifted-data algorithm: with a guess k of the mean (the mean of some
+// rows),
+//   mean = k + sum(x - k) / n,  m2 = sum (x - k)^2 - (sum(x - k))^2 / n
+// If k is so far from the mean that this subtraction would cancel, a second pass uses k = mean.
 template <class T> Moments moments(const Tensor& x) {
   using A = Arithmetic<T>;
   const Rows rows(x);
@@ -180,7 +182,7 @@ template <class T> Moments moments(const Tensor& x) {
     channel_guess[i % rows.C] += guess[i] / double(samples * rows.fold);
   Channels<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
 
-  const auto differences = [&] {  // sums of the differences from `about`, and of their squares
+  const auto differences = [&] {  // sum(x - about) and sum (x - about)^2 per channel
     return sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
       add_rows<count()>(rows.width, part, part + rows.width,
                         [v = rows.at<T>(x, r), a = about.data()](int64_t at, int64_t i, A& sum, A& squares) {
@@ -216,7 +218,7 @@ void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x)
   });
 }
 
-// to = offset + (x - mean) * slope, plus `add` if given. `to` may be `add` itself.
+// to = offset + (x - mean) * slope, plus `add` if not null. `to` may alias `add`.
 template <class T, class A>
 void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const A* offset, const A* slope) {
   if (add) {
@@ -278,7 +280,7 @@ void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, 
   });
 }
 
-// Writes the batch's mean and variance. Returns the numbers that normalize by them.
+// Computes the batch's mean and biased variance, writes them, and returns the coefficients that normalize by them.
 template <class T, class A = Arithmetic<T>>
 Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
                        const Tensor& bias, double eps) {
@@ -332,7 +334,8 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
   batch_norm_update_cpu(mean, var, running, Rows(x).total);
 }
 
-// The gradient of a normalized number v: dy, or what relu or leaky_relu leave of it.
+// Gradient functors: the gradient of the normalized value, given dy and the input v. Identity without activation;
+// Rectified and Leaky after relu and leaky_relu.
 struct AsItIs {
   template <class A> A operator()(A dy, A, A, A, A) const { return dy; }
 };
@@ -348,7 +351,7 @@ template <class A> struct Leaky {
   }
 };
 
-// dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
+// dx = scale * (g - offset - (x - mean) * slope) with g = gradient(dy). dx may alias dy.
 template <class T, class A, class Gradient>
 void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& affine, const A* offset,
                   const A* slope, Gradient gradient) {
@@ -360,7 +363,7 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   }
 }
 
-// Computes dx, dweight and dbias from the sums of dy and of dy * (x - mean).
+// Computes dx, dweight and dbias from sums = [sum(g), sum(g * (x - mean))] per channel, where g = gradient(dy).
 template <class T, class Gradient>
 void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                       const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,

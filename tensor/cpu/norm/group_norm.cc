@@ -1,7 +1,7 @@
-// Group and instance normalization on the CPU. Channels are innermost, so a sample is a matrix [rows, C].
-// Every pass visits the sample's rows and treats all channels alike, with one set of coefficients per
-// channel. All passes over a sample follow each other while it is in the cache. Rows are summed in blocks
-// that do not depend on the number of threads.
+// CPU kernels of group and instance normalization, with first and second gradients, and of the sum over a window
+// of channels. Images are channels-last, so a sample is a matrix [rows, C]. Group statistics become coefficients
+// per channel, so every pass is a loop over rows. All passes over a sample run while it is in the cache. Rows are
+// summed in blocks that do not depend on the number of threads.
 #include "gradus/tensor/ops/norm/group_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -14,8 +14,9 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements
+constexpr int64_t kGrain = 16384;  // minimum number of elements per thread
 
+// The sizes of a batch x [N, C, ...]. per_group: channels per group.
 struct Samples {
   const Tensor& x;
   const GroupNormSpec& spec;
@@ -24,8 +25,8 @@ struct Samples {
   double group_size() const { return double(rows * per_group); }
 };
 
-// Calls f(sample) for each sample. Where there are fewer samples than threads, threads divide each
-// sample's rows instead.
+// Calls f(sample) for each sample, in parallel if there are at least as many samples as threads. Otherwise the
+// loops inside f are parallel.
 template <class F> void for_each_sample(const Samples& s, F f) {
   const int64_t grain = s.N < num_threads() ? s.N : 1 + kGrain / (s.rows * s.C);
   parallel_for(0, s.N, grain, [&](int64_t first, int64_t last) {
@@ -33,13 +34,13 @@ template <class F> void for_each_sample(const Samples& s, F f) {
   });
 }
 
-// Returns the number of blocks into which a sample's rows are cut for sums.
+// Returns the number of blocks of rows with separate partial sums.
 int64_t blocks_of(const Samples& s) {
   return std::min(s.rows, std::clamp<int64_t>(s.rows * s.C / 65536, 1, 64));
 }
 
-// Returns K * C sums over a sample's rows. row(part, r) adds row r to `part`. A few rows are summed in T, so
-// that they go through vector registers. Their sum is then added in double.
+// Returns sums [K, C] over a sample's rows. row(part, r) adds row r to part [K, C]. Up to 16 rows are summed in T,
+// their sums in f64.
 template <class T, int K, class AddRow> std::vector<double> sum_rows(const Samples& s, AddRow row) {
   const int64_t width = K * s.C, blocks = blocks_of(s);
   std::vector<double> parts(size_t(blocks * width), 0.0);
@@ -61,7 +62,7 @@ template <class T, int K, class AddRow> std::vector<double> sum_rows(const Sampl
   return parts;
 }
 
-// Adds x - about, and its square, to the sums.
+// sum[c] += d and squares[c] += d^2, with d = x[c] - about[c].
 template <class T>
 void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const T* __restrict x,
                      const T* __restrict about) {
@@ -71,9 +72,9 @@ void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const 
   }
 }
 
-// Sums by channel, in f64, over rows of x: of the differences from the sample's first row, and of their
-// squares. A few rows at a time are summed in T, as differences from the first of them. Whatever the mean or
-// an outlier is, the squares are then too large at most by a factor of the number of rows.
+// Per channel, in f64: sum and squares of x - x0, where x0 is the sample's first row. Up to 16 rows are summed in
+// T relative to the first of them, then shifted to x0. So for any mean and any outlier, the squares exceed sum (x
+// - mean)^2 by at most a factor of the number of rows.
 template <class T> struct ChannelStatistics {
   explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
   std::vector<double> sum, squares;
@@ -95,7 +96,7 @@ template <class T> struct ChannelStatistics {
   }
 };
 
-// Computes the mean and the biased variance of each group.
+// Computes the mean and the biased variance of each group of one sample x.
 template <class T> void statistics(const Samples& s, const T* x, double* mean, double* var) {
   const int64_t blocks = blocks_of(s);
   std::vector parts(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
@@ -125,8 +126,8 @@ template <class T> void statistics(const Samples& s, const T* x, double* mean, d
   }
 }
 
-// Per channel: y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that a large
-// mean costs no digits.
+// y = (x - high) * scale + shift per channel. `high` is the mean rounded to T; shift includes the rounding error,
+// so that a large mean costs no precision.
 template <class T>
 void apply_row(int64_t C, T* __restrict y, const T* __restrict x, const T* __restrict high,
                const T* __restrict scale, const T* __restrict shift) {
@@ -160,12 +161,13 @@ void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, cons
   });
 }
 
+// sum[c] += dy[c] and centered_sum[c] += dy[c] * (x[c] - high[c]).
 template <class T>
 void add_gradients(int64_t C, T* __restrict sum, T* __restrict centered_sum, const T* __restrict dy,
                    const T* __restrict x, const T* __restrict high) {
   for (int64_t c = 0; c < C; ++c) sum[c] += dy[c], centered_sum[c] += dy[c] * (x[c] - high[c]);
 }
-// y = dy * scale + (x - high) * slope + shift.
+// y = dy * scale + (x - high) * slope + shift per channel.
 template <class T>
 void combine_row(int64_t C, T* __restrict y, const T* __restrict dy, const T* __restrict x,
                  const T* __restrict high, const T* __restrict scale, const T* __restrict slope,
@@ -221,6 +223,7 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
+// Adds a, a * d, g, g * d and a * g to five sums per channel, with a = ddx, g = dy and d = x - high.
 template <class T>
 void add_products(int64_t C, T* __restrict sums, const T* __restrict ddx, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict high) {
@@ -232,6 +235,7 @@ void add_products(int64_t C, T* __restrict sums, const T* __restrict ddx, const 
   }
 }
 
+// dx = dy * of_dy + ddx * of_ddx + (x - high) * slope + shift per channel.
 template <class T>
 void combine_both(int64_t C, T* __restrict dx, const T* __restrict ddx, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict high, const T* __restrict of_ddx,
@@ -247,7 +251,7 @@ void combine_both(int64_t C, T* __restrict dx, const T* __restrict ddx, const T*
 //   dx = r P(ddweight dy - r (a mean(u z) + u mean(a z)))
 //        - r^2 z (mean(a u) - mean(a) mean(u) - mean(a z) mean(u z))
 //   dweight = sum(dy r P(a)).
-// All means follow from five sums by channel.
+// All means follow from the five sums per channel of add_products.
 void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const Tensor& dweight,
                                     const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
                                     const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
@@ -321,7 +325,8 @@ template <class T> void add_row(int64_t n, T* __restrict y, const T* __restrict 
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
-// A row at a time: y is the sum of x moved by each offset of the window.
+// y[c] = sum of x[c + d] for d = -before..after, channels outside [0, C) counted as 0. Computed row by row as a
+// sum of shifted copies of x.
 void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindow& window) {
   dispatch_floating(x.dtype(), "channel_window_sum", [&]<class T>() {
     const int64_t C = x.size(1);

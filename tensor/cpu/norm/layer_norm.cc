@@ -1,6 +1,8 @@
-// Layer normalization on the CPU, one row at a time while it is in the first-level cache. Sums run in lanes
-// of T over short stretches. The stretches are added in f64. The order of the additions does not depend on
-// the number of threads.
+// CPU kernels of layer normalization and RMS normalization (not centered), and of their gradients, one row of n
+// elements at a time:
+//   y = (x - mean) / sqrt(var + eps) * weight + bias    (RMS: mean = 0, var = mean(x^2))
+// Blocks of kStretch elements are summed in T in kLanes lanes, the sums of blocks in f64. The order of the
+// additions does not depend on the number of threads.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -13,11 +15,11 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kLanes = 32;     // independent sums, so that they fill vector registers
-constexpr int64_t kStretch = 512;  // elements that are added in T
-constexpr int64_t kGrain = 16384;  // elements
+constexpr int64_t kLanes = 32;     // independent partial sums, which compilers vectorize
+constexpr int64_t kStretch = 512;  // elements that are summed in T
+constexpr int64_t kGrain = 16384;  // minimum number of elements per thread
 
-// Returns K sums of f(i) over i in [0, n). f returns std::array<T, K>.
+// Returns sum f(i) over i < n, for f that returns std::array<T, K>.
 template <class T, size_t K, class F> std::array<double, K> sum_lanes(int64_t n, F f) {
   std::array<double, K> total{};
   for (int64_t first = 0; first < n; first += kStretch) {
@@ -38,8 +40,8 @@ template <class T, size_t K, class F> std::array<double, K> sum_lanes(int64_t n,
   return total;
 }
 
-// y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that x - mean loses no digits
-// where the mean is large.
+// Normalizes an element: (x - high) * scale + shift. `high` is the mean rounded to T; `shift` corrects the
+// rounding error, so that a large mean costs no precision.
 template <class T> struct Row {
   Row(double mean, double inv_std)
       : high(T(mean)), scale(T(inv_std)), shift(T((double(high) - mean) * inv_std)) {}
@@ -51,7 +53,8 @@ struct Stats {
   double mean = 0, inv_std;
 };
 
-// The first pass sums differences from the first element, the second squares of differences from the mean.
+// Two passes over a row: the mean from differences to the first element, then the variance from squared
+// differences to the mean. Not centered: only the mean of squares.
 template <class T> Stats statistics(const T* x, int64_t n, const LayerNormSpec& spec) {
   Stats s;
   double square;
@@ -71,6 +74,7 @@ template <class T> Stats statistics(const T* x, int64_t n, const LayerNormSpec& 
   return s;
 }
 
+// y = normalized x * w + b. w and b may be null.
 template <class T>
 void normalize(T* __restrict y, const T* __restrict x, const T* __restrict w, const T* __restrict b,
                int64_t n, Row<T> row) {
@@ -103,8 +107,8 @@ void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const
   });
 }
 
-// dx = (dy w - mean(dy w) - z mean(dy w z)) / std, where z is the normalized x. The first mean
-// only if centered.
+// dx = (dy w - mean(dy w) - z mean(dy w z)) / std, where z is the normalized x; without mean(dy w) if not
+// centered. Adds dy z to dw and dy to db.
 template <class T>
 void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict w, int64_t n, Row<T> row, double inv_std,

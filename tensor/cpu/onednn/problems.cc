@@ -1,3 +1,5 @@
+// Creation of oneDNN primitives. Implementations are tried in oneDNN's order until one has no known bug for the
+// problem.
 #include "gradus/tensor/cpu/onednn/problems.h"
 
 #include <algorithm>
@@ -16,8 +18,9 @@ using Forward = dnnl::convolution_forward;
 using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-// Returns the first implementation for which errs(name) is false. Only gradients have a hint. Before version
-// 3, oneDNN has an object for a problem, which must live while its implementations are tried.
+// Returns the first implementation for which errs(name) is false. `hint` is the forward primitive, for gradients.
+// In oneDNN 2 an operation descriptor is created first, which must outlive the iteration.
+// Errors: dnnl::error (unimplemented) if there is none.
 template <class Primitive, class Errs, class... Hint, class... Part>
 typename Primitive::primitive_desc first_right(const Errs& errs, const std::tuple<Hint...>& hint,
                                                const Part&... problem) {
@@ -37,7 +40,7 @@ typename Primitive::primitive_desc first_right(const Errs& errs, const std::tupl
 
 memory::dims dims_of(const Shape& s) { return memory::dims(s.begin(), s.end()); }
 
-// Row-major, of 1 to 6 dims.
+// Returns the row-major layout of 1 to 6 dims.
 Desc row_major(const memory::dims& sizes, DType t) {
   constexpr tag kTags[] = {tag::a, tag::ab, tag::abc, tag::abcd, tag::abcde, tag::abcdef};
   return Desc(sizes, type_of(t), kTags[sizes.size() - 1]);
