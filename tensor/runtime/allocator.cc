@@ -1,3 +1,5 @@
+// The caching allocator of CPU devices and of the meta device, and the public functions for all devices. GPUs have
+// internal::DeviceAllocator.
 #include "gradus/tensor/runtime/allocator.h"
 
 #include <pthread.h>
@@ -27,10 +29,10 @@ namespace gradus {
 namespace {
 
 // Note [Size classes]
-// Small requests (up to 1 MiB) are rounded up to multiples of 64 bytes below 1 KiB, and above to 16 steps per
-// power of two. Each size class has a free list. Large requests are rounded up to 64 KiB and matched best
-// fit, with a block at most a quarter too large. Training repeats its shapes, so nearly every request finds a
-// block of exactly its size.
+// Small requests (up to 1 MiB) are rounded up to multiples of 64 bytes up to 1 KiB, and to 16 steps per power of
+// two above. Each size class has a free list. Large requests are rounded up to multiples of 64 KiB and served by
+// best fit from blocks that are at most a quarter too large. Training repeats its shapes, so nearly every request
+// finds a block of exactly its size.
 constexpr int64_t kSmallest = 64;
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
 constexpr int64_t kLargeStep = int64_t{64} << 10;
@@ -45,7 +47,8 @@ int64_t class_size(int64_t bytes) {
   return round_up(bytes, step);
 }
 
-int class_index(int64_t size) {  // size: a small class's size
+// Returns the index of a small size class. `size` is a value of class_size().
+int class_index(int64_t size) {
   if (size <= 1024) return static_cast<int>(size / kSmallest);
   const int power = std::bit_width(static_cast<uint64_t>(size - 1)) - 1;  // 2^power < size <= 2^(power+1)
   const int64_t step = (int64_t{1} << power) / 16;
@@ -66,11 +69,12 @@ class SpinLock {
 };
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kCaching = false;  // let the sanitizer see every allocation
+constexpr bool kCaching = false;  // AddressSanitizer must see every allocation
 #else
 constexpr bool kCaching = true;
 #endif
 
+// The allocator of one CPU device. A free small block stores the pointer to the next one in its first bytes.
 class CachingAllocator {
  public:
   void* allocate(int64_t bytes) {
@@ -152,7 +156,7 @@ class CachingAllocator {
     stats_.cached_bytes = 0;
   }
 
-  // Counts a block on the meta device, which nobody writes to.
+  // Counts a block of the meta device, which has no memory.
   void count(int64_t bytes) {
     std::lock_guard lock(lock_);
     ++stats_.allocations;
@@ -213,10 +217,10 @@ class CachingAllocator {
 
   static void* from_system(int64_t size) {
     if (size > internal::physical_memory())
-      return nullptr;  // otherwise the system may grant it, and kill the process that uses it
+      return nullptr;  // the system might grant it (overcommit) and kill the process when it is used
     const bool huge = size >= kHugePage;
     void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
-    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // saves page faults; only a hint, so failure is no error
+    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // a hint: fewer page faults
     return p;
   }
 
@@ -240,10 +244,10 @@ std::string in_column(const std::string& text, size_t width) {
 
 using Allocators = std::array<CachingAllocator, kMaxCpuDevices + 1>;
 
-// Never destroyed, because static tensors may be destroyed later.
+// Never destroyed: static tensors may be destroyed later.
 Allocators& allocators() {
   static auto* all = [] {
-    // Takes all locks around fork(), so that a child gets no lock that another thread of the parent holds.
+    // fork() happens with all locks held, so that no lock is left locked in the child.
     pthread_atfork(
         [] {
           for (CachingAllocator& a : allocators()) a.lock();

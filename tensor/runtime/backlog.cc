@@ -1,3 +1,4 @@
+// Implementation of Backlog: per-thread counters and polling.
 #include "gradus/tensor/runtime/backlog.h"
 
 #include <pthread.h>
@@ -48,7 +49,7 @@ void Backlog::wait_for_room() {
 
 Backlog& backlog() {
   static auto* b = [] {
-    // A child of fork() has none of its parent's tasks.
+    // A child of fork() starts without tasks.
     pthread_atfork(nullptr, nullptr, [] { new (&backlog()) Backlog; });
     return new Backlog;
   }();

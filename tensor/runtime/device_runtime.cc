@@ -1,3 +1,4 @@
+// Registry of device runtimes, and the public functions about GPUs.
 #include "gradus/tensor/runtime/device_runtime.h"
 
 #include <array>
@@ -15,7 +16,7 @@ constinit std::array<std::atomic<DeviceRuntime*>, 3> runtimes{};  // by device t
 
 std::atomic<DeviceRuntime*>& slot(DeviceType type) { return runtimes[static_cast<size_t>(type)]; }
 
-std::atomic<int> user = -1;  // the fork_count() of the process that uses the devices
+std::atomic<int> user = -1;  // fork_count() of the process that uses devices; -1: none yet
 
 void check_process(Device device, const char* op) {
   if (user >= 0 && user != fork_count())

@@ -1,3 +1,4 @@
+// Parsing of the variables of each launcher. Values are not trusted.
 #include "gradus/tensor/runtime/environment.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ template <class... Parts> [[noreturn]] void fail(const Parts&... parts) {
   throw ValueError("environment", parts...);
 }
 
-// Returns the part of a value that messages show.
+// Returns a value for messages, quoted and truncated to 80 bytes.
 std::string shown(std::string_view value) {
   return concat('\'', value.substr(0, 80), value.size() > 80 ? "..." : "", '\'');
 }
@@ -72,7 +73,7 @@ class Variables {
   const GetVariable& get_;
 };
 
-// The names of the variables that all launchers have. Null: the launcher does not set it.
+// The names of a launcher's variables. Null: the launcher does not set it.
 struct Names {
   const char *source, *rank, *world_size, *local_rank, *local_world_size, *node;
 };
@@ -94,7 +95,7 @@ constexpr Names kKubernetes{"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", 
 const Names* launched_by(const Variables& v) {
   if (v.has(kTorchrun.rank)) return &kTorchrun;
   if (v.has(kOpenMpi.rank) && v.has(kOpenMpi.world_size)) return &kOpenMpi;
-  // In the script of a batch job Slurm sets rank 0 too. But only srun starts ranks.
+  // In a batch script Slurm sets rank 0 too, but only srun starts ranks.
   const bool step = v.first({"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}) != nullptr;
   const bool script = !step && v.text_of({"ENVIRONMENT"}, "") == "BATCH";
   if (v.has(kSlurm.rank) && !script) {
@@ -102,14 +103,14 @@ const Names* launched_by(const Variables& v) {
     if (v.has(kSlurm.world_size)) return &kSlurm;
   }
   if (v.has(kPmi.rank) && v.has(kPmi.world_size)) return &kPmi;
-  // An index alone does not make a rank: many indexed jobs are not distributed.
+  // Requires WORLD_SIZE: many indexed jobs are not distributed.
   if (v.has(kKubernetes.rank) && v.has(kKubernetes.world_size)) return &kKubernetes;
   if (v.has("WORLD_SIZE")) fail("WORLD_SIZE is set but RANK is not");
   return nullptr;
 }
 
-// Returns the ranks of a node, from a list such as "2(x3),1": two on each of the first three nodes,
-// one on the fourth.
+// Returns the number of ranks on a node, from a list such as "2(x3),1" (two on each of the first three nodes, one
+// on the fourth); -1 if the list is too short.
 int tasks_of_node(const Variables& v, const char* name, int node) {
   const std::string list = v.text(name);
   std::string_view left = list;
@@ -139,7 +140,8 @@ int tasks_of_node(const Variables& v, const char* name, int node) {
   }
 }
 
-// Reads the variables that only Slurm has: the first host, a port, ranks per node.
+// Reads the variables that only Slurm sets: the first host, ranks per node, and the job id, from which a port
+// follows.
 void read_slurm(const Variables& v, Environment& e) {
   if (const char* tasks = v.first({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
       tasks && e.node >= 0)
@@ -148,7 +150,7 @@ void read_slurm(const Variables& v, Environment& e) {
     e.master_addr = first_slurm_host(v.text(nodes));
   if (const char* job = v.first({"SLURM_JOB_ID", "SLURM_JOBID"})) {
     const int id = v.number(job, 0, 2'147'483'647);
-    e.master_port = 15'000 + id % 10'000;  // below the ports that systems assign automatically
+    e.master_port = 15'000 + id % 10'000;  // below the ephemeral ports
     e.job_id = concat("slurm-", id, '-', v.text_of({"SLURM_STEP_ID", "SLURM_STEPID"}, "0"));
   }
 }
@@ -209,7 +211,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   if (names->node) e.node = v.number_of({names->node}, 0, kMaxRanks - 1, -1);
 
   if (names == &kSlurm || names == &kSlurmStep) read_slurm(v, e);
-  if (names == &kKubernetes) {  // a pod is a host of its own
+  if (names == &kKubernetes) {  // one rank per pod
     e.local_rank = 0;
     e.local_world_size = 1;
     e.node = e.rank;
@@ -229,7 +231,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   if (names == &kOpenMpi) e.job_id = v.text_of({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}, e.job_id);
   if (names != &kTorchrun && e.local_world_size == e.world_size) e.master_addr = "127.0.0.1";
 
-  // These variables, if set, win over values derived above.
+  // These variables override the values derived above.
   e.master_addr = v.text_of({"MASTER_ADDR"}, e.master_addr);
   e.master_port = v.number_of({"MASTER_PORT"}, 1, 65535, e.master_port);
   e.port_is_given = v.has("MASTER_PORT");
@@ -247,7 +249,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
 
 void check_joined(std::string_view op) {
   if (Context::current().job || Job::of_process()) return;
-  // Read once: a process on its own calls this in every step.
+  // Read once, because single-process training calls this in every step.
   static const std::string place = [] {
     const std::optional<Environment> e = read_environment();
     if (!e || e->world_size == 1) return std::string();

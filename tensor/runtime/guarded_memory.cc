@@ -1,3 +1,4 @@
+// Guarded allocation: each block has its own mmap, with an inaccessible page (PROT_NONE) on either side.
 #include "gradus/tensor/runtime/guarded_memory.h"
 
 #include <sys/mman.h>
@@ -38,7 +39,7 @@ int64_t page_size() {
   return size;
 }
 
-// Returns the bytes of the pages that hold a block, without the two unreadable ones around them.
+// Returns the bytes of the accessible pages of a block.
 int64_t pages_of(int64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
 
 }  // namespace

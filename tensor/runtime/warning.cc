@@ -1,3 +1,4 @@
+// Implementation of warn_once.
 #include "gradus/tensor/runtime/warning.h"
 
 #include <cstdio>
