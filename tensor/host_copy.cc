@@ -1,3 +1,4 @@
+// Implementation of copies between host and device memory.
 #include "gradus/tensor/host_copy.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace gradus::internal {
 
 namespace {
 
-// A failure of the device names x.
+// Returns f(). A DeviceFailure is annotated with x.
 template <class F> auto copy_of(const Tensor& x, F&& f) {
   try {
     return f();
@@ -23,7 +24,7 @@ template <class F> auto copy_of(const Tensor& x, F&& f) {
 
 Tensor fetched(const Tensor& x) {
   const Device device = x.device();
-  int64_t first = 0, last = 0;  // elements, from x's own first one
+  int64_t first = 0, last = 0;  // range of element offsets, relative to x's offset
   for (int d = 0; d < x.dim(); ++d) {
     const int64_t way = (x.shape()[d] - 1) * x.strides()[d];
     (way < 0 ? first : last) += way;

@@ -1,4 +1,4 @@
-// Prints values as PyTorch does: abridged and aligned, so that a large tensor is readable.
+// Printing of tensors in PyTorch's format: aligned columns, and large tensors abridged.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,11 +10,11 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kAbridgeAbove = 1000;  // elements
-constexpr int64_t kEdge = 3;             // elements shown at either end
+constexpr int64_t kAbridgeAbove = 1000;  // maximum number of elements that are printed completely
+constexpr int64_t kEdge = 3;             // elements printed at either end of an abridged dim
 constexpr int kLineWidth = 80;
 
-// How a number is written. All numbers of a tensor share one style, so that columns line up.
+// The number format, the same for all elements of a tensor: 3, true, 3., 3.1416 or 3.1416e+00.
 enum class Style { kInteger, kTruth, kWhole, kFixed, kScientific };
 
 std::string written(double v, Style style) {
@@ -38,7 +38,7 @@ class Printer {
   std::string text() const { return x_.numel() == 0 ? "[]" : block(0, 0); }
 
  private:
-  // Calls f with the offset of every element that is shown.
+  // Calls f with the offset of each printed element of dims [d, dim()).
   template <class F> void visit(int d, int64_t offset, F&& f) const {
     if (x_.numel() == 0) return;
     if (d == x_.dim()) return f(offset);
@@ -49,8 +49,8 @@ class Printer {
   }
   bool starts_gap(int d, int64_t i) const { return abridge_ && x_.shape()[d] > 2 * kEdge && i == kEdge; }
 
-  // Whole numbers are written as 3., others with four digits after the point, or with an exponent where four
-  // digits would not show much.
+  // Whole numbers print as 3., others with four decimals, or in scientific notation if the range is too large for
+  // four decimals.
   Style choose_style() const {
     if (x_.dtype() == DType::kBool) return Style::kTruth;
     if (is_integral(x_.dtype())) return Style::kInteger;

@@ -1,3 +1,4 @@
+// Tensor and TensorImpl: layouts, access from the host, and creation.
 #include "gradus/tensor/tensor.h"
 
 #include <algorithm>
@@ -15,8 +16,8 @@
 namespace gradus {
 namespace {
 
-// Returns the strides with the dims of size 1 set to their stride in a dense row-major array, so that equal
-// layouts compare equal.
+// Returns the strides with those of size-1 dims replaced by the row-major value, so that equal layouts have equal
+// strides.
 Strides normalized(const Shape& shape, Strides strides) {
   int64_t next = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
@@ -36,7 +37,7 @@ bool lies_row_major(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-// Returns the dims in the order of memory, the outermost first.
+// Returns the dims in descending order of their strides.
 Dims memory_order(const Strides& strides) {
   Dims order;
   for (int d = 0; d < strides.size(); ++d) {
@@ -47,7 +48,8 @@ Dims memory_order(const Strides& strides) {
   return order;
 }
 
-// Returns x, which has one element, where the host can read it.
+// Returns the one-element tensor x in host memory. Blocks.
+// Errors: ShapeError unless x has one element.
 Tensor waited_for(const Tensor& x) {
   if (x.numel() != 1)
     throw ShapeError("item", "needs exactly one element, given ", describe(x), "; to_vector() gives all");
@@ -178,7 +180,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions o
 Tensor empty_like(const Tensor& x, DType dtype) {
   const TensorOptions options{dtype, x.device()};
   if (x.is_row_major()) return empty(x.shape(), options);
-  // Dense strides, with x's dims in their order in memory.
+  // Contiguous strides with the dims in x's memory order.
   const Dims order = memory_order(x.strides());
   Strides strides = x.shape();
   int64_t step = 1;
@@ -245,7 +247,7 @@ template <class T> T element(Number number) {
 using internal::Literal;
 using Row = std::initializer_list<Literal>;
 
-// Appends the numbers of a row at depth `dim`.
+// Appends the numbers of a row, which is at nesting depth `dim`, in row-major order.
 // Errors: ShapeError unless the row fits `shape`.
 void append(const Row& row, int dim, const Shape& shape, std::vector<const Literal*>& numbers) {
   if (static_cast<int64_t>(row.size()) != shape[dim])
