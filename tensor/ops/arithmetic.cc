@@ -1,3 +1,4 @@
+// Checks, integer conversion of parameters, and calls of the functors' slots.
 #include "gradus/tensor/ops/arithmetic.h"
 
 #include <cmath>
@@ -11,14 +12,14 @@ namespace {
 
 using namespace functors;  // NOLINT
 
-// Integers are multiplied by integers that their dtype can hold.
+// alpha must be an integer that fits into the dtype if the operands are integers.
 void check_factor(const char* op, DType t, Number alpha) {
   if (is_integral(t) && alpha.is_floating())
     throw DTypeError(op, "alpha must be an integer for ", t, ", given ", alpha, ", a floating-point number");
   check_fits(op, alpha, t);
 }
 
-// An integer is neither raised nor lowered to a number that its type cannot hold.
+// A bound must fit into an integer dtype if clamping to it could change an element.
 void check_bounds(const char* op, DType t, Number low, Number high) {
   if (std::isnan(low.to_double()) || std::isnan(high.to_double()))
     throw ValueError(op, "bounds are ", low, " and ", high);

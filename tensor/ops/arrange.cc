@@ -1,3 +1,4 @@
+// Implementation of the raw ops that reorder elements, mostly as copies of views.
 #include "gradus/tensor/ops/arrange.h"
 
 #include <span>
@@ -18,7 +19,7 @@ struct Shift {
   int64_t by;  // in (0, size)
 };
 
-// Copies x with the shifts applied. Each shifted dim is moved as two blocks.
+// Copies x with circular shifts. A shifted dim is copied as two blocks.
 void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shifts) {
   if (shifts.empty()) return copy_(out, x);
   const auto [dim, by] = shifts[0];
@@ -30,7 +31,7 @@ void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shif
 Tensor triangle(const Tensor& x, int64_t diagonal, bool upper, const char* op) {
   if (x.dim() < 2) throw ShapeError(op, "expected at least 2 dims, given x ", describe(x));
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  diagonal = std::clamp(diagonal, -x.size(-2), x.size(-1));  // beyond them everything is on one side
+  diagonal = std::clamp(diagonal, -x.size(-2), x.size(-1));  // beyond: all elements are on one side
   if (out.numel() > 0) triangle_kernel(out, contiguous(x), diagonal, upper);
   return out;
 }
@@ -109,14 +110,14 @@ Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total) {
                         describe(counts));
     total = c.numel() == 0 ? 0 : sum(c).item<int64_t>();
   }
-  // A negative or overflowed sum is not the size that the kernel finds. The kernel then throws.
+  // If the sum is negative or has overflowed, the kernel throws.
   const Tensor out = empty({std::max<int64_t>(*total, 0)}, {.dtype = DType::kI64, .device = counts.device()});
   if (c.numel() > 0 || *total > 0) repeat_kernel(out, c);
   return out;
 }
 
 Tensor places_in(const Tensor& x, const Tensor& view) {
-  // Numbers every place in the storage between the first and the last one that x or view has.
+  // Maps each storage offset between the first and last element of x and `view` to an index of x.
   int64_t last = std::max(x.impl().offset, view.impl().offset);
   for (const Tensor* t : {&x, &view}) {
     int64_t end = t->impl().offset;

@@ -1,3 +1,4 @@
+// Implementation of cat and stack by copies into narrowed views of the result.
 #include "gradus/tensor/ops/concat.h"
 
 #include "gradus/tensor/base/checked.h"

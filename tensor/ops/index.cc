@@ -1,3 +1,4 @@
+// Checks and calls of the indexing kernels. Layouts that kernels do not support are copied first.
 #include "gradus/tensor/ops/index.h"
 
 #include <limits>
@@ -22,7 +23,7 @@ IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
 
 Tensor as_indices(const Tensor& index) { return contiguous(to(index, DType::kI64)); }
 
-// Returns the corner of x that has `shape`, without cutting dim `except`.
+// Returns x narrowed to `shape` from index 0 in all dims but `except`.
 Tensor corner(const Tensor& x, const Shape& shape, int except) {
   Tensor y = x;
   for (int i = 0; i < x.dim(); ++i)
@@ -36,7 +37,7 @@ void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   check_same_dtype(op, "src", src, "x", x);
 }
 
-// Checks an index of gather or scatter: it has as many dims as `x`, and is no larger outside of `dim`.
+// Checks an index of gather or scatter: as many dims as x, and no larger than x in dims other than `dim`.
 void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name, const char* op) {
   bool fits = index.dim() == x.dim();
   for (int i = 0; fits && i < x.dim(); ++i) fits = i == dim || index.shape()[i] <= x.shape()[i];
@@ -124,7 +125,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   constexpr const char* kOp = "scatter_reduce";
   if (x.dtype() == DType::kBool) throw DTypeError(kOp, "is not defined for bool: x ", describe(x));
   if (include_self) return scatter(x, dim, index, src, how, kOp);
-  // The written places start with the neutral element.
+  // The written elements start with the neutral element of the reduction.
   const double infinity = std::numeric_limits<double>::infinity();
   const Tensor start = empty(src.shape(), {.dtype = src.dtype(), .device = src.device()});
   if (is_floating(x.dtype()) || how == Write::kAdd || how == Write::kMultiply) {
@@ -134,7 +135,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                                            : infinity);
     return scatter(scatter(x, dim, index, start, Write::kPut, kOp), dim, index, src, how, kOp);
   }
-  // Integers have no infinity: the places start with any of the elements written to them.
+  // Integers have no infinity: the written elements start with one of the values written to them.
   return scatter(scatter(x, dim, index, src, Write::kPut, kOp), dim, index, src, how, kOp);
 }
 

@@ -1,3 +1,4 @@
+// Checks and grouping of lists of tensors for multi-tensor kernels.
 #include "gradus/tensor/ops/optim_step.h"
 
 #include "gradus/tensor/kernel.h"
@@ -23,7 +24,7 @@ void check_one_device(const char* op, const std::vector<Tensor>& tensors) {
                         describe(t));
 }
 
-// Calls f(row-major tensors). Copies that were made for it are written back.
+// Calls f with row-major tensors. Tensors that are not row-major are copied before and written back after.
 template <class F> void in_place(const std::vector<Tensor>& tensors, F f) {
   std::vector<Tensor> dense;
   for (const Tensor& t : tensors) dense.push_back(contiguous(t));
@@ -50,7 +51,7 @@ void over_batches(const std::vector<StepItem>& items,
   for (size_t first = 0; first < items.size(); ++first) {
     if (done[first]) continue;
     std::vector<StepItem> batch;
-    std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major are updated in a copy
+    std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major, updated in copies
     for (size_t i = first; i < items.size(); ++i) {
       const Tensor& p = items[i].param;
       if (done[i] || p.device() != items[first].param.device() || p.dtype() != items[first].param.dtype())

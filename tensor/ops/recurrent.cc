@@ -1,3 +1,4 @@
+// Checks, dtype conversion, and calls of the LSTM and GRU kernels.
 #include "gradus/tensor/ops/recurrent.h"
 
 #include "gradus/tensor/kernel.h"

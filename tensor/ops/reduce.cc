@@ -1,3 +1,4 @@
+// Checks, result shapes, and calls of the reduction kernels.
 #include "gradus/tensor/ops/reduce.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Checks and calls of the softmax kernels.
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/kernel.h"
@@ -7,7 +8,7 @@
 namespace gradus::raw {
 namespace {
 
-// A dim of a dense tensor: its size, and the distance of its neighbors in elements.
+// A dim of a dense tensor: its size and stride.
 struct Run {
   int64_t n = 1, inner = 1;
 };

@@ -1,3 +1,4 @@
+// Checks and calls of the sorting and selection kernels, and unique.
 #include "gradus/tensor/ops/sort.h"
 
 #include <cmath>
@@ -59,11 +60,12 @@ std::pair<Tensor, Tensor> selected(const Tensor& x, Selection what, int64_t k, i
   return {values, indices};
 }
 
-// Computes the result of unique from x's sorted rows (or elements). `starts` marks the first of equal ones.
+// Computes the result of unique from x's sorted rows (or elements). `starts`: whether a row is the first of equal
+// ones.
 Unique group(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueWants wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});
-  // Equal elements are in their order in x, so this is the first place.
+  // Sorting is stable, so this is the first occurrence.
   const Tensor first = order.defined() ? index_select(order, 0, at) : at;
   Unique u;
   u.values = index_select(x, 0, first);

@@ -1,3 +1,4 @@
+// Implementation of var, std and logsumexp.
 #include "gradus/tensor/ops/statistics.h"
 
 #include <limits>
@@ -19,7 +20,7 @@ Tensor spread(const char* op, const Tensor& x, const Dims& dims, int64_t correct
   if (size_of(x.dtype()) == 2)
     return to(spread(op, to(x, DType::kF32), dims, correction, keepdim, root), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
-  // Too few elements give 0/0 = NaN, as intended.
+  // Too few elements give 0/0 = NaN, as in PyTorch.
   const double n = std::max(double(reduced_numel(x, dims, op)) - double(correction), 0.0);
   var_kernel(r.kept, x, 1.0 / n, root);
   return r.result;
@@ -38,7 +39,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   check_reducible_float(x, dims, "logsumexp");
   if (reduced_numel(x, dims, "logsumexp") == 0) return unary<functors::Log>(sum(x, dims, keepdim));
   if (size_of(x.dtype()) == 2) return to(logsumexp(to(x, DType::kF32), dims, keepdim), x.dtype());
-  // The shift is a finite number near the maximum. An infinite shift would give inf - inf.
+  // The maximum is subtracted before exp. An infinite maximum is replaced by a finite number, to avoid inf - inf.
   const double limit =
       x.dtype() == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   const Tensor shift = clamp(amax(x, dims, true), -limit, limit);

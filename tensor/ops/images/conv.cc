@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the convolution kernels.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -8,7 +9,7 @@
 namespace gradus::raw {
 namespace {
 
-// How error texts show the shapes of a convolution over 1, 2 or 3 dims, and sizes ("3x3").
+// The shapes in errors, by number of spatial dims.
 constexpr const char* kInput[] = {"", "[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
 constexpr const char* kWeight[] = {"", "[O,C/groups,K]", "[O,C/groups,KH,KW]", "[O,C/groups,KD,KH,KW]"};
 std::string sizes(const Dims& d) {
@@ -17,7 +18,7 @@ std::string sizes(const Dims& d) {
   return s;
 }
 
-// Checks that t, a parameter, has the device and dtype of the data x.
+// Checks that the parameter t has the device and dtype of the data x.
 void check_pair(const char* op, const char* x_name, const Tensor& x, const char* name, const Tensor& t) {
   if (!may_meet(t.device(), x.device()))
     throw DeviceError(op, name, " is on ", t.device(), " but ", x_name, " on ", x.device(), ": ", name, ' ',
@@ -35,7 +36,7 @@ void check_size(const char* op, const char* what, const Dims& s, int64_t least) 
 
 // Checks that filters w fit images of shape x, and returns the result's shape.
 Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeometry& g, TensorOptions like) {
-  auto given = [&] {  // called for errors only
+  auto given = [&] {  // only called for errors
     return concat(": x ", like.dtype, x, ' ', like.device, ", weight ", like.dtype, w, ' ', like.device);
   };
   const int rank = g.rank();
@@ -73,7 +74,7 @@ Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeome
   return y;
 }
 
-// Sets the dilation to 1 where a filter has one tap: it has no gaps, and kernels need not handle the case.
+// Sets the dilation to 1 along dims in which the filter has one tap and dilation has no effect.
 ConvGeometry without_idle_dilation(ConvGeometry g, const Shape& w) {
   for (int d = 0; d < g.rank(); ++d)
     if (w[d + 2] == 1) g.dilation[d] = 1;

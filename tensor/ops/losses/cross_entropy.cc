@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the cross-entropy kernels.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 #include "gradus/tensor/kernel.h"

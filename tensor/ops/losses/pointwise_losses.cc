@@ -1,3 +1,4 @@
+// Checks and calls of the kernels of element-wise losses.
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 #include "gradus/tensor/kernel.h"
@@ -27,10 +28,11 @@ Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& 
   return target.defined() ? empty_result(op, dtype, {&x, &target}) : empty_like(x, dtype);
 }
 
-// With more elements the slope would cost more memory than a launch is worth.
+// Maximum number of elements for which the gradient is computed with the sum. For more elements, its memory costs
+// more than the launch that is saved.
 constexpr int64_t kMaxGradients = 4096;
 
-// Whether a kernel that sums losses of this dtype gives their slopes, too.
+// Returns whether the sum kernel can compute the gradient in the same launch.
 bool gives_slope(const Tensor& x, const Tensor& target, DType dtype) {
   return x.device().type != DeviceType::kCPU && x.numel() > 0 && x.numel() <= kMaxGradients && x.is_dense() &&
          x.dtype() == dtype &&

@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the batch norm kernels.
 #include "gradus/tensor/ops/norm/batch_norm.h"
 
 #include "gradus/tensor/kernel.h"
@@ -13,7 +14,7 @@ Tensor channels_innermost_like(const Tensor& x, DType dtype) {
   return x.dim() == 2 ? empty(x.shape(), options) : empty_channels_last(x.shape(), options);
 }
 Tensor channels_innermost_like(const Tensor& x) { return channels_innermost_like(x, x.dtype()); }
-// Returns a [C] tensor as kernels take it.
+// Returns a [C] tensor in the dtype and layout that kernels require.
 Tensor by_channel(const Tensor& t, const Tensor& x) { return contiguous(to(t, channel_dtype(x.dtype()))); }
 Tensor by_channel_if_any(const Tensor& t, const Tensor& x) { return t.defined() ? by_channel(t, x) : t; }
 
@@ -22,8 +23,8 @@ void check_like_x(const char* op, const char* name, const Tensor& t, const Tenso
     throw ShapeError(op, name, " must be like x: ", name, ' ', describe(t), ", x ", describe(x));
 }
 
-// Checks running statistics beside a batch's mean, and counts the write to them. Each has mean's dtype, or
-// this narrow one.
+// Checks running statistics against a batch's mean, and increments their versions. They have mean's dtype or
+// `narrow`.
 void will_move(const char* op, const RunningStatistics& running, const Tensor& mean, DType narrow) {
   if (const Tensor& batches = running.batches; batches.defined()) {
     if (batches.dtype() != DType::kI64 || batches.numel() != 1 || batches.device() != mean.device())

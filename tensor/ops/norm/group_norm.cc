@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the group norm kernels.
 #include "gradus/tensor/ops/norm/group_norm.h"
 
 #include "gradus/tensor/kernel.h"

@@ -1,3 +1,4 @@
+// Checks, dtype conversion, and calls of the layer norm kernels.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 
 #include "gradus/tensor/kernel.h"
