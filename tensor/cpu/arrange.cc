@@ -19,15 +19,15 @@ void triangle_cpu(const Tensor& out, const Tensor& x, int64_t diagonal, bool upp
   parallel_for(0, out.numel() / cols, std::max<int64_t>(1, 65536 / bytes), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       // The first column to the right of the diagonal (tril), or on it (triu).
-      const int64_t cut = std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * size;
+      const int64_t boundary = std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * size;
       char* const t = to + row * bytes;
       const char* const f = from + row * bytes;
       if (upper) {
-        std::memset(t, 0, cut);
-        std::memcpy(t + cut, f + cut, bytes - cut);
+        std::memset(t, 0, boundary);
+        std::memcpy(t + boundary, f + boundary, bytes - boundary);
       } else {
-        std::memcpy(t, f, cut);
-        std::memset(t + cut, 0, bytes - cut);
+        std::memcpy(t, f, boundary);
+        std::memset(t + boundary, 0, bytes - boundary);
       }
     }
   });

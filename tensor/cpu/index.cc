@@ -11,14 +11,14 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // minimum number of elements per thread
-constexpr int64_t kColumns = 64;   // minimum width of a tile of columns
+constexpr int64_t kGrain = 16384;    // minimum number of elements per thread
+constexpr int64_t kMinColumns = 64;  // minimum width of a tile of columns
 
 [[noreturn]] void out_of_range(int64_t index, const IndexedDim& d) {
   throw IndexError(d.op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);
 }
 
-inline int64_t checked(int64_t index, const IndexedDim& d) {
+inline int64_t checked_index(int64_t index, const IndexedDim& d) {
   if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(d.n)) [[unlikely]]
     out_of_range(index, d);
   return index;
@@ -26,7 +26,7 @@ inline int64_t checked(int64_t index, const IndexedDim& d) {
 
 // Calls f.operator()<T>() with the unsigned integer type of the size of x's elements, for kernels that only move
 // elements.
-template <class F> void dispatch_width(const Tensor& x, F&& f) {
+template <class F> void dispatch_by_size(const Tensor& x, F&& f) {
   switch (size_of(x.dtype())) {
     case 1:
       return f.template operator()<uint8_t>();
@@ -43,7 +43,7 @@ template <class F> void dispatch_width(const Tensor& x, F&& f) {
 // element type; for kPut it is the unsigned integer type of the same size.
 template <class F> void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
   if (how == Write::kPut)
-    return dispatch_width(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
+    return dispatch_by_size(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
   if (how == Write::kAdd) {
     const auto add = [&]<class T>() { f.template operator()<T>(functors::Add()); };
     return x.dtype() == DType::kBool ? add.template operator()<bool>() : dispatch_numeric(x.dtype(), op, add);
@@ -61,15 +61,15 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
   if (out.numel() == 0) return;
   const int64_t k = index.numel() / (d.outer * d.inner);
   const int64_t* at = index.ptr<int64_t>();
-  dispatch_width(x, [&]<class T>() {
+  dispatch_by_size(x, [&]<class T>() {
     T* to = out.ptr<T>();
     const T* from = x.ptr<T>();
     if (d.inner == 1) {
       parallel_for(0, d.outer * k, kGrain, [&](int64_t begin, int64_t end) {
         for (int64_t first = begin; first < end;) {
-          const int64_t line = first / k, last = std::min(end, (line + 1) * k);
-          for (const T* block = from + line * d.n; first < last; ++first)
-            to[first] = block[checked(at[first], d)];
+          const int64_t slice = first / k, last = std::min(end, (slice + 1) * k);
+          for (const T* block = from + slice * d.n; first < last; ++first)
+            to[first] = block[checked_index(at[first], d)];
         }
       });
       return;
@@ -78,7 +78,7 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
       for (int64_t row = begin; row < end; ++row) {
         const T* block = from + row / k * d.n * d.inner;
         for (int64_t j = 0; j < d.inner; ++j)
-          to[row * d.inner + j] = block[checked(at[row * d.inner + j], d) * d.inner + j];
+          to[row * d.inner + j] = block[checked_index(at[row * d.inner + j], d) * d.inner + j];
       }
     });
   });
@@ -86,11 +86,11 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
 
 // Divides the `inner` columns among threads. All writes to one element come from one column [o, :, j], and one
 // thread processes a column in order, so there are no races and the result is deterministic.
-struct Columns {
+struct ColumnTiles {
   int64_t inner, width, tiles;
-  Columns(const IndexedDim& d) : inner(d.inner) {
+  ColumnTiles(const IndexedDim& d) : inner(d.inner) {
     const int64_t shares = (num_threads() + d.outer - 1) / d.outer;
-    width = std::min(inner, std::max(kColumns, (inner + shares - 1) / shares));
+    width = std::min(inner, std::max(kMinColumns, (inner + shares - 1) / shares));
     tiles = (inner + width - 1) / width;
   }
   // Calls f(o, first column, number of columns) for all tiles in parallel. `k` is the number of rows of a tile.
@@ -113,20 +113,20 @@ void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, Inde
   dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
-    Columns(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
+    ColumnTiles(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
       T* block = to + o * d.n * d.inner + first;
       if (d.inner == 1) {
         for (int64_t i = o * k; i < (o + 1) * k; ++i) {
-          T& place = block[checked(at[i], d)];
-          place = combine(place, from[i]);
+          T& element = block[checked_index(at[i], d)];
+          element = combine(element, from[i]);
         }
         return;
       }
       for (int64_t i = 0; i < k; ++i) {
         const int64_t s = (o * k + i) * d.inner + first;
         for (int64_t j = 0; j < n; ++j) {
-          T& place = block[checked(at[s + j], d) * d.inner + j];
-          place = combine(place, from[s + j]);
+          T& element = block[checked_index(at[s + j], d) * d.inner + j];
+          element = combine(element, from[s + j]);
         }
       }
     });
@@ -138,7 +138,7 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
   if (out.numel() == 0) {
-    for (int64_t i = 0; i < k; ++i) checked(at[i], d);
+    for (int64_t i = 0; i < k; ++i) checked_index(at[i], d);
     return;
   }
   const int64_t bytes = d.inner * size_of(x.dtype());
@@ -146,12 +146,13 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
     parallel_for(0, d.outer * k, std::max<int64_t>(1, kGrain / d.inner), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end;) {
         const int64_t o = row / k, last = std::min(end, (o + 1) * k);
-        for (int64_t i = row - o * k; row < last; ++row, ++i) copy_row(row, o * d.n + checked(at[i], d));
+        for (int64_t i = row - o * k; row < last; ++row, ++i)
+          copy_row(row, o * d.n + checked_index(at[i], d));
       }
     });
   };
   if (d.inner == 1) {
-    dispatch_width(x, [&]<class T>() {
+    dispatch_by_size(x, [&]<class T>() {
       T* to = out.ptr<T>();
       const T* from = x.ptr<T>();
       rows([=](int64_t row, int64_t source) { to[row] = from[source]; });
@@ -168,17 +169,17 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
 void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
-  for (int64_t i = 0; i < k; ++i) checked(at[i], d);
+  for (int64_t i = 0; i < k; ++i) checked_index(at[i], d);
   if (src.numel() == 0) return;
   dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
-    Columns(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
+    ColumnTiles(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
       for (int64_t i = 0; i < k; ++i) {
         if (at[i] == d.skip) continue;
-        T* place = to + (o * d.n + at[i]) * d.inner + first;
+        T* element = to + (o * d.n + at[i]) * d.inner + first;
         const T* s = from + (o * k + i) * d.inner + first;
-        for (int64_t j = 0; j < n; ++j) place[j] = combine(place[j], s[j]);
+        for (int64_t j = 0; j < n; ++j) element[j] = combine(element[j], s[j]);
       }
     });
   });
@@ -244,7 +245,7 @@ void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   if (before.back() > out.numel())
     throw ValueError("masked_select", "the mask has ", before.back(), " true elements for a result of ",
                      out.numel());
-  dispatch_width(x, [&]<class T>() {
+  dispatch_by_size(x, [&]<class T>() {
     T* to = out.ptr<T>();
     const T* from = x.ptr<T>();
     parallel_for(0, static_cast<int64_t>(before.size()) - 1, 4, [&](int64_t begin, int64_t end) {
@@ -266,21 +267,21 @@ void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
 // out[i] = the next element of src where mask[i] is true, else x[i] (0 if x is undefined).
 void masked_scatter_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, const Tensor& src) {
   const bool* m = mask.ptr<bool>();
-  const int64_t n = out.numel(), given = src.numel();
+  const int64_t n = out.numel(), source_count = src.numel();
   const std::vector<int64_t> before = counts_before(m, n);
-  if (before.back() > given)
+  if (before.back() > source_count)
     throw ValueError("masked_scatter", "the mask has ", before.back(), " true elements but the source only ",
-                     given, ": source ", describe(src));
-  dispatch_width(out, [&]<class T>() {
+                     source_count, ": source ", describe(src));
+  dispatch_by_size(out, [&]<class T>() {
     T* to = out.ptr<T>();
     const T zero{};
-    const T* from = given > 0 ? src.ptr<T>() : &zero;
+    const T* from = source_count > 0 ? src.ptr<T>() : &zero;
     const T* base = x.defined() ? x.ptr<T>() : nullptr;
-    const int64_t end_of_source = std::max<int64_t>(0, given - 1);
+    const int64_t last_source = std::max<int64_t>(0, source_count - 1);
     parallel_for(0, static_cast<int64_t>(before.size()) - 1, 4, [&](int64_t begin, int64_t end) {
       int64_t at = before[begin];
       for (int64_t i = begin * kMaskBlock, last = std::min(n, end * kMaskBlock); i < last; ++i) {
-        const T next = from[std::min(at, end_of_source)], old = base ? base[i] : T(0);
+        const T next = from[std::min(at, last_source)], old = base ? base[i] : T(0);
         to[i] = m[i] ? next : old;
         at += m[i];
       }
@@ -296,7 +297,7 @@ void one_hot_cpu(const Tensor& out, const Tensor& index) {
   dispatch_all(out.dtype(), [&]<class T>() {
     T* to = out.ptr<T>();
     for (int64_t i = 0; i < index.numel(); ++i)
-      to[i * classes.n + checked(at[i], classes)] = static_cast<T>(1);
+      to[i * classes.n + checked_index(at[i], classes)] = static_cast<T>(1);
   });
 }
 

@@ -25,9 +25,9 @@ template <class F> void for_rows(const char* op, const Tensor& state, F f) {
 template <class T>
 void lstm_row(T* __restrict h, T* __restrict next, const T* __restrict g, const T* __restrict c, int64_t H) {
   for (int64_t j = 0; j < H; ++j) {
-    const T kept = m::sigmoid(g[H + j]) * c[j] + m::sigmoid(g[j]) * m::tanh(g[2 * H + j]);
-    next[j] = kept;
-    h[j] = m::sigmoid(g[3 * H + j]) * m::tanh(kept);
+    const T cell = m::sigmoid(g[H + j]) * c[j] + m::sigmoid(g[j]) * m::tanh(g[2 * H + j]);
+    next[j] = cell;
+    h[j] = m::sigmoid(g[3 * H + j]) * m::tanh(cell);
   }
 }
 

@@ -24,16 +24,16 @@ int64_t column_tile(int64_t outer, int64_t inner) {
 template <class T, bool largest> void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   using V = OrderOf<T>;
   const V best = reduce_row(Extreme<T, largest>{}, x, n, 1);
-  const auto hit = [best](T v) {
+  const auto matches = [best](T v) {
     return (static_cast<V>(v) == best) | (is_nan(best) & is_nan(static_cast<V>(v)));
   };
   // Finds the block with the first match without a branch per element, then the element.
   int64_t at = 0;
-  for (int hits = 0; at + kLanes <= n; at += kLanes) {
-    for (int j = 0; j < kLanes; ++j) hits |= hit(x[at + j]);
-    if (hits) break;
+  for (int any_match = 0; at + kLanes <= n; at += kLanes) {
+    for (int j = 0; j < kLanes; ++j) any_match |= matches(x[at + j]);
+    if (any_match) break;
   }
-  while (!hit(x[at])) ++at;
+  while (!matches(x[at])) ++at;
   *value = static_cast<T>(best);
   *index = at;
 }
@@ -149,7 +149,7 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 // total of each segment; a segment's scan then starts from the sum of the totals before it. So the scans of
 // kStreams segments are interleaved, which hides the latency of the additions, and several threads can share a
 // long row.
-constexpr int64_t kSegment = 512, kStreams = 8, kPiece = kSegment * kStreams;
+constexpr int64_t kSegment = 512, kStreams = 8, kBatch = kSegment * kStreams;
 
 // Returns the sum of kSegment elements.
 template <class T> WideOf<T> segment_total(const T* x) {
@@ -171,35 +171,35 @@ template <class T, class R, int64_t step> class RowSums {
   void run() const {
     Wide carry = 0;
     int64_t at = 0;
-    for (; n_ - at >= kPiece; at += kPiece) {
+    for (; n_ - at >= kBatch; at += kBatch) {
       Wide totals[kStreams];
       for (int64_t s = 0; s < kStreams; ++s) totals[s] = total(at + s * kSegment);
-      carry = run_piece(at, totals, carry);
+      carry = run_batch(at, totals, carry);
     }
     run_tail(at, carry);
   }
 
   // Computes the same bits as run(), on several threads.
   void run_parallel() const {
-    const int64_t pieces = n_ / kPiece;
-    std::vector<Wide> totals(pieces * kStreams), carries(pieces + 1);
-    parallel_for(0, pieces * kStreams, 16, [&](int64_t begin, int64_t end) {
+    const int64_t batches = n_ / kBatch;
+    std::vector<Wide> totals(batches * kStreams), carries(batches + 1);
+    parallel_for(0, batches * kStreams, 16, [&](int64_t begin, int64_t end) {
       for (int64_t s = begin; s < end; ++s) totals[s] = total(s * kSegment);
     });
-    for (int64_t p = 0; p < pieces; ++p) {
+    for (int64_t p = 0; p < batches; ++p) {
       carries[p + 1] = carries[p];
       for (int64_t s = 0; s < kStreams; ++s) carries[p + 1] += totals[p * kStreams + s];
     }
-    parallel_for(0, pieces, 2, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) run_piece(p * kPiece, &totals[p * kStreams], carries[p]);
+    parallel_for(0, batches, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) run_batch(p * kBatch, &totals[p * kStreams], carries[p]);
     });
-    run_tail(pieces * kPiece, carries[pieces]);
+    run_tail(batches * kBatch, carries[batches]);
   }
 
  private:
   Wide total(int64_t at) const { return segment_total(step > 0 ? x_ + at : x_ - at - (kSegment - 1)); }
 
-  Wide run_piece(int64_t at, const Wide* totals, Wide carry) const {
+  Wide run_batch(int64_t at, const Wide* totals, Wide carry) const {
     Wide sums[kStreams];
     for (int64_t s = 0; s < kStreams; ++s) sums[s] = carry, carry += totals[s];
     const T* x = x_ + step * at;
@@ -223,7 +223,7 @@ template <class T, class R, int64_t step> class RowSums {
 
 template <class T, class R, int64_t step> void cumsum_rows(R* y, const T* x, int64_t rows, int64_t n) {
   const int64_t first = step > 0 ? 0 : n - 1;
-  if (rows < num_threads() && n >= 4 * kPiece) {
+  if (rows < num_threads() && n >= 4 * kBatch) {
     for (int64_t r = 0; r < rows; ++r)
       RowSums<T, R, step>(y + r * n + first, x + r * n + first, n).run_parallel();
     return;
@@ -268,8 +268,8 @@ void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {
   dispatch_floating(x.dtype(), "logcumsumexp", [&]<class T>() {
     const T* p = x.ptr<T>();
     T* y = out.ptr<T>();
-    constexpr double kNone = -std::numeric_limits<double>::infinity();
-    scan(x, false, kNone, [=](double& total, int64_t at, int64_t) {
+    constexpr double kLogZero = -std::numeric_limits<double>::infinity();
+    scan(x, false, kLogZero, [=](double& total, int64_t at, int64_t) {
       const double v = static_cast<double>(p[at]);
       const double high = v > total || is_nan(v) ? v : total, low = v > total || is_nan(v) ? total : v;
       // inf - inf is NaN: two equal infinities leave `total` as it is.

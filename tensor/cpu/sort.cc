@@ -24,8 +24,8 @@ namespace {
 using cpu::dispatch_bytes;
 using cpu::is_nan;
 
-constexpr int64_t kGrain = 8192;     // minimum number of elements per thread
-constexpr int64_t kRadixFrom = 256;  // minimum length for radix sort; std::sort is faster below
+constexpr int64_t kGrain = 8192;          // minimum number of elements per thread
+constexpr int64_t kMinRadixLength = 256;  // minimum length for radix sort; std::sort is faster below
 
 template <class T> using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
@@ -48,19 +48,19 @@ template <class T> KeyOf<T> key_of(T x) {
 }
 
 // A 64-bit key with its index. A 32-bit key and its index share one uint64_t.
-struct Wide {
+struct KeyAndIndex {
   uint64_t key;
   uint64_t at;
-  bool operator<(const Wide& o) const { return key < o.key || (key == o.key && at < o.at); }
+  bool operator<(const KeyAndIndex& o) const { return key < o.key || (key == o.key && at < o.at); }
 };
-template <class K> using Item = std::conditional_t<sizeof(K) == 8, Wide, uint64_t>;
+template <class K> using SortItem = std::conditional_t<sizeof(K) == 8, KeyAndIndex, uint64_t>;
 
 // clang-format off
-inline Wide item(uint64_t key, int64_t at) { return {key, static_cast<uint64_t>(at)}; }
-inline uint64_t item(uint32_t key, int64_t at) { return uint64_t(key) << 32 | static_cast<uint64_t>(at); }
-inline int64_t at_of(const Wide& i) { return static_cast<int64_t>(i.at); }
-inline int64_t at_of(uint64_t i) { return static_cast<int64_t>(i & 0xffffffffu); }
-inline uint64_t key_bits(const Wide& i) { return i.key; }
+inline KeyAndIndex make_item(uint64_t key, int64_t at) { return {key, static_cast<uint64_t>(at)}; }
+inline uint64_t make_item(uint32_t key, int64_t at) { return uint64_t(key) << 32 | static_cast<uint64_t>(at); }
+inline int64_t index_of(const KeyAndIndex& i) { return static_cast<int64_t>(i.at); }
+inline int64_t index_of(uint64_t i) { return static_cast<int64_t>(i & 0xffffffffu); }
+inline uint64_t key_bits(const KeyAndIndex& i) { return i.key; }
 inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 // clang-format on
 
@@ -85,23 +85,23 @@ template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
 }
 
 // The items (key, index) of one slice of n elements along the sorted dim, with a buffer for sorting.
-template <class T> class Line {
+template <class T> class SliceSorter {
  public:
   using K = KeyOf<T>;
-  using I = Item<K>;
-  explicit Line(int64_t n) : n_(n), items_(new I[n]) {
+  using I = SortItem<K>;
+  explicit SliceSorter(int64_t n) : n_(n), items_(new I[n]) {
     if (n > std::numeric_limits<uint32_t>::max())
       throw ShapeError("sort", "expected fewer than 2^32 elements along the dim, given ", n);
   }
 
   void load(const T* x, int64_t stride, bool descending) {
     for (int64_t i = 0; i < n_; ++i)
-      items_[i] = item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
+      items_[i] = make_item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
   }
 
   // Sorts all items and returns them.
   const I* sorted() {
-    if (n_ < kRadixFrom) {
+    if (n_ < kMinRadixLength) {
       std::sort(items_.get(), items_.get() + n_);
       return items_.get();
     }
@@ -124,11 +124,11 @@ template <class T> class Line {
 
 // Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k items. A
 // full buffer is reduced to its first k items, whose largest key becomes the limit for further candidates.
-template <class T> class Top {
+template <class T> class TopK {
  public:
   using K = KeyOf<T>;
-  using I = Item<K>;
-  explicit Top(int64_t k) : k_(k), room_(std::max<int64_t>(4 * k, 256)), items_(new I[room_]) {}
+  using I = SortItem<K>;
+  explicit TopK(int64_t k) : k_(k), capacity_(std::max<int64_t>(4 * k, 256)), items_(new I[capacity_]) {}
 
   const I* find(const T* x, int64_t n, int64_t stride, bool descending) {
     int64_t count = 0;
@@ -136,8 +136,8 @@ template <class T> class Top {
     for (int64_t i = 0; i < n; ++i) {
       const K key = descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]);
       if (key > limit) continue;
-      items_[count++] = item(key, i);
-      if (count == room_) {
+      items_[count++] = make_item(key, i);
+      if (count == capacity_) {
         std::nth_element(items_.get(), items_.get() + k_ - 1, items_.get() + count);
         limit = static_cast<K>(key_bits(items_[k_ - 1]));
         count = k_;
@@ -149,15 +149,15 @@ template <class T> class Top {
   }
 
  private:
-  int64_t k_, room_;
+  int64_t k_, capacity_;
   std::unique_ptr<I[]> items_;
 };
 
 // Calls f(scratch, slice) in parallel for all outer * inner slices along dim 1 of x. Each thread has its own
 // scratch = make().
-template <class Make, class F> void for_lines(const Tensor& x, Make&& make, F&& f) {
-  const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];
-  parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+template <class Make, class F> void for_each_slice(const Tensor& x, Make&& make, F&& f) {
+  const int64_t n = x.shape()[1], slices = x.shape()[0] * x.shape()[2];
+  parallel_for(0, slices, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
                  auto scratch = make();
                  for (int64_t i = begin; i < end; ++i) f(scratch, i);
@@ -170,27 +170,29 @@ void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool
     const T* p = x.ptr<T>();
     T* v = values.ptr<T>();
     int64_t* at = indices.ptr<int64_t>();
-    const auto emit = [&](const auto* items, int64_t line) {
-      const T* from = p + line / inner * n * inner + line % inner;
-      const int64_t base = line / inner * k * inner + line % inner;
+    const auto write_result = [&](const auto* items, int64_t slice) {
+      const T* from = p + slice / inner * n * inner + slice % inner;
+      const int64_t base = slice / inner * k * inner + slice % inner;
       for (int64_t i = 0; i < k; ++i) {
-        const int64_t a = at_of(items[i]);
+        const int64_t a = index_of(items[i]);
         v[base + i * inner] = from[a * inner];
         at[base + i * inner] = a;
       }
     };
-    const auto start = [=](int64_t line) { return p + line / inner * n * inner + line % inner; };
+    const auto start = [=](int64_t slice) { return p + slice / inner * n * inner + slice % inner; };
     if (8 * k <= n) {
-      for_lines(
-          x, [&] { return Top<T>(k); },
-          [&](Top<T>& top, int64_t line) { emit(top.find(start(line), n, inner, descending), line); });
+      for_each_slice(
+          x, [&] { return TopK<T>(k); },
+          [&](TopK<T>& top, int64_t slice) {
+            write_result(top.find(start(slice), n, inner, descending), slice);
+          });
       return;
     }
-    for_lines(
-        x, [&] { return Line<T>(n); },
-        [&](Line<T>& items, int64_t line) {
-          items.load(start(line), inner, descending);
-          emit(items.sorted(), line);
+    for_each_slice(
+        x, [&] { return SliceSorter<T>(n); },
+        [&](SliceSorter<T>& items, int64_t slice) {
+          items.load(start(slice), inner, descending);
+          write_result(items.sorted(), slice);
         });
   });
 }
@@ -202,38 +204,39 @@ template <class I> int64_t mode_of(const I* items, int64_t n) {
     run = i > 0 && key_bits(items[i]) == key_bits(items[i - 1]) ? run + 1 : 1;
     if (run > best_run) best_run = run, best = i;
   }
-  return at_of(items[best]);
+  return index_of(items[best]);
 }
 
 // Returns the index of the selected element. The median is the lower of two middle elements. kMedian returns a NaN
 // if there is one; the other median ignores NaN.
 template <class T>
-int64_t selected(Line<T>& items, const T* x, int64_t n, int64_t stride, Selection what, int64_t k) {
+int64_t select_index(SliceSorter<T>& items, const T* x, int64_t n, int64_t stride, Selection what,
+                     int64_t k) {
   items.load(x, stride, false);
   if (what == Selection::kMode) return mode_of(items.sorted(), n);
-  if (what == Selection::kKth) return at_of(items.kth(k));
-  int64_t numbers = n;
+  if (what == Selection::kKth) return index_of(items.kth(k));
+  int64_t not_nan = n;
   if constexpr (is_floating(dtype_v<T>)) {
     for (int64_t i = 0; i < n; ++i) {
       if (!is_nan(static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(x[i * stride]))) continue;
       if (what == Selection::kMedian) return i;
-      --numbers;
+      --not_nan;
     }
   }
-  return at_of(items.kth(numbers == 0 ? 0 : (numbers - 1) / 2));
+  return index_of(items.kth(not_nan == 0 ? 0 : (not_nan - 1) / 2));
 }
 
 void select_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t k) {
   const int64_t n = x.shape()[1], inner = x.shape()[2];
   dispatch_bytes(x, [&]<class T>() {
     const T* p = x.ptr<T>();
-    for_lines(
-        x, [&] { return Line<T>(n); },
-        [&](Line<T>& items, int64_t line) {
-          const T* from = p + line / inner * n * inner + line % inner;
-          const int64_t at = selected(items, from, n, inner, what, k);
-          values.ptr<T>()[line] = from[at * inner];
-          indices.ptr<int64_t>()[line] = at;
+    for_each_slice(
+        x, [&] { return SliceSorter<T>(n); },
+        [&](SliceSorter<T>& items, int64_t slice) {
+          const T* from = p + slice / inner * n * inner + slice % inner;
+          const int64_t at = select_index(items, from, n, inner, what, k);
+          values.ptr<T>()[slice] = from[at * inner];
+          indices.ptr<int64_t>()[slice] = at;
         });
   });
 }
@@ -257,15 +260,15 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
 
 // Returns the number of elements of the sorted array that are < v, or <= v with past_equals. Binary search without
 // branches, which would be mispredicted half of the time.
-template <bool past_equals, class V, class T> int64_t place_of(V v, const T* line, int64_t n) {
-  const T* first = line;
+template <bool past_equals, class V, class T> int64_t bound_index(V v, const T* slice, int64_t n) {
+  const T* first = slice;
   while (n > 0) {
     const int64_t half = (n + 1) / 2;
     const V middle = static_cast<V>(first[half - 1]);
     first += (past_equals ? middle <= v : middle < v) ? half : 0;
     n -= half;
   }
-  return first - line;
+  return first - slice;
 }
 
 void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right) {
@@ -276,10 +279,12 @@ void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& val
     int64_t* to = out.ptr<int64_t>();
     parallel_for(0, values.numel(), 512, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const T* line = s + i / m * n;
+        const T* slice = s + i / m * n;
         const V value = static_cast<V>(v[i]);
         // NaN sorts after all numbers, for left and right.
-        to[i] = is_nan(value) ? n : right ? place_of<true>(value, line, n) : place_of<false>(value, line, n);
+        to[i] = is_nan(value) ? n
+                : right       ? bound_index<true>(value, slice, n)
+                              : bound_index<false>(value, slice, n);
       }
     });
   });
@@ -291,8 +296,8 @@ void histc_cpu(const Tensor& out, const Tensor& x, double low, double high) {
     const T* p = x.ptr<T>();
     T from = static_cast<T>(low), to = static_cast<T>(high);
     if (from == to && n > 0) {
-      const auto [least, most] = std::minmax_element(p, p + n);
-      from = *least, to = *most;
+      const auto [min, max] = std::minmax_element(p, p + n);
+      from = *min, to = *max;
     }
     if (!std::isfinite(from) || !std::isfinite(to))
       throw ValueError("histc", "x's range is not finite: ", from, " to ", to);

@@ -40,20 +40,20 @@ ConvGeometry without_stride(ConvGeometry g) {
 }
 
 // Returns the pixels of x that a strided 1x1 filter reads, as a view of shape [N, C, P, Q].
-Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
+Tensor strided_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   Strides strides = x.strides();
   strides[2] *= g.stride[0], strides[3] *= g.stride[1];
   return view_as_strided(x, {x.size(0), x.size(1), y.size(2), y.size(3)}, strides, x.impl().offset);
 }
-Tensor copy_of_seen_pixels(const ConvProblem& p) {
-  const Tensor view = seen_pixels(p.x, p.y, p.geometry);
+Tensor copy_strided_pixels(const ConvProblem& p) {
+  const Tensor view = strided_pixels(p.x, p.y, p.geometry);
   const Tensor copy = empty_channels_last(view.shape(), {p.x.dtype(), p.x.device()});
   raw::copy_kernel.cpu(copy, view);  // not the op, which would queue it
   return copy;
 }
 
 // Runs the first kernel of the table that applies.
-void run_first(std::span<const ConvKernel> table, const ConvProblem& p) {
+void run_first_applicable(std::span<const ConvKernel> table, const ConvProblem& p) {
   for (const ConvKernel& kernel : table) {
     if (!kernel.applies(p)) continue;
     tell_kernel(kernel.name);
@@ -65,7 +65,7 @@ bool always(const ConvProblem&) { return true; }
 bool has_bias(const ConvProblem& p) { return p.bias.defined(); }
 
 // Returns whether im2col with Eigen's matrix product computes the problem: f64, and f32 where oneDNN is slow.
-bool prefers_patches(const ConvProblem& p) {
+bool prefers_im2col(const ConvProblem& p) {
   const DType dtype = p.y.dtype();
   return p.x.dtype() == dtype &&
          (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastProducts));
@@ -73,7 +73,7 @@ bool prefers_patches(const ConvProblem& p) {
 
 // Returns whether this is a 1x1 convolution with a stride. All algorithms are faster on a copy of the pixels that
 // are read, with a stride of 1.
-bool sees_few_pixels(const ConvProblem& p) {
+bool is_strided_pointwise(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
   return (p.x.dtype() == DType::kF32 || p.x.dtype() == DType::kBF16) && p.x.dtype() == p.y.dtype() &&
          g.rank() == 2 && p.w.size(2) * p.w.size(3) == 1 && g.stride[0] * g.stride[1] > 1 &&
@@ -123,8 +123,8 @@ void forward_in_f32(const ConvProblem& p) {
               [&](const Tensor& y) { conv_cpu(y, widened(p.x), widened(p.w), widened(p.bias), p.geometry); });
 }
 
-void forward_of_seen_pixels(const ConvProblem& p) {
-  conv_cpu(p.y, copy_of_seen_pixels(p), p.w, p.bias, without_stride(p.geometry));
+void forward_of_strided_pixels(const ConvProblem& p) {
+  conv_cpu(p.y, copy_strided_pixels(p), p.w, p.bias, without_stride(p.geometry));
 }
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
@@ -132,12 +132,12 @@ void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b
       pointwise().forward,
       winograd().forward,
       winograd_halving().forward,
-      {"seen pixels", sees_few_pixels, forward_of_seen_pixels},
-      {"patches", prefers_patches, conv_reference},
+      {"seen pixels", is_strided_pointwise, forward_of_strided_pixels},
+      {"patches", prefers_im2col, conv_reference},
       {"onednn", has_plan<Pass::kForward>, run_forward_plan},
       {"f32", always, forward_in_f32},
   };
-  run_first(table, {x, w, bias, y, g});
+  run_first_applicable(table, {x, w, bias, y, g});
 }
 
 void conv_relu_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
@@ -167,12 +167,12 @@ void input_grad_and_bias(const ConvProblem& p) {
   });
 }
 
-void input_grad_of_seen_pixels(const ConvProblem& p) {
-  const Tensor dseen =
+void input_grad_of_strided_pixels(const ConvProblem& p) {
+  const Tensor dpixels =
       empty_channels_last({p.x.size(0), p.x.size(1), p.y.size(2), p.y.size(3)}, {p.x.dtype(), p.x.device()});
-  conv_input_grad_cpu(dseen, p.y, p.w, {}, without_stride(p.geometry));
+  conv_input_grad_cpu(dpixels, p.y, p.w, {}, without_stride(p.geometry));
   raw::fill_kernel.cpu(p.x, 0);
-  raw::copy_kernel.cpu(seen_pixels(p.x, p.y, p.geometry), dseen);
+  raw::copy_kernel.cpu(strided_pixels(p.x, p.y, p.geometry), dpixels);
 }
 
 void run_input_grad_plan(const ConvProblem& p) {
@@ -196,12 +196,12 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
       pointwise().input_grad,
       winograd().input_grad,
       winograd_halving().input_grad,
-      {"seen pixels", sees_few_pixels, input_grad_of_seen_pixels},
-      {"patches", prefers_patches, conv_input_grad_reference},
+      {"seen pixels", is_strided_pointwise, input_grad_of_strided_pixels},
+      {"patches", prefers_im2col, conv_input_grad_reference},
       {"onednn", has_plan<Pass::kInputGrad>, run_input_grad_plan},
       {"f32", always, input_grad_in_f32},
   };
-  run_first(table, {dx, w, bias, dy, g});
+  run_first_applicable(table, {dx, w, bias, dy, g});
 }
 
 // ---- weight and bias gradients: dw and db are f32 or have the images' dtype ----
@@ -243,10 +243,12 @@ void weight_grad_and_bias(const ConvProblem& p) {
   bias_grad(p.bias, p.y);
 }
 
-bool has_bias_apart(const ConvProblem& p) { return has_bias(p) && cpu::is_computed_in_f32(p.y.dtype()); }
+bool prefers_separate_bias_grad(const ConvProblem& p) {
+  return has_bias(p) && cpu::is_computed_in_f32(p.y.dtype());
+}
 
-void weight_grad_of_seen_pixels(const ConvProblem& p) {
-  conv_weight_grad_cpu(p.w, p.bias, p.y, copy_of_seen_pixels(p), without_stride(p.geometry));
+void weight_grad_of_strided_pixels(const ConvProblem& p) {
+  conv_weight_grad_cpu(p.w, p.bias, p.y, copy_strided_pixels(p), without_stride(p.geometry));
 }
 
 void weight_grad_in_f32(const ConvProblem& p) {
@@ -265,16 +267,16 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
     pairs_of_pixels().weight_grad,
 #endif
     sparse_grad().weight_grad,
-    {"bias", has_bias_apart, weight_grad_and_bias},
+    {"bias", prefers_separate_bias_grad, weight_grad_and_bias},
     pointwise().weight_grad,
     winograd().weight_grad,
     winograd_halving().weight_grad,
-    {"seen pixels", sees_few_pixels, weight_grad_of_seen_pixels},
-    {"patches", prefers_patches, conv_weight_grad_reference},
+    {"seen pixels", is_strided_pointwise, weight_grad_of_strided_pixels},
+    {"patches", prefers_im2col, conv_weight_grad_reference},
     {"onednn", has_plan<Pass::kWeightGrad>, run_weight_grad_plan},
     {"f32", always, weight_grad_in_f32},
   };
-  run_first(table, {x, dw, db, dy, g});
+  run_first_applicable(table, {x, dw, db, dy, g});
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ namespace {
 
 constexpr int64_t kMaxBlockRows = 8 * kMaxRows, kMaxBlockColumns = 16 * kPanel, kDepth = 384;
 // Floats per packed row of a: padded, so that rows do not begin in the same few sets of the cache.
-constexpr int64_t kRowOfA = kDepth + kLanes;
+constexpr int64_t kPackedRowStride = kDepth + kLanes;
 
 struct Matrix {
   const bf16* data;
@@ -83,8 +83,8 @@ PackedRows pack_rows(const Matrix& a, int64_t m, int64_t rows, int64_t k, int64_
     for (int64_t i = 0; i < K; ++i) widen(a.at(m, k + i), 1, rows, to + i * rows);
     return {to, 1, rows};
   }
-  for (int64_t i = 0; i < rows; ++i) widen(a.at(m + i, k), a.column, K, to + i * kRowOfA);
-  return {to, kRowOfA, 1};
+  for (int64_t i = 0; i < rows; ++i) widen(a.at(m + i, k), a.column, K, to + i * kPackedRowStride);
+  return {to, kPackedRowStride, 1};
 }
 
 // to[i] = sums[i] + bias[i], for i < n.
@@ -96,7 +96,7 @@ template <class T> void write_row(const float* sums, const float* bias, int64_t 
 
 // Returns the number of columns of a block: the largest that gives at least 4 blocks per thread. `others` is the
 // number of blocks along the other dims.
-int64_t columns_of_block(int64_t width, int64_t others) {
+int64_t choose_block_columns(int64_t width, int64_t others) {
   int64_t columns = std::min(kMaxBlockColumns, width);
   while (columns > kPanel && others * ceil_div(width, columns) < 4 * num_threads())
     columns = ceil_div(columns / 2, kPanel) * kPanel;
@@ -106,11 +106,11 @@ int64_t columns_of_block(int64_t width, int64_t others) {
 template <class T> void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1, M = out.size(-2), N = out.size(-1), K = a.size(-1);
   const int64_t panels = ceil_div(N, kPanel), width = panels * kPanel;
-  const int64_t row_count = ceil_div(M, kMaxBlockRows);
-  const int64_t block_columns = columns_of_block(width, batch * row_count);
-  const int64_t column_count = ceil_div(width, block_columns), blocks = row_count * column_count;
+  const int64_t row_blocks = ceil_div(M, kMaxBlockRows);
+  const int64_t block_columns = choose_block_columns(width, batch * row_blocks);
+  const int64_t column_blocks = ceil_div(width, block_columns), blocks = row_blocks * column_blocks;
   const int64_t matrices = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // of b
-  const bool packed_first = row_count > 2 || matrices < batch;
+  const bool packed_first = row_blocks > 2 || matrices < batch;
 
   const Tensor addends = scratch(width);
   std::fill_n(addends.ptr<float>(), width, 0.0f);
@@ -118,45 +118,46 @@ template <class T> void multiply(const Tensor& out, const Tensor& a, const Tenso
 
   // All panels: [matrices][slices of K][panels][depth of the slice][kPanel]
   const Tensor packed = packed_first ? scratch(matrices * K * width) : Tensor();
-  const auto packed_panel = [&](int64_t which, int64_t k, int64_t depth, int64_t n) {
-    return packed.ptr<float>() + (which * K + k) * width + n * depth;
+  const auto packed_panel = [&](int64_t b_index, int64_t k, int64_t depth, int64_t n) {
+    return packed.ptr<float>() + (b_index * K + k) * width + n * depth;
   };
-  const auto pack = [&](int64_t which, int64_t k, int64_t depth, int64_t n, float* to) {
-    pack_panel(matrix(b, which), k, depth, n, std::min<int64_t>(kPanel, N - n), to);
+  const auto pack = [&](int64_t b_index, int64_t k, int64_t depth, int64_t n, float* to) {
+    pack_panel(matrix(b, b_index), k, depth, n, std::min<int64_t>(kPanel, N - n), to);
   };
   if (packed_first)
     parallel_for(0, matrices * panels, 1 + 8192 / (K * kPanel), [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i)
         for (int64_t k = 0; k < K; k += kDepth) {
-          const int64_t which = i / panels, n = i % panels * kPanel, depth = std::min(kDepth, K - k);
-          pack(which, k, depth, n, packed_panel(which, k, depth, n));
+          const int64_t b_index = i / panels, n = i % panels * kPanel, depth = std::min(kDepth, K - k);
+          pack(b_index, k, depth, n, packed_panel(b_index, k, depth, n));
         }
     });
 
-  const int64_t most_rows = std::min(kMaxBlockRows, M);
+  const int64_t max_rows = std::min(kMaxBlockRows, M);
   // With several slices the partial sums of a whole block are stored, with one slice only those of one panel.
   const int64_t sum_columns = K > kDepth ? block_columns : kPanel;
-  const int64_t grain = 1 + 32768 / (most_rows * block_columns * K);
+  const int64_t grain = 1 + 32768 / (max_rows * block_columns * K);
   parallel_for(0, batch * blocks, grain, [&](int64_t first, int64_t last) {
-    const Tensor room = scratch(most_rows * kRowOfA + kDepth * kPanel + most_rows * sum_columns);
-    float* const rows_of_a = room.ptr<float>();
-    float* const panel_of_b = rows_of_a + most_rows * kRowOfA;
-    float* const sums = panel_of_b + kDepth * kPanel;
+    const Tensor buffers = scratch(max_rows * kPackedRowStride + kDepth * kPanel + max_rows * sum_columns);
+    float* const a_buffer = buffers.ptr<float>();
+    float* const b_buffer = a_buffer + max_rows * kPackedRowStride;
+    float* const sums = b_buffer + kDepth * kPanel;
     for (int64_t item = first; item < last; ++item) {
-      const int64_t g = item / blocks, r = item % blocks / column_count;
-      const int64_t m = M * r / row_count, rows = M * (r + 1) / row_count - m;
-      const int64_t left = item % column_count * block_columns, right = std::min(left + block_columns, width);
+      const int64_t g = item / blocks, r = item % blocks / column_blocks;
+      const int64_t m = M * r / row_blocks, rows = M * (r + 1) / row_blocks - m;
+      const int64_t first_column = item % column_blocks * block_columns,
+                    end_column = std::min(first_column + block_columns, width);
       for (int64_t k = 0; k < K; k += kDepth) {
         const int64_t depth = std::min(kDepth, K - k);
-        const PackedRows of_a = pack_rows(matrix(a, g), m, rows, k, depth, rows_of_a);
-        for (int64_t n = left; n < right; n += kPanel) {
-          if (!packed_first) pack(g % matrices, k, depth, n, panel_of_b);
-          const float* of_b = packed_first ? packed_panel(g % matrices, k, depth, n) : panel_of_b;
-          float* const to = sums + (K > kDepth ? n - left : 0);
+        const PackedRows a_rows = pack_rows(matrix(a, g), m, rows, k, depth, a_buffer);
+        for (int64_t n = first_column; n < end_column; n += kPanel) {
+          if (!packed_first) pack(g % matrices, k, depth, n, b_buffer);
+          const float* b_panel = packed_first ? packed_panel(g % matrices, k, depth, n) : b_buffer;
+          float* const to = sums + (K > kDepth ? n - first_column : 0);
           for_row_blocks(rows, [&](int64_t at, int64_t count) {
-            (k > 0 ? kAddedProducts : kProducts)[size_t(count - 1)](of_a.data + at * of_a.row, of_a.row,
-                                                                    of_a.column, of_b, kPanel, depth,
-                                                                    to + at * sum_columns, sum_columns, {});
+            (k > 0 ? kAccumulatingProducts : kProducts)[size_t(count - 1)](
+                a_rows.data + at * a_rows.row, a_rows.row, a_rows.column, b_panel, kPanel, depth,
+                to + at * sum_columns, sum_columns, {});
           });
           if (k + depth < K) continue;
           for (int64_t i = 0; i < rows; ++i)

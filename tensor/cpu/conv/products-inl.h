@@ -26,19 +26,19 @@ constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // maximum rows of a block 
 
 // Memory that a product prefetches into the second-level cache while it computes: in each of its K steps the cache
 // line at `at`, which then advances by `step` bytes.
-struct Ahead {
+struct Prefetch {
   const char* at = nullptr;
   int64_t step = 0;
 };
 
-constexpr int kColumnsAhead = 8;  // prefetch distance in columns of a; more would evict each other
+constexpr int kPrefetchColumns = 8;  // prefetch distance in columns of a; more would evict each other
 
 // c[r][n] = sum_k a[r][k] * b[k][n] for r < R and n < kPanel, or c += if kAdd. The operands' strides are a_row,
 // a_column, b_row and c_row.
 template <int R, bool kAdd>
 void product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row, int64_t K,
-             float* c, int64_t c_row, Ahead ahead) {
-  if (!ahead.at) ahead.at = reinterpret_cast<const char*>(b);
+             float* c, int64_t c_row, Prefetch prefetch) {
+  if (!prefetch.at) prefetch.at = reinterpret_cast<const char*>(b);
   Floats sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = hn::Zero(kFloats);
@@ -49,9 +49,9 @@ void product(const float* a, int64_t a_row, int64_t a_column, const float* b, in
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
-    __builtin_prefetch(a + kColumnsAhead * a_column, 0, 3);
-    __builtin_prefetch(ahead.at, 0, 2);
-    ahead.at += ahead.step;
+    __builtin_prefetch(a + kPrefetchColumns * a_column, 0, 3);
+    __builtin_prefetch(prefetch.at, 0, 2);
+    prefetch.at += prefetch.step;
     const Floats b0 = load(b), b1 = load(b + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -73,13 +73,13 @@ void product(const float* a, int64_t a_row, int64_t a_column, const float* b, in
 }
 
 using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t,
-                         Ahead);
+                         Prefetch);
 template <bool kAdd, size_t... R>
 constexpr std::array<Product, kMaxRows> make_products(std::index_sequence<R...>) {
   return {&product<int(R) + 1, kAdd>...};
 }
 inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMaxRows>());
-inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMaxRows>());
+inline constexpr auto kAccumulatingProducts = make_products<true>(std::make_index_sequence<kMaxRows>());
 
 // Returns temporary memory for a kernel. Large sizes are rounded up to a power of two, so that the allocator can
 // reuse the same blocks for different convolutions.
@@ -114,23 +114,23 @@ struct Planes {
 // An array [planes][channels / kPanel][positions][kPanel], with the interface of Planes.
 struct Panels {
   Panels(float* data, int64_t positions, int64_t channels)
-      : data(data), panel(positions * row + kLine), plane((channels + kPanel - 1) / kPanel * panel) {}
+      : data(data), panel(positions * row + kCacheLine), plane((channels + kPanel - 1) / kPanel * panel) {}
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
     return planes * Panels(nullptr, positions, channels).plane;
   }
   float* at(int64_t p, int64_t position, int64_t channel = 0) const {
     return data + p * plane + channel / kPanel * panel + position * row + channel % kPanel;
   }
-  static constexpr int64_t kLine = 16;  // floats in a cache line
+  static constexpr int64_t kCacheLine = 16;  // floats in a cache line
   float* data;
   static constexpr int64_t row = kPanel;
   int64_t panel, plane;
 };
 
 // Ranges of up to two tensors that `products` products prefetch in equal shares.
-class Upcoming {
+class PrefetchPlan {
  public:
-  explicit Upcoming(int64_t products) : products_(products) {}
+  explicit PrefetchPlan(int64_t products) : products_(products) {}
   // Adds positions [first, last) of t, which has `of` positions.
   void add(const Tensor& t, int64_t first, int64_t last, int64_t of) {
     const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(of) * double(i)); };
@@ -140,7 +140,7 @@ class Upcoming {
     bytes_ += at(last) - at(first);
   }
   // Returns the share of product i, which has K steps.
-  Ahead share(int64_t i, int64_t K) const {
+  Prefetch share(int64_t i, int64_t K) const {
     const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
     return {at < first_bytes_ ? first_ + at : second_ + (at - first_bytes_), (end - at) / K};
   }
@@ -162,7 +162,7 @@ struct PositionSums {
   int64_t planes, O, C;
   Tensor dy, x;       // the sources of d and v, roughly in order of positions; only prefetched
   int64_t positions;  // total number
-  int64_t at_once = kMaxRows < 8 ? 256 : 392;  // positions per chunk of d and v, to fit into the cache
+  int64_t max_chunk = kMaxRows < 8 ? 256 : 392;  // positions per chunk of d and v, to fit into the cache
 
   // Partial sums, one set for each share of the positions.
   struct Result {
@@ -184,22 +184,22 @@ struct PositionSums {
 
  private:
   // Adds `count` positions to the panels [first, last), numbered through all planes, and prefetches positions
-  // [next, after). `fresh`: the sums are overwritten.
-  void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool fresh,
+  // [next, after). `overwrite`: the sums are overwritten.
+  void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool overwrite,
            const Planes& sums, int64_t next, int64_t after) const {
-    const auto& products = fresh ? kProducts : kAddedProducts;
+    const auto& products = overwrite ? kProducts : kAccumulatingProducts;
     constexpr bool kInPanels = std::is_same_v<Operands, Panels>;
     const int64_t panels = C / kPanel, strip = kInPanels ? int64_t(kPanel) : O;
     const int64_t group = kInPanels ? int64_t(kGroup) : O;
-    Upcoming upcoming((last - first) *
-                      (O / strip * ceil_div(strip, kMaxRows) + ceil_div(O % strip, kMaxRows)));
-    upcoming.add(dy, next, after, positions);
-    upcoming.add(x, next, after, positions);
+    PrefetchPlan prefetch_plan((last - first) *
+                               (O / strip * ceil_div(strip, kMaxRows) + ceil_div(O % strip, kMaxRows)));
+    prefetch_plan.add(dy, next, after, positions);
+    prefetch_plan.add(x, next, after, positions);
     int64_t done = 0;
     const auto multiply = [&](int64_t p, int64_t c, int64_t o, int64_t count_of_o) {
       for_row_blocks(count_of_o, [&](int64_t row, int64_t rows) {
         products[rows - 1](d.at(p, 0, o + row), 1, d.row, v.at(p, 0, c), v.row, count, sums.at(p, o + row, c),
-                           sums.row, upcoming.share(done++, count));
+                           sums.row, prefetch_plan.share(done++, count));
       });
     };
     for (int64_t i = first, end; i < last; i = end) {  // panels of one plane
@@ -213,12 +213,12 @@ struct PositionSums {
 };
 
 template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
-  const int64_t chunk = std::min(at_once, positions), size = Planes::floats(planes, O, C);
+  const int64_t chunk = std::min(max_chunk, positions), size = Planes::floats(planes, O, C);
   // Small sums: one share of the positions per thread. Large sums: a single share, whose panels the threads
   // divide.
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
-  const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
-  const int64_t shares = own ? threads : 1;
+  const bool per_thread = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
+  const int64_t shares = per_thread ? threads : 1;
   const Tensor sums = scratch(shares * size);
   const int64_t d_floats = Operands::floats(planes, chunk, O);
   const int64_t floats = d_floats + Operands::floats(planes, chunk, C);
@@ -236,7 +236,7 @@ template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
       });
     }
   };
-  if (!own) {
+  if (!per_thread) {
     add_share(0, [](int64_t n, auto f) { parallel_for(0, n, 1, f); });
   } else {
     parallel_for(0, shares, 1, [&](int64_t first, int64_t last) {

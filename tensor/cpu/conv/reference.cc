@@ -29,7 +29,7 @@ struct Geometry {
   }
 
   // Calls f(index) for each index of a volume of size d, in row-major order.
-  template <class F> static void for_each_place(const Dims& d, F f) {
+  template <class F> static void for_each_index(const Dims& d, F f) {
     for (int64_t i = 0; i < d[0]; ++i)
       for (int64_t j = 0; j < d[1]; ++j)
         for (int64_t k = 0; k < d[2]; ++k) f(std::array<int64_t, 3>{i, j, k});
@@ -39,9 +39,9 @@ struct Geometry {
   // the patch matrix [P, K * Cg] and at `offset` of the image. Taps in the padding are skipped.
   template <class F> void for_each_tap(F f) const {
     int64_t row = 0;
-    for_each_place(out, [&](const std::array<int64_t, 3>& p) {
+    for_each_index(out, [&](const std::array<int64_t, 3>& p) {
       int64_t column = 0;
-      for_each_place(taps, [&](const std::array<int64_t, 3>& k) {
+      for_each_index(taps, [&](const std::array<int64_t, 3>& k) {
         int64_t offset = 0;
         bool inside = true;
         for (int d = 0; d < 3; ++d) {
@@ -143,9 +143,9 @@ void conv_weight_grad_reference(const ConvProblem& p) {
       // Threads divide the filters. Each thread unfolds all images.
       parallel_for(0, s.Og, 1 + 65536 / std::max<int64_t>(1, s.N * s.P * s.K * s.Cg),
                    [&](int64_t first, int64_t last) {
-                     auto some = filters.middleCols(first, last - first);
+                     auto part = filters.middleCols(first, last - first);
                      for (int64_t n = 0; n < s.N; ++n)
-                       some.noalias() += s.unfold<T>(p.x, n, g).transpose() *
+                       part.noalias() += s.unfold<T>(p.x, n, g).transpose() *
                                          s.outputs<T>(p.y, n, g).middleCols(first, last - first);
                    });
       for (int64_t n = 0; p.bias.defined() && n < s.N; ++n)

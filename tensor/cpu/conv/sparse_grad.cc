@@ -39,7 +39,7 @@ namespace {
 
 // Returns the density of dy below which these kernels are faster than the dense ones, as measured. With AVX2 a
 // filter's sums do not fit into registers. Windows that extend beyond the image take longer.
-constexpr double most_nonzero(int64_t rows, bool padded) {
+constexpr double max_density(int64_t rows, bool padded) {
   if (HWY_TARGET == HWY_AVX3) return 0.3;
   return rows == 3 ? (padded ? 0.06 : 0.15) : (padded ? 0.2 : 0.3);
 }
@@ -94,17 +94,17 @@ HWY_INLINE unsigned nonzero_lanes(Floats g) {
 }
 
 // Returns the number of vector sums that stay in registers at a time: all `count`, or an equal part of them.
-constexpr int sums_at_once(int count) {
+constexpr int sums_in_registers(int count) {
   constexpr int kMaxSums = kRegisters - 4;
   const int parts = (count + kMaxSums - 1) / kMaxSums;
   return (count + parts - 1) / parts;
 }
 
 // Calls f(first, number) for each part of kCount sums, with std::integral_constant arguments.
-template <int kCount, int kFirst = 0, class F> HWY_INLINE void for_parts_of_sums(const F& f) {
-  constexpr int kPart = std::min(sums_at_once(kCount), kCount - kFirst);
+template <int kCount, int kFirst = 0, class F> HWY_INLINE void for_each_sum_group(const F& f) {
+  constexpr int kPart = std::min(sums_in_registers(kCount), kCount - kFirst);
   f(std::integral_constant<int, kFirst>(), std::integral_constant<int, kPart>());
-  if constexpr (kFirst + kPart < kCount) for_parts_of_sums<kCount, kFirst + kPart>(f);
+  if constexpr (kFirst + kPart < kCount) for_each_sum_group<kCount, kFirst + kPart>(f);
 }
 
 // A nonzero of dy: the offset of its window in the image, and its value.
@@ -141,7 +141,7 @@ void add_weight_grad(const Problem& s, const float* dy, const float* image, int6
   for (int lane = 0; lane < kLanes; ++lane) {
     float* to = sums + (first + lane) * s.taps();
     const Nonzero* const begin = lists + lane * s.P * s.Q;
-    for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
+    for_each_sum_group<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
       Floats sum[kCount];
 #pragma GCC unroll 32
@@ -174,7 +174,7 @@ void add_input_grad(const Problem& s, const float* dy, float* image, int64_t fir
         continue;
       }
       float* const to = image + (window.h * s.W + window.w) * s.C;
-      for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
+      for_each_sum_group<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
         constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
         Floats sum[kCount];
 #pragma GCC unroll 32
@@ -220,39 +220,39 @@ const Kernels* kernels_for(const Shape& w) {
 
 // Access to the images of a tensor as f32: the tensor's own memory if it is f32, else a buffer of one image, which
 // is a tensor because vector loads need its cache-line alignment. One object per thread.
-class WideImages {
+class F32Images {
  public:
-  WideImages(const Tensor& t, int64_t elements)
-      : t_(t), elements_(elements), room_(t.dtype() == DType::kF32 ? Tensor() : empty({elements})) {}
-  float* at(int64_t n) { return room_.defined() ? room_.ptr<float>() : t_.ptr<float>() + n * elements_; }
+  F32Images(const Tensor& t, int64_t elements)
+      : t_(t), elements_(elements), buffer_(t.dtype() == DType::kF32 ? Tensor() : empty({elements})) {}
+  float* at(int64_t n) { return buffer_.defined() ? buffer_.ptr<float>() : t_.ptr<float>() + n * elements_; }
   float* read(int64_t n) {
-    if (room_.defined()) converter(DType::kF32, t_.dtype())(elements_, at(n), 1, memory(n), 1);
+    if (buffer_.defined()) converter(DType::kF32, t_.dtype())(elements_, at(n), 1, image_data(n), 1);
     return at(n);
   }
   void write(int64_t n) {
-    if (room_.defined()) converter(t_.dtype(), DType::kF32)(elements_, memory(n), 1, at(n), 1);
+    if (buffer_.defined()) converter(t_.dtype(), DType::kF32)(elements_, image_data(n), 1, at(n), 1);
   }
 
  private:
-  void* memory(int64_t n) const {
+  void* image_data(int64_t n) const {
     return static_cast<char*>(t_.raw_ptr()) + n * elements_ * size_of(t_.dtype());
   }
   const Tensor& t_;
   int64_t elements_;
-  Tensor room_;
+  Tensor buffer_;
 };
 
 // Returns the fraction of nonzeros in about 32 evenly spaced rows of dy.
 template <class T> double sampled_density(const Tensor& dy) {
   const int64_t rows = dy.size(0) * dy.size(2), row = dy.size(3) * dy.size(1);
   const int64_t step = std::max<int64_t>(1, rows / 32);
-  int64_t nonzero = 0, seen = 0;
-  for (int64_t r = 0; r < rows; r += step, seen += row)
+  int64_t nonzero = 0, sampled = 0;
+  for (int64_t r = 0; r < rows; r += step, sampled += row)
     for (const T *v = dy.ptr<T>() + r * row, *end = v + row; v != end; ++v) nonzero += *v != 0;
-  return static_cast<double>(nonzero) / static_cast<double>(seen);
+  return static_cast<double>(nonzero) / static_cast<double>(sampled);
 }
 
-bool pays(const ConvProblem& p) {
+bool is_profitable(const ConvProblem& p) {
   const Tensor &x = p.x, &w = p.w, &dy = p.y;
   const raw::ConvGeometry& o = p.geometry;
   const bool is_f32 = dy.dtype() == DType::kF32;
@@ -260,30 +260,30 @@ bool pays(const ConvProblem& p) {
          w.size(0) % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w.shape()) &&
          x.numel() / x.size(0) < (int64_t{1} << 31) &&
          (is_f32 ? sampled_density<float>(dy) : sampled_density<bf16>(dy)) <
-             most_nonzero(w.size(2), o.padding[0] + o.padding[1] > 0);
+             max_density(w.size(2), o.padding[0] + o.padding[1] > 0);
 }
 
 void weight_grad(const ConvProblem& p, const Tensor& dw, const Tensor& db) {
   const Problem s{p};
   const Kernels& kernels = *kernels_for(dw.shape());
-  const int64_t taps = s.taps(), part = s.O * taps + s.O;  // a part's sums, then its bias gradients
-  const Tensor sums = empty({kParts, part}, {DType::kF32});
+  const int64_t taps = s.taps(), part_size = s.O * taps + s.O;  // a part's sums, then its bias gradients
+  const Tensor sums = empty({kParts, part_size}, {DType::kF32});
   parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
     std::vector<Nonzero> lists(kLanes * s.P * s.Q);
-    WideImages grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
+    F32Images grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
     for (int64_t i = first; i < last; ++i) {
-      float* mine = sums.ptr<float>() + i * part;
-      std::memset(mine, 0, part * sizeof(float));
+      float* partial_sums = sums.ptr<float>() + i * part_size;
+      std::memset(partial_sums, 0, part_size * sizeof(float));
       for (int64_t n = s.N * i / kParts; n < s.N * (i + 1) / kParts; ++n) {
         const float *g = grads.read(n), *image = images.read(n);
         for (int64_t filter = 0; filter < s.O; filter += kLanes)
-          kernels.weight_grad(s, g, image, filter, mine, mine + s.O * taps, lists.data());
+          kernels.weight_grad(s, g, image, filter, partial_sums, partial_sums + s.O * taps, lists.data());
       }
     }
   });
   auto total = [&](int64_t at) {
     float sum = 0;
-    for (int64_t i = 0; i < kParts; ++i) sum += sums.ptr<float>()[i * part + at];
+    for (int64_t i = 0; i < kParts; ++i) sum += sums.ptr<float>()[i * part_size + at];
     return sum;
   };
   // sums[o, kh, kw, c] -> dw[o, c, kh, kw]
@@ -313,22 +313,22 @@ void input_grad(const ConvProblem& p) {
       for (int64_t k = 0; k < s.KH * s.KW; ++k)
         filters.ptr<float>()[f * taps + k * s.C + c] = w.ptr<float>()[(f * s.C + c) * s.KH * s.KW + k];
   // Filters per pass: as many as fit into 32 KiB of the first-level cache.
-  const int64_t together = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
+  const int64_t filters_per_pass = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
   parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
-    WideImages grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
+    F32Images grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
     for (int64_t n = first; n < last; ++n) {
       const float* g = grads.read(n);
       float* image = images.at(n);
       std::memset(image, 0, s.H * s.W * s.C * sizeof(float));
-      for (int64_t f = 0; f < s.O; f += together)
-        kernels.input_grad(s, g, image, f, std::min(s.O, f + together), filters.ptr<float>());
+      for (int64_t f = 0; f < s.O; f += filters_per_pass)
+        kernels.input_grad(s, g, image, f, std::min(s.O, f + filters_per_pass), filters.ptr<float>());
       images.write(n);
     }
   });
 }
 
-constexpr ConvKernels kSparseGrad = {.input_grad = {"nonzeros", pays, input_grad},
-                                     .weight_grad = {"nonzeros", pays, weight_grad}};
+constexpr ConvKernels kSparseGrad = {.input_grad = {"nonzeros", is_profitable, input_grad},
+                                     .weight_grad = {"nonzeros", is_profitable, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE

@@ -56,16 +56,16 @@ template <class F> void with_type_of(const Tensor& image, F f) {
 }
 
 // Returns whether the Winograd convolutions support the dtypes and numbers of channels of p.
-inline bool has_tiles(const ConvProblem& p) {
+inline bool supports_winograd(const ConvProblem& p) {
   return p.x.dtype() == p.y.dtype() && is_computed_in_f32(p.x.dtype()) && p.geometry.groups == 1 &&
          p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.w.numel() < (int64_t{1} << 30);
 }
 
 // The image, and the row and column of tiles, of a tile.
-struct Place {
+struct TilePosition {
   int64_t n, row, column;
 };
-inline Place place_of(const Tiles& tiles, int64_t t) {
+inline TilePosition tile_position(const Tiles& tiles, int64_t t) {
   return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
 }
 
@@ -77,7 +77,7 @@ void pixels_to_planes(const Image<T>& x, const Tiles& tiles, int64_t h, int64_t 
                       int64_t last, int64_t base, const P& v) {
   const T* pixels[kSide * kSide];
   for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
+    const auto [n, row, column] = tile_position(tiles, t);
     for (int i = 0; i < kSide * kSide; ++i)
       pixels[i] = x.at(n, 2 * row + h + i / kSide, 2 * column + w + i % kSide);
     for (int64_t c = 0; c < x.channels(); c += kLanes) transform(pixels, c, v.at(0, t - base, c), v.plane);
@@ -85,32 +85,32 @@ void pixels_to_planes(const Image<T>& x, const Tiles& tiles, int64_t h, int64_t 
 }
 
 // The 2x2 output pixels of a tile, for kLanes channels.
-struct Square {
+struct OutputTile {
 #if HWY_TARGET == HWY_NEON
-  HWY_INLINE Square() {}  // g++ for ARM would not inline the implicit one, which has another target
+  HWY_INLINE OutputTile() {}  // g++ for ARM would not inline the implicit one, which has another target
 #endif
   Floats at[2][2];
 };
 
 // The positions of output pixels in the image: step * i + (row, column).
-struct Places {
+struct PixelGrid {
   int64_t step = 1, row = 0, column = 0;
 };
 
 // Transforms the planes m of tiles [first, last) back, adds the bias if not null, and writes y's channels
 // [channel, channel + channels). contract(m, plane) returns the Square of kLanes channels.
 template <auto contract, class T>
-void planes_to_results(const Image<T>& y, const Places& at, const Tiles& tiles, const float* bias,
+void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tiles, const float* bias,
                        int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                        int64_t channels) {
   T* pixels[4];
   for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
+    const auto [n, row, column] = tile_position(tiles, t);
     for (int i = 0; i < 4; ++i)
       pixels[i] =
           y.pixel(n, at.step * (2 * row + i / 2) + at.row, at.step * (2 * column + i % 2) + at.column);
     for (int64_t i = 0; i < channels; i += kLanes) {
-      const Square s = contract(m.at(0, t - base) + i, m.plane);
+      const OutputTile s = contract(m.at(0, t - base) + i, m.plane);
       const Floats b = bias ? load(bias + channel + i) : hn::Zero(kFloats);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
@@ -150,8 +150,8 @@ inline void convolve_by_tiles(const TileProducts& c) {
   parallel_for(0, c.filter_rows * c.N / kLanes, 64, [&](int64_t first, int64_t last) {
     c.fill_filters(0, c.N, first, last, filters.ptr<float>());
   });
-  const int64_t fit = (640 << 10) / (c.planes * (c.K + c.N) * int64_t(sizeof(float)));
-  const int64_t chunk = std::clamp<int64_t>(fit / kMaxRows, 4, 8) * kMaxRows;
+  const int64_t tiles_in_cache = (640 << 10) / (c.planes * (c.K + c.N) * int64_t(sizeof(float)));
+  const int64_t chunk = std::clamp<int64_t>(tiles_in_cache / kMaxRows, 4, 8) * kMaxRows;
   const int64_t shares = std::min<int64_t>(num_threads(), (c.tiles + chunk - 1) / chunk);
   const int64_t v_floats = Planes::floats(c.planes, chunk, c.K),
                 floats = v_floats + Planes::floats(c.planes, chunk, c.N);
@@ -163,14 +163,14 @@ inline void convolve_by_tiles(const TileProducts& c) {
     for (int64_t first = c.tiles * first_share / shares; first < end; first += chunk) {
       const int64_t last = std::min(end, first + chunk);
       c.fill_inputs(first, last, first, v);
-      Upcoming upcoming(c.planes * (c.N / kPanel) * ceil_div(last - first, kMaxRows));
-      upcoming.add(c.input, last, std::min(end, last + chunk), c.tiles);
+      PrefetchPlan prefetch_plan(c.planes * (c.N / kPanel) * ceil_div(last - first, kMaxRows));
+      prefetch_plan.add(c.input, last, std::min(end, last + chunk), c.tiles);
       int64_t done = 0;
       for (int64_t p = 0; p < c.planes; ++p)
         for (int64_t n = 0; n < c.N; n += kPanel)
           for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
             kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * c.K, kPanel,
-                                c.K, m.at(p, row) + n, m.row, upcoming.share(done++, c.K));
+                                c.K, m.at(p, row) + n, m.row, prefetch_plan.share(done++, c.K));
           });
       c.write_results(first, last, first, m, 0, c.N);
     }

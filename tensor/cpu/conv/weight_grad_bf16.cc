@@ -65,11 +65,11 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 [[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
                                         int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
-  constexpr int64_t kAhead = 48;  // pixels
+  constexpr int64_t kPrefetchPixels = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k) {
     const bf16 *a = pixels[2 * k], *b = pixels[2 * k + 1];
-    const bf16 *later = pixels[std::min(2 * k + kAhead, 2 * pairs - 2)],
-               *next = pixels[std::min(2 * k + kAhead, 2 * pairs - 2) + 1];
+    const bf16 *later = pixels[std::min(2 * k + kPrefetchPixels, 2 * pairs - 2)],
+               *next = pixels[std::min(2 * k + kPrefetchPixels, 2 * pairs - 2) + 1];
     bf16* at = to + k * 2 * kPanel;
     for (int64_t c = first; c < last; c += kPanel, at += step) {
       __builtin_prefetch(later + c), __builtin_prefetch(next + c);
@@ -90,9 +90,9 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 // [pairs][8][2]. An odd number of pixels is padded with zeros.
 [[GRADUS_AVX512_BF16]] void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
   const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);
-  constexpr int64_t kAhead = 48;  // pixels
+  constexpr int64_t kPrefetchPixels = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k, to += 2 * kFilters, dy += 2 * O) {
-    __builtin_prefetch(dy + kAhead * O), __builtin_prefetch(dy + (kAhead + 1) * O);
+    __builtin_prefetch(dy + kPrefetchPixels * O), __builtin_prefetch(dy + (kPrefetchPixels + 1) * O);
     const __m512i zeros = _mm512_setzero_si512();
     const cpu::Zipped z = cpu::zip(load(dy, filters), 2 * k + 1 < count ? load(dy + O, filters) : zeros);
     store_halves(to, step, z.low), store_halves(to + 2 * step, step, z.high);
@@ -105,14 +105,14 @@ struct Run {
 };
 
 // Prefetches `rows` rows of `length` elements into the second-level cache, spread over the steps of a computation.
-class Ahead {
+class RowPrefetcher {
  public:
-  Ahead(const bf16* first, int64_t rows, int64_t length, int64_t step)
+  RowPrefetcher(const bf16* first, int64_t rows, int64_t length, int64_t step)
       : row_(first), rows_(length > 0 ? rows : 0), length_(length), step_(step) {}
   // Spreads the remaining prefetches over `steps` steps.
   void spread(int64_t steps) { rate_ = (rows_ * ceil_div(length_, kLine) * kUnit + steps - 1) / steps; }
   // Issues the prefetches that are due after `steps` more steps.
-  void pass(int64_t steps) {
+  void advance(int64_t steps) {
     for (credit_ += rate_ * steps; credit_ >= kUnit && rows_ > 0; credit_ -= kUnit) {
       __builtin_prefetch(row_ + at_, 0, 2);
       if ((at_ += kLine) < length_) continue;
@@ -127,15 +127,16 @@ class Ahead {
 };
 
 // sums[o][c] += sum over the pairs of the runs of dy[pair][o][0] * x[pair][c][0] + dy[pair][o][1] * x[pair][c][1],
-// for a tile of 8 filters o and a panel of 32 channels c. With `fresh` the sums are overwritten.
-[[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool fresh, const bf16* dy, const bf16* x, const Run* runs,
-                                     int64_t count, Ahead& next_dy, Ahead& next_x) {
+// for a tile of 8 filters o and a panel of 32 channels c. With `overwrite` the sums are overwritten.
+[[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool overwrite, const bf16* dy, const bf16* x,
+                                     const Run* runs, int64_t count, RowPrefetcher& next_dy,
+                                     RowPrefetcher& next_x) {
   constexpr int64_t kPairs = 16;
   __m512 s[kFilters][2];
 #pragma GCC unroll 8
   for (int o = 0; o < kFilters; ++o) {
-    s[o][0] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel);
-    s[o][1] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel + 16);
+    s[o][0] = overwrite ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel);
+    s[o][1] = overwrite ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel + 16);
   }
   for (const Run* run = runs; run != runs + count; ++run) {
     const bf16 *g = dy + run->dy * 2 * kFilters, *v = x + run->x * 2 * kPanel;
@@ -152,7 +153,7 @@ class Ahead {
           s[o][1] = _mm512_dpbf16_ps(s[o][1], high, both);
         }
       }
-      next_dy.pass(kPairs), next_x.pass(kPairs);
+      next_dy.advance(kPairs), next_x.advance(kPairs);
     }
   }
 #pragma GCC unroll 8
@@ -211,10 +212,10 @@ void write_row(float* to, const float* from, int64_t n) { std::copy_n(from, n, t
 // A block of dy's pixels.
 struct Block {
   int64_t begin, end;
-  std::vector<const bf16*> seen;  // pixels of x to pack, an even number for each tap or column
-  std::vector<Run> runs;          // [taps][runs per tap]
+  std::vector<const bf16*> source_pixels;  // pixels of x to pack, an even number for each tap or column
+  std::vector<Run> runs;                   // [taps][runs per tap]
   int64_t pairs() const { return ceil_div(end - begin, 2); }
-  int64_t x_pairs() const { return int64_t(seen.size()) / 2; }
+  int64_t x_pairs() const { return int64_t(source_pixels.size()) / 2; }
 };
 
 // The range [first, last) of panels or strips.
@@ -228,10 +229,10 @@ class WeightGrad {
   explicit WeightGrad(const ConvProblem& p) : p_(p) {
     const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
     const bool overlap = by_columns_ && g_.stride[0] == 1;
-    int64_t most = std::min(overlap ? kMaxOverlappingPixels : kMaxPixels, kPackedPixels / copies);
+    int64_t max_pixels = std::min(overlap ? kMaxOverlappingPixels : kMaxPixels, kPackedPixels / copies);
     // The packed block and the next block must fit into the second-level cache.
-    if (sums_fit_cache_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
-    cut_blocks(std::max<int64_t>(most, 64));
+    if (sums_fit_cache_) max_pixels = std::min({max_pixels, kPackedElements / (O_ + C_), pixels_ / threads});
+    choose_blocks(std::max<int64_t>(max_pixels, 64));
     groups_ = ceil_div(panels(C_), std::max<int64_t>(1, kPackedPixels / (copies * block_)));
     if (sums_fit_cache_) return;
     // Balances the threads: the number of parts is made divisible by the number of threads, by smaller groups of
@@ -240,19 +241,19 @@ class WeightGrad {
     parts_ = std::min(strips_, threads / std::gcd(groups_, threads));
   }
 
-  void run() const { sums_fit_cache_ ? share_pixels() : share_channels(); }
+  void run() const { sums_fit_cache_ ? divide_pixels() : divide_channels(); }
 
  private:
-  // Divides the pixels into blocks of about `most`: whole rows if x is packed by columns, else an even number of
-  // pixels.
-  void cut_blocks(int64_t most) {
+  // Divides the pixels into blocks of about `max_pixels`: whole rows if x is packed by columns, else an even
+  // number of pixels.
+  void choose_blocks(int64_t max_pixels) {
     const int64_t unit = by_columns_ ? Q_ : 2, units = ceil_div(pixels_, unit);
-    block_ = ceil_div(units, ceil_div(units, std::max<int64_t>(1, most / unit))) * unit;
+    block_ = ceil_div(units, ceil_div(units, std::max<int64_t>(1, max_pixels / unit))) * unit;
     blocks_ = ceil_div(pixels_, block_);
   }
   int64_t first_panel(int64_t group) const { return panels(C_) * group / groups_; }
 
-  void share_channels() const {
+  void divide_channels() const {
     parallel_for(0, groups_ * parts_, 1, [&](int64_t first, int64_t last) {
       Block b;
       for (int64_t i = first; i < last; ++i) sum_and_write(b, i / parts_, i % parts_, i + 1 < last);
@@ -260,17 +261,17 @@ class WeightGrad {
   }
 
   // Computes and writes dw of a part of the filters and a group of panels. `b` caches the last block between
-  // calls. `another`: the calling thread will compute the next part too, whose data is prefetched.
-  void sum_and_write(Block& b, int64_t group, int64_t part, bool another) const {
+  // calls. `has_next`: the calling thread will compute the next part too, whose data is prefetched.
+  void sum_and_write(Block& b, int64_t group, int64_t part, bool has_next) const {
     const int64_t p0 = first_panel(group), p1 = first_panel(group + 1);
     const Range strips{strips_ * part / parts_, strips_ * (part + 1) / parts_};
     const int64_t size = (p1 - p0) * taps_ * kStripSums, step = blocks_ == 1 ? 0 : size;
     const Tensor sums = empty({blocks_ == 1 ? size : size * (strips.last - strips.first)}, {DType::kF32});
     for (int64_t i = 0; i < blocks_; ++i) {
-      look(b, i);
+      list_pixels(b, i);
       const bool last = i + 1 == blocks_;
-      const int64_t next_p1 = another && part + 1 == parts_ ? first_panel(group + 2) : p1;
-      Ahead next_x = last ? x_of(0, {p1, next_p1}) : x_of(i + 1, {p0, p1});
+      const int64_t next_p1 = has_next && part + 1 == parts_ ? first_panel(group + 2) : p1;
+      RowPrefetcher next_x = last ? prefetch_x(0, {p1, next_p1}) : prefetch_x(i + 1, {p0, p1});
       multiply(
           b, {p0, p1}, strips, next_x, i == 0,
           [&](int64_t strip) { return sums.ptr<float>() + (strip - strips.first) * step; },
@@ -280,7 +281,7 @@ class WeightGrad {
     }
   }
 
-  void share_pixels() const {
+  void divide_pixels() const {
     const int64_t slices = std::min<int64_t>(blocks_, num_threads());
     const int64_t size = panels(C_) * taps_ * kStripSums, all = strips_ * size;
     const Tensor sums = empty({slices, all}, {DType::kF32});
@@ -304,9 +305,9 @@ class WeightGrad {
   void sum_slice(float* sums, int64_t first, int64_t last) const {
     Block b;
     for (int64_t i = first; i < last; ++i) {
-      look(b, i);
+      list_pixels(b, i);
       // Prefetches the next block's pixels while this block's are multiplied.
-      Ahead next_x = i + 1 < last ? x_of(i + 1, {0, panels(C_)}) : x_of(0, {0, 0});
+      RowPrefetcher next_x = i + 1 < last ? prefetch_x(i + 1, {0, panels(C_)}) : prefetch_x(0, {0, 0});
       for (int64_t group = 0; group < groups_; ++group) {
         const Range p{first_panel(group), first_panel(group + 1)};
         multiply(
@@ -317,35 +318,37 @@ class WeightGrad {
     }
   }
 
-  // For each strip: sums(strip)[panels][taps][32][32] += the strip of dy times panels of x (= if `fresh`), then
-  // done(strip).
+  // For each strip: sums(strip)[panels][taps][32][32] += the strip of dy times panels of x (= if `overwrite`),
+  // then done(strip).
   template <class S, class F>
-  void multiply(const Block& b, Range panels, Range strips, Ahead& next_x, bool fresh, S sums, F done) const {
+  void multiply(const Block& b, Range panels, Range strips, RowPrefetcher& next_x, bool overwrite, S sums,
+                F done) const {
     const int64_t runs = int64_t(b.runs.size()) / taps_, count = panels.last - panels.first;
     const Tensor x = empty({count * panel_step(b.x_pairs())}, {DType::kBF16});
-    pack_panels(x.ptr<bf16>(), b.seen, panels.first * kPanel, std::min(C_, panels.last * kPanel));
+    pack_panels(x.ptr<bf16>(), b.source_pixels, panels.first * kPanel, std::min(C_, panels.last * kPanel));
     const Tensor dy = empty({kStrip / kFilters * tile_step(b.pairs())}, {DType::kBF16});
     next_x.spread(count * taps_ * (strips.last - strips.first) * (kStrip / kFilters) * b.pairs());
     for (int64_t strip = strips.first; strip < strips.last; ++strip) {
       const int64_t filters = std::min(kStrip, O_ - strip * kStrip), tiles = ceil_div(filters, kFilters);
       pack_strip(dy.ptr<bf16>(), dy_ + b.begin * O_ + strip * kStrip, filters, O_, b.end - b.begin);
-      const bool another = strip + 1 < strips.last;
-      Ahead next_dy = another ? dy_of(b.begin, b.end, strip + 1)
-                              : dy_of(b.end, std::min(pixels_, b.end + block_), strips.first);
+      const bool has_next = strip + 1 < strips.last;
+      RowPrefetcher next_dy = has_next ? prefetch_dy(b.begin, b.end, strip + 1)
+                                       : prefetch_dy(b.end, std::min(pixels_, b.end + block_), strips.first);
       for (int64_t t = 0; t < tiles; ++t) {
         float* to = sums(strip) + t * kTileSums;
         const bf16* panel = x.ptr<bf16>();
         if (t + 1 == tiles) next_dy.spread(count * taps_ * b.pairs());
         for (int64_t p = 0; p < count; ++p, panel += panel_step(b.x_pairs()))
           for (int64_t tap = 0; tap < taps_; ++tap, to += kStripSums)
-            add_tile(to, fresh, dy.ptr<bf16>() + t * tile_step(b.pairs()), panel, b.runs.data() + tap * runs,
-                     runs, next_dy, next_x);
+            add_tile(to, overwrite, dy.ptr<bf16>() + t * tile_step(b.pairs()), panel,
+                     b.runs.data() + tap * runs, runs, next_dy, next_x);
       }
       done(strip);
     }
   }
-  Ahead dy_of(int64_t begin, int64_t end, int64_t strip) const {
-    return Ahead(dy_ + begin * O_ + strip * kStrip, end - begin, std::min(kStrip, O_ - strip * kStrip), O_);
+  RowPrefetcher prefetch_dy(int64_t begin, int64_t end, int64_t strip) const {
+    return RowPrefetcher(dy_ + begin * O_ + strip * kStrip, end - begin,
+                         std::min(kStrip, O_ - strip * kStrip), O_);
   }
 
   // Writes sums[panels][taps][32][32] of the panels [p0, p1) to dw[o, c, kh, kw] of a strip.
@@ -371,32 +374,32 @@ class WeightGrad {
 
   int64_t end_of(int64_t block) const { return std::min(pixels_, (block + 1) * block_); }
   // Approximately the pixels of x that a block reads, in the channels of `panels`, for prefetching.
-  Ahead x_of(int64_t block, Range panels) const {
+  RowPrefetcher prefetch_x(int64_t block, Range panels) const {
     const int64_t begin = x_pixels_ * (block * block_) / pixels_, end = x_pixels_ * end_of(block) / pixels_;
     const int64_t c = panels.first * kPanel, length = std::min(C_, panels.last * kPanel) - c;
-    return Ahead(x_ + begin * C_ + c, end - begin, length, C_);
+    return RowPrefetcher(x_ + begin * C_ + c, end - begin, length, C_);
   }
 
   // Sets b to block number `block`: lists the pixels of x that its taps read, and the runs of pairs.
-  void look(Block& b, int64_t block) const {
+  void list_pixels(Block& b, int64_t block) const {
     const int64_t begin = block * block_;
     if (b.begin == begin && !b.runs.empty()) return;
     b = {begin, end_of(block), {}, {}};
-    by_columns_ ? look_by_columns(b) : look_by_taps(b);
+    by_columns_ ? list_by_columns(b) : list_by_taps(b);
   }
-  void look_by_taps(Block& b) const {
+  void list_by_taps(Block& b) const {
     for (int64_t tap = 0; tap < taps_; ++tap) {
       b.runs.push_back({0, b.x_pairs(), b.pairs()});
       for (int64_t at = b.begin; at < b.end;) {
         const int64_t row = at / Q_, q = at % Q_, count = std::min(Q_ - q, b.end - at);
-        see(b, row / P_, row % P_ * g_.stride[0] + tap / KW_ * g_.dilation[0], tap % KW_, q, count);
+        append_pixels(b, row / P_, row % P_ * g_.stride[0] + tap / KW_ * g_.dilation[0], tap % KW_, q, count);
         at += count;
       }
-      if (b.seen.size() % 2) b.seen.push_back(zeros_.data());
+      if (b.source_pixels.size() % 2) b.source_pixels.push_back(zeros_.data());
     }
   }
   // Rows are ordered by their remainder modulo the stride, so that the rows that one tap reads are consecutive.
-  void look_by_columns(Block& b) const {
+  void list_by_columns(Block& b) const {
     const int64_t first = b.begin / Q_, last = b.end / Q_, stride = g_.stride[0], dilation = g_.dilation[0];
     const int64_t images = (last - 1) / P_ - first / P_ + 1;
     b.runs.resize(taps_ * images);
@@ -409,20 +412,21 @@ class WeightGrad {
             if (kh * dilation % stride == phase)
               b.runs[(kh * KW_ + kw) * images + i] = {
                   (row - first) * Q_ / 2, b.x_pairs() + kh * dilation / stride * Q_ / 2, rows * Q_ / 2};
-          for (int64_t h = phase; h < height; h += stride) see(b, n, row % P_ * stride + h, kw, 0, Q_);
+          for (int64_t h = phase; h < height; h += stride)
+            append_pixels(b, n, row % P_ * stride + h, kw, 0, Q_);
         }
         row += rows;
       }
   }
   // Appends the pixels of x that filter column kw reads in row h of the padded image n, for output pixels [q, q +
   // count).
-  void see(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
+  void append_pixels(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
     h -= g_.padding[0];
     const bool inside = uint64_t(h) < uint64_t(H_);
     const bf16 *const row = x_ + (n * H_ + h) * W_ * C_, *const zeros = zeros_.data();
     int64_t w = q * g_.stride[1] + kw * g_.dilation[1] - g_.padding[1];
-    b.seen.resize(b.seen.size() + count);
-    for (auto to = b.seen.end() - count; to != b.seen.end(); ++to, w += g_.stride[1])
+    b.source_pixels.resize(b.source_pixels.size() + count);
+    for (auto to = b.source_pixels.end() - count; to != b.source_pixels.end(); ++to, w += g_.stride[1])
       *to = inside && uint64_t(w) < uint64_t(W_) ? row + w * C_ : zeros;
   }
 
@@ -442,7 +446,7 @@ class WeightGrad {
   std::vector<bf16> zeros_ = std::vector<bf16>(std::max(C_, O_));
 };
 
-bool pays(const ConvProblem& p) {
+bool is_profitable(const ConvProblem& p) {
   return cpu::has_avx512_bf16() && p.y.dtype() == DType::kBF16 && p.geometry.rank() == 2 &&
          p.geometry.groups == 1 && p.x.size(1) >= 16 && p.y.size(1) >= kFilters;
 }
@@ -451,7 +455,7 @@ void weight_grad(const ConvProblem& p) {
   if (p.bias.defined()) bias_grad(p.bias, p.y);
 }
 
-constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", pays, weight_grad}};
+constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", is_profitable, weight_grad}};
 
 }  // namespace
 

@@ -83,7 +83,7 @@ HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* 
 }
 
 // Returns A' m A of the planes m, for kLanes channels.
-HWY_INLINE Square transform_result(const float* from, int64_t plane) {
+HWY_INLINE OutputTile transform_result(const float* from, int64_t plane) {
   Floats t[2][4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -92,7 +92,7 @@ HWY_INLINE Square transform_result(const float* from, int64_t plane) {
     t[0][j] = m0 + (m1 + m2);
     t[1][j] = m1 - m2 - m3;
   }
-  Square y;
+  OutputTile y;
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
     y.at[i][0] = t[i][0] + (t[i][1] + t[i][2]);
@@ -117,11 +117,11 @@ constexpr int kFiltersAhead = 8;  // prefetch distance
 struct Filters {
   const float* data;
   int64_t K, N, k_step, n_step;
-  bool turned;  // rotated by 180 degrees
+  bool rotated;  // rotated by 180 degrees
 };
 
 // to[plane][n / kPanel][k][n % kPanel] = G w G', for work items [first, last) of TileProducts::fill_filters.
-template <bool kTurned> void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
+template <bool kRotated> void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
   const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / f.K * kLanes, k = i % f.K;
@@ -133,8 +133,8 @@ template <bool kTurned> void transform_filters(const Filters& f, int64_t first, 
     Floats t[4][3];
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
-      const Floats w0 = taps[kTurned ? 8 - j : j], w1 = taps[kTurned ? 5 - j : 3 + j],
-                   w2 = taps[kTurned ? 2 - j : 6 + j];
+      const Floats w0 = taps[kRotated ? 8 - j : j], w1 = taps[kRotated ? 5 - j : 3 + j],
+                   w2 = taps[kRotated ? 2 - j : 6 + j];
       const Floats outer = (w0 + w2) * half, middle = w1 * half;
       t[0][j] = w0, t[1][j] = outer + middle;
       t[2][j] = outer - middle, t[3][j] = w2;
@@ -196,8 +196,8 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
                           const Planes& v) { inputs_to_planes(x, tiles, g, first, last, base, v); },
        .fill_filters =
            [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
-             const Filters some{f.data + channel * f.n_step, f.K, channels, f.k_step, f.n_step, f.turned};
-             (f.turned ? transform_filters<true> : transform_filters<false>)(some, first, last, to);
+             const Filters slice{f.data + channel * f.n_step, f.K, channels, f.k_step, f.n_step, f.rotated};
+             (f.rotated ? transform_filters<true> : transform_filters<false>)(slice, first, last, to);
            },
        .write_results =
            [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
@@ -206,18 +206,18 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
            }});
 }
 
-bool serves(const ConvProblem& p, int64_t least_tiles) {
+bool is_supported(const ConvProblem& p, int64_t min_tiles) {
   const ConvGeometry& g = p.geometry;
-  if (!has_tiles(p) || g.rank() != 2) return false;
+  if (!supports_winograd(p) || g.rank() != 2) return false;
   for (int d = 0; d < 2; ++d)
     if (p.w.size(d + 2) != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;
-  return Tiles(p.y).count >= least_tiles;
+  return Tiles(p.y).count >= min_tiles;
 }
-bool pays(const ConvProblem& p) {
-  return serves(p,
-                std::max<int64_t>(128, p.w.size(0) * p.w.size(1) / 4096));  // filters are transformed first
+bool is_profitable(const ConvProblem& p) {
+  return is_supported(
+      p, std::max<int64_t>(128, p.w.size(0) * p.w.size(1) / 4096));  // filters are transformed first
 }
-bool pays_for_weights(const ConvProblem& p) { return serves(p, 128); }
+bool is_profitable_for_weights(const ConvProblem& p) { return is_supported(p, 128); }
 
 void forward(const ConvProblem& p) {
   const Tensor w = in_f32(p.w), bias = in_f32(p.bias);
@@ -263,8 +263,9 @@ void weight_grad(const ConvProblem& p) {
   });
 }
 
-constexpr ConvKernels kWinograd = {
-    {"winograd", pays, forward}, {"winograd", pays, input_grad}, {"winograd", pays_for_weights, weight_grad}};
+constexpr ConvKernels kWinograd = {{"winograd", is_profitable, forward},
+                                   {"winograd", is_profitable, input_grad},
+                                   {"winograd", is_profitable_for_weights, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE

@@ -89,7 +89,7 @@ HWY_INLINE void expand_pixels(const T* const* pixels, int64_t c, float* to, int6
 }
 
 // Returns G' m G = A' m A of the planes m.
-HWY_INLINE Square contract(const float* from, int64_t plane) {
+HWY_INLINE OutputTile contract(const float* from, int64_t plane) {
   Floats t[2][3];
 #pragma GCC unroll 3
   for (int j = 0; j < 3; ++j) {
@@ -97,7 +97,7 @@ HWY_INLINE Square contract(const float* from, int64_t plane) {
                  m2 = load(from + (6 + j) * plane);
     t[0][j] = m0 + m1, t[1][j] = m1 + m2;
   }
-  Square y;
+  OutputTile y;
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) y.at[i][0] = t[i][0] + t[i][1], y.at[i][1] = t[i][1] + t[i][2];
   return y;
@@ -109,7 +109,7 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
                       const P& v) {
   const T* pixels[6][6];
   for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
+    const auto [n, row, column] = tile_position(tiles, t);
     const int64_t h = 4 * row - 1, w = 4 * column - 1;
     for (int i = 0; i < 6; ++i)
       for (int j = 0; j < 6; ++j) pixels[i][j] = x.at(n, h + i, w + j);
@@ -146,8 +146,8 @@ void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64
 
 // The transformed filters, rotated by 180 degrees, of one part of the gradient of x. Work item i has kLanes
 // channels of x and channel i % O of dy.
-void turned_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels, int64_t first,
-                              int64_t last, float* to) {
+void rotated_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels, int64_t first,
+                               int64_t last, float* to) {
   const int64_t O = w.size(0), C = w.size(1), plane = plane_of_filters(O, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / O * kLanes, o = i % O;
@@ -164,7 +164,7 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
     Floats taps[kTaps];
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
-      const Square g = contract(u + part * C + c, plane);
+      const OutputTile g = contract(u + part * C + c, plane);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
         taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.at[k / 2][k % 2];
@@ -174,14 +174,14 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
 }
 
 // Returns whether the problem is supported and has enough tiles to make up for the transform of the filters.
-template <int64_t kLeastTiles> bool pays(const ConvProblem& p) {
+template <int64_t kMinTiles> bool is_profitable(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
-  if (!has_tiles(p) || g.rank() != 2) return false;
+  if (!supports_winograd(p) || g.rank() != 2) return false;
   for (int d = 0; d < 2; ++d)
     if (p.w.size(d + 2) != 4 || g.stride[d] != 2 || g.dilation[d] != 1 || g.padding[d] != 1 ||
         p.x.size(d + 2) != 2 * p.y.size(d + 2))
       return false;
-  return Tiles(p.y).count >= kLeastTiles;
+  return Tiles(p.y).count >= kMinTiles;
 }
 
 template <class T> void convolve(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
@@ -223,7 +223,7 @@ template <class T> void input_grad(const Tensor& dx, const Tensor& dy, const Ten
                               },
                           .fill_filters =
                               [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
-                                turned_filters_to_panels(w, part, channel, channels, first, last, to);
+                                rotated_filters_to_panels(w, part, channel, channels, first, last, to);
                               },
                           .write_results =
                               [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
@@ -263,9 +263,9 @@ void weight_grad(const ConvProblem& p) {
       p.w, [&](const Tensor& dw) { with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); }); });
 }
 
-constexpr ConvKernels kHalving = {{"winograd, halving", pays<64>, forward},
-                                  {"winograd, halving", pays<128>, input_grad},
-                                  {"winograd, halving", pays<64>, weight_grad}};
+constexpr ConvKernels kHalving = {{"winograd, halving", is_profitable<64>, forward},
+                                  {"winograd, halving", is_profitable<128>, input_grad},
+                                  {"winograd, halving", is_profitable<64>, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE

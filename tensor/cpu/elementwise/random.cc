@@ -85,7 +85,7 @@ void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
   }
 }
 
-[[noreturn]] void throw_wrong_weights(const double* weights, int64_t n, double total) {
+[[noreturn]] void throw_invalid_weights(const double* weights, int64_t n, double total) {
   for (int64_t i = 0; i < n; ++i)
     if (!draws::is_weight(weights[i])) raw::throw_no_weight(weights[i], i);
   raw::throw_no_total(total);
@@ -102,7 +102,7 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
     if (first % draws::kChunkWeights == 0) chunks += groups, groups = 0;
     double group = 0;
     for (int64_t i = first; i < std::min(n, first + draws::kGroupWeights); ++i) {
-      if (!(weights[i] >= 0)) throw_wrong_weights(weights, n, 0);
+      if (!(weights[i] >= 0)) throw_invalid_weights(weights, n, 0);
       positive += weights[i] > 0;
       group += weights[i];
       sums[i] = chunks + (groups + group);
@@ -110,7 +110,7 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
     groups += group;
   }
   // An infinite weight makes the total infinite.
-  if (!draws::is_total(sums[n - 1])) throw_wrong_weights(weights, n, sums[n - 1]);
+  if (!draws::is_total(sums[n - 1])) throw_invalid_weights(weights, n, sums[n - 1]);
   if (!replacement && positive < count) raw::throw_few_weights(count, positive);
 }
 

@@ -11,10 +11,10 @@ namespace gradus::raw {
 namespace {
 
 // The range [first, last) of windows q whose tap at q * stride + offset lies inside [0, n).
-struct Inside {
+struct WindowRange {
   int64_t first, last;
 };
-Inside inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
+WindowRange windows_inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
   const int64_t first = offset < 0 ? std::min(blocks, (-offset + stride - 1) / stride) : 0;
   const int64_t last = offset >= n ? 0 : std::min(blocks, (n - 1 - offset) / stride + 1);
   return {first, std::max(first, last)};
@@ -27,7 +27,7 @@ template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns
   for (int64_t i = 0; i < w.kernel.h; ++i)
     for (int64_t j = 0; j < w.kernel.w; ++j) {
       const int64_t offset = j * w.dilation.w - w.padding.w;
-      const Inside in = inside(w.image.w, w.blocks.w, w.stride.w, offset);
+      const WindowRange in = windows_inside(w.image.w, w.blocks.w, w.stride.w, offset);
       for (int64_t p = 0; p < w.blocks.h; ++p, columns += w.blocks.w) {
         const int64_t h = p * w.stride.h - w.padding.h + i * w.dilation.h;
         f(columns, h >= 0 && h < w.image.h ? h * image_row : -1, in, offset);
@@ -47,7 +47,7 @@ void for_each_channel(const Tensor& images, const Tensor& columns, const UnfoldW
 
 template <class T> void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w) {
   for_each_channel<T>(images, columns, w, [&](const T* from, T* channel) {
-    for_each_run(w, channel, w.image.w, [&](T* to, int64_t row, Inside in, int64_t offset) {
+    for_each_run(w, channel, w.image.w, [&](T* to, int64_t row, WindowRange in, int64_t offset) {
       if (row < 0) in = {0, 0};
       std::fill_n(to, in.first, T(0));
       const T* start = from + row + offset;
@@ -64,7 +64,7 @@ template <class T> void fold(const Tensor& images, const Tensor& columns, const 
   for_each_channel<T>(images, columns, w, [&](T* to, const T* channel) {
     std::fill_n(to, w.image.h * w.image.w, T(0));
     for_each_run(w, channel, w.image.w,
-                 [&](const T* __restrict from, int64_t row, Inside in, int64_t offset) {
+                 [&](const T* __restrict from, int64_t row, WindowRange in, int64_t offset) {
                    if (row < 0) return;
                    T* __restrict start = to + row + offset;
                    if (w.stride.w == 1)

@@ -35,8 +35,8 @@ onednn::Matrices layout_of(const Tensor& x) {
   const auto [row_step, col_step] = matrix_strides(x);
   onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
   if (x.dim() == 3) {  // a batch of one matrix broadcasts
-    const bool repeated = x.stride(0) == 0 && x.size(0) > 1;
-    m.sizes.insert(m.sizes.begin(), repeated ? 1 : x.size(0));
+    const bool is_broadcast = x.stride(0) == 0 && x.size(0) > 1;
+    m.sizes.insert(m.sizes.begin(), is_broadcast ? 1 : x.size(0));
     const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
     m.steps.insert(m.steps.begin(), m.sizes[0] == 1 ? one : x.stride(0));
   }
@@ -44,7 +44,7 @@ onednn::Matrices layout_of(const Tensor& x) {
 }
 
 // Returns x, or a row-major copy if oneDNN cannot describe x's layout.
-Tensor describable(const Tensor& x) {
+Tensor supported_layout(const Tensor& x) {
   if (onednn::can_describe(layout_of(x))) return x;
   const Tensor copy = empty(x.shape(), {x.dtype(), x.device()});
   raw::copy_kernel.cpu(copy, x);  // not the op, which would queue it
@@ -53,10 +53,10 @@ Tensor describable(const Tensor& x) {
 
 // out = a b + bias with oneDNN in a's dtype. Returns false if oneDNN does not support a's dtype on this processor,
 // which never is the case for f32.
-bool gemm(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tensor& bias) {
+bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tensor& bias) {
   static const char kind[] = "matmul";
   if (!onednn::computes_in(a_in.dtype())) return false;
-  const Tensor a = describable(a_in), b = describable(b_in);
+  const Tensor a = supported_layout(a_in), b = supported_layout(b_in);
   const onednn::Matrices left = layout_of(a), right = layout_of(b);
   onednn::PlanKey key(kind);
   for (const auto* list : {&left.sizes, &left.steps, &right.sizes, &right.steps})
@@ -84,7 +84,7 @@ Tensor matrix(const Tensor& t, int64_t i) {
 
 // The product where both a and b are broadcast along the batch dim, which oneDNN does not support: computed once
 // and copied.
-void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+void broadcast_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   matmul_cpu(matrix(out, 0), matrix(a, 0), matrix(b, 0), bias);
   char* to = static_cast<char*>(out.raw_ptr());
   const int64_t bytes = out.nbytes() / out.size(0);
@@ -100,8 +100,8 @@ bool prefers_narrow_matmul(const Tensor& out, const Tensor& a) {
 }
 
 // The product with at most one batch dim.
-void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (gemm(out, a, b, bias)) return;
+void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (onednn_matmul(out, a, b, bias)) return;
   if (prefers_narrow_matmul(out, a)) return narrow_matmul(out, a, b, bias);
   cpu::give_in_f32(
       out, [&](const Tensor& y) { matmul_cpu(y, cpu::widened(a), cpu::widened(b), cpu::widened(bias)); });
@@ -112,9 +112,9 @@ void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& 
 void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   Tensor* all[] = {&out, &a, &b};
   for (int d = out.dim() - 4; d >= 0; --d) {
-    bool even = true;
-    for (Tensor* x : all) even &= x->strides()[d] == x->strides()[d + 1] * x->shape()[d + 1];
-    if (!even && out.shape()[d] != 1 && out.shape()[d + 1] != 1) continue;
+    bool mergeable = true;
+    for (Tensor* x : all) mergeable &= x->strides()[d] == x->strides()[d + 1] * x->shape()[d + 1];
+    if (!mergeable && out.shape()[d] != 1 && out.shape()[d + 1] != 1) continue;
     for (Tensor* x : all) {
       Shape shape = x->shape();
       Strides strides = x->strides();
@@ -147,15 +147,15 @@ bool prefers_reference(const Tensor& out, const Tensor& a) {
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (a.size(-1) == 0) return fill_with_bias(out, bias);
   if (prefers_reference(out, a)) return matmul_reference(out, a, b, bias);
-  if (out.dim() == 2) return product(out, a, b, bias);
+  if (out.dim() == 2) return multiply(out, a, b, bias);
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
   if (o.dim() > 3) {
     for (int64_t i = 0; i < o.size(0); ++i) matmul_cpu(matrix(o, i), matrix(x, i), matrix(y, i), bias);
   } else if (x.stride(0) == 0 && y.stride(0) == 0 && o.size(0) > 1) {
-    repeated_product(o, x, y, bias);
+    broadcast_product(o, x, y, bias);
   } else {
-    product(o, x, y, bias);
+    multiply(o, x, y, bias);
   }
 }
 

@@ -43,31 +43,31 @@ int64_t blocks_of(const Samples& s) {
 // their sums in f64.
 template <class T, int K, class AddRow> std::vector<double> sum_rows(const Samples& s, AddRow row) {
   const int64_t width = K * s.C, blocks = blocks_of(s);
-  std::vector<double> parts(size_t(blocks * width), 0.0);
+  std::vector<double> partials(size_t(blocks * width), 0.0);
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
-    std::vector<T> few(static_cast<size_t>(width));
+    std::vector<T> partial(static_cast<size_t>(width));
     for (int64_t b = first; b < last; ++b) {
-      double* sums = parts.data() + b * width;
+      double* sums = partials.data() + b * width;
       const int64_t end = s.rows * (b + 1) / blocks;
       for (int64_t r = s.rows * b / blocks; r < end;) {
-        std::fill(few.begin(), few.end(), T(0));
-        for (const int64_t stop = std::min(end, r + 16); r < stop; ++r) row(few.data(), r);
-        for (int64_t i = 0; i < width; ++i) sums[i] += double(few[size_t(i)]);
+        std::fill(partial.begin(), partial.end(), T(0));
+        for (const int64_t stop = std::min(end, r + 16); r < stop; ++r) row(partial.data(), r);
+        for (int64_t i = 0; i < width; ++i) sums[i] += double(partial[size_t(i)]);
       }
     }
   });
   for (int64_t b = 1; b < blocks; ++b)
-    for (int64_t i = 0; i < width; ++i) parts[size_t(i)] += parts[size_t(b * width + i)];
-  parts.resize(size_t(width));
-  return parts;
+    for (int64_t i = 0; i < width; ++i) partials[size_t(i)] += partials[size_t(b * width + i)];
+  partials.resize(size_t(width));
+  return partials;
 }
 
 // sum[c] += d and squares[c] += d^2, with d = x[c] - about[c].
 template <class T>
 void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const T* __restrict x,
-                     const T* __restrict about) {
+                     const T* __restrict reference) {
   for (int64_t c = 0; c < C; ++c) {
-    const T d = x[c] - about[c];
+    const T d = x[c] - reference[c];
     sum[c] += d, squares[c] += d * d;
   }
 }
@@ -80,17 +80,17 @@ template <class T> struct ChannelStatistics {
   std::vector<double> sum, squares;
 
   void add_rows(const Samples& s, const T* x, int64_t first, int64_t last) {
-    std::vector<T> few(size_t(2 * s.C));
+    std::vector<T> partial(size_t(2 * s.C));
     for (int64_t r = first; r < last; r += 16) {
       const int64_t stop = std::min(last, r + 16);
-      const T* about = x + r * s.C;
-      std::fill(few.begin(), few.end(), T(0));
+      const T* reference = x + r * s.C;
+      std::fill(partial.begin(), partial.end(), T(0));
       for (int64_t i = r + 1; i < stop; ++i)
-        add_differences(s.C, few.data(), few.data() + s.C, x + i * s.C, about);
+        add_differences(s.C, partial.data(), partial.data() + s.C, x + i * s.C, reference);
       for (int64_t c = 0; c < s.C; ++c) {
-        const double offset = double(about[c]) - double(x[c]), d = double(few[size_t(c)]);
+        const double offset = double(reference[c]) - double(x[c]), d = double(partial[size_t(c)]);
         sum[size_t(c)] += d + double(stop - r) * offset;
-        squares[size_t(c)] += double(few[size_t(s.C + c)]) + offset * (2 * d + double(stop - r) * offset);
+        squares[size_t(c)] += double(partial[size_t(s.C + c)]) + offset * (2 * d + double(stop - r) * offset);
       }
     }
   }
@@ -99,15 +99,15 @@ template <class T> struct ChannelStatistics {
 // Computes the mean and the biased variance of each group of one sample x.
 template <class T> void statistics(const Samples& s, const T* x, double* mean, double* var) {
   const int64_t blocks = blocks_of(s);
-  std::vector parts(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
+  std::vector partials(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
     for (int64_t b = first; b < last; ++b)
-      parts[size_t(b)].add_rows(s, x, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+      partials[size_t(b)].add_rows(s, x, s.rows * b / blocks, s.rows * (b + 1) / blocks);
   });
-  ChannelStatistics<T>& all = parts[0];
+  ChannelStatistics<T>& all = partials[0];
   for (int64_t b = 1; b < blocks; ++b)
     for (size_t c = 0; c < size_t(s.C); ++c)
-      all.sum[c] += parts[size_t(b)].sum[c], all.squares[c] += parts[size_t(b)].squares[c];
+      all.sum[c] += partials[size_t(b)].sum[c], all.squares[c] += partials[size_t(b)].squares[c];
   for (int64_t g = 0; g < s.groups; ++g) {
     const int64_t begin = g * s.per_group, end = begin + s.per_group;
     const auto offset = [&](int64_t c) {
@@ -117,8 +117,9 @@ template <class T> void statistics(const Samples& s, const T* x, double* mean, d
     for (int64_t c = begin; c < end; ++c) sum += offset(c);
     const double from_first = sum / double(s.per_group);
     for (int64_t c = begin; c < end; ++c) {
-      const double own = all.sum[size_t(c)], apart = offset(c) - from_first;
-      squares += all.squares[size_t(c)] - own * own / double(s.rows) + double(s.rows) * apart * apart;
+      const double channel_sum = all.sum[size_t(c)], delta = offset(c) - from_first;
+      squares += all.squares[size_t(c)] - channel_sum * channel_sum / double(s.rows) +
+                 double(s.rows) * delta * delta;
     }
     mean[g] = double(x[begin]) + from_first;
     var[g] = squares / s.group_size();
@@ -134,13 +135,13 @@ void apply_row(int64_t C, T* __restrict y, const T* __restrict x, const T* __res
   for (int64_t c = 0; c < C; ++c) y[c] = (x[c] - high[c]) * scale[c] + shift[c];
 }
 
-template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
+template <class T> const T* ptr_or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
 
 void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
     const Samples s{x, spec};
-    const T *w = or_null<T>(weight), *b = or_null<T>(bias);
+    const T *w = ptr_or_null<T>(weight), *b = ptr_or_null<T>(bias);
     for_each_sample(s, [&](int64_t n) {
       const T* from = x.ptr<T>() + n * s.rows * s.C;
       T* to = y.ptr<T>() + n * s.rows * s.C;
@@ -181,7 +182,7 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
                              const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm_backward", [&]<class T>() {
     const Samples s{x, spec};
-    const T* w = or_null<T>(weight);
+    const T* w = ptr_or_null<T>(weight);
     std::vector<double> dw(size_t(s.N * s.C)), db(size_t(s.N * s.C));  // of each sample
     for_each_sample(s, [&](int64_t n) {
       const int64_t at = n * s.rows * s.C;
@@ -258,7 +259,7 @@ void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const T
                                     const Tensor& weight, const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm_double_backward", [&]<class T>() {
     const Samples s{x, spec};
-    const T *w = or_null<T>(weight), *dw = or_null<T>(ddweight), *db = or_null<T>(ddbias);
+    const T *w = ptr_or_null<T>(weight), *dw = ptr_or_null<T>(ddweight), *db = ptr_or_null<T>(ddbias);
     std::vector<double> dweights(size_t(s.N * s.C));  // of each sample
     for_each_sample(s, [&](int64_t n) {
       const int64_t at = n * s.rows * s.C;

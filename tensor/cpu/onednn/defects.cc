@@ -23,7 +23,7 @@ constexpr unsigned kForward = bit(Pass::kForward), kWeightGrad = bit(Pass::kWeig
 bool always(const Problem&) { return true; }
 bool volumes(const Problem& p) { return p.g.rank() == 3; }
 bool with_a_stride(const Problem& p) { return p.g.stride.product() > 1; }
-bool of_padding_like_the_stride(const Problem& p) {
+bool of_padding_of_at_least_the_stride(const Problem& p) {
   return p.g.rank() == 3 && p.g.stride[0] > 1 && p.g.padding[0] >= p.g.stride[0];
 }
 // Some pixels lie between the windows of the filter and are never read.
@@ -38,7 +38,7 @@ int64_t summed_channels(const Problem& p) { return p.pass == Pass::kForward ? p.
 bool of_odd_channels(const Problem& p) { return summed_channels(p) % 2 == 1; }
 bool of_thousands_of_channels(const Problem& p) { return std::max(p.w[1], p.w[0] / p.g.groups) > 2048; }
 // Beyond 1,024 channels the sum takes several iterations, the last of which loads weights of a whole block.
-bool of_several_turns(const Problem& p) {
+bool of_several_iterations(const Problem& p) {
   const int64_t channels = summed_channels(p);
   return channels > 2048 || (channels > 1024 && channels % 16 != 0);
 }
@@ -73,12 +73,12 @@ bool of_wide_images(const Problem& p) { return p.x[p.last() + 2] > 56; }
 // Rows of more than 7 tiles of 32 pixels.
 bool of_very_wide_images(const Problem& p) { return p.x[p.last() + 2] > 224; }
 // The output size along spatial dim d.
-int64_t results(const Problem& p, int d) {
+int64_t output_size(const Problem& p, int d) {
   return (p.x[d + 2] + 2 * p.g.padding[d] - p.g.dilation[d] * (p.w[d + 2] - 1) - 1) / p.g.stride[d] + 1;
 }
 // Output rows of one pixel, for which the kernel uses the stride of longer rows.
 bool of_narrow_results_and_a_stride(const Problem& p) {
-  return results(p, p.last()) == 1 && p.g.stride[p.last()] > 1;
+  return output_size(p, p.last()) == 1 && p.g.stride[p.last()] > 1;
 }
 bool of_dilated_filters(const Problem& p) { return p.g.dilation.product() > 1; }
 bool of_large_filters(const Problem& p) {
@@ -94,15 +94,15 @@ bool of_a_stride_beyond_the_padding(const Problem& p) {
 }
 // The last block of a row may have fewer pixels in the image than in the padding.
 bool of_wide_padding(const Problem& p) { return p.g.padding[p.last()] > 3; }
-bool of_results_of_padding_alone(const Problem& p) {
+bool of_outputs_that_read_only_padding(const Problem& p) {
   for (int d = 0; d < p.g.rank(); ++d)
     if (p.g.padding[d] > (p.w[d + 2] - 1) * p.g.dilation[d]) return true;
   return false;
 }
 // The gradient of taps that read only padding is zero, but the kernel does not write it.
-bool of_taps_that_meet_padding_alone(const Problem& p) {
-  const auto meets = [&](int d, int64_t tap) {
-    for (int64_t i = 0; i < results(p, d); ++i) {
+bool of_taps_that_read_only_padding(const Problem& p) {
+  const auto reads_image = [&](int d, int64_t tap) {
+    for (int64_t i = 0; i < output_size(p, d); ++i) {
       const int64_t at = i * p.g.stride[d] - p.g.padding[d] + tap * p.g.dilation[d];
       if (at >= 0 && at < p.x[d + 2]) return true;
     }
@@ -110,7 +110,7 @@ bool of_taps_that_meet_padding_alone(const Problem& p) {
   };
   for (int d = 0; d < p.g.rank(); ++d)
     for (int64_t tap = 0; tap < p.w[d + 2]; ++tap)
-      if (!meets(d, tap)) return true;
+      if (!reads_image(d, tap)) return true;
   return false;
 }
 
@@ -133,13 +133,13 @@ const struct {
     {"brgconv", kEvery, of_large_filters},
     {"brdgmm", kEvery, of_large_filters},
     {"brgconv*bf16", kOfImages, volumes},
-    {"brgconv", kOfImages, of_several_turns},
+    {"brgconv", kOfImages, of_several_iterations},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
     {"brgconv", kForward, of_a_stride_beyond_the_padding},
     {"brgconv", kForward, of_wide_padding},
-    {"brgconv", kEvery, of_results_of_padding_alone},
-    {"brgconv", kEvery, of_taps_that_meet_padding_alone},
-    {"amx", kEvery, of_taps_that_meet_padding_alone},
+    {"brgconv", kEvery, of_outputs_that_read_only_padding},
+    {"brgconv", kEvery, of_taps_that_read_only_padding},
+    {"amx", kEvery, of_taps_that_read_only_padding},
     {"brgconv_bwd_w*amx", kWeightGrad, of_few_channels},
     {"brgconv_bwd_w*amx", kWeightGrad, of_thousands_of_channels},
     {"brgconv_bwd_w*amx", kWeightGrad, of_wide_images},
@@ -148,7 +148,7 @@ const struct {
     {"jit_bf16_1x1:avx512_core$", kOfImages, always},
     {"jit_bf16_1x1:", kOfImages, of_odd_channels},
     {"1x1:", kWeightGrad, with_a_stride},
-    {"jit:", kWeightGrad, of_padding_like_the_stride},
+    {"jit:", kWeightGrad, of_padding_of_at_least_the_stride},
     {"jit_bf16:", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
     {"jit_bf16:", kWeightGrad, of_one_channel_padding_and_a_stride},
     {"jit:avx512_core_amx", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
@@ -168,12 +168,12 @@ std::string common_name(std::string_view implementation) {
 }
 
 // Returns whether the name matches the pattern (see kDefects).
-bool is(std::string_view implementation, std::string_view pattern) {
+bool matches(std::string_view implementation, std::string_view pattern) {
   if (pattern.ends_with('$')) return implementation.ends_with(pattern.substr(0, pattern.size() - 1));
-  const size_t gap = std::min(pattern.find('*'), pattern.size());
-  const size_t at = implementation.find(pattern.substr(0, gap));
-  if (at == std::string_view::npos || gap == pattern.size()) return at != std::string_view::npos;
-  return implementation.find(pattern.substr(gap + 1), at + gap) != std::string_view::npos;
+  const size_t star = std::min(pattern.find('*'), pattern.size());
+  const size_t at = implementation.find(pattern.substr(0, star));
+  if (at == std::string_view::npos || star == pattern.size()) return at != std::string_view::npos;
+  return implementation.find(pattern.substr(star + 1), at + star) != std::string_view::npos;
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shap
   const Problem problem{pass, x, w, g};
   const std::string name = common_name(implementation);
   for (const auto& d : kDefects)
-    if ((d.passes & bit(pass)) && is(name, d.implementation) && d.shapes(problem)) return true;
+    if ((d.passes & bit(pass)) && matches(name, d.implementation) && d.shapes(problem)) return true;
   return false;
 }
 
@@ -191,13 +191,15 @@ bool errs_in_matmul(std::string_view implementation, const Matrices& a, const Ma
                     int threads) {
   const std::string name = common_name(implementation);
   const int64_t inner = a.sizes.back(), columns = b.sizes.back();
-  if (is(name, "amx") && inner % 32 != 0) return true;
+  if (matches(name, "amx") && inner % 32 != 0) return true;
   // A strided row vector is read as a contiguous one.
-  if (is(name, "brg:") && a.sizes[a.sizes.size() - 2] == 1 && inner > 1 && a.steps.back() != 1) return true;
+  if (matches(name, "brg:") && a.sizes[a.sizes.size() - 2] == 1 && inner > 1 && a.steps.back() != 1)
+    return true;
   // With more threads than products, threads divide the inner dim of a product.
-  const bool shared = is(name, "brg:") && batch > 1 && batch < threads;
-  const bool turned = a.steps[a.steps.size() - 2] < a.steps.back();
-  return shared && ((turned && inner >= 1024) || (is(name, "amx") && columns % 64 > 48));
+  const bool threads_divide_products = matches(name, "brg:") && batch > 1 && batch < threads;
+  const bool transposed = a.steps[a.steps.size() - 2] < a.steps.back();
+  return threads_divide_products &&
+         ((transposed && inner >= 1024) || (matches(name, "amx") && columns % 64 > 48));
 }
 
 }  // namespace gradus::onednn

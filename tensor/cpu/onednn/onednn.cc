@@ -54,7 +54,7 @@ struct ReorderedWeights final : Counted {
   std::vector<Copy> copies;
 };
 // Limits oneDNN to cpu::level(). oneDNN accepts the limit only before it creates its first primitive.
-void hold_to_level() {
+void limit_isa() {
   using dnnl::cpu_isa;
   constexpr cpu_isa kIsa[] = {cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core, cpu_isa::avx512_core_bf16};
   if (cpu::level() < cpu::processor_level())
@@ -67,7 +67,7 @@ std::mutex reordered_mutex;  // guards the companions of all storages
 
 dnnl::engine& engine() {
   static auto* e = [] {
-    hold_to_level();
+    limit_isa();
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return *e;

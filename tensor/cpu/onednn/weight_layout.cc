@@ -34,17 +34,17 @@ namespace {
 
 using onednn::Blocking;
 
-constexpr int64_t kAhead = 256;  // prefetch distance in elements, for each row of w
+constexpr int64_t kPrefetchDistance = 256;  // prefetch distance in elements, for each row of w
 constexpr int kMaxTaps = 16;
 
 // A blocked layout of [A, B, KH, KW].
-class Blocks {
+class BlockedLayout {
  public:
-  explicit Blocks(Blocking of) : of_(std::move(of)) {}
+  explicit BlockedLayout(Blocking of) : of_(std::move(of)) {}
 
   // Returns whether this layout is supported for dtype t: the innermost block is a multiple of kLanes elements, or
   // of kLanes pairs along the other dim for bf16.
-  bool serves(DType t) const {
+  bool supports(DType t) const {
     if (of_.sizes.size() != 4) return false;
     for (int64_t dim : of_.block_dims)
       if (dim > 1) return false;
@@ -96,7 +96,7 @@ void copy_rows(const Filters<float>& f, int64_t a) {
     float* to = f.to + f.b_steps[b];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i, from += f.B) {
-      __builtin_prefetch(from + kAhead);
+      __builtin_prefetch(from + kPrefetchDistance);
       store(to + f.a_steps[a + i], load(from));
     }
   }
@@ -107,7 +107,7 @@ void transpose_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; b += kLanes) {
     const float* from = f.from + a * f.B + b;
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * f.B + kAhead);
+    for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * f.B + kPrefetchDistance);
     Floats columns[kLanes];
     load_columns(from, f.B, kLanes, columns);
     float* to = f.to + f.a_steps[a];
@@ -119,7 +119,7 @@ void transpose_rows(const Filters<float>& f, int64_t a) {
 // to[t * tap_step + i] = from[i * step + t] for i < kLanes and all taps t.
 HWY_INLINE void transpose_taps(const Filters<float>& f, const float* from, int64_t step, float* to) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * step + kAhead);
+  for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * step + kPrefetchDistance);
   Floats by_tap[kMaxTaps];
   load_columns(from, step, f.taps, by_tap);
   for (int t = 0; t < f.taps; ++t) store(to + t * f.tap_step, by_tap[t]);
@@ -143,18 +143,19 @@ HWY_INLINE void transpose_pairs(const Filters<bf16>& f, const bf16* first, const
                                 bf16* to) {
   const hn::FixedTag<uint16_t, 4> halves;
   const hn::FixedTag<uint32_t, 4> words;
-  const auto four = [&](const bf16* from) HWY_ATTR {
+  const auto load_four = [&](const bf16* from) HWY_ATTR {
     return hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(from)));
   };
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i)
-    __builtin_prefetch(first + i * step + kAhead), __builtin_prefetch(second + i * step + kAhead);
+    __builtin_prefetch(first + i * step + kPrefetchDistance),
+        __builtin_prefetch(second + i * step + kPrefetchDistance);
   Floats by_tap[kMaxTaps];
   for (int t = 0; t < f.taps; t += 4) {
     const int at = first_of_four(t, f.taps);
     load_four_columns(
         [&](int row) HWY_ATTR {
-          const auto low = four(first + row * step + at), high = four(second + row * step + at);
+          const auto low = load_four(first + row * step + at), high = load_four(second + row * step + at);
           return hn::BitCast(kFourFloats, hn::Or(low, hn::ShiftLeft<16>(high)));
         },
         by_tap + at);
@@ -181,25 +182,27 @@ void transpose_pairs_of_rows(const Filters<bf16>& f, int64_t a) {
   }
 }
 
-// Returns the copy function for these filters. `across`: A is innermost.
-auto copy_of(const Filters<float>& f, bool across) {
-  return f.taps == 1 ? (across ? &transpose_rows : &copy_rows)
-                     : (across ? &transpose_taps_of_rows : &copy_taps);
+// Returns the copy function for these filters. `a_innermost`: A is innermost.
+auto select_copy(const Filters<float>& f, bool a_innermost) {
+  return f.taps == 1 ? (a_innermost ? &transpose_rows : &copy_rows)
+                     : (a_innermost ? &transpose_taps_of_rows : &copy_taps);
 }
-auto copy_of(const Filters<bf16>&, bool across) { return across ? &transpose_pairs_of_rows : &copy_pairs; }
+auto select_copy(const Filters<bf16>&, bool a_innermost) {
+  return a_innermost ? &transpose_pairs_of_rows : &copy_pairs;
+}
 
-template <class T> bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
-  const int64_t taps = w.size(2) * w.size(3), fewest = sizeof(T) == 2 ? 4 : 1;
-  if (taps < fewest || (taps > 1 && taps < 4) || taps > kMaxTaps) return false;
+template <class T> bool copy(const Tensor& w, const BlockedLayout& blocks, const Tensor& to) {
+  const int64_t taps = w.size(2) * w.size(3), min_taps = sizeof(T) == 2 ? 4 : 1;
+  if (taps < min_taps || (taps > 1 && taps < 4) || taps > kMaxTaps) return false;
   const Filters<T> f{w.ptr<T>(),  w.size(0),       w.size(1),       int(taps),
                      to.ptr<T>(), blocks.steps(0), blocks.steps(1), blocks.tap_step()};
   if (f.A % kLanes || f.B % kLanes || f.tap_step == 0) return false;
-  const bool across = blocks.innermost(w.dtype()) == 0;
+  const bool a_innermost = blocks.innermost(w.dtype()) == 0;
   const int64_t padding = int64_t(f.a_steps.size()) - f.A;
-  if (int64_t(f.b_steps.size()) > f.B || (padding > 0 && (f.taps > 1 || !across))) return false;
+  if (int64_t(f.b_steps.size()) > f.B || (padding > 0 && (f.taps > 1 || !a_innermost))) return false;
   for (int64_t b = 0; padding > 0 && b < f.B; ++b)
     std::fill_n(f.to + f.a_steps[f.A] + f.b_steps[b], padding, T(0.0f));
-  const auto copy = copy_of(f, across);
+  const auto copy = select_copy(f, a_innermost);
   parallel_for(0, f.A / kLanes, 1 + 1024 / (f.B * f.taps), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) copy(f, i * kLanes);
   });
@@ -209,8 +212,8 @@ template <class T> bool copy(const Tensor& w, const Blocks& blocks, const Tensor
 bool copy_filters(const Tensor& w, const onednn::Desc& want, const Tensor& to) {
   std::optional<Blocking> blocking = onednn::blocking_of(want);
   if (!blocking) return false;
-  const Blocks blocks(*std::move(blocking));
-  if (!blocks.serves(w.dtype())) return false;
+  const BlockedLayout blocks(*std::move(blocking));
+  if (!blocks.supports(w.dtype())) return false;
   if (w.dtype() == DType::kF32) return copy<float>(w, blocks, to);
   return w.dtype() == DType::kBF16 && copy<bf16>(w, blocks, to);
 }
