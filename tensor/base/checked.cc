@@ -11,11 +11,11 @@ namespace gradus {
 
 namespace {
 
-template <class Given>
+template <class Value>
 void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most,
-           const Given& given) {
-  if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", given);
-  if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", given);
+           const Value& printed) {
+  if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", printed);
+  if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", printed);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 namespace gradus::raw {
 namespace {
 
+// A circular shift of dim `dim` by `by` elements.
 struct Shift {
   int dim;
   int64_t by;  // in (0, size)
@@ -42,12 +43,12 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   const Tensor out = empty_like(x);
   Strides strides = x.strides();
   int64_t offset = x.impl().offset;
-  uint32_t seen = 0;
+  uint32_t used = 0;
   for (int64_t dim : dims) {
     const int d = wrap_dim(dim, x.dim(), "flip");
-    if (seen & (1u << d))
+    if (used & (1u << d))
       throw ShapeError("flip", "dims ", dims, " names dim ", d, " twice: x ", describe(x));
-    seen |= 1u << d;
+    used |= 1u << d;
     if (x.dim() == 0) continue;
     offset += (x.shape()[d] - 1) * strides[d];
     strides[d] = -strides[d];
@@ -124,10 +125,10 @@ Tensor places_in(const Tensor& x, const Tensor& view) {
     for (int d = 0; d < t->dim(); ++d) end += (t->shape()[d] - 1) * t->strides()[d];
     if (t->numel() > 0) last = std::max(last, end);
   }
-  const Tensor number = empty({last + 1}, {.dtype = DType::kI64});
-  int64_t* const numbers = number.ptr<int64_t>();
-  std::fill_n(numbers, last + 1, x.numel());
-  const auto each_place = [](const Tensor& t, auto f) {
+  const Tensor index_tensor = empty({last + 1}, {.dtype = DType::kI64});
+  int64_t* const index_of_offset = index_tensor.ptr<int64_t>();
+  std::fill_n(index_of_offset, last + 1, x.numel());
+  const auto for_each_element = [](const Tensor& t, auto f) {
     for (int64_t i = 0; i < t.numel(); ++i) {
       int64_t at = t.impl().offset;
       for (int64_t d = t.dim() - 1, left = i; d >= 0; left /= t.shape()[static_cast<int>(d)], --d)
@@ -135,16 +136,16 @@ Tensor places_in(const Tensor& x, const Tensor& view) {
       f(i, at);
     }
   };
-  each_place(x, [&](int64_t i, int64_t at) {
-    if (numbers[at] != x.numel())
+  for_each_element(x, [&](int64_t i, int64_t at) {
+    if (index_of_offset[at] != x.numel())
       throw ShapeError("as_strided",
                        "elements of x overlap, so gradients cannot be told apart, call clone(): x ",
                        describe(x), " with strides ", x.strides());
-    numbers[at] = i;
+    index_of_offset[at] = i;
   });
-  const Tensor places = empty({view.numel()}, {.dtype = DType::kI64});
-  each_place(view, [&](int64_t i, int64_t at) { places.ptr<int64_t>()[i] = numbers[at]; });
-  return to(places, x.device());
+  const Tensor positions = empty({view.numel()}, {.dtype = DType::kI64});
+  for_each_element(view, [&](int64_t i, int64_t at) { positions.ptr<int64_t>()[i] = index_of_offset[at]; });
+  return to(positions, x.device());
 }
 
 }  // namespace gradus::raw

@@ -50,7 +50,7 @@ Tensor empty_like_on(const Tensor& x, Device device) {
 }
 
 // Returns a view of x's memory as a tensor on another CPU device.
-Tensor seen_from(Device device, const Tensor& x) {
+Tensor on_host_device(Device device, const Tensor& x) {
   Ref<Storage> storage = Storage::adopt(device, x.storage()->data(), x.storage()->bytes(), [x] {});
   return Tensor(Ref<TensorImpl>(
       new TensorImpl(std::move(storage), x.impl().offset, x.shape(), x.strides(), x.dtype())));
@@ -59,7 +59,7 @@ Tensor seen_from(Device device, const Tensor& x) {
 // Copies src into a new tensor on another device, which no queued kernel uses. The copy runs on the source's
 // stream, after kernels that write src and before later ones that modify it. So neither device waits for other
 // work of the other device. The CUDA kernel copies from and to every device, ordered with both streams.
-void copy_across(const Tensor& dst, const Tensor& src) {
+void copy_between_devices(const Tensor& dst, const Tensor& src) {
   const Device to = dst.device(), from = src.device();
   if (from.type == DeviceType::kMeta)
     throw DeviceError("copy_", "a meta tensor has no data: source ", describe(src), ", destination ",
@@ -69,31 +69,31 @@ void copy_across(const Tensor& dst, const Tensor& src) {
     const RunningRange running = observed({.kind = RangeKind::kKernel, .name = "copy"});
     return copy_kernel.queue(copy_kernel.cuda, dst, src);
   }
-  copy_kernel(seen_from(from, dst), src);
+  copy_kernel(on_host_device(from, dst), src);
   current_stream(to).wait(Event::record(current_stream(from)));
 }
 
 // Returns whether two elements of x share memory.
-bool shares_places(const Tensor& x) {
+bool has_overlapping_elements(const Tensor& x) {
   if (x.is_row_major() || x.numel() <= 1) return false;
   std::vector<std::pair<int64_t, int64_t>> loops;  // (stride, size), in ascending order
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] > 1) loops.emplace_back(std::abs(x.strides()[d]), x.shape()[d]);
   std::sort(loops.begin(), loops.end());
-  bool steps_over = true;  // whether each stride exceeds the extent of the loops with smaller strides
-  int64_t reach = 0;
+  bool nested = true;  // whether each stride exceeds the extent of the loops with smaller strides
+  int64_t extent = 0;
   for (const auto& [stride, size] : loops) {
-    steps_over = steps_over && stride > reach;
-    reach += (size - 1) * stride;
+    nested = nested && stride > extent;
+    extent += (size - 1) * stride;
   }
-  if (steps_over) return false;
-  if (loops.front().first == 0 || x.numel() > reach + 1) return true;
-  std::vector<bool> taken(size_t(reach) + 1);  // loops interleave: checks all elements
+  if (nested) return false;
+  if (loops.front().first == 0 || x.numel() > extent + 1) return true;
+  std::vector<bool> used(size_t(extent) + 1);  // loops interleave: checks all elements
   for (int64_t i = 0; i < x.numel(); ++i) {
     int64_t at = 0, left = i;
     for (const auto& [stride, size] : loops) at += left % size * stride, left /= size;
-    if (taken[size_t(at)]) return true;
-    taken[size_t(at)] = true;
+    if (used[size_t(at)]) return true;
+    used[size_t(at)] = true;
   }
   return false;
 }
@@ -101,7 +101,7 @@ bool shares_places(const Tensor& x) {
 }  // namespace
 
 void check_writable(std::string_view op, const Tensor& x) {
-  if (shares_places(x))
+  if (has_overlapping_elements(x))
     throw ShapeError(op, "cannot write into a tensor whose elements share places, call clone() first: ",
                      describe(x), " with strides ", x.strides());
 }
@@ -114,7 +114,7 @@ void copy_(const Tensor& dst, const Tensor& src) {
   if (dst.device() != from.device()) {
     const bool in_order = dst.device().type == DeviceType::kCUDA && src.shape() == dst.shape();
     if (in_order || current_stream(dst.device()).is_inline())
-      copy_across(dst, from);
+      copy_between_devices(dst, from);
     else
       copy_kernel(dst, broadcast_to(to(src, dst.device()), dst));  // after queued kernels that use dst
   } else if (overlap(dst, from)) {
@@ -162,7 +162,7 @@ Tensor to(const Tensor& x, DType dtype) {
 Tensor to(const Tensor& x, Device device) {
   if (x.device() == device) return x;
   Tensor out = empty_like_on(x, device);
-  if (x.numel() != 0 && device.type != DeviceType::kMeta) copy_across(out, x);
+  if (x.numel() != 0 && device.type != DeviceType::kMeta) copy_between_devices(out, x);
   return out;
 }
 

@@ -14,11 +14,11 @@ namespace gradus::raw {
 
 namespace {
 
-Tensor spread(const char* op, const Tensor& x, const Dims& dims, int64_t correction, bool keepdim,
-              bool root) {
+Tensor variance(const char* op, const Tensor& x, const Dims& dims, int64_t correction, bool keepdim,
+                bool root) {
   check_reducible_float(x, dims, op);
   if (size_of(x.dtype()) == 2)
-    return to(spread(op, to(x, DType::kF32), dims, correction, keepdim, root), x.dtype());
+    return to(variance(op, to(x, DType::kF32), dims, correction, keepdim, root), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
   // Too few elements give 0/0 = NaN, as in PyTorch.
   const double n = std::max(double(reduced_numel(x, dims, op)) - double(correction), 0.0);
@@ -29,10 +29,10 @@ Tensor spread(const char* op, const Tensor& x, const Dims& dims, int64_t correct
 }  // namespace
 
 Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
-  return spread("var", x, dims, correction, keepdim, false);
+  return variance("var", x, dims, correction, keepdim, false);
 }
 Tensor std(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
-  return spread("std", x, dims, correction, keepdim, true);
+  return variance("std", x, dims, correction, keepdim, true);
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {

@@ -94,9 +94,9 @@ int64_t ProfileSession::announce(const Range& range) {
                      .flops = flops};
   const std::vector<int64_t>& open = threads_[static_cast<size_t>(event.thread)].open;
   if (!open.empty()) {
-    const ProfileEvent& around = events_[static_cast<size_t>(open.back() - first_)];
-    event.in_backward |= around.in_backward;
-    if (range.module.empty()) event.module = around.module;
+    const ProfileEvent& enclosing = events_[static_cast<size_t>(open.back() - first_)];
+    event.in_backward |= enclosing.in_backward;
+    if (range.module.empty()) event.module = enclosing.module;
   }
   events_.push_back(event);
   return first_ + static_cast<int64_t>(events_.size()) - 1;
@@ -146,7 +146,7 @@ void ProfileSession::end(int64_t id) noexcept {
     ProfileThread& thread = threads_[static_cast<size_t>(event->thread)];
     std::erase(thread.open, id);
     if (!event->is_work()) return;
-    if (ProfileEvent* const around = work_around(*event)) around->host.inner += event->host.length();
+    if (ProfileEvent* const enclosing = work_around(*event)) enclosing->host.inner += event->host.length();
     if (event->stream >= 0) stream = streams_[static_cast<size_t>(event->stream)];
   }
   if (stream) call_device([&] { stream->mark(id, StreamTimes::kEnd); });
@@ -158,9 +158,9 @@ ProfileEvent* ProfileSession::find(int64_t id) {
 
 ProfileEvent* ProfileSession::work_around(const ProfileEvent& event) {
   for (int64_t outer = event.parent; outer >= 0;) {
-    ProfileEvent* const around = find(outer);
-    if (!around || around->is_work()) return around;
-    outer = around->parent;
+    ProfileEvent* const enclosing = find(outer);
+    if (!enclosing || enclosing->is_work()) return enclosing;
+    outer = enclosing->parent;
   }
   return nullptr;
 }
@@ -181,7 +181,7 @@ std::shared_ptr<StreamTimes> ProfileSession::current_stream_times(int64_t id, De
 }
 
 void ProfileSession::collect(StreamTimes& stream) noexcept {
-  const auto keep = [this](int64_t id, StreamTimes::Side side, int64_t ns) {
+  const auto store = [this](int64_t id, StreamTimes::Side side, int64_t ns) {
     const std::lock_guard lock(mutex_);
     ProfileEvent* const event = find(id);
     if (!event) return;
@@ -189,14 +189,14 @@ void ProfileSession::collect(StreamTimes& stream) noexcept {
       event->device.begin = ns;
     } else if (event->device.begin >= 0) {
       event->device.end = ns;
-      ProfileEvent* const around = work_around(*event);
-      if (around && around->stream == event->stream) around->device.inner += event->device.length();
+      ProfileEvent* const enclosing = work_around(*event);
+      if (enclosing && enclosing->stream == event->stream) enclosing->device.inner += event->device.length();
     }
   };
   bool all = false;
   while (!all)
     call_device([&] {
-      stream.collect(keep);
+      stream.collect(store);
       all = true;
     });
 }

@@ -230,13 +230,13 @@ int64_t Profiler::peak_bytes() const {
 
 std::string Profiler::table() const { return table({}); }
 std::string Profiler::table(const ProfileTableOptions& options) const {
-  constexpr size_t kWidest = 80;
+  constexpr size_t kMaxNameWidth = 80;
   session_->wait_for_devices();
   const Snapshot s = session_->snapshot();
   const std::vector<ProfileRow> all = rows_of(s, options.by);
   const size_t shown = std::min(all.size(), static_cast<size_t>(std::max<int64_t>(options.limit, 0)));
   size_t width = 8;
-  for (size_t i = 0; i < shown; ++i) width = std::max(width, std::min(all[i].name.size(), kWidest));
+  for (size_t i = 0; i < shown; ++i) width = std::max(width, std::min(all[i].name.size(), kMaxNameWidth));
   const auto padded = [&](const std::string& name) {
     return name + std::string(width - std::min(name.size(), width), ' ');
   };

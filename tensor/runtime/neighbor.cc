@@ -33,9 +33,9 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kLook = 20 * kMillisecond;  // interval between measurements
-constexpr double kBusy = 0.35;                // threshold: run-queue wait of both threads / elapsed time
-constexpr int64_t kGap = 50 * kMillisecond;   // pause between loops that invalidates a measurement
+constexpr int64_t kMeasureInterval = 20 * kMillisecond;  // interval between measurements
+constexpr double kBusyThreshold = 0.35;  // threshold: run-queue wait of both threads / elapsed time
+constexpr int64_t kMaxLoopGap = 50 * kMillisecond;  // pause between loops that invalidates a measurement
 constexpr int64_t kMinPause =
     250 * kMillisecond;  // until both threads are tried again; doubles up to kMaxPause
 constexpr int64_t kMaxPause = 2'000 * kMillisecond;
@@ -49,15 +49,15 @@ int64_t coarse_now() {
 }
 
 // Scheduler statistics and attributes of one thread.
-class Scheduled {
+class ThreadSchedule {
  public:
-  Scheduled() = default;
-  ~Scheduled() { close(); }
-  Scheduled(const Scheduled&) = delete;
-  Scheduled& operator=(const Scheduled&) = delete;
+  ThreadSchedule() = default;
+  ~ThreadSchedule() { close(); }
+  ThreadSchedule(const ThreadSchedule&) = delete;
+  ThreadSchedule& operator=(const ThreadSchedule&) = delete;
 
   // Makes the object refer to the calling thread.
-  void be_me() {
+  void attach_to_calling_thread() {
     close();
     thread_ = pid_t(::syscall(SYS_gettid));
     file_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
@@ -112,112 +112,113 @@ class Scheduled {
 // machine sleeping would cost up to twice the time of a small training step.
 //
 // begin() and end() are counted: the team exists while at least one thread wants it.
-class WaitingAsleep {
+class SleepWhileIdle {
  public:
-  static WaitingAsleep& get() {
-    static auto* one = new WaitingAsleep;  // its thread may outlive static variables
+  static SleepWhileIdle& get() {
+    static auto* one = new SleepWhileIdle;  // its thread may outlive static variables
     return *one;
   }
   void begin() {
     std::lock_guard lock(mutex_);
-    if (wanted_++ > 0) return;
+    if (users_++ > 0) return;
     try {
-      std::thread([this, turn = turn_] { hold_team(turn); }).detach();
+      std::thread([this, generation = generation_] { keep_extra_team(generation); }).detach();
     } catch (const std::system_error&) {  // no thread: idle threads keep spinning
     }
   }
   void end() {
     {
       std::lock_guard lock(mutex_);
-      if (--wanted_ > 0) return;
-      ++turn_;
+      if (--users_ > 0) return;
+      ++generation_;
     }
     ended_.notify_all();
   }
 
  private:
   // Creates a team and blocks until end(). libgomp destroys the team when this thread exits.
-  void hold_team(int64_t turn) {
+  void keep_extra_team(int64_t generation) {
     run_on_team(2, [] {});
     std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return turn_ != turn; });
+    ended_.wait(lock, [&] { return generation_ != generation; });
   }
 
   std::mutex mutex_;
   std::condition_variable ended_;
-  int wanted_ = 0;
-  int64_t turn_ = 0;
+  int users_ = 0;
+  int64_t generation_ = 0;
 };
 
 // The state of has_busy_neighbor for one calling thread: measurements of the two threads of its team.
-class Watch {
+class ContentionMonitor {
  public:
-  Watch() = default;
-  ~Watch() {
-    if (busy_ && process_ == fork_count()) WaitingAsleep::get().end();  // a child has no sleeping team
+  ContentionMonitor() = default;
+  ~ContentionMonitor() {
+    if (busy_ && process_ == fork_count()) SleepWhileIdle::get().end();  // a child has no sleeping team
   }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  ContentionMonitor(const ContentionMonitor&) = delete;
+  ContentionMonitor& operator=(const ContentionMonitor&) = delete;
 
   bool busy() {
     const int64_t now = coarse_now();
-    if (now - asked_ > kGap) waited_.reset();
-    asked_ = now;
+    if (now - last_call_ > kMaxLoopGap) last_wait_.reset();
+    last_call_ = now;
     if (now < next_) return busy_;
     if (busy_)
-      try_both_again(now);
+      resume_parallel(now);
     else
-      look(now);
+      measure(now);
     return busy_;
   }
 
  private:
   static constexpr uint64_t kShortSlice = 100'000;  // ns, the minimum of Linux
 
-  void look(int64_t now) {
-    next_ = now + kLook;
-    const std::optional<int64_t> waited = both_waited();
-    if (waited && waited_ && double(*waited - *waited_) > kBusy * double(now - looked_)) {
-      const bool came_back = now - tried_ < kMaxPause;
-      pause_ = came_back ? std::min(2 * pause_, kMaxPause) : kMinPause;
+  void measure(int64_t now) {
+    next_ = now + kMeasureInterval;
+    const std::optional<int64_t> waited = total_wait();
+    if (waited && last_wait_ &&
+        double(*waited - *last_wait_) > kBusyThreshold * double(now - last_measured_)) {
+      const bool still_busy = now - last_resumed_ < kMaxPause;
+      pause_ = still_busy ? std::min(2 * pause_, kMaxPause) : kMinPause;
       next_ = now + pause_;
       busy_ = true;
-      WaitingAsleep::get().begin();
-      for (const Scheduled& thread : threads_) thread.set_slice(kShortSlice);
+      SleepWhileIdle::get().begin();
+      for (const ThreadSchedule& thread : threads_) thread.set_slice(kShortSlice);
     }
-    waited_ = waited;
-    looked_ = now;
+    last_wait_ = waited;
+    last_measured_ = now;
   }
 
-  void try_both_again(int64_t now) {
-    for (const Scheduled& thread : threads_) thread.set_slice(0);
-    WaitingAsleep::get().end();
+  void resume_parallel(int64_t now) {
+    for (const ThreadSchedule& thread : threads_) thread.set_slice(0);
+    SleepWhileIdle::get().end();
     busy_ = false;
-    next_ = now + kLook;
-    waited_ = both_waited();
-    looked_ = tried_ = now;
+    next_ = now + kMeasureInterval;
+    last_wait_ = total_wait();
+    last_measured_ = last_resumed_ = now;
   }
 
-  std::optional<int64_t> both_waited() {
+  std::optional<int64_t> total_wait() {
     const auto sum = [&]() -> std::optional<int64_t> {
       const auto one = threads_[0].waited(), other = threads_[1].waited();
       if (!one || !other) return {};
       return *one + *other;
     };
-    if (!can_tell_) return {};
+    if (!has_schedstat_) return {};
     if (const auto waited = sum()) return waited;
     // On the first call, and if the threads of the team have changed.
-    run_on_team(2, [&] { threads_[omp_get_thread_num()].be_me(); });
-    waited_.reset();
+    run_on_team(2, [&] { threads_[omp_get_thread_num()].attach_to_calling_thread(); });
+    last_wait_.reset();
     const auto waited = sum();
-    can_tell_ = waited.has_value();
+    has_schedstat_ = waited.has_value();
     return waited;
   }
 
-  std::array<Scheduled, 2> threads_;
-  std::optional<int64_t> waited_;  // at the last measurement; nullopt after a gap
-  int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kMinPause;
-  bool busy_ = false, can_tell_ = true;
+  std::array<ThreadSchedule, 2> threads_;
+  std::optional<int64_t> last_wait_;  // at the last measurement; nullopt after a gap
+  int64_t last_call_ = 0, last_measured_ = 0, last_resumed_ = 0, next_ = 0, pause_ = kMinPause;
+  bool busy_ = false, has_schedstat_ = true;
   const int process_ = fork_count();
 };
 
@@ -225,8 +226,8 @@ class Watch {
 
 bool has_busy_neighbor(int threads) {
   if (threads != 2 || usable_cores() > 2) return false;
-  thread_local Watch watch;
-  return watch.busy();
+  thread_local ContentionMonitor monitor;
+  return monitor.busy();
 }
 
 }  // namespace gradus::internal

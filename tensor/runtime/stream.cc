@@ -23,11 +23,11 @@ namespace gradus {
 namespace internal {
 
 // The process that created a stream. In a child of fork() the stream's worker thread does not exist.
-class Owner {
+class OwnerProcess {
  public:
-  bool is_here() const { return process_ == fork_count(); }
+  bool is_current() const { return process_ == fork_count(); }
   void check() const {
-    if (!is_here())
+    if (!is_current())
       throw StateError("stream",
                        "this process was made by fork(), and the stream's thread is its parent's: compute on "
                        "cpu:0 here, or "
@@ -56,7 +56,7 @@ struct StreamQueue {
 namespace {
 
 struct WorkerEvent final : EventState {
-  const Owner owner = {};
+  const OwnerProcess owner = {};
   std::mutex mutex;
   std::condition_variable changed;
   bool happened = false;
@@ -90,7 +90,7 @@ struct Task {
 // The task queue of a CPU stream, shared by its worker thread, its handles, and synchronize(device), which may be
 // called after the handles are destroyed.
 struct WorkQueue {
-  const Owner owner = {};
+  const OwnerProcess owner = {};
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Task> tasks;
@@ -158,7 +158,7 @@ struct WorkerQueue final : StreamQueue {
   std::thread worker{[work = work] { work->run(); }};
 
   ~WorkerQueue() override {
-    if (!work->owner.is_here()) {
+    if (!work->owner.is_current()) {
       forget_thread(worker);
       return;
     }
@@ -203,15 +203,17 @@ void add_missing(NativeStreams* to, const NativeStreams& from) {
     if (std::find(to->begin(), to->end(), stream) == to->end()) to->push_back(stream);
 }
 
-// An event of a GPU stream. `before`: the streams whose value errors (throw_found) are thrown after the event.
+// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_found) are thrown after the
+// event.
 struct DeviceEvent final : EventState {
-  DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b) : event(std::move(e)), before(std::move(b)) {}
+  DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b)
+      : event(std::move(e)), dependencies(std::move(b)) {}
   const std::unique_ptr<NativeEvent> event;
-  const NativeStreams before;
+  const NativeStreams dependencies;
   bool done() override { return event->is_done(); }
   void wait() override {
     event->synchronize();
-    for (const auto& stream : before) stream->throw_found();
+    for (const auto& stream : dependencies) stream->throw_found();
   }
 };
 
@@ -277,33 +279,33 @@ struct DeviceQueue final : StreamQueue {
     if (!native) return enqueue([event] { event->wait(); });
     stream->wait(*native->event);
     const std::lock_guard lock(mutex_);
-    add_missing(&before_, native->before);
+    add_missing(&dependencies_, native->dependencies);
   }
   void synchronize() override {
     stream->synchronize();
     stream->throw_found();
-    NativeStreams before;
+    NativeStreams dependencies;
     {
       const std::lock_guard lock(mutex_);
       collect();
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-      before.swap(before_);
+      dependencies.swap(dependencies_);
     }
     try {
-      for (const auto& s : before) s->throw_found();
+      for (const auto& s : dependencies) s->throw_found();
     } catch (...) {  // later calls report the errors of the remaining streams
       const std::lock_guard lock(mutex_);
-      add_missing(&before_, before);
+      add_missing(&dependencies_, dependencies);
       throw;
     }
   }
   std::shared_ptr<EventState> record() override {
-    NativeStreams before{stream};
+    NativeStreams dependencies{stream};
     {
       const std::lock_guard lock(mutex_);
-      add_missing(&before, before_);
+      add_missing(&dependencies, dependencies_);
     }
-    return std::make_shared<DeviceEvent>(stream->record(), std::move(before));
+    return std::make_shared<DeviceEvent>(stream->record(), std::move(dependencies));
   }
 
  private:
@@ -317,8 +319,8 @@ struct DeviceQueue final : StreamQueue {
 
   std::mutex mutex_;
   HostTasks tasks_;
-  std::exception_ptr error_;  // the first one since the last synchronize
-  NativeStreams before_;      // other streams that this one has waited for since then
+  std::exception_ptr error_;    // the first one since the last synchronize
+  NativeStreams dependencies_;  // other streams that this one has waited for since then
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ Shape broadcast_batch(const Tensor& a, const Tensor& b, const Shape& batch_a, co
 }
 
 // Returns x, or a copy unless one of its two innermost dims has stride 1, as kernels require.
-bool lies_as_matrices(const Tensor& x) {
+bool has_dense_matrix_dim(const Tensor& x) {
   const int n = x.dim();
   const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
   const int64_t row_step = x.strides()[n - 2], col_step = x.strides()[n - 1];
@@ -38,7 +38,7 @@ bool lies_as_matrices(const Tensor& x) {
   return by_rows || by_cols;
 }
 
-Tensor as_matrices(const Tensor& x) { return lies_as_matrices(x) ? x : contiguous(x); }
+Tensor as_matrices(const Tensor& x) { return has_dense_matrix_dim(x) ? x : contiguous(x); }
 
 // Returns x expanded to the batch dims `batch`.
 Tensor expand_batch(const Tensor& x, const Shape& batch) {
@@ -67,7 +67,7 @@ Tensor fold_batch(const Tensor& x) {
   return restrided(x, {rows, x.shape()[n - 1]}, {rows == 1 ? x.shape()[n - 1] : step, x.strides()[n - 1]});
 }
 
-Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
+Tensor multiply(const Tensor& a_in, const Tensor& b_in, DType result) {
   check_pair("matmul", "a", a_in, "b", b_in);
   if (a_in.dim() == 0 || b_in.dim() == 0)
     throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ",
@@ -91,7 +91,7 @@ Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
 
   a = as_matrices(a), b = as_matrices(b);
   if (b.dim() == 2 && a.dim() > 2) {  // one matrix b for the whole batch: a single product
-    if (Tensor flat = fold_batch(a); flat.defined() && lies_as_matrices(flat)) {
+    if (Tensor flat = fold_batch(a); flat.defined() && has_dense_matrix_dim(flat)) {
       matmul_kernel(restrided(out, {batch.product() * m, n}, {n, 1}), flat, b, {});
       return out;
     }
@@ -126,7 +126,7 @@ Tensor linear_by(const decltype(matmul_kernel)& kernel, const Tensor& x, const T
 
   // x is viewed as one matrix; the transposed weight is a view.
   Tensor rows = x.dim() == 1 ? restrided(x, {1, in}, {in, x.stride(0)}) : fold_batch(x);
-  if (!rows.defined() || !lies_as_matrices(rows))
+  if (!rows.defined() || !has_dense_matrix_dim(rows))
     rows = restrided(contiguous(x), {out.numel() / features, in}, {in, 1});
   const Tensor plain = as_matrices(w);
   const Tensor transposed = restrided(plain, {in, features}, {plain.stride(1), plain.stride(0)});
@@ -136,10 +136,10 @@ Tensor linear_by(const decltype(matmul_kernel)& kernel, const Tensor& x, const T
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
+Tensor matmul(const Tensor& a, const Tensor& b) { return multiply(a, b, a.dtype()); }
 
 Tensor matmul_in_f32(const Tensor& a, const Tensor& b) {
-  return product(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+  return multiply(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {

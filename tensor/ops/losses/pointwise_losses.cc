@@ -33,7 +33,7 @@ Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& 
 constexpr int64_t kMaxGradients = 4096;
 
 // Returns whether the sum kernel can compute the gradient in the same launch.
-bool gives_slope(const Tensor& x, const Tensor& target, DType dtype) {
+bool computes_gradient_with_sum(const Tensor& x, const Tensor& target, DType dtype) {
   return x.device().type != DeviceType::kCPU && x.numel() > 0 && x.numel() <= kMaxGradients && x.is_dense() &&
          x.dtype() == dtype &&
          (!target.defined() || (target.dtype() == dtype && target.strides() == x.strides()));
@@ -51,7 +51,7 @@ PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& targe
                             double factor, bool wants_slope) {
   const DType dtype = checked_dtype(op, x, target);
   const ReductionResult r = make_reduction(x, {}, false, dtype, op);
-  const Tensor slope = wants_slope && gives_slope(x, target, dtype) ? empty_like(x) : Tensor();
+  const Tensor slope = wants_slope && computes_gradient_with_sum(x, target, dtype) ? empty_like(x) : Tensor();
   point_loss_sum_kernel(r.kept, slope, x, target, spec, factor);
   return {r.result, slope};
 }
