@@ -251,11 +251,12 @@ template <class T> void weight_grad(const Tensor& dw, const ConvProblem& p) {
       }
     }
   };
-  const auto sums = PositionSums{.planes = 1, .O = O, .C = C, .dy = p.y, .x = p.x, .positions = pixels}.of(
-      [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
-        copy(p.y, O, first, last, base, d);
-        copy(p.x, C, first, last, base, v);
-      });
+  const auto sums =
+      PositionSums{.planes = 1, .O = O, .C = C, .dy = p.y, .x = p.x, .positions = pixels}.compute(
+          [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
+            copy(p.y, O, first, last, base, d);
+            copy(p.x, C, first, last, base, v);
+          });
   parallel_for(0, O, 1 + 16384 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o)
       std::memcpy(dw.ptr<float>() + o * C, sums.total(0, o, C), C * sizeof(float));

@@ -180,7 +180,7 @@ struct PositionSums {
   };
   // Computes the sums. fill(first, last, base, d, v) must write positions [first, last) of d and v, at index
   // position - base.
-  template <class Fill> Result of(Fill fill) const;
+  template <class Fill> Result compute(Fill fill) const;
 
  private:
   // Adds `count` positions to the panels [first, last), numbered through all planes, and prefetches positions
@@ -212,7 +212,7 @@ struct PositionSums {
   }
 };
 
-template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
+template <class Fill> PositionSums::Result PositionSums::compute(Fill fill) const {
   const int64_t chunk = std::min(max_chunk, positions), size = Planes::floats(planes, O, C);
   // Small sums: one share of the positions per thread. Large sums: a single share, whose panels the threads
   // divide.

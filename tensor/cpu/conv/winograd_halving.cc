@@ -242,8 +242,8 @@ template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Te
     pixels_to_planes<2, expand_pixels<T>>(grad, tiles, 0, 0, first, last, base, d);
   };
   const auto sums =
-      PositionSums{.planes = kPlanes, .O = O, .C = kParts * C, .dy = dy, .x = x, .positions = tiles.count}.of(
-          fill);
+      PositionSums{.planes = kPlanes, .O = O, .C = kParts * C, .dy = dy, .x = x, .positions = tiles.count}
+          .compute(fill);
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o) {
       for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, kParts * C);
