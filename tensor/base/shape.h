@@ -95,7 +95,7 @@ Strides row_major_strides(const Shape& s);
 // Errors: ShapeError for other numbers of dims.
 Strides channels_last_strides(const Shape& s);
 
-// A height and a width; one number means both.
+// A height and a width. One number sets both.
 struct Size2 {
   int64_t h = 0, w = 0;
   constexpr Size2() = default;
@@ -107,7 +107,7 @@ struct Size2 {
 };
 std::ostream& operator<<(std::ostream& out, Size2 s);  // "3x3"
 
-// A depth, a height and a width; one number means all three.
+// A depth, a height and a width. One number sets all three.
 struct Size3 {
   int64_t d = 0, h = 0, w = 0;
   constexpr Size3() = default;

@@ -58,7 +58,7 @@ template <class F> void parallel_over_tensors(const char* op, const std::vector<
   });
 }
 
-// Multiplies all tensors by clip_factor(norm, max_norm) if that is less than 1.
+// Multiplies all tensors by clip_factor(norm, max_norm), unless the factor is at least 1.
 void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, double max_norm) {
   const double total =
       dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });

@@ -304,13 +304,13 @@ void running_extremes_cpu(const Tensor& values, const Tensor& indices, const Ten
   });
 }
 
-// out[i] = b[i] + a[i] * out[i - 1], out[0] = b[0].
+// out[i] = b[i] + a[i] * out[i - 1], out[0] = b[0]; in reverse out[i] = b[i] + a[i] * out[i + 1].
 void linear_recurrence_cpu(const Tensor& out, const Tensor& a, const Tensor& b, bool reverse) {
   dispatch_floating(b.dtype(), "linear_recurrence", [&]<class T>() {
     const T *pa = a.ptr<T>(), *pb = b.ptr<T>();
     T* y = out.ptr<T>();
     scan(b, reverse, 0.0, [=](double& last, int64_t at, int64_t i) {
-      // a[0] is not read: it may be NaN or infinite.
+      // The first visited element has no predecessor. Its factor is not read, so it may be NaN or infinite.
       last = i == 0 ? static_cast<double>(pb[at])
                     : static_cast<double>(pb[at]) + static_cast<double>(pa[at]) * last;
       y[at] = static_cast<T>(last);

@@ -275,7 +275,7 @@ namespace gradus::raw {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
-Tensor div(const Tensor& a, const Tensor& b);  // integers give f32
+Tensor div(const Tensor& a, const Tensor& b);  // integers give the default dtype
 Tensor pow(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Tensor& b);  // with b's sign
 Tensor maximum(const Tensor& a, const Tensor& b);

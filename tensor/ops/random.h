@@ -63,7 +63,7 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, d
 // Errors: DTypeError unless floating; ValueError.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 void normal_(const Tensor& x, double mean = 0, double std = 1);
-// Fills x, of any dtype, with 1 with probability p, and with 0 otherwise.
+// Sets each element of x, of any dtype, to 1 with probability p, else to 0.
 // Errors: ValueError unless 0 <= p <= 1.
 void bernoulli_(const Tensor& x, double p);
 // Return a bool tensor with x's shape and layout that is true with probability p. dropout_mask rounds p up to a

@@ -133,7 +133,7 @@ class CachingAllocator {
       try {
         large_free_.emplace(size, p);
         stats_.cached_bytes += size;
-      } catch (const std::bad_alloc&) {  // no memory for the entry
+      } catch (const std::bad_alloc&) {  // no memory for the map entry
         large_sizes_.erase(p);
         std::free(p);
       }

@@ -48,7 +48,7 @@ struct Context {
   // Returns a copy for another thread. The recordings and the generator are shared with this Context.
   Context snapshot() const {
     Context copy = *this;
-    copy.running_node = nullptr;  // a rule runs on the thread that called it
+    copy.running_node = nullptr;  // a backward rule runs on one thread only
     copy.last_run = false;
     return copy;
   }

@@ -48,7 +48,7 @@ Tensor strided_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
 Tensor copy_strided_pixels(const ConvProblem& p) {
   const Tensor view = strided_pixels(p.x, p.y, p.geometry);
   const Tensor copy = empty_channels_last(view.shape(), {p.x.dtype(), p.x.device()});
-  raw::copy_kernel.cpu(copy, view);  // not the op, which would queue it
+  raw::copy_kernel.cpu(copy, view);  // the kernel, not the op, which would queue the copy
   return copy;
 }
 

@@ -266,7 +266,7 @@ bool is_profitable(const ConvProblem& p) {
 void weight_grad(const ConvProblem& p, const Tensor& dw, const Tensor& db) {
   const Problem s{p};
   const Kernels& kernels = *kernels_for(dw.shape());
-  const int64_t taps = s.taps(), part_size = s.O * taps + s.O;  // a part's sums, then its bias gradients
+  const int64_t taps = s.taps(), part_size = s.O * taps + s.O;  // floats: sums, bias gradients
   const Tensor sums = empty({kParts, part_size}, {DType::kF32});
   parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
     std::vector<Nonzero> lists(kLanes * s.P * s.Q);

@@ -1,5 +1,6 @@
-// Matrix products on the CPU. oneDNN computes f32 and bf16, Eigen f64. f16, and bf16 that the processor does not
-// multiply, are computed in f32 and rounded once: by oneDNN, or for bf16 by narrow_matmul where that is faster.
+// CPU kernels of the matrix product. oneDNN computes f32 and, on processors with AVX512_BF16, bf16; Eigen computes
+// f64. f16, and bf16 on other processors, are computed in f32 and rounded once: by oneDNN, or for bf16 by
+// narrow_matmul if narrow_matmul is faster.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 
@@ -47,7 +48,7 @@ onednn::Matrices layout_of(const Tensor& x) {
 Tensor supported_layout(const Tensor& x) {
   if (onednn::can_describe(layout_of(x))) return x;
   const Tensor copy = empty(x.shape(), {x.dtype(), x.device()});
-  raw::copy_kernel.cpu(copy, x);  // not the op, which would queue it
+  raw::copy_kernel.cpu(copy, x);  // the kernel, not the op, which would queue the copy
   return copy;
 }
 

@@ -123,7 +123,7 @@ template <class T> void statistics(const Samples& s, const T* x, double* mean, d
     }
     mean[g] = double(x[begin]) + from_first;
     var[g] = squares / s.group_size();
-    if (var[g] < 0) var[g] = 0;  // by rounding; NaN stays
+    if (var[g] < 0) var[g] = 0;  // negative by rounding; NaN stays NaN
   }
 }
 

@@ -66,7 +66,7 @@ template <class T> Stats statistics(const T* x, int64_t n, const LayerNormSpec& 
     square = sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{(x[i] - high) * (x[i] - high)}; })[0] /
              double(n);
     square -= (double(high) - s.mean) * (double(high) - s.mean);
-    if (square < 0) square = 0;  // by rounding; NaN stays
+    if (square < 0) square = 0;  // negative by rounding; NaN stays NaN
   } else {
     square = sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{x[i] * x[i]}; })[0] / double(n);
   }

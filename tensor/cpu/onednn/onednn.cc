@@ -13,7 +13,7 @@
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"
 
-// Declared here so that this file needs no OpenMP flags. oneDNN brings the OpenMP library.
+// Declared here, so that this file needs no OpenMP compiler flags. oneDNN links the OpenMP library.
 extern "C" void omp_set_num_threads(int);
 
 namespace gradus::onednn {
@@ -81,7 +81,7 @@ int use_threads() {
   if (n > 1) internal::use_team();
   internal::has_busy_neighbor(n);  // its side effect: idle OpenMP threads sleep while another process is busy
 #endif
-  omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
+  omp_set_num_threads(n);  // a setting of this thread; other code may have changed it since the last call
   return n;
 }
 

@@ -104,7 +104,7 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
 }
 
 bool can_describe(const Matrices& m) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // step, size
+  std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (size_t d = 0; d < m.sizes.size(); ++d) dims.emplace_back(m.steps[d], m.sizes[d]);
   std::sort(dims.begin(), dims.end());
   int64_t end = 1;

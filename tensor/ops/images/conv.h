@@ -72,7 +72,7 @@ Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias
 Tensor conv_relu(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                  const ConvGeometry& geometry);
 // Returns the gradient of conv's x[N,C,...], which has shape `x_shape`, for the gradient dy of the result.
-// Adds bias[C] to it if defined.
+// Adds bias[C] to the gradient if defined.
 Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
                        const Shape& x_shape, const ConvGeometry& geometry);
 // Returns the gradients of conv's w[O,C/groups,...], which has shape `w_shape`, and of its bias (undefined

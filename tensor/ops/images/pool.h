@@ -15,52 +15,52 @@ namespace gradus {
 
 struct MaxPool1dOptions {
   Required<int64_t, "kernel"> kernel;
-  int64_t stride = 0;      // 0: the kernel's size
-  int64_t padding = 0;     // cells that never win, on every side
-  int64_t dilation = 1;    // distance between the window's cells
-  bool ceil_mode = false;  // windows may hang over the far edges
+  int64_t stride = 0;      // 0: kernel
+  int64_t padding = 0;     // on every side, with -infinity
+  int64_t dilation = 1;    // spacing of the cells of a window
+  bool ceil_mode = false;  // windows may extend beyond the padded input
 };
 
 struct MaxPool2dOptions {
   Required<Size2, "kernel"> kernel;
-  Size2 stride = 0;        // 0: the kernel's size
-  Size2 padding = 0;       // cells that never win, on every side
-  Size2 dilation = 1;      // distance between the window's cells
-  bool ceil_mode = false;  // windows may hang over the far edges
+  Size2 stride = 0;        // 0: kernel
+  Size2 padding = 0;       // on every side, with -infinity
+  Size2 dilation = 1;      // spacing of the cells of a window
+  bool ceil_mode = false;  // windows may extend beyond the padded input
 };
 
 struct MaxPool3dOptions {
   Required<Size3, "kernel"> kernel;
-  Size3 stride = 0;        // 0: the kernel's size
-  Size3 padding = 0;       // cells that never win, on every side
-  Size3 dilation = 1;      // distance between the window's cells
-  bool ceil_mode = false;  // windows may hang over the far edges
+  Size3 stride = 0;        // 0: kernel
+  Size3 padding = 0;       // on every side, with -infinity
+  Size3 dilation = 1;      // spacing of the cells of a window
+  bool ceil_mode = false;  // windows may extend beyond the padded input
 };
 
 struct AvgPool1dOptions {
   Required<int64_t, "kernel"> kernel;
-  int64_t stride = 0;   // 0: the kernel's size
-  int64_t padding = 0;  // zeros on every side
+  int64_t stride = 0;   // 0: kernel
+  int64_t padding = 0;  // zeros, on every side
   bool ceil_mode = false;
-  bool count_include_pad = true;  // divide by the window's size with the padding in it
+  bool count_include_pad = true;  // the divisor includes cells in the padding
 };
 
 struct AvgPool2dOptions {
   Required<Size2, "kernel"> kernel;
-  Size2 stride = 0;   // 0: the kernel's size
-  Size2 padding = 0;  // zeros on every side
+  Size2 stride = 0;   // 0: kernel
+  Size2 padding = 0;  // zeros, on every side
   bool ceil_mode = false;
-  bool count_include_pad = true;  // divide by the window's size with the padding in it
-  int64_t divisor_override = 0;   // if not 0: divide by this instead
+  bool count_include_pad = true;  // the divisor includes cells in the padding
+  int64_t divisor_override = 0;   // the divisor; 0: the number of cells
 };
 
 struct AvgPool3dOptions {
   Required<Size3, "kernel"> kernel;
-  Size3 stride = 0;   // 0: the kernel's size
-  Size3 padding = 0;  // zeros on every side
+  Size3 stride = 0;   // 0: kernel
+  Size3 padding = 0;  // zeros, on every side
   bool ceil_mode = false;
-  bool count_include_pad = true;  // divide by the window's size with the padding in it
-  int64_t divisor_override = 0;   // if not 0: divide by this instead
+  bool count_include_pad = true;  // the divisor includes cells in the padding
+  int64_t divisor_override = 0;   // the divisor; 0: the number of cells
 };
 
 // The windows of a pooling, one for each output position: at constant strides, or for adaptive pooling at equal

@@ -63,8 +63,8 @@ struct BinaryCrossEntropyBackward : OnFloats {
     return dy * (x - t) / (variance < least ? least : variance);
   }
 };
-// BinaryCrossEntropy of sigmoid(x), computed as max(x, 0) - x t + log(1 + e^-|x|): nothing
-// overflows or cancels.
+// BinaryCrossEntropy of sigmoid(x), computed as max(x, 0) - x t + log(1 + e^-|x|), without
+// overflow or cancellation.
 struct BinaryCrossEntropyWithLogits : OnFloats {
   template <class T> GRADUS_HD T operator()(T x, T t) const {
     return (x < T(0) ? T(0) : x) - x * t + m::log1p(m::exp(-m::abs(x)));
