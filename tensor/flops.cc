@@ -1,3 +1,4 @@
+// FLOP counts of matrix products and convolutions, from shapes.
 #include "gradus/tensor/flops.h"
 
 #include "gradus/tensor/tensor.h"
@@ -7,7 +8,7 @@ namespace gradus {
 int64_t kernel_flops(std::string_view op, std::span<const Tensor* const> tensors) {
   if (op == "matmul" || op == "matmul_relu") return 2 * tensors[0]->numel() * tensors[1]->size(-1);
   if (!op.starts_with("conv")) return 0;
-  // Each element of the output takes the weights of its channel.
+  // Each element of the output is a sum over the weights of its channel, w.numel() / w.size(0) multiply-adds.
   const auto products = [](const Tensor& y, const Tensor& w) {
     return w.size(0) > 0 ? 2 * y.numel() * (w.numel() / w.size(0)) : 0;
   };

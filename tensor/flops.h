@@ -1,4 +1,4 @@
-// FLOPs of kernels.
+// FLOP counts of kernels, for profiles.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Implementation of copies between host and device memory.
 #include "gradus/tensor/host_copy.h"
 
 #include <algorithm>
@@ -11,8 +12,8 @@ namespace gradus::internal {
 
 namespace {
 
-// A failure of the device names x.
-template <class F> auto copy_of(const Tensor& x, F&& f) {
+// Returns f(). A DeviceFailure is annotated with x.
+template <class F> auto annotate_failures(const Tensor& x, F&& f) {
   try {
     return f();
   } catch (DeviceFailure& e) {
@@ -21,12 +22,12 @@ template <class F> auto copy_of(const Tensor& x, F&& f) {
   }
 }
 
-Tensor fetched(const Tensor& x) {
+Tensor fetch(const Tensor& x) {
   const Device device = x.device();
-  int64_t first = 0, last = 0;  // elements, from x's own first one
+  int64_t first = 0, last = 0;  // range of element offsets, relative to x's offset
   for (int d = 0; d < x.dim(); ++d) {
-    const int64_t way = (x.shape()[d] - 1) * x.strides()[d];
-    (way < 0 ? first : last) += way;
+    const int64_t extent = (x.shape()[d] - 1) * x.strides()[d];
+    (extent < 0 ? first : last) += extent;
   }
   const int64_t size = size_of(x.dtype()), bytes = x.numel() == 0 ? 0 : (last - first + 1) * size;
   Ref<Storage> host = Storage::allocate(kCPU, bytes);
@@ -49,13 +50,13 @@ Tensor in_host_memory(const Tensor& x, const char* op) {
     return x;
   }
   const OpCall call(op);
-  return copy_of(x, [&] { return fetched(x); });
+  return annotate_failures(x, [&] { return fetch(x); });
 }
 
 void copy_from_host(const Tensor& to, const Tensor& from, const char* op) {
   if (to.numel() == 0) return;
   const OpCall call(op);
-  copy_of(to, [&] {
+  annotate_failures(to, [&] {
     const auto stream = current_native_stream(to.device());
     stream->runtime().copy(to.raw_ptr(), from.raw_ptr(), from.nbytes(), stream->handle());
   });

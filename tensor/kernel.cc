@@ -1,3 +1,4 @@
+// Error for missing kernels, and helpers of KernelSlot.
 #include "gradus/tensor/kernel.h"
 
 #include <algorithm>

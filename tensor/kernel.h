@@ -1,6 +1,6 @@
-// Kernel slots: how an op finds the code that computes it. Each op has one slot. The slot is declared
-// beside the op and defined with the op's kernel for the CPU, so a program that links the op links this
-// kernel and no other:
+// KernelSlot: dispatch of an op to its kernel for a device type. Each op has one slot with a function pointer per
+// device type. The slot is declared in the op's header and defined in the file of its CPU kernel, so a program
+// links only the kernels of the ops that it uses:
 //
 //   // tensor/ops/softmax.h      in namespace raw
 //   extern KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)>
@@ -8,11 +8,11 @@
 //   // tensor/cpu/softmax.cc     constinit decltype(softmax_kernel) softmax_kernel{"softmax", &softmax_cpu};
 //   // tensor/ops/softmax.cc     softmax_kernel(y, x, n, inner, log);
 //
-// The slot of an element-wise op is found by its functor: tensor/ops/elementwise.h.
+// Slots of element-wise ops are templates over the functor (tensor/ops/elementwise.h).
 //
-// The op checks its arguments, infers shapes and allocates results. The kernel only computes. A call of a
-// slot launches the kernel on the current stream of the first tensor's device: on cpu:0 it runs at once, on
-// other devices it is queued.
+// The op checks its arguments, infers shapes and allocates results; the kernel only computes. Calling a slot
+// launches the kernel on the current stream of the first tensor's device: on cpu:0 the kernel runs in the calling
+// thread, on other devices it is queued.
 #pragma once
 
 #include <string>
@@ -31,8 +31,8 @@ namespace gradus {
 
 namespace internal {
 
-// The defined tensors among a kernel's arguments. An argument of another type lists its tensors
-// by for_each_tensor(value, f).
+// The defined tensors among a kernel's arguments. Other argument types with tensors provide for_each_tensor(value,
+// f).
 using TensorPointers = std::vector<const Tensor*>;
 inline void collect(TensorPointers& into, const Tensor& x) {
   if (x.defined()) into.push_back(&x);
@@ -45,11 +45,12 @@ template <class T> void collect(TensorPointers& into, const std::vector<T>& list
   for (const T& element : list) collect(into, element);
 }
 bool any_on_meta(const TensorPointers& tensors);
-// "f32[2,3] cuda:0, f32[3] cuda:0": the first ones, and how many there are more.
+// Returns "f32[2,3] cuda:0, f32[3] cuda:0", with up to 6 tensors and the number of others.
 std::string describe(const TensorPointers& tensors);
 
 }  // namespace internal
 
+// The slot of kernels with this signature. The first argument's device selects the kernel.
 template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
  public:
   using Function = void (*)(const Tensor&, Args...);
@@ -66,11 +67,11 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     if (device.type == DeviceType::kCUDA) return queue(f, out, args...);
     const Stream stream = current_stream(device);
     if (stream.is_inline()) return f(out, args...);
-    // The queue holds copies of the tensors, so no block is freed before the kernel has used it.
+    // The queued task owns copies of the tensors, so their memory lives until the kernel has run.
     stream.enqueue([f, out, ... copies = std::decay_t<Args>(args)]() mutable { f(out, copies...); });
   }
 
-  // Calls a kernel that queues its work itself. A failure of the device names the kernel's tensors.
+  // Calls a GPU kernel, which queues its work itself. A DeviceFailure is annotated with the tensors.
   static void queue(Function f, const Tensor& out, Args... args) {
     try {
       f(out, args...);
@@ -88,7 +89,7 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     if (Observer* o = Context::current().observer.get()) o->launched(op_, tensors_of(out, args...));
   }
 
-  // A queued kernel is timed while it runs on the stream's thread.
+  // Launches with an observer. On queued CPU devices the range begins and ends on the stream's thread.
   [[gnu::noinline]] void launch_observed(Observer& o, Function f, const Tensor& out, Args... args) const {
     const internal::TensorPointers tensors = tensors_of(out, args...);
     if (o.leaves_out_meta() && internal::any_on_meta(tensors)) return;

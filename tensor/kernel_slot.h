@@ -1,5 +1,4 @@
-// Declares KernelSlot, the slot in which an op finds its kernel, for headers that declare slots.
-// gradus/tensor/kernel.h defines it.
+// Forward declaration of KernelSlot (gradus/tensor/kernel.h), for headers that declare slots.
 #pragma once
 
 namespace gradus {

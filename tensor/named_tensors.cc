@@ -1,3 +1,4 @@
+// Lookup by name.
 #include "gradus/tensor/named_tensors.h"
 
 #include <algorithm>

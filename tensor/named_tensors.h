@@ -15,11 +15,11 @@ namespace gradus {
 
 class NamedTensors : public std::vector<std::pair<std::string, Tensor>> {
  public:
-  using vector::at;  // by number
+  using vector::at;  // by index
   using vector::vector;
 
-  // Returns the tensor of this name, the first of several.
-  // Errors: ValueError listing the names.
+  // Returns the first tensor with this name.
+  // Errors: ValueError with the existing names.
   const Tensor& at(std::string_view name) const;
   bool contains(std::string_view name) const;
 };

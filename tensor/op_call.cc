@@ -1,3 +1,4 @@
+// The error for undefined arguments.
 #include "gradus/tensor/op_call.h"
 
 namespace gradus {

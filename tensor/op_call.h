@@ -1,10 +1,11 @@
-// OpCall: declares, at the entry of a public op, the op's name and the arguments that must be defined:
+// OpCall: an RAII object at the entry of a public op, which sets the op's name for errors and checks that
+// arguments are defined:
 //
 //   Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 //     const OpCall call("linear", {{"x", x}, {"weight", w}});
 //
-// Errors thrown while it lives carry this name. Where one op calls another, the outermost op, which the user
-// called, gives the name.
+// Errors thrown during its lifetime on this thread have this name. If ops call each other, the name is that of the
+// outermost op, which the user called.
 #pragma once
 
 #include <initializer_list>

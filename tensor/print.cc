@@ -1,4 +1,4 @@
-// Prints values as PyTorch does: abridged and aligned, so that a large tensor is readable.
+// Printing of tensors in PyTorch's format: aligned columns, and large tensors abridged.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,14 +10,14 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kAbridgeAbove = 1000;  // elements
-constexpr int64_t kEdge = 3;             // elements shown at either end
+constexpr int64_t kMaxPrinted = 1000;  // maximum number of elements that are printed completely
+constexpr int64_t kEdge = 3;           // elements printed at either end of an abridged dim
 constexpr int kLineWidth = 80;
 
-// How a number is written. All numbers of a tensor share one style, so that columns line up.
+// The number format, the same for all elements of a tensor: 3, true, 3., 3.1416 or 3.1416e+00.
 enum class Style { kInteger, kTruth, kWhole, kFixed, kScientific };
 
-std::string written(double v, Style style) {
+std::string format_number(double v, Style style) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
   char text[40];
@@ -31,14 +31,14 @@ std::string written(double v, Style style) {
 
 class Printer {
  public:
-  explicit Printer(const Tensor& x) : x_(x), abridge_(x.numel() > kAbridgeAbove), style_(choose_style()) {
+  explicit Printer(const Tensor& x) : x_(x), abridge_(x.numel() > kMaxPrinted), style_(choose_style()) {
     visit(0, 0, [&](int64_t at) { width_ = std::max(width_, element(at).size()); });
   }
 
   std::string text() const { return x_.numel() == 0 ? "[]" : block(0, 0); }
 
  private:
-  // Calls f with the offset of every element that is shown.
+  // Calls f with the offset of each printed element of dims [d, dim()).
   template <class F> void visit(int d, int64_t offset, F&& f) const {
     if (x_.numel() == 0) return;
     if (d == x_.dim()) return f(offset);
@@ -49,8 +49,8 @@ class Printer {
   }
   bool starts_gap(int d, int64_t i) const { return abridge_ && x_.shape()[d] > 2 * kEdge && i == kEdge; }
 
-  // Whole numbers are written as 3., others with four digits after the point, or with an exponent where four
-  // digits would not show much.
+  // Whole numbers print as 3., others with four decimals, or in scientific notation if the range is too large for
+  // four decimals.
   Style choose_style() const {
     if (x_.dtype() == DType::kBool) return Style::kTruth;
     if (is_integral(x_.dtype())) return Style::kInteger;
@@ -77,7 +77,7 @@ class Printer {
     if (style_ == Style::kInteger)
       return dispatch_all(
           x_.dtype(), [&]<class T>() { return std::to_string(static_cast<int64_t>(x_.ptr<T>()[offset])); });
-    return written(value(offset), style_);
+    return format_number(value(offset), style_);
   }
 
   std::string block(int d, int64_t offset) const {
@@ -85,11 +85,11 @@ class Printer {
       const std::string number = element(offset);
       return std::string(width_ - number.size(), ' ') + number;
     }
-    const int deeper = x_.dim() - d - 1;
+    const int inner_dims = x_.dim() - d - 1;
     const std::string margin(d + 1, ' ');
-    const std::string next_line = ',' + std::string(std::max(deeper, 1), '\n') + margin;
+    const std::string next_line = ',' + std::string(std::max(inner_dims, 1), '\n') + margin;
     int per_line = 1;
-    if (deeper == 0)
+    if (inner_dims == 0)
       per_line =
           starts_gap(d, kEdge) ? 2 * kEdge + 1 : std::max(1, (kLineWidth - d) / static_cast<int>(width_ + 2));
     std::string out = "[";

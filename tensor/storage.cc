@@ -1,9 +1,10 @@
+// Allocation and release of storage.
 #include "gradus/tensor/storage.h"
 
 namespace gradus {
 
 Ref<Storage> Storage::allocate(Device device, int64_t bytes) {
-  // The block is allocated last, so that nothing after it can fail.
+  // The memory is allocated last: an exception after it would leak the block.
   Ref<Storage> storage(new Storage(device, nullptr, 0, false, {}));
   if (bytes > 0) {
     storage->data_ = gradus::allocate(device, bytes);

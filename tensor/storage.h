@@ -1,4 +1,5 @@
-// Storage: the bytes that one or more tensors view, their device, and a version that in-place writes bump.
+// Storage: a block of memory shared by the tensors that view it, with its device and a version counter that
+// in-place writes increment.
 #pragma once
 
 #include <functional>
@@ -11,9 +12,10 @@ namespace gradus {
 
 class Storage final : public Counted {
  public:
-  // Takes `bytes` (may be 0) from the device's caching allocator; contents are unspecified.
+  // Allocates `bytes` (may be 0) from the device's caching allocator; contents are unspecified.
+  // Errors: as gradus::allocate.
   static Ref<Storage> allocate(Device device, int64_t bytes);
-  // Adopts memory of another owner. `release` (may be empty) runs when the last tensor is gone.
+  // Wraps memory of another owner. `release` (may be empty) is called when the last reference is released.
   static Ref<Storage> adopt(Device device, void* data, int64_t bytes, std::function<void()> release);
 
   void* data() const { return data_; }
@@ -24,10 +26,10 @@ class Storage final : public Counted {
   uint32_t version() const { return version_.load(std::memory_order_acquire); }
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
 
-  // What kernels keep beside the contents: weights in a library's own layout. Kernels guard it with a lock of
-  // their own. It is freed with the bytes.
+  // Data that kernels cache beside the contents, such as weights in oneDNN's layout. Guarded by a lock of the
+  // kernels.
   Ref<Counted> companion;
-  // The contents in another dtype, which autocast keeps. Autocast guards it with a lock of its own.
+  // The contents in another dtype, cached by autocast and guarded by its lock.
   Ref<Counted> cast;
 
  private:

@@ -1,3 +1,4 @@
+// Tensor and TensorImpl: layouts, access from the host, and creation.
 #include "gradus/tensor/tensor.h"
 
 #include <algorithm>
@@ -15,8 +16,8 @@
 namespace gradus {
 namespace {
 
-// Returns the strides with the dims of size 1 set to their stride in a dense row-major array, so that equal
-// layouts compare equal.
+// Returns the strides with those of size-1 dims replaced by the row-major value, so that equal layouts have equal
+// strides.
 Strides normalized(const Shape& shape, Strides strides) {
   int64_t next = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
@@ -26,7 +27,7 @@ Strides normalized(const Shape& shape, Strides strides) {
   return strides;
 }
 
-bool lies_row_major(const Shape& shape, const Strides& strides) {
+bool is_row_major_layout(const Shape& shape, const Strides& strides) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
   int64_t step = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
@@ -36,7 +37,7 @@ bool lies_row_major(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-// Returns the dims in the order of memory, the outermost first.
+// Returns the dims in descending order of their strides.
 Dims memory_order(const Strides& strides) {
   Dims order;
   for (int d = 0; d < strides.size(); ++d) {
@@ -47,8 +48,9 @@ Dims memory_order(const Strides& strides) {
   return order;
 }
 
-// Returns x, which has one element, where the host can read it.
-Tensor waited_for(const Tensor& x) {
+// Returns the one-element tensor x in host memory. Blocks.
+// Errors: ShapeError unless x has one element.
+Tensor one_element_on_host(const Tensor& x) {
   if (x.numel() != 1)
     throw ShapeError("item", "needs exactly one element, given ", describe(x), "; to_vector() gives all");
   return internal::in_host_memory(x, "item");
@@ -67,7 +69,7 @@ TensorImpl::TensorImpl(Ref<Storage> s, int64_t o, const Shape& sh, const Strides
       strides(normalized(sh, st)),
       numel(sh.product()),
       dtype(t),
-      row_major(lies_row_major(sh, strides)) {}
+      row_major(is_row_major_layout(sh, strides)) {}
 
 TensorImpl::~TensorImpl() {
   if (slot) slot->owner_gone();
@@ -112,9 +114,9 @@ const void* Tensor::host_data(DType want) const {
   return raw_ptr();
 }
 
-double Tensor::item_f64() const { return read_as_double(waited_for(*this), 0); }
+double Tensor::item_f64() const { return read_as_double(one_element_on_host(*this), 0); }
 
-int64_t Tensor::item_i64() const { return *waited_for(*this).ptr<int64_t>(); }
+int64_t Tensor::item_i64() const { return *one_element_on_host(*this).ptr<int64_t>(); }
 
 template <DTypeElement T> std::vector<T> Tensor::to_vector() const {
   const Tensor host = internal::in_host_memory(*this, "to_vector");
@@ -144,32 +146,32 @@ template std::vector<f16> Tensor::to_vector() const;
 template std::vector<bf16> Tensor::to_vector() const;
 
 namespace {
-Tensor allocated(int64_t numel, const Shape& shape, const Strides& strides, TensorOptions options) {
+Tensor allocate_tensor(int64_t numel, const Shape& shape, const Strides& strides, TensorOptions options) {
   try {
     return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0,
                                        shape, strides, options.dtype));
   } catch (const OutOfMemoryError& e) {
-    const std::string_view behind_op = std::string_view(e.what()).substr(e.op().size() + 3);  // "[op] "
-    throw OutOfMemoryError(e.op(), behind_op, "; no room for ", options.dtype, shape);
+    const std::string_view message = std::string_view(e.what()).substr(e.op().size() + 3);  // "[op] "
+    throw OutOfMemoryError(e.op(), message, "; no room for ", options.dtype, shape);
   }
 }
 }  // namespace
 
 Tensor empty(const Shape& shape, TensorOptions options) {
   const int64_t numel = checked_numel(shape, "empty");
-  return allocated(numel, shape, row_major_strides(shape), options);
+  return allocate_tensor(numel, shape, row_major_strides(shape), options);
 }
 
 Tensor empty_channels_last(const Shape& shape, TensorOptions options) {
   const int64_t numel = checked_numel(shape, "empty_channels_last");
-  return allocated(numel, shape, channels_last_strides(shape), options);
+  return allocate_tensor(numel, shape, channels_last_strides(shape), options);
 }
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options) {
   const int64_t numel = checked_numel(shape, "empty_strided");
   if (strides.size() != shape.size())
     throw ShapeError("empty_strided", "needs one stride per dimension: shape ", shape, ", strides ", strides);
-  const Tensor x = allocated(numel, shape, strides, options);
+  const Tensor x = allocate_tensor(numel, shape, strides, options);
   if (!x.is_dense())
     throw ShapeError("empty_strided", "strides must fill a block: shape ", shape, ", strides ", strides);
   return x;
@@ -178,7 +180,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions o
 Tensor empty_like(const Tensor& x, DType dtype) {
   const TensorOptions options{dtype, x.device()};
   if (x.is_row_major()) return empty(x.shape(), options);
-  // Dense strides, with x's dims in their order in memory.
+  // Contiguous strides with the dims in x's memory order.
   const Dims order = memory_order(x.strides());
   Strides strides = x.shape();
   int64_t step = 1;
@@ -187,7 +189,7 @@ Tensor empty_like(const Tensor& x, DType dtype) {
     strides[d] = step;
     step *= x.shape()[d];
   }
-  return allocated(x.numel(), x.shape(), strides, options);
+  return allocate_tensor(x.numel(), x.shape(), strides, options);
 }
 Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
 
@@ -199,7 +201,7 @@ Tensor from_blob(void* data, const Shape& shape, TensorOptions options, std::fun
 }
 
 namespace {
-template <class T, class Range> Tensor copy_in(const Range& values, const Shape& shape, Device device) {
+template <class T, class Range> Tensor copy_values(const Range& values, const Shape& shape, Device device) {
   if (checked_numel(shape, "tensor") != static_cast<int64_t>(values.size()))
     throw ShapeError("tensor", values.size(), " values do not fill shape ", shape);
   if (device.type == DeviceType::kMeta) return empty(shape, {dtype_v<T>, device});
@@ -215,7 +217,7 @@ template <class T, class Range> Tensor copy_in(const Range& values, const Shape&
 }  // namespace
 
 template <DTypeElement T> Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device) {
-  return copy_in<T>(values, shape, device);
+  return copy_values<T>(values, shape, device);
 }
 template Tensor tensor(const std::vector<double>&, const Shape&, Device);
 template Tensor tensor(const std::vector<float>&, const Shape&, Device);
@@ -245,16 +247,16 @@ template <class T> T element(Number number) {
 using internal::Literal;
 using Row = std::initializer_list<Literal>;
 
-// Appends the numbers of a row at depth `dim`.
+// Appends the numbers of a row, which is at nesting depth `dim`, in row-major order.
 // Errors: ShapeError unless the row fits `shape`.
 void append(const Row& row, int dim, const Shape& shape, std::vector<const Literal*>& numbers) {
   if (static_cast<int64_t>(row.size()) != shape[dim])
     throw ShapeError("tensor", "a row has ", row.size(), " values but the first has ", shape[dim]);
-  const bool of_rows = dim + 1 < shape.size();
+  const bool expects_rows = dim + 1 < shape.size();
   for (const Literal& part : row) {
-    if (part.is_row() != of_rows)
+    if (part.is_row() != expects_rows)
       throw ShapeError("tensor", "expected numbers in lists of one depth, given a list beside a number");
-    if (of_rows)
+    if (expects_rows)
       append(part.row(), dim + 1, shape, numbers);
     else
       numbers.push_back(&part);

@@ -1,9 +1,8 @@
-// Tensor: a value handle to an n-dimensional array. A copy of a Tensor shares the elements.
+// Tensor: a reference-counted handle to a strided n-dimensional array. Copies of a Tensor share the elements.
 //
-// The shape of images is always NCHW; the strides say how they lie in memory. `data<T>()` gives the elements
-// of a row-major tensor. A default-constructed Tensor is undefined and means "none". Functions on tensors are
-// free functions: gradus/autograd/ops/ops.h has the differentiable ones, which users call, and
-// gradus/tensor/ops/ the raw ones, without autograd.
+// Shapes of images are logical NCHW for any memory layout; strides describe the layout. A default-constructed
+// Tensor is undefined, which means "none". Ops are free functions: the differentiable ones for users are in
+// gradus/autograd/ops/ops.h, the raw ones without autograd in gradus/tensor/ops/.
 #pragma once
 
 #include <concepts>
@@ -25,16 +24,16 @@
 namespace gradus {
 
 class Index;    // one coordinate of x[{...}]: gradus/autograd/indexing.h
-class Indexed;  // what x[{...}] gives: read it as a Tensor, or assign to it
+class Indexed;  // the proxy that x[{...}] returns, which converts to a Tensor and can be assigned to
 
-// What autograd attaches to a tensor. autograd/ derives from it; tensor/ only owns it.
+// The autograd state of a tensor: a leaf, or an output of a node. Defined by subclasses in autograd/.
 class AutogradSlot : public Counted {
  public:
   // Returns whether this is a leaf (an attached tensor) rather than the node of an op.
   bool is_leaf() const { return is_leaf_; }
-  // Returns whether an open recording of this thread follows the tensor.
+  // Returns whether an open recording of this thread records ops on the tensor.
   virtual bool is_followed() const = 0;
-  // Called when the tensor that owned this slot is destroyed.
+  // Called when the TensorImpl that owns this slot is destroyed.
   virtual void owner_gone() {}
 
  protected:
@@ -56,8 +55,8 @@ class TensorImpl final : public Counted {
   Strides strides;  // elements; strides of size-1 dims are normalized
   int64_t numel;
   DType dtype;
-  bool row_major;           // elements lie densely in row-major order
-  uint32_t slot_index = 0;  // which output of the slot's node this tensor is
+  bool row_major;           // contiguous in row-major order
+  uint32_t slot_index = 0;  // index among the outputs of the slot's node
   Ref<AutogradSlot> slot;   // null: a constant
 };
 
@@ -65,7 +64,7 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
-  Tensor(NoneType) {}  // undefined, for an argument that is not given
+  Tensor(NoneType) {}  // undefined, for an omitted argument
 
   bool defined() const { return bool(impl_); }
   explicit operator bool() const { return defined(); }
@@ -83,18 +82,16 @@ class Tensor {
   Device device() const { return impl().storage->device(); }
   int64_t nbytes() const { return numel() * size_of(dtype()); }
 
-  // Returns whether the elements lie densely in row-major order.
+  // Returns whether the tensor is contiguous in row-major order.
   bool is_row_major() const { return impl().row_major; }
-  // Returns whether the elements of an image of 3 to 5 dims lie densely with channels innermost, in an order
-  // that is not also row-major.
+  // Returns whether a tensor of 3 to 5 dims is contiguous with channels (dim 1) innermost, and not row-major too.
   bool is_channels_last() const;
-  // Returns whether the elements fill a dense block (no gaps, no overlaps) in some order of the dims.
+  // Returns whether the tensor is contiguous (no gaps, no overlaps) in some order of its dims.
   bool is_dense() const;
 
-  // Return the elements in row-major order, after the device has finished writing them. mutable_data
-  // bumps the version.
-  // Errors: DTypeError unless the dtype is T's; ShapeError "call contiguous()" unless row-major; DeviceError
-  // unless in host memory.
+  // Return a pointer to the elements of a row-major tensor, after the device has computed them. mutable_data
+  // increments the version.
+  // Errors: DTypeError unless the dtype is T's; ShapeError unless row-major; DeviceError unless in host memory.
   template <class T> const T* data() const { return static_cast<const T*>(host_data(dtype_v<T>)); }
   template <class T> T* mutable_data() {
     T* p = static_cast<T*>(const_cast<void*>(host_data(dtype_v<T>)));
@@ -102,30 +99,29 @@ class Tensor {
     return p;
   }
 
-  // Returns the only element, converted to T. Waits for the device.
+  // Returns the only element, converted to T. Blocks until the device has computed it.
   // Errors: ShapeError unless numel() is 1.
   template <class T> T item() const {
     return dtype() == DType::kI64 ? static_cast<T>(item_i64()) : static_cast<T>(item_f64());
   }
 
-  // Copies the elements, in row-major order, into a vector of T (converted), the C++ type of any dtype. Waits
-  // for the device.
+  // Returns the elements in row-major order, converted to T. Blocks until the device has computed them.
   template <DTypeElement T> std::vector<T> to_vector() const;
 
-  // Reads or assigns a part: x[{1, Slice(0, 3)}], x[0], x[mask]. Defined in gradus/autograd/indexing.h.
+  // Indexing for reading and assignment: x[{1, Slice(0, 3)}], x[0], x[mask]. Defined in
+  // gradus/autograd/indexing.h.
   Indexed operator[](std::initializer_list<Index> index) &;
   Indexed operator[](std::initializer_list<Index> index) const&;
   Indexed operator[](const Index& index) &;
   Indexed operator[](const Index& index) const&;
 
-  // Returns the same elements without autograd history, as gradus::detach(x).
+  // Returns a tensor that shares the elements and has no autograd history.
   Tensor detach() const;
 
-  // grad() returns the gradient that the last backward set or added to; undefined when there is none.
-  // Only attached tensors have one. set_grad replaces it; an undefined `grad` removes it. Both are
-  // defined in autograd/.
-  // Errors: ShapeError, DTypeError, DeviceError unless `grad` is like the tensor; ValueError when it is the
-  // tensor itself, which would keep itself alive.
+  // grad() returns the accumulated gradient, undefined if there is none. Only attached tensors have a gradient.
+  // set_grad replaces it; an undefined `grad` removes it. Both are defined in autograd/.
+  // Errors: ShapeError, DTypeError, DeviceError unless `grad` has the tensor's shape, dtype and device; ValueError
+  // if it is the tensor itself (a reference cycle).
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
 
@@ -138,7 +134,7 @@ class Tensor {
   }
   const Ref<TensorImpl>& ref() const { return impl_; }
   const Ref<Storage>& storage() const { return impl().storage; }
-  // Returns the address of the first element. Checks nothing and does not wait.
+  // Returns the address of the first element, without checks and without waiting for the device.
   template <class T> T* ptr() const {
     static_assert(
         !std::is_same_v<std::remove_cv_t<T>, char> && !std::is_same_v<std::remove_cv_t<T>, std::byte>,
@@ -146,7 +142,7 @@ class Tensor {
     return static_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
   void* raw_ptr() const { return static_cast<char*>(storage()->data()) + impl_->offset * size_of(dtype()); }
-  // Returns whether no other tensor sees these elements, so that the buffer may be reused for a result.
+  // Returns whether no other tensor shares the storage, so that the buffer may be reused for a result.
   bool sole_owner() const {
     return impl_ && impl_->use_count() == 1 && impl_->storage->use_count() == 1 &&
            !impl_->storage->is_external();
@@ -162,7 +158,7 @@ class Tensor {
 };
 
 struct TensorOptions {
-  DType dtype = get_default_dtype();  // f32, unless set_default_dtype has said otherwise
+  DType dtype = get_default_dtype();  // f32 unless changed by set_default_dtype
   Device device = kCPU;
 };
 
@@ -172,27 +168,26 @@ Tensor empty(const Shape& shape, TensorOptions options = {});
 Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options = {});
 // Returns a channels-last image tensor [N,C,...] with unspecified contents.
 Tensor empty_channels_last(const Shape& shape, TensorOptions options = {});
-// Returns a tensor of x's shape and layout, dense. Where x has overlaps or gaps, its dims keep their
-// order in memory.
+// Returns a tensor of x's shape with unspecified contents, contiguous with the dims in x's memory order.
 Tensor empty_like(const Tensor& x);
 Tensor empty_like(const Tensor& x, DType dtype);
-// Returns a row-major view of memory that the caller owns, without copying. `release` runs when the
-// last view is gone.
+// Returns a row-major tensor that views memory of the caller, without copying. `release` is called when the last
+// tensor that views it is destroyed.
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
                  std::function<void()> release = {});
-// Copies values into a new row-major tensor of T's dtype. On meta it has no values.
-// Errors: ShapeError unless the values fill the shape.
+// Returns a row-major tensor of T's dtype with these values. On meta the values are ignored.
+// Errors: ShapeError unless the number of values is that of the shape.
 template <DTypeElement T>
 Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
-// The same with one dim, on the CPU.
+// Returns a 1-dim tensor on the CPU with these values.
 template <DTypeElement T> Tensor tensor(const std::vector<T>& values) {
   return tensor(values, {values.size()});
 }
 template <class T>
 concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;
 namespace internal {
-// A number, or a row of literals in braces: the argument of tensor({{1, 2}, {3, 4}}). Rows refer to
-// temporaries, so do not keep a Literal.
+// An element of the nested braces in tensor({{1, 2}, {3, 4}}): a number or a row of literals. Refers to
+// temporaries of the call.
 class Literal {
  public:
   template <Element T> Literal(T value) : number_(value), dtype_(dtype_for<T>()) {}
@@ -222,13 +217,12 @@ class Literal {
   bool is_row_ = false;
 };
 }  // namespace internal
-// Returns the values row by row: tensor({1, 2}) is i64[2], tensor({1.0}) is f64[1], tensor({{1.f}, {2.f}}) is
-// f32[2,1]. Numbers of several types give the widest of them; floating-point numbers among integers give the
-// default dtype: tensor({NAN, 1.0}) is f64[2], tensor({1, 2.5}) is f32[2].
-// Errors: ShapeError when rows differ in length or depth; ValueError for an integer beyond 64 bits.
+// Returns a tensor with the nested values: tensor({1, 2}) is i64[2], tensor({1.0}) is f64[1], tensor({{1.f},
+// {2.f}}) is f32[2,1]. Several integer or several floating types give the widest one: tensor({NAN, 1.0}) is
+// f64[2]. Integers with floating-point numbers give the default dtype: tensor({1, 2.5}) is f32[2].
+// Errors: ShapeError if rows differ in length or depth; ValueError for an integer above 2^63 - 1.
 Tensor tensor(std::initializer_list<internal::Literal> values);
-// The same for a std::initializer_list variable, whose elements have one type. (Braces are no such variable:
-// they call the function above.)
+// The same for a variable of type std::initializer_list<T>. Braces call the function above.
 template <class List>
   requires(Element<typename List::value_type> &&
            std::same_as<List, std::initializer_list<typename List::value_type>>)
@@ -246,20 +240,20 @@ Tensor tensor(const List& values) {
   }
   return tensor(all, {values.size()});
 }
-// Returns a 0-dimensional tensor. Integer dtypes drop the fraction; values beyond an integer dtype
-// narrower than i64 wrap.
+// Returns a 0-dimensional tensor. Conversion to integer dtypes truncates; values outside an integer dtype narrower
+// than i64 wrap.
 Tensor scalar(Number value, TensorOptions options = {});
 
-// Returns a view of x's storage with the given shape, strides and offset. The result is a
-// constant (no autograd).
+// Returns a view of x's storage with this shape, strides and offset (in elements from the start of the storage),
+// without autograd history. Bounds are not checked.
 Tensor view_as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
-// Returns x's elements, shared, without its autograd history.
+// Returns a tensor that shares x's elements and has no autograd history.
 Tensor detach(const Tensor& x);
 
-// Returns "f32[32,8,28,28] cpu", with " channels-last" or " strided" appended when not row-major, "undefined"
-// for an undefined x.
+// Returns "f32[32,8,28,28] cpu", with " channels-last" or " strided" if x is not row-major; "undefined" for an
+// undefined x.
 std::string describe(const Tensor& x);
-// Prints dtype, shape and values. Long dims are abridged as PyTorch does.
+// Returns values, dtype and shape as text. Long dims are abridged as in PyTorch.
 std::string to_string(const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 

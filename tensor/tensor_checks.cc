@@ -1,3 +1,4 @@
+// Texts of the checks' errors.
 #include "gradus/tensor/tensor_checks.h"
 
 #include <cctype>
@@ -7,7 +8,7 @@
 namespace gradus {
 namespace {
 
-// Returns the name in C++: "DType::kF32".
+// Returns the C++ enumerator: "DType::kF32".
 std::string in_code(DType dtype) {
   if (dtype == DType::kBF16) return "DType::kBF16";
   std::string name(name_of(dtype));

@@ -1,4 +1,4 @@
-// Checks of tensors that many ops make. The errors say what to do:
+// Common checks of op arguments. Errors describe the tensors and how to convert them:
 //
 //   [linear] x is f64 but weight is f32: x f64[2,3] cpu, weight f32[4,3] cpu;
 //            to(x, DType::kF32) converts x, net.to(DType::kF64) a module
@@ -23,17 +23,17 @@ namespace internal {
 [[gnu::cold]] bool may_meet_meta(Device a, Device b);
 }  // namespace internal
 
-// Returns "; to(x, DType::kF32) converts x", the end of an error about a dtype.
+// Returns the end of an error about a dtype: "; to(x, DType::kF32) converts x".
 std::string how_to_convert(std::string_view name, DType dtype);
 
-// Checks that x is floating point.
+// Checks that x has a floating dtype.
 // Errors: DTypeError.
 inline void check_floating(std::string_view op, std::string_view name, const Tensor& x) {
   if (!is_floating(x.dtype())) [[unlikely]]
     internal::throw_not_floating(op, name, x);
 }
 
-// Checks that x holds integers; bools are none. `what` says what x is ("class numbers").
+// Checks that x has an integer dtype other than bool. `what` describes x in the error ("class numbers").
 // Errors: DTypeError.
 inline void check_integers(std::string_view op, std::string_view what, std::string_view name,
                            const Tensor& x) {
@@ -41,15 +41,15 @@ inline void check_integers(std::string_view op, std::string_view what, std::stri
     internal::throw_not_integers(op, what, name, x);
 }
 
-// Checks that x holds bools.
+// Checks that x has dtype bool.
 // Errors: DTypeError.
 inline void check_bool(std::string_view op, std::string_view name, const Tensor& x) {
   if (x.dtype() != DType::kBool) [[unlikely]]
     internal::throw_not_bool(op, name, x);
 }
 
-// Checks that x has the dtype of `other`. The error proposes to convert x, so pass data as x and a
-// parameter as `other`.
+// Checks that x has the dtype of `other`. The error suggests to convert x, so x should be the data and `other` a
+// parameter.
 // Errors: DTypeError.
 inline void check_same_dtype(std::string_view op, std::string_view name, const Tensor& x,
                              std::string_view other_name, const Tensor& other) {
@@ -57,10 +57,11 @@ inline void check_same_dtype(std::string_view op, std::string_view name, const T
     internal::throw_other_dtype(op, name, x, other_name, other);
 }
 
-// Returns whether one op may take operands that lie on a and b.
+// Returns whether an op may have operands on devices a and b.
 inline bool may_meet(Device a, Device b) { return a == b || internal::may_meet_meta(a, b); }
 
-// Checks that x has one element. `what` says what x is ("the loss"), `otherwise` what else the user can do.
+// Checks that x has one element. `what` describes x in the error ("the loss"), `otherwise` is an alternative for
+// the user.
 // Errors: ShapeError.
 inline void check_one_element(std::string_view op, std::string_view what, const Tensor& x,
                               std::string_view otherwise = "") {
@@ -68,7 +69,7 @@ inline void check_one_element(std::string_view op, std::string_view what, const 
     internal::throw_not_one_element(op, what, x, otherwise);
 }
 
-// The part of an error that explains why a list of parameters is empty.
+// The explanation in errors about an empty list of parameters.
 inline constexpr const char* kWhoseParameters =
     "a module's parameters() are those of the layers that were made with it as their parent: "
     "nn::Linear fc{this, \"fc\", {.in = 2, .out = 1}}";

@@ -1,3 +1,4 @@
+// Implementation of the bounds checks.
 #include "gradus/tensor/base/checked.h"
 
 #include <cmath>
@@ -10,11 +11,11 @@ namespace gradus {
 
 namespace {
 
-template <class Given>
+template <class Value>
 void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most,
-           const Given& given) {
-  if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", given);
-  if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", given);
+           const Value& printed) {
+  if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", printed);
+  if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", printed);
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ void check_fits(std::string_view op, Number value, DType dtype) {
   dispatch_all(dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       using Limits = std::numeric_limits<T>;
-      // In 64 bits a double cannot hold the limit itself, but it can hold the limit plus one.
+      // A double cannot represent 2^63 - 1, but it can represent 2^63.
       const double v = std::trunc(value.to_double()), end = std::ldexp(1.0, Limits::digits);
       const bool fits =
           value.is_floating()

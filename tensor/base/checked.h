@@ -1,5 +1,5 @@
-// Arithmetic on numbers that a caller gives. A result that does not fit into 64 bits is an error; it never
-// wraps to another number.
+// Overflow-checked 64-bit arithmetic for sizes that a caller passes, and bounds checks of options. An overflow
+// throws ValueError.
 //
 //   const int64_t room = Checked(op, in) * up + front + back - kernel;
 #pragma once
@@ -14,16 +14,16 @@
 
 namespace gradus {
 
-// Bounds the elements of a tensor: 2^62 bytes of f64.
+// Maximum number of elements of a tensor: 2^62 bytes of f64.
 inline constexpr int64_t kMaxNumel = int64_t{1} << 59;
-// Bounds kernels, strides, paddings, dilations and factors: products of two of them fit easily.
+// Maximum of kernel sizes, strides, paddings, dilations and factors: a product of two fits into 64 bits.
 inline constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;
-// Bounds the cells of an axis for which a table of weights or cells is made.
+// Maximum size of an axis for which a table of weights or positions is computed.
 inline constexpr int64_t kMaxTable = int64_t{1} << 27;
-// Bounds the tensors that an op cuts its input into.
+// Maximum number of tensors that an op splits its input into.
 inline constexpr int64_t kMaxPieces = int64_t{1} << 24;
 
-// Checks that least <= value <= most.
+// Checks that least <= value <= most. `what` names the option in the error.
 // Errors: ValueError with the bound and `value`.
 void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least,
                   int64_t most = kMaxExtent);
@@ -31,14 +31,14 @@ void check_bounds(std::string_view op, std::string_view what, int64_t value, int
 void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least,
                   int64_t most = kMaxExtent);
 
-// Checks that an integer of `dtype` can hold `value` without its fraction. u8 takes integers from -255 on, as
-// their low bits: -3 is 253. Any other dtype passes.
+// Checks that `value` without its fraction fits into the integer dtype `dtype`. u8 accepts integers from -255 on,
+// of which it stores the low bits (-3 becomes 253). Floating dtypes and bool accept every value.
 // Errors: ValueError.
 void check_fits(std::string_view op, Number value, DType dtype);
 
 [[noreturn]] void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b);
 
-// A number whose sums, differences and products throw ValueError naming `op` when they overflow.
+// An int64_t whose +, - and * throw ValueError naming `op` on overflow.
 class Checked {
  public:
   Checked(std::string_view op, int64_t value) : op_(op), value_(value) {}

@@ -1,3 +1,4 @@
+// Parsing and printing of devices.
 #include "gradus/tensor/base/device.h"
 
 #include <charconv>

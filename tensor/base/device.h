@@ -1,5 +1,5 @@
-// Where a tensor lives: cpu:0 (runs inline), cpu:1.. (logical CPU devices, each with a worker of its own),
-// cuda:0.., meta (shapes without data).
+// Device: the memory and processor of a tensor. cpu:0 computes in the calling thread; cpu:1 and up are logical CPU
+// devices with a worker thread each; cuda:0 and up are GPUs; meta has shapes without data.
 #pragma once
 
 #include <concepts>

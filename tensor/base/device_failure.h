@@ -1,4 +1,4 @@
-// Errors that are no mistake of the user's: a device or its libraries have failed, or memory is short.
+// Errors of the environment, not of the caller: a device or its libraries have failed, or memory is short.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace gradus {
 
-// A call of a device's runtime or libraries has failed. The text names the op, the call and the device, and
-// the tensors of the kernel or copy that made the call.
+// A call of a device runtime or library has failed. The text names the op, the call, the device, and the tensors
+// of the kernel or copy.
 class DeviceFailure : public Error {
  public:
   using Error::Error;
-  // Puts "for <tensors>: " in front of the text. Only the first call counts, which is the innermost kernel's.
+  // Prepends "for <tensors>: " to the text. Only the first call has an effect: that of the innermost kernel.
   void name_tensors(const std::string& tensors) {
     if (!std::exchange(names_tensors_, true)) add_context("for " + tensors);
   }
@@ -22,7 +22,7 @@ class DeviceFailure : public Error {
   bool names_tensors_ = false;
 };
 
-// Memory is short. The text says what was asked for, and what is held.
+// Memory is short. The text has the requested bytes and the memory in use.
 struct OutOfMemoryError : DeviceFailure {
   using DeviceFailure::DeviceFailure;
 };

@@ -1,3 +1,4 @@
+// The default dtype, f16 conversions, and type promotion.
 #include "gradus/tensor/base/dtype.h"
 
 #include <atomic>
@@ -25,13 +26,13 @@ DType promote(DType a, DType b) {
   if (a == b) return a;
   if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
   if (is_floating(a)) {
-    // Neither f16 nor bf16 holds the other's values; f32 holds both.
+    // Neither of f16 and bf16 can represent all values of the other; f32 can represent both.
     if (size_of(a) == 2 && size_of(b) == 2) return DType::kF32;
     return a < b ? a : b;
   }
-  // Only i16 holds both.
+  // i16 is the smallest dtype that can represent both.
   if ((a == DType::kI8 && b == DType::kU8) || (a == DType::kU8 && b == DType::kI8)) return DType::kI16;
-  return a < b ? a : b;  // i64, i32, i16, i8, u8, bool: the one that holds the other comes first
+  return a < b ? a : b;  // enumerators are ordered from wide to narrow
 }
 
 }  // namespace gradus

@@ -17,7 +17,7 @@ namespace gradus {
 
 enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
 
-// Brain float: the upper half of an f32. Converts by round to nearest even; NaN stays NaN.
+// bfloat16: the upper half of an f32. Conversion rounds to nearest even; NaN stays NaN.
 struct bf16 {
   uint16_t bits = 0;
   bf16() = default;
@@ -34,12 +34,12 @@ using Half = __fp16;  // g++ 12 has no _Float16 there
 #elif defined(__FLT16_MANT_DIG__)
 using Half = _Float16;
 #endif
-// Half precision in software, for compilers without it (clang 14 on x86).
+// Conversions for compilers without a 16-bit float type (clang 14 on x86), compiled by another compiler.
 uint16_t half_of(float f);
 float float_of(uint16_t half);
 }  // namespace internal
 
-// IEEE half precision as a storage type; arithmetic happens in f32.
+// IEEE 754 binary16 as a storage type; arithmetic is in f32.
 struct f16 {
   uint16_t bits = 0;
   f16() = default;
@@ -67,7 +67,7 @@ template <> struct dtype_of<bool>    { static constexpr DType value = DType::kBo
 template <class T> inline constexpr DType dtype_v = dtype_of<T>::value;
 // clang-format on
 
-// The C++ type of a dtype's elements. Not among them: unsigned int, size_t, char, long double.
+// The C++ types that are element types of a dtype. unsigned int, size_t, char and long double are not.
 template <class T>
 concept DTypeElement = requires { dtype_of<T>::value; };
 
@@ -87,17 +87,17 @@ constexpr std::string_view name_of(DType t) {
 inline std::string to_string(DType t) { return std::string(name_of(t)); }
 std::ostream& operator<<(std::ostream& out, DType t);
 
-// Returns the dtype that arithmetic between `a` and `b` yields. The rules are PyTorch's for tensors of 1 or
-// more dims: a floating-point dtype beats every integer; of two dtypes of one kind the wider wins; f16 with
-// bf16 gives f32; u8 with a signed integer gives the signed dtype, except that u8 with i8 gives i16.
+// Returns the result dtype of arithmetic between a and b, as PyTorch for tensors of 1 or more dims: a floating
+// dtype with an integer dtype gives the floating one; two dtypes of one kind give the wider one; f16 with bf16
+// gives f32; u8 with a signed integer gives the signed dtype, except that u8 with i8 gives i16.
 DType promote(DType a, DType b);
 
-// Returns the default dtype: f32 until set_default_dtype changes it. It is the dtype of floating-point
-// tensors that are made without one: by factories and modules (TensorOptions), by integer operands of ops
-// that give fractions (div, exp, ...), and by a floating-point number beside integers.
+// Returns the default dtype, initially f32: the dtype of floating-point tensors that are created without a dtype,
+// by factories and modules (TensorOptions), by ops with fractional results of integers (div, exp, ...), and by a
+// floating-point number combined with an integer tensor.
 DType get_default_dtype();
-// Sets the default dtype of the whole process. Call it before other threads make tensors. Existing tensors
-// keep their dtype: net.to(dtype) converts a model.
+// Sets the default dtype of the process. Must be called before other threads create tensors. Existing tensors keep
+// their dtype; net.to(dtype) converts a model.
 // Errors: DTypeError unless `t` is a floating-point dtype.
 void set_default_dtype(DType t);
 

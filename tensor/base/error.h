@@ -1,5 +1,5 @@
-// Typed errors. A mistake of the user is an Error, or a class derived from it. A bug in Gradus
-// is an InternalError.
+// Exception types. Error and its subclasses are mistakes of the caller or bad input; InternalError is a bug in
+// Gradus.
 //
 //   throw ShapeError("conv2d", "weight has ", w.size(1), " input channels but x has ", x.size(1),
 //                    ": x ", describe(x));
@@ -15,7 +15,7 @@
 
 namespace gradus {
 
-// Joins the arguments, each as operator<< prints it.
+// Concatenates the arguments as printed by operator<<.
 template <class... Parts> std::string concat(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
@@ -28,8 +28,8 @@ namespace internal {
 inline constinit thread_local const char* called_op = nullptr;
 }  // namespace internal
 
-// A mistake in how Gradus is used, or bad input from outside. `op()` names the op that the user called.
-// Outside of ops it is the constructor's `op`: the function that found the mistake.
+// A wrong use of Gradus, or bad input. op() is the op that the user called, or, outside of ops, the constructor's
+// argument.
 class Error : public std::runtime_error {
  public:
   template <class... Parts>
@@ -39,11 +39,11 @@ class Error : public std::runtime_error {
         text_(concat('[', op_, "] ", parts...)) {}
   const std::string& op() const { return op_; }
   const char* what() const noexcept override { return text_.c_str(); }
-  // Puts "<where>: " in front of the text: "while running backward of conv2d (layer3.1.conv2): ". Code that
-  // catches and rethrows the error calls this.
+  // Prepends "<where>: " to the text, such as "while running backward of conv2d (layer3.1.conv2): ". For code that
+  // catches and rethrows the error.
   void add_context(const std::string& where) { text_ = where + ": " + text_; }
-  // Names the module in which the error happened. Only the first path counts, which is
-  // the innermost module's.
+  // Prepends the path of the module in which the error happened. Only the first call has an effect: that of the
+  // innermost module.
   void set_module(const std::string& path) {
     if (has_module_ || path.empty()) return;
     has_module_ = true;
@@ -57,10 +57,10 @@ class Error : public std::runtime_error {
 
 struct ShapeError : Error {
   using Error::Error;
-};  // a shape, stride or dimension does not fit
+};  // a shape, stride or dimension is wrong
 struct DTypeError : Error {
   using Error::Error;
-};  // a dtype does not fit
+};  // a dtype is wrong
 struct DeviceError : Error {
   using Error::Error;
 };  // tensors on different devices, or no kernel for a device
@@ -72,12 +72,12 @@ struct ValueError : Error {
 };  // an argument out of its domain
 struct StateError : Error {
   using Error::Error;
-};  // called in the wrong order: no recording, second backward, ...
+};  // a call in the wrong order: no recording, second backward, ...
 struct FileError : Error {
   using Error::Error;
 };  // a file is missing, truncated or malformed; the text names it
 
-// A broken invariant of Gradus itself: a bug to report, never the caller's mistake.
+// A broken invariant of Gradus: a bug to report, never a mistake of the caller.
 class InternalError : public std::logic_error {
  public:
   template <class... Parts>

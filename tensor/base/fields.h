@@ -1,12 +1,12 @@
-// The fields of an aggregate and their names, and the names of enumerators:
+// Compile-time reflection of aggregates (fields and their names) and of enumerators:
 //
 //   struct Point { int x, y; };
 //   fields(point)              // std::tuple<int&, int&>
 //   field_names<Point>()       // {"x", "y"}
 //   enumerator_name(color)     // "kRed"
 //
-// None of the fields may be an array or a bit-field. Enumerators lie between 0 and 15.
-// C++20 has no reflection: initializers are counted, and names are read from the text of a function's type.
+// Fields must not be arrays or bit-fields. Enumerators must have values from 0 to 15. As in Boost.PFR, the number
+// of fields is the largest number of initializers that compiles, and names are parsed from __PRETTY_FUNCTION__.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 namespace gradus {
 namespace internal {
 
-// Initializes a field of any type. Being const, it is a worse match than the constructors of std::optional
-// and Required, so that the call is not ambiguous.
+// Converts to a field of any type. The conversion is const, which makes it a worse match than the constructors of
+// std::optional and Required and avoids an ambiguity.
 struct AnyField {
   template <class T> operator T() const { std::abort(); }
 };
@@ -34,7 +34,7 @@ template <class O, size_t N = 16> constexpr size_t field_count() {
     return field_count<O, N - 1>();
 }
 
-// Initializes a base of O.
+// Converts to a base class of O.
 template <class O> struct AnyBase {
   template <class B>
     requires(std::is_base_of_v<B, O> && !std::is_same_v<B, O>)
@@ -54,7 +54,7 @@ template <class O> constexpr size_t bindable_count() {
   return 0;
 }
 
-// An object without a constructor call, whose fields have addresses.
+// Storage of an O that is never constructed; only the addresses of its fields are used.
 template <class O> union Unmade {
   constexpr Unmade() : none() {}
   constexpr ~Unmade() {}
@@ -63,13 +63,13 @@ template <class O> union Unmade {
 };
 template <class O> inline Unmade<O> unmade;
 
-// As a template's argument, clang 16 takes a pointer to a field only within a class.
+// Wraps a pointer to a field, because clang 16 does not accept it directly as a template argument.
 template <class T> struct Address {
   constexpr Address(const T* p) : of(p) {}
   const T* of;
 };
 
-// Returns the last name in the text of V: "in" of &unmade<O>.object.in.
+// Returns the last identifier in the spelling of V: "in" for &unmade<O>.object.in.
 template <auto V> constexpr auto name_in_text() {
   const std::string_view text = __PRETTY_FUNCTION__;
   constexpr auto in_name = [](char c) {
@@ -84,11 +84,11 @@ template <auto V> constexpr auto name_in_text() {
 
 }  // namespace internal
 
-// True of aggregates with 1 to 12 fields and no bases.
+// Satisfied by aggregates with 1 to 12 fields and no bases.
 template <class O>
 concept HasFields = internal::bindable_count<std::remove_const_t<O>>() > 0;
 
-// Returns references to o's fields.
+// Returns a tuple of references to o's fields.
 template <HasFields O> constexpr auto fields(O& o) {
   using std::tie;
   constexpr size_t n = internal::field_count<std::remove_const_t<O>>();

@@ -1,5 +1,5 @@
-// None: one spelling for "nothing given". It converts to an undefined Tensor, to an empty std::optional, to a
-// missing bound of a Slice, and to a new dim in x[{None, ...}].
+// None, as in Python: an omitted argument. Converts to an undefined Tensor, to an empty std::optional, to an
+// omitted bound of a Slice, and to a new dim in x[{None, ...}].
 #pragma once
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Conversion and printing of numbers.
 #include "gradus/tensor/base/number.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Number: a number beside a tensor. Its kind follows from its C++ type, never from its value: 2
-// is an integer, 2.0 a floating-point number, true a bool. The dtype of a result depends on the
-// kind alone (docs/dtypes.md).
+// Number: a scalar operand of an op, of kind bool, integer or floating point. The kind follows from the C++ type:
+// 2 is an integer, 2.0 floating point, true a bool. Type promotion depends on the kind, not on the value
+// (docs/dtypes.md).
 #pragma once
 
 #include <concepts>
@@ -27,19 +27,19 @@ class Number {
   Number(bf16 value) : Number(float(value)) {}
 
   constexpr bool is_floating() const { return kind_ == Kind::kFloating; }
-  // Returns the dtype of the number where no tensor decides: bool, i64 or the default dtype.
+  // Returns the dtype of a tensor with this value: bool, i64 or the default dtype.
   DType dtype() const {
     return kind_ == Kind::kBool ? DType::kBool : kind_ == Kind::kInteger ? DType::kI64 : get_default_dtype();
   }
   // Returns the number as a double. An integer beyond 2^53 is rounded.
   constexpr double to_double() const { return is_floating() ? floating_ : static_cast<double>(integer_); }
-  // Returns the integer. Do not call it if is_floating().
+  // Returns the value of a bool or integer. Must not be called if is_floating().
   constexpr int64_t integer() const { return integer_; }
-  // Returns the number as an integer: without its fraction; beyond 64 bits the nearest; NaN as 0.
+  // Returns the number as an integer: truncated, saturated to 64 bits, NaN as 0.
   int64_t to_i64() const;
-  // Prints the bare number.
+  // Prints the value.
   friend std::ostream& operator<<(std::ostream& out, Number number);
-  // Negates. Integers wrap: the negative of the least integer is itself.
+  // Negation. Integers wrap: the negative of the smallest int64_t is itself.
   constexpr Number operator-() const {
     return is_floating() ? Number(-floating_) : Number(int64_t(-uint64_t(integer_)));
   }

@@ -1,4 +1,4 @@
-// Intrusive reference counting: Counted (the base) and Ref<T> (the handle).
+// Intrusive, thread-safe reference counting: Counted (base class) and Ref<T> (smart pointer).
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,8 @@
 
 namespace gradus {
 
-// Base of reference-counted objects. release() of the last reference calls `dispose`, which deletes the
-// object unless overridden.
+// Base class of reference-counted objects. Releasing the last reference calls dispose(), which by default deletes
+// the object.
 class Counted {
  public:
   Counted() = default;
@@ -17,11 +17,11 @@ class Counted {
 
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() const {
-    // No shortcut for a sole owner: a registry may be in try_retain, and must see the count reach zero first.
+    // No shortcut for a sole owner: a concurrent try_retain must see the count reach zero.
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<Counted*>(this)->dispose();
   }
-  // Takes a reference and returns true, or returns false when the count has already reached zero. For
-  // registries that hold plain pointers.
+  // Takes a reference and returns true, or returns false if the count is already zero. For registries with raw
+  // pointers.
   bool try_retain() const {
     uint32_t n = count_.load(std::memory_order_relaxed);
     while (n != 0)
@@ -38,7 +38,7 @@ class Counted {
   mutable std::atomic<uint32_t> count_{0};
 };
 
-// An owning handle to a Counted object; null by default.
+// A smart pointer to a Counted object; null by default.
 template <class T> class Ref {
  public:
   Ref() = default;
@@ -57,7 +57,7 @@ template <class T> class Ref {
     if (p_) p_->release();
   }
 
-  // Takes over a reference that the caller already holds.
+  // Takes ownership of a reference that the caller has.
   static Ref adopt(T* p) {
     Ref r;
     r.p_ = p;

@@ -1,4 +1,4 @@
-// Required<T, "name">: a member of an options aggregate that must be given. A missing one does not compile:
+// Required<T, "name">: a mandatory member of an options aggregate. Omitting it is a compile error:
 //
 //   struct LinearOptions {
 //     Required<int64_t, "in"> in;
@@ -18,15 +18,15 @@
 namespace gradus {
 
 namespace internal {
-// What may initialize a T: for an integer any integer but bool, for a float any number, otherwise
-// what converts to T.
+// Satisfied if a U may initialize a T: any integer except bool for an integer T, any number except bool for a
+// float T, else any U that converts to T.
 template <class U, class T>
 concept Gives =
     std::convertible_to<U, T> && (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>)&&(
                                      !std::integral<T> || std::integral<std::remove_cvref_t<U>>);
 }  // namespace internal
 
-// A member's name, for the compiler's message.
+// The name of a member, shown in the compile error.
 template <size_t N> struct OptionName {
   constexpr OptionName(const char (&text)[N]) { std::copy_n(text, N, name); }
   char name[N] = {};
@@ -34,8 +34,8 @@ template <size_t N> struct OptionName {
 
 template <class T, OptionName Name = ""> class Required {
  public:
-  // Not `= delete`: the compiler would then say that nothing matches, and not which option is missing. Not
-  // constexpr: clang 19 would look into it where code only asks whether it is there, as std::tuple does.
+  // Not `= delete`: the compile error would not name the option. Not constexpr: clang 19 would instantiate the
+  // body where code only tests for the constructor, as std::tuple does.
   Required() {
     static_assert(sizeof(T) == 0, "an option that must be given is missing: the one that Required names");
   }
@@ -44,7 +44,7 @@ template <class T, OptionName Name = ""> class Required {
     requires(internal::Gives<U, T> && !std::same_as<std::remove_cvref_t<U>, Required>)
   constexpr Required(U&& value) : value_(static_cast<T>(std::forward<U>(value))) {}
 
-  // Builds T from several numbers in braces: {.kernel = {3, 5}}. Does not narrow.
+  // Builds T from several values in braces, without narrowing: {.kernel = {3, 5}}.
   template <class A, class B, class... More>
     requires requires(A a, B b, More... more) {
       T{a, b, more...};

@@ -1,3 +1,4 @@
+// Implementation of Dims, broadcasting and stride computation.
 #include "gradus/tensor/base/shape.h"
 
 #include <ostream>
@@ -48,7 +49,7 @@ std::ostream& operator<<(std::ostream& out, Size2 s) { return out << s.h << 'x' 
 std::ostream& operator<<(std::ostream& out, Size3 s) { return out << s.d << 'x' << s.h << 'x' << s.w; }
 
 int wrap_dim(int64_t dim, int n, std::string_view op) {
-  const int64_t limit = std::max(n, 1);  // a 0-dimensional tensor takes 0 and -1
+  const int64_t limit = std::max(n, 1);  // a 0-dimensional tensor accepts 0 and -1
   if (dim < -limit || dim >= limit)
     throw IndexError(op, "dimension ", dim, " out of range [", -limit, ", ", limit - 1, "]");
   return static_cast<int>(dim < 0 ? dim + limit : dim);

@@ -1,4 +1,5 @@
-// Dims: a short list of sizes or strides, stored inline. Shape and Strides are Dims.
+// Dims: a list of up to kMaxDims integers, stored inline; Shape (sizes) and Strides (in elements) are Dims. Also
+// broadcasting, stride computation, and the 2- and 3-dim sizes Size2 and Size3.
 #pragma once
 
 #include <algorithm>
@@ -16,17 +17,17 @@ namespace gradus {
 
 inline constexpr int kMaxDims = 8;
 
-// A single dimension or size: any integer type but bool.
+// Any integer type except bool.
 template <class T>
 concept DimIndex = std::integral<T> && !std::same_as<T, bool>;
 
 class Dims {
  public:
-  // One entry, so that a list may mix integer types: {n, 3, v.size()}.
+  // An entry of an initializer list, which may mix integer types: {n, 3, v.size()}.
   struct Entry {
     template <class I>
       requires(DimIndex<I> ||
-               (!std::is_arithmetic_v<I> && std::convertible_to<I, int64_t>))  // a Required, a Checked
+               (!std::is_arithmetic_v<I> && std::convertible_to<I, int64_t>))  // such as Required and Checked
     constexpr Entry(const I& value_) : value(static_cast<int64_t>(value_)) {}
     int64_t value;
   };
@@ -76,11 +77,11 @@ using Strides = Dims;
 std::string to_string(const Dims& d);  // "[32,8,28,28]"
 std::ostream& operator<<(std::ostream& out, const Dims& d);
 
-// Returns the index of dim `dim` of `n`, counted from the front. A negative `dim` counts from the back.
+// Returns `dim` as an index in [0, n). A negative `dim` counts from the end.
 // Errors: IndexError naming `op`.
 int wrap_dim(int64_t dim, int n, std::string_view op);
 
-// Returns the shape that `a` and `b` broadcast to (NumPy's rule).
+// Returns the shape to which a and b broadcast, by NumPy's rules.
 // Errors: ShapeError naming `op` and both shapes.
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op);
 
@@ -88,11 +89,13 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op);
 // Errors: ShapeError naming `op` for a negative size or for more than 2^59 elements (2^62 bytes of f64).
 int64_t checked_numel(const Shape& s, std::string_view op);
 
+// Returns the strides of a contiguous row-major tensor.
 Strides row_major_strides(const Shape& s);
-// NHWC strides of an NCHW shape. Shapes of 3 and 5 dims get channels innermost in the same way.
+// Returns the NHWC strides of an NCHW shape; for 3 and 5 dims likewise with channels innermost.
+// Errors: ShapeError for other numbers of dims.
 Strides channels_last_strides(const Shape& s);
 
-// A height and a width; one number means both.
+// A height and a width. One number sets both.
 struct Size2 {
   int64_t h = 0, w = 0;
   constexpr Size2() = default;
@@ -104,7 +107,7 @@ struct Size2 {
 };
 std::ostream& operator<<(std::ostream& out, Size2 s);  // "3x3"
 
-// A depth, a height and a width; one number means all three.
+// A depth, a height and a width. One number sets all three.
 struct Size3 {
   int64_t d = 0, h = 0, w = 0;
   constexpr Size3() = default;

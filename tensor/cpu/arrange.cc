@@ -1,4 +1,4 @@
-// Triangles of matrices, and repeated indices, on the CPU.
+// CPU kernels of tril, triu and repeat_interleave.
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/kernel.h"
 
@@ -9,7 +9,8 @@
 namespace gradus::raw {
 namespace {
 
-// Copies bytes: in every dtype 0 has all bits 0.
+// out[.., r, c] = x[.., r, c] on the kept side of the diagonal c - r = `diagonal`, else 0. Works on bytes: 0 has
+// all bits 0 in every dtype.
 void triangle_cpu(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper) {
   const int64_t cols = out.shape().back(), rows = out.shape()[out.dim() - 2];
   const int64_t size = size_of(out.dtype()), bytes = cols * size;
@@ -18,20 +19,21 @@ void triangle_cpu(const Tensor& out, const Tensor& x, int64_t diagonal, bool upp
   parallel_for(0, out.numel() / cols, std::max<int64_t>(1, 65536 / bytes), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       // The first column to the right of the diagonal (tril), or on it (triu).
-      const int64_t cut = std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * size;
+      const int64_t boundary = std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * size;
       char* const t = to + row * bytes;
       const char* const f = from + row * bytes;
       if (upper) {
-        std::memset(t, 0, cut);
-        std::memcpy(t + cut, f + cut, bytes - cut);
+        std::memset(t, 0, boundary);
+        std::memcpy(t + boundary, f + boundary, bytes - boundary);
       } else {
-        std::memcpy(t, f, cut);
-        std::memset(t + cut, 0, bytes - cut);
+        std::memcpy(t, f, boundary);
+        std::memset(t + boundary, 0, bytes - boundary);
       }
     }
   });
 }
 
+// out = index i repeated counts[i] times, for i = 0, 1, ...
 void repeat_cpu(const Tensor& out, const Tensor& counts) {
   const int64_t* const count = counts.ptr<int64_t>();
   int64_t total = 0;

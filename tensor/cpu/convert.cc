@@ -1,3 +1,4 @@
+// Conversion loops for all pairs of dtypes. Contiguous f16 <-> f32 has vector code of its own (half.h).
 #include "gradus/tensor/cpu/convert.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ template <class To, class From> To convert_one(From x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_integral_v<To> && sizeof(To) < 4 && std::is_floating_point_v<From>) {
-    return static_cast<To>(static_cast<int32_t>(x));  // the low bits, as the hardware takes them
+    return static_cast<To>(static_cast<int32_t>(x));  // keeps the low bits, as x86 does
   } else {
     return static_cast<To>(x);
   }

@@ -1,4 +1,4 @@
-// Conversion loops between any two dtypes.
+// Elementwise conversion between any two dtypes.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,12 @@
 
 namespace gradus::cpu {
 
-// Converts n elements. Strides count elements; src_stride 0 repeats one element, -1 reverses their order.
-// Equal dtypes give a plain copy.
+// dst[i * dst_stride] = To(src[i * src_stride]) for i < n. Strides count elements: src_stride 0 repeats one
+// element, -1 reverses the order. The arrays do not overlap.
 using ConvertFunction = void (*)(int64_t n, void* dst, int64_t dst_stride, const void* src,
                                  int64_t src_stride);
+// Returns the function that converts `from` to `to`. Floats are rounded to nearest even, converted to integers by
+// truncation, and to bool by x != 0. Equal dtypes are copied.
 ConvertFunction converter(DType to, DType from);
 
 }  // namespace gradus::cpu

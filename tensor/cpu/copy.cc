@@ -1,4 +1,5 @@
-// Copies on the CPU: contiguous runs, blocked transposes (NCHW <-> NHWC), and all other layouts row by row.
+// CPU kernels of copy and fill for any dtypes and layouts: tiled transposes for permuted dims (NCHW <-> NHWC), and
+// row by row along the innermost loop otherwise.
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/kernel.h"
 
@@ -14,8 +15,7 @@ namespace {
 
 using namespace cpu;  // NOLINT
 
-// Copies row by row along the inner loop. Long rows are cut into blocks. Threads divide the
-// blocks among them.
+// Converts row by row along the innermost loop. Long rows are divided into blocks, and threads divide the blocks.
 void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* src, int64_t src_size,
                ConvertFunction convert) {
   constexpr int64_t kBlock = 16384;
@@ -33,8 +33,8 @@ void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* sr
   });
 }
 
-// Returns the loop along which the source is contiguous, where the destination is contiguous along the inner
-// loop; -1: none.
+// Returns the loop along which the source is contiguous, if the destination is contiguous along another one, the
+// innermost. Otherwise -1.
 int transposed_dim(const LoopNest& nest) {
   if (nest.inner_stride(0) != 1 || nest.inner_stride(1) <= 1) return -1;
   for (int d = 0; d < nest.dims - 1; ++d)
@@ -42,8 +42,10 @@ int transposed_dim(const LoopNest& nest) {
   return -1;
 }
 
+// Copies as transposes of [rows, cols] matrices: rows run along loop `dim`, in which the source is contiguous,
+// cols along the innermost loop, in which the destination is.
 void copy_transposed(const LoopNest& nest, int dim, char* dst, const char* src, int64_t size) {
-  // The unit of work is a strip of matrix rows, for each position of the other loops.
+  // A work item is a strip of matrix rows at one position of the other loops.
   const int64_t rows = nest.size[dim], cols = nest.inner();
   const int64_t strip = std::clamp<int64_t>(8192 / cols, 16, 512);
   const int64_t strips = (rows + strip - 1) / strip, planes = nest.numel / (rows * cols);
@@ -81,7 +83,7 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
 void fill_cpu(const Tensor& dst, Number value) {
   const Tensor* operands[] = {&dst};
   LoopNest nest = make_loop_nest(operands, 1);
-  nest.operands = 2;  // the source: one element, stride 0 everywhere
+  nest.operands = 2;  // the source is one element with stride 0
   const ConvertFunction convert = converter(dst.dtype(), dst.dtype());
   alignas(8) char element[8];  // the number, converted once
   const double floating = value.to_double();

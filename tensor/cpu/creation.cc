@@ -1,3 +1,4 @@
+// CPU kernels of arange and linspace.
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/kernel.h"
 
@@ -11,7 +12,7 @@ using namespace cpu;  // NOLINT
 
 constexpr int64_t kBlock = 512;
 
-// Writes f(i) to every element i of the row-major `out`. f computes in f64.
+// out[i] = f(i), where f computes in f64 and `out` is row-major. Values are converted to out's dtype in blocks.
 template <class F> void generate(const Tensor& out, F f) {
   const ConvertFunction store = converter(out.dtype(), DType::kF64);
   char* const to = static_cast<char*>(out.raw_ptr());
@@ -30,7 +31,7 @@ void arange_cpu(const Tensor& out, double start, double step) {
   generate(out, [=](int64_t i) { return start + double(i) * step; });
 }
 
-// Computes from both ends toward the middle, so that both ends are exact.
+// The first half is computed from `start`, the second from `end`, so both ends are exact.
 void linspace_cpu(const Tensor& out, double start, double end) {
   const int64_t n = out.numel();
   const double step = n > 1 ? (end - start) / double(n - 1) : 0;

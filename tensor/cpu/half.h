@@ -1,4 +1,4 @@
-// f16 to f32 and back, many numbers at a time.
+// Conversion of arrays between f16 (IEEE 754 binary16) and f32 with vector instructions.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace gradus::cpu {
 
+// to[i] = float(from[i]) for i < n. The arrays do not overlap.
 void to_floats(float* to, const f16* from, int64_t n);
-// Rounds to the nearest, ties to even.
+// to[i] = f16(from[i]) for i < n, rounded to nearest, ties to even. The arrays do not overlap.
 void to_halves(f16* to, const float* from, int64_t n);
 
 }  // namespace gradus::cpu

@@ -1,4 +1,5 @@
-// Indexing by tensors of indices on the CPU.
+// CPU kernels of gather, scatter, index_select, index_put, nonzero, masked_select, masked_scatter and one_hot.
+// Tensors are seen as [outer, n, inner] around the indexed dim of size n.
 #include <cstring>
 #include <vector>
 
@@ -10,21 +11,22 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements moved
-constexpr int64_t kColumns = 64;   // the least number of neighbors for a thread, where columns are divided
+constexpr int64_t kGrain = 16384;    // minimum number of elements per thread
+constexpr int64_t kMinColumns = 64;  // minimum width of a tile of columns
 
 [[noreturn]] void out_of_range(int64_t index, const IndexedDim& d) {
   throw IndexError(d.op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);
 }
 
-inline int64_t checked(int64_t index, const IndexedDim& d) {
+inline int64_t checked_index(int64_t index, const IndexedDim& d) {
   if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(d.n)) [[unlikely]]
     out_of_range(index, d);
   return index;
 }
 
-// Calls f.operator()<T>() with an unsigned type as wide as x's elements. That suffices to move elements.
-template <class F> void dispatch_width(const Tensor& x, F&& f) {
+// Calls f.operator()<T>() with the unsigned integer type of the size of x's elements, for kernels that only move
+// elements.
+template <class F> void dispatch_by_size(const Tensor& x, F&& f) {
   switch (size_of(x.dtype())) {
     case 1:
       return f.template operator()<uint8_t>();
@@ -37,11 +39,11 @@ template <class F> void dispatch_width(const Tensor& x, F&& f) {
   }
 }
 
-// Calls f.operator()<T>(combine). `combine` gives the new value of a place from its old value and the written
-// one. For kPut, T is only an unsigned type as wide as x's elements.
+// Calls f.operator()<T>(combine), where combine(old, written) returns the new value of an element. T is x's
+// element type; for kPut it is the unsigned integer type of the same size.
 template <class F> void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
   if (how == Write::kPut)
-    return dispatch_width(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
+    return dispatch_by_size(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
   if (how == Write::kAdd) {
     const auto add = [&]<class T>() { f.template operator()<T>(functors::Add()); };
     return x.dtype() == DType::kBool ? add.template operator()<bool>() : dispatch_numeric(x.dtype(), op, add);
@@ -54,19 +56,20 @@ template <class F> void dispatch_write(const Tensor& x, const char* op, Write ho
   });
 }
 
+// out[o, i, j] = x[o, index[o, i, j], j].
 void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d) {
   if (out.numel() == 0) return;
   const int64_t k = index.numel() / (d.outer * d.inner);
   const int64_t* at = index.ptr<int64_t>();
-  dispatch_width(x, [&]<class T>() {
+  dispatch_by_size(x, [&]<class T>() {
     T* to = out.ptr<T>();
     const T* from = x.ptr<T>();
     if (d.inner == 1) {
       parallel_for(0, d.outer * k, kGrain, [&](int64_t begin, int64_t end) {
         for (int64_t first = begin; first < end;) {
-          const int64_t line = first / k, last = std::min(end, (line + 1) * k);
-          for (const T* block = from + line * d.n; first < last; ++first)
-            to[first] = block[checked(at[first], d)];
+          const int64_t slice = first / k, last = std::min(end, (slice + 1) * k);
+          for (const T* block = from + slice * d.n; first < last; ++first)
+            to[first] = block[checked_index(at[first], d)];
         }
       });
       return;
@@ -75,22 +78,22 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
       for (int64_t row = begin; row < end; ++row) {
         const T* block = from + row / k * d.n * d.inner;
         for (int64_t j = 0; j < d.inner; ++j)
-          to[row * d.inner + j] = block[checked(at[row * d.inner + j], d) * d.inner + j];
+          to[row * d.inner + j] = block[checked_index(at[row * d.inner + j], d) * d.inner + j];
       }
     });
   });
 }
 
-// Divides the columns of `inner` among threads. All writes to one place lie on one line [outer, ., inner]
-// along the indexed dim, and one thread takes a line in order.
-struct Columns {
+// Divides the `inner` columns among threads. All writes to one element come from one column [o, :, j], and one
+// thread processes a column in order, so there are no races and the result is deterministic.
+struct ColumnTiles {
   int64_t inner, width, tiles;
-  Columns(const IndexedDim& d) : inner(d.inner) {
+  ColumnTiles(const IndexedDim& d) : inner(d.inner) {
     const int64_t shares = (num_threads() + d.outer - 1) / d.outer;
-    width = std::min(inner, std::max(kColumns, (inner + shares - 1) / shares));
+    width = std::min(inner, std::max(kMinColumns, (inner + shares - 1) / shares));
     tiles = (inner + width - 1) / width;
   }
-  // Calls f(o, first column, number of columns) for all tiles. Each tile has `k` rows of work.
+  // Calls f(o, first column, number of columns) for all tiles in parallel. `k` is the number of rows of a tile.
   template <class F> void for_each(int64_t outer, int64_t k, F f) const {
     parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
                  [&](int64_t begin, int64_t end) {
@@ -102,6 +105,7 @@ struct Columns {
   }
 };
 
+// out[o, index[o, i, j], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order.
 void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
   if (index.numel() == 0) return;
   const int64_t k = index.numel() / (d.outer * d.inner);
@@ -109,31 +113,32 @@ void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, Inde
   dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
-    Columns(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
+    ColumnTiles(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
       T* block = to + o * d.n * d.inner + first;
       if (d.inner == 1) {
         for (int64_t i = o * k; i < (o + 1) * k; ++i) {
-          T& place = block[checked(at[i], d)];
-          place = combine(place, from[i]);
+          T& element = block[checked_index(at[i], d)];
+          element = combine(element, from[i]);
         }
         return;
       }
       for (int64_t i = 0; i < k; ++i) {
         const int64_t s = (o * k + i) * d.inner + first;
         for (int64_t j = 0; j < n; ++j) {
-          T& place = block[checked(at[s + j], d) * d.inner + j];
-          place = combine(place, from[s + j]);
+          T& element = block[checked_index(at[s + j], d) * d.inner + j];
+          element = combine(element, from[s + j]);
         }
       }
     });
   });
 }
 
+// out[o, i, j] = x[o, index[i], j].
 void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
   if (out.numel() == 0) {
-    for (int64_t i = 0; i < k; ++i) checked(at[i], d);
+    for (int64_t i = 0; i < k; ++i) checked_index(at[i], d);
     return;
   }
   const int64_t bytes = d.inner * size_of(x.dtype());
@@ -141,12 +146,13 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
     parallel_for(0, d.outer * k, std::max<int64_t>(1, kGrain / d.inner), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end;) {
         const int64_t o = row / k, last = std::min(end, (o + 1) * k);
-        for (int64_t i = row - o * k; row < last; ++row, ++i) copy_row(row, o * d.n + checked(at[i], d));
+        for (int64_t i = row - o * k; row < last; ++row, ++i)
+          copy_row(row, o * d.n + checked_index(at[i], d));
       }
     });
   };
   if (d.inner == 1) {
-    dispatch_width(x, [&]<class T>() {
+    dispatch_by_size(x, [&]<class T>() {
       T* to = out.ptr<T>();
       const T* from = x.ptr<T>();
       rows([=](int64_t row, int64_t source) { to[row] = from[source]; });
@@ -158,25 +164,28 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
   }
 }
 
+// out[o, index[i], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order, except where index[i] is
+// d.skip.
 void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
-  for (int64_t i = 0; i < k; ++i) checked(at[i], d);
+  for (int64_t i = 0; i < k; ++i) checked_index(at[i], d);
   if (src.numel() == 0) return;
   dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
-    Columns(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
+    ColumnTiles(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
       for (int64_t i = 0; i < k; ++i) {
         if (at[i] == d.skip) continue;
-        T* place = to + (o * d.n + at[i]) * d.inner + first;
+        T* element = to + (o * d.n + at[i]) * d.inner + first;
         const T* s = from + (o * k + i) * d.inner + first;
-        for (int64_t j = 0; j < n; ++j) place[j] = combine(place[j], s[j]);
+        for (int64_t j = 0; j < n; ++j) element[j] = combine(element[j], s[j]);
       }
     });
   });
 }
 
+// out[i] += index[i] * stride: adds one dim's part to linear offsets. Negative indices count from the end.
 void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_t stride) {
   int64_t* to = out.ptr<int64_t>();
   const int64_t* at = index.ptr<int64_t>();
@@ -191,7 +200,8 @@ void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_
 
 constexpr int64_t kMaskBlock = 4096;
 
-// Returns the number of true elements before each block of kMaskBlock, and at the end the number of all.
+// Exclusive prefix sum: element b is the number of true elements before block b of kMaskBlock elements. The last
+// element is the total.
 std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
   const int64_t blocks = (n + kMaskBlock - 1) / kMaskBlock;
   std::vector<int64_t> before(blocks + 1, 0);
@@ -207,6 +217,7 @@ std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
   return before;
 }
 
+// out[k, d] = coordinate d of the k-th true element of x, in row-major order.
 void nonzero_cpu(const Tensor& out, const Tensor& x) {
   const bool* p = x.ptr<bool>();
   const int dims = x.dim();
@@ -225,8 +236,8 @@ void nonzero_cpu(const Tensor& out, const Tensor& x) {
   });
 }
 
-// Packs each block in its own buffer. There, writing one element too many does no harm, so no
-// branch is needed.
+// out = elements of x where mask is true, then zeros. A block is compacted without branches in a buffer that has
+// room for one element more.
 void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   const bool* m = mask.ptr<bool>();
   const int64_t n = mask.numel();
@@ -234,7 +245,7 @@ void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   if (before.back() > out.numel())
     throw ValueError("masked_select", "the mask has ", before.back(), " true elements for a result of ",
                      out.numel());
-  dispatch_width(x, [&]<class T>() {
+  dispatch_by_size(x, [&]<class T>() {
     T* to = out.ptr<T>();
     const T* from = x.ptr<T>();
     parallel_for(0, static_cast<int64_t>(before.size()) - 1, 4, [&](int64_t begin, int64_t end) {
@@ -253,23 +264,24 @@ void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   });
 }
 
+// out[i] = the next element of src where mask[i] is true, else x[i] (0 if x is undefined).
 void masked_scatter_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, const Tensor& src) {
   const bool* m = mask.ptr<bool>();
-  const int64_t n = out.numel(), given = src.numel();
+  const int64_t n = out.numel(), source_count = src.numel();
   const std::vector<int64_t> before = counts_before(m, n);
-  if (before.back() > given)
+  if (before.back() > source_count)
     throw ValueError("masked_scatter", "the mask has ", before.back(), " true elements but the source only ",
-                     given, ": source ", describe(src));
-  dispatch_width(out, [&]<class T>() {
+                     source_count, ": source ", describe(src));
+  dispatch_by_size(out, [&]<class T>() {
     T* to = out.ptr<T>();
     const T zero{};
-    const T* from = given > 0 ? src.ptr<T>() : &zero;
+    const T* from = source_count > 0 ? src.ptr<T>() : &zero;
     const T* base = x.defined() ? x.ptr<T>() : nullptr;
-    const int64_t end_of_source = std::max<int64_t>(0, given - 1);
+    const int64_t last_source = std::max<int64_t>(0, source_count - 1);
     parallel_for(0, static_cast<int64_t>(before.size()) - 1, 4, [&](int64_t begin, int64_t end) {
       int64_t at = before[begin];
       for (int64_t i = begin * kMaskBlock, last = std::min(n, end * kMaskBlock); i < last; ++i) {
-        const T next = from[std::min(at, end_of_source)], old = base ? base[i] : T(0);
+        const T next = from[std::min(at, last_source)], old = base ? base[i] : T(0);
         to[i] = m[i] ? next : old;
         at += m[i];
       }
@@ -277,6 +289,7 @@ void masked_scatter_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, 
   });
 }
 
+// out[i, c] = 1 if c == index[i], else 0.
 void one_hot_cpu(const Tensor& out, const Tensor& index) {
   const IndexedDim classes{.n = out.shape().back(), .dim = out.dim() - 1, .op = "one_hot"};
   const int64_t* at = index.ptr<int64_t>();
@@ -284,7 +297,7 @@ void one_hot_cpu(const Tensor& out, const Tensor& index) {
   dispatch_all(out.dtype(), [&]<class T>() {
     T* to = out.ptr<T>();
     for (int64_t i = 0; i < index.numel(); ++i)
-      to[i * classes.n + checked(at[i], classes)] = static_cast<T>(1);
+      to[i * classes.n + checked_index(at[i], classes)] = static_cast<T>(1);
   });
 }
 

@@ -1,4 +1,5 @@
-// LoopNest: the loops of an element-wise kernel, in memory order and as few as possible.
+// LoopNest: the iteration space of an element-wise kernel over strided, broadcast operands, as nested loops in the
+// memory order of the output. Similar to PyTorch's TensorIterator.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +11,12 @@ namespace gradus::cpu {
 
 inline constexpr int kMaxOperands = 5;
 
-// Elements below which a loop is not worth a second thread.
+// Minimum number of elements per thread of an element-wise loop.
 inline constexpr int64_t kElementwiseGrain = 32768;
 
-// The iteration space is that of operand 0, the output. Its dims are ordered by the output's strides,
-// outermost first. Neighboring dims are merged where every operand allows it, so operands of one dense layout
-// give one loop. A broadcast operand has stride 0.
+// The loops run over the shape of operand 0, the output, ordered by the output's strides, outermost first.
+// Adjacent dims are merged where the strides of all operands allow it: operands with the same dense layout give
+// one loop. Broadcast dims have stride 0. Strides and offsets count elements.
 struct LoopNest {
   int operands = 0;
   int dims = 1;  // at least one
@@ -25,12 +26,12 @@ struct LoopNest {
 
   int64_t inner() const { return size[dims - 1]; }
   int64_t inner_stride(int operand) const { return stride[operand][dims - 1]; }
-  // Returns whether the operand is read or written in order, without gaps.
+  // Returns whether the operand is contiguous in iteration order: its offset at position i is i.
   bool flat(int operand) const {
     return dims == 1 ? stride[operand][0] == 1 || numel == 1 : flat_dims(operand);
   }
 
-  // Sets the element offsets of all operands at position `linear` of the space.
+  // Sets offsets[k] to the offset of operand k at position `linear` of the iteration space.
   void locate(int64_t linear, int64_t* offsets) const {
     for (int k = 0; k < operands; ++k) offsets[k] = 0;
     for (int d = dims - 1; d >= 0; --d) {
@@ -49,7 +50,7 @@ struct LoopNest {
   }
 };
 
-// Makes the nest of `count` operands. Each operand's shape broadcasts to operand 0's. Requires numel > 0.
+// Returns the loops over `count` operands, whose shapes broadcast to operand 0's. Requires numel > 0.
 inline LoopNest make_loop_nest(const Tensor* const* operands, int count) {
   LoopNest nest;
   nest.operands = count;
@@ -61,7 +62,7 @@ inline LoopNest make_loop_nest(const Tensor* const* operands, int count) {
   int used = 0;
   for (int d = 0; d < n; ++d)
     if (out.shape()[d] != 1) order[used++] = d;
-  // Insertion sort, stable: few dimensions, mostly in order already.
+  // Insertion sort: stable, and fast for few dims that are mostly in order.
   for (int i = 1; i < used; ++i)
     for (int j = i; j > 0 && out.strides()[order[j]] > out.strides()[order[j - 1]]; --j)
       std::swap(order[j], order[j - 1]);

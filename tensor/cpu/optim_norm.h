@@ -1,16 +1,18 @@
-// Norms of whole tensors, for kernels. Blocks of fixed size are summed in f64 in a fixed order, so a sum is
-// the same for any number of threads.
+// L2 norms of whole tensors, for kernels of optimizers. Blocks of fixed size are summed in f64 in a fixed order,
+// so a norm does not depend on the number of threads.
 #pragma once
 
 #include "gradus/tensor/cpu/optim_step.h"
 
 namespace gradus::raw {
 
+// Elements [begin, end) of tensor number `tensor` of a list.
 struct Block {
   size_t tensor;
   int64_t begin, end;
 };
 
+// Divides tensors of these sizes into blocks of at most 2^14 elements.
 inline std::vector<Block> blocks_of(const std::vector<int64_t>& sizes) {
   constexpr int64_t kBlock = 1 << 14;
   std::vector<Block> blocks;
@@ -26,8 +28,7 @@ template <class F> void over_blocks(const std::vector<Block>& blocks, F f) {
   });
 }
 
-// A sum of squares in four vectors of four parts. A single sum would wait for each addition
-// before the next one.
+// A sum of squares in 16 independent f64 partial sums (4 vectors of 4), which hide the latency of the additions.
 struct Squares {
   using Part [[gnu::vector_size(32)]] = double;
   Part parts[4] = {};
@@ -51,10 +52,12 @@ struct Squares {
   }
 };
 
-// Two norms of each item. f(item, begin, end, first, second) adds the squares of a block to both.
+// The two L2 norms of an item, such as of a parameter and of its update (LARS, LAMB).
 struct Norms {
   double first = 0, second = 0;
 };
+// Returns the norms of each item. f(item, begin, end, first, second) adds the elements [begin, end) to the Squares
+// `first` and `second`.
 template <class F> std::vector<Norms> norms_of(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
   for (const StepItem& item : items) sizes.push_back(item.param.numel());

@@ -1,4 +1,5 @@
-// What backwards and optimizers do to many tensors: sums, clipping, division by a scale, averages.
+// CPU kernels of operations on lists of tensors, as gradients and parameters are: total norm, clipping by norm and
+// by value, unscaling for mixed precision, gradient accumulation, and running averages of weights.
 #include <atomic>
 
 #include "gradus/tensor/cpu/optim_norm.h"
@@ -10,6 +11,7 @@
 namespace gradus::raw {
 namespace {
 
+// Returns sum |x[k]|^p, or max |x[k]| for p = infinity.
 template <class T> double power_sum(const T* x, int64_t n, double p) {
   double sum = 0;
   if (std::isinf(p)) {
@@ -32,6 +34,7 @@ std::vector<int64_t> sizes_of(const std::vector<Tensor>& tensors) {
   return sizes;
 }
 
+// out = the p-norm of all tensors as one vector. Partial sums are added in a fixed order.
 void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p) {
   const std::vector<Block> blocks = blocks_of(sizes_of(tensors));
   std::vector<double> partial(blocks.size());
@@ -47,58 +50,65 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
   dispatch_floating(out.dtype(), "norm_of", [&]<class T>() { *out.ptr<T>() = static_cast<T>(total); });
 }
 
-// Calls f(pointer, count, T()) on parts of the tensors in parallel.
-template <class F> void over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
+// Calls f(pointer, count, T()) on ranges of the tensors' elements in parallel. T is the type to compute in.
+template <class F> void parallel_over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
   over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
     dispatch_stored(tensors[i].dtype(), op,
                     [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
   });
 }
 
+// Multiplies all tensors by clip_factor(norm, max_norm), unless the factor is at least 1.
 void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, double max_norm) {
   const double total =
       dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });
   const double scale = clip_factor(total, max_norm);
   if (!clips(scale)) return;
-  over_tensors("clip_by_norm_", tensors, [scale]<class P, class T>(P* x, int64_t n, T) {
+  parallel_over_tensors("clip_by_norm_", tensors, [scale]<class P, class T>(P* x, int64_t n, T) {
     const T factor = T(scale);
     for (int64_t i = 0; i < n; ++i) x[i] = P(T(x[i]) * factor);
   });
 }
 
 void clip_by_value_cpu(const Tensor&, const std::vector<Tensor>& tensors, double limit) {
-  over_tensors("clip_by_value_", tensors, [limit]<class P, class T>(P* x, int64_t n, T) {
+  parallel_over_tensors("clip_by_value_", tensors, [limit]<class P, class T>(P* x, int64_t n, T) {
     const T low = T(-limit), high = T(limit);
     for (int64_t i = 0; i < n; ++i) x[i] = P(clamped(T(x[i]), low, high));
   });
 }
 
+// Multiplies all tensors by `factor`, or by 1 / scale if `scale` is defined. found = 1 if a product is not finite,
+// else 0.
 void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double factor,
                  const Tensor& scale) {
   if (scale.defined()) factor = 1 / *scale.ptr<double>();
-  std::atomic<bool> any = false;
-  over_tensors("unscale_", tensors, [&any, factor]<class P, class T>(P* x, int64_t n, T) {
-    const T by = T(factor);
-    int bad = 0;
+  std::atomic<bool> found_inf = false;
+  parallel_over_tensors("unscale_", tensors, [&found_inf, factor]<class P, class T>(P* x, int64_t n, T) {
+    const T multiplier = T(factor);
+    int not_finite = 0;
     for (int64_t i = 0; i < n; ++i) {
-      const T v = T(x[i]) * by;
-      bad |= !is_finite(v);
+      const T v = T(x[i]) * multiplier;
+      not_finite |= !is_finite(v);
       x[i] = P(v);
     }
-    if (bad) any = true;
+    if (not_finite) found_inf = true;
   });
-  *found.ptr<float>() = any;
+  *found.ptr<float>() = found_inf;
 }
 
+// Updates the loss scale of mixed precision training after a step: LossScale `out` from `before`, the latest state
+// and whether infinite gradients were found.
 void move_scale_cpu(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
                     const LossScaleOptions& options) {
-  const auto at = [](const Tensor& x) { return reinterpret_cast<LossScale*>(x.ptr<double>()); };
-  LossScale last = latest.defined() ? *at(latest) : *at(before);
-  if (!latest.defined()) last.found = 0;
-  *at(out) = moved(*at(before), last, *found.ptr<float>() != 0, options);
-  if (at(out)->scale < kSmallestScale) throw_no_scale(at(out)->scale, int64_t(at(out)->skipped));
+  const auto state_of = [](const Tensor& x) { return reinterpret_cast<LossScale*>(x.ptr<double>()); };
+  LossScale latest_state = latest.defined() ? *state_of(latest) : *state_of(before);
+  if (!latest.defined()) latest_state.found = 0;
+  *state_of(out) = moved(*state_of(before), latest_state, *found.ptr<float>() != 0, options);
+  if (state_of(out)->scale < kSmallestScale)
+    throw_no_scale(state_of(out)->scale, int64_t(state_of(out)->skipped));
 }
 
+// sums[i] += terms[i].
 void add_all_cpu(const Tensor&, const std::vector<Tensor>& sums, const std::vector<Tensor>& terms) {
   for (size_t i = 0; i < sums.size(); ++i) Binary<functors::Add>::kernel.cpu(sums[i], sums[i], terms[i], {});
 }

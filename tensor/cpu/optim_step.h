@@ -1,5 +1,5 @@
-// What the kernels of all optimizers need: to divide the elements of many tensors among threads, to compute
-// elements of 16-bit types in f32, and the loop of those that treat every element alike.
+// Common parts of the CPU kernels of optimizers: parallel loops over the elements of many tensors, conversion of
+// 16-bit parameters to f32, and the loop that applies an element-wise update rule.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@
 
 namespace gradus::raw {
 
-// Calls f(i, begin, end) on parts of tensor i of sizes[i] elements. The elements of all tensors are divided
-// among the threads together: many small tensors cost no more than one large one. Denormals are flushed.
+// Calls f(i, begin, end) in parallel on ranges of the elements of tensor i, which has sizes[i] elements. The
+// elements of all tensors are divided among the threads as one range, so many small tensors are one parallel loop.
+// Denormals are flushed to zero.
 template <class F> void over_all(const std::vector<int64_t>& sizes, F f) {
   constexpr int64_t kGrain = 1 << 14;
   const internal::FlushDenormals flush;
@@ -29,21 +30,22 @@ template <class F> void over_all(const std::vector<int64_t>& sizes, F f) {
   });
 }
 
+// Calls f(item, begin, end) in parallel on ranges of the items' gradients.
 template <class F> void over_items(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
   for (const StepItem& item : items) sizes.push_back(item.grad.numel());
   over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
 }
 
-// Calls `f.operator()<P, T>()`. P is the type of stored elements, T the type to compute in.
+// Calls f.operator()<P, T>(): P is the element type of dtype t, T the type to compute in (f32 for 16-bit types).
 template <class F> decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
   if (t == DType::kF16) return f.template operator()<f16, float>();
   if (t == DType::kBF16) return f.template operator()<bf16, float>();
   return dispatch_floating(t, op, [&]<class T>() { return f.template operator()<T, T>(); });
 }
 
-// Calls f(p, g, offset, count) with p and g in T: once with all n elements where P is T, else on converted
-// tiles. What f leaves in p is stored.
+// Calls f(p, g, offset, count) with p and g as arrays of T: once with all n elements if P is T, else tile by tile
+// on converted copies. Values that f writes to p are stored to the original array.
 template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, F f) {
   if constexpr (std::is_same_v<P, T>) {
     f(p, g, int64_t(0), n);
@@ -59,8 +61,8 @@ template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, 
   }
 }
 
-// The loop has a function of its own: as parameters, __restrict pointers let the compiler turn it
-// into vector code.
+// Applies `rule` to n elements: parameter p, gradient g, states a, b and c. A separate function, because the
+// compiler vectorizes the loop only if its __restrict pointers are function parameters.
 template <class T, class Rule>
 [[gnu::noinline]] void run_rule(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict a,
                                 T* __restrict b, T* __restrict c, T sign, T decay, const Rule rule) {
@@ -72,14 +74,15 @@ template <class T, class Rule>
   }
 }
 
-// Updates parameters in one parallel pass over the elements of all. `make.rule<T>(numbers)` returns the rule
-// (ops/formulas/optim_rule.h) for a parameter.
+// Updates all parameters in one parallel pass. `make.rule<T>(numbers)` returns the update rule of a parameter
+// (ops/formulas/optim_rule.h). With item.rows, the gradient is sparse: its row i belongs to row rows[i] of the
+// parameter.
 template <class Make>
 void apply_rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize, Make make) {
   dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
     over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
       const auto rule = make.template rule<T>(numbers_of(item));
-      // `first` and `first_grad` are positions in the parameter and in the gradient.
+      // `first` and `first_grad` are element offsets in the parameter and in the gradient.
       const auto run = [&](int64_t first, int64_t first_grad, int64_t count) {
         T* states[3];
         for (size_t k = 0; k < 3; ++k)
@@ -101,7 +104,7 @@ void apply_rule(const char* op, const std::vector<StepItem>& items, double decay
   });
 }
 
-// What an optimizer's step runs its rule by.
+// The policy that runs an optimizer's update rule on the CPU. The CUDA backend has its counterpart.
 struct ApplyOnCPU {
   template <class Make>
   static void rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize,

@@ -1,4 +1,5 @@
-// Steps of recurrent networks on the CPU, in one pass over a sample's gates, which lie side by side.
+// CPU kernels of one time step of LSTM and GRU, forward and backward. The gates of a sample are adjacent:
+// [N, 4 * H] = i, f, g, o (LSTM) or [N, 3 * H] = r, z, n (GRU), as in PyTorch's torch.nn.LSTMCell and GRUCell.
 #include "gradus/tensor/ops/recurrent.h"
 #include "gradus/tensor/kernel.h"
 
@@ -8,7 +9,7 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements of the state
+constexpr int64_t kGrain = 4096;  // minimum number of state elements per thread
 
 // Calls f.operator()<T>(n, H) for each row n of the state [N,H].
 template <class F> void for_rows(const char* op, const Tensor& state, F f) {
@@ -20,12 +21,13 @@ template <class F> void for_rows(const char* op, const Tensor& state, F f) {
   });
 }
 
+// c' = sigmoid(f) * c + sigmoid(i) * tanh(g), h = sigmoid(o) * tanh(c'). `next` is c', `g` the gates.
 template <class T>
 void lstm_row(T* __restrict h, T* __restrict next, const T* __restrict g, const T* __restrict c, int64_t H) {
   for (int64_t j = 0; j < H; ++j) {
-    const T kept = m::sigmoid(g[H + j]) * c[j] + m::sigmoid(g[j]) * m::tanh(g[2 * H + j]);
-    next[j] = kept;
-    h[j] = m::sigmoid(g[3 * H + j]) * m::tanh(kept);
+    const T cell = m::sigmoid(g[H + j]) * c[j] + m::sigmoid(g[j]) * m::tanh(g[2 * H + j]);
+    next[j] = cell;
+    h[j] = m::sigmoid(g[3 * H + j]) * m::tanh(cell);
   }
 }
 
@@ -35,6 +37,7 @@ void lstm_cell_cpu(const Tensor& h, const Tensor& next, const Tensor& gates, con
   });
 }
 
+// Gradients of lstm_row: dh and dnext are the gradients of h and c', dg and dc those of the gates and of c.
 template <class T>
 void lstm_backward_row(T* __restrict dg, T* __restrict dc, const T* __restrict dh, const T* __restrict dnext,
                        const T* __restrict g, const T* __restrict c, int64_t H) {
@@ -59,6 +62,8 @@ void lstm_cell_backward_cpu(const Tensor& dgates, const Tensor& dc, const Tensor
   });
 }
 
+// h' = (1 - z) * n + z * h with r = sigmoid(x_r + s_r), z = sigmoid(x_z + s_z), n = tanh(x_n + r * s_n). x are the
+// gates from the input, s those from the state.
 template <class T>
 void gru_row(T* __restrict y, const T* __restrict x, const T* __restrict s, const T* __restrict h,
              int64_t H) {
@@ -76,6 +81,7 @@ void gru_cell_cpu(const Tensor& y, const Tensor& x_gates, const Tensor& h_gates,
   });
 }
 
+// Gradients of gru_row from dy, the gradient of h': dx and ds of the gates, dh of h without its part through s.
 template <class T>
 void gru_backward_row(T* __restrict dx, T* __restrict ds, T* __restrict dh, const T* __restrict dy,
                       const T* __restrict x, const T* __restrict s, const T* __restrict h, int64_t H) {

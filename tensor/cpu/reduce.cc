@@ -1,4 +1,5 @@
-// The Ops of reductions on the CPU. gradus/tensor/cpu/reduce_loops.h runs them over a tensor.
+// CPU kernels of sum, var, prod, amax, amin, any, all and norm. Each is an Op that
+// gradus/tensor/cpu/reduce_loops.h runs over a tensor.
 #include <cmath>
 
 #include "gradus/tensor/kernel.h"
@@ -12,8 +13,9 @@ namespace {
 
 using namespace cpu;
 
+// Op: the product of all elements.
 template <class T> struct Prod {
-  using Lane = WideOf<T>;  // a product of few f32 leaves their range easily
+  using Lane = WideOf<T>;  // f64: a product of a few f32 values may overflow f32
   using Wide = WideOf<T>;
   Lane start() const { return 1; }
   Lane step(Lane a, T x) const { return a * static_cast<Lane>(x); }
@@ -21,64 +23,69 @@ template <class T> struct Prod {
   Wide finish(Wide a) const { return a; }
 };
 
-// On bools, which are bytes 0 and 1, all is the smallest and any the largest element.
+// Op on bools stored as bytes 0 and 1: any() is the largest element, all() the smallest.
 template <bool any> struct Logical : Extreme<uint8_t, any> {
   uint8_t finish(uint8_t a) const { return a != 0; }
 };
 
-enum class Power { kZero, kOne, kTwo, kAny };
+// The exponents p of a norm that have loops of their own.
+enum class Exponent { kZero, kOne, kTwo, kAny };
 
-template <class T, Power power> struct Norm : Sum<T> {
+// Op: (scale * sum |x|^p)^(1/p), without the root if `root` is false. p = 0 counts the nonzero elements.
+template <class T, Exponent exponent> struct Norm : Sum<T> {
   using Lane = LaneOf<T>;
   double p = 2;
   bool root = true;
   Lane step(Lane a, T x) const {
     const Lane v = static_cast<Lane>(x);
-    if constexpr (power == Power::kZero) return a + (v != 0);
-    if constexpr (power == Power::kOne) return a + std::abs(v);
-    if constexpr (power == Power::kTwo) return a + v * v;
+    if constexpr (exponent == Exponent::kZero) return a + (v != 0);
+    if constexpr (exponent == Exponent::kOne) return a + std::abs(v);
+    if constexpr (exponent == Exponent::kTwo) return a + v * v;
     return a + std::pow(std::abs(v), static_cast<Lane>(p));
   }
   double finish(double a) const {
     a *= this->scale;
-    if (!root || power == Power::kZero || power == Power::kOne) return a;
-    return power == Power::kTwo ? std::sqrt(a) : std::pow(a, 1 / p);
+    if (!root || exponent == Exponent::kZero || exponent == Exponent::kOne) return a;
+    return exponent == Exponent::kTwo ? std::sqrt(a) : std::pow(a, 1 / p);
   }
 };
 
+// Op: the largest or smallest |x|.
 template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
   using Lane = typename Extreme<T, largest>::Lane;
   Lane step(Lane a, T x) const { return this->join(a, std::abs(static_cast<Lane>(x))); }
 };
 
-// scale times the sum of squared distances from the mean, in one pass over memory. A block fits into the
-// cache: first its own mean is computed, then the distances from that. Blocks are merged using the distance
-// of their means.
-// Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
-struct Spread {
+// The number of elements n, their mean, and squares = sum (x - mean)^2 (usually called M2).
+struct Moments {
   double n = 0, mean = 0, squares = 0;
 };
+// Op: scale * sum (x - mean)^2, or its square root, in one pass over memory. A block fits into the first-level
+// cache and is read three times: for its mean, then for the squared deviations. Blocks a and b are merged with
+// delta = mean_b - mean_a:
+//   M2 = M2_a + M2_b + delta^2 * n_a * n_b / (n_a + n_b)
+// Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 template <class T> struct Variance {
-  using Lane = Spread;
-  using Wide = Spread;
+  using Lane = Moments;
+  using Wide = Moments;
   double scale = 1;
   bool root = false;
-  Spread start() const { return {}; }
-  Spread merge(const Spread& a, const Spread& b) const {
-    const double n = a.n + b.n, apart = b.mean - a.mean;
+  Moments start() const { return {}; }
+  Moments merge(const Moments& a, const Moments& b) const {
+    const double n = a.n + b.n, delta = b.mean - a.mean;
     if (n == 0) return a;
-    const double part = b.n / n;
-    return {n, a.mean + apart * part, a.squares + b.squares + apart * apart * (a.n * part)};
+    const double weight = b.n / n;
+    return {n, a.mean + delta * weight, a.squares + b.squares + delta * delta * (a.n * weight)};
   }
-  double finish(const Spread& a) const { return root ? std::sqrt(a.squares * scale) : a.squares * scale; }
+  double finish(const Moments& a) const { return root ? std::sqrt(a.squares * scale) : a.squares * scale; }
 
-  // Returns whether a sum of squares of f32 may have left f32's range, or lost digits at its lower end.
+  // Returns whether an f32 sum of squares may have overflowed, or lost precision to underflow.
   static bool out_of_range(T squares) {
     return std::is_same_v<T, float> &&
            !((squares >= 1e-30f) & (squares <= std::numeric_limits<float>::max()));
   }
-  // Computes in double what is out of f32's range.
-  static Spread wide_block(const T* x, int64_t n, int64_t stride) {
+  // The moments of a block, computed in f64, for values whose squares are out of f32's range.
+  static Moments moments_in_f64(const T* x, int64_t n, int64_t stride) {
     double center = 0, squares = 0;
     for (int64_t i = 0; i < n; ++i) center += static_cast<double>(x[i * stride]);
     center /= static_cast<double>(n);
@@ -89,15 +96,15 @@ template <class T> struct Variance {
     return {static_cast<double>(n), center, squares};
   }
 
-  // Returns the Spread of n elements, given the sums of their distances from `center` and of the
-  // squares of these.
-  static Spread spread(T center, T sum, T squares, double n) {
-    const double off = static_cast<double>(sum) / n;
-    const double left = static_cast<double>(squares) - off * off * n;
-    return {n, static_cast<double>(center) + off, left < 0 ? 0 : left};
+  // Returns the moments of n elements from sum = sum (x - center) and squares = sum (x - center)^2.
+  static Moments moments_from_sums(T center, T sum, T squares, double n) {
+    const double mean_offset = static_cast<double>(sum) / n;
+    const double m2 = static_cast<double>(squares) - mean_offset * mean_offset * n;
+    return {n, static_cast<double>(center) + mean_offset, m2 < 0 ? 0 : m2};
   }
 
-  template <class F> static T lane_sum(int64_t n, F&& f) {
+  // Returns the sum of f(i) for i < n, accumulated in kLanes lanes.
+  template <class F> static T sum_in_lanes(int64_t n, F&& f) {
     T lanes[kLanes] = {};
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
@@ -107,25 +114,25 @@ template <class T> struct Variance {
       for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
     return lanes[0];
   }
-  template <int64_t fixed_stride> static Spread block_of(const T* x, int64_t n, int64_t any_stride) {
+  template <int64_t fixed_stride> static Moments block_moments(const T* x, int64_t n, int64_t any_stride) {
     const int64_t stride = fixed_stride ? fixed_stride : any_stride;
-    const T center = lane_sum(n, [=](int64_t i) { return x[i * stride]; }) / static_cast<T>(n);
-    const T sum = lane_sum(n, [=](int64_t i) { return x[i * stride] - center; });
+    const T center = sum_in_lanes(n, [=](int64_t i) { return x[i * stride]; }) / static_cast<T>(n);
+    const T sum = sum_in_lanes(n, [=](int64_t i) { return x[i * stride] - center; });
     const T squares =
-        lane_sum(n, [=](int64_t i) { return (x[i * stride] - center) * (x[i * stride] - center); });
+        sum_in_lanes(n, [=](int64_t i) { return (x[i * stride] - center) * (x[i * stride] - center); });
     if (out_of_range(squares)) {
-      int differs = squares != 0;  // equal elements have no squares
+      int differs = squares != 0;  // equal elements have a variance of 0, not an underflow
       for (int64_t i = 1; i < n; ++i) differs |= x[i * stride] != x[0];
-      if (differs) return wide_block(x, n, stride);
+      if (differs) return moments_in_f64(x, n, stride);
     }
-    return spread(center, sum, squares, static_cast<double>(n));
+    return moments_from_sums(center, sum, squares, static_cast<double>(n));
   }
-  Spread block(const T* x, int64_t n, int64_t stride) const {
-    return stride == 1 ? block_of<1>(x, n, 1) : block_of<0>(x, n, stride);
+  Moments block(const T* x, int64_t n, int64_t stride) const {
+    return stride == 1 ? block_moments<1>(x, n, 1) : block_moments<0>(x, n, stride);
   }
 
   template <int64_t fixed_stride>
-  void add_rows_of(Spread* total, const T* const* rows, int n, int64_t width, int64_t any_stride) const {
+  void add_rows_of(Moments* total, const T* const* rows, int n, int64_t width, int64_t any_stride) const {
     const int64_t stride = fixed_stride ? fixed_stride : any_stride;
     T center[kTile] = {}, sum[kTile] = {}, squares[kTile] = {};
     for (int r = 0; r < n; ++r)
@@ -137,9 +144,9 @@ template <class T> struct Variance {
         sum[j] += d;
         squares[j] += d * d;
       }
-    int far = 0, differs = 0;
-    for (int64_t j = 0; j < width; ++j) far |= out_of_range(squares[j]);
-    for (int r = 1; far && r < n; ++r)
+    int any_out_of_range = 0, differs = 0;
+    for (int64_t j = 0; j < width; ++j) any_out_of_range |= out_of_range(squares[j]);
+    for (int r = 1; any_out_of_range && r < n; ++r)
       for (int64_t j = 0; j < width; ++j)
         differs |=
             out_of_range(squares[j]) & ((squares[j] != 0) | (rows[r][j * stride] != rows[0][j * stride]));
@@ -147,22 +154,22 @@ template <class T> struct Variance {
       T column[kBlock];
       for (int64_t j = 0; j < width; ++j) {
         for (int r = 0; r < n; ++r) column[r] = rows[r][j * stride];
-        total[j] = merge(total[j], wide_block(column, n, 1));
+        total[j] = merge(total[j], moments_in_f64(column, n, 1));
       }
       return;
     }
-    // Like spread and merge, for columns that have all seen equally many rows.
-    const double before = total[0].n, part = n / (before + n), share = 1.0 / n;
+    // The formulas of spread() and merge(). All columns have the same count, so the factors are computed once.
+    const double before = total[0].n, weight = n / (before + n), inv_n = 1.0 / n;
     for (int64_t j = 0; j < width; ++j) {
-      const double off = static_cast<double>(sum[j]) * share;
-      const double left = static_cast<double>(squares[j]) - off * off * n;
-      const double apart = static_cast<double>(center[j]) + off - total[j].mean;
+      const double mean_offset = static_cast<double>(sum[j]) * inv_n;
+      const double m2 = static_cast<double>(squares[j]) - mean_offset * mean_offset * n;
+      const double delta = static_cast<double>(center[j]) + mean_offset - total[j].mean;
       total[j].n = before + n;
-      total[j].mean += apart * part;
-      total[j].squares += (left < 0 ? 0 : left) + apart * apart * (before * part);
+      total[j].mean += delta * weight;
+      total[j].squares += (m2 < 0 ? 0 : m2) + delta * delta * (before * weight);
     }
   }
-  void add_rows(Spread* total, const T* const* rows, int n, int64_t width, int64_t stride) const {
+  void add_rows(Moments* total, const T* const* rows, int n, int64_t width, int64_t stride) const {
     stride == 1 ? add_rows_of<1>(total, rows, n, width, 1) : add_rows_of<0>(total, rows, n, width, stride);
   }
 };
@@ -191,17 +198,17 @@ template <bool any> void logical_cpu(const Tensor& out, const Tensor& x) {
 
 void norm_cpu(const Tensor& out, const Tensor& x, double p, double scale, bool root) {
   dispatch_floating(x.dtype(), "norm", [&]<class T>() {
-    const auto run = [&]<Power power>() { reduce<T, T>(out, x, Norm<T, power>{{scale}, p, root}); };
+    const auto run = [&]<Exponent exponent>() { reduce<T, T>(out, x, Norm<T, exponent>{{scale}, p, root}); };
     if (std::isinf(p)) {
       p > 0 ? reduce<T, T>(out, x, ExtremeAbs<T, true>{}) : reduce<T, T>(out, x, ExtremeAbs<T, false>{});
     } else if (p == 0) {
-      run.template operator()<Power::kZero>();
+      run.template operator()<Exponent::kZero>();
     } else if (p == 1) {
-      run.template operator()<Power::kOne>();
+      run.template operator()<Exponent::kOne>();
     } else if (p == 2) {
-      run.template operator()<Power::kTwo>();
+      run.template operator()<Exponent::kTwo>();
     } else {
-      run.template operator()<Power::kAny>();
+      run.template operator()<Exponent::kAny>();
     }
   });
 }

@@ -1,26 +1,27 @@
-// Loops of a reduction over a tensor of any layout. An Op says how elements are combined:
+// Parallel reduction over any set of dims of a tensor with any layout. The template parameter Op defines how
+// elements are combined:
 //
 //   struct Op {
-//     using Lane = ...;              // accumulator of the inner loop
-//     using Wide = ...;              // accumulator outside of it
-//     Lane start() const;            // the neutral element
-//     Lane step(Lane a, T x) const;  // takes in an element
-//     Wide merge(Wide a, Wide b) const;
-//     auto finish(Wide a) const;     // the result
+//     using Lane = ...;                  // accumulator of the inner loop
+//     using Wide = ...;                  // accumulator across blocks
+//     Lane start() const;                // the neutral element
+//     Lane step(Lane a, T x) const;      // a combined with element x
+//     Wide merge(Wide a, Wide b) const;  // two accumulators combined
+//     auto finish(Wide a) const;         // the result
 //   };
 //
-// An Op that needs more than one look at an element has one type for Lane and Wide, and instead of step:
+// An Op that reads elements more than once (variance) has Lane = Wide, and instead of step:
 //
-//   // n <= kBlock * kLanes
+//   // Reduces x[i * stride] for i < n. n <= kBlock * kLanes.
 //   Wide block(const T* x, int64_t n, int64_t stride) const;
-//   // n <= kBlock
+//   // Merges rows[r][j * stride] for r < n into total[j] for j < width. n <= kBlock.
 //   void add_rows(Wide* total, const T* const* rows, int n, int64_t width, int64_t stride) const;
 //
 // Note [Order of summation]
-// A result is the same for any number of threads, because shapes alone decide how its elements are combined.
-// Within a block of at most kBlock steps they are summed in lanes, in the input's precision. Blocks are
-// merged into a wide accumulator (f64 for floats). A task of about kTask elements has one wide partial
-// result, and partial results are merged in order. Threads only divide the tasks among them.
+// A result is the same for any number of threads, because the order in which elements are combined follows from
+// shapes and strides alone. Each of kLanes SIMD lanes accumulates at most kBlock elements in Lane (f32). Lanes are
+// then merged in Wide (f64 for floats). A task of about kTask elements has one Wide partial result, and the
+// partial results are merged in order. The number of threads only decides which thread runs a task.
 #pragma once
 
 #include <algorithm>
@@ -33,16 +34,18 @@
 
 namespace gradus::cpu {
 
-inline constexpr int64_t kTask = 32768;  // elements
-inline constexpr int64_t kBlock = 16;    // steps of a lane: few, so that f32 lanes round little
+inline constexpr int64_t kTask = 32768;  // elements per partial result
+inline constexpr int64_t kBlock = 16;    // elements per lane and block: few, to bound the rounding error
 inline constexpr int kLanes = 32;
-inline constexpr int64_t kTile = 1024;  // columns: rows of a tile are long enough for prefetching
+inline constexpr int64_t kTile = 1024;  // columns per tile: long enough for the hardware prefetcher
 
+// A dim of x, or several merged ones. Strides count elements.
 struct Axis {
   int64_t size, x_stride, out_stride;
   bool reduced;
 };
 
+// A list of up to kMaxDims axes, stored inline.
 class Axes {
  public:
   void push_back(const Axis& a) { axes_[n_++] = a; }
@@ -59,20 +62,20 @@ class Axes {
   int n_ = 0;
 };
 
-// x's dims, the outermost in memory first. Neighboring dims are merged where their strides allow it. The
-// innermost dim is kept apart.
+// The loops of a reduction: x's dims without those of size 1, outermost in memory first, adjacent dims merged
+// where their strides allow it. The innermost one is `inner`.
 struct Plan {
-  Axes kept, reduced;  // without the innermost
+  Axes kept, reduced;  // without `inner`
   Axis inner{1, 1, 1, true};
   int64_t outputs = 1, reductions = 1;  // products of the sizes of kept and reduced
 
-  // Returns whether rows of `width` columns follow each other without a gap. Rows of a tile, which are parts
-  // of rows, do not.
+  // Returns whether rows of `width` columns are adjacent in memory. False for a tile narrower than a row.
   bool rows_lie_densely(int64_t width) const {
     return inner.x_stride == 1 && reduced.size() == 1 && reduced[0].x_stride == width;
   }
 };
 
+// Returns the loops that reduce x to `out`. out has x's dims, with size 1 where reduced.
 inline Plan make_plan(const Tensor& out, const Tensor& x) {
   Axes axes;
   for (int i = 0; i < x.dim(); ++i) {
@@ -81,7 +84,7 @@ inline Plan make_plan(const Tensor& out, const Tensor& x) {
     const bool reduced = out.shape()[i] == 1;
     axes.push_back({n, x.strides()[i], reduced ? 0 : out.strides()[i], reduced});
   }
-  // A stride of 0 is a broadcast. It goes outermost, so that the inner loop has a real stride.
+  // Broadcast dims (stride 0) go outermost, so the inner loop has a nonzero stride.
   const auto rank = [](const Axis& a) {
     return a.x_stride == 0 ? std::numeric_limits<int64_t>::max() : a.x_stride;
   };
@@ -110,7 +113,8 @@ inline Plan make_plan(const Tensor& out, const Tensor& x) {
   return plan;
 }
 
-// Visits the positions of some axes in row-major order.
+// Iterates over the positions of `axes` in row-major order, from linear index `position`. `x` and `out` are the
+// offsets at the current position.
 class Walker {
  public:
   Walker(const Axes& axes, int64_t position) : axes_(axes) {
@@ -142,6 +146,7 @@ class Walker {
 template <class Op, class T>
 concept TakesBlocks = requires(const Op& op, const T* x) { op.block(x, 1, 1); };
 
+// Reduces p[i * stride] for i < n.
 template <class Op, class T>
 typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride) {
   using Wide = typename Op::Wide;
@@ -157,8 +162,8 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
         typename Op::Lane lanes[kLanes];
         for (auto& lane : lanes) lane = op.start();
         const int64_t steps = std::min(kBlock, (n - i) / kLanes);
-        // A block is too short for the processor's own prefetching, so fetch the next one. It may lie
-        // in the next row.
+        // A block is too short for the hardware prefetcher, so the next one, perhaps of the next row, is
+        // prefetched here.
         if (n >= kBlock * kLanes)
           for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
             __builtin_prefetch(p + i + kBlock * kLanes + k);
@@ -180,7 +185,8 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
   }
 }
 
-// For a reduced innermost axis: each task of an output takes whole rows, or a piece of one.
+// Reduction whose innermost axis is reduced: out[o] = reduce over rows r and i of x[o, r, i]. A task takes whole
+// rows, or a part of a long row.
 template <class T, class Out, class Op>
 void reduce_rows(Out* out, const T* x, const Plan& plan, const Op& op) {
   using Wide = typename Op::Wide;
@@ -221,6 +227,8 @@ void reduce_rows(Out* out, const T* x, const Plan& plan, const Op& op) {
   }
 }
 
+// lanes[j] = step(lanes[j], rows[r][j * stride]) for each of `count` rows in order, j < width. fixed_stride 0: the
+// stride is x_stride.
 template <class T, class Op, int64_t fixed_stride>
 void add_rows(const Op& op, typename Op::Lane* __restrict lanes, const T* const* rows, int count,
               int64_t width, int64_t x_stride) {
@@ -235,7 +243,7 @@ void add_rows(const Op& op, typename Op::Lane* __restrict lanes, const T* const*
     for (int64_t j = 0; j < width; ++j) lanes[j] = op.step(lanes[j], rows[r][j * st]);
 }
 
-// Adds rows [first, last) of `width` neighboring columns to `total`. Row 0 begins at `base`.
+// Merges rows [first, last) of `width` adjacent columns into total[j], j < width. `base` points to row 0.
 template <class T, class Op>
 void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, const Plan& plan,
                          int64_t first, int64_t last, int64_t width) {
@@ -252,7 +260,7 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
     }
   } else {
     typename Op::Lane lanes[kTile];
-    // Few columns without gaps between rows: several rows are taken as one long row.
+    // Narrow contiguous rows: `pack` rows are processed as one long row to fill the lanes.
     if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely(width)) {
       const int64_t wide = pack * width;
       while (last - row >= pack) {
@@ -281,7 +289,8 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
   }
 }
 
-// For a kept innermost axis: each task takes some rows of a tile of columns.
+// Reduction whose innermost axis is kept: out[o, j] = reduce over rows r of x[o, r, j]. A task takes a range of
+// rows of one tile of columns.
 template <class T, class Out, class Op>
 void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
   using Wide = typename Op::Wide;
@@ -318,6 +327,7 @@ void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
   }
 }
 
+// out = reduction of x by `op` over the dims in which out has size 1. An empty x gives op.finish(op.start()).
 template <class T, class Out, class Op> void reduce(const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
   Out* y = out.ptr<Out>();

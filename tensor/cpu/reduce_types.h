@@ -1,5 +1,5 @@
-// The types in which elements are accumulated and compared; sums and extrema
-// as Ops (gradus/tensor/cpu/reduce_loops.h).
+// Accumulator and comparison types of reductions, and the reduction Ops Sum and Extreme (Op: see
+// gradus/tensor/cpu/reduce_loops.h).
 #pragma once
 
 #include <limits>
@@ -10,17 +10,17 @@
 
 namespace gradus::cpu {
 
-// The accumulator of few elements (LaneOf) and of many (WideOf). Integers are summed as unsigned
-// ones, which wrap.
+// Accumulator types: LaneOf within a block (f32 for floats), WideOf across blocks (f64 for floats). Integers are
+// summed as uint64_t, which wraps without undefined behavior.
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<is_floating(dtype_v<T>), float, uint64_t>>;
 template <class T> using WideOf = std::conditional_t<is_floating(dtype_v<T>), double, uint64_t>;
 
-// The dtype of sums.
+// Element type of the sum of T: T for floats, int64_t for integers.
 template <class T> using SumResult = std::conditional_t<is_floating(dtype_v<T>), T, int64_t>;
 
-// scale times the sum.
+// Op: scale * sum(x). Integers ignore `scale`.
 template <class T> struct Sum {
   using Lane = LaneOf<T>;
   using Wide = WideOf<T>;
@@ -42,7 +42,7 @@ template <class V> constexpr bool is_nan(V v) {
   return false;
 }
 
-// The largest or smallest element; NaN when there is one.
+// Op: the largest or smallest element, or NaN if any element is NaN.
 template <class T, bool largest> struct Extreme {
   using Lane = OrderOf<T>;
   using Wide = Lane;
@@ -60,8 +60,7 @@ template <class T, bool largest> struct Extreme {
   Wide finish(Wide a) const { return a; }
 };
 
-// Calls f.operator()<T>() with the C++ type of any dtype, and with uint8_t for bools, which
-// are bytes 0 and 1.
+// Calls f.operator()<T>() with the C++ type of x's dtype; bool, stored as bytes 0 and 1, is passed as uint8_t.
 template <class F> void dispatch_bytes(const Tensor& x, F&& f) {
   dispatch_all(x.dtype(), [&]<class T>() {
     f.template operator()<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>();

@@ -1,5 +1,6 @@
-// Kernels along one dim of a row-major tensor on the CPU: extrema with their indices, running
-// sums and similar.
+// CPU kernels along one dim of a row-major tensor: max and min with indices, cumsum, cumprod, logcumsumexp,
+// cummax, cummin and first-order linear recurrences. Tensors are seen as [outer, n, inner] around the dim of size
+// n.
 #include <cmath>
 #include <limits>
 
@@ -13,31 +14,33 @@ namespace {
 
 using namespace cpu;
 
-// Returns how many neighboring columns are taken together, which is fewer where some threads would get none.
+// Returns the number of adjacent columns that are processed together: up to kTile, fewer if threads would be idle.
 // Results do not depend on it.
 int64_t column_tile(int64_t outer, int64_t inner) {
   return std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
 }
 
+// The extremum of a row and the index of its first occurrence. NaN counts as the extremum.
 template <class T, bool largest> void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   using V = OrderOf<T>;
   const V best = reduce_row(Extreme<T, largest>{}, x, n, 1);
-  const auto hit = [best](T v) {
+  const auto matches = [best](T v) {
     return (static_cast<V>(v) == best) | (is_nan(best) & is_nan(static_cast<V>(v)));
   };
-  // Whole blocks first, without a branch for each element.
+  // Finds the block with the first match without a branch per element, then the element.
   int64_t at = 0;
-  for (int hits = 0; at + kLanes <= n; at += kLanes) {
-    for (int j = 0; j < kLanes; ++j) hits |= hit(x[at + j]);
-    if (hits) break;
+  for (int any_match = 0; at + kLanes <= n; at += kLanes) {
+    for (int j = 0; j < kLanes; ++j) any_match |= matches(x[at + j]);
+    if (any_match) break;
   }
-  while (!hit(x[at])) ++at;
+  while (!matches(x[at])) ++at;
   *value = static_cast<T>(best);
   *index = at;
 }
 
-// Takes `width` neighboring columns of an [n, inner] block. Positions are kept in integers as wide as the
-// values, so that both go into vectors together. They are written out before they overflow.
+// The extrema of `width` adjacent columns of an [n, inner] matrix. Row numbers are integers of the size of the
+// values, so that a vector of values and one of row numbers have the same lanes. They are relative to `first`,
+// which advances before they could overflow.
 template <class T, bool largest>
 void extremum_columns(T* values, int64_t* indices, const T* x, int64_t n, int64_t inner, int64_t width) {
   using V = OrderOf<T>;
@@ -93,7 +96,8 @@ void extremum_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, 
   });
 }
 
-// Visits `count` rows side by side, because a single row waits for its own last step.
+// Scans `count` rows of length n interleaved, to hide the latency of the dependency between successive steps of a
+// row.
 template <int count, class State, class Visit>
 void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit&& visit) {
   State states[count];
@@ -104,8 +108,8 @@ void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit
   }
 }
 
-// Visits the lines of x, seen as [outer, n, inner], and calls visit(state, position, step) for each
-// element in turn.
+// Sequential scan along dim 1 of x [outer, n, inner]: for each of the outer * inner slices calls
+// visit(state, offset, step) for step = 0..n-1. `state` begins as `start`; `reverse` visits from the end.
 template <class State, class Visit>
 void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
   const int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2];
@@ -141,11 +145,13 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 }
 
 // Note [Running sums of a row]
-// A row is cut into segments of kSegment elements. A segment starts from the sum of the totals of all
-// segments before it. So kStreams segments run side by side (a single one would wait for its own additions),
-// and threads can divide a long row.
-constexpr int64_t kSegment = 512, kStreams = 8, kPiece = kSegment * kStreams;
+// Two-pass parallel prefix sum. A row is divided into segments of kSegment elements. The first pass computes the
+// total of each segment; a segment's scan then starts from the sum of the totals before it. So the scans of
+// kStreams segments are interleaved, which hides the latency of the additions, and several threads can share a
+// long row.
+constexpr int64_t kSegment = 512, kStreams = 8, kBatch = kSegment * kStreams;
 
+// Returns the sum of kSegment elements.
 template <class T> WideOf<T> segment_total(const T* x) {
   WideOf<T> lanes[16] = {};
   for (int64_t i = 0; i < kSegment; i += 16)
@@ -155,8 +161,8 @@ template <class T> WideOf<T> segment_total(const T* x) {
   return lanes[0];
 }
 
-// The running sums of one row. `step` is 1 (forward) or -1 (backward). x and y point to the first elements
-// in that direction.
+// The prefix sums y of one row x of n elements. `step` is 1 (forward) or -1 (reverse); x and y point to the first
+// elements in that direction.
 template <class T, class R, int64_t step> class RowSums {
  public:
   using Wide = WideOf<T>;
@@ -165,35 +171,35 @@ template <class T, class R, int64_t step> class RowSums {
   void run() const {
     Wide carry = 0;
     int64_t at = 0;
-    for (; n_ - at >= kPiece; at += kPiece) {
+    for (; n_ - at >= kBatch; at += kBatch) {
       Wide totals[kStreams];
       for (int64_t s = 0; s < kStreams; ++s) totals[s] = total(at + s * kSegment);
-      carry = run_piece(at, totals, carry);
+      carry = run_batch(at, totals, carry);
     }
     run_tail(at, carry);
   }
 
-  // Like run(), with the same results, on several threads.
+  // Computes the same bits as run(), on several threads.
   void run_parallel() const {
-    const int64_t pieces = n_ / kPiece;
-    std::vector<Wide> totals(pieces * kStreams), carries(pieces + 1);
-    parallel_for(0, pieces * kStreams, 16, [&](int64_t begin, int64_t end) {
+    const int64_t batches = n_ / kBatch;
+    std::vector<Wide> totals(batches * kStreams), carries(batches + 1);
+    parallel_for(0, batches * kStreams, 16, [&](int64_t begin, int64_t end) {
       for (int64_t s = begin; s < end; ++s) totals[s] = total(s * kSegment);
     });
-    for (int64_t p = 0; p < pieces; ++p) {
+    for (int64_t p = 0; p < batches; ++p) {
       carries[p + 1] = carries[p];
       for (int64_t s = 0; s < kStreams; ++s) carries[p + 1] += totals[p * kStreams + s];
     }
-    parallel_for(0, pieces, 2, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) run_piece(p * kPiece, &totals[p * kStreams], carries[p]);
+    parallel_for(0, batches, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) run_batch(p * kBatch, &totals[p * kStreams], carries[p]);
     });
-    run_tail(pieces * kPiece, carries[pieces]);
+    run_tail(batches * kBatch, carries[batches]);
   }
 
  private:
   Wide total(int64_t at) const { return segment_total(step > 0 ? x_ + at : x_ - at - (kSegment - 1)); }
 
-  Wide run_piece(int64_t at, const Wide* totals, Wide carry) const {
+  Wide run_batch(int64_t at, const Wide* totals, Wide carry) const {
     Wide sums[kStreams];
     for (int64_t s = 0; s < kStreams; ++s) sums[s] = carry, carry += totals[s];
     const T* x = x_ + step * at;
@@ -217,7 +223,7 @@ template <class T, class R, int64_t step> class RowSums {
 
 template <class T, class R, int64_t step> void cumsum_rows(R* y, const T* x, int64_t rows, int64_t n) {
   const int64_t first = step > 0 ? 0 : n - 1;
-  if (rows < num_threads() && n >= 4 * kPiece) {
+  if (rows < num_threads() && n >= 4 * kBatch) {
     for (int64_t r = 0; r < rows; ++r)
       RowSums<T, R, step>(y + r * n + first, x + r * n + first, n).run_parallel();
     return;
@@ -262,11 +268,11 @@ void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {
   dispatch_floating(x.dtype(), "logcumsumexp", [&]<class T>() {
     const T* p = x.ptr<T>();
     T* y = out.ptr<T>();
-    constexpr double kNone = -std::numeric_limits<double>::infinity();
-    scan(x, false, kNone, [=](double& total, int64_t at, int64_t) {
+    constexpr double kLogZero = -std::numeric_limits<double>::infinity();
+    scan(x, false, kLogZero, [=](double& total, int64_t at, int64_t) {
       const double v = static_cast<double>(p[at]);
       const double high = v > total || is_nan(v) ? v : total, low = v > total || is_nan(v) ? total : v;
-      // Equal infinities have no difference.
+      // inf - inf is NaN: two equal infinities leave `total` as it is.
       if (high != low || std::isfinite(high)) total = high + std::log1p(std::exp(low - high));
       y[at] = static_cast<T>(total);
     });
@@ -298,12 +304,13 @@ void running_extremes_cpu(const Tensor& values, const Tensor& indices, const Ten
   });
 }
 
+// out[i] = b[i] + a[i] * out[i - 1], out[0] = b[0]; in reverse out[i] = b[i] + a[i] * out[i + 1].
 void linear_recurrence_cpu(const Tensor& out, const Tensor& a, const Tensor& b, bool reverse) {
   dispatch_floating(b.dtype(), "linear_recurrence", [&]<class T>() {
     const T *pa = a.ptr<T>(), *pb = b.ptr<T>();
     T* y = out.ptr<T>();
     scan(b, reverse, 0.0, [=](double& last, int64_t at, int64_t i) {
-      // The first has no predecessor, whatever its factor is.
+      // The first visited element has no predecessor. Its factor is not read, so it may be NaN or infinite.
       last = i == 0 ? static_cast<double>(pb[at])
                     : static_cast<double>(pb[at]) + static_cast<double>(pa[at]) * last;
       y[at] = static_cast<T>(last);

@@ -1,4 +1,6 @@
-// Softmax, log-softmax and their gradients on the CPU.
+// CPU kernels of softmax, log_softmax and their gradients, along the dim of size n of [outer, n, inner]:
+//   softmax      y = exp(x - max(x)) / sum(exp(x - max(x)))    dx = y * (dy - sum(dy * y))
+//   log_softmax  y = x - max(x) - log(sum(exp(x - max(x))))    dx = dy - exp(y) * sum(dy)
 #include "gradus/tensor/ops/softmax.h"
 #include "gradus/tensor/kernel.h"
 
@@ -10,14 +12,14 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 8192;  // elements; each costs an exponential
-constexpr int64_t kTile = 256;
+constexpr int64_t kGrain = 8192;  // minimum number of elements per thread
+constexpr int64_t kTile = 256;    // elements that are summed in T; columns that are processed together
 
 constexpr int kLanes = 16;
 
-// Combines the values f(i) of a row. Long rows are combined in lanes, which compilers turn into vector code; in a short
-// row, and for what is left of a long one, joining the lanes would take longer than the values.
-template <class T, class F, class Join> T in_lanes(int64_t n, T start, F&& f, Join&& join) {
+// Returns f(0) join ... join f(n - 1), for an associative join with neutral element `start`. Long rows are reduced
+// in kLanes lanes, which compilers vectorize. Short rows and the remainder are reduced in order.
+template <class T, class F, class Join> T reduce_row(int64_t n, T start, F&& f, Join&& join) {
   T result = start;
   int64_t i = 0;
   if (n >= 2 * kLanes) {
@@ -33,10 +35,10 @@ template <class T, class F, class Join> T in_lanes(int64_t n, T start, F&& f, Jo
   return result;
 }
 
-// Returns the sum of f(i) over a row. Tiles are summed in T, their sums in f64.
+// Returns sum f(i) for i < n. Tiles are summed in T, the sums of tiles in f64.
 template <class T, class F> T row_sum(int64_t n, F&& f) {
   const auto tile_sum = [&](int64_t at) {
-    return in_lanes<T>(
+    return reduce_row<T>(
         std::min(kTile, n - at), 0, [&](int64_t i) { return f(at + i); }, [](T a, T b) { return a + b; });
   };
   if (n <= kTile) return tile_sum(0);
@@ -46,74 +48,75 @@ template <class T, class F> T row_sum(int64_t n, F&& f) {
 }
 
 template <class T> T row_max(const T* x, int64_t n) {
-  return in_lanes<T>(
+  return reduce_row<T>(
       n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return b > a ? b : a; });
 }
 
+// One row of n adjacent elements.
 template <class T> void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
-  const T top = row_max(x, n);
+  const T maximum = row_max(x, n);
   if (log) {
-    const T shift = std::log(row_sum<T>(n, [=](int64_t i) { return m::exp(x[i] - top); }));
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - top) - shift;
+    const T log_sum = std::log(row_sum<T>(n, [=](int64_t i) { return m::exp(x[i] - maximum); }));
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - maximum) - log_sum;
     return;
   }
-  const T scale = 1 / row_sum<T>(n, [=](int64_t i) { return y[i] = m::exp(x[i] - top); });
+  const T scale = 1 / row_sum<T>(n, [=](int64_t i) { return y[i] = m::exp(x[i] - maximum); });
   for (int64_t i = 0; i < n; ++i) y[i] *= scale;
 }
 
-// Rows of at most kShort elements. A buffer holds several, so their exponentials are one long loop.
-constexpr int64_t kShort = 128, kBuffer = 2048;
+// For rows of at most kMaxShortRow elements: the exponentials of several rows are computed in one long loop.
+constexpr int64_t kMaxShortRow = 128, kBufferSize = 2048;
 
 template <class T> void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bool log) {
-  T exps[kBuffer], last[kBuffer];
-  const int64_t per_buffer = kBuffer / n;
+  T exps[kBufferSize], normalizer[kBufferSize];
+  const int64_t per_buffer = kBufferSize / n;
   for (int64_t first = 0; first < rows; first += per_buffer) {
     const int64_t count = std::min(per_buffer, rows - first);
     const T* from = x + first * n;
     T* __restrict to = y + first * n;
     for (int64_t r = 0; r < count; ++r) {
       const T* row = from + r * n;
-      const T top = row_max(row, n);
-      for (int64_t i = 0; i < n; ++i) to[r * n + i] = row[i] - top;
+      const T maximum = row_max(row, n);
+      for (int64_t i = 0; i < n; ++i) to[r * n + i] = row[i] - maximum;
     }
     for (int64_t i = 0; i < count * n; ++i) exps[i] = m::exp(to[i]);
     for (int64_t r = 0; r < count; ++r)
-      last[r] = row_sum<T>(n, [=, e = exps + r * n](int64_t i) { return e[i]; });
-    for (int64_t r = 0; r < count; ++r) last[r] = log ? m::log(last[r]) : 1 / last[r];
+      normalizer[r] = row_sum<T>(n, [=, e = exps + r * n](int64_t i) { return e[i]; });
+    for (int64_t r = 0; r < count; ++r) normalizer[r] = log ? m::log(normalizer[r]) : 1 / normalizer[r];
     for (int64_t r = 0; r < count; ++r) {
       T* __restrict row = to + r * n;
       if (log) {
-        for (int64_t i = 0; i < n; ++i) row[i] -= last[r];
+        for (int64_t i = 0; i < n; ++i) row[i] -= normalizer[r];
       } else {
-        for (int64_t i = 0; i < n; ++i) row[i] = exps[r * n + i] * last[r];
+        for (int64_t i = 0; i < n; ++i) row[i] = exps[r * n + i] * normalizer[r];
       }
     }
   }
 }
 
-// `width` neighboring columns of an [n, inner] block.
+// `width` adjacent columns of an [n, inner] matrix.
 template <class T> void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, bool log) {
-  T top[kTile], sum[kTile] = {}, last[kTile];
-  for (int64_t j = 0; j < width; ++j) top[j] = x[j];
+  T maximum[kTile], sum[kTile] = {}, normalizer[kTile];
+  for (int64_t j = 0; j < width; ++j) maximum[j] = x[j];
   for (int64_t i = 1; i < n; ++i)
-    for (int64_t j = 0; j < width; ++j) top[j] = std::max(top[j], x[i * inner + j]);
+    for (int64_t j = 0; j < width; ++j) maximum[j] = std::max(maximum[j], x[i * inner + j]);
   for (int64_t i = 0; i < n; ++i) {
     const T* from = x + i * inner;
     T* __restrict to = y + i * inner;
     if (log) {
-      for (int64_t j = 0; j < width; ++j) sum[j] += m::exp(from[j] - top[j]);
+      for (int64_t j = 0; j < width; ++j) sum[j] += m::exp(from[j] - maximum[j]);
     } else {
-      for (int64_t j = 0; j < width; ++j) sum[j] += to[j] = m::exp(from[j] - top[j]);
+      for (int64_t j = 0; j < width; ++j) sum[j] += to[j] = m::exp(from[j] - maximum[j]);
     }
   }
-  for (int64_t j = 0; j < width; ++j) last[j] = log ? std::log(sum[j]) : 1 / sum[j];
+  for (int64_t j = 0; j < width; ++j) normalizer[j] = log ? std::log(sum[j]) : 1 / sum[j];
   for (int64_t i = 0; i < n; ++i) {
     const T* from = x + i * inner;
     T* __restrict to = y + i * inner;
     if (log) {
-      for (int64_t j = 0; j < width; ++j) to[j] = (from[j] - top[j]) - last[j];
+      for (int64_t j = 0; j < width; ++j) to[j] = (from[j] - maximum[j]) - normalizer[j];
     } else {
-      for (int64_t j = 0; j < width; ++j) to[j] *= last[j];
+      for (int64_t j = 0; j < width; ++j) to[j] *= normalizer[j];
     }
   }
 }
@@ -145,8 +148,8 @@ void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t
   }
 }
 
-// Calls rows(offset, number of rows) for softmaxes along the innermost axis, else columns(offset, width) for
-// tiles of neighboring columns.
+// In parallel, calls rows(offset, number of rows) if inner is 1, else columns(offset, width) for tiles of adjacent
+// columns. Offsets count elements.
 template <class Rows, class Columns>
 void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Rows&& rows, Columns&& columns) {
   if (numel == 0) return;
@@ -172,7 +175,7 @@ void softmax_cpu(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, boo
     for_each_softmax(
         x.numel(), n, inner,
         [&](int64_t at, int64_t rows) {
-          if (n <= kShort) return softmax_short_rows(to + at, from + at, rows, n, log);
+          if (n <= kMaxShortRow) return softmax_short_rows(to + at, from + at, rows, n, log);
           for (int64_t r = 0; r < rows; ++r, at += n) softmax_row(to + at, from + at, n, log);
         },
         [&](int64_t at, int64_t width) { softmax_columns(to + at, from + at, n, inner, width, log); });

@@ -1,10 +1,10 @@
-// Sorting, selection and search on the CPU.
+// CPU kernels of sort, topk, kthvalue, median, mode, unique's row order, searchsorted and histc. Sorting and
+// selection work along dim 1 of [outer, n, inner].
 //
 // Note [Sort keys]
-// Elements are sorted as unsigned integers of the same order, with the element's position in the low bits.
-// So no two keys are equal: every algorithm is stable and gives the same result, and floats need no
-// comparison of their own. Reversed bits sort in descending order. Values are then copied from the
-// positions, so -0 stays -0.
+// An element is mapped to an unsigned integer key of the same order (NaN last), followed by its index. No two keys
+// are equal, so every algorithm is stable and all give the same result. Complemented keys sort in descending
+// order. Values are then copied by index, so -0 stays -0.
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/kernel.h"
 
@@ -24,11 +24,13 @@ namespace {
 using cpu::dispatch_bytes;
 using cpu::is_nan;
 
-constexpr int64_t kGrain = 8192;     // elements
-constexpr int64_t kRadixFrom = 256;  // below, comparing is faster
+constexpr int64_t kGrain = 8192;          // minimum number of elements per thread
+constexpr int64_t kMinRadixLength = 256;  // minimum length for radix sort; std::sort is faster below
 
 template <class T> using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
+// Returns the key of x. Floats: the IEEE 754 bits with the sign bit flipped if positive, all bits flipped if
+// negative.
 template <class T> KeyOf<T> key_of(T x) {
   using K = KeyOf<T>;
   constexpr K kSign = K(1) << (8 * sizeof(K) - 1);
@@ -38,32 +40,32 @@ template <class T> KeyOf<T> key_of(T x) {
     const K bits = std::bit_cast<K>(f);
     const K key = bits & kSign ? ~bits : bits | kSign;
     return f != f ? ~K(0) : key;
-  } else if constexpr (std::is_signed_v<T>) {  // no wider than T: bytes are sorted by one digit
+  } else if constexpr (std::is_signed_v<T>) {  // i8 keys have 8 bits, one radix digit
     return static_cast<std::make_unsigned_t<T>>(x) ^ (K(1) << (8 * sizeof(T) - 1));
   } else {
     return x;
   }
 }
 
-// A key with its position. A 32-bit key and its position share one word.
-struct Wide {
+// A 64-bit key with its index. A 32-bit key and its index share one uint64_t.
+struct KeyAndIndex {
   uint64_t key;
   uint64_t at;
-  bool operator<(const Wide& o) const { return key < o.key || (key == o.key && at < o.at); }
+  bool operator<(const KeyAndIndex& o) const { return key < o.key || (key == o.key && at < o.at); }
 };
-template <class K> using Item = std::conditional_t<sizeof(K) == 8, Wide, uint64_t>;
+template <class K> using SortItem = std::conditional_t<sizeof(K) == 8, KeyAndIndex, uint64_t>;
 
 // clang-format off
-inline Wide item(uint64_t key, int64_t at) { return {key, static_cast<uint64_t>(at)}; }
-inline uint64_t item(uint32_t key, int64_t at) { return uint64_t(key) << 32 | static_cast<uint64_t>(at); }
-inline int64_t at_of(const Wide& i) { return static_cast<int64_t>(i.at); }
-inline int64_t at_of(uint64_t i) { return static_cast<int64_t>(i & 0xffffffffu); }
-inline uint64_t key_bits(const Wide& i) { return i.key; }
+inline KeyAndIndex make_item(uint64_t key, int64_t at) { return {key, static_cast<uint64_t>(at)}; }
+inline uint64_t make_item(uint32_t key, int64_t at) { return uint64_t(key) << 32 | static_cast<uint64_t>(at); }
+inline int64_t index_of(const KeyAndIndex& i) { return static_cast<int64_t>(i.at); }
+inline int64_t index_of(uint64_t i) { return static_cast<int64_t>(i & 0xffffffffu); }
+inline uint64_t key_bits(const KeyAndIndex& i) { return i.key; }
 inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 // clang-format on
 
-// Sorts by digits of 8 bits, the lowest first. `spare` has room for n items. Returns the array that
-// holds the result.
+// LSD radix sort with digits of 8 bits. `spare` has room for n items. Returns the array with the result: items or
+// spare.
 template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   static_assert(digits <= 8);
   std::vector<uint32_t> counts(digits * 256);
@@ -82,24 +84,24 @@ template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   return items;
 }
 
-// The items of one line, and room to sort them in.
-template <class T> class Line {
+// The items (key, index) of one slice of n elements along the sorted dim, with a buffer for sorting.
+template <class T> class SliceSorter {
  public:
   using K = KeyOf<T>;
-  using I = Item<K>;
-  explicit Line(int64_t n) : n_(n), items_(new I[n]) {
+  using I = SortItem<K>;
+  explicit SliceSorter(int64_t n) : n_(n), items_(new I[n]) {
     if (n > std::numeric_limits<uint32_t>::max())
       throw ShapeError("sort", "expected fewer than 2^32 elements along the dim, given ", n);
   }
 
   void load(const T* x, int64_t stride, bool descending) {
     for (int64_t i = 0; i < n_; ++i)
-      items_[i] = item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
+      items_[i] = make_item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
   }
 
-  // Returns all items in order.
+  // Sorts all items and returns them.
   const I* sorted() {
-    if (n_ < kRadixFrom) {
+    if (n_ < kMinRadixLength) {
       std::sort(items_.get(), items_.get() + n_);
       return items_.get();
     }
@@ -107,6 +109,7 @@ template <class T> class Line {
     return radix_sort < I, sizeof(K) == 4 ? (sizeof(T) == 1 ? 1 : 4) : 8 > (items_.get(), spare_.get(), n_);
   }
 
+  // Returns the k-th smallest item. Reorders the items.
   I kth(int64_t k) {
     std::nth_element(items_.get(), items_.get() + k, items_.get() + n_);
     return items_[k];
@@ -119,13 +122,13 @@ template <class T> class Line {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// Finds the first k items of a line, in order. It keeps few candidates: an element behind the current
-// k-th is dropped.
-template <class T> class Top {
+// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k items. A
+// full buffer is reduced to its first k items, whose largest key becomes the limit for further candidates.
+template <class T> class TopK {
  public:
   using K = KeyOf<T>;
-  using I = Item<K>;
-  explicit Top(int64_t k) : k_(k), room_(std::max<int64_t>(4 * k, 256)), items_(new I[room_]) {}
+  using I = SortItem<K>;
+  explicit TopK(int64_t k) : k_(k), capacity_(std::max<int64_t>(4 * k, 256)), items_(new I[capacity_]) {}
 
   const I* find(const T* x, int64_t n, int64_t stride, bool descending) {
     int64_t count = 0;
@@ -133,8 +136,8 @@ template <class T> class Top {
     for (int64_t i = 0; i < n; ++i) {
       const K key = descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]);
       if (key > limit) continue;
-      items_[count++] = item(key, i);
-      if (count == room_) {
+      items_[count++] = make_item(key, i);
+      if (count == capacity_) {
         std::nth_element(items_.get(), items_.get() + k_ - 1, items_.get() + count);
         limit = static_cast<K>(key_bits(items_[k_ - 1]));
         count = k_;
@@ -146,14 +149,15 @@ template <class T> class Top {
   }
 
  private:
-  int64_t k_, room_;
+  int64_t k_, capacity_;
   std::unique_ptr<I[]> items_;
 };
 
-// Calls f(scratch, line) for every line, numbered through outer and inner. Each thread makes its own scratch.
-template <class Make, class F> void for_lines(const Tensor& x, Make&& make, F&& f) {
-  const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];
-  parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+// Calls f(scratch, slice) in parallel for all outer * inner slices along dim 1 of x. Each thread has its own
+// scratch = make().
+template <class Make, class F> void for_each_slice(const Tensor& x, Make&& make, F&& f) {
+  const int64_t n = x.shape()[1], slices = x.shape()[0] * x.shape()[2];
+  parallel_for(0, slices, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
                  auto scratch = make();
                  for (int64_t i = begin; i < end; ++i) f(scratch, i);
@@ -166,73 +170,78 @@ void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool
     const T* p = x.ptr<T>();
     T* v = values.ptr<T>();
     int64_t* at = indices.ptr<int64_t>();
-    const auto emit = [&](const auto* items, int64_t line) {
-      const T* from = p + line / inner * n * inner + line % inner;
-      const int64_t base = line / inner * k * inner + line % inner;
+    const auto write_result = [&](const auto* items, int64_t slice) {
+      const T* from = p + slice / inner * n * inner + slice % inner;
+      const int64_t base = slice / inner * k * inner + slice % inner;
       for (int64_t i = 0; i < k; ++i) {
-        const int64_t a = at_of(items[i]);
+        const int64_t a = index_of(items[i]);
         v[base + i * inner] = from[a * inner];
         at[base + i * inner] = a;
       }
     };
-    const auto start = [=](int64_t line) { return p + line / inner * n * inner + line % inner; };
+    const auto start = [=](int64_t slice) { return p + slice / inner * n * inner + slice % inner; };
     if (8 * k <= n) {
-      for_lines(
-          x, [&] { return Top<T>(k); },
-          [&](Top<T>& top, int64_t line) { emit(top.find(start(line), n, inner, descending), line); });
+      for_each_slice(
+          x, [&] { return TopK<T>(k); },
+          [&](TopK<T>& top, int64_t slice) {
+            write_result(top.find(start(slice), n, inner, descending), slice);
+          });
       return;
     }
-    for_lines(
-        x, [&] { return Line<T>(n); },
-        [&](Line<T>& items, int64_t line) {
-          items.load(start(line), inner, descending);
-          emit(items.sorted(), line);
+    for_each_slice(
+        x, [&] { return SliceSorter<T>(n); },
+        [&](SliceSorter<T>& items, int64_t slice) {
+          items.load(start(slice), inner, descending);
+          write_result(items.sorted(), slice);
         });
   });
 }
 
-// Returns the position of the most frequent key in sorted items: of several keys the smallest,
-// its last place.
+// Returns the index of the most frequent key of sorted items: the smallest such key, its last occurrence.
 template <class I> int64_t mode_of(const I* items, int64_t n) {
   int64_t best = 0, best_run = 0, run = 0;
   for (int64_t i = 0; i < n; ++i) {
     run = i > 0 && key_bits(items[i]) == key_bits(items[i - 1]) ? run + 1 : 1;
     if (run > best_run) best_run = run, best = i;
   }
-  return at_of(items[best]);
+  return index_of(items[best]);
 }
 
+// Returns the index of the selected element. The median is the lower of two middle elements. kMedian returns a NaN
+// if there is one; the other median ignores NaN.
 template <class T>
-int64_t selected(Line<T>& items, const T* x, int64_t n, int64_t stride, Selection what, int64_t k) {
+int64_t select_index(SliceSorter<T>& items, const T* x, int64_t n, int64_t stride, Selection what,
+                     int64_t k) {
   items.load(x, stride, false);
   if (what == Selection::kMode) return mode_of(items.sorted(), n);
-  if (what == Selection::kKth) return at_of(items.kth(k));
-  int64_t numbers = n;
+  if (what == Selection::kKth) return index_of(items.kth(k));
+  int64_t not_nan = n;
   if constexpr (is_floating(dtype_v<T>)) {
     for (int64_t i = 0; i < n; ++i) {
       if (!is_nan(static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(x[i * stride]))) continue;
       if (what == Selection::kMedian) return i;
-      --numbers;
+      --not_nan;
     }
   }
-  return at_of(items.kth(numbers == 0 ? 0 : (numbers - 1) / 2));
+  return index_of(items.kth(not_nan == 0 ? 0 : (not_nan - 1) / 2));
 }
 
 void select_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t k) {
   const int64_t n = x.shape()[1], inner = x.shape()[2];
   dispatch_bytes(x, [&]<class T>() {
     const T* p = x.ptr<T>();
-    for_lines(
-        x, [&] { return Line<T>(n); },
-        [&](Line<T>& items, int64_t line) {
-          const T* from = p + line / inner * n * inner + line % inner;
-          const int64_t at = selected(items, from, n, inner, what, k);
-          values.ptr<T>()[line] = from[at * inner];
-          indices.ptr<int64_t>()[line] = at;
+    for_each_slice(
+        x, [&] { return SliceSorter<T>(n); },
+        [&](SliceSorter<T>& items, int64_t slice) {
+          const T* from = p + slice / inner * n * inner + slice % inner;
+          const int64_t at = select_index(items, from, n, inner, what, k);
+          values.ptr<T>()[slice] = from[at * inner];
+          indices.ptr<int64_t>()[slice] = at;
         });
   });
 }
 
+// order = the stable permutation that sorts the rows of x [n, m] lexicographically.
 void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   const int64_t n = x.shape()[0], m = x.shape()[1];
   int64_t* at = order.ptr<int64_t>();
@@ -249,17 +258,17 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   });
 }
 
-// Returns how many of the n elements of a sorted line come before v. Halves without branches: which half is
-// next is random, so no branch could be predicted.
-template <bool past_equals, class V, class T> int64_t place_of(V v, const T* line, int64_t n) {
-  const T* first = line;
+// Returns the number of elements of the sorted array that are < v, or <= v with past_equals. Binary search without
+// branches, which would be mispredicted half of the time.
+template <bool past_equals, class V, class T> int64_t bound_index(V v, const T* slice, int64_t n) {
+  const T* first = slice;
   while (n > 0) {
     const int64_t half = (n + 1) / 2;
     const V middle = static_cast<V>(first[half - 1]);
     first += (past_equals ? middle <= v : middle < v) ? half : 0;
     n -= half;
   }
-  return first - line;
+  return first - slice;
 }
 
 void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right) {
@@ -270,10 +279,12 @@ void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& val
     int64_t* to = out.ptr<int64_t>();
     parallel_for(0, values.numel(), 512, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const T* line = s + i / m * n;
+        const T* slice = s + i / m * n;
         const V value = static_cast<V>(v[i]);
-        // A NaN comes after everything, from either side.
-        to[i] = is_nan(value) ? n : right ? place_of<true>(value, line, n) : place_of<false>(value, line, n);
+        // NaN sorts after all numbers, for left and right.
+        to[i] = is_nan(value) ? n
+                : right       ? bound_index<true>(value, slice, n)
+                              : bound_index<false>(value, slice, n);
       }
     });
   });
@@ -285,8 +296,8 @@ void histc_cpu(const Tensor& out, const Tensor& x, double low, double high) {
     const T* p = x.ptr<T>();
     T from = static_cast<T>(low), to = static_cast<T>(high);
     if (from == to && n > 0) {
-      const auto [least, most] = std::minmax_element(p, p + n);
-      from = *least, to = *most;
+      const auto [min, max] = std::minmax_element(p, p + n);
+      from = *min, to = *max;
     }
     if (!std::isfinite(from) || !std::isfinite(to))
       throw ValueError("histc", "x's range is not finite: ", from, " to ", to);

@@ -1,4 +1,5 @@
-// Vectors whose lanes come from different rows of a matrix in memory.
+// Loads and stores of matrix columns: lane r of a vector is an element of row r of a row-major matrix in memory.
+// Built from 4 x 4 transposes in registers.
 #if defined(GRADUS_TENSOR_CPU_TRANSPOSE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_TRANSPOSE_INL_H
 #undef GRADUS_TENSOR_CPU_TRANSPOSE_INL_H
@@ -15,7 +16,7 @@ namespace gradus::cpu::HWY_NAMESPACE {
 
 constexpr hn::FixedTag<float, 4> kFourFloats;
 
-// A register of D consists of blocks of 4 floats. Block b of the result is f(b).
+// Returns the vector of D whose 4-float block b is f(first + b).
 template <class D, class F> HWY_INLINE hn::Vec<D> make_of_blocks(D d, const F& f, int first = 0) {
   if constexpr (hn::MaxLanes(d) == 4) {
     return f(first);
@@ -25,7 +26,7 @@ template <class D, class F> HWY_INLINE hn::Vec<D> make_of_blocks(D d, const F& f
                        make_of_blocks(half, f, first));
   }
 }
-// Writes block b to `to + b * step`.
+// Stores 4-float block b of v to `to + b * step`.
 template <class D> HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* to, int64_t step) {
   if constexpr (hn::MaxLanes(d) == 4) {
     hn::StoreU(v, d, to);
@@ -36,7 +37,8 @@ template <class D> HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* to, in
   }
 }
 
-// Transposes four vectors as 4 x 4 matrices, each of which lies in one block of all four.
+// Transposes block by block: the b-th 4-float blocks of from[0..3] are the rows of a 4 x 4 matrix, and the b-th
+// blocks of to[0..3] its columns.
 HWY_INLINE void transpose_blocks(const Floats* from, Floats* to) {
   const hn::RepartitionToWide<FloatTag> pairs;
   const auto a = hn::BitCast(pairs, hn::InterleaveLower(kFloats, from[0], from[1])),
@@ -49,11 +51,11 @@ HWY_INLINE void transpose_blocks(const Floats* from, Floats* to) {
   to[3] = hn::BitCast(kFloats, hn::InterleaveUpper(pairs, b, d));
 }
 
-// Columns are read and written in fours. The column at which the four that begin at column i are
-// read: within `count` columns.
+// Returns the first of the four columns that are loaded together for column i. The last group of four overlaps the
+// previous one if `count` is not a multiple of 4.
 constexpr int first_of_four(int i, int count) { return i + 4 <= count ? i : count - 4; }
 
-// columns[t], for t < 4: the t-th of the four floats read(row), of kLanes rows.
+// columns[t][row] = read(row)[t] for t < 4 and row < kLanes. read(row) returns 4 floats.
 template <class Read> HWY_INLINE void load_four_columns(const Read& read, Floats* columns) {
   Floats rows[4];
 #pragma GCC unroll 4
@@ -62,7 +64,7 @@ template <class Read> HWY_INLINE void load_four_columns(const Read& read, Floats
   transpose_blocks(rows, columns);
 }
 
-// columns[t], for t < count: from[t], from[step + t], from[2 * step + t] ... of kLanes rows. count >= 4.
+// columns[t][row] = from[row * step + t] for t < count and row < kLanes. Requires count >= 4.
 template <class T> HWY_INLINE void load_columns(const T* from, int64_t step, int count, Floats* columns) {
 #pragma GCC unroll 4
   for (int i = 0; i < count; i += 4) {
@@ -72,7 +74,7 @@ template <class T> HWY_INLINE void load_columns(const T* from, int64_t step, int
   }
 }
 
-// The reverse: writes columns[0] to columns[count - 1] to kLanes rows.
+// to[row * step + t] = columns[t][row] for t < count and row < kLanes. Requires count >= 4.
 HWY_INLINE void store_columns(const Floats* columns, int count, float* to, int64_t step) {
 #pragma GCC unroll 4
   for (int i = 0; i < count; i += 4) {

@@ -1,3 +1,5 @@
+// Matrix transposition in two levels of tiles: n x n tiles are transposed in vector registers, and tiles are
+// visited in squares that are one cache line wide.
 #include "gradus/tensor/cpu/transpose.h"
 
 #include <algorithm>
@@ -14,7 +16,7 @@ void transpose_scalar(T* __restrict dst, int64_t dst_row, const T* __restrict sr
     for (int64_t c = 0; c < cols; ++c) dst[r * dst_row + c] = src[c * src_col + r];
 }
 
-// Transposes an n x n tile in registers, in log2(n) rounds. Each round interleaves row i with row i + n/2.
+// Transposes an n x n tile in registers: log2(n) rounds, each of which interleaves vector i with vector i + n/2.
 template <class T, int n> void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
   typedef T Vector __attribute__((vector_size(n * sizeof(T))));
   Vector v[n], w[n];
@@ -30,25 +32,26 @@ template <class T, int n> void transpose_tile(T* dst, int64_t dst_row, const T* 
   for (int r = 0; r < n; ++r) std::memcpy(dst + r * dst_row, &v[r], sizeof(Vector));
 }
 
-// Works in squares that are a cache line wide, so that every line is used completely on both sides.
-// Prefetches the lines of the next square: they are too far apart for the processor's own prefetching.
+// Squares of kLine x kLine elements use each cache line of source and destination completely. The next square is
+// prefetched explicitly, because the hardware prefetcher does not follow strides of src_col elements.
 template <class T, int n>
 void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, int64_t src_col, int64_t rows,
                      int64_t cols) {
   T* dst = static_cast<T*>(dst_bytes);
   const T* src = static_cast<const T*>(src_bytes);
   constexpr int64_t kLine = std::max<int64_t>(64 / sizeof(T), n);
-  const int64_t whole_rows = rows / n * n, whole_cols = cols / n * n;
-  for (int64_t top = 0; top < whole_rows; top += kLine)
-    for (int64_t left = 0; left < whole_cols; left += kLine) {
-      const int64_t bottom = std::min(top + kLine, whole_rows), right = std::min(left + kLine, whole_cols);
-      for (int64_t c = left; c < right; ++c) __builtin_prefetch(src + c * src_col + bottom);
-      for (int64_t r = top; r < bottom; r += n)
-        for (int64_t c = left; c < right; c += n)
+  const int64_t whole_rows = rows / n * n, tiled_cols = cols / n * n;
+  for (int64_t first_row = 0; first_row < whole_rows; first_row += kLine)
+    for (int64_t first_col = 0; first_col < tiled_cols; first_col += kLine) {
+      const int64_t end_row = std::min(first_row + kLine, whole_rows),
+                    end_col = std::min(first_col + kLine, tiled_cols);
+      for (int64_t c = first_col; c < end_col; ++c) __builtin_prefetch(src + c * src_col + end_row);
+      for (int64_t r = first_row; r < end_row; r += n)
+        for (int64_t c = first_col; c < end_col; c += n)
           transpose_tile<T, n>(dst + r * dst_row + c, dst_row, src + c * src_col + r, src_col);
     }
-  transpose_scalar(dst + whole_cols, dst_row, src + whole_cols * src_col, src_col, whole_rows,
-                   cols - whole_cols);
+  transpose_scalar(dst + tiled_cols, dst_row, src + tiled_cols * src_col, src_col, whole_rows,
+                   cols - tiled_cols);
   transpose_scalar(dst + whole_rows * dst_row, dst_row, src + whole_rows, src_col, rows - whole_rows, cols);
 }
 

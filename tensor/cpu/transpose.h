@@ -1,12 +1,12 @@
-// Matrix transposition between two places in memory.
+// Out-of-place matrix transposition.
 #pragma once
 
 #include <cstdint>
 
 namespace gradus::cpu {
 
-// Writes dst[r * dst_row + c] = src[c * src_col + r] for r < rows, c < cols. Elements have `size` bytes (1,
-// 2, 4 or 8), strides count elements. The source is contiguous along r, the destination along c.
+// dst[r * dst_row + c] = src[c * src_col + r] for r < rows, c < cols. Elements have `size` bytes (1, 2, 4 or 8);
+// the strides dst_row and src_col count elements. dst and src do not overlap.
 void transpose(int64_t size, void* dst, int64_t dst_row, const void* src, int64_t src_col, int64_t rows,
                int64_t cols);
 

@@ -1,5 +1,5 @@
-// The vectors of f32 that kernels hold in registers, at each level of processor (gradus/tensor/cpu/levels.h),
-// and their loads and stores, of f32 and of bf16.
+// The f32 vector type of kernels that are compiled per instruction set (gradus/tensor/cpu/levels.h), with
+// unaligned loads and stores of f32 and bf16 memory. Built on Highway.
 #if defined(GRADUS_TENSOR_CPU_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_VECTORS_INL_H
 #undef GRADUS_TENSOR_CPU_VECTORS_INL_H
@@ -21,7 +21,8 @@ using FloatTag = hn::ScalableTag<float>;
 using Floats = hn::Vec<FloatTag>;
 constexpr FloatTag kFloats;
 
-constexpr int kLanes = hn::MaxLanes(kFloats);  // floats in a register
+constexpr int kLanes = hn::MaxLanes(kFloats);  // floats in a vector
+// Vector registers of the instruction set.
 constexpr int kRegisters = HWY_TARGET == HWY_AVX2 ? 16 : 32;
 
 template <class D> HWY_INLINE hn::Vec<D> load(D d, const float* p) { return hn::LoadU(d, p); }
@@ -33,7 +34,7 @@ template <class D> HWY_INLINE hn::Vec<D> load(D d, const bf16* p) {
 }
 
 template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, float* p) { hn::StoreU(v, d, p); }
-// Rounds as bf16(float) does.
+// Rounds to nearest even, NaN to a quiet NaN, as bf16(float) does.
 template <class D> HWY_INLINE void store(D, hn::Vec<D> v, bf16* p) {
   const hn::RebindToUnsigned<D> words;
   const hn::Rebind<uint16_t, D> halves;

@@ -1,4 +1,5 @@
-// Loops that are compiled twice: for the processor of the build, and for AVX-512.
+// Function multiversioning: compiles a loop for the baseline processor of the build and for AVX-512, and selects
+// at run time.
 #pragma once
 
 #include "gradus/tensor/runtime/processor.h"
@@ -12,14 +13,13 @@ namespace gradus::cpu {
 #define GRADUS_AVX512 gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
 #endif
 
-// `flatten` compiles the functions that f calls into this one. A function of its own would be compiled for
-// the processor of the build.
+// `flatten` inlines all functions that f calls. A function that is not inlined would be compiled for the baseline
+// processor.
 template <class F> [[GRADUS_AVX512, gnu::flatten]] void run_in_avx512(const F& f) { f(); }
 #endif
 
-// Calls f(). Its loops exist for vectors of 64 bytes as well, which run where the processor has
-// AVX-512. For loops that convert 16-bit floats: in vectors of 32 bytes their rounding takes as long as
-// the memory accesses.
+// Calls f(), compiled for AVX-512 with 64-byte vectors if the processor has AVX-512. Meant for loops that convert
+// 16-bit floats: with 32-byte vectors their rounding takes as long as their memory accesses.
 template <class F> void with_wide_vectors(const F& f) {
 #if defined(__x86_64__)
   if (has_avx512()) return run_in_avx512(f);

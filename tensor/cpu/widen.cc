@@ -1,3 +1,4 @@
+// Conversion of whole bf16 and f16 tensors to f32 and back, by the copy kernel.
 #include "gradus/tensor/cpu/widen.h"
 
 #include "gradus/tensor/kernel.h"
@@ -7,16 +8,16 @@ namespace gradus::cpu {
 
 Tensor widened(const Tensor& x) {
   if (!x.defined()) return x;
-  const auto repeats = [&](int d) { return x.strides()[d] == 0 && x.shape()[d] > 1; };
+  const auto is_broadcast = [&](int d) { return x.strides()[d] == 0 && x.shape()[d] > 1; };
   Shape shape = x.shape();
   for (int d = 0; d < x.dim(); ++d)
-    if (repeats(d)) shape[d] = 1;
-  const Tensor once = view_as_strided(x, shape, x.strides(), x.impl().offset);
-  const Tensor y = empty_like(once, DType::kF32);
-  if (y.numel() > 0) raw::copy_kernel.cpu(y, once);
+    if (is_broadcast(d)) shape[d] = 1;
+  const Tensor unexpanded = view_as_strided(x, shape, x.strides(), x.impl().offset);
+  const Tensor y = empty_like(unexpanded, DType::kF32);
+  if (y.numel() > 0) raw::copy_kernel.cpu(y, unexpanded);
   Strides strides = y.strides();
   for (int d = 0; d < x.dim(); ++d)
-    if (repeats(d)) strides[d] = 0;
+    if (is_broadcast(d)) strides[d] = 0;
   return view_as_strided(y, x.shape(), strides, 0);
 }
 

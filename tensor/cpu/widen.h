@@ -1,4 +1,5 @@
-// Kernels for f32 on 16-bit floats: inputs are widened before, results are rounded once after.
+// Lets kernels that compute in f32 serve bf16 and f16: inputs are converted to f32 before the kernel, and results
+// are rounded once after it.
 #pragma once
 
 #include "gradus/tensor/runtime/processor.h"
@@ -8,23 +9,23 @@ namespace gradus::cpu {
 
 // Returns whether a dtype is bf16 or f16.
 constexpr bool is_narrow(DType t) { return t == DType::kBF16 || t == DType::kF16; }
-// Returns whether kernels for f32 that widen by themselves compute images of a dtype: f32, and bf16 where the
-// processor does not multiply bf16.
+// Returns whether images of dtype t are computed by f32 kernels that convert bf16 as they load and store: true for
+// f32, and for bf16 on processors without AVX512_BF16 instructions.
 inline bool is_computed_in_f32(DType t) {
   return t == DType::kF32 || (t == DType::kBF16 && !has_avx512_bf16());
 }
 
-// Returns x's elements as f32. The dims keep their order in memory, and broadcast dims (stride 0) stay so. An
-// undefined x stays undefined.
+// Returns x converted to f32. The order of dims in memory is kept, and broadcast dims keep stride 0. An undefined
+// x gives an undefined result.
 Tensor widened(const Tensor& x);
-// Returns an uninitialized f32 tensor for results, in the layout of the dense tensor y.
+// Returns an uninitialized f32 tensor with the shape and strides of the dense tensor y.
 Tensor wide_like(const Tensor& y);
-// Rounds the elements of wide_like(y) into y.
+// y = wide, rounded to y's dtype. `wide` has the shape of y, as wide_like(y) returns it.
 void round_to(const Tensor& y, const Tensor& wide);
 
-// Returns x, widened if it has 16 bits.
+// Returns x, converted to f32 if its dtype is bf16 or f16.
 inline Tensor in_f32(const Tensor& x) { return x.defined() && is_narrow(x.dtype()) ? widened(x) : x; }
-// Calls f(y), or f(wide_like(y)) and rounds that into y if y has 16 bits.
+// Calls f(y). If y is bf16 or f16, calls f on an f32 tensor instead and rounds the result into y.
 template <class F> void give_in_f32(const Tensor& y, F f) {
   if (!y.defined() || !is_narrow(y.dtype())) return f(y);
   const Tensor wide = wide_like(y);

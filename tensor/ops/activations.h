@@ -1,4 +1,5 @@
-// Functors of activations and of their fused gradients. A gradient takes dy and the input x or the output y.
+// Functors of activation functions and of their fused gradients, with PyTorch's formulas. A gradient functor
+// computes dx from dy and the input x or the output y, as its parameter is named.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -65,7 +66,7 @@ struct SigmoidBackward : OnFloats {
   static constexpr const char* name = "sigmoid_backward";
   template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (y * (T(1) - y)); }
 };
-// log(1 / (1 + e^-x)), in a form whose exponential does not overflow.
+// log(sigmoid(x)) = min(x, 0) - log(1 + e^-|x|), whose exponential does not overflow.
 struct LogSigmoid : OnFloats {
   static constexpr const char* name = "logsigmoid";
   template <class T> GRADUS_HD T operator()(T x) const {
@@ -99,7 +100,7 @@ struct SiluBackward : OnFloats {
     return dy * s * (T(1) + x * (T(1) - s));
   }
 };
-// x tanh(log(1 + e^x)), with n = e^x: x (n^2 + 2n) / (n^2 + 2n + 2)
+// x tanh(log(1 + e^x)) = x (n^2 + 2n) / (n^2 + 2n + 2) with n = e^x. For x > 20 the result is x.
 struct Mish : OnFloats {
   static constexpr const char* name = "mish";
   template <class T> GRADUS_HD T operator()(T x) const {
@@ -121,7 +122,7 @@ struct GeluBackward : OnFloats {
     return dy * (cdf + x * pdf);
   }
 };
-// With u = sqrt(2/pi) (x + 0.044715 x^3).
+// The tanh approximation of gelu: x / 2 (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3).
 struct GeluTanh : OnFloats {
   static constexpr const char* name = "gelu_tanh";
   template <class T> GRADUS_HD T operator()(T x) const {

@@ -1,3 +1,4 @@
+// Checks, integer conversion of parameters, and calls of the functors' slots.
 #include "gradus/tensor/ops/arithmetic.h"
 
 #include <cmath>
@@ -11,14 +12,15 @@ namespace {
 
 using namespace functors;  // NOLINT
 
-// Integers are multiplied by integers that their dtype can hold.
-void check_factor(const char* op, DType t, Number alpha) {
+// alpha must be an integer that fits into the dtype if the operands are integers.
+void check_alpha(const char* op, DType t, Number alpha) {
   if (is_integral(t) && alpha.is_floating())
     throw DTypeError(op, "alpha must be an integer for ", t, ", given ", alpha, ", a floating-point number");
   check_fits(op, alpha, t);
 }
 
-// An integer is neither raised nor lowered to a number that its type cannot hold.
+// Checks that bounds are not NaN, and that some value of an integer dtype t is in [low, high], so that no element
+// is clamped to a number that t cannot represent.
 void check_bounds(const char* op, DType t, Number low, Number high) {
   if (std::isnan(low.to_double()) || std::isnan(high.to_double()))
     throw ValueError(op, "bounds are ", low, " and ", high);
@@ -61,7 +63,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) { return binary<Remainder>(a,
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>(a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>(a, b); }
 Tensor add(const Tensor& a, const Tensor& b, Number alpha) {
-  check_factor("add", result_dtype(a, b), alpha);
+  check_alpha("add", result_dtype(a, b), alpha);
   return binary<AddScaled>(a, b, alpha.to_double(), alpha.to_i64());
 }
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) { return binary<Lerp>(a, b, weight); }
@@ -80,7 +82,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
 
 void add_(const Tensor& dst, const Tensor& src) { binary_<Add>("add_", dst, src); }
 void add_(const Tensor& dst, const Tensor& src, Number alpha) {
-  check_factor("add_", dst.dtype(), alpha);
+  check_alpha("add_", dst.dtype(), alpha);
   binary_<AddScaled>("add_", dst, src, alpha.to_double(), alpha.to_i64());
 }
 void sub_(const Tensor& dst, const Tensor& src) { binary_<Sub>("sub_", dst, src); }

@@ -1,5 +1,6 @@
-// Raw arithmetic: sums, products, quotients, powers, roots, extrema, limits, signs, rounding. No autograd;
-// users call gradus/autograd/ops/arithmetic.h. Operands broadcast; results keep the operands' common layout.
+// Raw element-wise arithmetic without autograd (add, mul, pow, remainder, clamp, lerp, ...): functors, ops, and
+// in-place ops. Users call gradus/autograd/ops/arithmetic.h. Operands broadcast; results keep the operands' common
+// layout.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -26,7 +27,7 @@ struct Div : OnFloats {
 struct AddScaled : OnNumbers {
   static constexpr const char* name = "add";
   double alpha;
-  int64_t integer_alpha;  // exact, for integers
+  int64_t integer_alpha;  // alpha for integer types
   template <class T> GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>)
       return m::fma(T(alpha), b, a);
@@ -45,7 +46,7 @@ struct AddCDiv : OnFloats {
   double value;
   template <class T> GRADUS_HD T operator()(T x, T a, T b) const { return m::fma(T(value), a / b, x); }
 };
-// a to the power b. Negative powers of integers round toward zero.
+// a^b. Negative powers of integers round toward zero; positive ones wrap on overflow.
 struct Pow : OnNumbers {
   static constexpr const char* name = "pow";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
@@ -54,7 +55,7 @@ struct Pow : OnNumbers {
     } else {
       if constexpr (std::is_signed_v<T>)
         if (b < 0) return a == 1 ? T(1) : a == -1 ? (b % 2 ? T(-1) : T(1)) : T(0);
-      // Unsigned inside: overflow wraps.
+      // Unsigned arithmetic, which wraps on overflow.
       uint64_t result = 1, base = static_cast<uint64_t>(a);
       for (uint64_t e = static_cast<uint64_t>(b); e; e >>= 1, base *= base)
         if (e & 1) result *= base;
@@ -62,15 +63,16 @@ struct Pow : OnNumbers {
     }
   }
 };
-// a - b q, by double: q is too large by one at most, which `r` shows, and the product is exact. Not for
-// quotients of 2^52 and more, infinities and NaN.
+// The base of Remainder and Fmod. In f32 both compute a - b * q in f64: the rounded quotient q may be too large by
+// one, which the sign of the result shows and corrects; the product is exact. is_far: quotients of about 2^52 or
+// more, infinities and NaN, for which the C library's fmod is used.
 struct OnQuotients : OnNumbers {
   GRADUS_HD bool is_far(float a, float b) const {
     const float v = m::abs(b);
     return !((m::abs(a) < 4e15f * v) & (v < std::numeric_limits<float>::infinity()));
   }
 };
-// The remainder with the divisor's sign. Integers: 0 for a divisor of 0.
+// The remainder with the sign of the divisor. For integers 0 if the divisor is 0.
 struct Remainder : OnQuotients {
   static constexpr const char* name = "remainder";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
@@ -115,7 +117,7 @@ struct Fmod : OnQuotients {
       return b == 0 ? T(0) : T(a % b);
   }
 };
-// Rounded down. Integers: 0 for a divisor of 0.
+// a / b rounded down. For integers 0 if the divisor is 0.
 struct FloorDivide : OnNumbers {
   static constexpr const char* name = "floor_divide";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
@@ -135,7 +137,7 @@ struct FloorDivide : OnNumbers {
     }
   }
 };
-// Rounded toward 0. Integers: 0 for a divisor of 0.
+// a / b rounded toward 0. For integers 0 if the divisor is 0.
 struct TruncDivide : OnNumbers {
   static constexpr const char* name = "div";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
@@ -147,7 +149,7 @@ struct TruncDivide : OnNumbers {
       return b == 0 ? T(0) : T(a / b);
   }
 };
-// A comparison with NaN is false, so each of these lets a NaN on either side through.
+// NaN on either side gives NaN: a comparison with NaN is false.
 struct Maximum : OnAll {
   static constexpr const char* name = "maximum";
   template <class T> GRADUS_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; }
@@ -159,18 +161,19 @@ struct Minimum : OnAll {
 struct Clamp : OnNumbers {
   static constexpr const char* name = "clamp";
   double low, high;
-  int64_t integer_low, integer_high;  // exact, for integers
+  int64_t integer_low, integer_high;  // bounds for integer types
   template <class T> GRADUS_HD T operator()(T x) const {
     if constexpr (std::is_floating_point_v<T>) {
       const T raised = x < T(low) ? T(low) : x;
       return raised > T(high) ? T(high) : raised;
-    } else {  // compared in 64 bits: the bounds may lie outside of T
+    } else {  // compared in 64 bits: the bounds may be out of T's range
       const int64_t raised = x < integer_low ? integer_low : x;
       return T(raised > integer_high ? integer_high : raised);
     }
   }
 };
-// dy where low < x < high, else 0, NaN included; an infinite bound is none.
+// dy if low < x < high, else 0. An infinite bound always holds. For NaN x the result is 0 unless both bounds are
+// infinite.
 struct ClampBackward : OnFloats {
   static constexpr const char* name = "clamp_backward";
   double low, high;
@@ -179,7 +182,7 @@ struct ClampBackward : OnFloats {
     return above && below ? dy : T(0);
   }
 };
-// a + weight (b - a), exact at both ends.
+// a + weight (b - a), exact for weights 0 and 1.
 struct LerpTensor : OnFloats {
   static constexpr const char* name = "lerp";
   template <class T> GRADUS_HD T operator()(T a, T b, T weight) const {
@@ -267,12 +270,12 @@ struct Trunc : OnFractions {
 
 namespace gradus::raw {
 
-// a + b and so on.
+// Element-wise results with broadcasting and type promotion.
 // Errors: ShapeError, DTypeError, DeviceError.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
-Tensor div(const Tensor& a, const Tensor& b);  // integers give f32
+Tensor div(const Tensor& a, const Tensor& b);  // integers give the default dtype
 Tensor pow(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Tensor& b);  // with b's sign
 Tensor maximum(const Tensor& a, const Tensor& b);
@@ -284,12 +287,12 @@ Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value);
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value);  // x + value a / b
 Tensor clamp(const Tensor& x, Number low, Number high);
 
-// With a number in place of a tensor.
+// The same with a number as one operand.
 inline Tensor add(const Tensor& a, Number b) { return raw::add(a, operand(b, a)); }
 inline Tensor sub(const Tensor& a, Number b) { return raw::sub(a, operand(b, a)); }
 inline Tensor sub(Number a, const Tensor& b) { return raw::sub(operand(a, b), b); }
 inline Tensor mul(const Tensor& a, Number b) { return raw::mul(a, operand(b, a)); }
-// Quotients are fractional, so that a number is not converted to the dtype of integers.
+// The number is a double: div of integers gives fractions.
 inline Tensor div(const Tensor& a, Number b) { return raw::div(a, operand(b.to_double(), a)); }
 inline Tensor div(Number a, const Tensor& b) { return raw::div(operand(a.to_double(), b), b); }
 inline Tensor pow(const Tensor& a, Number b) { return raw::pow(a, operand(b, a)); }
@@ -298,8 +301,10 @@ inline Tensor remainder(const Tensor& a, Number b) { return raw::remainder(a, op
 inline Tensor maximum(const Tensor& a, Number b) { return raw::maximum(a, operand(b, a)); }
 inline Tensor minimum(const Tensor& a, Number b) { return raw::minimum(a, operand(b, a)); }
 
-// In place: dst keeps its shape, dtype and layout; the others broadcast to it. Bump dst's version.
-// Errors: ShapeError when they do not; DTypeError when the result does not fit dst's kind.
+// In-place ops: dst keeps its shape, dtype and layout; the other operands broadcast to dst. They increment dst's
+// version.
+// Errors: ShapeError if operands do not broadcast to dst; DTypeError if dst's dtype is of a lower kind than the
+// result's.
 void add_(const Tensor& dst, const Tensor& src);
 void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha src
 void sub_(const Tensor& dst, const Tensor& src);

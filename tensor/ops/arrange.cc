@@ -1,3 +1,4 @@
+// Implementation of the raw ops that reorder elements, mostly as copies of views.
 #include "gradus/tensor/ops/arrange.h"
 
 #include <span>
@@ -13,12 +14,13 @@
 namespace gradus::raw {
 namespace {
 
+// A circular shift of dim `dim` by `by` elements.
 struct Shift {
   int dim;
   int64_t by;  // in (0, size)
 };
 
-// Copies x with the shifts applied. Each shifted dim is moved as two blocks.
+// Copies x with circular shifts. A shifted dim is copied as two blocks.
 void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shifts) {
   if (shifts.empty()) return copy_(out, x);
   const auto [dim, by] = shifts[0];
@@ -30,7 +32,7 @@ void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shif
 Tensor triangle(const Tensor& x, int64_t diagonal, bool upper, const char* op) {
   if (x.dim() < 2) throw ShapeError(op, "expected at least 2 dims, given x ", describe(x));
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  diagonal = std::clamp(diagonal, -x.size(-2), x.size(-1));  // beyond them everything is on one side
+  diagonal = std::clamp(diagonal, -x.size(-2), x.size(-1));  // beyond: all elements are on one side
   if (out.numel() > 0) triangle_kernel(out, contiguous(x), diagonal, upper);
   return out;
 }
@@ -41,12 +43,12 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   const Tensor out = empty_like(x);
   Strides strides = x.strides();
   int64_t offset = x.impl().offset;
-  uint32_t seen = 0;
+  uint32_t used = 0;
   for (int64_t dim : dims) {
     const int d = wrap_dim(dim, x.dim(), "flip");
-    if (seen & (1u << d))
+    if (used & (1u << d))
       throw ShapeError("flip", "dims ", dims, " names dim ", d, " twice: x ", describe(x));
-    seen |= 1u << d;
+    used |= 1u << d;
     if (x.dim() == 0) continue;
     offset += (x.shape()[d] - 1) * strides[d];
     strides[d] = -strides[d];
@@ -109,24 +111,24 @@ Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total) {
                         describe(counts));
     total = c.numel() == 0 ? 0 : sum(c).item<int64_t>();
   }
-  // A negative or overflowed sum is not the size that the kernel finds. The kernel then throws.
+  // If the sum is negative or has overflowed, the kernel throws.
   const Tensor out = empty({std::max<int64_t>(*total, 0)}, {.dtype = DType::kI64, .device = counts.device()});
   if (c.numel() > 0 || *total > 0) repeat_kernel(out, c);
   return out;
 }
 
 Tensor places_in(const Tensor& x, const Tensor& view) {
-  // Numbers every place in the storage between the first and the last one that x or view has.
+  // Maps each storage offset between the first and last element of x and `view` to an index of x.
   int64_t last = std::max(x.impl().offset, view.impl().offset);
   for (const Tensor* t : {&x, &view}) {
     int64_t end = t->impl().offset;
     for (int d = 0; d < t->dim(); ++d) end += (t->shape()[d] - 1) * t->strides()[d];
     if (t->numel() > 0) last = std::max(last, end);
   }
-  const Tensor number = empty({last + 1}, {.dtype = DType::kI64});
-  int64_t* const numbers = number.ptr<int64_t>();
-  std::fill_n(numbers, last + 1, x.numel());
-  const auto each_place = [](const Tensor& t, auto f) {
+  const Tensor index_tensor = empty({last + 1}, {.dtype = DType::kI64});
+  int64_t* const index_of_offset = index_tensor.ptr<int64_t>();
+  std::fill_n(index_of_offset, last + 1, x.numel());
+  const auto for_each_element = [](const Tensor& t, auto f) {
     for (int64_t i = 0; i < t.numel(); ++i) {
       int64_t at = t.impl().offset;
       for (int64_t d = t.dim() - 1, left = i; d >= 0; left /= t.shape()[static_cast<int>(d)], --d)
@@ -134,16 +136,16 @@ Tensor places_in(const Tensor& x, const Tensor& view) {
       f(i, at);
     }
   };
-  each_place(x, [&](int64_t i, int64_t at) {
-    if (numbers[at] != x.numel())
+  for_each_element(x, [&](int64_t i, int64_t at) {
+    if (index_of_offset[at] != x.numel())
       throw ShapeError("as_strided",
                        "elements of x overlap, so gradients cannot be told apart, call clone(): x ",
                        describe(x), " with strides ", x.strides());
-    numbers[at] = i;
+    index_of_offset[at] = i;
   });
-  const Tensor places = empty({view.numel()}, {.dtype = DType::kI64});
-  each_place(view, [&](int64_t i, int64_t at) { places.ptr<int64_t>()[i] = numbers[at]; });
-  return to(places, x.device());
+  const Tensor positions = empty({view.numel()}, {.dtype = DType::kI64});
+  for_each_element(view, [&](int64_t i, int64_t at) { positions.ptr<int64_t>()[i] = index_of_offset[at]; });
+  return to(positions, x.device());
 }
 
 }  // namespace gradus::raw

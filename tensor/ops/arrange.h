@@ -1,5 +1,5 @@
-// Raw ops that reorder elements or leave some out. They take all dtypes. Results are row-major
-// unless said otherwise.
+// Raw ops that reorder, select or repeat elements: flip, roll, tril, triu, repeat_interleave. For all dtypes.
+// Results are row-major unless stated otherwise.
 #pragma once
 
 #include <optional>
@@ -9,32 +9,32 @@
 
 namespace gradus::raw {
 
-// out, x row-major [..., n, m]. out keeps what lies on the given diagonal or below it (`upper`: on it or
-// above) and is 0 elsewhere.
+// out, x row-major [..., n, m]: out = x on and below the given diagonal (`upper`: on and above), else 0.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper)> triangle_kernel;
-// out (i64) = counts[0] times 0, then counts[1] times 1, ... Throws when out has another size.
+// out (i64) = the index 0 counts[0] times, then 1 counts[1] times, ... Throws ValueError if out has another size.
 extern KernelSlot<void(const Tensor& out, const Tensor& counts)> repeat_kernel;
 
-// Returns x with the order along `dims` reversed, in x's layout.
+// Returns x with the order of elements along `dims` reversed, in x's layout.
 Tensor flip(const Tensor& x, const Dims& dims);
-// Returns x with its elements moved by shifts[i] along dims[i], in x's layout. Elements that leave at the end
-// enter at the start. Without dims the flattened x is rolled.
+// Returns x with its elements shifted circularly by shifts[i] along dims[i], in x's layout. With empty dims the
+// flattened x is shifted.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
+// Return the lower, or upper, triangles of the matrices x [..., n, m], with zeros elsewhere.
 Tensor tril(const Tensor& x, int64_t diagonal);
 Tensor triu(const Tensor& x, int64_t diagonal);
 
-// The gradient of unfold (gradus/tensor/ops/view.h): returns zeros of `shape` with the windows dy added
-// in their places.
+// The gradient of unfold (gradus/tensor/ops/view.h): returns zeros of `shape` to which the windows dy are added at
+// their positions.
 Tensor unfold_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_t size, int64_t step);
 
-// Returns each index as often as `counts` says. `total` is the length of the result. Without it the function
-// waits for the device.
+// Returns index i counts[i] times, for i = 0, 1, ... `total` is the sum of `counts`; without it the function
+// blocks until the device has computed the sum.
 // Errors: ValueError for a negative count.
 Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total);
 
-// For every element of `view`, a view of x's storage, returns the place (i64) of the same element in the
-// flattened x, or x.numel() where x does not have it.
-// Errors: ShapeError when elements of x overlap.
+// For each element of `view`, a view of x's storage, returns the index (i64) of this element in the flattened x,
+// or x.numel() if it is not an element of x.
+// Errors: ShapeError if elements of x overlap.
 Tensor places_in(const Tensor& x, const Tensor& view);
 
 }  // namespace gradus::raw

@@ -1,3 +1,4 @@
+// Checks and calls of the functors' slots.
 #include "gradus/tensor/ops/comparison.h"
 
 #include "gradus/tensor/tensor_checks.h"

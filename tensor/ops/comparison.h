@@ -1,4 +1,4 @@
-// Raw comparison, logic, selection, and the bits of integers. No autograd; users call
+// Raw element-wise comparison, logical and bitwise ops, and where, without autograd. Users call
 // gradus/autograd/ops/comparison.h. Operands broadcast; results keep the operands' common layout.
 #pragma once
 
@@ -59,8 +59,8 @@ struct IsInf : OnAll {
       return false;
   }
 };
-// a where the condition holds, else b; by bit masks, because a branch between two loads is not turned into
-// vector code. Conditions are read as bytes for the same reason.
+// condition ? a : b, computed with bit masks, because compilers do not vectorize a branch between two loads.
+// Conditions are bytes for the same reason.
 template <class T> GRADUS_HD T choose(uint8_t condition, T a, T b) {
   using U =
       std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
@@ -107,7 +107,7 @@ struct BitwiseNot : OnIntegers {
       return T(~a);
   }
 };
-// Shifts by less than 0, or by the width and more, leave 0 (or the sign, to the right).
+// Shifts by a negative number, or by at least the width of T, give 0; to the right 0 or -1, by the sign.
 struct ShiftLeft : OnIntegers {
   static constexpr const char* name = "bitwise_left_shift";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
@@ -127,13 +127,14 @@ struct ShiftRight : OnIntegers {
 
 namespace gradus::raw {
 
-// The kernel of where(): its operands have two types, so it is no functor's alone.
+// The kernel of where(), whose operands have two element types, unlike those of Ternary.
 extern KernelSlot<void(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b)>
     where_kernel;
 
+// Returns condition ? a : b. `condition` is bool.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
-// Results are bool.
+// Comparisons and logical ops. Results are bool.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);

@@ -1,3 +1,4 @@
+// Implementation of cat and stack by copies into narrowed views of the result.
 #include "gradus/tensor/ops/concat.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -42,14 +43,14 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
   if (xs.empty()) throw ValueError("stack", "expected at least one tensor, given none");
   const int d = wrap_dim(dim, xs[0].dim() + 1, "stack");
-  std::vector<Tensor> wider;
-  wider.reserve(xs.size());
+  std::vector<Tensor> unsqueezed;
+  unsqueezed.reserve(xs.size());
   for (const Tensor& x : xs) {
     if (x.shape() != xs[0].shape())
       throw ShapeError("stack", "tensors differ in shape: ", describe(x), " after ", describe(xs[0]));
-    wider.push_back(unsqueeze(x, d));
+    unsqueezed.push_back(unsqueeze(x, d));
   }
-  return cat(wider, d);
+  return cat(unsqueezed, d);
 }
 
 }  // namespace gradus::raw

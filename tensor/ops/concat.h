@@ -1,4 +1,4 @@
-// Raw ops that join tensors. View ops take tensors apart: gradus/tensor/ops/view.h.
+// Raw cat and stack. The inverse ops are views: gradus/tensor/ops/view.h.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,9 @@
 
 namespace gradus::raw {
 
-// Return the joined tensors. Mixed dtypes are promoted. The result is channels-last when all of xs are.
+// Return xs concatenated along dim `dim`, or stacked along a new dim `dim`. Mixed dtypes are promoted. The result
+// is channels-last if all of xs are, else row-major.
+// Errors: ValueError for an empty list; ShapeError, DeviceError.
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim);
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim);
 

@@ -1,3 +1,4 @@
+// Copies on one device by the copy kernel, and between devices by the source's stream.
 #include "gradus/tensor/ops/copy.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace gradus::raw {
 namespace {
 
-// Returns a view of src with dst's shape: stride 0 along repeated dims.
+// Returns src expanded to dst's shape, with stride 0 along broadcast dims.
 Tensor broadcast_to(const Tensor& src, const Tensor& dst) {
   if (src.shape() == dst.shape()) return src;
   const int lead = dst.dim() - src.dim();
@@ -26,7 +27,7 @@ Tensor broadcast_to(const Tensor& src, const Tensor& dst) {
   return view_as_strided(src, dst.shape(), strides, src.impl().offset);
 }
 
-// Returns the range [first, end) of bytes that x covers in its storage.
+// Returns the range [first, end) of bytes of the storage that x's elements span.
 std::pair<int64_t, int64_t> byte_range(const Tensor& x) {
   int64_t last = x.impl().offset;
   for (int d = 0; d < x.dim(); ++d) last += (x.shape()[d] - 1) * x.strides()[d];
@@ -48,17 +49,17 @@ Tensor empty_like_on(const Tensor& x, Device device) {
   return empty(x.shape(), options);
 }
 
-// Returns x's elements as a tensor of another device of the host.
-Tensor seen_from(Device device, const Tensor& x) {
+// Returns a view of x's memory as a tensor on another CPU device.
+Tensor on_host_device(Device device, const Tensor& x) {
   Ref<Storage> storage = Storage::adopt(device, x.storage()->data(), x.storage()->bytes(), [x] {});
   return Tensor(Ref<TensorImpl>(
       new TensorImpl(std::move(storage), x.impl().offset, x.shape(), x.strides(), x.dtype())));
 }
 
-// Copies into a tensor that no queued kernel uses. The source's stream writes it: behind what makes src,
-// before what changes it. So neither device waits for what else is queued on the other. The kernel for CUDA
-// copies from and to every device, in the order of both streams.
-void copy_across(const Tensor& dst, const Tensor& src) {
+// Copies src into a new tensor on another device, which no queued kernel uses. The copy runs on the source's
+// stream, after kernels that write src and before later ones that modify it. So neither device waits for other
+// work of the other device. The CUDA kernel copies from and to every device, ordered with both streams.
+void copy_between_devices(const Tensor& dst, const Tensor& src) {
   const Device to = dst.device(), from = src.device();
   if (from.type == DeviceType::kMeta)
     throw DeviceError("copy_", "a meta tensor has no data: source ", describe(src), ", destination ",
@@ -68,31 +69,31 @@ void copy_across(const Tensor& dst, const Tensor& src) {
     const RunningRange running = observed({.kind = RangeKind::kKernel, .name = "copy"});
     return copy_kernel.queue(copy_kernel.cuda, dst, src);
   }
-  copy_kernel(seen_from(from, dst), src);
+  copy_kernel(on_host_device(from, dst), src);
   current_stream(to).wait(Event::record(current_stream(from)));
 }
 
-// Returns whether two elements of x lie at one place.
-bool shares_places(const Tensor& x) {
+// Returns whether two elements of x share memory.
+bool has_overlapping_elements(const Tensor& x) {
   if (x.is_row_major() || x.numel() <= 1) return false;
-  std::vector<std::pair<int64_t, int64_t>> loops;  // stride and size, the smallest stride first
+  std::vector<std::pair<int64_t, int64_t>> loops;  // (stride, size), in ascending order
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] > 1) loops.emplace_back(std::abs(x.strides()[d]), x.shape()[d]);
   std::sort(loops.begin(), loops.end());
-  bool steps_over = true;  // whether each loop steps over everything that the loops before it reach
-  int64_t reach = 0;
+  bool nested = true;  // whether each stride exceeds the extent of the loops with smaller strides
+  int64_t extent = 0;
   for (const auto& [stride, size] : loops) {
-    steps_over = steps_over && stride > reach;
-    reach += (size - 1) * stride;
+    nested = nested && stride > extent;
+    extent += (size - 1) * stride;
   }
-  if (steps_over) return false;
-  if (loops.front().first == 0 || x.numel() > reach + 1) return true;
-  std::vector<bool> taken(size_t(reach) + 1);  // loops interleave: try all elements
+  if (nested) return false;
+  if (loops.front().first == 0 || x.numel() > extent + 1) return true;
+  std::vector<bool> used(size_t(extent) + 1);  // loops interleave: checks all elements
   for (int64_t i = 0; i < x.numel(); ++i) {
     int64_t at = 0, left = i;
     for (const auto& [stride, size] : loops) at += left % size * stride, left /= size;
-    if (taken[size_t(at)]) return true;
-    taken[size_t(at)] = true;
+    if (used[size_t(at)]) return true;
+    used[size_t(at)] = true;
   }
   return false;
 }
@@ -100,7 +101,7 @@ bool shares_places(const Tensor& x) {
 }  // namespace
 
 void check_writable(std::string_view op, const Tensor& x) {
-  if (shares_places(x))
+  if (has_overlapping_elements(x))
     throw ShapeError(op, "cannot write into a tensor whose elements share places, call clone() first: ",
                      describe(x), " with strides ", x.strides());
 }
@@ -109,13 +110,13 @@ void copy_(const Tensor& dst, const Tensor& src) {
   const Tensor from = broadcast_to(src, dst);
   if (src.numel() != 1) check_writable("copy_", dst);
   if (dst.numel() == 0) return;
-  if (dst.device().type == DeviceType::kMeta) return copy_kernel(dst, from);  // an observer sees it
+  if (dst.device().type == DeviceType::kMeta) return copy_kernel(dst, from);  // only notifies an observer
   if (dst.device() != from.device()) {
     const bool in_order = dst.device().type == DeviceType::kCUDA && src.shape() == dst.shape();
     if (in_order || current_stream(dst.device()).is_inline())
-      copy_across(dst, from);
+      copy_between_devices(dst, from);
     else
-      copy_kernel(dst, broadcast_to(to(src, dst.device()), dst));  // behind what uses dst now
+      copy_kernel(dst, broadcast_to(to(src, dst.device()), dst));  // after queued kernels that use dst
   } else if (overlap(dst, from)) {
     if (dst.impl().offset == from.impl().offset && dst.strides() == from.strides() &&
         dst.dtype() == from.dtype())
@@ -144,8 +145,7 @@ Tensor channels_last(const Tensor& x) {
   if (x.dim() < 3 || x.dim() > 5)
     throw ShapeError("channels_last", "expected an image of 3 to 5 dimensions, given ", describe(x));
   if (x.is_channels_last()) return x;
-  // Row-major and channels-last are the same layout where the orders of the dims differ only by
-  // dims of size 1.
+  // Row-major and channels-last are the same layout if the orders of dims differ only in dims of size 1.
   Tensor out = empty_channels_last(x.shape(), {x.dtype(), x.device()});
   if (out.strides() == x.strides()) return x;
   if (x.numel() != 0) copy_kernel(out, x);
@@ -162,7 +162,7 @@ Tensor to(const Tensor& x, DType dtype) {
 Tensor to(const Tensor& x, Device device) {
   if (x.device() == device) return x;
   Tensor out = empty_like_on(x, device);
-  if (x.numel() != 0 && device.type != DeviceType::kMeta) copy_across(out, x);
+  if (x.numel() != 0 && device.type != DeviceType::kMeta) copy_between_devices(out, x);
   return out;
 }
 

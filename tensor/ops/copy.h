@@ -1,4 +1,5 @@
-// Raw copies: between layouts, dtypes and devices. No autograd; users call gradus/autograd/ops/copy.h.
+// Raw copies and conversions between layouts, dtypes and devices, without autograd. Users call
+// gradus/autograd/ops/copy.h.
 #pragma once
 
 #include "gradus/tensor/base/number.h"
@@ -7,26 +8,26 @@
 
 namespace gradus::raw {
 
-// Kernels. dst and src have one shape and any pair of dtypes. Strides are arbitrary: those of src may be 0
-// (broadcast) or negative (reversed).
+// Kernels. dst and src have the same shape, any dtypes and any strides; strides of src may be 0 (broadcast) or
+// negative (reversed).
 extern KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel;
 extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
 
-// Checks that `op` may write x.
-// Errors: ShapeError when several elements of x share a place: x is expanded, or its strides overlap.
+// Checks that `op` may write to x.
+// Errors: ShapeError if several elements of x share memory: x is expanded, or its strides overlap.
 void check_writable(std::string_view op, const Tensor& x);
 
-// Writes src's elements into dst, for any strides, dtypes and devices. src broadcasts to dst's shape.
-// Errors: ShapeError when src does not broadcast, and as check_writable unless src has one element;
-// DeviceError when src is a meta tensor and dst is not.
+// dst = src, for any strides, dtypes and devices. src broadcasts to dst's shape.
+// Errors: ShapeError if src does not broadcast, and as check_writable unless src has one element; DeviceError if
+// src is a meta tensor and dst is not.
 void copy_(const Tensor& dst, const Tensor& src);
-// Writes `value`, converted, into every element. Elements may share places.
+// dst = value, converted to dst's dtype. Elements of dst may share memory.
 void fill_(const Tensor& dst, Number value);
 
-// Return x itself when it already has the layout, else a copy.
+// Return x itself if it has the layout, else a copy.
 Tensor contiguous(const Tensor& x);
 Tensor channels_last(const Tensor& x);  // Errors: ShapeError unless x has 3 to 5 dimensions
-// Return x itself when it already has the dtype or is on the device, else a copy in x's layout.
+// Return x itself if it has the dtype, or is on the device, else a copy in x's layout.
 Tensor to(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 // Returns a copy in x's layout.

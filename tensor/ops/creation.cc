@@ -1,3 +1,4 @@
+// Implementation of the factory functions.
 #include "gradus/tensor/ops/creation.h"
 
 #include <algorithm>
@@ -101,19 +102,18 @@ void check_triangle(const char* op, int64_t rows, int64_t cols, TensorOptions op
     throw DTypeError(op, "expected an integer dtype, given ", options.dtype);
 }
 
-// Clamps an offset of tril to the matrix. tril keeps the columns up to i + offset of row i; offsets beyond
-// the matrix keep all or nothing.
+// Clamps an offset of tril to the range in which it matters. tril keeps columns up to i + offset of row i.
 int64_t within(int64_t rows, int64_t cols, int64_t offset) { return std::clamp(offset, -rows, cols); }
 
-// Returns how many elements tril keeps. Each of the rows [begin, full) keeps one more than the row before it.
-// The rows from `full` on keep all columns. Nothing overflows, because rows * cols does not.
+// Returns the number of elements that tril keeps: row i of [begin, full) keeps i + offset + 1 columns, rows from
+// `full` on keep all columns. Does not overflow, because rows * cols does not.
 int64_t tril_count(int64_t rows, int64_t cols, int64_t offset) {
   const int64_t begin = std::max<int64_t>(0, -offset), full = std::clamp(cols - 1 - offset, begin, rows);
   const int64_t growing = full - begin, first = begin + offset + 1;
   return growing * first + growing * (growing - 1) / 2 + (rows - full) * cols;
 }
 
-// Returns the coordinates in columns [first(i), last(i)) of rows i in [begin, end), `count` in all.
+// Returns the `count` coordinates (i, j) with i in [begin, end) and j in [first(i), last(i)).
 template <class First, class Last>
 Tensor coordinates(int64_t count, int64_t begin, int64_t end, TensorOptions options, First first, Last last) {
   const Tensor y = empty({2, count}, {.dtype = DType::kI64});
@@ -138,7 +138,7 @@ Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions op
 Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions options) {
   const OpCall call("triu_indices");
   check_triangle("triu_indices", rows, cols, options);
-  offset = within(rows, cols, offset);  // triu keeps what tril with offset - 1 leaves
+  offset = within(rows, cols, offset);  // triu(offset) is the complement of tril(offset - 1)
   const int64_t count = offset == -rows ? rows * cols : rows * cols - tril_count(rows, cols, offset - 1);
   return coordinates(
       count, 0, std::min(rows, cols - offset), options,

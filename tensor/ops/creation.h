@@ -1,4 +1,5 @@
-// Tensors with given contents. Row-major, on `options.device`.
+// Factory functions: zeros, ones, full, arange, linspace, logspace, eye, tril_indices, as in PyTorch. Results are
+// row-major, on options.device.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +10,7 @@
 namespace gradus {
 
 namespace raw {
-// arange: out[i] = start + i step. linspace: evenly spaced values from start to end, both included.
+// Kernels. arange: out[i] = start + i * step. linspace: out = evenly spaced values from start to end inclusive.
 extern KernelSlot<void(const Tensor& out, double start, double step)> arange_kernel;
 extern KernelSlot<void(const Tensor& out, double start, double end)> linspace_kernel;
 }  // namespace raw
@@ -27,7 +28,7 @@ Tensor zeros_like(const Tensor& x, DType dtype);
 Tensor ones_like(const Tensor& x, DType dtype);
 Tensor full_like(const Tensor& x, Number value, DType dtype);
 
-// Returns start, start + step, ... as long as they lie below `end`, or above it for a negative step.
+// Returns start, start + step, ... up to `end` exclusive. For a negative step the values descend.
 // Errors: ValueError for a step of 0 or of the wrong sign, and for numbers that are not finite.
 Tensor arange_from(double start, double end, double step, TensorOptions options);
 
@@ -40,8 +41,8 @@ template <class... N> DType dtype_of_numbers() {
 }
 }  // namespace internal
 
-// Return the same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Integers give i64. If one
-// of the numbers is floating-point the result has the default dtype.
+// arange(end), arange(start, end) and arange(start, end, step), as in PyTorch. The default dtype is i64 if all
+// numbers are integers, else get_default_dtype().
 template <Arithmetic A>
 Tensor arange(A end, TensorOptions options = {.dtype = internal::dtype_of_numbers<A>()}) {
   return arange_from(0, double(end), 1, options);
@@ -56,7 +57,7 @@ Tensor arange(A start, B end, C step,
   return arange_from(double(start), double(end), double(step), options);
 }
 
-// Returns `steps` values from start to end, evenly spaced, both included.
+// Returns `steps` evenly spaced values from start to end inclusive.
 // Errors: ValueError for a negative number of steps.
 Tensor linspace(double start, double end, int64_t steps, TensorOptions options = {});
 
@@ -64,16 +65,16 @@ Tensor linspace(double start, double end, int64_t steps, TensorOptions options =
 // Errors: as linspace.
 Tensor logspace(double start, double end, int64_t steps, double base = 10, TensorOptions options = {});
 
-// Return the coordinates of the elements that tril, or triu, keeps of a matrix, row by row.
-// Shapes: -> [2,count]: first the rows, then the columns.
+// Return the row and column indices of the elements that tril, or triu, keeps of a [rows, cols] matrix, in
+// row-major order.
+// Shapes: -> [2,count]: row indices, column indices.
 // Errors: ValueError for a negative size; DTypeError unless the dtype is an integer.
 Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset = 0,
                     TensorOptions options = {.dtype = DType::kI64});
 Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset = 0,
                     TensorOptions options = {.dtype = DType::kI64});
 
-// Returns a matrix [n,m] of zeros with ones on a diagonal; m = -1: square. The diagonal lies `offset` places
-// to the right of the main one; a negative offset lies below.
+// Returns a matrix [n,m] with ones on the diagonal column - row = offset and zeros elsewhere; m = -1: m = n.
 Tensor eye(int64_t n, int64_t m = -1, TensorOptions options = {});
 Tensor eye(int64_t n, int64_t m, int64_t offset, TensorOptions options = {});
 

@@ -1,3 +1,4 @@
+// Type promotion, result layouts, and checks of element-wise ops.
 #include "gradus/tensor/ops/elementwise.h"
 
 #include "gradus/tensor/tensor_checks.h"
@@ -29,13 +30,13 @@ DType result_dtype(const Tensor& x, Number number) {
 
 Tensor operand(Number number, const Tensor& x) {
   const DType t = result_dtype(x, number);
-  // 16-bit floats are computed as float, so the number keeps float's precision; not next to a 0-dimensional
-  // x, which would promote to f32 with it.
+  // For 16-bit floats, which are computed in f32, the number is f32; except for a 0-dimensional x, which would be
+  // promoted to f32 by it.
   const bool widen = (t == DType::kF16 || t == DType::kBF16) && x.dim() > 0;
   const TensorOptions options{widen ? DType::kF32 : t, x.device()};
   if (options.device.type != DeviceType::kCUDA) return scalar(number, options);
   const Tensor y = empty({}, options);
-  fill_(y, number);  // the number goes with the launch: no copy from the host
+  fill_(y, number);  // passes the number as a kernel argument instead of a copy from the host
   return y;
 }
 

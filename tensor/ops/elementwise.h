@@ -1,8 +1,7 @@
-// Raw element-wise ops, by their functors: raw::unary<functors::Exp>(x). The functor says which dtypes it
-// accepts, what it is called, and what it computes for one element (functor.h). These templates check, find
-// the dtype and shape of the result, allocate it, and call the functor's slot. The functor stands in
-// arithmetic.h, comparison.h, math.h or activations.h. The file of tensor/cpu/elementwise/ with the same name
-// instantiates the slot:
+// Raw element-wise ops as templates over functors: raw::unary<functors::Exp>(x). A functor (functor.h) defines the
+// accepted dtypes, the op's name, and the function of one element. The templates check operands, infer dtype and
+// shape of the result, allocate it, and call the functor's slot. Functors are in arithmetic.h, comparison.h,
+// math.h and activations.h; the file with the same name in tensor/cpu/elementwise/ instantiates the slot:
 //
 //   template struct Unary<LogSigmoid>;
 //
@@ -21,7 +20,7 @@
 
 namespace gradus::raw {
 
-// The slot of a functor. Kernels get the functor with its parameters.
+// The slots of a functor by number of operands. Kernels receive the functor with its parameters.
 template <class F> struct Unary {
   static KernelSlot<void(const Tensor& out, const Tensor& x, F f)> kernel;
 };
@@ -32,18 +31,19 @@ template <class F> struct Ternary {
   static KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f)> kernel;
 };
 
-// Returns the dtype that arithmetic yields: promote()'s, but a 0-dimensional operand counts only when its
-// kind (bool, integer, float) is the higher one.
+// Returns the result dtype of arithmetic: promote(), except that a 0-dimensional operand takes part only if its
+// kind (bool < integer < floating) is higher than that of the other operand.
 DType result_dtype(const Tensor& a, const Tensor& b);
 inline DType result_dtype(const Tensor& x) { return x.dtype(); }
-// Returns the dtype of x with a number: x's, unless the number's kind is the higher one (f32, i64).
+// Returns the result dtype of x with a number: x's dtype, unless the number's kind is higher (then the default
+// dtype or i64).
 DType result_dtype(const Tensor& x, Number number);
-// Returns a 0-dimensional tensor for `number` as an operand next to x. Next to integers of fewer bits, integers
-// keep their low bits.
+// Returns `number` as a 0-dimensional operand for x, in the dtype in which it takes part. An integer that does not
+// fit into x's integer dtype keeps its low bits.
 Tensor operand(Number number, const Tensor& x);
 
-// Returns the dtype that kernels compute F in: for predicates the common dtype of the operands, else
-// the dtype of the result.
+// Returns the dtype in which kernels compute F: for predicates the promoted dtype of the operands, else the dtype
+// of the result.
 template <class F, class... In> DType compute_type(const Tensor& out, const In&... in) {
   if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
     return DType::kBool;
@@ -53,14 +53,14 @@ template <class F, class... In> DType compute_type(const Tensor& out, const In&.
     return out.dtype();
 }
 
-// Returns an uninitialized tensor for the result of an op on operands that broadcast together: it lies as
-// they do where those of the full shape agree, else channels-last if one of them does, else row-major.
+// Returns an uninitialized tensor for the result of an op on operands that broadcast. Its layout is that of the
+// operands with the full shape if they agree, else channels-last if one of them is, else row-major.
 // Errors: ShapeError, DeviceError.
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands);
 
-// Returns src as it can be read while dst is written: src itself, or a copy when the two overlap but not
-// element by element.
-// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError for fractions into integers.
+// Returns src, or a copy of src if it overlaps dst with a different element order, so that an in-place op may read
+// it.
+// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError if src is floating and dst is integral.
 Tensor source_for(const char* op, const Tensor& dst, const Tensor& src);
 
 namespace internal {
@@ -76,8 +76,8 @@ template <class F, class... In>
 constexpr bool yields_bool =
     std::derived_from<F, functors::OnBools> || std::is_same_v<decltype(F{}(In()...)), bool>;
 
-// Returns the dtype of F's result where its operands promote to t.
-// Errors: DTypeError where F does not accept t.
+// Returns the dtype of F's result if its operands promote to t.
+// Errors: DTypeError if F does not accept t.
 template <class F> DType result_of(DType t, const Tensor& x) {
   if constexpr (only_floats<F>) {
     if (!is_floating(t)) t = get_default_dtype();
@@ -87,13 +87,13 @@ template <class F> DType result_of(DType t, const Tensor& x) {
   return t;
 }
 
-// A number that becomes the type of the parameter it is given for.
+// A functor parameter, which converts to the type of the functor's member.
 template <class P> struct Parameter {
   P value;
   template <class T> constexpr operator T() const { return static_cast<T>(value); }
 };
 
-// Returns F with its parameters, of which none may be missing.
+// Returns F with its parameters. A missing parameter is a compile error.
 template <class F, class... P> F functor(P... parameters) {
   static_assert(
       !requires {
@@ -104,7 +104,7 @@ template <class F, class... P> F functor(P... parameters) {
 
 }  // namespace internal
 
-// Computes F of each element. A predicate's result is bool.
+// Returns F of each element. A predicate's result is bool.
 // Errors: DTypeError.
 template <class F, class... P> Tensor unary(const Tensor& x, P... parameters) {
   if constexpr (std::derived_from<F, functors::OnFractions>)
@@ -116,7 +116,7 @@ template <class F, class... P> Tensor unary(const Tensor& x, P... parameters) {
   return y;
 }
 
-// Computes F of each pair of elements. A predicate's result is bool.
+// Returns F of each pair of elements. A predicate's result is bool.
 // Errors: ShapeError, DTypeError, DeviceError.
 template <class F, class... P> Tensor binary(const Tensor& a, const Tensor& b, P... parameters) {
   if constexpr (std::derived_from<F, functors::OnIntegers>)
@@ -128,7 +128,7 @@ template <class F, class... P> Tensor binary(const Tensor& a, const Tensor& b, P
   return y;
 }
 
-// Computes a fused gradient, with dy's dtype. `out`, where given, receives it, and may share dy's buffer.
+// Returns a fused gradient F(dy, x), in dy's dtype. Writes it to `out` if defined, which may share dy's buffer.
 // Errors: ShapeError, DTypeError, DeviceError.
 template <class F, class... P>
 Tensor backward(const Tensor& dy, const Tensor& x, const Tensor& out = {}, P... parameters) {
@@ -139,7 +139,7 @@ Tensor backward(const Tensor& dy, const Tensor& x, const Tensor& out = {}, P... 
   return dx;
 }
 
-// Computes F of each element of dst in its place, and bumps dst's version. `op` is the name in errors.
+// dst = F(dst) in place. Increments dst's version. `op` is the name in errors.
 // Errors: DTypeError unless the result fits dst's dtype; StateError unless dst may be written to.
 template <class F, class... P> void unary_(const char* op, const Tensor& dst, P... parameters) {
   internal::check_destination(op, dst, internal::only_floats<F>);
@@ -148,7 +148,7 @@ template <class F, class... P> void unary_(const char* op, const Tensor& dst, P.
   dst.storage()->bump_version();
 }
 
-// Computes the same of dst and src, which broadcasts to dst.
+// dst = F(dst, src) in place. src broadcasts to dst.
 // Errors: those of unary_, and ShapeError, DeviceError.
 template <class F, class... P>
 void binary_(const char* op, const Tensor& dst, const Tensor& src, P... parameters) {

@@ -1,7 +1,8 @@
-// Functors: what an element-wise op computes for one element, written once for the CPU and for GPUs.
+// Base classes of functors. A functor is the function of one element of an element-wise op, written once for CPU
+// and GPU.
 //
-// The base of a functor says which element types it accepts. 16-bit floats are computed as float. Parameters
-// are doubles (64-bit integers where the op needs them), in the order of the op's arguments.
+// The base class defines the accepted element types; 16-bit floats are computed as float. Members are the op's
+// parameters as double (or int64_t), in the order of the op's arguments.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 namespace gradus::functors {
 
+// Accepts float and double; integer operands are converted to the default dtype.
 struct OnFloats {
   template <class T> static constexpr bool accepts = std::is_floating_point_v<T>;
 };
@@ -20,7 +22,7 @@ struct OnNumbers {
 struct OnAll {
   template <class T> static constexpr bool accepts = true;
 };
-// Integers are their own results.
+// Rounding functions: accept floats; integer operands are returned unchanged.
 struct OnFractions : OnFloats {};
 struct OnIntegers {
   template <class T> static constexpr bool accepts = std::is_integral_v<T>;
@@ -29,7 +31,8 @@ struct OnBools {
   template <class T> static constexpr bool accepts = std::is_same_v<T, bool>;
 };
 
-// Signed integers wrap, as the hardware's do: they are added and multiplied as unsigned ones.
+// W<T>: the type in which T is added and multiplied. Signed integers are computed as unsigned ones, so that they
+// wrap on overflow.
 template <class T> struct Wrapping {
   using type = T;
 };

@@ -1,3 +1,4 @@
+// Checks and calls of the indexing kernels. Layouts that kernels do not support are copied first.
 #include "gradus/tensor/ops/index.h"
 
 #include <limits>
@@ -12,6 +13,7 @@
 namespace gradus::raw {
 namespace {
 
+// Returns x's shape as [outer, n, inner] around dim `dim`.
 IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
   IndexedDim d;
   d.op = op;
@@ -22,8 +24,8 @@ IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
 
 Tensor as_indices(const Tensor& index) { return contiguous(to(index, DType::kI64)); }
 
-// Returns the corner of x that has `shape`, without cutting dim `except`.
-Tensor corner(const Tensor& x, const Shape& shape, int except) {
+// Returns x narrowed to `shape` from index 0 in all dims but `except`.
+Tensor narrow_to(const Tensor& x, const Shape& shape, int except) {
   Tensor y = x;
   for (int i = 0; i < x.dim(); ++i)
     if (i != except && y.shape()[i] != shape[i]) y = narrow(y, i, 0, shape[i]);
@@ -36,7 +38,7 @@ void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   check_same_dtype(op, "src", src, "x", x);
 }
 
-// Checks an index of gather or scatter: it has as many dims as `x`, and is no larger outside of `dim`.
+// Checks an index of gather or scatter: as many dims as x, and no larger than x in dims other than `dim`.
 void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name, const char* op) {
   bool fits = index.dim() == x.dim();
   for (int i = 0; fits && i < x.dim(); ++i) fits = i == dim || index.shape()[i] <= x.shape()[i];
@@ -46,7 +48,7 @@ void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name,
 }
 
 // Returns whether x is combined in f32 and rounded once, as 16-bit floats are.
-bool widens(const Tensor& x, Write how) {
+bool accumulates_in_f32(const Tensor& x, Write how) {
   return how != Write::kPut && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
 }
 
@@ -54,7 +56,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
                const char* op) {
   check_index(index, x, op);
   check_pair(x, src, op);
-  if (widens(x, how))
+  if (accumulates_in_f32(x, how))
     return to(scatter(to(x, DType::kF32), dim, index, to(src, DType::kF32), how, op), x.dtype());
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   check_fits(index, x, d, "x", op);
@@ -62,13 +64,14 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   copy_(out, x);
   if (index.numel() == 0) return out;
-  const Tensor part = corner(out, index.shape(), d), dense = contiguous(part);
-  scatter_kernel(dense, as_indices(index), contiguous(corner(src, index.shape(), -1)),
+  const Tensor part = narrow_to(out, index.shape(), d), dense = contiguous(part);
+  scatter_kernel(dense, as_indices(index), contiguous(narrow_to(src, index.shape(), -1)),
                  indexed_dim(dense, d, op), how);
   if (!dense.is_same(part)) copy_(part, dense);
   return out;
 }
 
+// Checks that src has the shape of x with index.numel() elements along `dim`.
 void check_slices(const Tensor& src, const Tensor& index, const Shape& shape, int dim, const char* op) {
   Shape want = shape;
   if (!want.empty()) want[dim] = index.numel();
@@ -83,7 +86,7 @@ Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
   check_pair(x, src, op);
   const IndexedDim d = indexed_dim(x, dim, op);
   check_slices(src, index, x.shape(), d.dim, op);
-  if (widens(x, how))
+  if (accumulates_in_f32(x, how))
     return to(index_put(to(x, DType::kF32), dim, index, to(src, DType::kF32), how, op), x.dtype());
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   copy_(out, x);
@@ -106,7 +109,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   const int d = wrap_dim(dim, std::max(x.dim(), 1), "gather");
   check_fits(index, x, d, "x", "gather");
   const Tensor out = empty(index.shape(), {.dtype = x.dtype(), .device = x.device()});
-  const Tensor from = contiguous(corner(x, index.shape(), d));
+  const Tensor from = contiguous(narrow_to(x, index.shape(), d));
   gather_kernel(out, from, as_indices(index), indexed_dim(from, d, "gather"));
   return out;
 }
@@ -124,7 +127,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   constexpr const char* kOp = "scatter_reduce";
   if (x.dtype() == DType::kBool) throw DTypeError(kOp, "is not defined for bool: x ", describe(x));
   if (include_self) return scatter(x, dim, index, src, how, kOp);
-  // The written places start with the neutral element.
+  // The written elements start with the neutral element of the reduction.
   const double infinity = std::numeric_limits<double>::infinity();
   const Tensor start = empty(src.shape(), {.dtype = src.dtype(), .device = src.device()});
   if (is_floating(x.dtype()) || how == Write::kAdd || how == Write::kMultiply) {
@@ -134,7 +137,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                                            : infinity);
     return scatter(scatter(x, dim, index, start, Write::kPut, kOp), dim, index, src, how, kOp);
   }
-  // Integers have no infinity: the places start with any of the elements written to them.
+  // Integers have no infinity: the written elements start with one of the values written to them.
   return scatter(scatter(x, dim, index, src, Write::kPut, kOp), dim, index, src, how, kOp);
 }
 
@@ -153,7 +156,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const cha
 Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index,
                              int64_t skip, const char* op) {
   check_index(index, dy, op);
-  const DType dtype = widens(dy, Write::kAdd) ? DType::kF32 : dy.dtype();
+  const DType dtype = accumulates_in_f32(dy, Write::kAdd) ? DType::kF32 : dy.dtype();
   const Tensor out = empty(shape, {.dtype = dtype, .device = dy.device()});
   IndexedDim d = indexed_dim(out, dim, op);
   d.skip = skip;

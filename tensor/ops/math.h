@@ -1,4 +1,5 @@
-// Functors of exponentials, logarithms, angles and special functions.
+// Functors of exponential, logarithmic, trigonometric, hyperbolic and special functions. f32 uses gradus::m
+// (scalar_math.h).
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -50,7 +51,7 @@ struct Xlogy : OnFloats {
     return x == T(0) && y == y ? T(0) : x * m::log(y);
   }
 };
-// Angles that m::sin and its like do not reduce in f32.
+// Base of sin, cos and tan. is_far: arguments beyond the exact range reduction of m::sin, m::cos and m::tan.
 struct OnAngles : OnFloats {
   GRADUS_HD bool is_far(float x) const { return !(m::abs(x) < 1e15f); }
 };
@@ -84,7 +85,7 @@ struct Atan : OnFloats {
 struct Atan2 : OnFloats {
   static constexpr const char* name = "atan2";
   template <class T> GRADUS_HD T operator()(T y, T x) const {
-    // The angle of (|x|, |y|), then the half-plane and the sign.
+    // atan of the ratio in the first octant, then reflections into the octant of (x, y).
     const T a = m::abs(x), b = m::abs(y);
     const T small = a < b ? a : b, large = a < b ? b : a;
     const T ratio = large == T(0) ? T(0) : small == large ? T(1) : small / large;
@@ -122,7 +123,7 @@ struct Erfc : OnFloats {
   static constexpr const char* name = "erfc";
   template <class T> GRADUS_HD T operator()(T x) const { return m::erfc(x); }
 };
-// These three compute in double.
+// Erfinv, Lgamma and Polygamma compute in double.
 struct Erfinv : OnFloats {
   static constexpr const char* name = "erfinv";
   template <class T> GRADUS_HD T operator()(T x) const { return T(m::erfinv(x)); }
@@ -133,7 +134,7 @@ struct Lgamma : OnFloats {
 #if defined(__CUDA_ARCH__)
     return T(::lgamma(double(x)));
 #else
-    int sign;  // lgamma() would write it into a global variable
+    int sign;  // lgamma_r, because lgamma() writes the global variable signgam
     return T(::lgamma_r(double(x), &sign));
 #endif
   }

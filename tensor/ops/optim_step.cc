@@ -1,3 +1,4 @@
+// Checks and grouping of lists of tensors for multi-tensor kernels.
 #include "gradus/tensor/ops/optim_step.h"
 
 #include "gradus/tensor/kernel.h"
@@ -23,8 +24,8 @@ void check_one_device(const char* op, const std::vector<Tensor>& tensors) {
                         describe(t));
 }
 
-// Calls f(row-major tensors). Copies that were made for it are written back.
-template <class F> void in_place(const std::vector<Tensor>& tensors, F f) {
+// Calls f with row-major tensors. Tensors that are not row-major are copied before and written back after.
+template <class F> void with_row_major(const std::vector<Tensor>& tensors, F f) {
   std::vector<Tensor> dense;
   for (const Tensor& t : tensors) dense.push_back(contiguous(t));
   f(dense);
@@ -50,7 +51,7 @@ void over_batches(const std::vector<StepItem>& items,
   for (size_t first = 0; first < items.size(); ++first) {
     if (done[first]) continue;
     std::vector<StepItem> batch;
-    std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major are updated in a copy
+    std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major, updated in copies
     for (size_t i = first; i < items.size(); ++i) {
       const Tensor& p = items[i].param;
       if (done[i] || p.device() != items[first].param.device() || p.dtype() != items[first].param.dtype())
@@ -74,20 +75,21 @@ void average_step_(const std::vector<StepItem>& items, double weight) {
 }
 
 void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms) {
-  const auto lie_alike = [](const Tensor& a, const Tensor& b) {
+  const auto have_equal_layout = [](const Tensor& a, const Tensor& b) {
     return a.device() == b.device() && a.dtype() == b.dtype() && is_floating(a.dtype()) && a.is_dense() &&
            a.shape() == b.shape() && a.strides() == b.strides() && a.storage() != b.storage();
   };
   std::vector<bool> done(sums.size());
   for (size_t first = 0; first < sums.size(); ++first) {
     if (done[first]) continue;
-    if (!lie_alike(sums[first], terms[first])) {
+    if (!have_equal_layout(sums[first], terms[first])) {
       add_(sums[first], terms[first]);
       continue;
     }
     std::vector<Tensor> to, from;  // of the first one's device
     for (size_t i = first; i < sums.size(); ++i) {
-      if (done[i] || sums[i].device() != sums[first].device() || !lie_alike(sums[i], terms[i])) continue;
+      if (done[i] || sums[i].device() != sums[first].device() || !have_equal_layout(sums[i], terms[i]))
+        continue;
       internal::check_destination("add_all_", sums[i], false);
       done[i] = true;
       to.push_back(sums[i]), from.push_back(terms[i]);
@@ -112,14 +114,15 @@ Tensor norm_of(const std::vector<Tensor>& tensors, double p) {
 void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, double max_norm) {
   if (tensors.empty()) return;
   check_one_device("clip_by_norm_", tensors);
-  in_place(tensors, [&](const std::vector<Tensor>& dense) { clip_by_norm_kernel(norm, dense, max_norm); });
+  with_row_major(tensors,
+                 [&](const std::vector<Tensor>& dense) { clip_by_norm_kernel(norm, dense, max_norm); });
 }
 
 void clip_by_value_(const std::vector<Tensor>& tensors, double limit) {
   if (tensors.empty()) return;
   check_one_device("clip_by_value_", tensors);
-  in_place(tensors,
-           [&](const std::vector<Tensor>& dense) { clip_by_value_kernel(dense.front(), dense, limit); });
+  with_row_major(
+      tensors, [&](const std::vector<Tensor>& dense) { clip_by_value_kernel(dense.front(), dense, limit); });
 }
 
 namespace {
@@ -127,7 +130,8 @@ Tensor unscale_by(const std::vector<Tensor>& tensors, double factor, const Tenso
   const Tensor found = empty({}, {DType::kF32, tensors.empty() ? kCPU : tensors.front().device()});
   if (tensors.empty()) return fill_(found, 0), found;
   check_one_device("unscale_", tensors);
-  in_place(tensors, [&](const std::vector<Tensor>& dense) { unscale_kernel(found, dense, factor, scale); });
+  with_row_major(tensors,
+                 [&](const std::vector<Tensor>& dense) { unscale_kernel(found, dense, factor, scale); });
   return found;
 }
 }  // namespace

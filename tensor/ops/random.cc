@@ -1,3 +1,4 @@
+// Implementation of random tensors and of DeviceDraws.
 #include "gradus/tensor/ops/random.h"
 
 #include <cmath>
@@ -16,7 +17,7 @@ namespace gradus {
 namespace raw {
 namespace {
 
-// The generator's next draw, for a kernel on `device`.
+// Returns the key of the generator's next draw, for a kernel on `device`.
 DrawKey next_draw(Device device) {
   const Context& context = Context::current();
   const PhiloxKey key = context.generator->next();
@@ -27,7 +28,7 @@ DrawKey next_draw(Device device) {
     }
   return {key};
 }
-// Replicas have different samples. So replicas with the same seed drop different elements.
+// Replicas with the same seed must have different dropout masks, so the replica is part of the key.
 DrawKey next_dropout_draw(Device device) {
   DrawKey key = next_draw(device);
   key.philox.stream += uint64_t(Job::current()->replica().index) << 40;
@@ -228,7 +229,7 @@ DeviceDraws::DeviceDraws(Device device) {
   base_ = std::make_shared<DrawBase>(nullptr, empty({2}, {DType::kI64, device}));
 }
 
-// Writes both numbers each time: another stream may have written what is there.
+// Always writes both numbers, because another stream may have written other values.
 void DeviceDraws::send_state() {
   const OpCall call("DeviceDraws");
   const auto [seed, draws] = base_->generator->state();

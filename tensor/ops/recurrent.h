@@ -1,5 +1,5 @@
-// Raw steps of recurrent networks. The differentiable forms in gradus/autograd/ops/recurrent.h check the
-// arguments and document the formulas.
+// Raw LSTM and GRU cells (one time step) and their gradients. The differentiable forms in
+// gradus/autograd/ops/recurrent.h check the arguments and document the formulas.
 #pragma once
 
 #include <utility>
@@ -12,15 +12,15 @@ namespace gradus::raw {
 // Returns h' and c'.
 // Shapes: gates[N,4H], c[N,H] -> h'[N,H], c'[N,H].
 std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c);
-// Returns the gradients of gates and c for the gradients dh of h' and dc of c'; one of these may
-// be undefined. The gates are computed again: that is cheaper than to keep five more tensors for
-// every time step.
+// Returns the gradients of gates and c for the gradients dh of h' and dc of c', one of which may be undefined. The
+// activated gates are recomputed, which is cheaper than saving five more tensors per time step.
 std::pair<Tensor, Tensor> lstm_cell_backward(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                              const Tensor& c);
 
 // Returns h'.
 // Shapes: x_gates[N,3H], h_gates[N,3H], h[N,H] -> h'[N,H].
 Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h);
+// The gradients for the gradient dy of h'.
 struct GruCellGrads {
   Tensor dx_gates, dh_gates, dh;
 };

@@ -1,3 +1,4 @@
+// Checks, result shapes, and calls of the reduction kernels.
 #include "gradus/tensor/ops/reduce.h"
 
 #include <cmath>
@@ -13,7 +14,7 @@ namespace {
 DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 
 // Returns whether x has 16-bit floats. Only the sum kernel takes these.
-bool half(const Tensor& x) { return is_floating(x.dtype()) && size_of(x.dtype()) == 2; }
+bool is_16_bit_float(const Tensor& x) { return is_floating(x.dtype()) && size_of(x.dtype()) == 2; }
 
 std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, bool largest) {
   const std::string_view op = largest ? "max" : "min";
@@ -36,10 +37,10 @@ std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, b
 
 std::pair<Tensor, Tensor> running_extremes(const Tensor& x, int64_t dim, bool largest) {
   const std::string_view op = largest ? "cummax" : "cummin";
-  const Tensor lines = as_lines(contiguous(x), dim, op);
+  const Tensor slices = as_lines(contiguous(x), dim, op);
   const Tensor values = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(x.shape(), {.dtype = DType::kI64, .device = x.device()});
-  running_extremes_kernel(as_lines(values, dim, op), as_lines(indices, dim, op), lines, largest);
+  running_extremes_kernel(as_lines(values, dim, op), as_lines(indices, dim, op), slices, largest);
   return {values, indices};
 }
 
@@ -109,14 +110,14 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (half(x)) return to(prod(to(x, DType::kF32), dims, keepdim), x.dtype());
+  if (is_16_bit_float(x)) return to(prod(to(x, DType::kF32), dims, keepdim), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "prod");
   prod_kernel(r.kept, to(x, sum_dtype(x.dtype())));
   return r.result;
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (half(x)) return to(amax(to(x, DType::kF32), dims, keepdim), x.dtype());
+  if (is_16_bit_float(x)) return to(amax(to(x, DType::kF32), dims, keepdim), x.dtype());
   check_not_empty(x, dims, "amax");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amax");
   amax_kernel(r.kept, x);
@@ -124,7 +125,7 @@ Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (half(x)) return to(amin(to(x, DType::kF32), dims, keepdim), x.dtype());
+  if (is_16_bit_float(x)) return to(amin(to(x, DType::kF32), dims, keepdim), x.dtype());
   check_not_empty(x, dims, "amin");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amin");
   amin_kernel(r.kept, x);
@@ -145,7 +146,7 @@ Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
 
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   check_floating("norm", "x", x);
-  if (half(x)) return to(norm(to(x, DType::kF32), dims, p, keepdim), x.dtype());
+  if (is_16_bit_float(x)) return to(norm(to(x, DType::kF32), dims, p, keepdim), x.dtype());
   if (std::isinf(p)) check_not_empty(x, dims, "norm");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "norm");
   norm_kernel(r.kept, x, p, 1.0, true);
@@ -160,26 +161,26 @@ Tensor as_lines(const Tensor& x, int64_t dim, std::string_view op) {
 }
 
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
-  const Tensor lines = as_lines(contiguous(x), dim, "cumsum");
+  const Tensor slices = as_lines(contiguous(x), dim, "cumsum");
   const Tensor out = empty(x.shape(), {.dtype = sum_dtype(x.dtype()), .device = x.device()});
-  cumsum_kernel(as_lines(out, dim, "cumsum"), lines, reverse);
+  cumsum_kernel(as_lines(out, dim, "cumsum"), slices, reverse);
   return out;
 }
 
 Tensor cumprod(const Tensor& x, int64_t dim, bool reverse) {
-  if (half(x)) return to(cumprod(to(x, DType::kF32), dim, reverse), x.dtype());
-  const Tensor lines = as_lines(contiguous(to(x, sum_dtype(x.dtype()))), dim, "cumprod");
-  const Tensor out = empty(x.shape(), {.dtype = lines.dtype(), .device = x.device()});
-  cumprod_kernel(as_lines(out, dim, "cumprod"), lines, reverse);
+  if (is_16_bit_float(x)) return to(cumprod(to(x, DType::kF32), dim, reverse), x.dtype());
+  const Tensor slices = as_lines(contiguous(to(x, sum_dtype(x.dtype()))), dim, "cumprod");
+  const Tensor out = empty(x.shape(), {.dtype = slices.dtype(), .device = x.device()});
+  cumprod_kernel(as_lines(out, dim, "cumprod"), slices, reverse);
   return out;
 }
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   check_floating("logcumsumexp", "x", x);
-  if (half(x)) return to(logcumsumexp(to(x, DType::kF32), dim), x.dtype());
-  const Tensor lines = as_lines(contiguous(x), dim, "logcumsumexp");
+  if (is_16_bit_float(x)) return to(logcumsumexp(to(x, DType::kF32), dim), x.dtype());
+  const Tensor slices = as_lines(contiguous(x), dim, "logcumsumexp");
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  logcumsumexp_kernel(as_lines(out, dim, "logcumsumexp"), lines);
+  logcumsumexp_kernel(as_lines(out, dim, "logcumsumexp"), slices);
   return out;
 }
 
@@ -193,10 +194,11 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool rev
     throw DeviceError(op, "a is on ", a.device(), " but b on ", b.device());
   if (a.shape() != b.shape() || a.dtype() != b.dtype())
     throw ShapeError(op, "a ", describe(a), " does not match b ", describe(b));
-  if (half(b)) return to(linear_recurrence(to(a, DType::kF32), to(b, DType::kF32), dim, reverse), b.dtype());
-  const Tensor lines = as_lines(contiguous(b), dim, op);
+  if (is_16_bit_float(b))
+    return to(linear_recurrence(to(a, DType::kF32), to(b, DType::kF32), dim, reverse), b.dtype());
+  const Tensor slices = as_lines(contiguous(b), dim, op);
   const Tensor out = empty(b.shape(), {.dtype = b.dtype(), .device = b.device()});
-  linear_recurrence_kernel(as_lines(out, dim, op), as_lines(contiguous(a), dim, op), lines, reverse);
+  linear_recurrence_kernel(as_lines(out, dim, op), as_lines(contiguous(a), dim, op), slices, reverse);
   return out;
 }
 

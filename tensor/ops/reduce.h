@@ -1,5 +1,6 @@
-// Raw reductions. An empty `dims` means all dims. `keepdim` keeps reduced dims with size 1. Results are
-// row-major and the same for any number of threads.
+// Raw reductions and scans: sum, mean, prod, amax, any, norm, max, argmax, cumsum and others, as in PyTorch. An
+// empty `dims` means all dims; `keepdim` keeps reduced dims with size 1. Results are row-major and do not depend
+// on the number of threads.
 #pragma once
 
 #include <utility>
@@ -9,8 +10,8 @@
 
 namespace gradus::raw {
 
-// Kernels reduce the dims in which `out` has size 1; `out` has as many dims as x. x may be strided. sum takes
-// every dtype; prod f64, f32, i64; amax, amin all but f16 and bf16; any, all bool; norm f64, f32.
+// Kernels reduce the dims in which `out` has size 1; `out` has as many dims as x. x may be strided. Supported
+// dtypes: sum all; prod f64, f32, i64; amax and amin all but f16 and bf16; any and all bool; norm f64, f32.
 // clang-format off
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> sum_kernel;
 // out = scale * sum (x - mean)^2, or the square root of that. f64 and f32.
@@ -23,8 +24,8 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x)> all_kernel;
 // out = (scale * sum |x|^p)^(root ? 1/p : 1). p = 0 counts nonzeros; p = +-inf takes the largest
 // or smallest |x|.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double p, double scale, bool root)> norm_kernel;
-// Row-major x is seen as [outer, n, inner], values and indices as [outer, inner]. The first of equal elements
-// wins; NaN beats all numbers.
+// The extrema of a row-major x, seen as [outer, n, inner], along dim 1, and the index of their first occurrence;
+// values and indices are [outer, inner]. NaN counts as the extremum.
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner, bool
     largest)> extremum_kernel;
 // Scans along the middle dim of row-major tensors seen as [outer, n, inner] (as_lines).
@@ -33,7 +34,7 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumpro
 extern KernelSlot<void(const Tensor& out, const Tensor& x)> logcumsumexp_kernel;
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool largest)>
     running_extremes_kernel;
-// y_i = b_i + a_i y_(i-1), in reverse b_i + a_i y_(i+1). y is 0 outside of the range. f64 and f32.
+// y[i] = b[i] + a[i] * y[i-1], in reverse b[i] + a[i] * y[i+1], where y is 0 out of range. f64 and f32.
 extern KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, bool reverse)>
     linear_recurrence_kernel;
 // clang-format on
@@ -44,16 +45,16 @@ std::array<bool, kMaxDims> reduced_dims(const Tensor& x, const Dims& dims, std::
 // Returns the shape of the result.
 // Errors: as reduced_dims.
 Shape reduced_shape(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op);
-// Returns how many elements go into one element of the result.
+// Returns the number of elements of x per element of the result.
 int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op);
-// Checks that no result is a reduction of no elements.
+// Checks that the reduced dims are not empty, for reductions without a neutral element.
 // Errors: ShapeError.
 void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op);
 // Checks the dims and that x is floating point.
 // Errors: as reduced_dims; DTypeError unless floating point.
 void check_reducible_float(const Tensor& x, const Dims& dims, std::string_view op);
-// A row-major result to fill: `kept` has the reduced dims with size 1, as kernels want it, `result`
-// the final shape.
+// An uninitialized row-major result: `kept` has the reduced dims with size 1, for the kernel; `result` is the same
+// memory in the final shape.
 struct ReductionResult {
   Tensor kept, result;
 };
@@ -71,9 +72,10 @@ Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim =
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse = false);
 Tensor cumprod(const Tensor& x, int64_t dim, bool reverse = false);
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
-// Return the largest, or smallest, elements so far, and their i64 indices.
+// Return the running maximum, or minimum, along `dim` and its i64 indices.
 std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);
 std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim);
+// Returns y[i] = b[i] + a[i] * y[i-1] along `dim`.
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse = false);
 
 // Returns a view of a row-major x as [outer, n, inner] with n = x's size along `dim`.
@@ -87,7 +89,7 @@ std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false
 Tensor argmax(const Tensor& x);
 Tensor argmin(const Tensor& x);
 
-// Returns x summed to `shape`, from which it was broadcast; x itself when it has that shape.
+// Returns x summed over the dims in which `shape` was broadcast to x's shape; x itself if it has that shape.
 // Errors: ShapeError unless `shape` broadcasts to x's.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 

@@ -1,8 +1,8 @@
-// Mathematical functions for element-wise functors, for float and double, host and device.
+// Scalar math functions of element-wise functors, for float and double, host and device.
 //
-// The float functions have no branches, so that compilers turn a loop over them into vector code. An element
-// gives the same bits in a vector as alone, and on a GPU. Results are within 2 units in the last place. Edge
-// cases are as in the C library. The double functions are the library's, on a GPU CUDA's.
+// The float functions are polynomial approximations without branches, so that compilers vectorize loops over them.
+// Results have the same bits in scalar code, in vector code and on GPUs, and errors of at most 2 ulp. Special
+// cases are as in the C library. The double functions are those of the C library or of CUDA.
 #pragma once
 
 #include <bit>
@@ -54,13 +54,13 @@ namespace detail {
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-// ln 2 in two parts. The first part ends in zeros, so that its product with a small integer is exact.
+// ln 2 = kLn2High + kLn2Low. kLn2High has trailing zero bits, so its product with a small integer is exact.
 inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 
 GRADUS_HD float power_of_two(int32_t n) { return std::bit_cast<float>((uint32_t(n) + 127u) << 23); }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer, which the low
-// bits then hold.
+// Range reduction x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer,
+// which is then in the low bits of the mantissa.
 struct Reduced {
   float r;
   int32_t n;
@@ -88,20 +88,20 @@ GRADUS_HD float expm1_small(float r) { return m::fma(expm1_second(r), r * r, r);
 }  // namespace detail
 
 GRADUS_HD float exp(float x) {
-  float c = x > 88.8f ? 88.8f : x;  // beyond these the result is infinite or 0 already; NaN stays
+  float c = x > 88.8f ? 88.8f : x;  // beyond these bounds the result is infinite or 0; NaN stays NaN
   c = c < -104.f ? -104.f : c;
   const auto [r, n] = detail::reduce(c);
   const float p = 1.f + detail::expm1_small(r);
-  const int32_t half = n >> 1;  // in two steps, because 2^n alone may overflow or be subnormal
+  const int32_t half = n >> 1;  // 2^n as two factors, because 2^n may overflow or be subnormal
   return p * detail::power_of_two(half) * detail::power_of_two(n - half);
 }
 
-// -0 stays -0: both parts of ln 2 are positive, r is a factor, and what is subtracted at the end is 0.
+// expm1(-0) = -0: both parts of ln 2 are positive, r is a factor, and the term subtracted at the end is 0.
 GRADUS_HD float expm1(float x) {
   float c = x < -30.f ? -30.f : x;
   c = c > 88.8f ? 88.8f : c;
   const auto [r, n] = detail::reduce(c, 0.693145752f, 1.42860677e-6f);
-  const float half = detail::power_of_two(n - 1);  // 2^n itself may overflow where the result does not
+  const float half = detail::power_of_two(n - 1);  // 2^n may overflow even if the result does not
   return 2.f * m::fma(half, r * m::fma(detail::expm1_second(r), r, 1.f), -(0.5f - half));
 }
 
@@ -135,9 +135,9 @@ GRADUS_HD float log(float x) { return detail::log<true>(x); }
 
 GRADUS_HD float log1p(float x) {
   const float u = 1.f + x;
-  // The first-order effect of rounding u.
+  // First-order correction of the rounding error of u.
   const float lost = u > 0.f && u < detail::kInf ? (x - (u - 1.f)) / u : 0.f;
-  const uint32_t sign = std::bit_cast<uint32_t>(x) & 0x80000000u;  // also the result's: -0 stays
+  const uint32_t sign = std::bit_cast<uint32_t>(x) & 0x80000000u;  // the result has x's sign, also for -0
   return std::bit_cast<float>(std::bit_cast<uint32_t>(detail::log<false>(u) + lost) | sign);
 }
 
@@ -166,7 +166,7 @@ GRADUS_HD float erf_small(float x) {
   return m::fma(p, x, x);
 }
 
-// Above 1: 1 - e^Q(|x|), where Q interpolates too.
+// For |x| > 1: 1 - e^Q(|x|), where Q interpolates at Chebyshev nodes.
 GRADUS_HD float erf(float x) {
   const float t = std::fabs(x);
   const float c = t > 4.f ? 4.f : t;  // 1 - erf(4) is below half a unit in the last place
@@ -185,7 +185,7 @@ GRADUS_HD float erf(float x) {
 
 // erfc(x) = t e^(P(t) - x^2), t = 1 / (1 + x / 2) for x >= 0; P interpolates at Chebyshev nodes of [0, 10.2].
 GRADUS_HD float erfc(float x) {
-  const float a = std::fabs(x), c = a > 10.2f ? 10.2f : a;  // 0 from there on
+  const float a = std::fabs(x), c = a > 10.2f ? 10.2f : a;  // erfc underflows to 0 beyond
   const float t = 1.f / m::fma(0.5f, c, 1.f);
   float p = 0.149805024f;
   p = m::fma(p, t, -0.707060754f);
@@ -197,7 +197,7 @@ GRADUS_HD float erfc(float x) {
   p = m::fma(p, t, 0.384401649f);
   p = m::fma(p, t, 0.998883784f);
   p = m::fma(p, t, -1.2654599f);
-  // c^2 in two parts, so that its rounding error does not reach the result.
+  // c^2 = square + rest exactly.
   const float square = c * c, rest = m::fma(c, c, -square);
   const float y = t * m::exp(-square) * (m::exp(p) * (1.f - rest));
   const float far = x < 0.f ? 2.f - y : y;
@@ -206,8 +206,8 @@ GRADUS_HD float erfc(float x) {
 
 namespace detail {
 
-// An angle minus the nearest multiple n of pi / 2. The products with the parts of pi / 2 are exact
-// up to |x| = 1e15.
+// Range reduction r = x - n pi / 2 with the nearest integer n (Cody-Waite). The products with the two parts of pi
+// / 2 are exact up to |x| = 1e15.
 struct Angle {
   float r;
   int64_t n;
@@ -220,7 +220,7 @@ GRADUS_HD Angle reduce_angle(float x) {
   return {float(r), std::bit_cast<int64_t>(shifted)};
 }
 
-// r^2, and a negative number at 0: sin_small(-0) is then -0, since its last sum has two negative terms.
+// r^2, or a tiny negative number for r = 0, which makes sin_small(-0) = -0.
 GRADUS_HD float square_of_angle(float r) { return m::fma(r, r, -1e-30f); }
 // For |r| <= pi / 4.
 // Source: coefficients of Cephes' sinf and cosf (S. Moshier).
@@ -337,7 +337,7 @@ GRADUS_HD float exp2(float x) {
 
 namespace detail {
 
-// log2(x) for a positive finite x, in double, to some 40 bits.
+// log2(x) for positive finite x, in double, with about 40 correct bits.
 GRADUS_HD double log2_of(float x) {
   const bool subnormal = x < std::numeric_limits<float>::min();
   const float scaled = subnormal ? x * 8388608.f : x;
@@ -386,8 +386,7 @@ GRADUS_HD float log10(float x) {
   return x > 0.f && x < detail::kInf ? y : special;
 }
 
-// |x|^y by logarithm and exponential in double. The rest follows C's rules for signs, zeros,
-// infinities and NaN.
+// |x|^y = exp2(y log2 |x|) in double, then the special cases of C's pow for signs, zeros, infinities and NaN.
 GRADUS_HD float pow(float x, float y) {
   const float a = std::fabs(x), far = std::fabs(y);
   const bool inside = (a > 0.f) & (a < detail::kInf);

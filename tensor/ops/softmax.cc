@@ -1,3 +1,4 @@
+// Checks and calls of the softmax kernels.
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/kernel.h"
@@ -7,30 +8,30 @@
 namespace gradus::raw {
 namespace {
 
-// A dim of a dense tensor: its size, and the distance of its neighbors in elements.
-struct Run {
+// A dim of a dense tensor: its size and stride.
+struct DimLayout {
   int64_t n = 1, inner = 1;
 };
 
-Run run_of(const Tensor& x, int64_t dim, std::string_view op) {
+DimLayout layout_of_dim(const Tensor& x, int64_t dim, std::string_view op) {
   check_floating(op, "x", x);
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   if (x.dim() == 0) return {};
-  Run run{x.shape()[d], 1};
-  if (run.n == 1) return run;
-  if (x.is_channels_last()) return {run.n, x.strides()[d]};
-  for (int i = d + 1; i < x.dim(); ++i) run.inner *= x.shape()[i];
-  return run;
+  DimLayout layout{x.shape()[d], 1};
+  if (layout.n == 1) return layout;
+  if (x.is_channels_last()) return {layout.n, x.strides()[d]};
+  for (int i = d + 1; i < x.dim(); ++i) layout.inner *= x.shape()[i];
+  return layout;
 }
 
 Tensor dense(const Tensor& x) { return x.is_channels_last() ? x : contiguous(x); }
 
 Tensor forward(const Tensor& x, int64_t dim, bool log, std::string_view op) {
-  const Run run = run_of(x, dim, op);
+  const DimLayout layout = layout_of_dim(x, dim, op);
   if (size_of(x.dtype()) == 2) return to(forward(to(x, DType::kF32), dim, log, op), x.dtype());
   const Tensor xd = dense(x);
   const Tensor y = empty_like(xd);
-  softmax_kernel(y, xd, run.n, run.inner, log);
+  softmax_kernel(y, xd, layout.n, layout.inner, log);
   return y;
 }
 
@@ -39,13 +40,13 @@ Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::s
     throw DeviceError(op, "dy is on ", dy.device(), " but y on ", y.device());
   if (dy.shape() != y.shape() || dy.dtype() != y.dtype())
     throw ShapeError(op, "dy ", describe(dy), " does not match y ", describe(y));
-  const Run run = run_of(y, dim, op);
+  const DimLayout layout = layout_of_dim(y, dim, op);
   if (size_of(y.dtype()) == 2)
     return to(backward(to(dy, DType::kF32), to(y, DType::kF32), dim, log, op), y.dtype());
   const Tensor yd = dense(y);
   const Tensor dx = empty_like(yd);
-  softmax_backward_kernel(dx, yd.is_channels_last() ? channels_last(dy) : contiguous(dy), yd, run.n,
-                          run.inner, log);
+  softmax_backward_kernel(dx, yd.is_channels_last() ? channels_last(dy) : contiguous(dy), yd, layout.n,
+                          layout.inner, log);
   return dx;
 }
 

@@ -1,4 +1,4 @@
-// Raw softmax ops. They work in x's memory order: for a channels-last x the result is channels-last.
+// Raw softmax, log_softmax and their gradients. Results have x's layout.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -6,7 +6,7 @@
 
 namespace gradus::raw {
 
-// Kernels take dense tensors of one layout, seen as [outer, n, inner]. The softmax is over n.
+// Kernels take dense tensors of one layout, seen as [outer, n, inner], and compute the softmax over dim 1.
 // clang-format off
 extern KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)> softmax_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner, bool

@@ -1,3 +1,4 @@
+// Checks and calls of the sorting and selection kernels, and unique.
 #include "gradus/tensor/ops/sort.h"
 
 #include <cmath>
@@ -35,8 +36,9 @@ Shape shape_along(const Tensor& x, int64_t dim, int64_t n, bool keepdim, std::st
   return s;
 }
 
-std::pair<Tensor, Tensor> first_in_order(const Tensor& x, int64_t k, int64_t dim, bool descending,
-                                         std::string_view op) {
+// Returns the first k elements in sorted order along `dim`, and their indices.
+std::pair<Tensor, Tensor> sort_and_truncate(const Tensor& x, int64_t k, int64_t dim, bool descending,
+                                            std::string_view op) {
   const Shape s = shape_along(x, dim, k, true, op);
   const Tensor values = empty(s, {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(s, {.dtype = DType::kI64, .device = x.device()});
@@ -46,31 +48,32 @@ std::pair<Tensor, Tensor> first_in_order(const Tensor& x, int64_t k, int64_t dim
   return {values, indices};
 }
 
-std::pair<Tensor, Tensor> selected(const Tensor& x, Selection what, int64_t k, int64_t dim, bool keepdim,
-                                   std::string_view op) {
+std::pair<Tensor, Tensor> select_elements(const Tensor& x, Selection what, int64_t k, int64_t dim,
+                                          bool keepdim, std::string_view op) {
   const Shape kept = shape_along(x, dim, 1, true, op), s = shape_along(x, dim, 1, keepdim, op);
   const Tensor values = empty(s, {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(s, {.dtype = DType::kI64, .device = x.device()});
-  const auto lines = [&](const Tensor& t) {
+  const auto slices = [&](const Tensor& t) {
     return as_lines(view_as_strided(t, kept, row_major_strides(kept), 0), dim, op);
   };
   if (values.numel() > 0)
-    select_kernel(lines(values), lines(indices), as_lines(contiguous(x), dim, op), what, k);
+    select_kernel(slices(values), slices(indices), as_lines(contiguous(x), dim, op), what, k);
   return {values, indices};
 }
 
-// Computes the result of unique from x's sorted rows (or elements). `starts` marks the first of equal ones.
-Unique group(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueWants wants) {
+// Computes the result of unique from x's sorted rows (or elements). `starts`: whether a row is the first of equal
+// ones.
+Unique unique_from_sorted(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueWants wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});
-  // Equal elements are in their order in x, so this is the first place.
+  // Sorting is stable, so this is the first occurrence.
   const Tensor first = order.defined() ? index_select(order, 0, at) : at;
   Unique u;
   u.values = index_select(x, 0, first);
   if (wants.index) u.index = first;
   if (wants.inverse) {
-    const Tensor number = sub(cumsum(starts, 0), 1);
-    u.inverse = order.defined() ? scatter(number, 0, order, number) : number;
+    const Tensor value_index = sub(cumsum(starts, 0), 1);
+    u.inverse = order.defined() ? scatter(value_index, 0, order, value_index) : value_index;
   }
   if (wants.counts) {
     const Tensor end = full({1}, static_cast<double>(n), {.dtype = DType::kI64, .device = x.device()});
@@ -80,7 +83,7 @@ Unique group(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueW
 }
 
 // Returns, for each row, whether it differs from the row before; true for the first row.
-Tensor marks_of_change(const Tensor& rows) {
+Tensor differs_from_previous(const Tensor& rows) {
   const int64_t n = rows.shape()[0];
   const Tensor first = full({std::min<int64_t>(n, 1)}, 1, {.dtype = DType::kBool, .device = rows.device()});
   if (n < 2) return first;
@@ -97,7 +100,7 @@ void check_has_values(const Tensor& x, std::string_view op) {
 }
 
 std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
-  return first_in_order(x, length_of(x, dim, "sort"), dim, descending, "sort");
+  return sort_and_truncate(x, length_of(x, dim, "sort"), dim, descending, "sort");
 }
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
@@ -105,21 +108,21 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool lar
   if (k < 0 || k > n)
     throw ValueError("topk", "expected k from 0 to ", n, ", given ", k, ": x ", describe(x));
   if (x.dim() == 0 && k == 0) throw ValueError("topk", "expected k of 1 for a 0-dim tensor, given 0");
-  return first_in_order(x, k, dim, largest, "topk");
+  return sort_and_truncate(x, k, dim, largest, "topk");
 }
 
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
   const int64_t n = length_of(x, dim, "kthvalue");
   if (k < 1 || k > n)
     throw ValueError("kthvalue", "expected k from 1 to ", n, ", given ", k, ": x ", describe(x));
-  return selected(x, Selection::kKth, k - 1, dim, keepdim, "kthvalue");
+  return select_elements(x, Selection::kKth, k - 1, dim, keepdim, "kthvalue");
 }
 
 std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim,
                                        std::string_view op) {
   if (length_of(x, dim, op) == 0)
     throw ShapeError(op, "has no value for a reduction over no elements: x ", describe(x));
-  return selected(x, what, 0, dim, keepdim, op);
+  return select_elements(x, what, 0, dim, keepdim, op);
 }
 
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueWants wants) {
@@ -130,7 +133,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
     const Tensor flat = reshape(contiguous(x), {x.numel()});
     Tensor order, in_order = flat;
     if (!consecutive) std::tie(in_order, order) = sort(flat, 0, false);
-    Unique u = group(flat, order, marks_of_change(in_order), wants);
+    Unique u = unique_from_sorted(flat, order, differs_from_previous(in_order), wants);
     if (wants.inverse) u.inverse = reshape(u.inverse, x.shape());
     return u;
   }
@@ -145,7 +148,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
     if (n > 0) sort_rows_kernel(order, rows);
     in_order = index_select(rows, 0, order);
   }
-  Unique u = group(moved, order, marks_of_change(in_order), wants);
+  Unique u = unique_from_sorted(moved, order, differs_from_previous(in_order), wants);
   u.values = contiguous(movedim(u.values, 0, d));
   return u;
 }
@@ -166,12 +169,12 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const Tensor out = empty(values.shape(), {.dtype = DType::kI64, .device = values.device()});
   if (out.numel() == 0) return out;
   const int64_t n = sorted.shape().back(),
-                lines = sorted.dim() == 1 ? 1 : values.numel() / values.shape().back();
-  const auto as_rows = [lines](const Tensor& t, int64_t length) {
-    return reshape(contiguous(t), {lines, length});
+                slices = sorted.dim() == 1 ? 1 : values.numel() / values.shape().back();
+  const auto as_rows = [slices](const Tensor& t, int64_t length) {
+    return reshape(contiguous(t), {slices, length});
   };
-  const int64_t m = values.numel() / lines;
-  searchsorted_kernel(reshape(out, {lines, m}), as_rows(to(sorted, common), n),
+  const int64_t m = values.numel() / slices;
+  searchsorted_kernel(reshape(out, {slices, m}), as_rows(to(sorted, common), n),
                       as_rows(to(values, common), m), right);
   return out;
 }

@@ -1,5 +1,5 @@
-// Raw sorting, selection and search. NaN counts as larger than all numbers, -0 equals 0, and equal elements
-// keep their order.
+// Raw sort, topk, kthvalue, median, mode, unique, searchsorted and histc. NaN sorts after all numbers, -0 equals
+// 0, and sorting is stable.
 #pragma once
 
 #include <optional>
@@ -10,56 +10,57 @@
 
 namespace gradus::raw {
 
-// Which element of a line the `select` kernel takes.
+// The element of a slice along dim 1 that the select kernel returns.
 enum class Selection {
   kKth,        // the k-th smallest, counted from 0
-  kMedian,     // the lower median; the first NaN where there is one
-  kNanMedian,  // the lower median of the elements that are not NaN; NaN when all are NaN
-  kMode,       // the most frequent element, the smallest of several; its last place
+  kMedian,     // the lower median; the first NaN if there is one
+  kNanMedian,  // the lower median of the elements that are not NaN; NaN if all are NaN
+  kMode,       // the most frequent element, the smallest of several; the index of its last occurrence
 };
 
 // Kernels take row-major tensors of any dtype, seen as [outer, n, inner] (as_lines). Indices are i64.
 // clang-format off
-// values, indices [outer, k, inner] = the first k elements of each sorted line, k <= n.
+// values, indices [outer, k, inner] = the first k <= n elements of each slice in sorted order.
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending)>
     sort_kernel;
 // values, indices [outer, 1, inner].
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t
     k)> select_kernel;
-// order [n] = the row numbers of x [n, m] in the lexicographic order of the rows.
+// order [n] = the row indices of x [n, m] in lexicographic order of the rows.
 extern KernelSlot<void(const Tensor& order, const Tensor& x)> sort_rows_kernel;
-// out = how many elements of `sorted` [lines or 1, n] come before each of values [lines, m], with `right`
-// also those that equal it. Both have one dtype.
+// out [rows, m] = the number of elements of the row of `sorted` [rows or 1, n] that are less than the element of
+// values [rows, m]; with `right`, less or equal. Both have the same dtype.
 extern KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right)>
     searchsorted_kernel;
-// out [bins], f64 or f32 like x = how many elements lie in each of the equal parts of [low, high]. Equal
-// bounds stand for the range of x.
+// out [bins] = the number of elements in each of `bins` equal parts of [low, high]. f64 or f32. Equal bounds mean
+// the range of x.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel;
 // clang-format on
 
 std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending);
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest);
-// `k` counts from 1.
+// Returns the k-th smallest element, k from 1.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim);
-// Returns a selection other than kKth. `op` is for error texts.
+// Returns a selection other than kKth along `dim`, with indices. `op` is the name in errors.
 std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim,
                                        std::string_view op);
 
 struct Unique {
   Tensor values, inverse, counts, index;
 };
-// What unique computes besides the values.
+// The optional results of unique.
 struct UniqueWants {
   bool inverse = false, counts = false, index = false;
 };
-// Returns the distinct elements of x, or its distinct slices along `dim` if given, in order. With
-// `consecutive` it keeps x's order and only leaves out elements that equal the one before. Computes inverse,
-// counts and index (the first places) where wanted. Waits for the device.
+// Returns the distinct elements of x, or the distinct slices along `dim` if given, sorted. With `consecutive`,
+// only elements that equal their predecessor are removed. index: the first occurrence in x of each value. Blocks
+// until the device has computed the number of values.
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueWants wants);
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);
 Tensor histc(const Tensor& x, int64_t bins, double low, double high);
-// Errors: DeviceError for a meta tensor: the shape of the result depends on values.
+// Checks that x is not a meta tensor, for ops whose result shape depends on values.
+// Errors: DeviceError.
 void check_has_values(const Tensor& x, std::string_view op);
 
 }  // namespace gradus::raw

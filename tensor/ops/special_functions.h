@@ -1,4 +1,4 @@
-// Special functions in double: relatives of the gamma function, and the inverse error function.
+// Special functions in double precision: digamma, polygamma, Hurwitz zeta, and the inverse error function.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace gradus::m {
 
-// The derivative of log gamma: recurrence up to 10, then the asymptotic series.
+// digamma(x) = d/dx log gamma(x): recurrence up to x >= 10, then the asymptotic series.
 GRADUS_HOST_DEVICE inline double digamma(double x) {
   constexpr double kPi = 3.14159265358979324;
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
@@ -26,8 +26,8 @@ GRADUS_HOST_DEVICE inline double digamma(double x) {
   return y + std::log(x) - 0.5 / x - series;
 }
 
-// The Hurwitz zeta function, the sum of (x + k)^-s over k >= 0, for s > 1 and x > 0: the first terms, then
-// Euler-Maclaurin. Infinite for x = 0, NaN elsewhere.
+// The Hurwitz zeta function sum_{k >= 0} (x + k)^-s for s > 1 and x > 0: the first terms, then the Euler-Maclaurin
+// formula. Infinite for x = 0, NaN for x < 0 or s <= 1.
 GRADUS_HOST_DEVICE inline double zeta(double s, double x) {
   constexpr int kTerms = 12;
   if (!(s > 1) || x < 0) return std::numeric_limits<double>::quiet_NaN();
@@ -49,8 +49,7 @@ GRADUS_HOST_DEVICE inline double zeta(double s, double x) {
   return sum;
 }
 
-// The n-th derivative of digamma. Below 0 by recurrence, down to -1e6, where doubles have few digits left
-// for the fraction.
+// The n-th derivative of digamma. Negative x > -1e6 by recurrence; below, the fraction of a double has few digits.
 GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   if (n == 0) return digamma(x);
   double sum = 0;
@@ -60,8 +59,8 @@ GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * (sum + zeta(n + 1.0, x));
 }
 
-// The x with erf(x) = y: a polynomial in w = -log(1 - y^2), then Halley's steps. The polynomial ends at w
-// = 16. Beyond, the first guess is from erfc(x) = e^(-x^2) / (x sqrt(pi)), roughly.
+// The inverse of erf: a polynomial in w = -log(1 - y^2), then Halley iterations. For w > 16 the initial value is
+// from the approximation erfc(x) = e^(-x^2) / (x sqrt(pi)).
 // Source: M. Giles, "Approximating the erfinv function", 2010 (the polynomial).
 GRADUS_HOST_DEVICE inline double erfinv(double y) {
   if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;
@@ -77,7 +76,7 @@ GRADUS_HOST_DEVICE inline double erfinv(double y) {
   for (int i = 0; i < 9; ++i) p = p * t + (center ? kCenter[i] : kTail[i]);
   double x = far ? std::copysign(std::sqrt(w + 0.12078223763524522 - 0.5 * std::log(w)), y) : p * y;
   for (int i = 0; i < (far ? 3 : 2); ++i) {
-    // Near 1 through erfc, which keeps the digits of 1 - erf.
+    // For |y| > 0.5 with erfc, to avoid cancellation in erf(x) - y.
     const double tail = (1 - std::fabs(y)) - std::erfc(std::fabs(x));
     const double off = y > 0.5 ? tail : y < -0.5 ? -tail : std::erf(x) - y;
     const double step = off / (1.12837916709551257 * std::exp(-x * x));

@@ -1,3 +1,4 @@
+// Implementation of var, std and logsumexp.
 #include "gradus/tensor/ops/statistics.h"
 
 #include <limits>
@@ -13,13 +14,13 @@ namespace gradus::raw {
 
 namespace {
 
-Tensor spread(const char* op, const Tensor& x, const Dims& dims, int64_t correction, bool keepdim,
-              bool root) {
+Tensor variance(const char* op, const Tensor& x, const Dims& dims, int64_t correction, bool keepdim,
+                bool root) {
   check_reducible_float(x, dims, op);
   if (size_of(x.dtype()) == 2)
-    return to(spread(op, to(x, DType::kF32), dims, correction, keepdim, root), x.dtype());
+    return to(variance(op, to(x, DType::kF32), dims, correction, keepdim, root), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
-  // Too few elements give 0/0 = NaN, as intended.
+  // Too few elements give 0/0 = NaN, as in PyTorch.
   const double n = std::max(double(reduced_numel(x, dims, op)) - double(correction), 0.0);
   var_kernel(r.kept, x, 1.0 / n, root);
   return r.result;
@@ -28,17 +29,17 @@ Tensor spread(const char* op, const Tensor& x, const Dims& dims, int64_t correct
 }  // namespace
 
 Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
-  return spread("var", x, dims, correction, keepdim, false);
+  return variance("var", x, dims, correction, keepdim, false);
 }
 Tensor std(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
-  return spread("std", x, dims, correction, keepdim, true);
+  return variance("std", x, dims, correction, keepdim, true);
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   check_reducible_float(x, dims, "logsumexp");
   if (reduced_numel(x, dims, "logsumexp") == 0) return unary<functors::Log>(sum(x, dims, keepdim));
   if (size_of(x.dtype()) == 2) return to(logsumexp(to(x, DType::kF32), dims, keepdim), x.dtype());
-  // The shift is a finite number near the maximum. An infinite shift would give inf - inf.
+  // The maximum is subtracted before exp. An infinite maximum is replaced by a finite number, to avoid inf - inf.
   const double limit =
       x.dtype() == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   const Tensor shift = clamp(amax(x, dims, true), -limit, limit);

@@ -1,4 +1,5 @@
-// Raw reductions made of other reductions: var, std, and the logarithm of a sum of exponentials.
+// Raw var, std and logsumexp. An empty `dims` means all dims; `correction` is subtracted from the number of
+// elements.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -6,7 +7,7 @@
 namespace gradus::raw {
 
 Tensor var(const Tensor& x, const Dims& dims = {}, int64_t correction = 1, bool keepdim = false);
-// The square root of var, which may itself leave the range of the dtype.
+// Returns the square root of the variance, without overflow of the variance in the dtype.
 Tensor std(const Tensor& x, const Dims& dims = {}, int64_t correction = 1, bool keepdim = false);
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 

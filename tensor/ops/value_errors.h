@@ -1,4 +1,4 @@
-// Errors of values that kernels find: one text on all devices.
+// Errors about tensor values that kernels detect, with the same text on all devices. `at` is an element index.
 #pragma once
 
 #include <cstdint>

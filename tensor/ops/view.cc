@@ -1,3 +1,4 @@
+// Implementation of the view ops.
 #include "gradus/tensor/ops/view.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -36,8 +37,8 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   const Shape& old = x.shape();
   const Strides& st = x.strides();
   Strides out = Strides::filled(shape.size(), 1);
-  // Walks from the back. `run` collects old dims that can be merged. Each run must be cut
-  // exactly into new dims.
+  // From the innermost dim outwards: `run` is the size of adjacent old dims that can be merged. Each run must be
+  // the product of new dims.
   int j = shape.size() - 1;
   int64_t run = 1, run_stride = old.empty() ? 1 : st.back();
   for (int i = old.size() - 1; i >= 0; --i) {
@@ -262,7 +263,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
   int64_t end = std::min(offset, room) + 1;  // one past the last element
   for (int i = 0; i < shape.size(); ++i) {
     if (strides[i] < 0) throw ValueError(kOp, "strides ", strides, " are not all at least 0");
-    // Compares by division, because the product might overflow.
+    // Division, because the product might overflow.
     if (n > 0 && shape[i] > 1 && strides[i] > 0 && (room - end) / strides[i] < shape[i] - 1) end = room + 1;
     if (n > 0 && end <= room) end += (shape[i] - 1) * strides[i];
   }

@@ -1,5 +1,5 @@
-// Raw view ops: the same elements under another shape. The results share storage with the input, except that
-// `reshape` and `flatten` may copy.
+// Raw view ops: reshape, permute, expand, slice, diagonal, unfold and others, as in PyTorch. Results share storage
+// with the input, except that `reshape` and `flatten` may copy.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace gradus::raw {
 
-// Returns `shape` with its -1 (at most one) replaced by the size that fits x's elements.
-// Errors: ShapeError when no size fits.
+// Returns `shape` with -1 (at most one) replaced by the size that gives x.numel() elements.
+// Errors: ShapeError if there is no such size.
 Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op);
-// Returns strides by which x's elements can be seen as `shape`, or none where a copy is needed.
+// Returns strides with which x can be viewed as `shape`, or nullopt if a copy is needed.
 std::optional<Strides> view_strides(const Tensor& x, const Shape& shape);
 
 Tensor view(const Tensor& x, const Shape& shape);
@@ -28,7 +28,7 @@ Tensor squeeze(const Tensor& x, int64_t dim);
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor squeeze(const Tensor& x, const Dims& dims);
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
-// Returns an order of x's dims that brings dim from[i] to place to[i] and keeps the order of the others.
+// Returns the permutation of x's dims that moves dim from[i] to position to[i] and keeps the order of the others.
 Dims moved_order(const Tensor& x, const Dims& from, const Dims& to);
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
@@ -44,13 +44,13 @@ SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop,
 
 // Returns the elements with coordinates (i, i + offset) in dim1 and dim2, as the last dim.
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);
-// Returns windows of `size` elements along `dim`, `step` apart. The place within the window is the last dim.
+// Returns windows of `size` elements along `dim` with stride `step`. The position within a window is the last dim.
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
-// Returns a view of x's storage with the given shape, strides and offset.
-// Errors: ShapeError when the storage is too small; ValueError for a negative stride.
+// Returns a view of x's storage with this shape, strides and offset (elements).
+// Errors: ShapeError if the storage is too small; ValueError for a negative stride.
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
 
-// Returns the order of dims that undoes `order`.
+// Returns the inverse of the permutation `order`.
 Dims inverse_order(const Dims& order);
 
 }  // namespace gradus::raw

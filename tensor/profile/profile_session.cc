@@ -1,3 +1,4 @@
+// Implementation of ProfileSession.
 #include "gradus/tensor/profile/profile_session.h"
 
 #include <pthread.h>
@@ -17,11 +18,10 @@
 namespace gradus::internal {
 namespace {
 
-// Returns the bytes that reading x moves. A broadcast operand is read once, however often its
-// elements are repeated.
+// Returns the bytes of memory that reading x moves. The elements of a broadcast operand are counted once.
 int64_t bytes_of(const Tensor& x) { return std::min(x.nbytes(), x.storage()->bytes()); }
 
-// Returns "f32[32,64] f32[64,10]" for the first few tensors. An optimizer's step has hundreds.
+// Returns "f32[32,64] f32[64,10]" for the first 6 tensors. An optimizer step has hundreds.
 std::string shapes_of(std::span<const Tensor* const> tensors) {
   constexpr size_t kShown = 6;
   std::string text;
@@ -40,15 +40,15 @@ std::string shapes_of(std::span<const Tensor* const> tensors) {
   return text;
 }
 
-// Returns the device that runs a kernel beside the thread that launches it; else kCPU.
+// Returns the GPU on which a kernel runs; kCPU for other ranges.
 Device device_of(const Range& range) {
   if (range.kind != RangeKind::kKernel || range.tensors.empty()) return kCPU;
   const Device device = range.tensors.front()->device();
   return device.type == DeviceType::kCUDA ? device : kCPU;
 }
 
-// Returns the name that name_thread gave this thread. Without it a new thread has its creator's name, and in
-// the end the program's.
+// Returns the name set by name_thread, or "thread <id>". A thread without a name of its own inherits its
+// creator's, which is the program's name.
 std::string own_thread_name() {
   if (::gettid() == ::getpid()) return "main";
   char name[16] = "", program[16] = "";
@@ -94,9 +94,9 @@ int64_t ProfileSession::announce(const Range& range) {
                      .flops = flops};
   const std::vector<int64_t>& open = threads_[static_cast<size_t>(event.thread)].open;
   if (!open.empty()) {
-    const ProfileEvent& around = events_[static_cast<size_t>(open.back() - first_)];
-    event.in_backward |= around.in_backward;
-    if (range.module.empty()) event.module = around.module;
+    const ProfileEvent& enclosing = events_[static_cast<size_t>(open.back() - first_)];
+    event.in_backward |= enclosing.in_backward;
+    if (range.module.empty()) event.module = enclosing.module;
   }
   events_.push_back(event);
   return first_ + static_cast<int64_t>(events_.size()) - 1;
@@ -128,7 +128,7 @@ void ProfileSession::begin(int64_t id) {
   call_device([&] {
     const auto stream = current_stream_times(id, device);
     if (!stream) return;
-    collect(*stream);  // so that few events are under way
+    collect(*stream);  // keeps the number of pending events low
     stream->mark(id, StreamTimes::kBegin);
   });
   const std::lock_guard lock(mutex_);
@@ -146,7 +146,7 @@ void ProfileSession::end(int64_t id) noexcept {
     ProfileThread& thread = threads_[static_cast<size_t>(event->thread)];
     std::erase(thread.open, id);
     if (!event->is_work()) return;
-    if (ProfileEvent* const around = work_around(*event)) around->host.inner += event->host.length();
+    if (ProfileEvent* const enclosing = work_around(*event)) enclosing->host.inner += event->host.length();
     if (event->stream >= 0) stream = streams_[static_cast<size_t>(event->stream)];
   }
   if (stream) call_device([&] { stream->mark(id, StreamTimes::kEnd); });
@@ -158,9 +158,9 @@ ProfileEvent* ProfileSession::find(int64_t id) {
 
 ProfileEvent* ProfileSession::work_around(const ProfileEvent& event) {
   for (int64_t outer = event.parent; outer >= 0;) {
-    ProfileEvent* const around = find(outer);
-    if (!around || around->is_work()) return around;
-    outer = around->parent;
+    ProfileEvent* const enclosing = find(outer);
+    if (!enclosing || enclosing->is_work()) return enclosing;
+    outer = enclosing->parent;
   }
   return nullptr;
 }
@@ -181,7 +181,7 @@ std::shared_ptr<StreamTimes> ProfileSession::current_stream_times(int64_t id, De
 }
 
 void ProfileSession::collect(StreamTimes& stream) noexcept {
-  const auto keep = [this](int64_t id, StreamTimes::Side side, int64_t ns) {
+  const auto store = [this](int64_t id, StreamTimes::Side side, int64_t ns) {
     const std::lock_guard lock(mutex_);
     ProfileEvent* const event = find(id);
     if (!event) return;
@@ -189,14 +189,14 @@ void ProfileSession::collect(StreamTimes& stream) noexcept {
       event->device.begin = ns;
     } else if (event->device.begin >= 0) {
       event->device.end = ns;
-      ProfileEvent* const around = work_around(*event);
-      if (around && around->stream == event->stream) around->device.inner += event->device.length();
+      ProfileEvent* const enclosing = work_around(*event);
+      if (enclosing && enclosing->stream == event->stream) enclosing->device.inner += event->device.length();
     }
   };
   bool all = false;
   while (!all)
     call_device([&] {
-      stream.collect(keep);
+      stream.collect(store);
       all = true;
     });
 }
@@ -221,7 +221,7 @@ void ProfileSession::chose(std::string_view kernel) {
   if (open.empty()) return;
   ProfileEvent& event = events_[static_cast<size_t>(open.back() - first_)];
   std::string kernels = names_[event.kernel];
-  if (kernels.ends_with(kernel)) return;  // once more, in a loop
+  if (kernels.ends_with(kernel)) return;  // repeated calls in a loop
   if (!kernels.empty()) kernels += ", ";
   event.kernel = names_.id_of(kernels.append(kernel));
 }

@@ -1,4 +1,4 @@
-// ProfileSession: the record of a Profiler. Several threads write to it at once.
+// ProfileSession: the Observer that stores the events of a Profiler. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace gradus::internal {
 
-// Gives each distinct text a number.
+// Interns strings: maps each distinct text to an index.
 class Names {
  public:
   int id_of(std::string_view text);
@@ -28,33 +28,35 @@ class Names {
 };
 
 struct TimeSpan {
-  int64_t begin = 0, end = -1;  // ns; end = -1: it has not ended
-  int64_t inner = 0;            // ns spent in events within it that are work
+  int64_t begin = 0, end = -1;  // ns; end = -1: not ended
+  int64_t inner = 0;            // ns in nested work events
 
   bool has_ended() const { return end >= 0; }
   int64_t length() const { return end - begin; }
   int64_t own() const { return length() - inner; }
 };
 
+// One range: a kernel, module call, backward rule, collective, batch or user range.
 struct ProfileEvent {
   RangeKind kind;
   bool in_backward;
   int name;    // index into Names
   int shapes;  // index into Names: "f32[32,64] f32[64,10]"
   int module;  // index into Names
-  int kernel;  // index into Names: of a kernel, "winograd", or "seen pixels, onednn"
-  int thread;  // the thread that runs it; before it begins, the one that announced it
+  int kernel;  // index into Names: algorithms of a kernel, such as "winograd" or "seen pixels, onednn"
+  int thread;  // index of the thread that runs it; until begin(), of the thread that announced it
   int64_t parent = -1;
-  Device runs_on = kCPU;  // kCPU also for what runs on a thread of cpu:1
-  TimeSpan host = {};     // on the thread; of a device's kernel, its launch
-  int stream = -1;        // of a device's kernel, index of its stream
-  // Of a device's kernel, since the stream's first mark; in a snapshot, by the host's clock. -1: unknown.
+  Device runs_on = kCPU;  // a GPU, or kCPU, also for logical CPU devices
+  TimeSpan host = {};     // time on the thread; for a GPU kernel, that of its launch
+  int stream = -1;        // index of the stream of a GPU kernel
+  // Time of a GPU kernel: relative to the stream's first mark, in a snapshot on the host clock. begin = -1:
+  // unknown.
   TimeSpan device = {.begin = -1};
   int64_t bytes, flops;
 
   bool is_on_device() const { return runs_on != kCPU; }
   const TimeSpan& time() const { return is_on_device() ? device : host; }
-  // Returns whether the event is work, which the tables by op count. Events of other kinds contain work.
+  // Returns whether the event is work that tables by op include. Other kinds of events contain work.
   bool is_work() const {
     return kind == RangeKind::kKernel || kind == RangeKind::kCollective || kind == RangeKind::kData;
   }
@@ -64,8 +66,8 @@ struct ProfileThread {
   std::string name;
   int rank = 0;
   int64_t system_id = 0;
-  bool records = false;            // whether it opened the scope
-  std::vector<int64_t> open = {};  // events under way, outermost first
+  bool records = false;            // whether it called Profiler::record()
+  std::vector<int64_t> open = {};  // ids of the current events, outermost first
 };
 
 struct ProfileStream {
@@ -73,12 +75,12 @@ struct ProfileStream {
   int number;  // among the device's streams, from 1
 };
 
-// The bytes that tensors on a device held at one moment.
+// The memory use of tensors on a device at time `at` (ns, host clock).
 struct MemorySample {
   Device device;
   int rank;
   int64_t at, live_bytes;
-  int64_t event;  // the event under way; -1: none
+  int64_t event;  // id of the current event; -1: none
 };
 
 class ProfileSession final : public Observer {
@@ -97,17 +99,17 @@ class ProfileSession final : public Observer {
   void step();
   void clear();
 
-  // Waits until the times of all kernels are known that were launched on devices before. Where a device fails
-  // they stay unknown, and a snapshot says why.
+  // Blocks until the times of all GPU kernels launched before are known. If a device fails they remain unknown,
+  // and the snapshot has the error.
   void wait_for_devices();
 
-  // A copy of everything at one moment.
+  // A consistent copy of all records.
   struct Snapshot {
     Names names;
     std::vector<ProfileEvent> events;
     std::vector<ProfileThread> threads;
     std::vector<ProfileStream> streams;
-    std::string device_error;  // why kernels have no time; "": nothing failed
+    std::string device_error;  // the first error of a device; "": none
     std::vector<MemorySample> memory;
     int64_t recorded;  // ns
     int64_t steps;
@@ -115,16 +117,16 @@ class ProfileSession final : public Observer {
   Snapshot snapshot() const;
 
  private:
-  int this_thread(int rank);       // returns its index; `rank` is used if the thread is new
-  ProfileEvent* find(int64_t id);  // null: cleared
+  int this_thread(int rank);       // index of the calling thread; `rank` is its rank if it is new
+  ProfileEvent* find(int64_t id);  // null if removed by clear()
   ProfileEvent* work_around(const ProfileEvent& event);
   void update_active();
   bool is_scheduled() const;
 
-  // Of kernels of devices. No lock is held while a device is called: that may take until the device has done
-  // work which other threads are profiled with.
+  // Times of GPU kernels. mutex_ is not held while the device runtime is called, because such a call may block
+  // until other work of the device has finished.
   std::shared_ptr<StreamTimes> current_stream_times(int64_t id, Device device);
-  template <class F> void call_device(F&& f) noexcept;  // keeps the error that f throws
+  template <class F> void call_device(F&& f) noexcept;  // calls f and stores its exception in device_error_
   void collect(StreamTimes& stream) noexcept;
 
   const ProfilerOptions options_;
@@ -132,18 +134,18 @@ class ProfileSession final : public Observer {
 
   mutable std::mutex mutex_;
   Names names_;
-  int64_t first_ = 0;  // the number of events_[0], as events before it were cleared
+  int64_t first_ = 0;  // id of events_[0]; earlier events were cleared
   std::vector<ProfileEvent> events_;
   std::vector<ProfileThread> threads_;
   std::unordered_map<std::thread::id, int> thread_index_;
   std::vector<std::shared_ptr<StreamTimes>> streams_;
   std::map<std::weak_ptr<NativeStream>, int, std::owner_less<>> stream_index_;
-  std::string device_error_;  // the first
+  std::string device_error_;  // the first error
   std::vector<MemorySample> memory_;
   bool open_ = false;
   int64_t steps_ = 0, steps_recorded_ = 0;
-  int64_t recorded_ = 0;      // ns of the spans that have ended
-  int64_t active_since_ = 0;  // when the current span began
+  int64_t recorded_ = 0;      // total ns of ended recording intervals
+  int64_t active_since_ = 0;  // begin of the current recording interval
 };
 
 }  // namespace gradus::internal

@@ -1,3 +1,4 @@
+// Tables and traces from the records of a ProfileSession.
 #include "gradus/tensor/profile/profiler.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ using Snapshot = internal::ProfileSession::Snapshot;
 
 constexpr char kName[] = "Profiler";
 
-// Returns the name of the row to which an event belongs; "": none.
+// Returns the name of the row to which an event is added; "": none.
 std::string row_of(const Snapshot& s, const ProfileEvent& e, Profiler::By by) {
   if (by == Profiler::kRange) return e.kind == RangeKind::kUser ? s.names[e.name] : "";
   if (!e.is_work()) return "";
@@ -70,19 +71,19 @@ template <class... Args> std::string formatted(const char* format, Args... args)
   return text;
 }
 
-// Returns `value` with `digits` digits after the point; blanks if not `there`.
+// Returns `value` with `digits` decimals in `width` characters; blanks unless `there`.
 std::string cell(int width, int digits, double value, bool there = true) {
   return there ? formatted("%*.*f", width, digits, value) : std::string(static_cast<size_t>(width), ' ');
 }
 
 std::string percent(double part, double of) { return formatted("%.1f %%", of > 0 ? 100 * part / of : 0.); }
 
-// Where the time of all kernels went, and of other work.
+// Total times of kernels and other work.
 struct Work {
-  double seconds = 0;    // on the threads that record. The rest of their time is outside of kernels
-  double launching = 0;  // of the same threads, for devices
-  std::map<std::string, double> on;  // by device
-  int64_t untimed = 0;
+  double seconds = 0;                // host work on the recording threads
+  double launching = 0;              // launches of GPU kernels on the recording threads
+  std::map<std::string, double> on;  // GPU time, by device
+  int64_t untimed = 0;               // GPU kernels of unknown time
 };
 
 Work work_of(const Snapshot& s) {
@@ -137,7 +138,7 @@ std::string totals_of(const Snapshot& s) {
   return text;
 }
 
-// Lines of a trace that are streams. Threads have numbers of the system's, which are smaller.
+// Track numbers of streams start here. Those of threads are system thread ids, which are smaller.
 constexpr int64_t kFirstStream = int64_t(1) << 24;
 
 std::string arguments_of(const Snapshot& s, const ProfileEvent& e) {
@@ -173,7 +174,7 @@ void write_range(TraceFile& file, const Snapshot& s, const ProfileEvent& e) {
   if (e.device.has_ended()) write(category, kFirstStream + e.stream, name, e.device);
 }
 
-// Names processes, threads and streams. Kernels of one stream may be launched by several ranks.
+// Writes the names of processes (ranks), threads and streams. Several ranks may launch kernels on one stream.
 void write_names(TraceFile& file, const Snapshot& s) {
   std::set<int> ranks;
   for (const ProfileThread& t : s.threads) {
@@ -229,13 +230,13 @@ int64_t Profiler::peak_bytes() const {
 
 std::string Profiler::table() const { return table({}); }
 std::string Profiler::table(const ProfileTableOptions& options) const {
-  constexpr size_t kWidest = 80;
+  constexpr size_t kMaxNameWidth = 80;
   session_->wait_for_devices();
   const Snapshot s = session_->snapshot();
   const std::vector<ProfileRow> all = rows_of(s, options.by);
   const size_t shown = std::min(all.size(), static_cast<size_t>(std::max<int64_t>(options.limit, 0)));
   size_t width = 8;
-  for (size_t i = 0; i < shown; ++i) width = std::max(width, std::min(all[i].name.size(), kWidest));
+  for (size_t i = 0; i < shown; ++i) width = std::max(width, std::min(all[i].name.size(), kMaxNameWidth));
   const auto padded = [&](const std::string& name) {
     return name + std::string(width - std::min(name.size(), width), ' ');
   };

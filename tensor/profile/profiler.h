@@ -1,6 +1,5 @@
-// Profiler: where the time of a training goes. It records every kernel, forward and backward, with its shapes
-// and the module for which it works. It also records calls of modules, rules of a backward, batches,
-// collectives, and ranges that the program names.
+// Profiler: measures kernels (forward and backward, with shapes and module), module calls, backward rules, data
+// loading, collectives and user-defined ranges, similar to torch.profiler:
 //
 //   Profiler profiler;
 //   {
@@ -13,7 +12,7 @@
 //   std::cout << profiler.table({.by = Profiler::kOpAndShape, .limit = 20});
 //   profiler.write_trace("trace.json");  // for ui.perfetto.dev and chrome://tracing
 //
-// A kernel on a GPU has the time that the GPU took. The host's time of its launch is counted apart.
+// The time of a GPU kernel is GPU time. The host time of its launch is reported separately.
 #pragma once
 
 #include <cstdint>
@@ -32,32 +31,32 @@ class ProfileSession;
 }
 
 struct ProfilerOptions {
-  // Call step() at the end of each step. The first `skip` steps are not recorded, the next `steps` steps are,
-  // and no more. 0 steps: all that follow.
+  // Steps end with Profiler::step(). The first `skip` steps are not recorded, the next `steps` steps are (0: all).
   int64_t skip = 0;
   int64_t steps = 0;
 };
 
-// The sum of all events that have one name.
+// A row of a table: the sums over all events with one name.
 struct ProfileRow {
   std::string name;
   int64_t calls = 0;
-  double seconds = 0;           // in all calls
-  double backward_seconds = 0;  // the part of `seconds` within rules of a backward
-  int64_t bytes = 0;            // moved: each operand and result of a kernel once; what a collective sends
+  double seconds = 0;           // total of all calls
+  double backward_seconds = 0;  // the part of `seconds` within backward rules
+  int64_t bytes = 0;            // operands and results of a kernel, each once; bytes sent by a collective
   int64_t flops = 0;            // of matrix products and convolutions
-  int64_t untimed = 0;          // calls of a GPU's kernel whose time is not known: they failed, or still run
+  int64_t untimed = 0;          // GPU kernel calls of unknown time: failed or not finished
 };
 
 struct ProfileTableOptions;
 
 class Profiler {
  public:
+  // How events are grouped into rows.
   enum By {
-    kOp,          // kernels, collectives and the data loader, by name
-    kOpAndShape,  // the same, by name, dtypes, shapes, and the kernel where an op has several
-    kModule,      // the same, by the module for which they work, backward included
-    kRange,       // profile_range, "backward" and "optimizer step", with all that runs in them
+    kOp,          // kernels, collectives and data loading, by name
+    kOpAndShape,  // the same, by name, dtypes, shapes, and algorithm if an op has several
+    kModule,      // the same, by module, including the backward of the module's ops
+    kRange,       // profile_range, "backward" and "optimizer step", including nested events
   };
 
   // Errors: ValueError for negative numbers.
@@ -67,37 +66,38 @@ class Profiler {
   Profiler& operator=(const Profiler&) = delete;
 
   class Scope;
-  // Records what this thread does until the scope ends. It also records other threads that work for it: those
-  // that start within the scope (loader workers, ranks), queues of other devices, and asynchronous
-  // collectives. Several scopes add up. Where scopes of several profilers are nested the innermost records.
-  // Errors: StateError when a scope of this profiler is open.
+  // Records events of this thread until the scope is destroyed, and those of threads that work for it: threads
+  // started within the scope with its Context (loader workers, ranks), streams of other devices, and asynchronous
+  // collectives. Records of several scopes accumulate. If scopes of several profilers are nested, only the
+  // innermost records.
+  // Errors: StateError if a scope of this profiler is open.
   [[nodiscard]] Scope record();
 
   // Marks the end of a step, for ProfilerOptions.
   void step();
 
-  // Returns the rows, the longest time first. Ranges that are still open do not count. Time in a kernel
-  // within a kernel counts for the inner one. Rows of threads other than the recording one have the thread's
-  // name in brackets, rows of kernels on a GPU its name: "matmul [cuda:0]". rows, table and write_trace wait
-  // until the kernels have run that were launched on GPUs.
+  // Returns the rows in descending order of time. Open ranges are not included. Time of nested kernels is
+  // attributed to the innermost one. Rows of threads other than the recording one have the thread's name in
+  // brackets, those of GPU kernels the device: "matmul [cuda:0]". rows, table and write_trace block until the
+  // launched GPU kernels have finished.
   std::vector<ProfileRow> rows(By by = kOp) const;
-  // Returns the rows as text. Below them it says how much time was recorded in all, how much of it this
-  // thread spent outside of kernels (on graphs, checks and allocation) and on launches for GPUs, how long
-  // their kernels took, and when tensors held most memory.
+  // Returns the rows as text, followed by the total recorded time, the time of the recording threads outside of
+  // kernels (for graph, checks and allocation) and in GPU launches, the time of GPU kernels, and the peak memory
+  // and its event.
   std::string table(const ProfileTableOptions& options) const;
   std::string table() const;
 
-  double seconds() const;      // recorded, in all scopes
-  int64_t steps() const;       // steps recorded, if the program calls step()
-  int64_t peak_bytes() const;  // the most bytes that tensors held on one device while recording
+  double seconds() const;      // recorded time of all scopes
+  int64_t steps() const;       // recorded steps, if the program calls step()
+  int64_t peak_bytes() const;  // highest memory use of tensors on one device while recording
 
-  // Writes trace events as JSON: one process for each rank, one line for each thread and for each stream of a
-  // GPU, and the memory that tensors hold over time. Times come from the host's monotonic clock, so traces
-  // of several ranks can be merged.
+  // Writes a trace in Chrome's JSON format: one process per rank, one track per thread and per GPU stream, and the
+  // memory use over time. Times are those of the host's monotonic clock, so traces of ranks on one host can be
+  // merged.
   // Errors: FileError naming the file.
   void write_trace(const std::filesystem::path& path) const;
 
-  // Removes all records, and sets the count of steps to 0.
+  // Removes all records and resets the number of steps to 0.
   void clear();
 
  private:
@@ -109,8 +109,8 @@ struct ProfileTableOptions {
   int64_t limit = 30;  // rows
 };
 
-// The lifetime of a recording. It must end on the thread that opened it. Moving a scope passes on the duty to
-// end the recording.
+// Ends the recording when destroyed, which must happen on the thread that called record(). A moved-from scope does
+// nothing.
 class [[nodiscard]] Profiler::Scope {
  public:
   ~Scope();
@@ -124,8 +124,7 @@ class [[nodiscard]] Profiler::Scope {
   Ref<Observer> outer_;
 };
 
-// Records what this thread does during the lifetime of the result, under `name`, where a
-// profiler is recording.
+// Records the lifetime of the result as a range `name`, if a profiler is recording this thread.
 [[nodiscard]] inline RunningRange profile_range(std::string_view name) {
   return observed({.kind = RangeKind::kUser, .name = name});
 }

@@ -1,3 +1,4 @@
+// Implementation of StreamTimes.
 #include "gradus/tensor/profile/stream_times.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ void StreamTimes::mark(int64_t kernel, Side side) {
   marks_.push_back({kernel, side, made, std::move(event)});
 }
 
-// Takes the next mark that has happened; null: there is none.
+// Removes the next mark and returns it if it has happened, else returns null. Sets at_.
 const StreamTimes::Mark* StreamTimes::next() {
   if (marks_.empty()) return nullptr;
   const Mark& mark = marks_.front();
@@ -59,7 +60,7 @@ void StreamTimes::wait() {
   const auto last_mark = last();
   if (!last_mark) return;
   last_mark->synchronize();
-  mark(-1, kEnd);  // on a stream that is idle now
+  mark(-1, kEnd);  // on an idle stream: gives the best estimate of start_
   if (const auto idle = last()) idle->synchronize();
 }
 

@@ -1,5 +1,5 @@
-// StreamTimes: when kernels on a stream of a device began and ended. Each kernel is between two marks, which
-// are events of the device. Nothing waits while marks are made: their times are read when they have happened.
+// StreamTimes: begin and end times of the kernels on a GPU stream. Each kernel is enclosed by two marks, which are
+// timed device events. Recording marks never blocks; their times are read after they have happened.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace gradus::internal {
 
-// Returns the host's monotonic clock, ns.
+// Returns the time of the host's monotonic clock in ns.
 int64_t host_time();
 
 class StreamTimes {
@@ -26,31 +26,31 @@ class StreamTimes {
   const Device device;
   const int number;  // among the device's streams in this profile, from 1
 
-  // Marks a side of a kernel, behind what is queued on the stream.
-  // Errors: as DeviceRuntime::record. The kernel then has no time.
+  // Records the begin or end of a kernel (an id of the caller) after the work queued on the stream.
+  // Errors: as DeviceRuntime::record. The time of the kernel is then unknown.
   void mark(int64_t kernel, Side side);
 
-  // Calls f(kernel, side, ns) for marks that have happened, in the stream's order, and forgets them. ns are
-  // the device's, since the stream's first mark.
-  // Errors: as DeviceRuntime::seconds_between. The mark is forgotten; call again for those behind it.
+  // Calls f(kernel, side, ns) for the marks that have happened, in stream order, and removes them. ns is the
+  // device time since the stream's first mark.
+  // Errors: as DeviceRuntime::seconds_between. The failed mark is removed; another call continues after it.
   template <class F> void collect(F&& f) {
     const std::lock_guard lock(mutex_);
     while (const Mark* mark = next())
       if (mark->kernel >= 0) f(mark->kernel, mark->side, at_);
   }
 
-  // Waits until all marks have happened, and finds out where the device's time is on the host's clock.
-  // Errors: what the device has met.
+  // Blocks until all marks have happened, and improves the estimate of start().
+  // Errors: those of the device.
   void wait();
 
-  // Returns when the first mark happened, on the host's clock. Each mark and each wait tells it better.
+  // Returns the estimated host time of the first mark. Each mark and each wait() improves the estimate.
   int64_t start() const { return start_; }
 
  private:
   struct Mark {
     int64_t kernel;
     Side side;
-    int64_t made;  // on the host's clock
+    int64_t made;  // host time when it was recorded
     std::shared_ptr<NativeEvent> event;
   };
 
@@ -59,11 +59,12 @@ class StreamTimes {
 
   const std::weak_ptr<NativeStream> stream_;
   std::mutex mutex_;
-  std::deque<Mark> marks_;                          // that have not been collected
-  std::vector<std::shared_ptr<NativeEvent>> free_;  // to be recorded again
-  Mark latest_{};                                   // the last that was collected
-  int64_t at_ = 0;                                  // its time
-  // An event happens after it was recorded; on an idle stream at once. So this is the largest difference.
+  std::deque<Mark> marks_;                          // not yet collected
+  std::vector<std::shared_ptr<NativeEvent>> free_;  // events for reuse
+  Mark latest_{};                                   // the last collected mark
+  int64_t at_ = 0;                                  // its device time
+  // Maximum of (host time of recording - device time) over all marks: an event happens after it was recorded, and
+  // on an idle stream at once.
   std::atomic<int64_t> start_{INT64_MIN};
 };
 

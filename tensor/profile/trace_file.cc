@@ -1,3 +1,4 @@
+// Implementation of TraceFile.
 #include "gradus/tensor/profile/trace_file.h"
 
 #include <cinttypes>

@@ -1,4 +1,4 @@
-// TraceFile: trace events as JSON, one a line, for ui.perfetto.dev and chrome://tracing.
+// TraceFile: writes a file in Chrome's trace event format (JSON), for ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@ namespace gradus::internal {
 
 class TraceFile {
  public:
-  // Errors: FileError naming the file; also from close(). `op` comes before its text.
+  // Creates the file. `op` is the name in errors.
+  // Errors: FileError naming the file, here and in close().
   TraceFile(const char* op, const std::filesystem::path& path);
 
-  // Writes an event, given its JSON without braces.
+  // Writes an event. `fields` are the members of its JSON object.
   void event(const std::string& fields);
   void name_process(int64_t process, const std::string& name);
   void name_thread(int64_t process, int64_t thread, const std::string& name);
-  // Writes the end. Without it the file is not whole.
+  // Completes and closes the file.
   void close();
 
-  // Returns a string in JSON. The text may have any characters.
+  // Returns `text` as a JSON string. Invalid UTF-8 is replaced.
   static std::string quoted(const std::string& text);
-  // Returns microseconds, exact to the nanosecond, so that ranges nest.
+  // Returns microseconds with three decimals: exact, so that ranges nest.
   static std::string microseconds(int64_t ns);
 
  private:

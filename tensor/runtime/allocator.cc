@@ -1,3 +1,5 @@
+// The caching allocator of CPU devices and of the meta device, and the public functions for all devices. GPUs have
+// internal::DeviceAllocator.
 #include "gradus/tensor/runtime/allocator.h"
 
 #include <pthread.h>
@@ -27,11 +29,11 @@ namespace gradus {
 namespace {
 
 // Note [Size classes]
-// Small requests (up to 1 MiB) are rounded up to multiples of 64 bytes below 1 KiB, and above to 16 steps per
-// power of two. Each size class has a free list. Large requests are rounded up to 64 KiB and matched best
-// fit, with a block at most a quarter too large. Training repeats its shapes, so nearly every request finds a
-// block of exactly its size.
-constexpr int64_t kSmallest = 64;
+// Small requests (up to 1 MiB) are rounded up to multiples of 64 bytes up to 1 KiB, and to 16 steps per power of
+// two above. Each size class has a free list. Large requests are rounded up to multiples of 64 KiB and served by
+// best fit from blocks that are at most a quarter too large. Training repeats its shapes, so nearly every request
+// finds a block of exactly its size.
+constexpr int64_t kMinBlock = 64;
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
 constexpr int64_t kLargeStep = int64_t{64} << 10;
 constexpr int64_t kHugePage = int64_t{2} << 20;
@@ -39,14 +41,15 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 int64_t class_size(int64_t bytes) {
-  if (bytes <= 1024) return round_up(bytes, kSmallest);
+  if (bytes <= 1024) return round_up(bytes, kMinBlock);
   if (bytes > kSmallLimit) return round_up(bytes, kLargeStep);
   const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 16;
   return round_up(bytes, step);
 }
 
-int class_index(int64_t size) {  // size: a small class's size
-  if (size <= 1024) return static_cast<int>(size / kSmallest);
+// Returns the index of a small size class. `size` is a value of class_size().
+int class_index(int64_t size) {
+  if (size <= 1024) return static_cast<int>(size / kMinBlock);
   const int power = std::bit_width(static_cast<uint64_t>(size - 1)) - 1;  // 2^power < size <= 2^(power+1)
   const int64_t step = (int64_t{1} << power) / 16;
   return 16 + (power - 10) * 16 + static_cast<int>((size - (int64_t{1} << power)) / step);
@@ -66,11 +69,12 @@ class SpinLock {
 };
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kCaching = false;  // let the sanitizer see every allocation
+constexpr bool kCaching = false;  // AddressSanitizer must see every allocation
 #else
 constexpr bool kCaching = true;
 #endif
 
+// The allocator of one CPU device. A free small block stores the pointer to the next one in its first bytes.
 class CachingAllocator {
  public:
   void* allocate(int64_t bytes) {
@@ -98,7 +102,7 @@ class CachingAllocator {
     std::lock_guard lock(lock_);
     if (!p)
       throw OutOfMemoryError("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
-    if (size > kSmallLimit) remember_large(p, size);
+    if (size > kSmallLimit) record_large_size(p, size);
     ++stats_.allocations;
     stats_.add_live(size);
     return p;
@@ -129,7 +133,7 @@ class CachingAllocator {
       try {
         large_free_.emplace(size, p);
         stats_.cached_bytes += size;
-      } catch (const std::bad_alloc&) {  // no memory for the entry
+      } catch (const std::bad_alloc&) {  // no memory for the map entry
         large_sizes_.erase(p);
         std::free(p);
       }
@@ -152,7 +156,7 @@ class CachingAllocator {
     stats_.cached_bytes = 0;
   }
 
-  // Counts a block on the meta device, which nobody writes to.
+  // Counts a block of the meta device, which has no memory.
   void count(int64_t bytes) {
     std::lock_guard lock(lock_);
     ++stats_.allocations;
@@ -186,7 +190,7 @@ class CachingAllocator {
     return p;
   }
 
-  void remember_large(void* p, int64_t size) {
+  void record_large_size(void* p, int64_t size) {
     try {
       large_sizes_[p] = size;
     } catch (const std::bad_alloc&) {
@@ -213,10 +217,10 @@ class CachingAllocator {
 
   static void* from_system(int64_t size) {
     if (size > internal::physical_memory())
-      return nullptr;  // otherwise the system may grant it, and kill the process that uses it
+      return nullptr;  // the system might grant it (overcommit) and kill the process when it is used
     const bool huge = size >= kHugePage;
     void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
-    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // saves page faults; only a hint, so failure is no error
+    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // a hint: fewer page faults
     return p;
   }
 
@@ -234,16 +238,16 @@ std::string mib(int64_t bytes) {
   return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20, " MiB");
 }
 
-std::string in_column(const std::string& text, size_t width) {
+std::string pad_left(const std::string& text, size_t width) {
   return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
 }
 
 using Allocators = std::array<CachingAllocator, kMaxCpuDevices + 1>;
 
-// Never destroyed, because static tensors may be destroyed later.
+// Never destroyed: static tensors may be destroyed later.
 Allocators& allocators() {
   static auto* all = [] {
-    // Takes all locks around fork(), so that a child gets no lock that another thread of the parent holds.
+    // fork() happens with all locks held, so that no lock is left locked in the child.
     pthread_atfork(
         [] {
           for (CachingAllocator& a : allocators()) a.lock();
@@ -318,14 +322,14 @@ std::string memory_summary() {
   constexpr int kWidth = 14;
   std::string text = "device";
   for (const char* title : {"live", "peak", "cached", "allocations", "from system"})
-    text += in_column(title, kWidth);
+    text += pad_left(title, kWidth);
   const auto add = [&](Device device) {
     const MemoryStats s = memory_stats(device);
     if (s.allocations == 0) return;
     const std::string name = concat(device);
     text += "\n" + name + std::string(name.size() < 6 ? 6 - name.size() : 0, ' ');
-    for (int64_t bytes : {s.live_bytes, s.peak_bytes, s.cached_bytes}) text += in_column(mib(bytes), kWidth);
-    for (int64_t count : {s.allocations, s.system_calls}) text += in_column(concat(count), kWidth);
+    for (int64_t bytes : {s.live_bytes, s.peak_bytes, s.cached_bytes}) text += pad_left(mib(bytes), kWidth);
+    for (int64_t count : {s.allocations, s.system_calls}) text += pad_left(concat(count), kWidth);
   };
   for (int16_t i = 0; i < kMaxCpuDevices; ++i) add({DeviceType::kCPU, i});
   for (const Device device : internal::DeviceAllocator::devices()) add(device);

@@ -1,3 +1,4 @@
+// Implementation of Backlog: per-thread counters and polling.
 #include "gradus/tensor/runtime/backlog.h"
 
 #include <pthread.h>
@@ -13,8 +14,8 @@
 namespace gradus::internal {
 namespace {
 
-thread_local int64_t taken = 0;
-thread_local bool waits = true;
+thread_local int64_t pending_bytes = 0;
+thread_local bool may_wait = true;
 
 }  // namespace
 
@@ -24,13 +25,13 @@ int64_t physical_memory() {
   return bytes;
 }
 
-void Backlog::add_to_next_task(int64_t bytes) { taken += bytes; }
-int64_t Backlog::take_for_task() { return std::exchange(taken, 0); }
-void Backlog::never_wait_here() { waits = false; }
+void Backlog::add_to_next_task(int64_t bytes) { pending_bytes += bytes; }
+int64_t Backlog::take_for_task() { return std::exchange(pending_bytes, 0); }
+void Backlog::never_wait_here() { may_wait = false; }
 
 void Backlog::wait_for_room() {
   using Clock = std::chrono::steady_clock;
-  if (!waits || bytes_ <= limit) return;
+  if (!may_wait || bytes_ <= limit) return;
   int64_t ended = ended_;
   if (ended == stuck_at_) return;
   Clock::time_point since = Clock::now();
@@ -48,7 +49,7 @@ void Backlog::wait_for_room() {
 
 Backlog& backlog() {
   static auto* b = [] {
-    // A child of fork() has none of its parent's tasks.
+    // A child of fork() starts without tasks.
     pthread_atfork(nullptr, nullptr, [] { new (&backlog()) Backlog; });
     return new Backlog;
   }();

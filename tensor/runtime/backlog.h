@@ -1,14 +1,15 @@
-// A bound on the memory that queued kernels hold.
+// Backpressure for asynchronous CPU streams: limits the memory of queued kernels.
 //
 // Note [Backlog]
-// On a queued device, memory is taken when a kernel is queued, and the kernel's temporaries are free when it
-// has run. A host that queues a whole step ahead would hold all temporaries of this step at once. So the
-// backlog counts the bytes that a thread has taken for the next task that it queues, until this task has run.
-// A host that wants to queue a task waits while all queues together hold more than a quarter of the
-// machine's memory.
+// On a queued device (cpu:1 and up) memory is allocated when a kernel is queued, and the kernel's temporaries are
+// freed when it has run. A host thread that queues a whole training step ahead would allocate all temporaries of
+// the step at once. So the bytes that a thread allocates are attributed to the next task that it queues, and
+// counted until this task has run. A host thread blocks before it queues a task while the queued tasks have more
+// than `limit` bytes (a quarter of the machine's memory).
 //
-// A task may itself wait for what the host does next. So the host waits only while tasks go on ending: when
-// none has ended for some seconds, it queues its task anyway. Threads of streams never wait.
+// A task may itself wait for a later action of the host thread, which would be a deadlock. So the host thread
+// blocks only while tasks finish: if none has finished for `patience`, it queues its task anyway. Worker threads
+// of streams never block.
 #pragma once
 
 #include <atomic>
@@ -17,23 +18,23 @@
 
 namespace gradus::internal {
 
-// Returns the bytes of memory that the machine has, or that containers leave of it.
+// Returns the bytes of physical memory, or the memory limit of the process's cgroup if that is lower.
 int64_t physical_memory();
 
 class Backlog {
  public:
-  // Notes that the calling thread took `bytes` on a queued device.
+  // Records that the calling thread allocated `bytes` on a queued device.
   static void add_to_next_task(int64_t bytes);
-  // Returns what the calling thread has noted since its last call.
+  // Returns the bytes that the calling thread has recorded since its last call, and resets them.
   static int64_t take_for_task();
-  // Makes the calling thread one that never waits.
+  // Exempts the calling thread from wait_for_room().
   static void never_wait_here();
 
-  // Waits until the queues hold at most `limit` bytes.
+  // Blocks until the queued tasks have at most `limit` bytes, or until no task has finished for `patience`.
   void wait_for_room();
-  // Counts a task that was queued.
+  // Adds a task that was queued.
   void enter(int64_t bytes) { bytes_ += bytes; }
-  // Counts a task that has run and holds its bytes no longer.
+  // Removes a task that has run and whose memory is freed.
   void leave(int64_t bytes) {
     bytes_ -= bytes;
     ++ended_;
@@ -44,8 +45,8 @@ class Backlog {
 
  private:
   std::atomic<int64_t> bytes_{0};
-  std::atomic<int64_t> ended_{0};      // tasks so far
-  std::atomic<int64_t> stuck_at_{-1};  // number of ended tasks when a host lost its patience
+  std::atomic<int64_t> ended_{0};      // number of finished tasks
+  std::atomic<int64_t> stuck_at_{-1};  // value of ended_ when a thread last gave up waiting
 };
 
 // Returns the backlog of all queues of this process.

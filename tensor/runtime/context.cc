@@ -1,3 +1,4 @@
+// The current Context and current streams of a thread.
 #include "gradus/tensor/runtime/context.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-// Context: all implicit state of a thread's work in one value. Each thread has a pointer to one. Code
-// that runs user code on another thread (loader workers, ranks as threads, communication) installs its
-// caller's Context there.
+// Context: all implicit (thread-local) state in one value: open recordings, autocast, default device, current
+// streams, random generator, number of threads, module path, observer. Code that runs user code on another thread
+// (loader workers, ranks as threads, communication) installs a copy of its caller's Context there:
 //
 //   std::thread([ctx = Context::current().snapshot()]() mutable { ContextScope scope(ctx); ... });
 #pragma once
@@ -24,30 +24,31 @@ class Tensor;
 struct DrawBase;
 
 struct Context {
-  // Open recordings that see this thread's ops, oldest first. Only autograd knows their type.
+  // Open recordings (gradient tapes) of this thread's ops, oldest first. Their type is defined in autograd/.
   std::vector<Ref<Counted>> recordings;
-  // The node whose rule runs now. last_run: the rule will not run again, so it may consume what it saved.
+  // The node whose backward rule is running. last_run: the rule will not run again, so it may consume its saved
+  // tensors.
   AutogradSlot* running_node = nullptr;
   bool last_run = false;
-  // How differentiable ops cast their operands; null: they do not. Only autograd knows the type.
+  // Autocast settings; null: off. Their type is defined in autograd/.
   Ref<Counted> autocast;
 
-  Device device = kCPU;         // where layers put their parameters
+  Device device = kCPU;         // default device of parameters
   std::vector<Stream> streams;  // current streams that differ from their device's default
   std::shared_ptr<RandomGenerator> generator = std::make_shared<RandomGenerator>();
   std::vector<std::shared_ptr<DrawBase>> draw_bases;  // of open DeviceDraws::Scopes
-  int threads = 0;             // of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
-  bool deterministic = false;  // refuse kernels whose results may differ from run to run; the CPU has none
+  int threads = 0;             // threads of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
+  bool deterministic = false;  // nondeterministic kernels throw; the CPU has none
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
-  Ref<Observer> observer;                       // sees kernels and other timed ranges; null: none
-  Ref<Job> job;                                 // this rank's, where ranks are threads; null: the process's
+  Ref<Observer> observer;                       // receives kernels and other timed ranges; null: none
+  Ref<Job> job;                                 // this rank's job if ranks are threads; null: the process's
 
   // Returns the calling thread's context. A thread starts with a context of its own.
   static Context& current() { return current_ ? *current_ : own(); }
-  // Returns a copy for another thread, with the same recordings, generator and settings.
+  // Returns a copy for another thread. The recordings and the generator are shared with this Context.
   Context snapshot() const {
     Context copy = *this;
-    copy.running_node = nullptr;  // a rule runs on the thread that called it
+    copy.running_node = nullptr;  // a backward rule runs on one thread only
     copy.last_run = false;
     return copy;
   }
@@ -72,29 +73,29 @@ class ContextScope {
   Context* previous_;
 };
 
-// Returns this thread's observer, or null. While no thread is observed this costs one load.
+// Returns this thread's observer, or null. Costs one load while no thread of the process is observed.
 inline Observer* observer() {
   if (internal::observers.load(std::memory_order_relaxed) == 0) [[likely]]
     return nullptr;
   return Context::current().observer.get();
 }
 
-// Announces and begins a range on this thread. It ends with the result's lifetime.
+// Announces a range to this thread's observer and begins it. The range ends when the result is destroyed.
 [[nodiscard]] inline RunningRange observed(const Range& range) {
   Observer* o = observer();
   return o ? RunningRange(*o, range) : RunningRange();
 }
 
-// Tells this thread's observer which of an op's kernels runs.
+// Reports to this thread's observer which of an op's kernels runs.
 inline void tell_kernel(std::string_view kernel) {
   if (Observer* o = observer()) [[unlikely]]
     o->chose(kernel);
 }
 
-// Returns the stream on which kernels of `device` launch now.
+// Returns the stream on which this thread launches kernels of `device`.
 Stream current_stream(Device device);
 
-// Makes `stream` current for its device.
+// Makes `stream` the current stream of its device on this thread, for the lifetime of the scope.
 class StreamScope {
  public:
   explicit StreamScope(Stream stream);

@@ -1,3 +1,4 @@
+// Implementation of DeviceAllocator. Large blocks are served by best fit.
 #include "gradus/tensor/runtime/device_allocator.h"
 
 #include <algorithm>
@@ -16,15 +17,15 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kAlignment = 512;
-constexpr int64_t kSmallLimit = int64_t(1) << 20;  // bytes of the largest small block
+constexpr int64_t kSmallLimit = int64_t(1) << 20;  // maximum bytes of a small block
 constexpr int64_t kSmallSegment = int64_t(2) << 20;
-constexpr int64_t kLargeSegment = int64_t(20) << 20;  // for blocks up to half of it
+constexpr int64_t kLargeSegment = int64_t(20) << 20;  // for blocks of up to half its size
 constexpr int64_t kSegmentStep = int64_t(2) << 20;
 constexpr size_t kMaxDevices = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-// Never destroyed, because static tensors may be destroyed later.
+// Never destroyed: static tensors may be destroyed later.
 constinit std::array<std::atomic<DeviceAllocator*>, kMaxDevices> allocators{};
 
 }  // namespace
@@ -83,7 +84,7 @@ void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
 }
 
 void DeviceAllocator::deallocate(void* p) noexcept {
-  if (process_ != fork_count()) return;  // the parent's
+  if (process_ != fork_count()) return;  // in a child of fork(): the memory belongs to the parent
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(p);
   Block* const block = found->second;
@@ -131,7 +132,7 @@ void DeviceAllocator::release_cached() {
   release_all();
 }
 
-// The smallest free block of the stream that is large enough.
+// Returns the smallest free block of the stream that is large enough (best fit), or null.
 DeviceAllocator::Block* DeviceAllocator::take_free(int64_t bytes, Kind kind, const StreamRef& stream) {
   if (kind == Kind::kOnly) return nullptr;
   const auto pool = pools_.find(stream.get());
@@ -146,6 +147,8 @@ DeviceAllocator::Block* DeviceAllocator::take_free(int64_t bytes, Kind kind, con
   return block;
 }
 
+// Moves a completely free segment of another stream to this one and returns its block. The other stream must be
+// idle, unless may_wait: then `stream` waits for it.
 DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, Kind kind,
                                                                 const StreamRef& stream, bool may_wait) {
   if (kind == Kind::kOnly) return nullptr;
@@ -162,12 +165,14 @@ DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, K
     Block* const block = *found;
     free.erase(found);
     block->is_free = false;
-    block->segment->stream = stream;  // may end the other stream: owner and pool are not used any more
+    block->segment->stream =
+        stream;  // may destroy the other stream: `owner` and `pool` must not be used below
     return block;
   }
   return nullptr;
 }
 
+// Allocates a segment from the device and returns its only block, which is not in a pool; null if memory is short.
 DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, const StreamRef& stream) {
   std::vector<int64_t> sizes = {round_up(bytes, kSegmentStep)};
   if (kind == Kind::kOnly) sizes = {bytes};
@@ -176,7 +181,8 @@ DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, c
   for (const int64_t size : sizes) {
     auto segment = std::make_unique<Segment>(Segment{kind, stream});
     auto block = std::make_unique<Block>(Block{nullptr, size, segment.get()});
-    if (kind != Kind::kOnly) pools_[stream.get()];  // so that nothing after it can fail
+    if (kind != Kind::kOnly)
+      pools_[stream.get()];  // allocates the entry now, so that nothing below can throw
     ++counts_.system_calls;
     block->p = static_cast<char*>(runtime_.allocate(device_.index, size));
     if (!block->p) continue;
@@ -187,7 +193,7 @@ DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, c
   return nullptr;
 }
 
-// Leaves `bytes` to the block, and what is worth it behind them to another one.
+// Splits the block after `bytes` and makes the rest a free block, if the rest is large enough.
 void DeviceAllocator::cut(Block* block, int64_t bytes) {
   const int64_t rest = block->bytes - bytes;
   if (rest < (block->segment->kind == Kind::kLarge ? kSmallLimit : kAlignment)) return;
@@ -198,6 +204,7 @@ void DeviceAllocator::cut(Block* block, int64_t bytes) {
   put_free(other);
 }
 
+// Merges a block with its free neighbors and inserts it into the pool of its stream.
 void DeviceAllocator::put_free(Block* block) {
   block->is_free = true;
   block->op = nullptr;
@@ -215,7 +222,7 @@ void DeviceAllocator::put_free(Block* block) {
   free.insert(block);
 }
 
-// Makes one block of this one and the next.
+// Merges a block with the next one.
 void DeviceAllocator::join(Block* first) {
   Block* const second = first->behind;
   first->bytes += second->bytes;
@@ -224,7 +231,7 @@ void DeviceAllocator::join(Block* first) {
   delete second;
 }
 
-// Returns a segment, which is one block in no list, to the device.
+// Returns a segment to the device. `block` is its only block and in no pool.
 void DeviceAllocator::give_back(Block* block) {
   runtime_.free(device_.index, block->p);
   counts_.cached_bytes -= block->bytes;
@@ -232,7 +239,7 @@ void DeviceAllocator::give_back(Block* block) {
   delete block;
 }
 
-// Gives a block that nobody uses back to its stream, or to the device.
+// Makes an unused block available to its stream, or returns it to the device.
 void DeviceAllocator::free_up(Block* block) {
   if (block->segment->kind == Kind::kOnly)
     give_back(block);
@@ -240,13 +247,15 @@ void DeviceAllocator::free_up(Block* block) {
     put_free(block);
 }
 
-// Counts an event of a freed block. May fail at the last one, and is then called again.
+// Removes one pending event of a freed block. If freeing the block after the last event throws, the call is
+// repeated later.
 void DeviceAllocator::count_event(Block* block) {
   if (block->events == 1) return free_up(block);
   --block->events;
 }
 
-// Frees what other streams use no longer. Each is asked in the order of freeing, or waited for.
+// Frees the blocks whose events have happened: for each stream in order of freeing, up to the first pending event.
+// `wait`: waits for all events.
 void DeviceAllocator::collect_pending(bool wait) {
   for (auto& [stream, list] : pending_) {
     while (!list.empty()) {
@@ -268,6 +277,7 @@ void DeviceAllocator::collect_pending(bool wait) {
   }
 }
 
+// Returns all completely free segments to the device.
 void DeviceAllocator::release_all() {
   for (auto& [stream, pool] : pools_) {
     for (auto& free : pool.free) {

@@ -1,12 +1,13 @@
-// The caching allocator of a device whose memory the host cannot touch.
+// The stream-ordered caching allocator of GPU memory, similar to PyTorch's CUDACachingAllocator.
 //
 // Note [Blocks of a device]
-// The device gives segments. A segment belongs to a stream and is cut into blocks; what is known of a block
-// stands in the host's memory. A freed block joins its free neighbors. It is used again at once on its own
-// stream: what is queued there later runs later. Where it was used on other streams too (use()), it waits
-// until these have done what was queued on them when it was freed. The events of each stream have a list of their
-// own, so a stream that is behind delays the blocks that it uses and no others. A segment that is wholly free moves to
-// another stream when its own is idle, or, if memory is short, when the new stream waits for its own.
+// Memory is taken from the device in segments. A segment belongs to a stream and is split into blocks, whose
+// records are in host memory. A freed block is merged with free adjacent blocks. It is reused at once on its own
+// stream, because kernels of a stream run in order. If other streams used the block too (use(), like
+// Tensor.record_stream in PyTorch), an event is recorded on each of them when the block is freed, and the block is
+// reused after these events. Each stream has its own list of events, so a slow stream delays only the blocks that
+// it uses. A completely free segment moves to another stream if its own stream is idle or, if memory is short,
+// after the new stream waits for its own.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@
 
 namespace gradus::internal {
 
+// The allocator of one device. Thread-safe.
 class DeviceAllocator {
  public:
   using StreamRef = std::shared_ptr<NativeStream>;
@@ -30,7 +32,7 @@ class DeviceAllocator {
   // Returns the allocator of a device.
   // Errors: as runtime_of.
   static DeviceAllocator& of(Device device);
-  // Returns the allocator if there is one already, else null.
+  // Returns the allocator of a device, or null if it was not used yet.
   static DeviceAllocator* find(Device device) noexcept;
   // Returns the devices that have an allocator.
   static std::vector<Device> devices();
@@ -38,14 +40,15 @@ class DeviceAllocator {
   DeviceAllocator(DeviceRuntime& runtime, Device device);
 
   // Returns a block of at least `bytes` (> 0) for work on `stream`, aligned to 512 bytes.
-  // Errors: OutOfMemoryError with what is held, by op.
+  // Errors: OutOfMemoryError with the live bytes of each op.
   void* allocate(int64_t bytes, const StreamRef& stream);
   void deallocate(void* p) noexcept;
-  // Notes that work queued on `stream` uses the block that begins at p. What is no block is passed over.
+  // Records that work queued on `stream` uses the block that begins at p. Ignored if p is not the start of a live
+  // block.
   void use(const void* p, const StreamRef& stream);
-  // Returns whether no work on other streams uses the block that begins at p. True for what is no block.
+  // Returns whether no other stream uses the block that begins at p. True if p is not the start of a live block.
   bool is_only_used_on(const void* p, const StreamRef& stream);
-  // Returns cached segments to the device. Waits for it.
+  // Returns cached segments to the device. Waits until the device is idle.
   void release_cached();
 
   // Calls f(counts) with the lock held.
@@ -54,8 +57,8 @@ class DeviceAllocator {
     return f(counts_);
   }
 
-  // Gives each block memory of its own, as large as was asked for, and keeps none. For tests: the emulated
-  // device then sees each access beyond a block, and each read of what nobody wrote.
+  // Disables caching: each block is a device allocation of exactly the requested size. For tests: the emulated
+  // device then detects accesses out of bounds and reads of uninitialized memory.
   void keep_nothing(bool on) { keeps_nothing_ = on; }
 
   // Returns the bytes of all segments.
@@ -64,7 +67,7 @@ class DeviceAllocator {
   }
 
  private:
-  enum class Kind : uint8_t { kSmall, kLarge, kOnly };  // kOnly: one block, which is not kept
+  enum class Kind : uint8_t { kSmall, kLarge, kOnly };  // kOnly: a single block, not cached
   struct Segment {
     Kind kind;
     StreamRef stream;
@@ -73,11 +76,11 @@ class DeviceAllocator {
     char* p;
     int64_t bytes;
     Segment* segment;
-    Block *before = nullptr, *behind = nullptr;  // neighbors in the segment
+    Block *before = nullptr, *behind = nullptr;  // adjacent blocks of the segment
     bool is_free = false;
-    const char* op = nullptr;      // that asked for it; null: none
+    const char* op = nullptr;      // the op that allocated it; null: none
     std::vector<StreamRef> users;  // other streams that use it
-    int events = 0;                // of a freed block: those of other streams that have yet to happen
+    int events = 0;                // of a freed block: events of other streams that are still pending
 
     bool is_whole_segment() const { return !before && !behind; }
   };
@@ -86,11 +89,11 @@ class DeviceAllocator {
       return a->bytes != b->bytes ? a->bytes < b->bytes : a->p < b->p;
     }
   };
-  // The free blocks of a stream, small and large ones.
+  // The free blocks of a stream, by Kind: kSmall, kLarge.
   struct Pool {
     std::set<Block*, BySize> free[2];
   };
-  // A freed block, and when one of its other streams has used it.
+  // A freed block with the event after which one other stream no longer uses it.
   struct Pending {
     Block* block;
     std::unique_ptr<NativeEvent> event;
@@ -111,16 +114,16 @@ class DeviceAllocator {
 
   DeviceRuntime& runtime_;
   const Device device_;
-  const int process_;  // the fork_count() that it was made at
+  const int process_;  // fork_count() at construction
   bool keeps_nothing_;
   std::mutex mutex_;
   MemoryCounts counts_;
   std::unordered_map<const void*, Block*> live_;  // by address
   std::unordered_map<const NativeStream*, Pool> pools_;
-  // Freed blocks that other streams may still use, by these streams, in the order of freeing.
+  // Freed blocks that other streams may still use: for each of these streams, in order of freeing.
   std::unordered_map<const NativeStream*, std::deque<Pending>> pending_;
   std::deque<Block*>
-      until_idle_;  // those for which an event could not be recorded: wait for the whole device
+      until_idle_;  // freed blocks whose event could not be recorded: reused after a device synchronization
 };
 
 }  // namespace gradus::internal

@@ -1,3 +1,4 @@
+// Registry of device runtimes, and the public functions about GPUs.
 #include "gradus/tensor/runtime/device_runtime.h"
 
 #include <array>
@@ -15,10 +16,10 @@ constinit std::array<std::atomic<DeviceRuntime*>, 3> runtimes{};  // by device t
 
 std::atomic<DeviceRuntime*>& slot(DeviceType type) { return runtimes[static_cast<size_t>(type)]; }
 
-std::atomic<int> user = -1;  // the fork_count() of the process that uses the devices
+std::atomic<int> user_process = -1;  // fork_count() of the process that uses devices; -1: none yet
 
 void check_process(Device device, const char* op) {
-  if (user >= 0 && user != fork_count())
+  if (user_process >= 0 && user_process != fork_count())
     throw StateError(op, device, " belongs to the process that this one is a fork() of: compute on the CPU");
 }
 
@@ -36,7 +37,7 @@ DeviceRuntime& runtime_of(Device device, const char* op) {
         "with --config=cuda (docs/cuda.md); a library from `./run install` computes on CPUs alone");
   check_process(device, op);
   runtime->check(device.index);
-  user = fork_count();
+  user_process = fork_count();
   return *runtime;
 }
 
@@ -52,7 +53,7 @@ int cuda_device_count() {
   internal::check_process(DeviceType::kCUDA, "cuda_device_count");
   try {
     const int count = runtime->device_count();
-    internal::user = internal::fork_count();
+    internal::user_process = internal::fork_count();
     return count;
   } catch (const DeviceError&) {
     return 0;

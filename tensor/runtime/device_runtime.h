@@ -1,5 +1,6 @@
-// What a kind of device offers beside kernels: memory, streams, events and copies. The tensor core knows
-// devices by this interface alone. A program that is linked with //tensor/cuda:backend has one for CUDA.
+// DeviceRuntime: the interface of a device backend (memory, streams, events and copies, as in the CUDA runtime
+// API), through which the tensor core uses devices. Programs linked with //tensor/cuda:backend have an
+// implementation for CUDA.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace gradus::internal {
 
 using gradus::DeviceProperties;
 
-// Handles are the runtime's own. `device` is an index. Every function throws an Error that names the call
-// and the device, unless it is noexcept.
+// Handles are opaque. `device` is a device index. Functions that are not noexcept throw an Error that names the
+// failed call and the device.
 class DeviceRuntime {
  public:
   using StreamHandle = void*;
@@ -24,28 +25,28 @@ class DeviceRuntime {
 
   virtual ~DeviceRuntime() = default;
 
-  // Errors: DeviceError that says why there is none: no driver, an old driver, no device.
+  // Errors: DeviceError with the reason if there is no device: no driver, an old driver, no GPU.
   virtual int device_count() = 0;
-  // Errors: as device_count; DeviceError where the index is out of range, or the device cannot run kernels.
+  // Checks that the device can be used.
+  // Errors: as device_count; DeviceError if the index is out of range or the device cannot run the kernels.
   virtual void check(int device) = 0;
   virtual DeviceProperties properties(int device) = 0;
 
-  // Returns null where there is no room.
+  // Returns null if memory is short.
   virtual void* allocate(int device, int64_t bytes) = 0;
   // Waits until the device is idle.
   virtual void free(int device, void* p) = 0;
-  // Memory of the host from which devices copy by themselves, and to which they do. `device` is one that the
-  // program uses. Null where there is no room.
+  // Returns page-locked (pinned) host memory, or null if memory is short. `device` is any device in use.
   virtual void* allocate_pinned(int device, int64_t bytes) = 0;
   // Waits until all devices are idle.
   virtual void free_pinned(void* p) = 0;
 
   virtual StreamHandle create_stream(int device) = 0;
-  virtual void destroy_stream(StreamHandle stream) noexcept = 0;  // what is queued still runs
+  virtual void destroy_stream(StreamHandle stream) noexcept = 0;  // queued work still runs
   virtual bool is_idle(StreamHandle stream) = 0;
   virtual void synchronize(StreamHandle stream) = 0;
   virtual void synchronize_device(int device) = 0;
-  // Runs f(data) on a thread of the runtime's, behind what is queued. f calls no function of the runtime.
+  // Runs f(data) on a thread of the runtime after the work queued on the stream. f must not call the runtime.
   virtual void call_on_host(StreamHandle stream, void (*f)(void*), void* data) = 0;
 
   virtual EventHandle create_event(int device, bool timed) = 0;
@@ -54,32 +55,32 @@ class DeviceRuntime {
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   virtual bool is_done(EventHandle event) = 0;
   virtual void synchronize_event(EventHandle event) = 0;
-  // Returns the device's time between timed events of one device; nothing until both have happened.
+  // Returns the device time between two timed events of one device, nullopt until both have happened.
   virtual std::optional<double> seconds_between(EventHandle from, EventHandle to) = 0;
 
-  // Queues a copy between memory of the host and of devices. A pageable source may change when this returns;
-  // a pageable destination has its bytes then.
+  // Queues a copy between host and device memory. With pageable host memory, the call returns when a source may be
+  // modified or a destination has been written.
   virtual void copy(void* to, const void* from, int64_t bytes, StreamHandle stream) = 0;
   virtual void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
                             StreamHandle stream) = 0;
 
-  // Throws what kernels on a stream that the host has waited for have found wrong with values: an index out
-  // of range, as IndexError. It is thrown once.
+  // Throws the error that a kernel of the stream has reported about values, such as IndexError for an index out of
+  // range. The host must have synchronized with the stream. Each error is thrown once.
   virtual void throw_found(StreamHandle stream) = 0;
-  // The same for all streams of a device, one error at a time.
+  // The same for all streams of a device, one error per call.
   virtual void throw_found_on(int device) = 0;
 };
 
-// Returns the runtime of a type of device, or null where the program was built without one.
+// Returns the runtime of a device type, or null if the program was built without one.
 DeviceRuntime* find_device_runtime(DeviceType type) noexcept;
-// Returns the runtime of this very device. `op` is the name in errors.
-// Errors: DeviceError where the program was built without one, and as DeviceRuntime::check; StateError in a
-// child of fork() whose parent used the device.
+// Returns the runtime of a device, after DeviceRuntime::check. `op` is the name in errors.
+// Errors: DeviceError if the program was built without one, and as DeviceRuntime::check; StateError in a child of
+// fork() whose parent used the device.
 DeviceRuntime& runtime_of(Device device, const char* op = "device");
-// Called before main(), by the file that defines the runtime.
+// Registers a runtime. Called before main() by the file that defines the runtime.
 void set_device_runtime(DeviceType type, DeviceRuntime* runtime);
 
-// An event of a runtime.
+// Owns an event of a runtime.
 class NativeEvent {
  public:
   NativeEvent(DeviceRuntime& runtime, int device, bool timed = false)
@@ -100,7 +101,7 @@ class NativeEvent {
   DeviceRuntime::EventHandle handle_;
 };
 
-// A stream of a runtime. Whoever needs it to live holds it.
+// Owns a stream of a runtime. Shared by its users through std::shared_ptr.
 class NativeStream {
  public:
   NativeStream(DeviceRuntime& runtime, Device device)
@@ -129,9 +130,9 @@ class NativeStream {
   DeviceRuntime::StreamHandle handle_;
 };
 
-// Returns the native stream behind a handle; null for streams of CPU devices.
+// Returns the native stream of a Stream; null for streams of CPU devices.
 std::shared_ptr<NativeStream> native_stream(const Stream& stream);
-// Returns that of the device's current stream.
+// Returns the native stream of the device's current stream.
 std::shared_ptr<NativeStream> current_native_stream(Device device);
 
 }  // namespace gradus::internal

@@ -1,4 +1,4 @@
-// Which GPUs a program can use.
+// Queries about the GPUs that a program can use.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,20 @@ namespace gradus {
 
 struct DeviceProperties {
   std::string name;
-  int64_t memory_bytes = 0;  // of the device, used or free
+  int64_t memory_bytes = 0;  // total memory of the device
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
 };
 
-// Returns how many CUDA devices there are: 0 where the program was built without CUDA, or there is no driver
-// that it can use. `to(x, "cuda:0")` then throws a DeviceError that says why. Devices with a compute
-// capability below 8.0 count, too. To ask is to use them: a child that is forked later cannot.
-// Errors: StateError in a child of fork() whose parent used them; DeviceFailure where the driver fails.
+// Returns the number of CUDA devices: 0 if the program was built without CUDA or if there is no usable driver, in
+// which case to(x, "cuda:0") throws a DeviceError with the reason. Devices with a compute capability below 8.0 are
+// included, although kernels cannot run on them. The call initializes CUDA, which then cannot be used in a child
+// of fork().
+// Errors: StateError in a child of fork() whose parent used CUDA; DeviceFailure if the driver fails.
 int cuda_device_count();
 
-// Errors: DeviceError that says why the device cannot be used; StateError and DeviceFailure as
+// Returns the properties of a CUDA device.
+// Errors: DeviceError with the reason if the device cannot be used; StateError and DeviceFailure as
 // cuda_device_count().
 DeviceProperties device_properties(Device device);
 

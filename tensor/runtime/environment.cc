@@ -1,3 +1,4 @@
+// Parsing of the variables of each launcher. Values are not trusted.
 #include "gradus/tensor/runtime/environment.h"
 
 #include <algorithm>
@@ -19,8 +20,8 @@ template <class... Parts> [[noreturn]] void fail(const Parts&... parts) {
   throw ValueError("environment", parts...);
 }
 
-// Returns the part of a value that messages show.
-std::string shown(std::string_view value) {
+// Returns a value for messages, quoted and truncated to 80 bytes.
+std::string quoted(std::string_view value) {
   return concat('\'', value.substr(0, 80), value.size() > 80 ? "..." : "", '\'');
 }
 
@@ -43,7 +44,7 @@ class Variables {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-      fail(name, " is ", shown(text), ", not a number between ", low, " and ", high);
+      fail(name, " is ", quoted(text), ", not a number between ", low, " and ", high);
     return value;
   }
   int number_of(std::initializer_list<const char*> names, int low, int high, int otherwise) const {
@@ -72,29 +73,33 @@ class Variables {
   const GetVariable& get_;
 };
 
-// The names of the variables that all launchers have. Null: the launcher does not set it.
-struct Names {
+// The names of a launcher's variables. Null: the launcher does not set it.
+struct LauncherVariables {
   const char *source, *rank, *world_size, *local_rank, *local_world_size, *node;
 };
 
-constexpr Names kTorchrun{"RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"};
-constexpr Names kOpenMpi{"Open MPI",
-                         "OMPI_COMM_WORLD_RANK",
-                         "OMPI_COMM_WORLD_SIZE",
-                         "OMPI_COMM_WORLD_LOCAL_RANK",
-                         "OMPI_COMM_WORLD_LOCAL_SIZE",
-                         nullptr};
-constexpr Names kPmi{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr};
-constexpr Names kSlurm{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, "SLURM_NODEID"};
-constexpr Names kSlurmStep{"Slurm",         "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-                           "SLURM_LOCALID", nullptr,        "SLURM_NODEID"};
-constexpr Names kKubernetes{"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", nullptr, nullptr, nullptr};
+constexpr LauncherVariables kTorchrun{"RANK",      "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                                      "GROUP_RANK"};
+constexpr LauncherVariables kOpenMpi{"Open MPI",
+                                     "OMPI_COMM_WORLD_RANK",
+                                     "OMPI_COMM_WORLD_SIZE",
+                                     "OMPI_COMM_WORLD_LOCAL_RANK",
+                                     "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                     nullptr};
+constexpr LauncherVariables kPmi{"PMI",  "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+                                 nullptr};
+constexpr LauncherVariables kSlurm{"Slurm",         "SLURM_PROCID", "SLURM_NTASKS",
+                                   "SLURM_LOCALID", nullptr,        "SLURM_NODEID"};
+constexpr LauncherVariables kSlurmStep{"Slurm",         "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
+                                       "SLURM_LOCALID", nullptr,        "SLURM_NODEID"};
+constexpr LauncherVariables kKubernetes{"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", nullptr, nullptr,
+                                        nullptr};
 
 // Returns the variables of the launcher that started this process, or null if none did.
-const Names* launched_by(const Variables& v) {
+const LauncherVariables* detect_launcher(const Variables& v) {
   if (v.has(kTorchrun.rank)) return &kTorchrun;
   if (v.has(kOpenMpi.rank) && v.has(kOpenMpi.world_size)) return &kOpenMpi;
-  // In the script of a batch job Slurm sets rank 0 too. But only srun starts ranks.
+  // In a batch script Slurm sets rank 0 too, but only srun starts ranks.
   const bool step = v.first({"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}) != nullptr;
   const bool script = !step && v.text_of({"ENVIRONMENT"}, "") == "BATCH";
   if (v.has(kSlurm.rank) && !script) {
@@ -102,32 +107,32 @@ const Names* launched_by(const Variables& v) {
     if (v.has(kSlurm.world_size)) return &kSlurm;
   }
   if (v.has(kPmi.rank) && v.has(kPmi.world_size)) return &kPmi;
-  // An index alone does not make a rank: many indexed jobs are not distributed.
+  // Requires WORLD_SIZE: many indexed jobs are not distributed.
   if (v.has(kKubernetes.rank) && v.has(kKubernetes.world_size)) return &kKubernetes;
   if (v.has("WORLD_SIZE")) fail("WORLD_SIZE is set but RANK is not");
   return nullptr;
 }
 
-// Returns the ranks of a node, from a list such as "2(x3),1": two on each of the first three nodes,
-// one on the fourth.
+// Returns the number of ranks on a node, from a list such as "2(x3),1" (two on each of the first three nodes, one
+// on the fourth); -1 if the list is too short.
 int tasks_of_node(const Variables& v, const char* name, int node) {
   const std::string list = v.text(name);
-  std::string_view left = list;
+  std::string_view rest = list;
   const auto skip = [&](std::string_view token) {
-    if (!left.starts_with(token)) fail(name, " is ", shown(list), ", not a list such as 2(x3),1");
-    left.remove_prefix(token.size());
+    if (!rest.starts_with(token)) fail(name, " is ", quoted(list), ", not a list such as 2(x3),1");
+    rest.remove_prefix(token.size());
   };
   const auto number = [&] {
     int value = 0;
-    const auto [end, error] = std::from_chars(left.data(), left.data() + left.size(), value);
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
     if (error != std::errc() || value < 1 || value > kMaxRanks)
-      fail(name, " is ", shown(list), ", not a list such as 2(x3),1");
-    left.remove_prefix(size_t(end - left.data()));
+      fail(name, " is ", quoted(list), ", not a list such as 2(x3),1");
+    rest.remove_prefix(size_t(end - rest.data()));
     return value;
   };
   for (int64_t nodes = 0;; skip(",")) {
     const int tasks = number();
-    if (left.starts_with("(")) {
+    if (rest.starts_with("(")) {
       skip("(x");
       nodes += number();
       skip(")");
@@ -135,11 +140,12 @@ int tasks_of_node(const Variables& v, const char* name, int node) {
       ++nodes;
     }
     if (node < nodes) return tasks;
-    if (left.empty()) return -1;
+    if (rest.empty()) return -1;
   }
 }
 
-// Reads the variables that only Slurm has: the first host, a port, ranks per node.
+// Reads the variables that only Slurm sets: the first host, ranks per node, and the job id, from which a port
+// follows.
 void read_slurm(const Variables& v, Environment& e) {
   if (const char* tasks = v.first({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
       tasks && e.node >= 0)
@@ -148,7 +154,7 @@ void read_slurm(const Variables& v, Environment& e) {
     e.master_addr = first_slurm_host(v.text(nodes));
   if (const char* job = v.first({"SLURM_JOB_ID", "SLURM_JOBID"})) {
     const int id = v.number(job, 0, 2'147'483'647);
-    e.master_port = 15'000 + id % 10'000;  // below the ports that systems assign automatically
+    e.master_port = 15'000 + id % 10'000;  // below the ephemeral ports
     e.job_id = concat("slurm-", id, '-', v.text_of({"SLURM_STEP_ID", "SLURM_STEPID"}, "0"));
   }
 }
@@ -167,7 +173,7 @@ bool is_host_and_port(const std::string& text) {
 
 std::string first_slurm_host(const std::string& node_list) {
   const auto malformed = [&](const char* why) {
-    throw ValueError("environment", "the Slurm node list ", shown(node_list), ' ', why);
+    throw ValueError("environment", "the Slurm node list ", quoted(node_list), ' ', why);
   };
   constexpr const char* kDigits = "0123456789";
   std::string host;
@@ -196,7 +202,7 @@ std::string first_slurm_host(const std::string& node_list) {
 
 std::optional<Environment> read_environment(const GetVariable& get) {
   const Variables v(get);
-  const Names* names = launched_by(v);
+  const LauncherVariables* names = detect_launcher(v);
   if (!names) return {};
   if (!v.has(names->world_size)) fail(names->rank, " is set but ", names->world_size, " is not");
 
@@ -209,7 +215,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   if (names->node) e.node = v.number_of({names->node}, 0, kMaxRanks - 1, -1);
 
   if (names == &kSlurm || names == &kSlurmStep) read_slurm(v, e);
-  if (names == &kKubernetes) {  // a pod is a host of its own
+  if (names == &kKubernetes) {  // one rank per pod
     e.local_rank = 0;
     e.local_world_size = 1;
     e.node = e.rank;
@@ -229,7 +235,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   if (names == &kOpenMpi) e.job_id = v.text_of({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}, e.job_id);
   if (names != &kTorchrun && e.local_world_size == e.world_size) e.master_addr = "127.0.0.1";
 
-  // These variables, if set, win over values derived above.
+  // These variables override the values derived above.
   e.master_addr = v.text_of({"MASTER_ADDR"}, e.master_addr);
   e.master_port = v.number_of({"MASTER_PORT"}, 1, 65535, e.master_port);
   e.port_is_given = v.has("MASTER_PORT");
@@ -241,21 +247,21 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   e.torchrun_store = e.store.empty() && v.text_of({"TORCHELASTIC_USE_AGENT_STORE"}, "") == "True";
   e.error_file = v.text_of({"GRADUS_ERROR_FILE", "TORCHELASTIC_ERROR_FILE"}, "");
   if (!e.store.empty() && !is_host_and_port(e.store))
-    fail("GRADUS_STORE is ", shown(e.store), ", not host:port");
+    fail("GRADUS_STORE is ", quoted(e.store), ", not host:port");
   return e;
 }
 
 void check_joined(std::string_view op) {
   if (Context::current().job || Job::of_process()) return;
-  // Read once: a process on its own calls this in every step.
-  static const std::string place = [] {
+  // Read once, because single-process training calls this in every step.
+  static const std::string rank_in_job = [] {
     const std::optional<Environment> e = read_environment();
     if (!e || e->world_size == 1) return std::string();
     return concat("rank ", e->rank, " of ", e->world_size, ", as ",
                   e->source == "RANK" ? "RANK and WORLD_SIZE say" : e->source + " says");
   }();
-  if (!place.empty())
-    throw StateError(op, "this process is ", place,
+  if (!rank_in_job.empty())
+    throw StateError(op, "this process is ", rank_in_job,
                      ", but it is in no job: call dist::launcher or dist::init_process_group first. (A "
                      "program that runs alone is started without these variables)");
 }

@@ -1,3 +1,4 @@
+// Access to the denormal bits of MXCSR on x86.
 #include "gradus/tensor/runtime/flush_denormal.h"
 
 #if defined(__x86_64__)
@@ -8,7 +9,7 @@ namespace gradus {
 
 #if defined(__x86_64__)
 
-// Bits of the control register MXCSR: flush results to zero, take denormal operands for zeros.
+// Bits of MXCSR: FTZ (denormal results become 0) and DAZ (denormal operands are 0).
 constexpr unsigned kFlushResults = 1u << 15, kFlushOperands = 1u << 6;
 constexpr unsigned kFlush = kFlushResults | kFlushOperands;
 

@@ -1,23 +1,24 @@
-// Denormal numbers: nonzero ones below 1.2e-38 in f32. x86 takes some 150 cycles for an instruction that meets
-// one, unless it flushes them: takes denormal operands, and results, for 0.
+// Control of denormal (subnormal) floats, which are nonzero values below 1.2e-38 in f32. An x86 instruction with a
+// denormal operand or result takes about 150 cycles, unless the processor is set to flush them: to treat them as
+// 0.
 #pragma once
 
 #include <utility>
 
 namespace gradus {
 
-// Sets whether ops on the CPU flush denormals where the calling thread calls them, as torch.set_flush_denormal
-// does. The default is not to. Matrix products, convolutions, norms and steps of optimizers flush them either
-// way. Returns whether this processor can flush them: x86 can.
+// Sets whether CPU ops that the calling thread calls flush denormals, as torch.set_flush_denormal; the default is
+// false. Matrix products, convolutions, norms and optimizer steps always flush them. Returns whether this
+// processor supports it: x86 does.
 bool set_flush_denormal(bool flush);
 
 namespace internal {
 
-// The bits of the calling thread's control register that say what becomes of denormals. On ARM there are none.
+// The flush-to-zero and denormals-are-zero bits of the calling thread's control register (MXCSR). On ARM always 0.
 unsigned denormal_mode();
 void set_denormal_mode(unsigned bits);
 
-// The calling thread flushes denormals while this object exists.
+// The calling thread flushes denormals for the lifetime of the object.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(denormal_mode()) { set_flush_denormal(true); }
@@ -40,7 +41,7 @@ template <class... Args, void (*kernel)(Args...)> struct Flushing<kernel> {
     kernel(std::forward<Args>(args)...);
   }
 };
-// A kernel that flushes denormals: flushing<&matmul_cpu> has matmul_cpu's type.
+// Wraps a kernel in FlushDenormals: flushing<&matmul_cpu> is a function pointer of matmul_cpu's type.
 template <auto kernel> inline constexpr auto flushing = &Flushing<kernel>::run;
 
 }  // namespace cpu

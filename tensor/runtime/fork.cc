@@ -1,3 +1,4 @@
+// Fork counter, by pthread_atfork.
 #include "gradus/tensor/runtime/fork.h"
 
 #include <pthread.h>
@@ -11,7 +12,7 @@ std::atomic<int> forks{0};
 [[maybe_unused]] const int registered =
     pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 
-thread_local int team_of = -1;  // the fork_count() at which this thread started a team; -1: no team
+thread_local int team_of = -1;  // fork_count() when this thread started a team; -1: no team
 
 }  // namespace
 

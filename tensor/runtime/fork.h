@@ -1,5 +1,5 @@
-// Support for fork(). Threads and connections stay with the parent. A child may go on to compute. Where the
-// parent used OpenMP, the child computes on one thread.
+// Support for fork(). A child has neither the threads nor the connections of its parent, but may compute: on one
+// thread if the parent used OpenMP.
 #pragma once
 
 #include <atomic>
@@ -8,27 +8,27 @@
 
 namespace gradus::internal {
 
-// Returns the number of forks between the program's start and this process. An object made at another count
-// belongs to the parent.
+// Returns the number of fork() calls between the start of the program and this process. An object that was created
+// at a lower count belongs to a parent process.
 int fork_count();
 
-// Notes that this thread starts an OpenMP team. Its threads will not exist in a child.
+// Records that this thread starts an OpenMP team, whose threads will not exist in a child.
 void use_team();
-// Returns whether this thread's team belongs to the parent. OpenMP would wait for its threads forever.
+// Returns whether the threads of this thread's OpenMP team exist only in the parent. A parallel region would hang.
 bool has_lost_team();
 
-// Keeps an object of the parent's until the child ends. Its destructor would act on what is not the child's.
+// Keeps an object of the parent alive in the child for ever: its destructor would act on resources of the parent.
 template <class T> void abandon(T object) {
   struct Kept {
     T object;
     Kept* next;
   };
-  static std::atomic<Kept*> all = nullptr;  // a list, so that it is no leak
+  static std::atomic<Kept*> all = nullptr;  // reachable, so that leak checkers accept it
   Kept* const kept = new Kept{std::move(object), all.load()};
   while (!all.compare_exchange_weak(kept->next, kept)) {
   }
 }
-// Abandons a thread of the parent. In the child it can be neither joined nor detached.
+// Abandons a thread of the parent, which the child can neither join nor detach.
 inline void forget_thread(std::thread& thread) { abandon(std::move(thread)); }
 
 }  // namespace gradus::internal

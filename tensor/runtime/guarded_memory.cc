@@ -1,3 +1,4 @@
+// Guarded allocation: each block has its own mmap, with an inaccessible page (PROT_NONE) on either side.
 #include "gradus/tensor/runtime/guarded_memory.h"
 
 #include <sys/mman.h>
@@ -18,7 +19,7 @@ namespace {
 enum class Guard { kOff, kAfter, kBefore };
 
 Guard guard() {
-  static const Guard asked = [] {
+  static const Guard mode = [] {
     const char* value = std::getenv("GRADUS_GUARD");
     const std::string_view v = value ? value : "";
     if (v.empty() || v == "0") return Guard::kOff;
@@ -26,7 +27,7 @@ Guard guard() {
     if (v == "before") return Guard::kBefore;
     throw ValueError("GRADUS_GUARD", "expected 0, 1, after or before, given '", v.substr(0, 40), "'");
   }();
-  return asked;
+  return mode;
 }
 
 constexpr unsigned char kFill = 0xff;
@@ -38,7 +39,7 @@ int64_t page_size() {
   return size;
 }
 
-// Returns the bytes of the pages that hold a block, without the two unreadable ones around them.
+// Returns the bytes of the accessible pages of a block.
 int64_t pages_of(int64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
 
 }  // namespace
@@ -49,21 +50,21 @@ int64_t guarded_blocks() { return blocks; }
 
 void* map_guarded(int64_t bytes) {
   if (bytes > INT64_MAX - 3 * page_size()) return nullptr;
-  const int64_t inner = pages_of(bytes), all = inner + 2 * page_size();
+  const int64_t usable = pages_of(bytes), all = usable + 2 * page_size();
   void* mapped = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   char* first = static_cast<char*>(mapped) + page_size();
-  if (mprotect(first, inner, PROT_READ | PROT_WRITE) != 0) {
+  if (mprotect(first, usable, PROT_READ | PROT_WRITE) != 0) {
     munmap(mapped, all);
     return nullptr;
   }
-  std::memset(first, kFill, inner);
+  std::memset(first, kFill, usable);
   ++blocks;
-  return guard() == Guard::kBefore ? first : first + inner - bytes;
+  return guard() == Guard::kBefore ? first : first + usable - bytes;
 }
 
 void unmap_guarded(void* p, int64_t bytes) noexcept {
-  const int64_t inner = pages_of(bytes), slack = inner - bytes;
+  const int64_t usable = pages_of(bytes), slack = usable - bytes;
   char* block = static_cast<char*>(p);
   const bool before = guard() == Guard::kBefore;
   char* first = before ? block : block - slack;
@@ -75,7 +76,7 @@ void unmap_guarded(void* p, int64_t bytes) noexcept {
                    before ? "behind the end of" : "before", static_cast<long long>(bytes));
       std::abort();
     }
-  munmap(first - page_size(), inner + 2 * page_size());
+  munmap(first - page_size(), usable + 2 * page_size());
   --blocks;
 }
 

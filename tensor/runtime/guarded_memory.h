@@ -1,25 +1,25 @@
-// Blocks between unreadable pages, for the variable GRADUS_GUARD. A kernel that reads or writes beyond its
-// memory ends the program at that access.
+// Allocation between guard pages, enabled by the environment variable GRADUS_GUARD, for debugging: a kernel that
+// accesses memory out of bounds receives SIGSEGV at that access (like Electric Fence).
 #pragma once
 
 #include <cstdint>
 
 namespace gradus {
 
-// Returns whether GRADUS_GUARD is set. With the value 1 or `after` each block ends where an unreadable page
-// begins; with `before` it begins where one ends. The variable is read once.
-// Errors: ValueError for another value, except that 0 counts as not set.
+// Returns whether GRADUS_GUARD is set. With the value 1 or `after` each block ends at an inaccessible page; with
+// `before` it begins at the end of one; 0 is the same as not set. The variable is read once.
+// Errors: ValueError for other values.
 bool is_guarding();
 
-// Returns `bytes` (> 0) of memory filled with 0xff, which is NaN in every floating dtype. Returns null when
-// the system has no more memory. A block that ends at a page is aligned to the largest power of two that
-// divides `bytes`, others to a page.
+// Returns `bytes` (> 0) of memory filled with 0xff, which is NaN in every floating dtype, or null if the system
+// has no more memory. With `after`, a block is aligned to the largest power of two that divides `bytes`, with
+// `before` to a page.
 void* map_guarded(int64_t bytes);
-// Returns the memory to the system, so that a later access faults too. Ends the program with a message when
-// something was written to the gap between the block and the page at its other end.
+// Unmaps the memory, so that later accesses fault too. Aborts with a message if the padding between the block and
+// the guard page at its other end was written to.
 void unmap_guarded(void* p, int64_t bytes) noexcept;
 
-// Returns the number of blocks.
+// Returns the number of live blocks.
 int64_t guarded_blocks();
 
 }  // namespace gradus

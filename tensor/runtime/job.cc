@@ -1,3 +1,4 @@
+// The job of a process, and the trivial implementation for one rank.
 #include "gradus/tensor/runtime/job.h"
 
 #include <mutex>
@@ -9,7 +10,7 @@
 namespace gradus {
 namespace {
 
-// Guards the job of this process. Never destroyed, because code at the end of the process still uses it.
+// Guards slot(). Both are never destroyed, because code that runs at exit uses them.
 std::mutex& mutex() {
   static auto& mutex = *new std::mutex;
   return mutex;

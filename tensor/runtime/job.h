@@ -1,6 +1,5 @@
-// Job: the place of this process among the ranks of a job, or of this thread where ranks are threads.
-// Parts that know nothing of other ranks (data, random numbers) ask it for their rank. distributed/ makes
-// jobs of several ranks.
+// Job: rank and size of the distributed job of this process, or of this thread if ranks are threads. Code below
+// distributed/ (data loading, random numbers) gets its rank from here. distributed/ creates jobs of several ranks.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +13,14 @@
 
 namespace gradus {
 
-// Read-only memory.
+// Read-only host memory.
 struct HostMemory {
   std::shared_ptr<const std::byte> bytes;
-  bool shared = false;  // shared with the other ranks of this host; else this process's own
+  bool shared = false;  // shared memory of all ranks of this host; else private
 };
 
-// One of the copies of a model that train on samples of their own, and how many copies there are.
+// A model replica of data parallelism and the number of replicas. Replicas train on different samples; a replica
+// may have several ranks (pipeline stages).
 struct Replica {
   int index = 0, count = 1;
   bool operator==(const Replica&) const = default;
@@ -29,32 +29,33 @@ struct Replica {
 class Job : public Counted {
  public:
   int rank = 0, size = 1;
-  int local_rank = 0, local_size = 1;  // among the ranks of this host
+  int local_rank = 0, local_size = 1;  // within this host
 
-  // Returns the replica that this rank works for. Ranks of one replica get the same samples and drop the same
-  // elements. Each rank is a replica of its own, unless set_replica said otherwise.
+  // Returns the replica of this rank. Ranks of one replica get the same samples and the same dropout masks. By
+  // default each rank is a replica.
   Replica replica() const;
-  // Says which replica this rank works for.
-  // Errors: ValueError unless index is in [0, count) and count in [1, size]; StateError if another replica
-  // was set before, or if samples were shared out by another one.
+  // Sets the replica of this rank.
+  // Errors: ValueError unless index is in [0, count) and count in [1, size]; StateError if a different replica was
+  // set or was returned by share_by_replica() before.
   void set_replica(Replica replica);
-  // Returns replica(), and holds set_replica to it from now on. A loader calls this when it takes its share.
+  // Returns replica(), which set_replica cannot change from then on. Loaders and samplers call this to choose
+  // their samples.
   Replica share_by_replica();
 
-  // Returns `bytes` bytes of read-only memory that fill() has written. The ranks of a host keep one copy: the
-  // first rank that asks for `key` fills it, and the others wait. `key` names the contents. The call is not
-  // collective: any rank may make it or not.
-  // Errors: what fill() throws. Then the next waiting rank tries.
+  // Returns `bytes` bytes of read-only memory with the contents `key`, written by fill(). The ranks of a host have
+  // one copy: the first rank that calls share(key) runs fill(), the others wait. Not collective: any rank may make
+  // the call or not.
+  // Errors: exceptions of fill(). Then the next waiting rank runs fill().
   using Fill = std::function<void(std::byte* memory)>;
   virtual HostMemory share(const std::string& key, size_t bytes, const Fill& fill);
 
-  // Returns one value for all ranks: if this is this rank's n-th call for `what`, the `value` of the first
-  // rank that made its n-th call. The call is not collective.
+  // Returns one value for all ranks: the n-th calls for `what` of all ranks return the `value` of the rank whose
+  // n-th call came first. Not collective.
   virtual std::string first_given(const std::string& what, const std::string& value);
 
   // Returns the calling thread's job: its Context's, else the process's, else a job of one rank.
   static Ref<Job> current();
-  // Returns the process's job, whatever the thread; null when there is none.
+  // Returns the process's job; null if there is none.
   static Ref<Job> of_process();
   // Makes `job` (null: none) the process's job and returns the previous one.
   static Ref<Job> exchange_process_job(Ref<Job> job);
@@ -62,7 +63,7 @@ class Job : public Counted {
  private:
   mutable std::mutex replica_mutex_;
   std::optional<Replica> replica_;
-  bool shared_ = false;  // samples were shared out by replica()
+  bool shared_ = false;  // share_by_replica() was called
 };
 
 }  // namespace gradus

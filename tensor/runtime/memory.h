@@ -1,5 +1,5 @@
-// Memory use as text and numbers for users: a table of all devices, and the peak within a stretch of code.
-// gradus/tensor/runtime/allocator.h has the counts of one device.
+// Memory reports for users: a table of all devices, and the peak use within a scope. The statistics of one device
+// are in gradus/tensor/runtime/allocator.h.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace gradus {
 
-// Returns a table with a line for each device that was ever asked for memory.
+// Returns a table with a row for each device on which memory was allocated.
 std::string memory_summary();
 
-// The highest live_bytes within a stretch of code, regardless of earlier peaks. Scopes nest, on one
-// thread or on several.
+// Measures the highest live_bytes of a device during the lifetime of the object, independently of earlier peaks.
+// Objects may overlap, on one thread or on several.
 //
 //   PeakMemory peak;
 //   step();
@@ -26,8 +26,8 @@ class PeakMemory {
   PeakMemory(const PeakMemory&) = delete;
   PeakMemory& operator=(const PeakMemory&) = delete;
 
-  int64_t bytes() const;                                     // highest live_bytes since the scope began
-  int64_t bytes_before() const { return before_; }           // live_bytes when it began
+  int64_t bytes() const;                                     // highest live_bytes since construction
+  int64_t bytes_before() const { return before_; }           // live_bytes at construction
   int64_t added_bytes() const { return bytes() - before_; }  // the difference
 
  private:

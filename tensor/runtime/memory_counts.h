@@ -1,4 +1,4 @@
-// What an allocator counts. Its lock guards it.
+// The statistics of an allocator, which must hold its lock for every call.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 namespace gradus::internal {
 
+// MemoryStats with the peaks of PeakMemory scopes.
 class MemoryCounts : public MemoryStats {
  public:
   void add_live(int64_t bytes) {
@@ -19,7 +20,7 @@ class MemoryCounts : public MemoryStats {
   }
   void reset_peak() { peak_bytes = live_bytes; }
 
-  // Peaks of PeakMemory scopes, each since its own beginning.
+  // begin_peak starts a PeakMemory scope and returns its number; peak(n) is the highest live_bytes since then.
   int begin_peak() {
     for (size_t i = 0; i < peaks_.size(); ++i)
       if (peaks_[i] < 0) return peaks_[i] = live_bytes, static_cast<int>(i);

@@ -1,3 +1,4 @@
+// Implementation of has_busy_neighbor, by run-queue wait times of the Linux scheduler.
 #include "gradus/tensor/runtime/neighbor.h"
 
 #ifdef GRADUS_NO_OPENMP
@@ -32,47 +33,50 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kLook = 20 * kMillisecond;  // between two measurements
-constexpr double kBusy = 0.35;                // of the time: waits of both threads for a core, added
-constexpr int64_t kGap = 50 * kMillisecond;   // pause between loops after which a measurement starts anew
-constexpr int64_t kMinPause = 250 * kMillisecond;  // until both threads are tried again
+constexpr int64_t kMeasureInterval = 20 * kMillisecond;  // interval between measurements
+constexpr double kBusyThreshold = 0.35;  // threshold: run-queue wait of both threads / elapsed time
+constexpr int64_t kMaxLoopGap = 50 * kMillisecond;  // pause between loops that invalidates a measurement
+constexpr int64_t kMinPause =
+    250 * kMillisecond;  // until both threads are tried again; doubles up to kMaxPause
 constexpr int64_t kMaxPause = 2'000 * kMillisecond;
 
-// Returns nanoseconds with the resolution of the system's tick: 1 to 10 ms.
+// Returns the time in nanoseconds with the resolution of the kernel's tick, 1 to 10 ms. Cheaper than an exact
+// clock.
 int64_t coarse_now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
   return t.tv_sec * 1'000'000'000 + t.tv_nsec;
 }
 
-// One thread of a team, as the system's scheduler knows it.
-class Scheduled {
+// Scheduler statistics and attributes of one thread.
+class ThreadSchedule {
  public:
-  Scheduled() = default;
-  ~Scheduled() { close(); }
-  Scheduled(const Scheduled&) = delete;
-  Scheduled& operator=(const Scheduled&) = delete;
+  ThreadSchedule() = default;
+  ~ThreadSchedule() { close(); }
+  ThreadSchedule(const ThreadSchedule&) = delete;
+  ThreadSchedule& operator=(const ThreadSchedule&) = delete;
 
-  void be_me() {
+  // Makes the object refer to the calling thread.
+  void attach_to_calling_thread() {
     close();
     thread_ = pid_t(::syscall(SYS_gettid));
     file_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   }
 
-  // Returns the nanoseconds for which the thread has waited for a core so far. Returns nothing where the
-  // thread has ended, or the system does not tell.
+  // Returns the total run-queue wait of the thread in nanoseconds, nullopt if the thread has ended or the system
+  // has no schedstat.
   std::optional<int64_t> waited() const {
     char text[96];
     const ssize_t n = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);
     if (n <= 0) return {};
-    const char* second = std::find(text, text + n, ' ');  // the second of three numbers
+    const char* second = std::find(text, text + n, ' ');  // "run time, wait time, time slices"
     int64_t waited = 0;
     if (second == text + n || std::from_chars(second + 1, text + n, waited).ec != std::errc()) return {};
     return waited;
   }
 
-  // Sets how long the thread may keep a core from others. A thread with a short slice gets a core sooner. 0:
-  // the system's default. Has an effect on Linux 6.12 and later.
+  // Sets the time slice of the thread (EEVDF, Linux 6.12 and later; ignored before). A thread with a short slice
+  // is scheduled sooner. 0: the system's default.
   void set_slice(uint64_t nanoseconds) const {
     struct {
       uint32_t size, policy;
@@ -82,7 +86,7 @@ class Scheduled {
       uint64_t runtime, deadline, period;
     } attributes{};
     if (file_ < 0 || ::syscall(SYS_sched_getattr, thread_, &attributes, sizeof attributes, 0) != 0) return;
-    if (attributes.policy != SCHED_OTHER) return;  // other policies give the number another meaning
+    if (attributes.policy != SCHED_OTHER) return;  // `runtime` has another meaning for other policies
     attributes.size = sizeof attributes;
     attributes.runtime = nanoseconds;
     ::syscall(SYS_sched_setattr, thread_, &attributes, 0);
@@ -99,120 +103,122 @@ class Scheduled {
 };
 
 // Note [Waiting asleep]
-// A libgomp thread that waits for another thread first spins for 300,000 rounds, which take some
-// milliseconds, and then sleeps. Beside a busy neighbor this spinning occupies the core to which the other
-// thread could move. It also uses up the thread's share of the core before there is work.
+// A libgomp thread that waits for another thread first spins for 300,000 rounds (some milliseconds) and then
+// sleeps. While another process occupies a core, this spinning blocks the core to which the other thread could
+// move, and uses up the thread's share of the core before there is work.
 //
-// libgomp spins for only 100 rounds while the process has more threads in teams than there are cores. This
-// class brings that about with one more team, whose threads sleep. libgomp's settings cannot be changed once
-// a program runs, so there is no direct way. On a quiet machine sleeping costs more than it saves: up to
-// twice the time of a small step.
-class WaitingAsleep {
+// libgomp spins for only 100 rounds while the process has more managed threads than cores. This class causes that
+// by a second team, whose threads sleep; libgomp's settings cannot be changed in a running program. On an idle
+// machine sleeping would cost up to twice the time of a small training step.
+//
+// begin() and end() are counted: the team exists while at least one thread wants it.
+class SleepWhileIdle {
  public:
-  static WaitingAsleep& get() {
-    static auto* one = new WaitingAsleep;  // its thread may outlive static variables
+  static SleepWhileIdle& get() {
+    static auto* one = new SleepWhileIdle;  // its thread may outlive static variables
     return *one;
   }
   void begin() {
     std::lock_guard lock(mutex_);
-    if (wanted_++ > 0) return;
+    if (users_++ > 0) return;
     try {
-      std::thread([this, turn = turn_] { hold_team(turn); }).detach();
-    } catch (const std::system_error&) {  // then threads go on spinning
+      std::thread([this, generation = generation_] { keep_extra_team(generation); }).detach();
+    } catch (const std::system_error&) {  // no thread: idle threads keep spinning
     }
   }
   void end() {
     {
       std::lock_guard lock(mutex_);
-      if (--wanted_ > 0) return;
-      ++turn_;
+      if (--users_ > 0) return;
+      ++generation_;
     }
     ended_.notify_all();
   }
 
  private:
-  // Makes a team and keeps it until end(). The team ends with this thread.
-  void hold_team(int64_t turn) {
+  // Creates a team and blocks until end(). libgomp destroys the team when this thread exits.
+  void keep_extra_team(int64_t generation) {
     run_on_team(2, [] {});
     std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return turn_ != turn; });
+    ended_.wait(lock, [&] { return generation_ != generation; });
   }
 
   std::mutex mutex_;
   std::condition_variable ended_;
-  int wanted_ = 0;
-  int64_t turn_ = 0;
+  int users_ = 0;
+  int64_t generation_ = 0;
 };
 
-// What a thread knows of the two threads of its team.
-class Watch {
+// The state of has_busy_neighbor for one calling thread: measurements of the two threads of its team.
+class ContentionMonitor {
  public:
-  Watch() = default;
-  ~Watch() {
-    if (busy_ && process_ == fork_count()) WaitingAsleep::get().end();  // a child has no sleeping team
+  ContentionMonitor() = default;
+  ~ContentionMonitor() {
+    if (busy_ && process_ == fork_count()) SleepWhileIdle::get().end();  // a child has no sleeping team
   }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  ContentionMonitor(const ContentionMonitor&) = delete;
+  ContentionMonitor& operator=(const ContentionMonitor&) = delete;
 
   bool busy() {
     const int64_t now = coarse_now();
-    if (now - asked_ > kGap) waited_.reset();
-    asked_ = now;
+    if (now - last_call_ > kMaxLoopGap) last_wait_.reset();
+    last_call_ = now;
     if (now < next_) return busy_;
     if (busy_)
-      try_both_again(now);
+      resume_parallel(now);
     else
-      look(now);
+      measure(now);
     return busy_;
   }
 
  private:
-  static constexpr uint64_t kShortSlice = 100'000;  // the shortest that Linux takes
+  static constexpr uint64_t kShortSlice = 100'000;  // ns, the minimum of Linux
 
-  void look(int64_t now) {
-    next_ = now + kLook;
-    const std::optional<int64_t> waited = both_waited();
-    if (waited && waited_ && double(*waited - *waited_) > kBusy * double(now - looked_)) {
-      const bool came_back = now - tried_ < kMaxPause;
-      pause_ = came_back ? std::min(2 * pause_, kMaxPause) : kMinPause;
+  void measure(int64_t now) {
+    next_ = now + kMeasureInterval;
+    const std::optional<int64_t> waited = total_wait();
+    if (waited && last_wait_ &&
+        double(*waited - *last_wait_) > kBusyThreshold * double(now - last_measured_)) {
+      const bool still_busy = now - last_resumed_ < kMaxPause;
+      pause_ = still_busy ? std::min(2 * pause_, kMaxPause) : kMinPause;
       next_ = now + pause_;
       busy_ = true;
-      WaitingAsleep::get().begin();
-      for (const Scheduled& thread : threads_) thread.set_slice(kShortSlice);
+      SleepWhileIdle::get().begin();
+      for (const ThreadSchedule& thread : threads_) thread.set_slice(kShortSlice);
     }
-    waited_ = waited;
-    looked_ = now;
+    last_wait_ = waited;
+    last_measured_ = now;
   }
 
-  void try_both_again(int64_t now) {
-    for (const Scheduled& thread : threads_) thread.set_slice(0);
-    WaitingAsleep::get().end();
+  void resume_parallel(int64_t now) {
+    for (const ThreadSchedule& thread : threads_) thread.set_slice(0);
+    SleepWhileIdle::get().end();
     busy_ = false;
-    next_ = now + kLook;
-    waited_ = both_waited();
-    looked_ = tried_ = now;
+    next_ = now + kMeasureInterval;
+    last_wait_ = total_wait();
+    last_measured_ = last_resumed_ = now;
   }
 
-  std::optional<int64_t> both_waited() {
+  std::optional<int64_t> total_wait() {
     const auto sum = [&]() -> std::optional<int64_t> {
       const auto one = threads_[0].waited(), other = threads_[1].waited();
       if (!one || !other) return {};
       return *one + *other;
     };
-    if (!can_tell_) return {};
+    if (!has_schedstat_) return {};
     if (const auto waited = sum()) return waited;
-    // On the first call, and where the team has other threads than before.
-    run_on_team(2, [&] { threads_[omp_get_thread_num()].be_me(); });
-    waited_.reset();
+    // On the first call, and if the threads of the team have changed.
+    run_on_team(2, [&] { threads_[omp_get_thread_num()].attach_to_calling_thread(); });
+    last_wait_.reset();
     const auto waited = sum();
-    can_tell_ = waited.has_value();
+    has_schedstat_ = waited.has_value();
     return waited;
   }
 
-  std::array<Scheduled, 2> threads_;
-  std::optional<int64_t> waited_;  // at the last measurement; nothing after a gap
-  int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kMinPause;
-  bool busy_ = false, can_tell_ = true;
+  std::array<ThreadSchedule, 2> threads_;
+  std::optional<int64_t> last_wait_;  // at the last measurement; nullopt after a gap
+  int64_t last_call_ = 0, last_measured_ = 0, last_resumed_ = 0, next_ = 0, pause_ = kMinPause;
+  bool busy_ = false, has_schedstat_ = true;
   const int process_ = fork_count();
 };
 
@@ -220,8 +226,8 @@ class Watch {
 
 bool has_busy_neighbor(int threads) {
   if (threads != 2 || usable_cores() > 2) return false;
-  thread_local Watch watch;
-  return watch.busy();
+  thread_local ContentionMonitor monitor;
+  return monitor.busy();
 }
 
 }  // namespace gradus::internal

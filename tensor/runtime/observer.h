@@ -1,6 +1,6 @@
-// Observer: sees what a thread does while the observer is in the thread's Context. nn::summary counts
-// operations with one; Profiler (gradus/tensor/profile/profiler.h) times them. While nobody observes, a
-// kernel call pays one load.
+// Observer: receives callbacks about kernels, module calls, collectives and allocations of the threads in whose
+// Context the observer is. nn::summary counts operations with one; Profiler (gradus/tensor/profile/profiler.h)
+// times them. Without an observer a kernel call costs one load more.
 #pragma once
 
 #include <atomic>
@@ -19,52 +19,51 @@ class Tensor;
 enum class RangeKind : uint8_t {
   kKernel,
   kModule,      // a call of a module
-  kBackward,    // the rule of a node
+  kBackward,    // the backward rule of a node
   kCollective,  // a collective, including its waits
   kData,        // reading a batch, or waiting for one
-  kUser,        // named by the program: profile_range
+  kUser,        // a profile_range of the program
 };
 
-// A stretch of work that takes time. Its members refer to data of the caller.
+// A named interval of work. Its members refer to data of the caller, valid during announce().
 struct Range {
   RangeKind kind;
   std::string_view name;
-  std::string_view module = {};  // path of the module that it belongs to; "": the enclosing range's
-  std::span<const Tensor* const> tensors = {};  // of a kernel: results first, undefined ones left out
-  int64_t bytes = 0;                            // bytes moved, where `tensors` does not tell
+  std::string_view module = {};                 // module path; "": that of the enclosing range
+  std::span<const Tensor* const> tensors = {};  // the defined tensors of a kernel, results first
+  int64_t bytes = 0;                            // bytes moved, in addition to those of `tensors`
 };
 
 class Observer : public Counted {
  public:
-  // Called for a kernel on the meta device, which does not run. Tensors as in Range.
+  // Called for a kernel on the meta device, which computes nothing. Tensors as in Range.
   virtual void launched(const char* op, std::span<const Tensor* const> tensors) { (void)op, (void)tensors; }
 
-  // Called before a range begins, on this thread or on one that works for it. Returns the range's number, or
-  // a negative number when the observer does not want the range.
+  // Called before a range begins, on the thread that launches it. Returns an id for begin() and end(), or a
+  // negative number if the observer ignores the range.
   virtual int64_t announce(const Range& range) { return (void)range, -1; }
-  // Called when the range begins and ends, on the thread that runs it. Ranges of a thread nest.
+  // Called when the range begins and ends, on the thread that runs it. The ranges of a thread nest.
   virtual void begin(int64_t range) { (void)range; }
   virtual void end(int64_t range) noexcept { (void)range; }
 
-  // Called within a kernel's range, on the thread that runs it, by an op that chose one of several kernels. A
-  // kernel that calls the op again, on a simpler problem, chooses again.
+  // Called within a kernel's range, on the thread that runs it, with the algorithm that the op has selected. May
+  // be called several times, if an algorithm calls the op recursively.
   virtual void chose(std::string_view kernel) { (void)kernel; }
 
-  // Returns whether kernels with an operand on the meta device are left out. Ops then take such operands
-  // beside those of other devices, and their results mean nothing.
+  // Returns whether kernels with an operand on the meta device are skipped. Then ops accept meta operands together
+  // with operands on other devices, and the contents of results are undefined.
   virtual bool leaves_out_meta() const { return false; }
 
-  // Called when this thread has allocated a tensor's memory.
+  // Called after this thread has allocated memory of a tensor.
   virtual void allocated(Device device) { (void)device; }
 };
 
 namespace internal {
-// The number of observers, in the whole process, that want more than `launched`. It is checked first, because
-// that costs least.
+// The number of observers of the process that need more than launched(). Checked first, because that is cheap.
 inline constinit std::atomic<int> observers{0};
 }  // namespace internal
 
-// An announced range that runs on this thread for the object's lifetime.
+// Begins an announced range on this thread, and ends it when destroyed.
 class RunningRange {
  public:
   RunningRange() = default;
@@ -89,7 +88,7 @@ class RunningRange {
   int64_t id_ = -1;
 };
 
-// Names the calling thread, for profiles, debuggers and system tools. At most 15 characters are kept.
+// Sets the name of the calling thread, for profiles, debuggers and system tools, truncated to 15 characters.
 void name_thread(const std::string& name);
 
 }  // namespace gradus

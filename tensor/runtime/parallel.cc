@@ -1,3 +1,4 @@
+// Implementation of parallel_for on libgomp teams, or on std::thread for ThreadSanitizer.
 #include "gradus/tensor/runtime/parallel.h"
 
 #include <sched.h>
@@ -31,11 +32,11 @@ int usable_cores() {
   return cores;
 }
 
-// Returns the number that OpenMP takes too, so that all libraries of a process agree.
+// Returns OMP_NUM_THREADS or usable_cores(), as OpenMP itself does, so that all libraries of a process agree.
 static int default_threads() {
   static const int threads = [] {
     const char* text = std::getenv("OMP_NUM_THREADS");
-    const long n = text ? std::strtol(text, nullptr, 10) : 0;  // of a list the first: the outermost level's
+    const long n = text ? std::strtol(text, nullptr, 10) : 0;  // the first of a list: the outermost level
     return n > 0 ? int(std::min(n, 1024L)) : usable_cores();
   }();
   return threads;
@@ -55,6 +56,7 @@ void set_num_threads(int n) {
 namespace internal {
 namespace {
 
+// Stores the first exception of several threads.
 class FirstException {
  public:
   void capture() {
@@ -72,7 +74,7 @@ class FirstException {
 
 }  // namespace
 
-static thread_local bool in_share = false;  // whether this thread runs a share of a loop without OpenMP
+static thread_local bool in_share = false;  // whether this thread runs a share of a loop outside of OpenMP
 
 struct InShare {
   InShare() { in_share = true; }
@@ -104,9 +106,9 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 #else
 
 // Note [Denormals in a team]
-// Each thread has a control register of its own that says whether it flushes denormals. A share of a loop does
-// as the loop's caller does. Between our loops the other threads of the team flush denormals, because they also
-// compute the loops of oneDNN, all of which may.
+// Whether denormals are flushed is a setting of each thread's control register. A share of a loop uses the setting
+// of the loop's caller. Between loops of parallel_for the other threads of the team flush denormals, because they
+// also run oneDNN's loops, for which flushing is always wanted.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context) {
   if (omp_in_parallel() || in_share || has_lost_team()) return body(context, begin, end);
@@ -119,7 +121,7 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
   }
   FirstException error;
   const unsigned denormals = denormal_mode();
-  const FlushDenormals between_loops;  // see Note [Denormals in a team]; threads that join inherit it
+  const FlushDenormals between_loops;  // see Note [Denormals in a team]; new threads of the team inherit it
   run_on_team(threads, [&] {
     const int t = omp_get_thread_num(), count = omp_get_num_threads();
     set_denormal_mode(denormals);

@@ -1,6 +1,5 @@
-// parallel_for: divides an index range among the Context's threads. The threads are OpenMP's,
-// which oneDNN uses too. Under GRADUS_NO_OPENMP they are std::thread, for ThreadSanitizer, which
-// does not understand libgomp.
+// parallel_for: divides an index range among threads. The threads are libgomp's pool, which oneDNN uses too. Under
+// GRADUS_NO_OPENMP they are std::thread, for ThreadSanitizer, which reports false races in libgomp.
 #pragma once
 
 #include <algorithm>
@@ -9,25 +8,25 @@
 
 namespace gradus {
 
-// Returns the number of CPU cores this process may use (its affinity mask, and its cgroup's CPU quota).
+// Returns the number of CPU cores that this process may use: the minimum of affinity mask and cgroup CPU quota.
 int usable_cores();
-// Returns the number of threads that parallel_for and oneDNN use on the calling thread: the Context's, else
-// OMP_NUM_THREADS, else usable_cores(). A rank that joins a job without OMP_NUM_THREADS gets its share of
-// the host's cores.
+// Returns the number of threads of parallel_for and oneDNN for calls from this thread: the Context's setting, else
+// OMP_NUM_THREADS, else usable_cores(). Joining a job without OMP_NUM_THREADS sets a rank's share of the host's
+// cores.
 int num_threads();
 void set_num_threads(int n);  // sets the current Context's. Errors: ValueError below 1
 
 namespace internal {
-// Calls body(context, begin, end) on `threads` threads with equal shares of [begin, end). Runs on the
-// calling thread alone when threads is 1, or inside a parallel region. An exception of a share is
-// rethrown to the caller.
+// Calls body(context, first, last) on `threads` threads for equal shares of [begin, end); on the calling thread
+// alone if `threads` is 1 or inside a parallel region. The first exception is rethrown after all shares have
+// ended.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context);
 }  // namespace internal
 
-// Calls f(first, last) on consecutive shares of [begin, end). A range of at most `grain` elements stays on
-// the calling thread. A longer one is cut into shares of more than grain / 2. The shares depend on the sizes
-// and the number of threads alone.
+// Calls f(first, last) in parallel on consecutive shares of [begin, end). A range of at most `grain` elements is
+// processed by the calling thread, a longer one in shares of more than grain / 2 elements. The shares depend only
+// on the sizes and the number of threads.
 template <class F> void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
   const int64_t n = end - begin;
   if (n <= 0) return;

@@ -1,3 +1,4 @@
+// Implementation of PinnedMemory.
 #include "gradus/tensor/runtime/pinned_memory.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kStep = int64_t{64} << 10;
-// What is free, but still in use, may have so many bytes of a size, but not fewer and not more blocks.
+// Limits of returned blocks of one size that queued work still uses: kMaxBytes, but at least kMinBlocks and at
+// most kMaxBlocks blocks. Beyond them take() waits instead of allocating another block.
 constexpr int64_t kMaxBytes = int64_t{64} << 20;
 constexpr int64_t kMinBlocks = 4, kMaxBlocks = 64;
 
@@ -18,7 +20,7 @@ int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step;
 
 PinnedMemory& PinnedMemory::of(Device device) {
   DeviceRuntime& runtime = runtime_of(device, "pinned memory");
-  static auto* const memory = new PinnedMemory(runtime);  // tensors in it may be destroyed later
+  static auto* const memory = new PinnedMemory(runtime);  // never destroyed: static tensors may use it
   return *memory;
 }
 
@@ -51,7 +53,7 @@ void PinnedMemory::use(const void* p, DeviceRuntime::StreamHandle stream) {
 }
 
 void PinnedMemory::give_back(void* p) noexcept {
-  if (process_ != fork_count()) return;  // the parent's
+  if (process_ != fork_count()) return;  // in a child of fork(): the memory belongs to the parent
   const std::lock_guard lock(mutex_);
   free_.splice(free_.end(), taken_, std::ranges::find(taken_, p, &Block::p));
 }
@@ -61,8 +63,8 @@ size_t PinnedMemory::blocks() {
   return taken_.size() + free_.size();
 }
 
-// Of the blocks that are large enough, and not more than twice as large, returns the one that was given back
-// first, when nothing uses it any more; none where another one may be made.
+// Returns the earliest returned free block of `bytes` to 2 * bytes, after its users have finished. Returns no
+// block if there is none, or if it is still in use and another one may be allocated.
 PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
   Blocks taken;
   {
@@ -101,7 +103,7 @@ PinnedMemory::Blocks PinnedMemory::make(int device, int64_t bytes) {
   return made;
 }
 
-// The runtime waits until all devices are idle: nothing uses these blocks any more.
+// Frees all free blocks. free_pinned waits until all devices are idle, so the blocks have no users.
 void PinnedMemory::release_free() {
   Blocks free;
   {

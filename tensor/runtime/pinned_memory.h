@@ -1,5 +1,5 @@
-// Pinned memory: memory of the host that a device reads and writes by itself. For a copy from or to other
-// memory the host must wait. Pinned memory takes long to make, so blocks are kept.
+// A caching allocator of pinned (page-locked) host memory, as PyTorch's CachingHostAllocator. Copies between
+// pinned and device memory are asynchronous. Pinned memory is slow to allocate, so blocks are cached.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +11,31 @@
 
 namespace gradus::internal {
 
+// The pinned memory of a runtime. Thread-safe.
 class PinnedMemory {
  public:
-  // Returns that of a device's runtime.
+  // Returns the instance of a device's runtime.
   // Errors: as runtime_of.
   static PinnedMemory& of(Device device);
 
   explicit PinnedMemory(DeviceRuntime& runtime);
 
-  // Returns a block of at least `bytes` (> 0), for copies to and from a device, that nothing uses any more;
-  // null where there is no room. Waits only where queued work still uses many blocks of such a size, or where
-  // use() failed for one of them.
+  // Returns an unused block of at least `bytes` (> 0) for copies to and from a device; null if memory is short.
+  // Blocks the host only if queued work still uses many blocks of this size, or if use() has failed for the block.
   void* take(int device, int64_t bytes);
-  // Notes that what is queued on a stream of the block's device uses the block at p, which the caller has
-  // taken. A later call takes the place of an earlier one. What is no block is passed over.
-  // Errors: the runtime's, where no event can be recorded. Whoever takes the block next waits for the device.
+  // Records that the work queued so far on a stream of the block's device uses the taken block at p. Replaces the
+  // record of an earlier call. Ignored if p is not a taken block.
+  // Errors: those of the runtime if no event can be recorded. The next take() of the block then synchronizes the
+  // device.
   void use(const void* p, DeviceRuntime::StreamHandle stream);
-  // Waits for nobody.
+  // Returns a block to the cache, without waiting for its users.
   void give_back(void* p) noexcept;
 
-  // Returns how many blocks there are, each with an event.
+  // Returns the number of blocks, taken and free.
   size_t blocks();
 
  private:
-  // What may still use a block. kEvent: what was queued before its event. kUnknown: that was not recorded.
+  // The work that may still use a block: none, the work before its event, or unknown because recording failed.
   enum class User : uint8_t { kNone, kEvent, kUnknown };
   struct Block {
     Block(DeviceRuntime& runtime, int d, int64_t n) : device(d), bytes(n), event(runtime, d) {}
@@ -44,7 +45,7 @@ class PinnedMemory {
     User user = User::kNone;
     void* p = nullptr;
   };
-  using Blocks = std::list<Block>;  // so that they move without a copy
+  using Blocks = std::list<Block>;  // moved between lists by splice
 
   Blocks take_free(int device, int64_t bytes);
   void wait_for_user(Block* block);
@@ -52,9 +53,9 @@ class PinnedMemory {
   void release_free();
 
   DeviceRuntime& runtime_;
-  const int process_;  // the fork_count() that it was made at
+  const int process_;  // fork_count() at construction
   std::mutex mutex_;
-  Blocks taken_, free_;  // free ones in the order of their return
+  Blocks taken_, free_;  // free_ in order of return
 };
 
 }  // namespace gradus::internal

@@ -1,3 +1,4 @@
+// Detection of the instruction set by CPUID.
 #include "gradus/tensor/runtime/processor.h"
 
 #include <algorithm>
@@ -36,8 +37,8 @@ Level processor_level() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool has_amx_bf16 = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
   if (has_amx_bf16) return Level::kAmx;
-  // Intel's processors multiply bf16 outside of AMX slower than f32: Sapphire Rapids computes 30 products a ns by
-  // vdpbf16ps, 48 by vfmadd231ps. AMD's multiply bf16 faster.
+  // On Intel's processors vdpbf16ps is slower than f32 FMA: Sapphire Rapids computes 30 products per ns with
+  // vdpbf16ps and 48 with vfmadd231ps. On AMD's it is faster.
   return __builtin_cpu_is("intel") ? Level::kAvx512 : Level::kAvx512Bf16;
 #else
   return Level::kNeon;

@@ -1,5 +1,5 @@
-// QuietSignals: turns a failed write into an error of the system call, where the system would end the
-// process by a signal.
+// QuietSignals: an RAII guard that blocks SIGXFSZ or SIGPIPE on this thread, so that a failed write is an error of
+// the system call instead of a signal that ends the process.
 #pragma once
 
 #include <signal.h>
@@ -10,9 +10,9 @@
 
 namespace gradus::internal {
 
-// While an object lives, writes of this thread fail with an error instead of a signal: beyond `ulimit -f`
-// with EFBIG (SIGXFSZ), and to a pipe or socket without a reader with EPIPE (SIGPIPE). The program's handlers
-// stay as they are.
+// For the lifetime of the object, writes of this thread beyond `ulimit -f` fail with EFBIG (SIGXFSZ), and writes
+// to a pipe or socket without a reader with EPIPE (SIGPIPE). Signals that arrive meanwhile are discarded. The
+// program's signal handlers are not changed.
 class QuietSignals {
  public:
   explicit QuietSignals(std::initializer_list<int> signals = {SIGXFSZ}) {
@@ -22,7 +22,7 @@ class QuietSignals {
     sigpending(&pending);
     for (const int s : signals) {
       sigaddset(&blocked, s);
-      if (sigismember(&pending, s) == 0) sigaddset(&ours_, s);  // a signal already pending is the program's
+      if (sigismember(&pending, s) == 0) sigaddset(&ours_, s);  // signals that were pending are not discarded
     }
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }

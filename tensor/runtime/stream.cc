@@ -1,3 +1,4 @@
+// Streams of CPU devices (a worker thread with a task queue) and of GPUs (native streams of a DeviceRuntime).
 #include "gradus/tensor/runtime/stream.h"
 
 #include <algorithm>
@@ -21,12 +22,12 @@
 namespace gradus {
 namespace internal {
 
-// The process that made a stream. In a child of fork() the stream has no thread that would do its work.
-class Owner {
+// The process that created a stream. In a child of fork() the stream's worker thread does not exist.
+class OwnerProcess {
  public:
-  bool is_here() const { return process_ == fork_count(); }
+  bool is_current() const { return process_ == fork_count(); }
   void check() const {
-    if (!is_here())
+    if (!is_current())
       throw StateError("stream",
                        "this process was made by fork(), and the stream's thread is its parent's: compute on "
                        "cpu:0 here, or "
@@ -37,11 +38,12 @@ class Owner {
   const int process_ = fork_count();
 };
 
-// What an event and a stream are: workers' on CPU devices, native ones elsewhere.
+// Interfaces of events and streams: WorkerEvent and WorkerQueue on CPU devices, DeviceEvent and DeviceQueue on
+// GPUs.
 struct EventState {
   virtual ~EventState() = default;
   virtual bool done() = 0;
-  virtual void wait() = 0;  // of the host
+  virtual void wait() = 0;  // blocks the host
 };
 struct StreamQueue {
   virtual ~StreamQueue() = default;
@@ -54,7 +56,7 @@ struct StreamQueue {
 namespace {
 
 struct WorkerEvent final : EventState {
-  const Owner owner = {};
+  const OwnerProcess owner = {};
   std::mutex mutex;
   std::condition_variable changed;
   bool happened = false;
@@ -82,13 +84,13 @@ struct WorkerEvent final : EventState {
 
 struct Task {
   std::function<void()> run;
-  int64_t bytes = 0;  // of the memory taken for it: Note [Backlog]
+  int64_t bytes = 0;  // memory allocated for it: Note [Backlog]
 };
 
-// State that a worker thread, the handles of its stream and synchronize(device) share. synchronize may come
-// when the handles are gone.
+// The task queue of a CPU stream, shared by its worker thread, its handles, and synchronize(device), which may be
+// called after the handles are destroyed.
 struct WorkQueue {
-  const Owner owner = {};
+  const OwnerProcess owner = {};
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Task> tasks;
@@ -117,12 +119,13 @@ struct WorkQueue {
     return error;
   }
 
-  // Returns whether there is nothing to wait for and no error to report any more.
+  // Returns whether the stream is closed, idle, and without an error to report.
   bool is_over() {
     std::lock_guard lock(mutex);
     return stop && tasks.empty() && !busy && !error;
   }
 
+  // The loop of the worker thread.
   void run() {
     Backlog::never_wait_here();
     std::unique_lock lock(mutex);
@@ -139,7 +142,7 @@ struct WorkQueue {
       } catch (...) {
         thrown = std::current_exception();
       }
-      task.run = nullptr;  // frees its tensors before the stream counts as idle
+      task.run = nullptr;  // frees its tensors before the stream becomes idle
       backlog().leave(task.bytes);
       lock.lock();
       if (thrown && !error) error = thrown;
@@ -149,13 +152,13 @@ struct WorkQueue {
   }
 };
 
-// The part that belongs to the handles. When the last handle is gone, the worker finishes the queue and ends.
+// A CPU stream, owned by its handles. When the last handle is destroyed, the worker finishes the queue and exits.
 struct WorkerQueue final : StreamQueue {
   std::shared_ptr<WorkQueue> work = std::make_shared<WorkQueue>();
   std::thread worker{[work = work] { work->run(); }};
 
   ~WorkerQueue() override {
-    if (!work->owner.is_here()) {
+    if (!work->owner.is_current()) {
       forget_thread(worker);
       return;
     }
@@ -164,7 +167,7 @@ struct WorkerQueue final : StreamQueue {
       work->stop = true;
     }
     work->changed.notify_all();
-    // The last handle may be in a task: a tensor refers to its node, a node to its stream.
+    // The last handle may be destroyed by a task on the worker: a tensor refers to its node, a node to its stream.
     if (worker.get_id() == std::this_thread::get_id())
       worker.detach();
     else
@@ -186,13 +189,13 @@ struct WorkerQueue final : StreamQueue {
   void synchronize() override { work->drain(); }
   std::shared_ptr<EventState> record() override {
     auto event = std::make_shared<WorkerEvent>();
-    // The queue lives as long as its tasks.
+    // The raw pointer is valid: the queue owns its tasks.
     work->push([event, queue = work.get()] { event->set(queue->pending_error()); });
     return event;
   }
 };
 
-// Streams whose kernels have run when some point in the order of a stream has come.
+// The native streams on which an event depends.
 using NativeStreams = std::vector<std::shared_ptr<NativeStream>>;
 
 void add_missing(NativeStreams* to, const NativeStreams& from) {
@@ -200,18 +203,21 @@ void add_missing(NativeStreams* to, const NativeStreams& from) {
     if (std::find(to->begin(), to->end(), stream) == to->end()) to->push_back(stream);
 }
 
+// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_found) are thrown after the
+// event.
 struct DeviceEvent final : EventState {
-  DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b) : event(std::move(e)), before(std::move(b)) {}
+  DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b)
+      : event(std::move(e)), dependencies(std::move(b)) {}
   const std::unique_ptr<NativeEvent> event;
-  const NativeStreams before;
+  const NativeStreams dependencies;
   bool done() override { return event->is_done(); }
   void wait() override {
     event->synchronize();
-    for (const auto& stream : before) stream->throw_found();
+    for (const auto& stream : dependencies) stream->throw_found();
   }
 };
 
-// A host's task in the order of a device's stream.
+// A host function in the order of a GPU stream (as by cudaLaunchHostFunc).
 struct HostTask {
   std::function<void()> run;
   std::exception_ptr error;
@@ -228,11 +234,11 @@ struct HostTask {
   }
 };
 
-// Tasks that run, or were not looked at since. The host frees them and their tensors: on the runtime's thread
-// no function of the runtime may be called.
+// Host tasks that are queued or not yet collected. They and their tensors are freed by host threads, because the
+// thread that runs them must not call the runtime.
 using HostTasks = std::list<std::unique_ptr<HostTask>>;
 
-// Those of streams whose handles are gone.
+// Host tasks of streams whose handles are destroyed.
 struct OrphanedTasks {
   std::mutex mutex;
   HostTasks tasks;
@@ -243,11 +249,12 @@ struct OrphanedTasks {
     std::erase_if(tasks, [](const auto& task) { return task->done.load(); });
   }
   static OrphanedTasks& get() {
-    static auto* all = new OrphanedTasks;  // may run until the process ends
+    static auto* all = new OrphanedTasks;  // never destroyed: tasks may run until the process ends
     return *all;
   }
 };
 
+// A GPU stream.
 struct DeviceQueue final : StreamQueue {
   explicit DeviceQueue(std::shared_ptr<NativeStream> s) : stream(std::move(s)) {}
   ~DeviceQueue() override { OrphanedTasks::get().take(std::move(tasks_)); }
@@ -272,36 +279,37 @@ struct DeviceQueue final : StreamQueue {
     if (!native) return enqueue([event] { event->wait(); });
     stream->wait(*native->event);
     const std::lock_guard lock(mutex_);
-    add_missing(&before_, native->before);
+    add_missing(&dependencies_, native->dependencies);
   }
   void synchronize() override {
     stream->synchronize();
     stream->throw_found();
-    NativeStreams before;
+    NativeStreams dependencies;
     {
       const std::lock_guard lock(mutex_);
       collect();
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-      before.swap(before_);
+      dependencies.swap(dependencies_);
     }
     try {
-      for (const auto& s : before) s->throw_found();
-    } catch (...) {  // one error at a time
+      for (const auto& s : dependencies) s->throw_found();
+    } catch (...) {  // later calls report the errors of the remaining streams
       const std::lock_guard lock(mutex_);
-      add_missing(&before_, before);
+      add_missing(&dependencies_, dependencies);
       throw;
     }
   }
   std::shared_ptr<EventState> record() override {
-    NativeStreams before{stream};
+    NativeStreams dependencies{stream};
     {
       const std::lock_guard lock(mutex_);
-      add_missing(&before, before_);
+      add_missing(&dependencies, dependencies_);
     }
-    return std::make_shared<DeviceEvent>(stream->record(), std::move(before));
+    return std::make_shared<DeviceEvent>(stream->record(), std::move(dependencies));
   }
 
  private:
+  // Frees finished host tasks. Requires mutex_.
   void collect() {
     while (!tasks_.empty() && tasks_.front()->done) {
       if (!error_) error_ = tasks_.front()->error;
@@ -311,8 +319,8 @@ struct DeviceQueue final : StreamQueue {
 
   std::mutex mutex_;
   HostTasks tasks_;
-  std::exception_ptr error_;  // the first one since the last synchronize
-  NativeStreams before_;      // other streams that it has waited for since
+  std::exception_ptr error_;    // the first one since the last synchronize
+  NativeStreams dependencies_;  // other streams that this one has waited for since then
 };
 
 }  // namespace
@@ -326,13 +334,14 @@ std::shared_ptr<NativeStream> native_stream(const Stream& stream) {
 
 namespace {
 
+// All streams of CPU devices, and the default streams.
 struct Registry {
   std::mutex mutex;
   std::map<std::pair<DeviceType, int>, Stream> defaults;                     // by device
   std::vector<std::pair<Device, std::shared_ptr<internal::WorkQueue>>> all;  // to synchronize a device
 };
 Registry& registry() {
-  static auto* r = new Registry;  // workers live until the process ends
+  static auto* r = new Registry;  // never destroyed: workers run until the process ends
   return *r;
 }
 
@@ -410,7 +419,7 @@ void synchronize(Device device) {
     internal::DeviceRuntime& runtime = internal::runtime_of(device, "synchronize");
     runtime.synchronize_device(device.index);
     internal::OrphanedTasks::get().take({});
-    Stream::of(device).synchronize();  // throws what its tasks threw
+    Stream::of(device).synchronize();  // throws the exceptions of its host tasks
     return runtime.throw_found_on(device.index);
   }
   std::vector<std::shared_ptr<internal::WorkQueue>> queues;

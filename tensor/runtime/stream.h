@@ -1,5 +1,6 @@
-// Streams: in-order queues of kernels on a device. The stream of cpu:0 runs kernels at once. cpu:1.. have a
-// worker thread each and follow the rules of CUDA streams, so that multi-device code is tested without a GPU.
+// Stream and Event: in-order queues of kernels on a device, with the semantics of CUDA streams and events. The
+// stream of cpu:0 runs kernels inline. Streams of cpu:1 and up have worker threads, so that multi-device code can
+// be tested without a GPU.
 #pragma once
 
 #include <functional>
@@ -18,21 +19,21 @@ class NativeStream;
 std::shared_ptr<NativeStream> native_stream(const Stream& stream);
 }  // namespace internal
 
-// A handle to a stream. When the last handle of a stream made by create() is gone, queued tasks still run.
+// A shared handle to a stream. When the last handle of a stream is destroyed, queued tasks still run.
 class Stream {
  public:
   // Returns the device's default stream.
   static Stream of(Device device);
-  // Returns a new stream of the device. cpu:0 has only its inline stream, and returns that.
+  // Returns a new stream of the device; for cpu:0 its only, inline stream.
   static Stream create(Device device);
 
   Device device() const { return device_; }
-  // Returns whether kernels run in the calling thread.
+  // Returns whether tasks run at once in the calling thread.
   bool is_inline() const { return queue_ == nullptr; }
-  // Runs `task` after everything enqueued before it. An exception in it surfaces at synchronize().
+  // Queues `task`. Its exception is thrown by synchronize().
   void enqueue(std::function<void()> task) const;
-  // Makes later tasks of this stream wait for `event`. The host does not wait. An error that the event's
-  // stream had met before the event becomes this stream's error too.
+  // Makes later tasks of this stream wait for `event`, without blocking the host. An error of the event's stream
+  // from before the event becomes an error of this stream too.
   void wait(const Event& event) const;
   // Blocks the host until all enqueued tasks are done.
   // Errors: the first exception of a task since the last call.
@@ -47,14 +48,14 @@ class Stream {
   std::shared_ptr<internal::StreamQueue> queue_;
 };
 
-// A point in the order of a stream's tasks.
+// A point in the task order of a stream.
 class Event {
  public:
-  Event() = default;  // already happened
+  Event() = default;  // has already happened
   static Event record(const Stream& stream);
   bool done() const;
   // Blocks the host until the event has happened.
-  // Errors: what a task before the event threw, unless the stream's synchronize() has already thrown it.
+  // Errors: the exception of a task before the event, unless the stream's synchronize() has already thrown it.
   void synchronize() const;
 
  private:

@@ -1,6 +1,6 @@
-// Teams of threads, by the entry points of libgomp instead of OpenMP's directives: whichever compiler builds
-// this, the teams are oneDNN's. Clang would compile directives for a second runtime, whose threads fight for
-// the same cores.
+// OpenMP thread teams through libgomp's ABI instead of directives, so that any compiler uses the thread pool of
+// oneDNN, which links libgomp. Clang compiles directives for a second runtime (libomp), whose threads would
+// compete for the same cores.
 #pragma once
 
 extern "C" {
@@ -12,8 +12,8 @@ int omp_in_parallel();
 
 namespace gradus::internal {
 
-// Calls f() on each thread of a team, and waits for all. The team has `threads` threads or, where libgomp has
-// no more, fewer. f does not throw.
+// Calls f() on each thread of a team and waits for all. The team has `threads` threads, or fewer if libgomp cannot
+// create them. f must not throw.
 template <class F> void run_on_team(int threads, F f) {
   GOMP_parallel([](void* data) { (*static_cast<F*>(data))(); }, &f, unsigned(threads), 0);
 }

@@ -1,3 +1,4 @@
+// Implementation of warn_once.
 #include "gradus/tensor/runtime/warning.h"
 
 #include <cstdio>
@@ -8,9 +9,9 @@ namespace gradus {
 
 void warn_once(const std::string& text) {
   static std::mutex mutex;
-  static std::set<std::string> said;
+  static std::set<std::string> printed;
   const std::lock_guard lock(mutex);
-  if (said.insert(text).second) std::fprintf(stderr, "gradus: warning: %s\n", text.c_str());
+  if (printed.insert(text).second) std::fprintf(stderr, "gradus: warning: %s\n", text.c_str());
 }
 
 }  // namespace gradus

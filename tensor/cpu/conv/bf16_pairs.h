@@ -1,5 +1,5 @@
-// Pairs of bf16 for instructions that multiply two pairs and add both products to an f32. These are
-// intrinsics of AVX-512: Highway 1.0 has no such products.
+// Helpers for AVX512_BF16 dot products (vdpbf16ps): each f32 lane accumulates the products of two pairs of bf16.
+// Uses intrinsics, because Highway 1.0 has no such operation.
 #pragma once
 
 #include <immintrin.h>
@@ -8,7 +8,7 @@
 
 #include "gradus/tensor/base/dtype.h"
 
-// The AVX-512 header of g++ 12 starts from variables that it does not set, and g++ warns of them.
+// g++ 12 warns about uninitialized variables in its own AVX-512 header.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -18,7 +18,7 @@ namespace gradus::cpu {
 
 #define GRADUS_AVX512_BF16 gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")
 
-// Returns a register as pairs. Clang 16 crashes where it sees that all of them are one pair.
+// Reinterprets a 64-byte vector as 32 bf16. The asm works around a crash of Clang 16 for broadcast operands.
 template <class V> [[GRADUS_AVX512_BF16]] inline __m512bh as_pairs(V v) {
 #if defined(__clang__) && __clang_major__ < 17
   asm("" : "+v"(v));
@@ -26,7 +26,8 @@ template <class V> [[GRADUS_AVX512_BF16]] inline __m512bh as_pairs(V v) {
   return __m512bh(v);
 }
 
-// Two rows of 32 bf16, interleaved into 32 pairs (upper, lower): the first 16 pairs and the last 16.
+// Two rows a and b of 32 bf16, interleaved into 32 pairs (a[i], b[i]): `low` has the first 16 pairs, `high` the
+// others.
 struct Zipped {
   __m512i low, high;
 };

@@ -1,3 +1,4 @@
+// Column sums of the [pixels, O] matrix dy, with per-part partial sums in f64.
 #include "gradus/tensor/cpu/conv/bias_grad.h"
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kRows = 64;         // pixels whose sum is in f32
-constexpr int64_t kPart = 64 * 1024;  // approximately the elements of a part, which one thread sums
+constexpr int64_t kRows = 64;         // pixels that are summed in f32
+constexpr int64_t kPart = 64 * 1024;  // approximate elements per partial sum
 
 template <class T> void sum_pixels(const Tensor& db, const Tensor& dy) {
   const int64_t O = dy.size(1), pixels = dy.numel() / O;
@@ -23,20 +24,20 @@ template <class T> void sum_pixels(const Tensor& db, const Tensor& dy) {
       std::fill(sum, sum + O, 0.0);
       const int64_t end = std::min(pixels, (i + 1) * part);
       for (int64_t p = i * part; p < end;) {
-        float* __restrict few = rows.data();
-        std::fill(few, few + O, 0.0f);
+        float* __restrict partial = rows.data();
+        std::fill(partial, partial + O, 0.0f);
         for (const int64_t block = std::min(end, p + kRows); p < block; ++p) {
           const T* __restrict row = dy.ptr<T>() + p * O;
-          for (int64_t o = 0; o < O; ++o) few[o] += float(row[o]);
+          for (int64_t o = 0; o < O; ++o) partial[o] += float(row[o]);
         }
-        for (int64_t o = 0; o < O; ++o) sum[o] += few[o];
+        for (int64_t o = 0; o < O; ++o) sum[o] += partial[o];
       }
     }
   });
-  double* all = sums.ptr<double>();
+  double* total = sums.ptr<double>();
   for (int64_t i = 1; i < parts; ++i)
-    for (int64_t o = 0; o < O; ++o) all[o] += all[i * O + o];
-  cpu::converter(db.dtype(), DType::kF64)(O, db.raw_ptr(), 1, all, 1);
+    for (int64_t o = 0; o < O; ++o) total[o] += total[i * O + o];
+  cpu::converter(db.dtype(), DType::kF64)(O, db.raw_ptr(), 1, total, 1);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Convolution on the CPU: three tables of kernels, one for each direction. The first kernel that applies to a
-// problem computes it, and a profiler shows its name. Images are channels-last. oneDNN computes most of f32
-// and bf16; the entries before it are faster where they apply. The last entry takes the rest.
+// CPU kernels of convolution, its input gradient and its weight gradient. Each direction has a table of
+// algorithms; the first one that applies to a problem computes it, and the profiler shows its name. oneDNN
+// computes most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last one
+// applies always. Images are channels-last.
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
@@ -38,21 +39,21 @@ ConvGeometry without_stride(ConvGeometry g) {
   return g;
 }
 
-// Returns the pixels of x that the filters see, as a view of shape [N,C,P,Q].
-Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
+// Returns the pixels of x that a strided 1x1 filter reads, as a view of shape [N, C, P, Q].
+Tensor strided_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   Strides strides = x.strides();
   strides[2] *= g.stride[0], strides[3] *= g.stride[1];
   return view_as_strided(x, {x.size(0), x.size(1), y.size(2), y.size(3)}, strides, x.impl().offset);
 }
-Tensor copy_of_seen_pixels(const ConvProblem& p) {
-  const Tensor view = seen_pixels(p.x, p.y, p.geometry);
+Tensor copy_strided_pixels(const ConvProblem& p) {
+  const Tensor view = strided_pixels(p.x, p.y, p.geometry);
   const Tensor copy = empty_channels_last(view.shape(), {p.x.dtype(), p.x.device()});
-  raw::copy_kernel.cpu(copy, view);  // not the op, which would queue it
+  raw::copy_kernel.cpu(copy, view);  // the kernel, not the op, which would queue the copy
   return copy;
 }
 
-// Runs the first kernel that applies. The last one of a table always does.
-void run_first(std::span<const ConvKernel> table, const ConvProblem& p) {
+// Runs the first kernel of the table that applies.
+void run_first_applicable(std::span<const ConvKernel> table, const ConvProblem& p) {
   for (const ConvKernel& kernel : table) {
     if (!kernel.applies(p)) continue;
     tell_kernel(kernel.name);
@@ -63,16 +64,16 @@ void run_first(std::span<const ConvKernel> table, const ConvProblem& p) {
 bool always(const ConvProblem&) { return true; }
 bool has_bias(const ConvProblem& p) { return p.bias.defined(); }
 
-// Eigen multiplies matrices of patches in f64, and in f32 where oneDNN is slow.
-bool prefers_patches(const ConvProblem& p) {
+// Returns whether im2col with Eigen's matrix product computes the problem: f64, and f32 where oneDNN is slow.
+bool prefers_im2col(const ConvProblem& p) {
   const DType dtype = p.y.dtype();
   return p.x.dtype() == dtype &&
          (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastProducts));
 }
 
-// Pointwise filters with a stride. Both oneDNN and our matrix products are faster on an image of the
-// seen pixels alone.
-bool sees_few_pixels(const ConvProblem& p) {
+// Returns whether this is a 1x1 convolution with a stride. All algorithms are faster on a copy of the pixels that
+// are read, with a stride of 1.
+bool is_strided_pointwise(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
   return (p.x.dtype() == DType::kF32 || p.x.dtype() == DType::kBF16) && p.x.dtype() == p.y.dtype() &&
          g.rank() == 2 && p.w.size(2) * p.w.size(3) == 1 && g.stride[0] * g.stride[1] > 1 &&
@@ -85,13 +86,14 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
 void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                           ConvGeometry g);
 
-// With a stride, oneDNN's weight gradient of channels-last images takes 1.6 times as long as that of blocked
-// images. The difference is more than the time to reorder them.
+// Returns whether oneDNN's weight gradient is computed from blocked copies of the images. With a stride it takes
+// 1.6 times as long on channels-last images, a difference larger than the time for the copies.
 bool prefers_blocked_images(const ConvProblem& p) {
   return p.y.dtype() == DType::kF32 && p.geometry.rank() == 2 && p.geometry.groups == 1 &&
          p.geometry.stride[0] > 1 && p.w.size(2) > 1 && p.w.size(1) >= 16;
 }
 
+// Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has none.
 template <Pass pass> bool has_plan(const ConvProblem& p) {
   static const char kind[] = "convolution";
   const ConvGeometry& g = p.geometry;
@@ -105,7 +107,7 @@ template <Pass pass> bool has_plan(const ConvProblem& p) {
   return p.plan != nullptr;
 }
 
-// Forward.
+// ---- forward ----
 
 void run_forward_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
@@ -121,8 +123,8 @@ void forward_in_f32(const ConvProblem& p) {
               [&](const Tensor& y) { conv_cpu(y, widened(p.x), widened(p.w), widened(p.bias), p.geometry); });
 }
 
-void forward_of_seen_pixels(const ConvProblem& p) {
-  conv_cpu(p.y, copy_of_seen_pixels(p), p.w, p.bias, without_stride(p.geometry));
+void forward_of_strided_pixels(const ConvProblem& p) {
+  conv_cpu(p.y, copy_strided_pixels(p), p.w, p.bias, without_stride(p.geometry));
 }
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
@@ -130,12 +132,12 @@ void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b
       pointwise().forward,
       winograd().forward,
       winograd_halving().forward,
-      {"seen pixels", sees_few_pixels, forward_of_seen_pixels},
-      {"patches", prefers_patches, conv_reference},
+      {"seen pixels", is_strided_pointwise, forward_of_strided_pixels},
+      {"patches", prefers_im2col, conv_reference},
       {"onednn", has_plan<Pass::kForward>, run_forward_plan},
       {"f32", always, forward_in_f32},
   };
-  run_first(table, {x, w, bias, y, g});
+  run_first_applicable(table, {x, w, bias, y, g});
 }
 
 void conv_relu_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
@@ -143,7 +145,7 @@ void conv_relu_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tens
   raw::Unary<functors::Relu>::kernel.cpu(y, y, {});
 }
 
-// The gradient of the image, which is f32 or of the result's dtype.
+// ---- input gradient: dx is f32 or has dy's dtype ----
 
 // Adds bias[C] to every pixel of x.
 void add_to_channels(const Tensor& x, const Tensor& bias) {
@@ -157,7 +159,7 @@ void add_to_channels(const Tensor& x, const Tensor& bias) {
   });
 }
 
-// A transposed convolution has a bias. It is added before the one rounding.
+// For transposed convolution, which has a bias: dx + bias in f32, rounded once.
 void input_grad_and_bias(const ConvProblem& p) {
   give_in_f32(p.x, [&](const Tensor& sum) {
     conv_input_grad_cpu(sum, p.y, p.w, {}, p.geometry);
@@ -165,12 +167,12 @@ void input_grad_and_bias(const ConvProblem& p) {
   });
 }
 
-void input_grad_of_seen_pixels(const ConvProblem& p) {
-  const Tensor dseen =
+void input_grad_of_strided_pixels(const ConvProblem& p) {
+  const Tensor dpixels =
       empty_channels_last({p.x.size(0), p.x.size(1), p.y.size(2), p.y.size(3)}, {p.x.dtype(), p.x.device()});
-  conv_input_grad_cpu(dseen, p.y, p.w, {}, without_stride(p.geometry));
+  conv_input_grad_cpu(dpixels, p.y, p.w, {}, without_stride(p.geometry));
   raw::fill_kernel.cpu(p.x, 0);
-  raw::copy_kernel.cpu(seen_pixels(p.x, p.y, p.geometry), dseen);
+  raw::copy_kernel.cpu(strided_pixels(p.x, p.y, p.geometry), dpixels);
 }
 
 void run_input_grad_plan(const ConvProblem& p) {
@@ -194,23 +196,24 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
       pointwise().input_grad,
       winograd().input_grad,
       winograd_halving().input_grad,
-      {"seen pixels", sees_few_pixels, input_grad_of_seen_pixels},
-      {"patches", prefers_patches, conv_input_grad_reference},
+      {"seen pixels", is_strided_pointwise, input_grad_of_strided_pixels},
+      {"patches", prefers_im2col, conv_input_grad_reference},
       {"onednn", has_plan<Pass::kInputGrad>, run_input_grad_plan},
       {"f32", always, input_grad_in_f32},
   };
-  run_first(table, {dx, w, bias, dy, g});
+  run_first_applicable(table, {dx, w, bias, dy, g});
 }
 
-// The gradients of the weight and of the bias, which are f32 or of the images' dtype.
+// ---- weight and bias gradients: dw and db are f32 or have the images' dtype ----
 
-// oneDNN's kernels for AMX take half the time of ours for pairs of pixels.
+// With AMX, oneDNN's bf16 weight gradient takes half the time of pairs_of_pixels().
 bool has_amx_weight_grad_plan(const ConvProblem& p) {
   return cpu::level() == cpu::Level::kAmx && p.y.dtype() == DType::kBF16 && has_plan<Pass::kWeightGrad>(p) &&
          onednn::implementation(p.plan->primitive).find("amx") != std::string_view::npos;
 }
 
-// Returns x, whose layout is `plain`, in the layout `want`.
+// Returns x, whose layout is `plain`, in the layout `want`. A reordered copy is stored in `hold`, which must
+// outlive the result.
 dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& want, Tensor& hold) {
   if (want == plain) return onednn::memory(plain, x);
   hold = onednn::scratch(want);
@@ -219,7 +222,7 @@ dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& want, Tens
   return to;
 }
 
-// dw is row-major, like its weights.
+// oneDNN may compute dw in a blocked layout, which is then reordered to row-major.
 void run_weight_grad_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   const bool direct = plan.weights == plan.plain_weights;
@@ -233,16 +236,19 @@ void run_weight_grad_plan(const ConvProblem& p) {
   if (!direct) onednn::reorder(weights, onednn::memory(plan.plain_weights, p.w));
 }
 
-// oneDNN takes longer for both together, and other kernels compute the weight's alone.
+// Computes the two gradients separately: oneDNN takes longer for both at once, and other algorithms have no bias
+// gradient.
 void weight_grad_and_bias(const ConvProblem& p) {
   conv_weight_grad_cpu(p.w, {}, p.y, p.x, p.geometry);
   bias_grad(p.bias, p.y);
 }
 
-bool has_bias_apart(const ConvProblem& p) { return has_bias(p) && cpu::is_computed_in_f32(p.y.dtype()); }
+bool prefers_separate_bias_grad(const ConvProblem& p) {
+  return has_bias(p) && cpu::is_computed_in_f32(p.y.dtype());
+}
 
-void weight_grad_of_seen_pixels(const ConvProblem& p) {
-  conv_weight_grad_cpu(p.w, p.bias, p.y, copy_of_seen_pixels(p), without_stride(p.geometry));
+void weight_grad_of_strided_pixels(const ConvProblem& p) {
+  conv_weight_grad_cpu(p.w, p.bias, p.y, copy_strided_pixels(p), without_stride(p.geometry));
 }
 
 void weight_grad_in_f32(const ConvProblem& p) {
@@ -261,16 +267,16 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
     pairs_of_pixels().weight_grad,
 #endif
     sparse_grad().weight_grad,
-    {"bias", has_bias_apart, weight_grad_and_bias},
+    {"bias", prefers_separate_bias_grad, weight_grad_and_bias},
     pointwise().weight_grad,
     winograd().weight_grad,
     winograd_halving().weight_grad,
-    {"seen pixels", sees_few_pixels, weight_grad_of_seen_pixels},
-    {"patches", prefers_patches, conv_weight_grad_reference},
+    {"seen pixels", is_strided_pointwise, weight_grad_of_strided_pixels},
+    {"patches", prefers_im2col, conv_weight_grad_reference},
     {"onednn", has_plan<Pass::kWeightGrad>, run_weight_grad_plan},
     {"f32", always, weight_grad_in_f32},
   };
-  run_first(table, {x, dw, db, dy, g});
+  run_first_applicable(table, {x, dw, db, dy, g});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How a kernel for convolution looks to the tables in conv.cc.
+// The interface between the convolution algorithms and the tables in conv.cc that select one.
 #pragma once
 
 #include <memory>
@@ -11,22 +11,23 @@ namespace onednn {
 struct Plan;
 }
 
-// A convolution of channels-last images, or one gradient of it. x is the image, w the weight and y the
-// result, or their gradients: a direction computes one of them from the other two. The bias, or its gradient,
-// may be undefined.
+// A convolution y = conv(x, w) + bias of channels-last images, or one of its gradients. The forward reads x, w and
+// bias and writes y. The input gradient writes x from w and y, the weight gradient writes w and bias from x and y:
+// then these members are the gradients dx, dw, db and dy. `bias` may be undefined.
 struct ConvProblem {
   const Tensor &x, &w, &bias, &y;
   const raw::ConvGeometry& geometry;
-  mutable std::shared_ptr<const onednn::Plan> plan = nullptr;  // set where oneDNN applies
+  mutable std::shared_ptr<const onednn::Plan> plan = nullptr;  // set by the test whether oneDNN applies
 };
 
+// One algorithm for one direction. The profiler shows its name.
 struct ConvKernel {
   const char* name;
-  bool (*applies)(const ConvProblem&);  // serves the problem, and is faster than those after it in the table
+  bool (*applies)(const ConvProblem&);  // supported, and faster than the later entries of the table
   void (*run)(const ConvProblem&);
 };
 
-// One method, for all directions that it has.
+// One algorithm for all directions. Unsupported directions are empty.
 struct ConvKernels {
   ConvKernel forward = {}, input_grad = {}, weight_grad = {};
 };

@@ -1,3 +1,4 @@
+// Blocked matrix multiplication of bf16 operands in f32, compiled per instruction set.
 #include "gradus/tensor/cpu/conv/narrow_matmul.h"
 
 #include <algorithm>
@@ -12,28 +13,28 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Products of bf16 in f32]
-// Operands are widened to f32 where they are packed for the registers anyway: b into panels [K][kPanel], a as it
-// lies. A block of the result is summed in f32 over stretches of kDepth and rounded once, panel by panel, with the
-// last stretch. Widening whole operands for a product in f32 instead takes three more passes over memory.
+// Operands are converted to f32 while they are packed: b into panels [K][kPanel], a in its own order. A block of
+// the result is accumulated in f32 over slices of kDepth along K, and rounded once after the last slice.
+// Converting whole operands first would take three more passes over memory.
 //
-// Where many blocks of rows read the same panels, all panels are packed first. Otherwise each is packed when it is
+// If many blocks of rows read the same panels, all panels are packed first. Otherwise a panel is packed when it is
 // used, and stays in a cache.
 //
-// A block has at most kMaxBlockRows rows and kMaxBlockColumns columns, and fewer columns where that makes too few
-// blocks for all threads to be busy to the end. Each element is the sum of the same numbers in the same order for any block and
-// any number of threads.
+// A block has at most kMaxBlockRows rows and kMaxBlockColumns columns, and fewer columns if there would be too few
+// blocks to balance the threads. Each element is the sum of the same products in the same order for any block size
+// and any number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kMaxBlockRows = 8 * kMaxRows, kMaxBlockColumns = 16 * kPanel, kDepth = 384;
-constexpr int64_t kRowOfA =
-    kDepth + kLanes;  // padded: else every eighth row would begin in the same set of a cache
+// Floats per packed row of a: padded, so that rows do not begin in the same few sets of the cache.
+constexpr int64_t kPackedRowStride = kDepth + kLanes;
 
 struct Matrix {
   const bf16* data;
-  int64_t row, column;  // steps
+  int64_t row, column;  // strides
   const bf16* at(int64_t i, int64_t j) const { return data + i * row + j * column; }
 };
 Matrix matrix(const Tensor& x, int64_t i) {
@@ -48,7 +49,7 @@ void widen(const bf16* from, int64_t step, int64_t n, float* to) {
   for (; i < n; ++i) to[i] = from[i * step];
 }
 
-// Writes rows [k, k + K) and columns [n, n + count) of b to to[K][kPanel], and zeros beside them.
+// to[i][j] = b[k + i][n + j] for i < K and j < count, else 0 up to column kPanel.
 void pack_panel(const Matrix& b, int64_t k, int64_t K, int64_t n, int64_t count, float* to) {
   int64_t done = 0;
   if (count == kPanel && b.row == 1)
@@ -62,7 +63,7 @@ void pack_panel(const Matrix& b, int64_t k, int64_t K, int64_t n, int64_t count,
   if (count == kPanel && b.column == 1)
     for (; done < K; ++done) {
       const bf16* from = b.at(k + done, n);
-      __builtin_prefetch(from + kPanel, 0, 2);  // the next panel's: rows may be pages apart
+      __builtin_prefetch(from + kPanel, 0, 2);  // the next panel: its rows may be pages apart
       store(to + done * kPanel, load(from));
       store(to + done * kPanel + kLanes, load(from + kLanes));
     }
@@ -72,7 +73,7 @@ void pack_panel(const Matrix& b, int64_t k, int64_t K, int64_t n, int64_t count,
   }
 }
 
-// Rows [m, m + rows) and columns [k, k + K) of a, in f32.
+// Rows [m, m + rows) and columns [k, k + K) of a, converted to f32, with the strides `row` and `column`.
 struct PackedRows {
   const float* data;
   int64_t row, column;
@@ -82,8 +83,8 @@ PackedRows pack_rows(const Matrix& a, int64_t m, int64_t rows, int64_t k, int64_
     for (int64_t i = 0; i < K; ++i) widen(a.at(m, k + i), 1, rows, to + i * rows);
     return {to, 1, rows};
   }
-  for (int64_t i = 0; i < rows; ++i) widen(a.at(m + i, k), a.column, K, to + i * kRowOfA);
-  return {to, kRowOfA, 1};
+  for (int64_t i = 0; i < rows; ++i) widen(a.at(m + i, k), a.column, K, to + i * kPackedRowStride);
+  return {to, kPackedRowStride, 1};
 }
 
 // to[i] = sums[i] + bias[i], for i < n.
@@ -93,8 +94,9 @@ template <class T> void write_row(const float* sums, const float* bias, int64_t 
   for (; i < n; ++i) to[i] = T(sums[i] + bias[i]);
 }
 
-// Returns the columns of a block of the result, where there are `others` blocks side by side in its other dims.
-int64_t columns_of_block(int64_t width, int64_t others) {
+// Returns the number of columns of a block: the largest that gives at least 4 blocks per thread. `others` is the
+// number of blocks along the other dims.
+int64_t choose_block_columns(int64_t width, int64_t others) {
   int64_t columns = std::min(kMaxBlockColumns, width);
   while (columns > kPanel && others * ceil_div(width, columns) < 4 * num_threads())
     columns = ceil_div(columns / 2, kPanel) * kPanel;
@@ -104,57 +106,58 @@ int64_t columns_of_block(int64_t width, int64_t others) {
 template <class T> void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1, M = out.size(-2), N = out.size(-1), K = a.size(-1);
   const int64_t panels = ceil_div(N, kPanel), width = panels * kPanel;
-  const int64_t row_count = ceil_div(M, kMaxBlockRows);
-  const int64_t block_columns = columns_of_block(width, batch * row_count);
-  const int64_t column_count = ceil_div(width, block_columns), blocks = row_count * column_count;
+  const int64_t row_blocks = ceil_div(M, kMaxBlockRows);
+  const int64_t block_columns = choose_block_columns(width, batch * row_blocks);
+  const int64_t column_blocks = ceil_div(width, block_columns), blocks = row_blocks * column_blocks;
   const int64_t matrices = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // of b
-  const bool packed_first = row_count > 2 || matrices < batch;
+  const bool packed_first = row_blocks > 2 || matrices < batch;
 
   const Tensor addends = scratch(width);
   std::fill_n(addends.ptr<float>(), width, 0.0f);
   if (bias.defined()) widen(bias.ptr<bf16>(), bias.stride(0), N, addends.ptr<float>());
 
-  // All panels: [matrices][stretches of K][panels][K of a stretch][kPanel]
+  // All panels: [matrices][slices of K][panels][depth of the slice][kPanel]
   const Tensor packed = packed_first ? scratch(matrices * K * width) : Tensor();
-  const auto packed_panel = [&](int64_t which, int64_t k, int64_t depth, int64_t n) {
-    return packed.ptr<float>() + (which * K + k) * width + n * depth;
+  const auto packed_panel = [&](int64_t b_index, int64_t k, int64_t depth, int64_t n) {
+    return packed.ptr<float>() + (b_index * K + k) * width + n * depth;
   };
-  const auto pack = [&](int64_t which, int64_t k, int64_t depth, int64_t n, float* to) {
-    pack_panel(matrix(b, which), k, depth, n, std::min<int64_t>(kPanel, N - n), to);
+  const auto pack = [&](int64_t b_index, int64_t k, int64_t depth, int64_t n, float* to) {
+    pack_panel(matrix(b, b_index), k, depth, n, std::min<int64_t>(kPanel, N - n), to);
   };
   if (packed_first)
     parallel_for(0, matrices * panels, 1 + 8192 / (K * kPanel), [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i)
         for (int64_t k = 0; k < K; k += kDepth) {
-          const int64_t which = i / panels, n = i % panels * kPanel, depth = std::min(kDepth, K - k);
-          pack(which, k, depth, n, packed_panel(which, k, depth, n));
+          const int64_t b_index = i / panels, n = i % panels * kPanel, depth = std::min(kDepth, K - k);
+          pack(b_index, k, depth, n, packed_panel(b_index, k, depth, n));
         }
     });
 
-  const int64_t most_rows = std::min(kMaxBlockRows, M);
-  // Sums that wait for the next stretch are those of a whole block. Those of one stretch are written at once.
+  const int64_t max_rows = std::min(kMaxBlockRows, M);
+  // With several slices the partial sums of a whole block are stored, with one slice only those of one panel.
   const int64_t sum_columns = K > kDepth ? block_columns : kPanel;
-  const int64_t grain = 1 + 32768 / (most_rows * block_columns * K);
+  const int64_t grain = 1 + 32768 / (max_rows * block_columns * K);
   parallel_for(0, batch * blocks, grain, [&](int64_t first, int64_t last) {
-    const Tensor room = scratch(most_rows * kRowOfA + kDepth * kPanel + most_rows * sum_columns);
-    float* const rows_of_a = room.ptr<float>();
-    float* const panel_of_b = rows_of_a + most_rows * kRowOfA;
-    float* const sums = panel_of_b + kDepth * kPanel;
+    const Tensor buffers = scratch(max_rows * kPackedRowStride + kDepth * kPanel + max_rows * sum_columns);
+    float* const a_buffer = buffers.ptr<float>();
+    float* const b_buffer = a_buffer + max_rows * kPackedRowStride;
+    float* const sums = b_buffer + kDepth * kPanel;
     for (int64_t item = first; item < last; ++item) {
-      const int64_t g = item / blocks, r = item % blocks / column_count;
-      const int64_t m = M * r / row_count, rows = M * (r + 1) / row_count - m;
-      const int64_t left = item % column_count * block_columns, right = std::min(left + block_columns, width);
+      const int64_t g = item / blocks, r = item % blocks / column_blocks;
+      const int64_t m = M * r / row_blocks, rows = M * (r + 1) / row_blocks - m;
+      const int64_t first_column = item % column_blocks * block_columns,
+                    end_column = std::min(first_column + block_columns, width);
       for (int64_t k = 0; k < K; k += kDepth) {
         const int64_t depth = std::min(kDepth, K - k);
-        const PackedRows of_a = pack_rows(matrix(a, g), m, rows, k, depth, rows_of_a);
-        for (int64_t n = left; n < right; n += kPanel) {
-          if (!packed_first) pack(g % matrices, k, depth, n, panel_of_b);
-          const float* of_b = packed_first ? packed_panel(g % matrices, k, depth, n) : panel_of_b;
-          float* const to = sums + (K > kDepth ? n - left : 0);
+        const PackedRows a_rows = pack_rows(matrix(a, g), m, rows, k, depth, a_buffer);
+        for (int64_t n = first_column; n < end_column; n += kPanel) {
+          if (!packed_first) pack(g % matrices, k, depth, n, b_buffer);
+          const float* b_panel = packed_first ? packed_panel(g % matrices, k, depth, n) : b_buffer;
+          float* const to = sums + (K > kDepth ? n - first_column : 0);
           for_row_blocks(rows, [&](int64_t at, int64_t count) {
-            (k > 0 ? kAddedProducts : kProducts)[size_t(count - 1)](of_a.data + at * of_a.row, of_a.row,
-                                                                    of_a.column, of_b, kPanel, depth,
-                                                                    to + at * sum_columns, sum_columns, {});
+            (k > 0 ? kAccumulatingProducts : kProducts)[size_t(count - 1)](
+                a_rows.data + at * a_rows.row, a_rows.row, a_rows.column, b_panel, kPanel, depth,
+                to + at * sum_columns, sum_columns, {});
           });
           if (k + depth < K) continue;
           for (int64_t i = 0; i < rows; ++i)

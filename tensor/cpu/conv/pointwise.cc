@@ -1,3 +1,4 @@
+// 1x1 convolution as a matrix product, compiled per instruction set.
 #include "gradus/tensor/cpu/conv/pointwise.h"
 
 #include <algorithm>
@@ -20,50 +21,52 @@
 #endif
 
 // Note [Pointwise convolution]
-// A pointwise convolution is a matrix product:
-//   y[pixel, n] = sum over k of x[pixel, k] f[k, n]
-// f is w transposed, or w itself for the gradient of x. The filters are copied to panels of kPanel columns,
-// f[k][kPanel], one after another.
+// A 1x1 convolution is a matrix product:
+//   y[pixel, n] = sum_k x[pixel, k] * f[k, n]
+// where f is w transposed, or w itself for the gradient of x. The filters are packed into panels f[K][kPanel] of
+// kPanel columns.
 //
-// With many pixels all panels are copied first. Each thread takes some of the pixels. About a hundred of
-// its pixels stay in the second-level cache while all panels are read; the next hundred are prefetched
-// from memory meanwhile.
+// With many pixels, all panels are packed first and threads divide the pixels. A chunk of about a hundred pixels
+// stays in the second-level cache while all panels are read, and the next chunk is prefetched meanwhile.
 //
-// With few pixels and many filters each thread takes some of the panels. It copies a panel and then
-// multiplies all pixels by it.
+// With few pixels and many filters, threads divide the panels. A thread packs a panel and multiplies all pixels by
+// it.
 //
-// The gradient of w is a product too, summed over pixels: dw[n, k] = sum over pixels of dy[pixel,
-// n] x[pixel, k].
+// The gradient of w is a product summed over pixels: dw[n, k] = sum_pixel dy[pixel, n] * x[pixel, k].
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// In bf16, the comments below call a pair of bf16 a number: two neighbors in x, or the rows k and k + 1 of f.
-template <class T> constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
+// Elements of T in the 32 bits that one f32 lane multiplies: 1 for f32; 2 for bf16, adjacent in x, and rows k and
+// k + 1 of f.
+template <class T> constexpr int64_t kElementsPerLane = sizeof(float) / sizeof(T);
 
+// Pixels of an image as rows of a matrix.
 template <class T> struct Pixels {
   T* data;
-  int64_t row;  // from one pixel to the next
+  int64_t row;  // stride from one pixel to the next
 };
 
-// The matrix f[K][N] in w: f[k][n] is w[k][n], or w[n][k] if turned.
+// The matrix f[K][N] in w: f[k][n] = w[k][n], or w[n][k] if `transposed` (transposed).
 template <class T> struct Filters {
   const T* w;
   int64_t K, N;
-  bool turned;
+  bool transposed;
 
-  int64_t numbers() const { return K / kInNumber<T>; }
-  // One cache line more than a panel needs, so that panels do not compete for the same places in a cache.
-  int64_t panel_floats() const { return numbers() * kPanel + kLanes; }
+  int64_t depth() const { return K / kElementsPerLane<T>; }
+  // Floats per panel: one cache line more than needed, so that panels do not map to the same cache sets.
+  int64_t panel_floats() const { return depth() * kPanel + kLanes; }
 };
 
-constexpr int64_t kAhead = 16;  // rows of w to prefetch
+constexpr int64_t kPrefetchDistance = 16;  // rows of w to prefetch
 
+// Packs columns [n, n + kPanel) of f.
 void copy_panel(const Filters<float>& f, int64_t n, float* to) {
   for (int64_t k = 0; k < f.K; ++k) {
     const float* from = f.w + k * f.N + n;
-    __builtin_prefetch(from + kAhead * f.N), __builtin_prefetch(from + kAhead * f.N + kLanes);
+    __builtin_prefetch(from + kPrefetchDistance * f.N),
+        __builtin_prefetch(from + kPrefetchDistance * f.N + kLanes);
     std::memcpy(to + k * kPanel, from, kPanel * sizeof(float));
   }
 }
@@ -72,21 +75,22 @@ void copy_panel(const Filters<float>& f, int64_t n, float* to) {
 [[GRADUS_AVX512_BF16]] void copy_panel(const Filters<bf16>& f, int64_t n, float* to) {
   for (int64_t k = 0; k < f.K; k += 2, to += kPanel) {
     const bf16* from = f.w + k * f.N + n;
-    __builtin_prefetch(from + kAhead * f.N), __builtin_prefetch(from + (kAhead + 1) * f.N);
+    __builtin_prefetch(from + kPrefetchDistance * f.N),
+        __builtin_prefetch(from + (kPrefetchDistance + 1) * f.N);
     const Zipped z = zip(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.N));
     _mm512_storeu_si512(to, z.low), _mm512_storeu_si512(to + kLanes, z.high);
   }
 }
 #endif
 
-template <class T> void copy_turned_panel(const Filters<T>& f, int64_t n, float* to) {
+template <class T> void copy_transposed_panel(const Filters<T>& f, int64_t n, float* to) {
   const auto* w = reinterpret_cast<const float*>(f.w);
-  const int64_t K = f.numbers();
+  const int64_t K = f.depth();
   for (int64_t half = 0; half < kPanel; half += kLanes)
     for (int64_t k = 0; k < K; k += kLanes) {
       const float* from = w + (n + half) * K + k;
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * K + kAhead * kLanes);
+      for (int i = 0; i < kLanes; ++i) __builtin_prefetch(from + i * K + kPrefetchDistance * kLanes);
       Floats columns[kLanes];
       load_columns(from, K, kLanes, columns);
 #pragma GCC unroll 16
@@ -96,31 +100,34 @@ template <class T> void copy_turned_panel(const Filters<T>& f, int64_t n, float*
 
 template <class T> void copy_panels(const Filters<T>& f, int64_t first, int64_t last, float* to) {
   for (int64_t i = first; i < last; ++i, to += f.panel_floats())
-    f.turned ? copy_turned_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
+    f.transposed ? copy_transposed_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
 }
 
-// The product for each number of rows: at index rows - 1.
+// The product functions by number of rows: index rows - 1.
 template <class T> constexpr const auto& products() {
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (kInNumber<T> == 2) return kProductsOfPairs;
+  if constexpr (kElementsPerLane<T> == 2) return kProductsOfPairs;
 #endif
-  if constexpr (kInNumber<T> == 1) return kProducts;
+  if constexpr (kElementsPerLane<T> == 1) return kProducts;
 }
 
-// The number of pixels whose sums registers hold at once. Pixels that lie a multiple of 4 KiB apart compete
-// for the same places in the first-level cache. It has 12 of each.
-int64_t most_rows(int64_t row) { return row * sizeof(float) % 4096 == 0 ? std::min(12, kMaxRows) : kMaxRows; }
+// Returns the maximum number of pixels per product. Pixels at a multiple of 4 KiB share a set of the first-level
+// cache, which has 12 ways.
+int64_t max_rows_for_stride(int64_t row) {
+  return row * sizeof(float) % 4096 == 0 ? std::min(12, kMaxRows) : kMaxRows;
+}
 
+// y = x f for many pixels: threads divide the pixels.
 template <class T>
 void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, const Filters<T>& f) {
-  const int64_t panels = f.N / kPanel, K = f.numbers();
+  const int64_t panels = f.N / kPanel, K = f.depth();
   const Tensor filters = scratch(panels * f.panel_floats());
   float* const copies = filters.ptr<float>();
   parallel_for(0, panels, 1 + 8192 / f.panel_floats(), [&](int64_t first, int64_t last) {
     copy_panels(f, first, last, copies + first * f.panel_floats());
   });
   constexpr int64_t kChunk = 8 * kMaxRows;
-  const int64_t most = most_rows(x.row);
+  const int64_t row_limit = max_rows_for_stride(x.row);
   parallel_for(0, pixels, kChunk / 2, [&](int64_t first, int64_t last) {
     for (int64_t at = first; at < last; at += kChunk) {
       const int64_t count = std::min(kChunk, last - at);
@@ -129,21 +136,22 @@ void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, cons
             count,
             [&](int64_t r, int64_t rows) {
               const int64_t bytes = rows * K * int64_t(sizeof(float)) / panels, next = at + kChunk + r;
-              Ahead ahead;
+              Prefetch prefetch;
               if (next + rows <= last)
-                ahead = {reinterpret_cast<const char*>(x.data + next * x.row) + i * bytes, bytes / K};
+                prefetch = {reinterpret_cast<const char*>(x.data + next * x.row) + i * bytes, bytes / K};
               products<T>()[rows - 1](x.data + (at + r) * x.row, x.row, 1, copies + i * f.panel_floats(),
-                                      kPanel, K, y.data + (at + r) * y.row + i * kPanel, y.row, ahead);
+                                      kPanel, K, y.data + (at + r) * y.row + i * kPanel, y.row, prefetch);
             },
-            most);
+            row_limit);
     }
   });
 }
 
+// y = x f for few pixels and many filters: threads divide the panels.
 template <class T>
 void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, const Filters<T>& f) {
   const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
-  const int64_t K = f.numbers(), row = K + kLanes;
+  const int64_t K = f.depth(), row = K + kLanes;
   const Tensor bytes = scratch(pixels * row + shares * f.panel_floats());
   float* const x = bytes.ptr<float>();
   parallel_for(0, pixels, 1 + 8192 / row, [&](int64_t first, int64_t last) {
@@ -164,37 +172,37 @@ void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, c
   });
 }
 
-template <class T> void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
-  const Filters<T> f{w.ptr<T>(), w.size(turned ? 1 : 0), w.size(turned ? 0 : 1), turned};
+template <class T> void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool transposed) {
+  const Filters<T> f{w.ptr<T>(), w.size(transposed ? 1 : 0), w.size(transposed ? 0 : 1), transposed};
   const int64_t pixels = x.numel() / f.K;
-  const bool few = pixels <= 1024 && f.K * f.N >= 1 << 19;
+  const bool few_pixels = pixels <= 1024 && f.K * f.N >= 1 << 19;
   const Pixels<T> to{y.ptr<T>(), f.N};
-  const Pixels<const float> from{reinterpret_cast<const float*>(x.ptr<T>()), f.numbers()};
-  (few ? multiply_by_panels<T> : multiply_by_pixels<T>)(to, from, pixels, f);
+  const Pixels<const float> from{reinterpret_cast<const float*>(x.ptr<T>()), f.depth()};
+  (few_pixels ? multiply_by_panels<T> : multiply_by_pixels<T>)(to, from, pixels, f);
 }
 
-// bf16 on a processor that does not multiply it.
-bool is_widened(const Tensor& x) { return x.dtype() == DType::kBF16 && is_computed_in_f32(x.dtype()); }
+// Returns whether x is bf16 on a processor without bf16 instructions.
+bool needs_f32(const Tensor& x) { return x.dtype() == DType::kBF16 && is_computed_in_f32(x.dtype()); }
 
-void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
-  if (is_widened(x)) {
+void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool transposed) {
+  if (needs_f32(x)) {
     const auto matrix = [](const Tensor& image) {
       const int64_t C = image.size(1);
       return view_as_strided(image, {image.numel() / C, C}, {C, 1}, image.impl().offset);
     };
-    const int64_t C = w.size(1), K = w.size(turned ? 1 : 0), N = w.size(turned ? 0 : 1);
-    const Strides steps = turned ? Strides{1, C} : Strides{C, 1};
+    const int64_t C = w.size(1), K = w.size(transposed ? 1 : 0), N = w.size(transposed ? 0 : 1);
+    const Strides steps = transposed ? Strides{1, C} : Strides{C, 1};
     return narrow_matmul(matrix(y), matrix(x), view_as_strided(w, {K, N}, steps, w.impl().offset), {});
   }
 #if HWY_TARGET == HWY_AVX3
-  if (x.dtype() == DType::kBF16) return multiply<bf16>(y, x, w, turned);
+  if (x.dtype() == DType::kBF16) return multiply<bf16>(y, x, w, transposed);
 #endif
-  multiply<float>(y, x, w, turned);
+  multiply<float>(y, x, w, transposed);
 }
 
-// With AVX2 oneDNN computes results as fast. With AVX-512 it computes weight gradients, where
-// ours were not measured.
-constexpr bool kServesResults = HWY_TARGET != HWY_AVX2, kServesWeights = HWY_TARGET != HWY_AVX3;
+// The directions that these kernels serve for f32, as measured: with AVX2, oneDNN is as fast in forward and input
+// gradient; with AVX-512, oneDNN computes the weight gradient.
+constexpr bool kUseForOutputs = HWY_TARGET != HWY_AVX2, kUseForWeights = HWY_TARGET != HWY_AVX3;
 
 bool is_pointwise(const ConvProblem& p) {
   if (p.geometry.rank() != 2 || p.geometry.groups != 1 || p.bias.defined()) return false;
@@ -203,21 +211,21 @@ bool is_pointwise(const ConvProblem& p) {
   return p.x.dtype() == p.y.dtype();
 }
 
-bool pays(const ConvProblem& p) {
+bool is_profitable(const ConvProblem& p) {
   if (!is_pointwise(p)) return false;
-  if (is_widened(p.x)) return p.w.dtype() == DType::kBF16;
-  if (!kServesResults) return false;
+  if (needs_f32(p.x)) return p.w.dtype() == DType::kBF16;
+  if (!kUseForOutputs) return false;
   const DType t = p.x.dtype();
   if (t != DType::kF32 && (t != DType::kBF16 || level() != Level::kAvx512Bf16)) return false;
   return p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.x.numel() / p.x.size(1) >= 256;
 }
-bool pays_forward(const ConvProblem& p) {
-  return pays(p) && (is_widened(p.x) || !onednn::keeps_reordered(p.w));
+bool is_profitable_forward(const ConvProblem& p) {
+  return is_profitable(p) && (needs_f32(p.x) || !onednn::keeps_reordered(p.w));
 }
 
-bool pays_for_weights(const ConvProblem& p) {
+bool is_profitable_for_weights(const ConvProblem& p) {
   const int64_t O = p.w.size(0), C = p.w.size(1);
-  return is_pointwise(p) && (is_widened(p.x) || (kServesWeights && p.x.dtype() == DType::kF32)) &&
+  return is_pointwise(p) && (needs_f32(p.x) || (kUseForWeights && p.x.dtype() == DType::kF32)) &&
          O >= kMaxRows && C % kPanel == 0 && O * C < (int64_t{1} << 30) && O * C >= 150 * (O + C) &&
          p.y.numel() / O >= 256;
 }
@@ -243,11 +251,12 @@ template <class T> void weight_grad(const Tensor& dw, const ConvProblem& p) {
       }
     }
   };
-  const auto sums = PositionSums{.planes = 1, .O = O, .C = C, .dy = p.y, .x = p.x, .positions = pixels}.of(
-      [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
-        copy(p.y, O, first, last, base, d);
-        copy(p.x, C, first, last, base, v);
-      });
+  const auto sums =
+      PositionSums{.planes = 1, .O = O, .C = C, .dy = p.y, .x = p.x, .positions = pixels}.compute(
+          [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
+            copy(p.y, O, first, last, base, d);
+            copy(p.x, C, first, last, base, v);
+          });
   parallel_for(0, O, 1 + 16384 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o)
       std::memcpy(dw.ptr<float>() + o * C, sums.total(0, o, C), C * sizeof(float));
@@ -259,9 +268,9 @@ void weight_grad(const ConvProblem& p) {
   });
 }
 
-constexpr ConvKernels kPointwise = {{"pointwise product", pays_forward, forward},
-                                    {"pointwise product", pays, input_grad},
-                                    {"pointwise product", pays_for_weights, weight_grad}};
+constexpr ConvKernels kPointwise = {{"pointwise product", is_profitable_forward, forward},
+                                    {"pointwise product", is_profitable, input_grad},
+                                    {"pointwise product", is_profitable_for_weights, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE

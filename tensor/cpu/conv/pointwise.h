@@ -1,11 +1,12 @@
-// Convolution of channels-last images by filters of one pixel, without a bias, and its gradients: in f32, and
-// in bf16 for processors with AVX-512 bf16.
+// 1x1 convolution of channels-last images with stride 1, without bias, and its gradients, as matrix products of
+// f32 or bf16.
 #pragma once
 
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 namespace gradus {
 
+// The kernels for this processor.
 const ConvKernels& pointwise();
 
 }  // namespace gradus

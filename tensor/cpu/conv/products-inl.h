@@ -1,5 +1,6 @@
-// Matrix products for convolutions that are computed in pieces. The operands of a piece were just written and
-// are still in a cache. A block of the result is summed in registers.
+// Matrix multiplication microkernels for convolution algorithms, which call them on small operands that are
+// already in a cache: a block [rows][kPanel] of the result is accumulated in registers (as in BLIS). PositionSums
+// builds the weight gradients on them.
 #if defined(GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
 #undef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
@@ -21,36 +22,36 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
 constexpr int kPanel = 2 * kLanes;                   // columns of a block of the result
-constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // and its rows
+constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // maximum rows of a block of the result
 
-// Memory that a product prefetches into the second-level cache while it computes. Each of the product's K
-// steps prefetches the line at `at`, then adds `step` to `at`.
-struct Ahead {
+// Memory that a product prefetches into the second-level cache while it computes: in each of its K steps the cache
+// line at `at`, which then advances by `step` bytes.
+struct Prefetch {
   const char* at = nullptr;
   int64_t step = 0;
 };
 
-constexpr int kColumnsAhead = 8;  // columns of a, perhaps in memory, to prefetch; more evict each other
+constexpr int kPrefetchColumns = 8;  // prefetch distance in columns of a; more would evict each other
 
-// Computes c[R][kPanel] = a[R][K] b[K][kPanel], or c += a b if kAdd. a_row and a_column are the steps between
-// a's rows and columns.
+// c[r][n] = sum_k a[r][k] * b[k][n] for r < R and n < kPanel, or c += if kAdd. The operands' strides are a_row,
+// a_column, b_row and c_row.
 template <int R, bool kAdd>
 void product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row, int64_t K,
-             float* c, int64_t c_row, Ahead ahead) {
-  if (!ahead.at) ahead.at = reinterpret_cast<const char*>(b);
+             float* c, int64_t c_row, Prefetch prefetch) {
+  if (!prefetch.at) prefetch.at = reinterpret_cast<const char*>(b);
   Floats sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = hn::Zero(kFloats);
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {  // c is written at the end: fetch it while the sums are made
+  for (int r = 0; r < R; ++r) {  // c is written at the end
     __builtin_prefetch(c + r * c_row, 1);
     __builtin_prefetch(c + r * c_row + kLanes, 1);
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
-    __builtin_prefetch(a + kColumnsAhead * a_column, 0, 3);
-    __builtin_prefetch(ahead.at, 0, 2);
-    ahead.at += ahead.step;
+    __builtin_prefetch(a + kPrefetchColumns * a_column, 0, 3);
+    __builtin_prefetch(prefetch.at, 0, 2);
+    prefetch.at += prefetch.step;
     const Floats b0 = load(b), b1 = load(b + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -72,30 +73,30 @@ void product(const float* a, int64_t a_row, int64_t a_column, const float* b, in
 }
 
 using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t,
-                         Ahead);
+                         Prefetch);
 template <bool kAdd, size_t... R>
 constexpr std::array<Product, kMaxRows> make_products(std::index_sequence<R...>) {
   return {&product<int(R) + 1, kAdd>...};
 }
 inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMaxRows>());
-inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMaxRows>());
+inline constexpr auto kAccumulatingProducts = make_products<true>(std::make_index_sequence<kMaxRows>());
 
-// Returns memory for a kernel's own use. Its size is rounded so that few different sizes occur and many
-// convolutions reuse the same blocks.
+// Returns temporary memory for a kernel. Large sizes are rounded up to a power of two, so that the allocator can
+// reuse the same blocks for different convolutions.
 inline Tensor scratch(int64_t floats) {
   return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))}, {DType::kF32});
 }
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Calls f(first, count) on ceil_div(n, max_rows) consecutive parts of n rows, as equal as possible.
+// Divides n rows into ceil_div(n, max_rows) blocks of nearly equal size and calls f(first, count) for each.
 template <class F> void for_row_blocks(int64_t n, F f, int64_t max_rows = kMaxRows) {
   const int64_t parts = ceil_div(n, max_rows);
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 
-// Matrices [positions, channels], one for each plane. Rows and planes lie a little further apart than their
-// length, so that neighbors do not compete for places in a cache.
+// An array [planes][positions][channels]. The strides of rows and planes are padded, so that they do not map to
+// the same cache sets.
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
       : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
@@ -110,27 +111,27 @@ struct Planes {
   int64_t row, plane;
 };
 
-// The same, in panels of kPanel channels: a panel's positions lie one after another.
+// An array [planes][channels / kPanel][positions][kPanel], with the interface of Planes.
 struct Panels {
   Panels(float* data, int64_t positions, int64_t channels)
-      : data(data), panel(positions * row + kLine), plane((channels + kPanel - 1) / kPanel * panel) {}
+      : data(data), panel(positions * row + kCacheLine), plane((channels + kPanel - 1) / kPanel * panel) {}
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
     return planes * Panels(nullptr, positions, channels).plane;
   }
   float* at(int64_t p, int64_t position, int64_t channel = 0) const {
     return data + p * plane + channel / kPanel * panel + position * row + channel % kPanel;
   }
-  static constexpr int64_t kLine = 16;  // floats in a cache line
+  static constexpr int64_t kCacheLine = 16;  // floats in a cache line
   float* data;
   static constexpr int64_t row = kPanel;
   int64_t panel, plane;
 };
 
-// Memory of up to two tensors that is prefetched in equal shares by a number of products.
-class Upcoming {
+// Ranges of up to two tensors that `products` products prefetch in equal shares.
+class PrefetchPlan {
  public:
-  explicit Upcoming(int64_t products) : products_(products) {}
-  // Adds a part of t to prefetch: if `of` positions make up t, the positions [first, last).
+  explicit PrefetchPlan(int64_t products) : products_(products) {}
+  // Adds positions [first, last) of t, which has `of` positions.
   void add(const Tensor& t, int64_t first, int64_t last, int64_t of) {
     const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(of) * double(i)); };
     first_bytes_ = bytes_;
@@ -138,8 +139,8 @@ class Upcoming {
     second_ = static_cast<const char*>(t.raw_ptr()) + at(first);
     bytes_ += at(last) - at(first);
   }
-  // Returns the i-th product's share. The product has K steps.
-  Ahead share(int64_t i, int64_t K) const {
+  // Returns the share of product i, which has K steps.
+  Prefetch share(int64_t i, int64_t K) const {
     const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
     return {at < first_bytes_ ? first_ + at : second_ + (at - first_bytes_), (end - at) / K};
   }
@@ -149,21 +150,24 @@ class Upcoming {
   int64_t first_bytes_ = 0, bytes_ = 0, products_;
 };
 
-// What products across positions read. Blocks of few rows use a small part of each cache line, so that their
-// operands lie in panels.
+// The layout of operands that are summed over positions. With few rows per block, rows of Planes would use only a
+// part of each cache line, so the operands are in Panels.
 using Operands = std::conditional_t<(kMaxRows < 8), Panels, Planes>;
-constexpr int kGroup = 128;  // channels that stay in the second-level cache while they meet all panels
+constexpr int kGroup =
+    128;  // channels of d that stay in the second-level cache while all panels of v are read
 
-// Sums for weight gradients: for each plane, over all positions, d[position][o] * v[position][c].
+// The products of weight gradients: sums[plane][o][c] = sum over positions of d[plane][position][o] *
+// v[plane][position][c]. Requires C divisible by kPanel.
 struct PositionSums {
   int64_t planes, O, C;
-  Tensor dy, x;       // d and v are made of them, in nearly the order of positions: the source to prefetch
-  int64_t positions;  // in all
-  int64_t at_once = kMaxRows < 8 ? 256 : 392;  // positions that caches hold at once
+  Tensor dy, x;       // the sources of d and v, roughly in order of positions; only prefetched
+  int64_t positions;  // total number
+  int64_t max_chunk = kMaxRows < 8 ? 256 : 392;  // positions per chunk of d and v, to fit into the cache
 
-  // One or several partial results, a set of sums for each share of the positions.
+  // Partial sums, one set for each share of the positions.
   struct Result {
-    // Adds row o of plane p of the other shares to the first share's, and returns it. Call it once for a row.
+    // Returns row o of plane p, summed over the shares in order. Modifies the first share, so at most one call per
+    // row.
     const float* total(int64_t p, int64_t o, int64_t C) const {
       float* to = planes.at(p, o);
       for (int64_t s = 1; s < shares; ++s)
@@ -172,29 +176,30 @@ struct PositionSums {
     }
     Tensor bytes;
     Planes planes;
-    int64_t shares, share;  // floats from one share's sums to the next
+    int64_t shares, share;  // number of shares; floats per share
   };
-  // Returns the sums. fill(first, last, base, d, v) writes the positions [first, last) to d and v, at
-  // `position - base`.
-  template <class Fill> Result of(Fill fill) const;
+  // Computes the sums. fill(first, last, base, d, v) must write positions [first, last) of d and v, at index
+  // position - base.
+  template <class Fill> Result compute(Fill fill) const;
 
  private:
-  // Adds the panels [first, last), counted over all planes, and prefetches the positions [next, after).
-  void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool fresh,
+  // Adds `count` positions to the panels [first, last), numbered through all planes, and prefetches positions
+  // [next, after). `overwrite`: the sums are overwritten.
+  void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool overwrite,
            const Planes& sums, int64_t next, int64_t after) const {
-    const auto& products = fresh ? kProducts : kAddedProducts;
+    const auto& products = overwrite ? kProducts : kAccumulatingProducts;
     constexpr bool kInPanels = std::is_same_v<Operands, Panels>;
     const int64_t panels = C / kPanel, strip = kInPanels ? int64_t(kPanel) : O;
     const int64_t group = kInPanels ? int64_t(kGroup) : O;
-    Upcoming upcoming((last - first) *
-                      (O / strip * ceil_div(strip, kMaxRows) + ceil_div(O % strip, kMaxRows)));
-    upcoming.add(dy, next, after, positions);
-    upcoming.add(x, next, after, positions);
+    PrefetchPlan prefetch_plan((last - first) *
+                               (O / strip * ceil_div(strip, kMaxRows) + ceil_div(O % strip, kMaxRows)));
+    prefetch_plan.add(dy, next, after, positions);
+    prefetch_plan.add(x, next, after, positions);
     int64_t done = 0;
     const auto multiply = [&](int64_t p, int64_t c, int64_t o, int64_t count_of_o) {
       for_row_blocks(count_of_o, [&](int64_t row, int64_t rows) {
         products[rows - 1](d.at(p, 0, o + row), 1, d.row, v.at(p, 0, c), v.row, count, sums.at(p, o + row, c),
-                           sums.row, upcoming.share(done++, count));
+                           sums.row, prefetch_plan.share(done++, count));
       });
     };
     for (int64_t i = first, end; i < last; i = end) {  // panels of one plane
@@ -207,13 +212,13 @@ struct PositionSums {
   }
 };
 
-template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
-  const int64_t chunk = std::min(at_once, positions), size = Planes::floats(planes, O, C);
-  // Where the sums are small each thread has its own. Where they are large all threads share one set and
-  // divide its panels among them.
+template <class Fill> PositionSums::Result PositionSums::compute(Fill fill) const {
+  const int64_t chunk = std::min(max_chunk, positions), size = Planes::floats(planes, O, C);
+  // Small sums: one share of the positions per thread. Large sums: a single share, whose panels the threads
+  // divide.
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
-  const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
-  const int64_t shares = own ? threads : 1;
+  const bool per_thread = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
+  const int64_t shares = per_thread ? threads : 1;
   const Tensor sums = scratch(shares * size);
   const int64_t d_floats = Operands::floats(planes, chunk, O);
   const int64_t floats = d_floats + Operands::floats(planes, chunk, C);
@@ -231,7 +236,7 @@ template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
       });
     }
   };
-  if (!own) {
+  if (!per_thread) {
     add_share(0, [](int64_t n, auto f) { parallel_for(0, n, 1, f); });
   } else {
     parallel_for(0, shares, 1, [&](int64_t first, int64_t last) {

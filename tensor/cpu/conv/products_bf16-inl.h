@@ -1,6 +1,5 @@
-// The products of gradus/tensor/cpu/conv/products-inl.h in bf16. A pair of bf16 that are neighbors along the
-// inner dim takes the place of a float. The processor multiplies two pairs and adds both products to an f32.
-// Included only for AVX-512.
+// The matrix multiplication microkernels of gradus/tensor/cpu/conv/products-inl.h in bf16 with AVX512_BF16
+// (vdpbf16ps). A pair of bf16, adjacent along K, takes the place of a float. Included only for AVX-512.
 #pragma once
 
 #include "gradus/tensor/cpu/conv/bf16_pairs.h"
@@ -9,11 +8,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-// Computes c[R][32] = a[R][K pairs] b[K][32 pairs], rounded to bf16. Steps between a's rows count pairs.
+// c[r][n] = sum_k a[r][2k] * b[2k][n] + a[r][2k + 1] * b[2k + 1][n] for r < R, k < K and n < 32, summed in f32 and
+// rounded to bf16. `a` and `b` point to pairs of bf16, and a_row, a_column and b_row count pairs.
 template <int R>
 [[GRADUS_AVX512_BF16]] void product_of_pairs(const float* a, int64_t a_row, int64_t a_column, const float* b,
-                                             int64_t b_row, int64_t K, bf16* c, int64_t c_row, Ahead ahead) {
-  if (!ahead.at) ahead.at = reinterpret_cast<const char*>(b);
+                                             int64_t b_row, int64_t K, bf16* c, int64_t c_row,
+                                             Prefetch prefetch) {
+  if (!prefetch.at) prefetch.at = reinterpret_cast<const char*>(b);
   __m512 sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -22,8 +23,8 @@ template <int R>
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
-    __builtin_prefetch(ahead.at, 0, 2);
-    ahead.at += ahead.step;
+    __builtin_prefetch(prefetch.at, 0, 2);
+    prefetch.at += prefetch.step;
     const auto b0 = __m512bh(_mm512_loadu_ps(b)), b1 = __m512bh(_mm512_loadu_ps(b + kLanes));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -38,7 +39,7 @@ template <int R>
 }
 
 using ProductOfPairs = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, bf16*,
-                                int64_t, Ahead);
+                                int64_t, Prefetch);
 template <size_t... R>
 constexpr std::array<ProductOfPairs, kMaxRows> make_products_of_pairs(std::index_sequence<R...>) {
   return {&product_of_pairs<int(R) + 1>...};

@@ -1,3 +1,5 @@
+// Convolution and its gradients by im2col: patches [P, K * Cg] times filters [K * Cg, Og], for each image and
+// group. P is the number of output positions, K the number of taps, Cg and Og the channels per group.
 #include "gradus/tensor/cpu/conv/reference.h"
 
 #include <Eigen/Core>
@@ -8,10 +10,10 @@ namespace gradus {
 namespace {
 
 template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-// The channels of one group in an image that lies as [H*W, C].
+// The channels of one group of an image [H * W, C].
 template <class T> using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
 
-// Sizes of one convolution; an image is a volume of depth 1.
+// The sizes of a convolution with 3 spatial dims. Missing leading dims have size 1.
 struct Geometry {
   static Dims padded_to_3(Dims d, int64_t fill) {
     while (d.size() < 3) d.insert(0, fill);
@@ -26,20 +28,20 @@ struct Geometry {
     return {bias.ptr<T>() + g * Og, Og};
   }
 
-  // Calls f(index) for each place of the volume d, in row-major order: output positions or taps.
-  template <class F> static void for_each_place(const Dims& d, F f) {
+  // Calls f(index) for each index of a volume of size d, in row-major order.
+  template <class F> static void for_each_index(const Dims& d, F f) {
     for (int64_t i = 0; i < d[0]; ++i)
       for (int64_t j = 0; j < d[1]; ++j)
         for (int64_t k = 0; k < d[2]; ++k) f(std::array<int64_t, 3>{i, j, k});
   }
 
-  // Calls f(row, column, offset) for the runs of Cg channels of the patch matrix [P, K*Cg]. A run starts at
-  // element (row, column) of the matrix and at `offset` of the image. Taps in the padding are skipped.
+  // Calls f(row, column, offset) for each output position and tap: Cg channels start at element (row, column) of
+  // the patch matrix [P, K * Cg] and at `offset` of the image. Taps in the padding are skipped.
   template <class F> void for_each_tap(F f) const {
     int64_t row = 0;
-    for_each_place(out, [&](const std::array<int64_t, 3>& p) {
+    for_each_index(out, [&](const std::array<int64_t, 3>& p) {
       int64_t column = 0;
-      for_each_place(taps, [&](const std::array<int64_t, 3>& k) {
+      for_each_index(taps, [&](const std::array<int64_t, 3>& k) {
         int64_t offset = 0;
         bool inside = true;
         for (int d = 0; d < 3; ++d) {
@@ -54,6 +56,7 @@ struct Geometry {
     });
   }
 
+  // Returns the patch matrix [P, K * Cg] of image n and group g.
   template <class T> Matrix<T> unfold(const Tensor& x, int64_t n, int64_t g) const {
     Matrix<T> patches = Matrix<T>::Zero(P, K * Cg);
     const T* image = x.ptr<T>() + n * pixels * C + g * Cg;
@@ -85,7 +88,7 @@ struct Geometry {
     return filters;
   }
 
-  // Images that are worth a thread: about 65 thousand multiplications.
+  // Minimum number of images per thread: about 65,000 multiplications.
   int64_t images_per_thread() const { return 1 + 65536 / std::max<int64_t>(1, P * K * Cg * Og); }
 
   const ConvProblem& p;
@@ -137,12 +140,12 @@ void conv_weight_grad_reference(const ConvProblem& p) {
     if (p.bias.defined()) std::fill_n(p.bias.ptr<T>(), p.bias.numel(), T(0));
     for (int64_t g = 0; g < s.groups; ++g) {
       Matrix<T> filters = Matrix<T>::Zero(s.K * s.Cg, s.Og);
-      // A thread has some of the filters. It unfolds all images.
+      // Threads divide the filters. Each thread unfolds all images.
       parallel_for(0, s.Og, 1 + 65536 / std::max<int64_t>(1, s.N * s.P * s.K * s.Cg),
                    [&](int64_t first, int64_t last) {
-                     auto some = filters.middleCols(first, last - first);
+                     auto part = filters.middleCols(first, last - first);
                      for (int64_t n = 0; n < s.N; ++n)
-                       some.noalias() += s.unfold<T>(p.x, n, g).transpose() *
+                       part.noalias() += s.unfold<T>(p.x, n, g).transpose() *
                                          s.outputs<T>(p.y, n, g).middleCols(first, last - first);
                    });
       for (int64_t n = 0; p.bias.defined() && n < s.N; ++n)

@@ -1,5 +1,6 @@
-// The readable convolution: unfolds the image into a matrix of patches and multiplies with Eigen. It computes
-// f64, and tests compare the fast f32 kernels with it.
+// The reference convolution: im2col and Eigen's matrix product, for 1 to 3 dims, any groups, strides and
+// dilations. Computes f64, and f32 on ARM; tests compare the fast kernels with it. See ConvProblem for operands
+// and directions.
 #pragma once
 
 #include "gradus/tensor/cpu/conv/kernels.h"

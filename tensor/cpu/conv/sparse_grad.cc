@@ -1,3 +1,4 @@
+// Convolution gradients that visit only the nonzeros of dy, compiled per instruction set.
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
 
 #include <algorithm>
@@ -18,28 +19,27 @@
 #include "gradus/tensor/runtime/parallel.h"
 
 // Note [Sparse gradients]
-// A nonzero dy[n,p,q,o] adds
-//   dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and
-//   dy * w[o, kh, (kw, c)] to dx[n, p*s+kh, (q*s+kw, c)]
-// For each row kh of the filter these are runs of KW*C neighbors in memory on both sides. Vector registers
-// hold all KH*KW*C numbers, or a part of them at a time.
+// With stride s, a nonzero dy[n, p, q, o] adds
+//   dy * x[n, p*s + kh, q*s + kw, c]  to  dw[o, kh, kw, c]
+//   dy * w[o, kh, kw, c]              to  dx[n, p*s + kh, q*s + kw, c]
+// For each filter row kh these are KW * C adjacent elements on both sides. The KH * KW * C sums of a filter, or a
+// part of them at a time, stay in vector registers.
 //
-// dw takes one filter after the other. The filter's sums stay in registers while its nonzeros visit their
-// places in the image. dx takes one pixel after the other. The pixel's sums stay in registers while its
-// nonzeros visit their filters. Pixels whose window leaves the image are added piece by piece. A zero of dy
-// adds nothing, not even where x or w is infinite.
+// dw is computed filter by filter: the sums of a filter stay in registers while its nonzeros are visited. dx is
+// computed output pixel by output pixel: the sums of a pixel's window stay in registers while the pixel's nonzeros
+// are visited. Windows that extend beyond the image are added row by row. A zero of dy contributes nothing, even
+// if x or w is infinite.
 //
-// For dw the images are cut into a fixed number of parts. Each part has its own sums, which are added in
-// order. So the result does not depend on the number of threads.
+// For dw the images are divided into kParts parts with partial sums, which are added in order. So the result does
+// not depend on the number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// The share of nonzeros below which these kernels are faster than the dense ones, as measured. With AVX2
-// a filter's sums do not fit into registers, and Winograd's kernels are ahead sooner. Windows that leave
-// the image take longer.
-constexpr double most_nonzero(int64_t rows, bool padded) {
+// Returns the density of dy below which these kernels are faster than the dense ones, as measured. With AVX2 a
+// filter's sums do not fit into registers. Windows that extend beyond the image take longer.
+constexpr double max_density(int64_t rows, bool padded) {
   if (HWY_TARGET == HWY_AVX3) return 0.3;
   return rows == 3 ? (padded ? 0.06 : 0.15) : (padded ? 0.2 : 0.3);
 }
@@ -54,13 +54,13 @@ struct Problem {
   int64_t taps() const { return KH * KW * C; }
 };
 
-// to[0..n) += scale * from[0..n), where n is divisible by kLanes.
+// to[i] += scale * from[i] for i < n, where n is divisible by kLanes.
 HWY_INLINE void add_scaled(float* to, const float* from, float scale, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes)
     store(to + i, hn::MulAdd(hn::Set(kFloats, scale), load(from + i), load(to + i)));
 }
 
-// A window's place in its image: the start of its first run, and whether all of the window lies inside.
+// The window of output pixel (p, q): the position (h, w) of its first tap, and whether it lies inside the image.
 struct Window {
   Window(const Problem& s, int64_t p, int64_t q)
       : h(p * s.o.stride[0] - s.o.padding[0]),
@@ -70,7 +70,7 @@ struct Window {
   bool inside;
 };
 
-// Adds one nonzero whose window leaves the image: to the filter's sums (kWeights), or to the image.
+// Adds one nonzero whose window extends beyond the image: to the filter's sums (kWeights), or to the image.
 template <bool kWeights>
 void add_clipped(const Problem& s, const Window& at, float value, float* image, float* filter) {
   const int64_t skip = std::max<int64_t>(0, -at.w) * s.C, length = std::min(s.KW, s.W - at.w) * s.C - skip;
@@ -86,35 +86,35 @@ void add_clipped(const Problem& s, const Window& at, float value, float* image, 
   }
 }
 
-// Returns a bit for each lane that is not zero. NaN counts.
+// Returns a bit mask of the lanes that are not zero. NaN is not zero.
 HWY_INLINE unsigned nonzero_lanes(Floats g) {
   uint16_t bits = 0;
   hn::StoreMaskBits(kFloats, hn::Not(g == hn::Zero(kFloats)), reinterpret_cast<uint8_t*>(&bits));
   return bits;
 }
 
-// Registers that hold sums at a time: all `count` vectors of them, or an equal part.
-constexpr int sums_at_once(int count) {
+// Returns the number of vector sums that stay in registers at a time: all `count`, or an equal part of them.
+constexpr int sums_in_registers(int count) {
   constexpr int kMaxSums = kRegisters - 4;
   const int parts = (count + kMaxSums - 1) / kMaxSums;
   return (count + parts - 1) / parts;
 }
 
-// Calls f(first, number) for parts of `kCount` sums, as constants.
-template <int kCount, int kFirst = 0, class F> HWY_INLINE void for_parts_of_sums(const F& f) {
-  constexpr int kPart = std::min(sums_at_once(kCount), kCount - kFirst);
+// Calls f(first, number) for each part of kCount sums, with std::integral_constant arguments.
+template <int kCount, int kFirst = 0, class F> HWY_INLINE void for_each_sum_group(const F& f) {
+  constexpr int kPart = std::min(sums_in_registers(kCount), kCount - kFirst);
   f(std::integral_constant<int, kFirst>(), std::integral_constant<int, kPart>());
-  if constexpr (kFirst + kPart < kCount) for_parts_of_sums<kCount, kFirst + kPart>(f);
+  if constexpr (kFirst + kPart < kCount) for_each_sum_group<kCount, kFirst + kPart>(f);
 }
 
-// A nonzero of a filter in one image: the start of its first run in x, and the gradient.
+// A nonzero of dy: the offset of its window in the image, and its value.
 struct Nonzero {
   int32_t at;
   float value;
 };
 
-// Adds one image's share to the sums of the kLanes filters from `first`, and to their bias gradients. KH is
-// the number of the filter's rows, R the vectors in a run. `lists` has room for kLanes times P*Q nonzeros.
+// Adds one image's contribution to the sums of filters [first, first + kLanes) and to their bias gradients. KH is
+// the number of filter rows, R the vectors per filter row. `lists` has room for kLanes * P * Q nonzeros.
 template <int KH, int R>
 void add_weight_grad(const Problem& s, const float* dy, const float* image, int64_t first, float* sums,
                      float* bias, Nonzero* lists) {
@@ -141,7 +141,7 @@ void add_weight_grad(const Problem& s, const float* dy, const float* image, int6
   for (int lane = 0; lane < kLanes; ++lane) {
     float* to = sums + (first + lane) * s.taps();
     const Nonzero* const begin = lists + lane * s.P * s.Q;
-    for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
+    for_each_sum_group<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
       Floats sum[kCount];
 #pragma GCC unroll 32
@@ -159,7 +159,7 @@ void add_weight_grad(const Problem& s, const float* dy, const float* image, int6
   }
 }
 
-// Adds the share of the filters [first, last) to one image's dx.
+// Adds the contribution of filters [first, last) to dx of one image.
 template <int KH, int R>
 void add_input_grad(const Problem& s, const float* dy, float* image, int64_t first, int64_t last,
                     const float* filters) {
@@ -174,7 +174,7 @@ void add_input_grad(const Problem& s, const float* dy, float* image, int64_t fir
         continue;
       }
       float* const to = image + (window.h * s.W + window.w) * s.C;
-      for_parts_of_sums<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
+      for_each_sum_group<KH * R>([&](auto from, auto count) HWY_ATTR __attribute__((always_inline)) {
         constexpr int kFrom = decltype(from)::value, kCount = decltype(count)::value;
         Floats sum[kCount];
 #pragma GCC unroll 32
@@ -206,52 +206,53 @@ template <int KH, int KW, int C> constexpr Kernels kernels_of() {
   constexpr int R = KW * C / kLanes;
   return {KH, R * kLanes, &add_weight_grad<KH, R>, &add_input_grad<KH, R>};
 }
-// In AVX-512's registers each has room for all its sums.
+// The filter sizes whose sums fit into the registers of AVX-512.
 constexpr Kernels kKernels[] = {kernels_of<3, 3, 16>(), kernels_of<3, 3, 32>(), kernels_of<3, 3, 48>(),
                                 kernels_of<5, 5, 16>()};
 
-// A clipped run is some of the taps, so the channels of one fill vectors.
+// Returns the kernels for filters of shape w, or null. C must be divisible by kLanes, so that any number of taps
+// of a row is a whole number of vectors.
 const Kernels* kernels_for(const Shape& w) {
   for (const Kernels& k : kKernels)
     if (k.KH == w[2] && k.run == w[3] * w[1] && w[1] % kLanes == 0) return &k;
   return nullptr;
 }
 
-// A thread's room for an image of `elements` numbers in f32, aligned to lines of the cache as a tensor is: each
-// load from a vector's memory would touch two. Where a tensor is f32 its own memory serves.
-class WideImages {
+// Access to the images of a tensor as f32: the tensor's own memory if it is f32, else a buffer of one image, which
+// is a tensor because vector loads need its cache-line alignment. One object per thread.
+class F32Images {
  public:
-  WideImages(const Tensor& t, int64_t elements)
-      : t_(t), elements_(elements), room_(t.dtype() == DType::kF32 ? Tensor() : empty({elements})) {}
-  float* at(int64_t n) { return room_.defined() ? room_.ptr<float>() : t_.ptr<float>() + n * elements_; }
+  F32Images(const Tensor& t, int64_t elements)
+      : t_(t), elements_(elements), buffer_(t.dtype() == DType::kF32 ? Tensor() : empty({elements})) {}
+  float* at(int64_t n) { return buffer_.defined() ? buffer_.ptr<float>() : t_.ptr<float>() + n * elements_; }
   float* read(int64_t n) {
-    if (room_.defined()) converter(DType::kF32, t_.dtype())(elements_, at(n), 1, memory(n), 1);
+    if (buffer_.defined()) converter(DType::kF32, t_.dtype())(elements_, at(n), 1, image_data(n), 1);
     return at(n);
   }
   void write(int64_t n) {
-    if (room_.defined()) converter(t_.dtype(), DType::kF32)(elements_, memory(n), 1, at(n), 1);
+    if (buffer_.defined()) converter(t_.dtype(), DType::kF32)(elements_, image_data(n), 1, at(n), 1);
   }
 
  private:
-  void* memory(int64_t n) const {
+  void* image_data(int64_t n) const {
     return static_cast<char*>(t_.raw_ptr()) + n * elements_ * size_of(t_.dtype());
   }
   const Tensor& t_;
   int64_t elements_;
-  Tensor room_;
+  Tensor buffer_;
 };
 
-// Returns the share of nonzeros in evenly spaced rows of dy.
+// Returns the fraction of nonzeros in about 32 evenly spaced rows of dy.
 template <class T> double sampled_density(const Tensor& dy) {
   const int64_t rows = dy.size(0) * dy.size(2), row = dy.size(3) * dy.size(1);
   const int64_t step = std::max<int64_t>(1, rows / 32);
-  int64_t nonzero = 0, seen = 0;
-  for (int64_t r = 0; r < rows; r += step, seen += row)
+  int64_t nonzero = 0, sampled = 0;
+  for (int64_t r = 0; r < rows; r += step, sampled += row)
     for (const T *v = dy.ptr<T>() + r * row, *end = v + row; v != end; ++v) nonzero += *v != 0;
-  return static_cast<double>(nonzero) / static_cast<double>(seen);
+  return static_cast<double>(nonzero) / static_cast<double>(sampled);
 }
 
-bool pays(const ConvProblem& p) {
+bool is_profitable(const ConvProblem& p) {
   const Tensor &x = p.x, &w = p.w, &dy = p.y;
   const raw::ConvGeometry& o = p.geometry;
   const bool is_f32 = dy.dtype() == DType::kF32;
@@ -259,30 +260,30 @@ bool pays(const ConvProblem& p) {
          w.size(0) % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w.shape()) &&
          x.numel() / x.size(0) < (int64_t{1} << 31) &&
          (is_f32 ? sampled_density<float>(dy) : sampled_density<bf16>(dy)) <
-             most_nonzero(w.size(2), o.padding[0] + o.padding[1] > 0);
+             max_density(w.size(2), o.padding[0] + o.padding[1] > 0);
 }
 
 void weight_grad(const ConvProblem& p, const Tensor& dw, const Tensor& db) {
   const Problem s{p};
   const Kernels& kernels = *kernels_for(dw.shape());
-  const int64_t taps = s.taps(), part = s.O * taps + s.O;  // a part's sums, then its bias gradients
-  const Tensor sums = empty({kParts, part}, {DType::kF32});
+  const int64_t taps = s.taps(), part_size = s.O * taps + s.O;  // floats: sums, bias gradients
+  const Tensor sums = empty({kParts, part_size}, {DType::kF32});
   parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
     std::vector<Nonzero> lists(kLanes * s.P * s.Q);
-    WideImages grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
+    F32Images grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
     for (int64_t i = first; i < last; ++i) {
-      float* mine = sums.ptr<float>() + i * part;
-      std::memset(mine, 0, part * sizeof(float));
+      float* partial_sums = sums.ptr<float>() + i * part_size;
+      std::memset(partial_sums, 0, part_size * sizeof(float));
       for (int64_t n = s.N * i / kParts; n < s.N * (i + 1) / kParts; ++n) {
         const float *g = grads.read(n), *image = images.read(n);
         for (int64_t filter = 0; filter < s.O; filter += kLanes)
-          kernels.weight_grad(s, g, image, filter, mine, mine + s.O * taps, lists.data());
+          kernels.weight_grad(s, g, image, filter, partial_sums, partial_sums + s.O * taps, lists.data());
       }
     }
   });
   auto total = [&](int64_t at) {
     float sum = 0;
-    for (int64_t i = 0; i < kParts; ++i) sum += sums.ptr<float>()[i * part + at];
+    for (int64_t i = 0; i < kParts; ++i) sum += sums.ptr<float>()[i * part_size + at];
     return sum;
   };
   // sums[o, kh, kw, c] -> dw[o, c, kh, kw]
@@ -311,23 +312,23 @@ void input_grad(const ConvProblem& p) {
     for (int64_t c = 0; c < s.C; ++c)
       for (int64_t k = 0; k < s.KH * s.KW; ++k)
         filters.ptr<float>()[f * taps + k * s.C + c] = w.ptr<float>()[(f * s.C + c) * s.KH * s.KW + k];
-  // Filters that are taken together: as many as fit into 32 KiB of a first-level cache of 48 KiB.
-  const int64_t together = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
+  // Filters per pass: as many as fit into 32 KiB of the first-level cache.
+  const int64_t filters_per_pass = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
   parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
-    WideImages grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
+    F32Images grads(p.y, s.P * s.Q * s.O), images(p.x, s.H * s.W * s.C);
     for (int64_t n = first; n < last; ++n) {
       const float* g = grads.read(n);
       float* image = images.at(n);
       std::memset(image, 0, s.H * s.W * s.C * sizeof(float));
-      for (int64_t f = 0; f < s.O; f += together)
-        kernels.input_grad(s, g, image, f, std::min(s.O, f + together), filters.ptr<float>());
+      for (int64_t f = 0; f < s.O; f += filters_per_pass)
+        kernels.input_grad(s, g, image, f, std::min(s.O, f + filters_per_pass), filters.ptr<float>());
       images.write(n);
     }
   });
 }
 
-constexpr ConvKernels kSparseGrad = {.input_grad = {"nonzeros", pays, input_grad},
-                                     .weight_grad = {"nonzeros", pays, weight_grad}};
+constexpr ConvKernels kSparseGrad = {.input_grad = {"nonzeros", is_profitable, input_grad},
+                                     .weight_grad = {"nonzeros", is_profitable, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE

@@ -1,5 +1,6 @@
-// Convolution by tiles: an image is cut into tiles of a few pixels, each tile is transformed into numbers of
-// several planes, and each plane has a matrix product of its own. What the transforms are, the caller says.
+// The common part of the Winograd convolutions: divides images into tiles, transforms each tile into `planes`
+// elements per channel, and computes one matrix product [tiles, K] by [K, N] per plane. Callers supply the
+// transforms.
 #if defined(GRADUS_TENSOR_CPU_CONV_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_CONV_TILES_INL_H
 #undef GRADUS_TENSOR_CPU_CONV_TILES_INL_H
@@ -20,23 +21,24 @@
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-// The tiles of 2x2 pixels of all images of a batch, numbered by image, row of tiles, column of tiles.
+// The tiles of 2x2 output pixels of a batch, numbered in the order image, row of tiles, column of tiles.
 struct Tiles {
   explicit Tiles(const Tensor& y)
       : rows((y.size(2) + 1) / 2), columns((y.size(3) + 1) / 2), count(y.size(0) * rows * columns) {}
   int64_t rows, columns, count;
 };
 
-// An image of C channels, f32 or bf16. Its surroundings are zeros.
+// A batch of channels-last images with zero padding of any size.
 template <class T> class Image {
  public:
   explicit Image(const Tensor& x)
       : data_(x.ptr<T>()), channels_(x.size(1)), height_(x.size(2)), width_(x.size(3)), zeros_(channels_) {}
   int64_t channels() const { return channels_; }
+  // Returns the channels of a pixel, zeros outside of the image.
   const T* at(int64_t n, int64_t h, int64_t w) const {
     return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : zeros_.data();
   }
-  // Returns null outside of the image.
+  // Returns the channels of a pixel for writing, null outside of the image.
   T* pixel(int64_t n, int64_t h, int64_t w) const {
     return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : nullptr;
   }
@@ -48,65 +50,67 @@ template <class T> class Image {
   std::vector<T> zeros_;
 };
 
-// Calls f(T()) for the type of an image's elements.
+// Calls f(T()) with the element type T of an image, bf16 or float.
 template <class F> void with_type_of(const Tensor& image, F f) {
   image.dtype() == DType::kBF16 ? f(bf16()) : f(float());
 }
 
-// Returns whether images of these dtypes and filters of these channels are computed by tiles.
-inline bool has_tiles(const ConvProblem& p) {
+// Returns whether the Winograd convolutions support the dtypes and numbers of channels of p.
+inline bool supports_winograd(const ConvProblem& p) {
   return p.x.dtype() == p.y.dtype() && is_computed_in_f32(p.x.dtype()) && p.geometry.groups == 1 &&
          p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.w.numel() < (int64_t{1} << 30);
 }
 
-struct Place {
+// The image, and the row and column of tiles, of a tile.
+struct TilePosition {
   int64_t n, row, column;
 };
-inline Place place_of(const Tiles& tiles, int64_t t) {
+inline TilePosition tile_position(const Tiles& tiles, int64_t t) {
   return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
 }
 
-// Writes tiles [first, last) of x to v, at `tile - base`. A tile is made of kSide x kSide pixels. Those of
-// the first tile begin at (h, w). transform(pixels, c, to, plane) writes the planes of kLanes channels.
+// Transforms tiles [first, last) of x into v, at index tile - base. A tile reads kSide x kSide pixels, the first
+// tile from (h, w) on. transform(pixels, c, to, plane) writes the planes of channels [c, c + kLanes), with stride
+// `plane`.
 template <int kSide, auto transform, class T, class P>
 void pixels_to_planes(const Image<T>& x, const Tiles& tiles, int64_t h, int64_t w, int64_t first,
                       int64_t last, int64_t base, const P& v) {
   const T* pixels[kSide * kSide];
   for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
+    const auto [n, row, column] = tile_position(tiles, t);
     for (int i = 0; i < kSide * kSide; ++i)
       pixels[i] = x.at(n, 2 * row + h + i / kSide, 2 * column + w + i % kSide);
     for (int64_t c = 0; c < x.channels(); c += kLanes) transform(pixels, c, v.at(0, t - base, c), v.plane);
   }
 }
 
-// The 2x2 results of a tile.
-struct Square {
+// The 2x2 output pixels of a tile, for kLanes channels.
+struct OutputTile {
 #if HWY_TARGET == HWY_NEON
-  HWY_INLINE Square() {}  // g++ for ARM would make one for another level, and not inline it
+  HWY_INLINE OutputTile() {}  // g++ for ARM would not inline the implicit one, which has another target
 #endif
   Floats at[2][2];
 };
 
-// Which pixels of an image they are: neighbors, or every other one.
-struct Places {
+// The positions of output pixels in the image: step * i + (row, column).
+struct PixelGrid {
   int64_t step = 1, row = 0, column = 0;
 };
 
-// Writes the results of tiles [first, last), plus bias if not null, to y. `m` holds `channels` of y's
-// channels from `channel`. contract(m, plane) makes the Square of kLanes channels.
+// Transforms the planes m of tiles [first, last) back, adds the bias if not null, and writes y's channels
+// [channel, channel + channels). contract(m, plane) returns the Square of kLanes channels.
 template <auto contract, class T>
-void planes_to_results(const Image<T>& y, const Places& at, const Tiles& tiles, const float* bias,
+void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tiles, const float* bias,
                        int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                        int64_t channels) {
   T* pixels[4];
   for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
+    const auto [n, row, column] = tile_position(tiles, t);
     for (int i = 0; i < 4; ++i)
       pixels[i] =
           y.pixel(n, at.step * (2 * row + i / 2) + at.row, at.step * (2 * column + i % 2) + at.column);
     for (int64_t i = 0; i < channels; i += kLanes) {
-      const Square s = contract(m.at(0, t - base) + i, m.plane);
+      const OutputTile s = contract(m.at(0, t - base) + i, m.plane);
       const Floats b = bias ? load(bias + channel + i) : hn::Zero(kFloats);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
@@ -115,39 +119,39 @@ void planes_to_results(const Image<T>& y, const Places& at, const Tiles& tiles, 
   }
 }
 
-// The distance of the planes of K x N filters: such that planes do not compete for places in a cache.
+// Returns the stride between planes of K x N filters, padded so that planes do not map to the same cache sets.
 inline int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
 
-// result[plane][tile][N] = inputs[plane][tile][K] filters[plane][K][N]. K is divisible by kLanes,
-// N by kPanel.
+// The products m[plane][tile][n] = sum_k v[plane][tile][k] * filters[plane][k][n], with the functions that produce
+// their operands and consume their results. K is divisible by kLanes, N by kPanel.
 struct TileProducts {
   int planes;
   int64_t K, N, tiles;
-  Tensor input;         // of which tiles are made, in nearly their order: the source to prefetch
-  int64_t filter_rows;  // steps of fill_filters for kLanes channels of the result
-  // Writes tiles [first, last) to v, at `tile - base`.
+  Tensor input;         // the source of v, roughly in order of tiles; only prefetched
+  int64_t filter_rows;  // work items of fill_filters per kLanes output channels
+  // Writes tiles [first, last) to v, at index tile - base.
   std::function<void(int64_t first, int64_t last, int64_t base, const Planes& v)> fill_inputs;
-  // Writes filters for `channels` channels of the result from `channel`, in panels:
-  // to[plane][n / kPanel][k][n % kPanel], with planes at a distance of plane_of_filters(K, channels). Step i
-  // writes those of kLanes channels, from kLanes (i / filter_rows), and of row i % filter_rows.
+  // Writes the transformed filters of output channels [channel, channel + channels) in panels: to[plane][n /
+  // kPanel][k][n % kPanel], where planes have the stride plane_of_filters(K, channels). Computes work items
+  // [first, last); item i has row i % filter_rows of kLanes channels from kLanes * (i / filter_rows) on.
   std::function<void(int64_t channel, int64_t channels, int64_t first, int64_t last, float* to)> fill_filters;
-  // Writes the results of tiles [first, last), which are in m at `tile - base`. m has `channels` channels of
-  // the result from `channel`.
+  // Writes the results of tiles [first, last), which are in m at index tile - base. m has the output channels
+  // [channel, channel + channels).
   std::function<void(int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                      int64_t channels)>
       write_results;
 };
 
-// For many tiles. All filters are transformed first. Each thread takes some of the tiles, a few at a time, so
-// that their planes stay in the second-level cache until they are multiplied.
+// For many tiles: all filters are transformed first, and threads divide the tiles. Tiles are processed in chunks
+// whose planes stay in the second-level cache until they are multiplied.
 inline void convolve_by_tiles(const TileProducts& c) {
   const int64_t plane = plane_of_filters(c.K, c.N);
   const Tensor filters = scratch(c.planes * plane);
   parallel_for(0, c.filter_rows * c.N / kLanes, 64, [&](int64_t first, int64_t last) {
     c.fill_filters(0, c.N, first, last, filters.ptr<float>());
   });
-  const int64_t fit = (640 << 10) / (c.planes * (c.K + c.N) * int64_t(sizeof(float)));
-  const int64_t chunk = std::clamp<int64_t>(fit / kMaxRows, 4, 8) * kMaxRows;
+  const int64_t tiles_in_cache = (640 << 10) / (c.planes * (c.K + c.N) * int64_t(sizeof(float)));
+  const int64_t chunk = std::clamp<int64_t>(tiles_in_cache / kMaxRows, 4, 8) * kMaxRows;
   const int64_t shares = std::min<int64_t>(num_threads(), (c.tiles + chunk - 1) / chunk);
   const int64_t v_floats = Planes::floats(c.planes, chunk, c.K),
                 floats = v_floats + Planes::floats(c.planes, chunk, c.N);
@@ -159,22 +163,22 @@ inline void convolve_by_tiles(const TileProducts& c) {
     for (int64_t first = c.tiles * first_share / shares; first < end; first += chunk) {
       const int64_t last = std::min(end, first + chunk);
       c.fill_inputs(first, last, first, v);
-      Upcoming upcoming(c.planes * (c.N / kPanel) * ceil_div(last - first, kMaxRows));
-      upcoming.add(c.input, last, std::min(end, last + chunk), c.tiles);
+      PrefetchPlan prefetch_plan(c.planes * (c.N / kPanel) * ceil_div(last - first, kMaxRows));
+      prefetch_plan.add(c.input, last, std::min(end, last + chunk), c.tiles);
       int64_t done = 0;
       for (int64_t p = 0; p < c.planes; ++p)
         for (int64_t n = 0; n < c.N; n += kPanel)
           for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
             kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * c.K, kPanel,
-                                c.K, m.at(p, row) + n, m.row, upcoming.share(done++, c.K));
+                                c.K, m.at(p, row) + n, m.row, prefetch_plan.share(done++, c.K));
           });
       c.write_results(first, last, first, m, 0, c.N);
     }
   });
 }
 
-// For many filters. Each thread takes some of the filters, a panel at a time. A panel is transformed and
-// stays in the second-level cache while the planes of all tiles are multiplied by it.
+// For many filters: all tiles are transformed first, and threads divide the filters. A panel of filters is
+// transformed and stays in the second-level cache while all tiles are multiplied by it.
 inline void convolve_by_panels(const TileProducts& c) {
   const int64_t panels = c.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
   const int64_t plane = plane_of_filters(c.K, kPanel);
@@ -198,7 +202,8 @@ inline void convolve_by_panels(const TileProducts& c) {
   });
 }
 
-// Computes the products on all threads. The results do not depend on the number of threads.
+// Computes the products on all threads, by one of the two methods. The results do not depend on the number of
+// threads.
 inline void convolve_by_products(const TileProducts& c) {
   const bool by_panels = c.K * c.N > 256 * 256 && c.tiles <= 512;
   (by_panels ? convolve_by_panels : convolve_by_tiles)(c);

@@ -1,3 +1,4 @@
+// The bf16 weight gradient of convolution with AVX512_BF16 dot products over pairs of pixels.
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 
 #if defined(__x86_64__)
@@ -14,24 +15,23 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Weight gradient in pairs]
-// The weight gradient is a matrix product for each tap (kh, kw) of the filters, with the pixels as inner dim:
-//   dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap, c]
-// The processor multiplies pairs of bf16 and adds both products to an f32, so pixels are taken two at a time.
-// They are packed so that the two elements of a pair are neighbors: x in panels of 32 channels, dy in tiles
-// of 8 filters. A panel times a tile gives 256 sums, which stay in registers.
+// For each tap (kh, kw) the weight gradient is a matrix product with the output pixels as the inner dim:
+//   dw[o, c] = sum over pixels of dy[pixel, o] * x[input pixel of the tap, c]
+// The instruction vdpbf16ps adds the products of two pairs of bf16 to an f32, so pixels are processed in pairs.
+// Operands are packed so that the two elements of a pair are adjacent: x in panels of 32 channels, dy in tiles of
+// 8 filters. A panel times a tile gives 256 sums, which stay in registers.
 //
-// Pixels come in blocks so long that sums are seldom loaded and stored. A tile of dy stays in the
-// first-level cache. Meanwhile some panels, as all taps see them, are read from the second-level cache,
-// which is as fast as sums can be added. Then comes the next tile. Four tiles are packed at a time. Data to
-// be packed next is prefetched meanwhile.
+// Pixels are divided into blocks that are long enough to load and store the sums rarely. Within a block, a tile of
+// dy stays in the first-level cache while panels of x, for all taps, are read from the second-level cache. Four
+// tiles (a strip) are packed at a time. Data to be packed next is prefetched meanwhile.
 //
-// Pixels that a tap moves out of the image are packed as zeros. Where rows have an even number of pixels, no
-// pair crosses the end of a row. Then x is packed by columns: for each kw once, and each kh starts at another
-// row of that copy. Otherwise x is packed for each tap, and pairs may cross the ends of rows.
+// Input pixels in the padding are packed as zeros. If output rows have an even number of pixels, no pair crosses
+// the end of a row. Then x is packed by columns: once for each kw, and each kh starts at another row of that copy.
+// Otherwise x is packed once for each tap, and pairs may cross the ends of rows.
 //
-// Threads divide the panels of x among them, and where these are few also the filters. So no sum is split
-// between threads. Where there are few sums, threads divide the pixels instead. Each thread then has its own
-// sums, which are added at the end.
+// Threads divide the panels of x, and the filters too if there are few panels, so each sum belongs to one thread.
+// If there are few sums, threads divide the pixels instead, and the partial sums of the threads are added at the
+// end.
 
 namespace gradus {
 namespace {
@@ -41,16 +41,18 @@ constexpr int kTileSums = kPanel * kFilters;
 constexpr int64_t kStrip = 32;  // filters that are packed at a time
 constexpr int64_t kStripSums = kPanel * kStrip;
 
-constexpr int64_t kMaxCachedSums = 1 << 17;  // stay in the second cache
-constexpr int64_t kMaxPixels = 1024;         // of a block: a tile of dy then stays in the first-level cache
-constexpr int64_t kMaxOverlappingPixels = 1792;  // of a block whose neighbors also pack the rows between them
-constexpr int64_t kPackedPixels = 8 << 10;  // of panels, as each tap or column sees them, in the second cache
-constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as many of the next block
+constexpr int64_t kMaxCachedSums = 1 << 17;  // sums that fit into the second-level cache
+constexpr int64_t kMaxPixels = 1024;  // per block, so that a tile of dy fits into the first-level cache
+constexpr int64_t kMaxOverlappingPixels =
+    1792;                                   // the same if adjacent blocks both pack the rows at their border
+constexpr int64_t kPackedPixels = 8 << 10;  // packed pixels of x, over panels and taps or columns
+constexpr int64_t kPackedElements = 3
+                                    << 16;  // packed dy and x of a block; the next block needs as much cache
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t panels(int64_t n) { return ceil_div(n, kPanel); }
-// Elements from one panel, or tile, of `pairs` pairs to the next. The distance is no power of two, because
-// such lines would share a cache set.
+// Strides in elements between panels, and between tiles, of `pairs` pairs: padded, because strides of a power of
+// two map to the same cache sets.
 int64_t panel_step(int64_t pairs) { return (pairs * 2 + 1) * kPanel; }
 int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 
@@ -59,15 +61,15 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   return n >= kPanel ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32(1) << n) - 1, p);
 }
 
-// Packs channels [first, last) of the pixels into panels of 32 channels, each [pairs][32][2].
+// Packs channels [first, last) of the pixels, an even number, into panels of 32 channels, each [pairs][32][2].
 [[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
                                         int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
-  constexpr int64_t kAhead = 48;  // pixels
+  constexpr int64_t kPrefetchPixels = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k) {
     const bf16 *a = pixels[2 * k], *b = pixels[2 * k + 1];
-    const bf16 *later = pixels[std::min(2 * k + kAhead, 2 * pairs - 2)],
-               *next = pixels[std::min(2 * k + kAhead, 2 * pairs - 2) + 1];
+    const bf16 *later = pixels[std::min(2 * k + kPrefetchPixels, 2 * pairs - 2)],
+               *next = pixels[std::min(2 * k + kPrefetchPixels, 2 * pairs - 2) + 1];
     bf16* at = to + k * 2 * kPanel;
     for (int64_t c = first; c < last; c += kPanel, at += step) {
       __builtin_prefetch(later + c), __builtin_prefetch(next + c);
@@ -78,37 +80,39 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   }
 }
 
+// Stores the lower 32 bytes of v to `to`, the upper ones to `to + step`.
 [[GRADUS_AVX512_BF16]] inline void store_halves(bf16* to, int64_t step, __m512i v) {
   _mm256_store_si256((__m256i*)to, __builtin_shufflevector(v, v, 0, 1, 2, 3));
   _mm256_store_si256((__m256i*)(to + step), __builtin_shufflevector(v, v, 4, 5, 6, 7));
 }
 
-// Packs up to 32 filters of `count` neighboring pixels of dy into 4 tiles of 8 filters, each [pairs][8][2].
-// dy has O filters. An odd number of pixels is filled up with zeros.
+// Packs up to 32 filters of `count` consecutive pixels of dy [pixels, O] into 4 tiles of 8 filters, each
+// [pairs][8][2]. An odd number of pixels is padded with zeros.
 [[GRADUS_AVX512_BF16]] void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
   const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);
-  constexpr int64_t kAhead = 48;  // pixels
+  constexpr int64_t kPrefetchPixels = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k, to += 2 * kFilters, dy += 2 * O) {
-    __builtin_prefetch(dy + kAhead * O), __builtin_prefetch(dy + (kAhead + 1) * O);
+    __builtin_prefetch(dy + kPrefetchPixels * O), __builtin_prefetch(dy + (kPrefetchPixels + 1) * O);
     const __m512i zeros = _mm512_setzero_si512();
     const cpu::Zipped z = cpu::zip(load(dy, filters), 2 * k + 1 < count ? load(dy + O, filters) : zeros);
     store_halves(to, step, z.low), store_halves(to + 2 * step, step, z.high);
   }
 }
 
-// Pairs that follow each other both in a tile of dy and, as a tap sees them, in a panel of x.
+// `pairs` pairs that are consecutive in a tile of dy, from pair `dy` on, and in a panel of x, from pair `x` on.
 struct Run {
   int64_t dy, x, pairs;
 };
 
-// Prefetches rows of memory into the second-level cache, little by little during another computation.
-class Ahead {
+// Prefetches `rows` rows of `length` elements into the second-level cache, spread over the steps of a computation.
+class RowPrefetcher {
  public:
-  Ahead(const bf16* first, int64_t rows, int64_t length, int64_t step)
+  RowPrefetcher(const bf16* first, int64_t rows, int64_t length, int64_t step)
       : row_(first), rows_(length > 0 ? rows : 0), length_(length), step_(step) {}
-  // Spreads what is left over `steps` steps.
+  // Spreads the remaining prefetches over `steps` steps.
   void spread(int64_t steps) { rate_ = (rows_ * ceil_div(length_, kLine) * kUnit + steps - 1) / steps; }
-  void pass(int64_t steps) {
+  // Issues the prefetches that are due after `steps` more steps.
+  void advance(int64_t steps) {
     for (credit_ += rate_ * steps; credit_ >= kUnit && rows_ > 0; credit_ -= kUnit) {
       __builtin_prefetch(row_ + at_, 0, 2);
       if ((at_ += kLine) < length_) continue;
@@ -122,15 +126,17 @@ class Ahead {
   int64_t rows_, length_, step_, at_ = 0, rate_ = 0, credit_ = 0;
 };
 
-// sums[8][32] = or += over all pairs of the runs, dy[8][2] of a tile times x[32][2] of a panel; = if fresh.
-[[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool fresh, const bf16* dy, const bf16* x, const Run* runs,
-                                     int64_t count, Ahead& next_dy, Ahead& next_x) {
+// sums[o][c] += sum over the pairs of the runs of dy[pair][o][0] * x[pair][c][0] + dy[pair][o][1] * x[pair][c][1],
+// for a tile of 8 filters o and a panel of 32 channels c. With `overwrite` the sums are overwritten.
+[[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool overwrite, const bf16* dy, const bf16* x,
+                                     const Run* runs, int64_t count, RowPrefetcher& next_dy,
+                                     RowPrefetcher& next_x) {
   constexpr int64_t kPairs = 16;
   __m512 s[kFilters][2];
 #pragma GCC unroll 8
   for (int o = 0; o < kFilters; ++o) {
-    s[o][0] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel);
-    s[o][1] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel + 16);
+    s[o][0] = overwrite ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel);
+    s[o][1] = overwrite ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel + 16);
   }
   for (const Run* run = runs; run != runs + count; ++run) {
     const bf16 *g = dy + run->dy * 2 * kFilters, *v = x + run->x * 2 * kPanel;
@@ -147,7 +153,7 @@ class Ahead {
           s[o][1] = _mm512_dpbf16_ps(s[o][1], high, both);
         }
       }
-      next_dy.pass(kPairs), next_x.pass(kPairs);
+      next_dy.advance(kPairs), next_x.advance(kPairs);
     }
   }
 #pragma GCC unroll 8
@@ -174,7 +180,7 @@ class Ahead {
                    a2 = _mm512_load_ps(from + 2 * kStripSums), a3 = _mm512_load_ps(from + 3 * kStripSums);
       const auto b0 = (__m512d)unpack_low(a0, a1), b1 = (__m512d)unpack_high(a0, a1),
                  b2 = (__m512d)unpack_low(a2, a3), b3 = (__m512d)unpack_high(a2, a3);
-      // Each holds, in each 128 bits, four taps of one channel.
+      // Each group of 128 bits has four taps of one channel.
       const __m512d quads[] = {__builtin_shufflevector(b0, b2, 0, 8, 2, 10, 4, 12, 6, 14),
                                __builtin_shufflevector(b0, b2, 1, 9, 3, 11, 5, 13, 7, 15),
                                __builtin_shufflevector(b1, b3, 0, 8, 2, 10, 4, 12, 6, 14),
@@ -192,7 +198,7 @@ class Ahead {
     for (int c = 0; c < kPanel; ++c) row[c * taps + t] = sums[t * kStripSums + c];
 }
 
-// Writes a row, rounded to bf16 if `to` is bf16.
+// to[i] = from[i] for i < n, rounded to bf16 if `to` is bf16.
 [[GRADUS_AVX512_BF16]] void write_row(bf16* to, const float* from, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16)
@@ -206,10 +212,10 @@ void write_row(float* to, const float* from, int64_t n) { std::copy_n(from, n, t
 // A block of dy's pixels.
 struct Block {
   int64_t begin, end;
-  std::vector<const bf16*> seen;  // pixels of x to pack, an even number for each tap or column
-  std::vector<Run> runs;          // those of the first tap, then of the second...
+  std::vector<const bf16*> source_pixels;  // pixels of x to pack, an even number for each tap or column
+  std::vector<Run> runs;                   // [taps][runs per tap]
   int64_t pairs() const { return ceil_div(end - begin, 2); }
-  int64_t x_pairs() const { return int64_t(seen.size()) / 2; }
+  int64_t x_pairs() const { return int64_t(source_pixels.size()) / 2; }
 };
 
 // The range [first, last) of panels or strips.
@@ -217,54 +223,55 @@ struct Range {
   int64_t first, last;
 };
 
+// One weight gradient: chooses block sizes and how threads divide the work, then computes dw.
 class WeightGrad {
  public:
   explicit WeightGrad(const ConvProblem& p) : p_(p) {
     const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
     const bool overlap = by_columns_ && g_.stride[0] == 1;
-    int64_t most = std::min(overlap ? kMaxOverlappingPixels : kMaxPixels, kPackedPixels / copies);
-    // The second-level cache is to hold the packed block and also the next block.
-    if (sums_fit_cache_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
-    cut_blocks(std::max<int64_t>(most, 64));
+    int64_t max_pixels = std::min(overlap ? kMaxOverlappingPixels : kMaxPixels, kPackedPixels / copies);
+    // The packed block and the next block must fit into the second-level cache.
+    if (sums_fit_cache_) max_pixels = std::min({max_pixels, kPackedElements / (O_ + C_), pixels_ / threads});
+    choose_blocks(std::max<int64_t>(max_pixels, 64));
     groups_ = ceil_div(panels(C_), std::max<int64_t>(1, kPackedPixels / (copies * block_)));
     if (sums_fit_cache_) return;
-    // Gives all threads equally many parts: by cutting the channels finer or, where these are
-    // few, the filters.
+    // Balances the threads: the number of parts is made divisible by the number of threads, by smaller groups of
+    // panels or, if there are few panels, by dividing the filters.
     if (panels(C_) >= 4 * threads) groups_ = ceil_div(groups_, threads) * threads;
     parts_ = std::min(strips_, threads / std::gcd(groups_, threads));
   }
 
-  void run() const { sums_fit_cache_ ? share_pixels() : share_channels(); }
+  void run() const { sums_fit_cache_ ? divide_pixels() : divide_channels(); }
 
  private:
-  // Cuts the pixels into blocks of up to `most`: of whole rows if x is packed by columns, else of
-  // an even number.
-  void cut_blocks(int64_t most) {
+  // Divides the pixels into blocks of about `max_pixels`: whole rows if x is packed by columns, else an even
+  // number of pixels.
+  void choose_blocks(int64_t max_pixels) {
     const int64_t unit = by_columns_ ? Q_ : 2, units = ceil_div(pixels_, unit);
-    block_ = ceil_div(units, ceil_div(units, std::max<int64_t>(1, most / unit))) * unit;
+    block_ = ceil_div(units, ceil_div(units, std::max<int64_t>(1, max_pixels / unit))) * unit;
     blocks_ = ceil_div(pixels_, block_);
   }
   int64_t first_panel(int64_t group) const { return panels(C_) * group / groups_; }
 
-  void share_channels() const {
+  void divide_channels() const {
     parallel_for(0, groups_ * parts_, 1, [&](int64_t first, int64_t last) {
       Block b;
       for (int64_t i = first; i < last; ++i) sum_and_write(b, i / parts_, i % parts_, i + 1 < last);
     });
   }
 
-  // Computes and writes the gradients of a part of the filters in a group of panels. b is kept between
-  // calls to save work.
-  void sum_and_write(Block& b, int64_t group, int64_t part, bool another) const {
+  // Computes and writes dw of a part of the filters and a group of panels. `b` caches the last block between
+  // calls. `has_next`: the calling thread will compute the next part too, whose data is prefetched.
+  void sum_and_write(Block& b, int64_t group, int64_t part, bool has_next) const {
     const int64_t p0 = first_panel(group), p1 = first_panel(group + 1);
     const Range strips{strips_ * part / parts_, strips_ * (part + 1) / parts_};
     const int64_t size = (p1 - p0) * taps_ * kStripSums, step = blocks_ == 1 ? 0 : size;
     const Tensor sums = empty({blocks_ == 1 ? size : size * (strips.last - strips.first)}, {DType::kF32});
     for (int64_t i = 0; i < blocks_; ++i) {
-      look(b, i);
+      list_pixels(b, i);
       const bool last = i + 1 == blocks_;
-      const int64_t next_p1 = another && part + 1 == parts_ ? first_panel(group + 2) : p1;
-      Ahead next_x = last ? x_of(0, {p1, next_p1}) : x_of(i + 1, {p0, p1});
+      const int64_t next_p1 = has_next && part + 1 == parts_ ? first_panel(group + 2) : p1;
+      RowPrefetcher next_x = last ? prefetch_x(0, {p1, next_p1}) : prefetch_x(i + 1, {p0, p1});
       multiply(
           b, {p0, p1}, strips, next_x, i == 0,
           [&](int64_t strip) { return sums.ptr<float>() + (strip - strips.first) * step; },
@@ -274,7 +281,7 @@ class WeightGrad {
     }
   }
 
-  void share_pixels() const {
+  void divide_pixels() const {
     const int64_t slices = std::min<int64_t>(blocks_, num_threads());
     const int64_t size = panels(C_) * taps_ * kStripSums, all = strips_ * size;
     const Tensor sums = empty({slices, all}, {DType::kF32});
@@ -294,13 +301,13 @@ class WeightGrad {
     });
   }
 
-  // sums[strips][panels][taps][32][32] over the blocks [first, last).
+  // sums[strips][panels][taps][32][32] = sums over the blocks [first, last).
   void sum_slice(float* sums, int64_t first, int64_t last) const {
     Block b;
     for (int64_t i = first; i < last; ++i) {
-      look(b, i);
+      list_pixels(b, i);
       // Prefetches the next block's pixels while this block's are multiplied.
-      Ahead next_x = i + 1 < last ? x_of(i + 1, {0, panels(C_)}) : x_of(0, {0, 0});
+      RowPrefetcher next_x = i + 1 < last ? prefetch_x(i + 1, {0, panels(C_)}) : prefetch_x(0, {0, 0});
       for (int64_t group = 0; group < groups_; ++group) {
         const Range p{first_panel(group), first_panel(group + 1)};
         multiply(
@@ -311,34 +318,37 @@ class WeightGrad {
     }
   }
 
-  // sums(strip)[panels][taps][32][32] = or += strips of dy times panels of x, then done(strip).
+  // For each strip: sums(strip)[panels][taps][32][32] += the strip of dy times panels of x (= if `overwrite`),
+  // then done(strip).
   template <class S, class F>
-  void multiply(const Block& b, Range panels, Range strips, Ahead& next_x, bool fresh, S sums, F done) const {
+  void multiply(const Block& b, Range panels, Range strips, RowPrefetcher& next_x, bool overwrite, S sums,
+                F done) const {
     const int64_t runs = int64_t(b.runs.size()) / taps_, count = panels.last - panels.first;
     const Tensor x = empty({count * panel_step(b.x_pairs())}, {DType::kBF16});
-    pack_panels(x.ptr<bf16>(), b.seen, panels.first * kPanel, std::min(C_, panels.last * kPanel));
+    pack_panels(x.ptr<bf16>(), b.source_pixels, panels.first * kPanel, std::min(C_, panels.last * kPanel));
     const Tensor dy = empty({kStrip / kFilters * tile_step(b.pairs())}, {DType::kBF16});
     next_x.spread(count * taps_ * (strips.last - strips.first) * (kStrip / kFilters) * b.pairs());
     for (int64_t strip = strips.first; strip < strips.last; ++strip) {
       const int64_t filters = std::min(kStrip, O_ - strip * kStrip), tiles = ceil_div(filters, kFilters);
       pack_strip(dy.ptr<bf16>(), dy_ + b.begin * O_ + strip * kStrip, filters, O_, b.end - b.begin);
-      const bool another = strip + 1 < strips.last;
-      Ahead next_dy = another ? dy_of(b.begin, b.end, strip + 1)
-                              : dy_of(b.end, std::min(pixels_, b.end + block_), strips.first);
+      const bool has_next = strip + 1 < strips.last;
+      RowPrefetcher next_dy = has_next ? prefetch_dy(b.begin, b.end, strip + 1)
+                                       : prefetch_dy(b.end, std::min(pixels_, b.end + block_), strips.first);
       for (int64_t t = 0; t < tiles; ++t) {
         float* to = sums(strip) + t * kTileSums;
         const bf16* panel = x.ptr<bf16>();
         if (t + 1 == tiles) next_dy.spread(count * taps_ * b.pairs());
         for (int64_t p = 0; p < count; ++p, panel += panel_step(b.x_pairs()))
           for (int64_t tap = 0; tap < taps_; ++tap, to += kStripSums)
-            add_tile(to, fresh, dy.ptr<bf16>() + t * tile_step(b.pairs()), panel, b.runs.data() + tap * runs,
-                     runs, next_dy, next_x);
+            add_tile(to, overwrite, dy.ptr<bf16>() + t * tile_step(b.pairs()), panel,
+                     b.runs.data() + tap * runs, runs, next_dy, next_x);
       }
       done(strip);
     }
   }
-  Ahead dy_of(int64_t begin, int64_t end, int64_t strip) const {
-    return Ahead(dy_ + begin * O_ + strip * kStrip, end - begin, std::min(kStrip, O_ - strip * kStrip), O_);
+  RowPrefetcher prefetch_dy(int64_t begin, int64_t end, int64_t strip) const {
+    return RowPrefetcher(dy_ + begin * O_ + strip * kStrip, end - begin,
+                         std::min(kStrip, O_ - strip * kStrip), O_);
   }
 
   // Writes sums[panels][taps][32][32] of the panels [p0, p1) to dw[o, c, kh, kw] of a strip.
@@ -363,33 +373,33 @@ class WeightGrad {
   }
 
   int64_t end_of(int64_t block) const { return std::min(pixels_, (block + 1) * block_); }
-  // Approximately the pixels of x that a block sees, in the channels of `panels`, for prefetching.
-  Ahead x_of(int64_t block, Range panels) const {
+  // Approximately the pixels of x that a block reads, in the channels of `panels`, for prefetching.
+  RowPrefetcher prefetch_x(int64_t block, Range panels) const {
     const int64_t begin = x_pixels_ * (block * block_) / pixels_, end = x_pixels_ * end_of(block) / pixels_;
     const int64_t c = panels.first * kPanel, length = std::min(C_, panels.last * kPanel) - c;
-    return Ahead(x_ + begin * C_ + c, end - begin, length, C_);
+    return RowPrefetcher(x_ + begin * C_ + c, end - begin, length, C_);
   }
 
-  // Lists the pixels of x that the taps see for a block of dy.
-  void look(Block& b, int64_t block) const {
+  // Sets b to block number `block`: lists the pixels of x that its taps read, and the runs of pairs.
+  void list_pixels(Block& b, int64_t block) const {
     const int64_t begin = block * block_;
     if (b.begin == begin && !b.runs.empty()) return;
     b = {begin, end_of(block), {}, {}};
-    by_columns_ ? look_by_columns(b) : look_by_taps(b);
+    by_columns_ ? list_by_columns(b) : list_by_taps(b);
   }
-  void look_by_taps(Block& b) const {
+  void list_by_taps(Block& b) const {
     for (int64_t tap = 0; tap < taps_; ++tap) {
       b.runs.push_back({0, b.x_pairs(), b.pairs()});
       for (int64_t at = b.begin; at < b.end;) {
         const int64_t row = at / Q_, q = at % Q_, count = std::min(Q_ - q, b.end - at);
-        see(b, row / P_, row % P_ * g_.stride[0] + tap / KW_ * g_.dilation[0], tap % KW_, q, count);
+        append_pixels(b, row / P_, row % P_ * g_.stride[0] + tap / KW_ * g_.dilation[0], tap % KW_, q, count);
         at += count;
       }
-      if (b.seen.size() % 2) b.seen.push_back(zeros_.data());
+      if (b.source_pixels.size() % 2) b.source_pixels.push_back(zeros_.data());
     }
   }
-  // Rows are ordered by their remainder modulo the stride, so that the rows that one tap sees lie together.
-  void look_by_columns(Block& b) const {
+  // Rows are ordered by their remainder modulo the stride, so that the rows that one tap reads are consecutive.
+  void list_by_columns(Block& b) const {
     const int64_t first = b.begin / Q_, last = b.end / Q_, stride = g_.stride[0], dilation = g_.dilation[0];
     const int64_t images = (last - 1) / P_ - first / P_ + 1;
     b.runs.resize(taps_ * images);
@@ -402,20 +412,21 @@ class WeightGrad {
             if (kh * dilation % stride == phase)
               b.runs[(kh * KW_ + kw) * images + i] = {
                   (row - first) * Q_ / 2, b.x_pairs() + kh * dilation / stride * Q_ / 2, rows * Q_ / 2};
-          for (int64_t h = phase; h < height; h += stride) see(b, n, row % P_ * stride + h, kw, 0, Q_);
+          for (int64_t h = phase; h < height; h += stride)
+            append_pixels(b, n, row % P_ * stride + h, kw, 0, Q_);
         }
         row += rows;
       }
   }
-  // Lists the pixels of x that column kw sees in row h of the padded image n, for `count` pixels
-  // of dy from q on.
-  void see(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
+  // Appends the pixels of x that filter column kw reads in row h of the padded image n, for output pixels [q, q +
+  // count).
+  void append_pixels(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
     h -= g_.padding[0];
     const bool inside = uint64_t(h) < uint64_t(H_);
     const bf16 *const row = x_ + (n * H_ + h) * W_ * C_, *const zeros = zeros_.data();
     int64_t w = q * g_.stride[1] + kw * g_.dilation[1] - g_.padding[1];
-    b.seen.resize(b.seen.size() + count);
-    for (auto to = b.seen.end() - count; to != b.seen.end(); ++to, w += g_.stride[1])
+    b.source_pixels.resize(b.source_pixels.size() + count);
+    for (auto to = b.source_pixels.end() - count; to != b.source_pixels.end(); ++to, w += g_.stride[1])
       *to = inside && uint64_t(w) < uint64_t(W_) ? row + w * C_ : zeros;
   }
 
@@ -435,7 +446,7 @@ class WeightGrad {
   std::vector<bf16> zeros_ = std::vector<bf16>(std::max(C_, O_));
 };
 
-bool pays(const ConvProblem& p) {
+bool is_profitable(const ConvProblem& p) {
   return cpu::has_avx512_bf16() && p.y.dtype() == DType::kBF16 && p.geometry.rank() == 2 &&
          p.geometry.groups == 1 && p.x.size(1) >= 16 && p.y.size(1) >= kFilters;
 }
@@ -444,7 +455,7 @@ void weight_grad(const ConvProblem& p) {
   if (p.bias.defined()) bias_grad(p.bias, p.y);
 }
 
-constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", pays, weight_grad}};
+constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", is_profitable, weight_grad}};
 
 }  // namespace
 

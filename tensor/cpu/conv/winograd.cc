@@ -1,3 +1,5 @@
+// Winograd convolution F(2x2, 3x3), compiled per instruction set. The transforms are here, the matrix products in
+// tiles-inl.h and products-inl.h.
 #include "gradus/tensor/cpu/conv/winograd.h"
 
 #include <algorithm>
@@ -12,23 +14,24 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd]
-// A tile is 2x2 neighboring pixels of the result y, which depend on 4x4 of x. With the matrices
+// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the matrices
 //
 //        1  0 -1  0          1    0    0
 //   B' = 0  1  1  0     G = 1/2  1/2  1/2     A' = 1  1  1  0
 //        0 -1  1  0         1/2 -1/2  1/2          0  1 -1 -1
 //        0  1  0 -1          0    0    1
 //
-// y = A' [(G w G') * (B' x B)] A, summed over input channels, where * multiplies element by element. This
-// takes 16 products for 4 results, where the definition takes 36. Each of the 16 places of a 4x4 tile is
-// called a plane and has a matrix product of its own: [tiles, C] by [C, O]. The gradient of x is a
-// convolution of the same kind. Its filters are turned by half a turn and their channels change places. The
-// gradient of w is
-//   G' [(A dy A') * (B' x B)] G, summed over tiles: per plane [O, tiles] by [tiles, C]
+//   y = A' [(G w G') * (B' x B)] A
+// summed over input channels, where * multiplies element by element. This takes 16 multiplications for 4 results
+// instead of 36. Each of the 16 elements of a transformed tile is called a plane; the sum over channels is one
+// matrix product per plane: [tiles, C] by [C, O]. The gradient of x is a convolution of dy with filters rotated by
+// 180 degrees and with input and output channels exchanged. The gradient of w is
+//   dw = G' [(A dy A') * (B' x B)] G
+// summed over tiles: per plane [O, tiles] by [tiles, C].
 //
-// All factors are 0, 1 and 1/2 in absolute value, and a sum over C has a ninth of the terms of the
-// definition. So rounding errors are of the same size as the definition's (tests/ops/conv_test.cc bounds
-// them). A pixel that is not finite makes all of its tile NaN.
+// All factors are 0, 1 or 1/2 in absolute value, and a sum has a ninth of the terms of direct convolution, so
+// rounding errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all
+// of its tile NaN.
 //
 // In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
 
@@ -40,7 +43,7 @@ using raw::ConvGeometry;
 
 constexpr int kPlanes = 16;
 
-// Computes B' d B of the 4x4 pixels at `pixels`, for kLanes channels from c.
+// to[plane i][c..] = (B' d B)[i] of 4x4 pixels d, for channels [c, c + kLanes).
 template <class T>
 HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][4];
@@ -60,7 +63,7 @@ HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, in
   }
 }
 
-// Computes A dy A' of the 2x2 pixels at `pixels`, for kLanes channels from c.
+// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes).
 template <class T>
 HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][2];
@@ -79,8 +82,8 @@ HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* 
   }
 }
 
-// Computes A' m A of the planes.
-HWY_INLINE Square transform_result(const float* from, int64_t plane) {
+// Returns A' m A of the planes m, for kLanes channels.
+HWY_INLINE OutputTile transform_result(const float* from, int64_t plane) {
   Floats t[2][4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -89,7 +92,7 @@ HWY_INLINE Square transform_result(const float* from, int64_t plane) {
     t[0][j] = m0 + (m1 + m2);
     t[1][j] = m1 - m2 - m3;
   }
-  Square y;
+  OutputTile y;
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
     y.at[i][0] = t[i][0] + (t[i][1] + t[i][2]);
@@ -98,7 +101,7 @@ HWY_INLINE Square transform_result(const float* from, int64_t plane) {
   return y;
 }
 
-// Transforms tiles [first, last) of x. The first pixel of x lies `padding` before the image.
+// Transforms tiles [first, last) of the padded image x.
 template <class T, class P>
 void inputs_to_planes(const Image<T>& x, const Tiles& tiles, const ConvGeometry& g, int64_t first,
                       int64_t last, int64_t base, const P& v) {
@@ -107,18 +110,18 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, const ConvGeometry&
 
 // ---- filters ----
 
-constexpr int kTaps = 9;          // the numbers of a filter
-constexpr int kFiltersAhead = 8;  // filters to prefetch
+constexpr int kTaps = 9;
+constexpr int kFiltersAhead = 8;  // prefetch distance
 
 // The filters of a convolution from K channels to N: element (k, n, tap) is at k * k_step + n * n_step + tap.
 struct Filters {
   const float* data;
   int64_t K, N, k_step, n_step;
-  bool turned;  // by half a turn
+  bool rotated;  // rotated by 180 degrees
 };
 
-// Writes G w G' in panels: to[plane][n / kPanel][k][n % kPanel].
-template <bool kTurned> void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
+// to[plane][n / kPanel][k][n % kPanel] = G w G', for work items [first, last) of TileProducts::fill_filters.
+template <bool kRotated> void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
   const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / f.K * kLanes, k = i % f.K;
@@ -130,8 +133,8 @@ template <bool kTurned> void transform_filters(const Filters& f, int64_t first, 
     Floats t[4][3];
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
-      const Floats w0 = taps[kTurned ? 8 - j : j], w1 = taps[kTurned ? 5 - j : 3 + j],
-                   w2 = taps[kTurned ? 2 - j : 6 + j];
+      const Floats w0 = taps[kRotated ? 8 - j : j], w1 = taps[kRotated ? 5 - j : 3 + j],
+                   w2 = taps[kRotated ? 2 - j : 6 + j];
       const Floats outer = (w0 + w2) * half, middle = w1 * half;
       t[0][j] = w0, t[1][j] = outer + middle;
       t[2][j] = outer - middle, t[3][j] = w2;
@@ -149,7 +152,7 @@ template <bool kTurned> void transform_filters(const Filters& f, int64_t first, 
   }
 }
 
-// Writes dw[c] = G' u G for one filter, where u[c] are the planes.
+// dw[c] = G' u[c] G for the C channels of one filter, where u are planes with stride `plane`.
 void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
   const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t c = 0; c < C; c += kLanes) {
@@ -176,7 +179,7 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
 
 // ---- the three convolutions ----
 
-// y = the convolution of x by filters, plus bias if not null.
+// result = convolution of input with f, plus bias if not null.
 template <class T>
 void convolve(const Tensor& result, const Tensor& input, const Filters& f, const float* bias,
               const ConvGeometry& g) {
@@ -193,8 +196,8 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
                           const Planes& v) { inputs_to_planes(x, tiles, g, first, last, base, v); },
        .fill_filters =
            [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
-             const Filters some{f.data + channel * f.n_step, f.K, channels, f.k_step, f.n_step, f.turned};
-             (f.turned ? transform_filters<true> : transform_filters<false>)(some, first, last, to);
+             const Filters slice{f.data + channel * f.n_step, f.K, channels, f.k_step, f.n_step, f.rotated};
+             (f.rotated ? transform_filters<true> : transform_filters<false>)(slice, first, last, to);
            },
        .write_results =
            [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
@@ -203,18 +206,18 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
            }});
 }
 
-bool serves(const ConvProblem& p, int64_t least_tiles) {
+bool is_supported(const ConvProblem& p, int64_t min_tiles) {
   const ConvGeometry& g = p.geometry;
-  if (!has_tiles(p) || g.rank() != 2) return false;
+  if (!supports_winograd(p) || g.rank() != 2) return false;
   for (int d = 0; d < 2; ++d)
     if (p.w.size(d + 2) != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;
-  return Tiles(p.y).count >= least_tiles;
+  return Tiles(p.y).count >= min_tiles;
 }
-bool pays(const ConvProblem& p) {
-  return serves(p,
-                std::max<int64_t>(128, p.w.size(0) * p.w.size(1) / 4096));  // filters are transformed first
+bool is_profitable(const ConvProblem& p) {
+  return is_supported(
+      p, std::max<int64_t>(128, p.w.size(0) * p.w.size(1) / 4096));  // filters are transformed first
 }
-bool pays_for_weights(const ConvProblem& p) { return serves(p, 128); }
+bool is_profitable_for_weights(const ConvProblem& p) { return is_supported(p, 128); }
 
 void forward(const ConvProblem& p) {
   const Tensor w = in_f32(p.w), bias = in_f32(p.bias);
@@ -245,7 +248,8 @@ void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const Conv
     pixels_to_planes<2, transform_result_grad<T>>(grad, tiles, 0, 0, first, last, base, d);
   };
   const auto sums =
-      PositionSums{.planes = kPlanes, .O = O, .C = C, .dy = dy, .x = x, .positions = tiles.count}.of(fill);
+      PositionSums{.planes = kPlanes, .O = O, .C = C, .dy = dy, .x = x, .positions = tiles.count}.compute(
+          fill);
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o) {
       for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, C);
@@ -260,8 +264,9 @@ void weight_grad(const ConvProblem& p) {
   });
 }
 
-constexpr ConvKernels kWinograd = {
-    {"winograd", pays, forward}, {"winograd", pays, input_grad}, {"winograd", pays_for_weights, weight_grad}};
+constexpr ConvKernels kWinograd = {{"winograd", is_profitable, forward},
+                                   {"winograd", is_profitable, input_grad},
+                                   {"winograd", is_profitable_for_weights, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE

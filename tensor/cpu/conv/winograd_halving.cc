@@ -1,3 +1,5 @@
+// Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2, compiled per instruction set. The transforms are
+// here, the matrix products in tiles-inl.h and products-inl.h.
 #include "gradus/tensor/cpu/conv/winograd_halving.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,26 +12,28 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd, halving]
-// With a padding of 1, y[i] = sum over k = 0..3 of x[2i + k - 1] w[k], in each direction. The even k see only
-// odd pixels of x, and the odd k even ones. So y is the sum of four convolutions at a stride of 1, of an
-// image of every other pixel by 2x2 filters. They are its parts. With the matrices
+// With a padding of 1, y[i] = sum over k = 0..3 of x[2i + k - 1] * w[k] along each axis. Even k read only odd
+// pixels of x, odd k only even pixels. So y is the sum of four convolutions with stride 1, called parts, each of
+// every other pixel of x along both axes with a 2x2 filter. ' is the transpose. With the matrices
 //
 //        1 -1  0         1  0          1  1  0
 //   B' = 0  1  0     G = 1  1     A' = 0  1  1 = G'
 //        0 -1  1         0  1
 //
-// a tile of 2x2 pixels is y = A' [(G w G') * (B' x B)] A, summed over the parts and their channels, where x
-// are the 3x3 pixels of the part that it depends on. So a tile of y depends on 6x6 pixels of x. It has 9
-// planes, with a matrix product each: [tiles, 4 C] by [4 C, O]. This takes 36 products for 4 results, where
-// the definition takes 64.
+// a tile of 2x2 output pixels is
+//   y = A' [(G w G') * (B' x B)] A
+// summed over the parts and their channels, where x are the 3x3 pixels of the part on which the tile depends. So a
+// tile depends on 6x6 pixels of x. Each of the 9 elements of a transformed tile is called a plane and has one
+// matrix product: [tiles, 4 C] by [4 C, O]. This takes 36 multiplications for 4 results instead of 64.
 //
-// The gradient of x has parts too, of every other pixel: pixel h = 2i of x is in y[i-1] by w[3] and in y[i]
-// by w[1]; pixel h = 2i + 1 is in y[i] by w[2] and in y[i+1] by w[0]. So a part is a convolution of dy, from
-// one pixel before the tile or from its first. The parts are computed one after the other, each with 9
-// planes: [tiles, O] by [O, C]. The gradient of w is G' [(A dy A') * (B' x B)] G, summed over tiles: per
-// plane [O, tiles] by [tiles, 4 C].
+// The gradient of x has four parts of every other pixel too: pixel 2i of x contributes to y[i-1] with w[3] and to
+// y[i] with w[1], pixel 2i + 1 to y[i] with w[2] and to y[i+1] with w[0]. So a part is a convolution of dy with
+// 2x2 filters. The parts are computed one after another, each with 9 planes: [tiles, O] by [O, C]. The gradient of
+// w is
+//   dw = G' [(A dy A') * (B' x B)] G
+// summed over tiles: per plane [O, tiles] by [tiles, 4 C].
 //
-// All factors are 0 and 1 in absolute value, so rounding errors are of the definition's size
+// All factors are 0 or 1 in absolute value, so rounding errors are of the size of those of direct convolution
 // (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile NaN.
 //
 // In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
@@ -40,13 +44,13 @@ namespace {
 
 using raw::ConvGeometry;
 
-constexpr int kPlanes = 9;  // of a part
-constexpr int kParts = 4;   // by row, then by column
-constexpr int kTaps = 16;   // the numbers of a filter
+constexpr int kPlanes = 9;
+constexpr int kParts = 4;  // part p: pixels of row parity p / 2 and column parity p % 2
+constexpr int kTaps = 16;
 
-// ---- one part's transforms, of kLanes channels ----
+// ---- transforms of one part, for kLanes channels ----
 
-// Writes B' d B to the planes.
+// to[plane i] = (B' d B)[i].
 HWY_INLINE void transform_input(const Floats d[3][3], float* to, int64_t plane) {
   Floats t[3][3];
 #pragma GCC unroll 3
@@ -59,7 +63,7 @@ HWY_INLINE void transform_input(const Floats d[3][3], float* to, int64_t plane) 
   }
 }
 
-// Writes G g G' to the planes.
+// to[plane i] = (G g G')[i] of a 2x2 filter g.
 HWY_INLINE void expand(Floats g00, Floats g01, Floats g10, Floats g11, float* to, int64_t plane) {
   const Floats t[3][2] = {{g00, g01}, {g00 + g10, g01 + g11}, {g10, g11}};
 #pragma GCC unroll 3
@@ -70,7 +74,8 @@ HWY_INLINE void expand(Floats g00, Floats g01, Floats g10, Floats g11, float* to
   }
 }
 
-// The same of pixels: for the gradient of x, and as A dy A' for the gradient of w.
+// The two transforms of pixels in memory: B' dy B for the gradient of x, and A dy A' = G dy G' for the gradient of
+// w.
 template <class T>
 HWY_INLINE void transform_pixels(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats d[3][3];
@@ -83,8 +88,8 @@ HWY_INLINE void expand_pixels(const T* const* pixels, int64_t c, float* to, int6
   expand(load(pixels[0] + c), load(pixels[1] + c), load(pixels[2] + c), load(pixels[3] + c), to, plane);
 }
 
-// Computes G' m G of the planes.
-HWY_INLINE Square contract(const float* from, int64_t plane) {
+// Returns G' m G = A' m A of the planes m.
+HWY_INLINE OutputTile contract(const float* from, int64_t plane) {
   Floats t[2][3];
 #pragma GCC unroll 3
   for (int j = 0; j < 3; ++j) {
@@ -92,19 +97,19 @@ HWY_INLINE Square contract(const float* from, int64_t plane) {
                  m2 = load(from + (6 + j) * plane);
     t[0][j] = m0 + m1, t[1][j] = m1 + m2;
   }
-  Square y;
+  OutputTile y;
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) y.at[i][0] = t[i][0] + t[i][1], y.at[i][1] = t[i][1] + t[i][2];
   return y;
 }
 
-// Transforms tiles [first, last) of x: its parts lie side by side, as 4 C channels.
+// Transforms tiles [first, last) of x into v. The four parts are consecutive, as 4 C channels.
 template <class T, class P>
 void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int64_t last, int64_t base,
                       const P& v) {
   const T* pixels[6][6];
   for (int64_t t = first; t < last; ++t) {
-    const auto [n, row, column] = place_of(tiles, t);
+    const auto [n, row, column] = tile_position(tiles, t);
     const int64_t h = 4 * row - 1, w = 4 * column - 1;
     for (int i = 0; i < 6; ++i)
       for (int j = 0; j < 6; ++j) pixels[i][j] = x.at(n, h + i, w + j);
@@ -122,7 +127,8 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
 
 // ---- filters w[O][C][4][4] ----
 
-// For y. Step i has filters of kLanes results and input channel i % C.
+// The transformed filters of the forward. Work item i (TileProducts::fill_filters) has kLanes output channels and
+// input channel i % C.
 void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64_t first, int64_t last,
                        float* to) {
   const int64_t C = w.size(1), plane = plane_of_filters(kParts * C, channels);
@@ -138,9 +144,10 @@ void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64
   }
 }
 
-// For a part of the gradient of x. Step i has filters of kLanes of its channels and channel i % O of dy.
-void turned_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels, int64_t first,
-                              int64_t last, float* to) {
+// The transformed filters, rotated by 180 degrees, of one part of the gradient of x. Work item i has kLanes
+// channels of x and channel i % O of dy.
+void rotated_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels, int64_t first,
+                               int64_t last, float* to) {
   const int64_t O = w.size(0), C = w.size(1), plane = plane_of_filters(O, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / O * kLanes, o = i % O;
@@ -151,13 +158,13 @@ void turned_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_
   }
 }
 
-// Writes dw[c] = G' u G for one filter of y, where u[4 C] are the planes.
+// dw[c] = G' u G for the C channels of one filter, where u [4 C] are planes with stride `plane`.
 void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
   for (int64_t c = 0; c < C; c += kLanes) {
     Floats taps[kTaps];
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
-      const Square g = contract(u + part * C + c, plane);
+      const OutputTile g = contract(u + part * C + c, plane);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
         taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.at[k / 2][k % 2];
@@ -166,15 +173,15 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
   }
 }
 
-// From so many tiles on the products take less time, although filters are transformed first.
-template <int64_t kLeastTiles> bool pays(const ConvProblem& p) {
+// Returns whether the problem is supported and has enough tiles to make up for the transform of the filters.
+template <int64_t kMinTiles> bool is_profitable(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
-  if (!has_tiles(p) || g.rank() != 2) return false;
+  if (!supports_winograd(p) || g.rank() != 2) return false;
   for (int d = 0; d < 2; ++d)
     if (p.w.size(d + 2) != 4 || g.stride[d] != 2 || g.dilation[d] != 1 || g.padding[d] != 1 ||
         p.x.size(d + 2) != 2 * p.y.size(d + 2))
       return false;
-  return Tiles(p.y).count >= kLeastTiles;
+  return Tiles(p.y).count >= kMinTiles;
 }
 
 template <class T> void convolve(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
@@ -216,7 +223,7 @@ template <class T> void input_grad(const Tensor& dx, const Tensor& dy, const Ten
                               },
                           .fill_filters =
                               [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
-                                turned_filters_to_panels(w, part, channel, channels, first, last, to);
+                                rotated_filters_to_panels(w, part, channel, channels, first, last, to);
                               },
                           .write_results =
                               [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
@@ -235,8 +242,8 @@ template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Te
     pixels_to_planes<2, expand_pixels<T>>(grad, tiles, 0, 0, first, last, base, d);
   };
   const auto sums =
-      PositionSums{.planes = kPlanes, .O = O, .C = kParts * C, .dy = dy, .x = x, .positions = tiles.count}.of(
-          fill);
+      PositionSums{.planes = kPlanes, .O = O, .C = kParts * C, .dy = dy, .x = x, .positions = tiles.count}
+          .compute(fill);
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o) {
       for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, kParts * C);
@@ -256,9 +263,9 @@ void weight_grad(const ConvProblem& p) {
       p.w, [&](const Tensor& dw) { with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); }); });
 }
 
-constexpr ConvKernels kHalving = {{"winograd, halving", pays<64>, forward},
-                                  {"winograd, halving", pays<128>, input_grad},
-                                  {"winograd, halving", pays<64>, weight_grad}};
+constexpr ConvKernels kHalving = {{"winograd, halving", is_profitable<64>, forward},
+                                  {"winograd, halving", is_profitable<128>, input_grad},
+                                  {"winograd, halving", is_profitable<64>, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE

@@ -1,6 +1,6 @@
-// Convolution of f32 images, without AVX-512 of bf16 ones too, with 4x4 filters, a stride of 2 and a padding
-// of 1, which halves images, and its two gradients. Networks of GANs consist of it. Winograd's F(2x2, 2x2)
-// takes 1.78 times fewer multiplications than the definition.
+// Winograd convolution F(2x2, 2x2) of channels-last images with 4x4 filters, stride 2 and padding 1 (which halves
+// height and width, as in DCGAN), and its gradients: 1.78 times fewer multiplications than direct convolution.
+// Images are f32, or bf16 on processors without AVX512_BF16.
 // Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016.
 #pragma once
 
@@ -8,6 +8,7 @@
 
 namespace gradus {
 
+// The kernels for this processor.
 const ConvKernels& winograd_halving();
 
 }  // namespace gradus

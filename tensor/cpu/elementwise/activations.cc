@@ -1,3 +1,4 @@
+// CPU kernels of the activation functors in gradus/tensor/ops/activations.h.
 #include "gradus/tensor/ops/activations.h"
 
 #include "gradus/tensor/cpu/elementwise/kernels.h"

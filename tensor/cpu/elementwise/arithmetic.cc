@@ -1,3 +1,4 @@
+// CPU kernels of the arithmetic functors in gradus/tensor/ops/arithmetic.h.
 #include "gradus/tensor/ops/arithmetic.h"
 
 #include "gradus/tensor/cpu/elementwise/kernels.h"

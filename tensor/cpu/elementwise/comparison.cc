@@ -1,3 +1,4 @@
+// CPU kernels of the comparison, logical and bitwise functors in gradus/tensor/ops/comparison.h, and of where.
 #include "gradus/tensor/ops/comparison.h"
 
 #include "gradus/tensor/cpu/elementwise/kernels.h"

@@ -1,3 +1,6 @@
+// The loops of element-wise CPU kernels over operands of any dtype and layout. Contiguous operands of the right
+// type are passed to the op's chunk function by address. Other operands are converted chunk by chunk through
+// buffers that stay in the first-level cache.
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
 
 #include <hwy/cache_control.h>
@@ -16,8 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-// Copies to memory past the cache.
-void stream_out(char* to, const char* from, int64_t bytes) {
+// memcpy with non-temporal stores, which bypass the cache.
+void copy_nontemporal(char* to, const char* from, int64_t bytes) {
   const hn::ScalableTag<uint8_t> tag;
   constexpr int64_t kVector = hn::MaxLanes(tag);
   int64_t at = std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(to) & (kVector - 1));
@@ -34,17 +37,17 @@ HWY_AFTER_NAMESPACE();
 namespace gradus::cpu {
 namespace {
 
-// Elements in a chunk. The buffers of all operands then stay in the first-level cache.
+// Elements per chunk: the buffers of all operands fit into the first-level cache.
 constexpr int64_t kChunk = 512;
-// The length from which a row is worth a call of its own.
+// Minimum length of the innermost loop for one chunk call per row.
 constexpr int64_t kLongRow = 128;
 
-// How an operand's elements reach the chunk function.
+// How an operand is passed to the chunk function.
 enum class Access : uint8_t {
-  kDirect,  // one flat run of the right type: passed by address
-  kScalar,  // one element for all: converted once
-  kRows,    // runs of the right type along the inner loop: passed by address where a chunk lies within a row
-  kGather,  // copied into a buffer, chunk by chunk
+  kDirect,  // contiguous, right type: by address
+  kScalar,  // a single element, converted and repeated once
+  kRows,    // contiguous along the innermost loop, right type: by address; chunks end where rows end
+  kGather,  // any other: converted into a buffer for each chunk
 };
 
 struct Operand {
@@ -54,14 +57,15 @@ struct Operand {
   ConvertFunction load;  // into the buffer
 };
 
-class Loops {
+// One element-wise call over operands that are not all contiguous. Operand 0 is the output.
+class StridedLoops {
  public:
-  Loops(const ElementwiseCall& call, const LoopNest& nest, const Tensor& out,
-        std::span<const Tensor* const> inputs)
+  StridedLoops(const ElementwiseCall& call, const LoopNest& nest, const Tensor& out,
+               std::span<const Tensor* const> inputs)
       : call_(call), nest_(nest), inputs_(static_cast<int>(inputs.size())) {
-    set(0, out, call.out_type);
+    set_operand(0, out, call.out_type);
     store_ = converter(out.dtype(), call.out_type);
-    for (int k = 0; k < inputs_; ++k) set(k + 1, *inputs[k], call.in_types[k]);
+    for (int k = 0; k < inputs_; ++k) set_operand(k + 1, *inputs[k], call.in_types[k]);
     const bool long_rows = nest.inner() >= kLongRow;
     for (int k = 0; k <= inputs_; ++k) {
       if (operands_[k].access == Access::kRows && !long_rows) operands_[k].access = Access::kGather;
@@ -70,8 +74,8 @@ class Loops {
     for (int k = 0; k <= inputs_; ++k)
       buffered_ =
           buffered_ || operands_[k].access == Access::kGather || operands_[k].access == Access::kScalar;
-    // An operand repeated along the inner loop is one value per row: as cheap as a row by address.
-    for (int k = 1; k <= inputs_; ++k) by_rows_ = by_rows_ || (long_rows && repeats(k));
+    // An operand that is broadcast along the innermost loop has one value per row, which is cheap to load by rows.
+    for (int k = 1; k <= inputs_; ++k) by_rows_ = by_rows_ || (long_rows && is_broadcast(k));
   }
 
   // Computes positions [begin, end) of the iteration space.
@@ -108,23 +112,25 @@ class Loops {
   }
 
  private:
-  void set(int k, const Tensor& x, DType type) {
+  void set_operand(int k, const Tensor& x, DType type) {
     Operand& o = operands_[k];
     o.base = static_cast<char*>(x.raw_ptr());
     o.size = size_of(x.dtype());
     o.load = converter(type, x.dtype());
-    const bool right_type = x.dtype() == type;
+    const bool same_dtype = x.dtype() == type;
     if (k > 0 && x.numel() == 1)
       o.access = Access::kScalar;
-    else if (right_type && nest_.flat(k))
+    else if (same_dtype && nest_.flat(k))
       o.access = Access::kDirect;
-    else if (right_type && nest_.inner_stride(k) == 1)
+    else if (same_dtype && nest_.inner_stride(k) == 1)
       o.access = Access::kRows;
     else
       o.access = Access::kGather;
   }
 
-  bool repeats(int k) const { return operands_[k].access == Access::kGather && nest_.inner_stride(k) == 0; }
+  bool is_broadcast(int k) const {
+    return operands_[k].access == Access::kGather && nest_.inner_stride(k) == 0;
+  }
 
   const void* load(int k, int64_t at, int64_t n, const int64_t* offsets, char* buffer) const {
     const Operand& o = operands_[k];
@@ -145,7 +151,8 @@ class Loops {
     return buffer;
   }
 
-  // Calls f(offsets of all operands, elements before, length) for each piece of a row within [at, at + n).
+  // Calls f(offsets of all operands, first - at, length) for each part [first, first + length) of [at, at + n)
+  // that lies within one row.
   template <class F> void for_each_row(int64_t at, int64_t n, F&& f) const {
     for (int64_t done = 0; done < n;) {
       int64_t row[kMaxOperands];
@@ -161,32 +168,33 @@ class Loops {
   int inputs_;
   Operand operands_[4];
   ConvertFunction store_;
-  bool by_rows_ = false;   // chunks end where a row of the inner loop ends
+  bool by_rows_ = false;   // chunks end where a row of the innermost loop ends
   bool buffered_ = false;  // chunks are no longer than the buffers
 };
 
-// Returns whether a large operand lies in another order than the output. It is then first copied into the
-// output's order: a blocked transpose is many times faster than a gather across rows.
-bool lies_across(const LoopNest& nest, int k, const Tensor& x) {
+// Returns whether a large operand has another order of dims than the output. Such an operand is copied into the
+// output's order first: a tiled transpose is many times faster than strided gathers.
+bool needs_reordering(const LoopNest& nest, int k, const Tensor& x) {
   return nest.inner_stride(k) > 1 && x.numel() == nest.numel && nest.numel >= 4096;
 }
 
-// Results of this size or more leave the cache before they are read. They are written past the cache, which
-// saves reading the memory that they overwrite.
-constexpr int64_t kStreamedBytes = int64_t(48) << 20;
+// Minimum size of results that are written with non-temporal stores. Such results would be evicted before they are
+// read, and normal stores would first read the memory that they overwrite.
+constexpr int64_t kMinNontemporalBytes = int64_t(48) << 20;
 
-// Runs call.chunk on n elements. Results go through a buffer that stays in the cache.
-void run_streamed(const ElementwiseCall& call, int64_t n, char* to, const void* const* in,
-                  const int64_t* sizes, size_t inputs) {
-  constexpr int64_t kPiece = 1024;
-  alignas(64) char buffer[kPiece * 8];
+// Runs call.chunk on n contiguous elements into a buffer in the cache, and copies the results to `to` with
+// non-temporal stores.
+void run_nontemporal(const ElementwiseCall& call, int64_t n, char* to, const void* const* in,
+                     const int64_t* sizes, size_t inputs) {
+  constexpr int64_t kBufferElements = 1024;
+  alignas(64) char buffer[kBufferElements * 8];
   const int64_t size = size_of(call.out_type);
   const void* from[3];
-  for (int64_t at = 0; at < n; at += kPiece) {
-    const int64_t length = std::min(kPiece, n - at);
+  for (int64_t at = 0; at < n; at += kBufferElements) {
+    const int64_t length = std::min(kBufferElements, n - at);
     for (size_t k = 0; k < inputs; ++k) from[k] = static_cast<const char*>(in[k]) + at * sizes[k];
     call.chunk(length, buffer, from, call.functor);
-    HWY_NAMESPACE::stream_out(to + at * size, buffer, length * size);
+    HWY_NAMESPACE::copy_nontemporal(to + at * size, buffer, length * size);
   }
   hwy::FlushStream();
 }
@@ -197,25 +205,26 @@ void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<c
   const int64_t n = out.numel();
   if (n == 0) return;
 
-  bool same = out.is_row_major() && out.dtype() == call.out_type;
+  bool contiguous = out.is_row_major() && out.dtype() == call.out_type;
   const void* in[3];
   int64_t sizes[3];
   for (size_t k = 0; k < inputs.size(); ++k) {
     const Tensor& x = *inputs[k];
-    same = same && x.is_row_major() && x.numel() == n && x.dtype() == call.in_types[k];
+    contiguous = contiguous && x.is_row_major() && x.numel() == n && x.dtype() == call.in_types[k];
     in[k] = x.raw_ptr();
     sizes[k] = size_of(x.dtype());
   }
-  if (same && n <= kElementwiseGrain) return call.chunk(n, out.raw_ptr(), in, call.functor);
-  if (same) {
+  if (contiguous && n <= kElementwiseGrain) return call.chunk(n, out.raw_ptr(), in, call.functor);
+  if (contiguous) {
     char* const to = static_cast<char*>(out.raw_ptr());
     const int64_t size = size_of(out.dtype());
-    const bool streamed =
-        out.nbytes() >= kStreamedBytes && std::find(in, in + inputs.size(), to) == in + inputs.size();
+    const bool nontemporal =
+        out.nbytes() >= kMinNontemporalBytes && std::find(in, in + inputs.size(), to) == in + inputs.size();
     return parallel_for(0, n, kElementwiseGrain, [&](int64_t begin, int64_t end) {
       const void* from[3];
       for (size_t k = 0; k < inputs.size(); ++k) from[k] = static_cast<const char*>(in[k]) + begin * sizes[k];
-      if (streamed) return run_streamed(call, end - begin, to + begin * size, from, sizes, inputs.size());
+      if (nontemporal)
+        return run_nontemporal(call, end - begin, to + begin * size, from, sizes, inputs.size());
       call.chunk(end - begin, to + begin * size, from, call.functor);
     });
   }
@@ -226,14 +235,14 @@ void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<c
   LoopNest nest = make_loop_nest(operands, count);
   Tensor reordered[4];
   for (int k = 1; k < count; ++k) {
-    if (!lies_across(nest, k, *operands[k])) continue;
+    if (!needs_reordering(nest, k, *operands[k])) continue;
     const Tensor& x = *operands[k];
     reordered[k] = empty_like(out, x.dtype());
     raw::copy_kernel.cpu(reordered[k], x);
     operands[k] = &reordered[k];
   }
   if (reordered[1] || reordered[2] || reordered[3]) nest = make_loop_nest(operands, count);
-  const Loops loops(call, nest, out, {operands + 1, inputs.size()});
+  const StridedLoops loops(call, nest, out, {operands + 1, inputs.size()});
   parallel_for(0, n, kElementwiseGrain, [&](int64_t begin, int64_t end) { loops.run(begin, end); });
 }
 

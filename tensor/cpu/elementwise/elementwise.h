@@ -1,5 +1,5 @@
-// Runs a functor over the elements of broadcast, strided operands. The loops and conversions are compiled
-// once; an op adds one small vectorized loop per element type.
+// Runs an element-wise functor over broadcast, strided operands of any dtype. The loops over layouts and the
+// conversions are compiled once; an op adds one small vectorized loop (its chunk function) per element type.
 #pragma once
 
 #include <array>
@@ -15,22 +15,25 @@ namespace gradus::cpu {
 // Computes n consecutive elements: out[i] = f(in[0][i], in[1][i], ...). `out` may be one of the inputs.
 using ChunkFunction = void (*)(int64_t n, void* out, const void* const* in, const void* functor);
 
+// A type-erased functor with the types it computes in.
 struct ElementwiseCall {
   ChunkFunction chunk;
   const void* functor;
-  DType out_type;  // the types that chunk works in; operands of other types are converted
+  DType out_type;  // types of chunk's arrays; operands of other dtypes are converted
   std::array<DType, 3> in_types;
 };
+// out = functor(inputs...) element by element. Each input's shape broadcasts to out's; there are at most 3 inputs.
 void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
-// A functor that is vector code may be right for most numbers only. Then `is_far` picks the f32 numbers for
-// which it is not, and `far` computes those.
+// A functor whose vectorized f32 formula is accurate only in a common range has `is_far(x...)`, true for arguments
+// outside that range, and `far(x...)`, the slower formula for these.
 template <class F, class... In>
 concept HasFar = (std::is_same_v<In, float> && ...) && requires(const F& f, In... x) {
   f.is_far(x...);
   f.far(x...);
 };
 
+// The ChunkFunction of functor F with these types.
 template <class F, class Out, class... In>
 void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* functor) {
   const F f = *static_cast<const F*>(functor);
@@ -51,8 +54,8 @@ void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* 
       return;
     }
     const auto loop = [&] {
-      const F local = f;  // read before the loop: a condition may read a member
-      // An input either lies elsewhere or is the output itself: element i is read before it is written.
+      const F local = f;  // a local copy cannot alias the output
+      // No loop-carried dependency: an input does not overlap the output, or is the output.
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i) o[i] = local(std::get<I>(x)[i]...);
     };
@@ -63,9 +66,9 @@ void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* 
   }(std::index_sequence_for<In...>());
 }
 
-// Calls g with the C++ type to compute `t` in, if F accepts that type. i8 and i16 are computed in i32; the
-// low bits are the result.
-// Errors: DTypeError naming `op`.
+// Calls g.operator()<T>() with the C++ type in which F computes dtype t: f32 for 16-bit floats, i32 for i8 and
+// i16, whose results are the low bits.
+// Errors: DTypeError naming `op` if F does not accept T.
 template <class F, class G> void with_compute_type(const char* op, DType t, G&& g) {
   auto call = [&]<class T>() {
     if constexpr (F::template accepts<T>)

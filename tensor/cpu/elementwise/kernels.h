@@ -1,4 +1,5 @@
-// Turns a functor into a kernel for its slot.
+// Defines the CPU kernels of functors (tensor/ops/functor.h). A .cc file instantiates Unary<F>, Binary<F> or
+// Ternary<F>.
 #pragma once
 
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
@@ -7,28 +8,28 @@
 
 namespace gradus::cpu {
 
-// F on bf16: computes in f32 and rounds once.
+// F on bf16 operands: computes in f32 and rounds the result once.
 template <class F> struct OnBF16 {
   F f;
   template <class... In> bf16 operator()(In... x) const { return bf16(f(float(x)...)); }
 };
 
-// Functors so light that their loops wait for memory. These get a loop of their own for bf16; the others
-// convert bf16 to f32 in buffers.
+// Memory-bound functors, which have a loop on bf16 arrays. Other functors convert bf16 to f32 in buffers.
 template <class F, class... List> constexpr bool is_one_of = (std::is_same_v<F, List> || ...);
 template <class F>
 constexpr bool is_light = is_one_of<F, functors::Add, functors::Sub, functors::Mul, functors::AddScaled,
                                     functors::Maximum, functors::Minimum, functors::Relu,
                                     functors::ReluBackward, functors::LeakyRelu, functors::LeakyReluBackward>;
 
-// Computes out = f(inputs...) in these types.
+// out = f(inputs...), computed on arrays of types Out and T...
 template <class Out, class... T, class F, class... In>
 void run_functor(const F& f, const Tensor& out, const In&... inputs) {
   const Tensor* in[] = {&inputs...};
   run_elementwise({&elementwise_chunk<F, Out, T...>, &f, dtype_v<Out>, {dtype_v<T>...}}, out, in);
 }
 
-// Computes out = f(inputs...) by such a loop if all tensors are bf16 and F has one. Returns whether it did.
+// Computes out = f(inputs...) on bf16 arrays if all tensors are bf16 and F is memory-bound. Returns whether it
+// did.
 template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
   if constexpr (is_light<F>) {
     if (out.dtype() != DType::kBF16 || ((inputs.dtype() != DType::kBF16) || ...)) return false;

@@ -1,3 +1,4 @@
+// CPU kernels of the exponential, logarithmic, trigonometric and special functors in gradus/tensor/ops/math.h.
 #include "gradus/tensor/ops/math.h"
 
 #include "gradus/tensor/cpu/elementwise/kernels.h"

@@ -1,4 +1,6 @@
-// Philox for several counters at once.
+// Philox4x32-10 random numbers for several counters at once, with vector instructions. Scalar version:
+// draws::philox() in tensor/ops/formulas/random.h.
+// Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +14,10 @@ namespace gradus::cpu::HWY_NAMESPACE {
 inline constexpr int kPhiloxCounters = 8;
 inline constexpr int kPhiloxWords = 4 * kPhiloxCounters;
 
-// Writes the words of `blocks` times 8 counters from `first` under `key`, counter by counter. They equal
-// those of draws::philox(), but come five times as fast. Compilers do not vectorize products of two 32-bit
-// words into 64 bits, hence the vectors.
+// words[4 * i .. 4 * i + 3] = draws::philox(key, first + i) for i < 8 * blocks. Written with vectors because
+// compilers do not vectorize 32 x 32 -> 64 bit products; five times as fast as the scalar version.
 inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t* words) {
-  // A 32-bit word per 64-bit lane. Shifts and products leave garbage in the upper half, which is never read.
+  // One 32-bit word per 64-bit lane. The upper halves of lanes are undefined and never used.
   constexpr hn::ScalableTag<uint64_t> tag;
   constexpr hn::Repartition<uint32_t, decltype(tag)> halves;
   using Words = hn::Vec<decltype(tag)>;

@@ -1,3 +1,5 @@
+// CPU kernels of random numbers: uniform, normal, bernoulli, dropout, randint, randperm and multinomial. Numbers
+// are counter-based: an element depends on seed, draw and index, never on the number of threads.
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/kernel.h"
 
@@ -17,8 +19,8 @@
 namespace gradus::cpu {
 namespace {
 
-// Draws the elements of `out` in row-major order (Note [Draws]), those of 8 counters at a time. `out` may
-// have another layout or dtype.
+// Fills `out` with random elements. The element at row-major index i follows from key and i alone (Note [Draws] in
+// tensor/ops/random.h), for any layout and dtype of `out`. The words of 8 Philox counters are converted at a time.
 template <class Draw> void fill(const Tensor& out, PhiloxKey key, const Draw& draw) {
   using T = typename Draw::Element;
   if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
@@ -49,6 +51,7 @@ template <class Draw> void fill(const Tensor& out, PhiloxKey key, const Draw& dr
   });
 }
 
+// Calls f.operator()<T>() with the type in which out's elements are drawn: double for f64, else float.
 template <class F> void with_draw_type(const Tensor& out, F&& f) {
   out.dtype() == DType::kF64 ? f.template operator()<double>() : f.template operator()<float>();
 }
@@ -69,7 +72,7 @@ void randint_cpu(const Tensor& out, int64_t low, uint64_t range, const raw::Draw
   fill(out, key.philox, draws::Integers{low, range});
 }
 
-// Fisher-Yates: each place swaps with one at or after it.
+// Fisher-Yates shuffle: element i is swapped with a random one of elements [i, n).
 void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
   int64_t* const order = out.ptr<int64_t>();
   const int64_t n = out.numel();
@@ -82,14 +85,16 @@ void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
   }
 }
 
-[[noreturn]] void throw_wrong_weights(const double* weights, int64_t n, double total) {
+[[noreturn]] void throw_invalid_weights(const double* weights, int64_t n, double total) {
   for (int64_t i = 0; i < n; ++i)
     if (!draws::is_weight(weights[i])) raw::throw_no_weight(weights[i], i);
   raw::throw_no_total(total);
 }
 
-// Checks the weights of a row. Computes their running sums, as Note [Order of running sums] has it. The last
-// sum is the total.
+// sums[i] = weights[0] + ... + weights[i], added in the order of Note [Order of running sums] in
+// tensor/ops/formulas/multinomial.h.
+// Errors: ValueError if a weight is negative or NaN, if the total is not positive and finite, or if fewer weights
+// are positive than are drawn without replacement.
 void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
   double chunks = 0, groups = 0;
   int64_t positive = 0;
@@ -97,19 +102,21 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
     if (first % draws::kChunkWeights == 0) chunks += groups, groups = 0;
     double group = 0;
     for (int64_t i = first; i < std::min(n, first + draws::kGroupWeights); ++i) {
-      if (!(weights[i] >= 0)) throw_wrong_weights(weights, n, 0);
+      if (!(weights[i] >= 0)) throw_invalid_weights(weights, n, 0);
       positive += weights[i] > 0;
       group += weights[i];
       sums[i] = chunks + (groups + group);
     }
     groups += group;
   }
-  // The total is infinite where a weight is.
-  if (!draws::is_total(sums[n - 1])) throw_wrong_weights(weights, n, sums[n - 1]);
+  // An infinite weight makes the total infinite.
+  if (!draws::is_total(sums[n - 1])) throw_invalid_weights(weights, n, sums[n - 1]);
   if (!replacement && positive < count) raw::throw_few_weights(count, positive);
 }
 
-// With replacement: inverts the distribution function. Without: sorts.
+// Draws `count` indices per row with probabilities proportional to weights [rows, n]. With replacement: inverts
+// the cumulative distribution at each uniform number. Without replacement: gives each index an exponential arrival
+// time with its weight as the rate, and takes the `count` earliest.
 void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
   const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
   parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
@@ -157,6 +164,8 @@ void dropout_cpu(const Tensor& y, const Tensor& mask, const Tensor& x, double p,
   masked_scale_cpu(y, x, mask, scale);
 }
 
+// out[i] = out[i] < p[i] ? 1 : 0, which turns uniform numbers into Bernoulli samples.
+// Errors: ValueError if a probability is not in [0, 1].
 void below_cpu(const Tensor& out, const Tensor& p) {
   with_draw_type(out, [&]<class T>() {
     parallel_for(0, out.numel(), 16384, [u = out.ptr<T>(), p = p.ptr<T>()](int64_t begin, int64_t end) {

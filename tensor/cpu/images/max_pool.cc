@@ -1,3 +1,5 @@
+// Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter, and
+// the fused gradient of relu and max pooling.
 #include "gradus/tensor/cpu/images/max_pool.h"
 
 #include <limits>
@@ -18,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// Calls f(tag, first channel) for vectors that cover all C channels. The last vector of kLanes overlaps the
-// one before it. Fewer than kLanes channels are covered one by one.
+// Calls f(tag, first channel) for vectors that cover C channels. If kLanes does not divide C, the last vector
+// overlaps the one before it. Fewer than kLanes channels are processed one by one.
 template <class F> HWY_INLINE void for_each_vector(int64_t C, const F& f) {
   int64_t c = 0;
   for (; c + kLanes <= C; c += kLanes) f(kFloats, c);
@@ -28,96 +30,104 @@ template <class F> HWY_INLINE void for_each_vector(int64_t C, const F& f) {
   for (; c < C; ++c) f(hn::CappedTag<float, 1>(), c);
 }
 
-// Writes, for each channel, the largest of a window's cells, or a NaN. `where` may be null.
+// to[c] = maximum over the cells of a window (NaN if any is NaN), where[c] = number of the cell that has it.
+// `indices` may be null.
 template <class T>
-void pool_window(T* to, uint8_t* where, const T* from, std::span<const Cell> cells, int64_t C) {
+void pool_window(T* to, uint8_t* indices, const T* from, std::span<const Cell> cells, int64_t C) {
   for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
     using D = decltype(d);
     const hn::RebindToSigned<D> words;
     const hn::Rebind<uint8_t, D> bytes;
     hn::Vec<D> best = hn::Set(d, -std::numeric_limits<float>::infinity());
-    auto winner = hn::Set(words, cells.empty() ? 0 : cells[0].number);
+    auto argmax = hn::Set(words, cells.empty() ? 0 : cells[0].number);
     for (const Cell& cell : cells) {
       const hn::Vec<D> v = load(d, from + cell.offset + c);
-      const auto wins = hn::Or(v > best, hn::IsNaN(v));
-      best = hn::IfThenElse(wins, v, best);
-      winner = hn::IfThenElse(hn::RebindMask(words, wins), hn::Set(words, cell.number), winner);
+      const auto is_max = hn::Or(v > best, hn::IsNaN(v));
+      best = hn::IfThenElse(is_max, v, best);
+      argmax = hn::IfThenElse(hn::RebindMask(words, is_max), hn::Set(words, cell.number), argmax);
     }
     store(d, best, to + c);
-    if (where) hn::StoreU(hn::DemoteTo(bytes, winner), bytes, where + c);
+    if (indices) hn::StoreU(hn::DemoteTo(bytes, argmax), bytes, indices + c);
   });
 }
 
-// Sums dy over the windows in which a place won. This is the gradient of the place.
+// The gradient of one input pixel: to[c] = sum of dy[c] over the windows whose maximum it is. A Cell of `windows`
+// is the offset of a window in dy and the number that the pixel has in this window.
 template <class T>
-void collect(T* to, const T* dy, const uint8_t* index, std::span<const Cell> windows, int64_t C) {
+void sum_grads(T* to, const T* dy, const uint8_t* index, std::span<const Cell> windows, int64_t C) {
   for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
     using D = decltype(d);
     const hn::RebindToSigned<D> words;
     const hn::Rebind<uint8_t, D> bytes;
     hn::Vec<D> sum = hn::Zero(d);
     for (const Cell& window : windows) {
-      const auto winner = hn::PromoteTo(words, hn::LoadU(bytes, index + window.offset + c));
-      const auto won = hn::RebindMask(d, winner == hn::Set(words, window.number));
-      sum = sum + hn::IfThenElseZero(won, load(d, dy + window.offset + c));
+      const auto argmax = hn::PromoteTo(words, hn::LoadU(bytes, index + window.offset + c));
+      const auto is_argmax = hn::RebindMask(d, argmax == hn::Set(words, window.number));
+      sum = sum + hn::IfThenElseZero(is_argmax, load(d, dy + window.offset + c));
     }
     store(d, sum, to + c);
   });
 }
 
-// A window that covers a place, and the number of the place's cell within it.
-struct Look {
+// Along one axis: a window that covers a given position, and the number of the position within the window.
+struct CoveringWindow {
   int64_t window, cell;
 };
-using Looks = std::vector<std::vector<Look>>;
+using CoveringWindows = std::vector<std::vector<CoveringWindow>>;
 
-// Returns, for each place along an axis, the windows that cover it, in order. span(i) is the
-// span of window i.
-template <class F> Looks looks_along(int64_t in, int64_t out, F span) {
-  Looks looks(in);
+// Returns, for each position of an axis of size `in`, the windows that cover it, in order. span(i) is the range of
+// window i.
+template <class F> CoveringWindows covering_windows(int64_t in, int64_t out, F span) {
+  CoveringWindows covering(in);
   for (int64_t i = 0; i < out; ++i) {
     const Span s = span(i);
-    for (int64_t k = s.first; k < s.last; ++k) looks[s.origin + k * s.step].push_back({i, k});
+    for (int64_t k = s.first; k < s.last; ++k) covering[s.origin + k * s.step].push_back({i, k});
   }
-  return looks;
+  return covering;
 }
 
 template <class T> void pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
-  uint8_t* const where = index.defined() ? index.ptr<uint8_t>() : nullptr;
+  uint8_t* const indices = index.defined() ? index.ptr<uint8_t>() : nullptr;
   for_all_windows(w, x.size(0), x.size(1), [&](const Window& window) {
-    pool_window(y.ptr<T>() + window.at, where ? where + window.at : nullptr, x.ptr<T>() + window.image,
+    pool_window(y.ptr<T>() + window.at, indices ? indices + window.at : nullptr, x.ptr<T>() + window.image,
                 window.cells, x.size(1));
   });
 }
 
-// Every place collects its own gradient in the order of the windows, so each sum is rounded once.
+// Each input pixel sums its gradient over the windows that cover it, in order of windows: no races, and a bf16 sum
+// is rounded once.
 template <class T>
 void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
-  const Looks slices = looks_along(w.input.d, w.output.d, [&](int64_t i) { return slices_of(w, i); }),
-              rows = looks_along(w.input.h, w.output.h, [&](int64_t i) { return rows_of(w, i); }),
-              columns = looks_along(w.input.w, w.output.w, [&](int64_t i) { return columns_of(w, i); });
+  const CoveringWindows slices = covering_windows(w.input.d, w.output.d,
+                                                  [&](int64_t i) { return slices_of(w, i); }),
+                        rows =
+                            covering_windows(w.input.h, w.output.h, [&](int64_t i) { return rows_of(w, i); }),
+                        columns = covering_windows(w.input.w, w.output.w,
+                                                   [&](int64_t i) { return columns_of(w, i); });
   const int64_t C = dx.size(1), image = output_rows(w) * w.output.w * C;
-  const auto collect_row = [&](int64_t row, std::vector<Cell>& windows) {
+  const auto sum_grads_of_row = [&](int64_t row, std::vector<Cell>& windows) {
     const int64_t h = row % w.input.h, d = row / w.input.h % w.input.d, n = row / w.input.h / w.input.d;
     for (int64_t v = 0; v < w.input.w; ++v) {
       windows.clear();
-      for (const Look& l : slices[d])
-        for (const Look& i : rows[h])
-          for (const Look& j : columns[v])
+      for (const CoveringWindow& l : slices[d])
+        for (const CoveringWindow& i : rows[h])
+          for (const CoveringWindow& j : columns[v])
             windows.push_back({int32_t((l.cell * w.kernel.h + i.cell) * w.kernel.w + j.cell),
                                ((l.window * w.output.h + i.window) * w.output.w + j.window) * C});
-      collect(dx.ptr<T>() + (row * w.input.w + v) * C, dy.ptr<T>() + n * image,
-              index.ptr<uint8_t>() + n * image, windows, C);
+      sum_grads(dx.ptr<T>() + (row * w.input.w + v) * C, dy.ptr<T>() + n * image,
+                index.ptr<uint8_t>() + n * image, windows, C);
     }
   };
   const int64_t grain = 1 + 16384 / (1 + w.input.w * C);
   parallel_for(0, dx.size(0) * w.input.d * w.input.h, grain, [&](int64_t first, int64_t last) {
     std::vector<Cell> windows;
-    for (int64_t row = first; row < last; ++row) collect_row(row, windows);
+    for (int64_t row = first; row < last; ++row) sum_grads_of_row(row, windows);
   });
 }
 
-// No vector may overlap another one here: a cell that was replaced is no input any more.
+// Replaces the cells of a window by the gradient of max_pool(relu(cell)): dy at the first maximum if it is
+// positive, else
+// 0. Works in place, so vectors of channels must not overlap.
 template <class T>
 HWY_INLINE void replace_window(T* in, const T* dy, std::span<const Cell> cells, int64_t C) {
   const auto replace = [&](auto d, int64_t c) HWY_ATTR {
@@ -127,11 +137,11 @@ HWY_INLINE void replace_window(T* in, const T* dy, std::span<const Cell> cells, 
       const auto v = load(d, in + cell.offset + c);
       best = hn::IfThenElse(v > best, v, best);
     }
-    auto left = hn::IfThenElseZero(best > zero, load(d, dy + c));  // until a cell has taken it
+    auto remaining = hn::IfThenElseZero(best > zero, load(d, dy + c));  // 0 once a cell has received it
     for (const Cell& cell : cells) {
-      const auto wins = load(d, in + cell.offset + c) == best;
-      store(d, hn::IfThenElseZero(wins, left), in + cell.offset + c);
-      left = hn::IfThenZeroElse(wins, left);
+      const auto is_max = load(d, in + cell.offset + c) == best;
+      store(d, hn::IfThenElseZero(is_max, remaining), in + cell.offset + c);
+      remaining = hn::IfThenZeroElse(is_max, remaining);
     }
   };
   int64_t c = 0;

@@ -1,14 +1,17 @@
-// Max pooling of f32 and bf16 images. A window's largest numbers stay in vector registers.
+// Vectorized max pooling of f32 and bf16 channels-last images: the running maxima of a window, for a vector of
+// channels, stay in a register.
 #pragma once
 
 #include "gradus/tensor/ops/images/pool.h"
 
 namespace gradus::cpu {
 
-// Returns whether the two kernels below serve this pooling: f32 or bf16, and windows of up to 256 cells.
+// Returns whether max_pool_in_registers and max_pool_scatter_in_registers support this pooling: f32 or bf16, and
+// windows of up to 256 cells.
 bool prefers_max_pool_in_registers(const Tensor& x, const PoolWindows& w);
 
-// Compute what raw::max_pool_kernel and raw::max_pool_scatter_kernel compute.
+// Compute what raw::max_pool_kernel and raw::max_pool_scatter_kernel compute. `index` is u8, or undefined in the
+// forward.
 void max_pool_in_registers(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w);
 void max_pool_scatter_in_registers(const Tensor& dx, const Tensor& dy, const Tensor& index,
                                    const PoolWindows& w);

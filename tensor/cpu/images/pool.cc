@@ -1,5 +1,6 @@
-// Pooling on the CPU. Images are channels-last, so each cell of a window is a run of C neighbors. The loops
-// work on whole runs, or on vectors of neighboring channels where a window's state is to stay in registers.
+// CPU kernels of max and average pooling and their gradients, in 1 to 3 dims. Images are channels-last, so each
+// cell of a window is C adjacent elements, over which the inner loops run. Max pooling of f32 and bf16 is in
+// max_pool.cc.
 #include "gradus/tensor/ops/images/pool.h"
 #include "gradus/tensor/kernel.h"
 
@@ -17,21 +18,22 @@ namespace {
 
 using namespace cpu;
 
-// `where` may be null.
+// y = maximum over each window (NaN if any cell is NaN); where = number of the first cell that has it. `indices`
+// may be null.
 template <class T, class I>
-void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& w) {
+void max_forward(const Tensor& y, I* indices, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1);
   for_all_windows(w, x.size(0), C, [&](const Window& window) {
     T* __restrict best = y.ptr<T>() + window.at;
     std::fill_n(best, C, -std::numeric_limits<T>::infinity());
-    I* __restrict number = where ? where + window.at : nullptr;
-    if (where) std::fill_n(number, C, I(window.cells.empty() ? 0 : window.cells[0].number));
+    I* __restrict number = indices ? indices + window.at : nullptr;
+    if (indices) std::fill_n(number, C, I(window.cells.empty() ? 0 : window.cells[0].number));
     for (const Cell& cell : window.cells) {
       const T* __restrict v = x.ptr<T>() + window.image + cell.offset;
       for (int64_t c = 0; c < C; ++c) {
-        const bool wins = v[c] > best[c] || v[c] != v[c];
-        best[c] = wins ? v[c] : best[c];
-        if (where) number[c] = wins ? I(cell.number) : number[c];
+        const bool is_max = v[c] > best[c] || v[c] != v[c];
+        best[c] = is_max ? v[c] : best[c];
+        if (indices) number[c] = is_max ? I(cell.number) : number[c];
       }
     }
   });
@@ -51,8 +53,9 @@ void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWin
   });
 }
 
-// Sets dx to zero, then calls f(window, its image in dx) for all windows.
-template <class T, class F> void add_by_windows(const Tensor& dx, const PoolWindows& w, F f) {
+// Sets dx to zero, then calls f(window, pointer to the window's image in dx) for all windows. One thread processes
+// an image.
+template <class T, class F> void scatter_windows(const Tensor& dx, const PoolWindows& w, F f) {
   const int64_t C = dx.size(1), image = image_elements(w, C), rows = output_rows(w);
   parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
     std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
@@ -68,12 +71,12 @@ void max_pool_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& inde
   const int64_t C = dx.size(1);
   dispatch_floating(dx.dtype(), "max_pool_scatter", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
-      add_by_windows<T>(dx, w, [&](const Window& window, T* image) {
+      scatter_windows<T>(dx, w, [&](const Window& window, T* image) {
         const T* __restrict from = dy.ptr<T>() + window.at;
-        const I* __restrict where = index.ptr<I>() + window.at;
+        const I* __restrict indices = index.ptr<I>() + window.at;
         for (const Cell& cell : window.cells) {
           T* __restrict to = image + cell.offset;
-          for (int64_t c = 0; c < C; ++c) to[c] += where[c] == I(cell.number) ? from[c] : T(0);
+          for (int64_t c = 0; c < C; ++c) to[c] += indices[c] == I(cell.number) ? from[c] : T(0);
         }
       });
     });
@@ -86,11 +89,11 @@ void max_pool_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index, 
     dispatch_index(index.dtype(), [&]<class I>() {
       for_all_windows(w, x.size(0), C, [&](const Window& window) {
         T* __restrict to = y.ptr<T>() + window.at;
-        const I* __restrict where = index.ptr<I>() + window.at;
+        const I* __restrict indices = index.ptr<I>() + window.at;
         std::fill_n(to, C, T(0));
         for (const Cell& cell : window.cells) {
           const T* __restrict from = x.ptr<T>() + window.image + cell.offset;
-          for (int64_t c = 0; c < C; ++c) to[c] = where[c] == I(cell.number) ? from[c] : to[c];
+          for (int64_t c = 0; c < C; ++c) to[c] = indices[c] == I(cell.number) ? from[c] : to[c];
         }
       });
     });
@@ -109,7 +112,7 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
   });
 }
 
-// Returns one over the number by which a window's sum is divided.
+// Returns 1 / divisor of a window's sum: the given divisor, or the number of its cells, with or without padding.
 template <class T> T weight_of(const PoolWindows& w, const Window& window) {
   if (w.divisor) return T(1) / T(w.divisor);
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
@@ -134,7 +137,7 @@ void avg_pool_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
 void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
   const int64_t C = dx.size(1);
   dispatch_floating(dx.dtype(), "avg_pool_spread", [&]<class T>() {
-    add_by_windows<T>(dx, w, [&](const Window& window, T* image) {
+    scatter_windows<T>(dx, w, [&](const Window& window, T* image) {
       const T* __restrict from = dy.ptr<T>() + window.at;
       const T weight = weight_of<T>(w, window);
       for (const Cell& cell : window.cells) {
@@ -156,10 +159,10 @@ void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
     for (int64_t c = 0; c < C; ++c) {
       double best = 0;
       for (const Cell& cell : cells) best = std::max(best, in[cell.offset + c]);
-      double left = best > 0 ? dy[c] : 0;
+      double remaining = best > 0 ? dy[c] : 0;
       for (const Cell& cell : cells) {
         double& v = in[cell.offset + c];
-        v = v == best ? std::exchange(left, 0) : 0;
+        v = v == best ? std::exchange(remaining, 0) : 0;
       }
     }
   };

@@ -1,4 +1,5 @@
-// The windows of pooling over channels-last images on the CPU, as lists of their cells inside of the image.
+// Enumerates the windows of 1- to 3-dim pooling over channels-last images, each as a list of the cells that lie
+// inside the image. Offsets count elements.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@ namespace gradus::cpu {
 using Span = PoolSpan<int64_t>;
 using Axis = PoolAxis<int64_t>;
 
+// The range of input positions that output index o, p or q covers along depth, height and width.
 inline Span slices_of(const PoolWindows& w, int64_t o) {
   return span_of(Axis{w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, w.adaptive},
                  o);
@@ -27,25 +29,25 @@ inline Span columns_of(const PoolWindows& w, int64_t q) {
                  q);
 }
 
-// One cell of a window: its number in the window, and the offset of its C channels in the image.
+// One cell of a window: its row-major number within the kernel, and the offset of its C channels in the image.
 struct Cell {
   int32_t number;
   int64_t offset;
 };
 struct Window {
-  int64_t image;                // offset of its image
-  int64_t at;                   // offset of the output's C channels
-  std::span<const Cell> cells;  // those inside of the image
-  int64_t padded_size;          // cells in the padding counted
+  int64_t image;                // offset of the input image
+  int64_t at;                   // offset of the output pixel's C channels
+  std::span<const Cell> cells;  // cells inside the image
+  int64_t padded_size;          // number of cells including padding
 };
 
-// Output rows of one image, and elements of one image.
+// Output rows of one image, and input elements of one image.
 inline int64_t output_rows(const PoolWindows& w) { return w.output.d * w.output.h; }
 inline int64_t image_elements(const PoolWindows& w, int64_t C) {
   return w.input.d * w.input.h * w.input.w * C;
 }
 
-// Lists the cells inside the image of the window at (slices, rows, columns). Returns their number.
+// Writes the cells inside the image of the window slices x rows x columns to `cells`. Returns their number.
 inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, const Span& rows,
                          const Span& columns, Cell* cells) {
   size_t count = 0;
@@ -59,7 +61,7 @@ inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, co
   return count;
 }
 
-// Returns the largest number of cells that a window has inside the image.
+// Returns an upper bound of the number of cells that a window has inside the image.
 inline int64_t most_cells(const PoolWindows& w) {
   const auto along = [](int64_t kernel, int64_t in, int64_t dilation) {
     return std::min(kernel, (in + dilation - 1) / dilation);
@@ -68,7 +70,7 @@ inline int64_t most_cells(const PoolWindows& w) {
          along(w.kernel.w, w.input.w, w.dilation.w);
 }
 
-// Calls f(window) for the windows of the output rows [first_row, last_row), counted over all images.
+// Calls f(window) for the windows of output rows [first_row, last_row), numbered through all images.
 template <class F>
 void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
   std::vector<Cell> cells(most_cells(w));
@@ -85,19 +87,19 @@ void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t
   }
 }
 
-// Calls f(window) for the windows of N images, whose rows are divided among threads.
+// Calls f(window) in parallel for the windows of N images. Threads divide the output rows.
 template <class F> void for_all_windows(const PoolWindows& w, int64_t N, int64_t C, F f) {
   const int64_t grain = 1 + 16384 / (1 + w.output.w * C * most_cells(w));
   parallel_for(0, N * output_rows(w), grain,
                [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, f); });
 }
-// The number of images that are worth a thread. Overlapping windows write to shared cells, so one thread
-// takes a whole image.
+// Minimum number of images per thread, for kernels that write to input cells. Overlapping windows share cells, so
+// one thread processes a whole image.
 inline int64_t image_grain(const PoolWindows& w, int64_t C) {
   return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * most_cells(w));
 }
 
-// Writes zeros to the cells of a signal or an image that lie in no window.
+// Writes zeros to the pixels of a 1-dim or 2-dim image that no window covers.
 template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
   auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
     return i / stride < count && i % stride < kernel;
@@ -108,8 +110,8 @@ template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& 
         std::fill_n(image + (h * w.input.w + v) * C, C, T(0));
 }
 
-// x's buffer becomes the gradient in one pass: each window is read and overwritten before the next one, by
-// replace(its image, its dy, its cells, C).
+// Overwrites x by the gradient of max_pool(relu(x)). Windows do not overlap, so each is read and overwritten by
+// replace(image, dy of the window, cells, C) before the next one.
 template <class T, class Replace>
 void replace_by_relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w, Replace replace) {
   const int64_t C = x.size(1), image = image_elements(w, C);

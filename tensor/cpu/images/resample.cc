@@ -1,6 +1,5 @@
-// Resampling on the CPU, one row of output at a time. The input rows that it is made of are summed into one
-// row, which stays in cache. Then cells along that row are summed. Channels are innermost, so both steps sum
-// runs of neighbors.
+// CPU kernel of separable resampling (interpolation) of channels-last images and volumes. For each output row, the
+// weighted input rows are summed into one row, which stays in the cache, and that row is then resampled along W.
 #include "gradus/tensor/ops/images/resample.h"
 #include "gradus/tensor/kernel.h"
 
@@ -11,13 +10,14 @@
 namespace gradus {
 namespace {
 
+// A term of a weighted sum of arrays.
 template <class T> struct Tap {
   const T* from;
   T weight;
 };
 
-// to[0..n) = sum over taps of weight * from[0..n).
-template <class T> void sum_of(T* __restrict to, int64_t n, const std::vector<Tap<T>>& taps) {
+// to[i] = sum over taps of weight * from[i], for i < n.
+template <class T> void weighted_sum(T* __restrict to, int64_t n, const std::vector<Tap<T>>& taps) {
   const size_t count = taps.size();
   if (count == 0) {
     std::fill_n(to, n, T(0));
@@ -51,12 +51,12 @@ template <class T> void sum_of(T* __restrict to, int64_t n, const std::vector<Ta
   }
 }
 
-// Resamples one row along W: to[q,c] = sum over k of weight[k] row[from[k],c].
+// Resamples one row along W: to[q, c] = sum over the taps k of q of weight[k] * row[from[k], c].
 template <class T>
-void sum_along(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector<Tap<T>>& scratch) {
+void resample_row(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector<Tap<T>>& scratch) {
   for (int64_t q = 0; q < taps.out; ++q, to += C) {
     const int64_t first = taps.start[size_t(q)], last = taps.start[size_t(q) + 1];
-    if (C < 8) {  // a call per cell would cost more than its sum
+    if (C < 8) {  // weighted_sum has too much overhead for few channels
       for (int64_t c = 0; c < C; ++c) {
         T sum = 0;
         for (int64_t k = first; k < last; ++k)
@@ -68,12 +68,12 @@ void sum_along(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector
     scratch.clear();
     for (int64_t k = first; k < last; ++k)
       scratch.push_back({row + taps.from[size_t(k)] * C, T(taps.weight[size_t(k)])});
-    sum_of(to, C, scratch);
+    weighted_sum(to, C, scratch);
   }
 }
 
-// The cells of an axis that make up output cell i. Without taps this is cell i itself.
-struct Cells {
+// The input positions and weights of output position i along an axis. Null taps are the identity.
+struct InputCells {
   const AxisTaps* taps;
   int64_t i;
   int64_t size() const { return taps ? taps->start[size_t(i) + 1] - taps->start[size_t(i)] : 1; }
@@ -92,7 +92,7 @@ template <class T> void resample(const Tensor& y, const Tensor& x, const Resampl
     std::vector<Tap<T>> rows, cells;
     std::vector<T> sum(along_w ? size_t(row) : 0);
     for (int64_t r = first; r < last; ++r) {
-      const Cells d{along_d, r / Q % P}, h{along_h, r % Q};
+      const InputCells d{along_d, r / Q % P}, h{along_h, r % Q};
       rows.clear();
       for (int64_t i = 0; i < d.size(); ++i)
         for (int64_t j = 0; j < h.size(); ++j)
@@ -100,12 +100,12 @@ template <class T> void resample(const Tensor& y, const Tensor& x, const Resampl
                           T(d.weight(i) * h.weight(j))});
       T* to = y.ptr<T>() + r * out_row;
       if (!along_w) {
-        sum_of(to, row, rows);
+        weighted_sum(to, row, rows);
       } else if (rows.size() == 1 && rows[0].weight == T(1)) {
-        sum_along(to, rows[0].from, C, *along_w, cells);
+        resample_row(to, rows[0].from, C, *along_w, cells);
       } else {
-        sum_of(sum.data(), row, rows);
-        sum_along(to, sum.data(), C, *along_w, cells);
+        weighted_sum(sum.data(), row, rows);
+        resample_row(to, sum.data(), C, *along_w, cells);
       }
     }
   });

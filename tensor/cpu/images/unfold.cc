@@ -1,5 +1,5 @@
-// Unfold and fold on the CPU. They take one row of neighboring windows at a time, for each channel and each
-// cell of the window.
+// CPU kernels of unfold (im2col) and fold (col2im), as torch.nn.Unfold and Fold. The inner loop runs over a row of
+// windows for one channel and one tap (i, j) of the window.
 #include "gradus/tensor/ops/images/unfold.h"
 #include "gradus/tensor/kernel.h"
 
@@ -10,23 +10,24 @@
 namespace gradus::raw {
 namespace {
 
-// The windows q in [first, last): those whose cell at q * stride + offset lies inside of [0, n).
-struct Inside {
+// The range [first, last) of windows q whose tap at q * stride + offset lies inside [0, n).
+struct WindowRange {
   int64_t first, last;
 };
-Inside inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
+WindowRange windows_inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
   const int64_t first = offset < 0 ? std::min(blocks, (-offset + stride - 1) / stride) : 0;
   const int64_t last = offset >= n ? 0 : std::min(blocks, (n - 1 - offset) / stride + 1);
   return {first, std::max(first, last)};
 }
 
-// Calls f(columns of one row of windows, offset of the image row or -1, windows inside, offset) for every
-// cell of the windows over one channel.
+// For each tap of the windows and each row of windows of one channel, calls f(columns, row, in, offset): a pointer
+// to the row of `columns`, the offset of the image row (-1 if in the padding), the windows whose tap is inside the
+// image, and the horizontal offset of the tap.
 template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
   for (int64_t i = 0; i < w.kernel.h; ++i)
     for (int64_t j = 0; j < w.kernel.w; ++j) {
       const int64_t offset = j * w.dilation.w - w.padding.w;
-      const Inside in = inside(w.image.w, w.blocks.w, w.stride.w, offset);
+      const WindowRange in = windows_inside(w.image.w, w.blocks.w, w.stride.w, offset);
       for (int64_t p = 0; p < w.blocks.h; ++p, columns += w.blocks.w) {
         const int64_t h = p * w.stride.h - w.padding.h + i * w.dilation.h;
         f(columns, h >= 0 && h < w.image.h ? h * image_row : -1, in, offset);
@@ -34,7 +35,7 @@ template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns
     }
 }
 
-// Calls f(image, columns) for each channel of each image.
+// Calls f(image channel, columns of the channel) in parallel for each channel of each image.
 template <class T, class F>
 void for_each_channel(const Tensor& images, const Tensor& columns, const UnfoldWindows& w, F f) {
   const int64_t count = images.size(0) * images.size(1), length = columns.numel() / count;
@@ -46,7 +47,7 @@ void for_each_channel(const Tensor& images, const Tensor& columns, const UnfoldW
 
 template <class T> void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w) {
   for_each_channel<T>(images, columns, w, [&](const T* from, T* channel) {
-    for_each_run(w, channel, w.image.w, [&](T* to, int64_t row, Inside in, int64_t offset) {
+    for_each_run(w, channel, w.image.w, [&](T* to, int64_t row, WindowRange in, int64_t offset) {
       if (row < 0) in = {0, 0};
       std::fill_n(to, in.first, T(0));
       const T* start = from + row + offset;
@@ -63,7 +64,7 @@ template <class T> void fold(const Tensor& images, const Tensor& columns, const 
   for_each_channel<T>(images, columns, w, [&](T* to, const T* channel) {
     std::fill_n(to, w.image.h * w.image.w, T(0));
     for_each_run(w, channel, w.image.w,
-                 [&](const T* __restrict from, int64_t row, Inside in, int64_t offset) {
+                 [&](const T* __restrict from, int64_t row, WindowRange in, int64_t offset) {
                    if (row < 0) return;
                    T* __restrict start = to + row + offset;
                    if (w.stride.w == 1)

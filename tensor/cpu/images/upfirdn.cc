@@ -1,5 +1,6 @@
-// upfirdn2d on the CPU. It visits only the input cells, not the zeros between them in the upsampled image.
-// Each output cell is a weighted sum of a few input cells, which are runs of C neighbors.
+// CPU kernels of upfirdn2d (upsample with zeros, apply an FIR filter, downsample; StyleGAN) and of the gradient of
+// its filter. Only input pixels are visited, not the inserted zeros: an output pixel is a weighted sum of a few
+// input pixels of C adjacent channels.
 #include "gradus/tensor/ops/images/upfirdn.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,15 +13,15 @@
 namespace gradus::raw {
 namespace {
 
-// An input cell along one axis, and the cell of the kernel that it is multiplied by.
-struct Meeting {
+// Along one axis: an input position and the filter tap that it is multiplied by.
+struct AxisTap {
   int64_t from, k;
 };
 
-// Returns, for each output cell along an axis, the input cells that it is made of.
-std::vector<std::vector<Meeting>> meetings(int64_t in, int64_t out, int64_t kernel, int64_t up, int64_t down,
-                                           int64_t padding, bool flipped) {
-  std::vector<std::vector<Meeting>> all(static_cast<size_t>(out));
+// Returns, for each output position along an axis, the input positions and filter taps of its sum.
+std::vector<std::vector<AxisTap>> axis_taps(int64_t in, int64_t out, int64_t kernel, int64_t up, int64_t down,
+                                            int64_t padding, bool flipped) {
+  std::vector<std::vector<AxisTap>> all(static_cast<size_t>(out));
   for (int64_t p = 0; p < out; ++p)
     for (int64_t i = 0; i < kernel; ++i) {
       const int64_t u = p * down + i - padding;
@@ -30,28 +31,29 @@ std::vector<std::vector<Meeting>> meetings(int64_t in, int64_t out, int64_t kern
   return all;
 }
 
-struct Axes {
-  std::vector<std::vector<Meeting>> rows, columns;
-  explicit Axes(const UpfirdnGeometry& g)
-      : rows(meetings(g.input.h, g.output.h, g.kernel.h, g.up.h, g.down.h, g.top, g.flipped)),
-        columns(meetings(g.input.w, g.output.w, g.kernel.w, g.up.w, g.down.w, g.left, g.flipped)) {}
+struct AxisTaps {
+  std::vector<std::vector<AxisTap>> rows, columns;
+  explicit AxisTaps(const UpfirdnGeometry& g)
+      : rows(axis_taps(g.input.h, g.output.h, g.kernel.h, g.up.h, g.down.h, g.top, g.flipped)),
+        columns(axis_taps(g.input.w, g.output.w, g.kernel.w, g.up.w, g.down.w, g.left, g.flipped)) {}
 };
 
+// A term of a weighted sum of arrays of channels.
 template <class T> struct Tap {
   const T* from;
   T weight;
 };
 
-// N neighboring channels.
+// N adjacent channels.
 template <class T, int N> using Vector [[gnu::vector_size(N * sizeof(T))]] = T;
 
-// Sums the taps. The sums of Count vectors of N channels stay in registers.
-template <int N, int Count, class T> void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
-  using Lanes = Vector<T, N>;
-  Lanes sums[Count] = {};
+// to[c + i] = sum over taps of weight * from[c + i], for i < Count * N. The Count vector sums stay in registers.
+template <int N, int Count, class T> void sum_channels(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
+  using Channels = Vector<T, N>;
+  Channels sums[Count] = {};
   for (const Tap<T>& t : taps)
     for (int i = 0; i < Count; ++i) {
-      Lanes from;
+      Channels from;
       std::memcpy(&from, t.from + c + i * N, sizeof from);
       sums[i] += t.weight * from;
     }
@@ -61,15 +63,15 @@ template <int N, int Count, class T> void sum_lanes(T* to, int64_t c, const std:
 template <class T> void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>& taps) {
   constexpr int kLanes = 32 / sizeof(T);
   int64_t c = 0;
-  for (; c + 4 * kLanes <= C; c += 4 * kLanes) sum_lanes<kLanes, 4>(to, c, taps);
-  for (; c + kLanes <= C; c += kLanes) sum_lanes<kLanes, 1>(to, c, taps);
-  for (; c < C; ++c) sum_lanes<1, 1>(to, c, taps);
+  for (; c + 4 * kLanes <= C; c += 4 * kLanes) sum_channels<kLanes, 4>(to, c, taps);
+  for (; c + kLanes <= C; c += kLanes) sum_channels<kLanes, 1>(to, c, taps);
+  for (; c < C; ++c) sum_channels<1, 1>(to, c, taps);
 }
 
 template <class T>
 void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnGeometry& g) {
   const int64_t C = x.size(1), row = g.input.w * C;
-  const Axes axes(g);
+  const AxisTaps axes(g);
   const int64_t work = g.output.w * C * (1 + g.kernel.h * g.kernel.w / (g.up.h * g.up.w));
   parallel_for(0, y.size(0) * g.output.h, 1 + 16384 / (1 + work), [&](int64_t first, int64_t last) {
     std::vector<Tap<T>> taps;
@@ -78,8 +80,8 @@ void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnG
       T* to = y.ptr<T>() + r * g.output.w * C;
       for (int64_t q = 0; q < g.output.w; ++q, to += C) {
         taps.clear();
-        for (const Meeting& h : axes.rows[size_t(r % g.output.h)])
-          for (const Meeting& w : axes.columns[size_t(q)])
+        for (const AxisTap& h : axes.rows[size_t(r % g.output.h)])
+          for (const AxisTap& w : axes.columns[size_t(q)])
             taps.push_back({image + h.from * row + w.from * C, kernel[h.k * g.kernel.w + w.k]});
         weighted_sum(to, C, taps);
       }
@@ -87,17 +89,18 @@ void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnG
   });
 }
 
-// Each cell of the kernel is a sum over all images, which one thread computes.
+// dk[k] = sum of dy * x over all output pixels in which filter tap k meets an input pixel. Threads divide the
+// taps, so the result does not depend on their number.
 template <class T> void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) {
   const int64_t C = x.size(1), row = g.input.w * C, N = x.size(0);
-  const Axes axes(g);
+  const AxisTaps axes(g);
   parallel_for(0, g.kernel.h * g.kernel.w, 1 + 16384 / (1 + dy.numel()), [&](int64_t first, int64_t last) {
     std::fill(dk + first, dk + last, T(0));
     std::vector<double> sums(size_t(last - first), 0);
     for (int64_t r = 0; r < N * g.output.h; ++r)
-      for (const Meeting& h : axes.rows[size_t(r % g.output.h)])
+      for (const AxisTap& h : axes.rows[size_t(r % g.output.h)])
         for (int64_t q = 0; q < g.output.w; ++q)
-          for (const Meeting& w : axes.columns[size_t(q)]) {
+          for (const AxisTap& w : axes.columns[size_t(q)]) {
             const int64_t k = h.k * g.kernel.w + w.k;
             if (k < first || k >= last) continue;
             const T* a = dy.ptr<T>() + (r * g.output.w + q) * C;

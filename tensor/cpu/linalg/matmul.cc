@@ -1,5 +1,6 @@
-// Matrix products on the CPU. oneDNN computes f32 and bf16, Eigen f64. f16, and bf16 that the processor does not
-// multiply, are computed in f32 and rounded once: by oneDNN, or for bf16 by narrow_matmul where that is faster.
+// CPU kernels of the matrix product. oneDNN computes f32 and, on processors with AVX512_BF16, bf16; Eigen computes
+// f64. f16, and bf16 on other processors, are computed in f32 and rounded once: by oneDNN, or for bf16 by
+// narrow_matmul if narrow_matmul is faster.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 
@@ -16,8 +17,8 @@
 namespace gradus {
 namespace {
 
-// Returns the strides of a [rows, cols] matrix as oneDNN accepts them: a dim of size 1 gets the stride that
-// it has in a dense matrix.
+// Returns the row and column strides of x as oneDNN accepts them: a dim of size 1 gets the stride of a dense
+// matrix.
 std::array<int64_t, 2> matrix_strides(const Tensor& x) {
   const int n = x.dim();
   const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
@@ -30,12 +31,13 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
   return {row_step, col_step};
 }
 
+// Returns the sizes and strides of a matrix or a batch of matrices.
 onednn::Matrices layout_of(const Tensor& x) {
   const auto [row_step, col_step] = matrix_strides(x);
   onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
   if (x.dim() == 3) {  // a batch of one matrix broadcasts
-    const bool repeated = x.stride(0) == 0 && x.size(0) > 1;
-    m.sizes.insert(m.sizes.begin(), repeated ? 1 : x.size(0));
+    const bool is_broadcast = x.stride(0) == 0 && x.size(0) > 1;
+    m.sizes.insert(m.sizes.begin(), is_broadcast ? 1 : x.size(0));
     const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
     m.steps.insert(m.steps.begin(), m.sizes[0] == 1 ? one : x.stride(0));
   }
@@ -43,19 +45,19 @@ onednn::Matrices layout_of(const Tensor& x) {
 }
 
 // Returns x, or a row-major copy if oneDNN cannot describe x's layout.
-Tensor describable(const Tensor& x) {
+Tensor supported_layout(const Tensor& x) {
   if (onednn::can_describe(layout_of(x))) return x;
   const Tensor copy = empty(x.shape(), {x.dtype(), x.device()});
-  raw::copy_kernel.cpu(copy, x);  // not the op, which would queue it
+  raw::copy_kernel.cpu(copy, x);  // the kernel, not the op, which would queue the copy
   return copy;
 }
 
-// Multiplies with oneDNN in a's dtype. Returns false where oneDNN does not compute in it; for
-// f32 always true.
-bool gemm(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tensor& bias) {
+// out = a b + bias with oneDNN in a's dtype. Returns false if oneDNN does not support a's dtype on this processor,
+// which never is the case for f32.
+bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tensor& bias) {
   static const char kind[] = "matmul";
   if (!onednn::computes_in(a_in.dtype())) return false;
-  const Tensor a = describable(a_in), b = describable(b_in);
+  const Tensor a = supported_layout(a_in), b = supported_layout(b_in);
   const onednn::Matrices left = layout_of(a), right = layout_of(b);
   onednn::PlanKey key(kind);
   for (const auto* list : {&left.sizes, &left.steps, &right.sizes, &right.steps})
@@ -73,7 +75,7 @@ bool gemm(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tenso
 
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
-// Matrix i of a batch.
+// Returns element i along the first batch dim, as a view.
 Tensor matrix(const Tensor& t, int64_t i) {
   Shape shape = t.shape();
   Strides strides = t.strides();
@@ -81,37 +83,39 @@ Tensor matrix(const Tensor& t, int64_t i) {
   return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
 }
 
-// For batches that repeat the same two matrices. oneDNN refuses them, so computes one product and copies it.
-void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+// The product where both a and b are broadcast along the batch dim, which oneDNN does not support: computed once
+// and copied.
+void broadcast_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   matmul_cpu(matrix(out, 0), matrix(a, 0), matrix(b, 0), bias);
   char* to = static_cast<char*>(out.raw_ptr());
   const int64_t bytes = out.nbytes() / out.size(0);
   for (int64_t i = 1; i < out.size(0); ++i) std::memcpy(to + i * bytes, to, bytes);
 }
 
-// Returns whether a kernel of ours is faster than widening three whole matrices for oneDNN's product in f32: with
-// AVX-512, where there are few multiplications for each element that is widened or rounded.
+// Returns whether narrow_matmul is faster than converting a, b and out for oneDNN's f32 product: with AVX-512, if
+// there are few multiplications per converted element. There are M N K multiplications and M K + K N + M N
+// elements.
 bool prefers_narrow_matmul(const Tensor& out, const Tensor& a) {
   const int64_t M = out.size(-2), N = out.size(-1), K = a.size(-1);
   return a.dtype() == DType::kBF16 && cpu::has_avx512() && 1.0 / M + 1.0 / N + 1.0 / K > 1.0 / 128;
 }
 
-// A product with at most one batch dim.
-void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (gemm(out, a, b, bias)) return;
+// The product with at most one batch dim.
+void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (onednn_matmul(out, a, b, bias)) return;
   if (prefers_narrow_matmul(out, a)) return narrow_matmul(out, a, b, bias);
   cpu::give_in_f32(
       out, [&](const Tensor& y) { matmul_cpu(y, cpu::widened(a), cpu::widened(b), cpu::widened(bias)); });
 }
 
-// Merges neighboring batch dims where the strides of all three tensors allow it, so that as few products
-// as possible remain.
+// Merges adjacent batch dims where the strides of all three tensors allow it, to call oneDNN as rarely as
+// possible.
 void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   Tensor* all[] = {&out, &a, &b};
   for (int d = out.dim() - 4; d >= 0; --d) {
-    bool even = true;
-    for (Tensor* x : all) even &= x->strides()[d] == x->strides()[d + 1] * x->shape()[d + 1];
-    if (!even && out.shape()[d] != 1 && out.shape()[d + 1] != 1) continue;
+    bool mergeable = true;
+    for (Tensor* x : all) mergeable &= x->strides()[d] == x->strides()[d + 1] * x->shape()[d + 1];
+    if (!mergeable && out.shape()[d] != 1 && out.shape()[d + 1] != 1) continue;
     for (Tensor* x : all) {
       Shape shape = x->shape();
       Strides strides = x->strides();
@@ -123,7 +127,7 @@ void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   }
 }
 
-// The product of matrices with an inner size of 0.
+// The product with an inner dim of size 0: out = bias, or 0.
 void fill_with_bias(const Tensor& out, const Tensor& bias) {
   char* to = static_cast<char*>(out.raw_ptr());
   const int64_t row = out.size(-1) * size_of(out.dtype());
@@ -132,7 +136,8 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
   for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
 }
 
-// Returns whether Eigen computes a product. A small one is over before oneDNN begins; on ARM oneDNN is slow.
+// Returns whether Eigen computes the product: f64, small f32 products, for which oneDNN's overhead is larger than
+// the product, and all f32 products on ARM, where oneDNN is slow.
 bool prefers_reference(const Tensor& out, const Tensor& a) {
   if (out.dtype() != a.dtype()) return false;
   if (out.dtype() == DType::kF32)
@@ -143,15 +148,15 @@ bool prefers_reference(const Tensor& out, const Tensor& a) {
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (a.size(-1) == 0) return fill_with_bias(out, bias);
   if (prefers_reference(out, a)) return matmul_reference(out, a, b, bias);
-  if (out.dim() == 2) return product(out, a, b, bias);
+  if (out.dim() == 2) return multiply(out, a, b, bias);
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
   if (o.dim() > 3) {
     for (int64_t i = 0; i < o.size(0); ++i) matmul_cpu(matrix(o, i), matrix(x, i), matrix(y, i), bias);
   } else if (x.stride(0) == 0 && y.stride(0) == 0 && o.size(0) > 1) {
-    repeated_product(o, x, y, bias);
+    broadcast_product(o, x, y, bias);
   } else {
-    product(o, x, y, bias);
+    multiply(o, x, y, bias);
   }
 }
 

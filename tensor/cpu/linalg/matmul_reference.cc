@@ -1,3 +1,4 @@
+// The reference matrix product: Eigen maps of strided matrices, with rows divided among threads.
 #include "gradus/tensor/cpu/linalg/matmul_reference.h"
 
 #include <Eigen/Core>

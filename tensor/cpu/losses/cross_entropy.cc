@@ -1,3 +1,8 @@
+// CPU kernels of cross-entropy and its gradient with class indices as targets, as
+// torch.nn.functional.cross_entropy and nll_loss. x is [samples, classes] or [outer, classes, inner]; with p =
+// softmax(x):
+//   loss_i = -(1 - smoothing) * w[y_i] * log p[y_i] - smoothing / classes * sum_c w[c] * log p[c]
+// If `stats` is undefined, x holds log-probabilities (nll_loss).
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,11 +17,11 @@
 namespace gradus::raw {
 namespace {
 
-// The scores of one sample, `inner` elements apart.
+// The logits of one sample, with a stride of `inner` elements.
 template <class T> using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
 template <class T> using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 
-// Calls f(sample's scores). Where they lie side by side they are an expression that vectorizes.
+// Calls f(logits of a sample). Contiguous logits have a type that Eigen vectorizes.
 template <class T, class F> void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
   if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));
   f(Scores<T>(x + sample / s.inner * s.classes * s.inner + sample % s.inner, s.classes,
@@ -47,7 +52,7 @@ void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& to
         }
         check_target(y[i], i, s);
         with_scores(x.ptr<T>(), i, s, [&](const auto& scores) {
-          // -log p_c = shift - (x_c - largest)
+          // -log p_c = shift - (x_c - largest), with shift = log(sum(exp(x - largest)))
           T largest = 0, shift = 0;
           if (st) {
             largest = scores.maxCoeff();
@@ -62,17 +67,17 @@ void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& to
         });
       }
     });
-    // One thread adds in order, so the sum is the same for any number of threads.
-    double sum = 0, counted = 0;
+    // Added in order by one thread, so the sum does not depend on the number of threads.
+    double sum = 0, total_weight = 0;
     for (int64_t i = 0; i < samples; ++i) {
       sum += losses[static_cast<size_t>(i)];
-      if (y[i] != s.ignore_index) counted += w ? double(w[y[i]]) : 1.0;
+      if (y[i] != s.ignore_index) total_weight += w ? double(w[y[i]]) : 1.0;
     }
-    *total.ptr<T>() = T(counted);
+    *total.ptr<T>() = T(total_weight);
     if (s.reduction == Reduction::kNone)
       for (int64_t i = 0; i < samples; ++i) loss.ptr<T>()[i] = T(losses[static_cast<size_t>(i)]);
     else
-      *loss.ptr<T>() = T(s.reduction == Reduction::kMean ? sum / counted : sum);
+      *loss.ptr<T>() = T(s.reduction == Reduction::kMean ? sum / total_weight : sum);
   });
 }
 
@@ -84,10 +89,10 @@ void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x,
     const T* w = weight.defined() ? weight.ptr<T>() : nullptr;
     const T* st = stats.defined() ? stats.ptr<T>() : nullptr;
     const T* g = dy.ptr<T>();
-    const T share = s.reduction == Reduction::kMean ? T(1) / *total.ptr<T>() : T(1);
+    const T inv_total = s.reduction == Reduction::kMean ? T(1) / *total.ptr<T>() : T(1);
     const T smooth = T(s.smoothing / double(s.classes));
-    T weights = T(s.classes);
-    if (w) weights = std::accumulate(w, w + s.classes, T(0));
+    T weight_sum = T(s.classes);
+    if (w) weight_sum = std::accumulate(w, w + s.classes, T(0));
     parallel_for(0, target.numel(), grain(s), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         with_scores(dx.ptr<T>(), i, s, [&](auto d) {
@@ -96,15 +101,16 @@ void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x,
             return;
           }
           check_target(y[i], i, s);
-          const T scale = (s.reduction == Reduction::kNone ? g[i] : *g) * share;
-          const T hit = T(1 - s.smoothing) * (w ? w[y[i]] : T(1));
+          const T scale = (s.reduction == Reduction::kNone ? g[i] : *g) * inv_total;
+          const T target_weight = T(1 - s.smoothing) * (w ? w[y[i]] : T(1));
           if (st)
             with_scores(x.ptr<T>(), i, s, [&](const auto& scores) {
-              d = (scores - st[2 * i] - st[2 * i + 1]).exp() * (scale * (hit + smooth * weights));
+              d = (scores - st[2 * i] - st[2 * i + 1]).exp() *
+                  (scale * (target_weight + smooth * weight_sum));
             });
           else
             d.setZero();
-          d[y[i]] -= scale * hit;
+          d[y[i]] -= scale * target_weight;
           if (smooth != 0)
             for (int64_t c = 0; c < s.classes; ++c) d[c] -= scale * smooth * (w ? w[c] : T(1));
         });

@@ -1,4 +1,5 @@
-// Point-wise losses on the CPU.
+// CPU kernels of element-wise losses (mse, l1, smooth_l1, binary cross-entropy and others), of their sum and their
+// gradient, and the check that probabilities are in [0, 1].
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 #include "gradus/tensor/kernel.h"
 
@@ -30,8 +31,8 @@ void point_loss_sum_cpu(const Tensor& y, const Tensor&, const Tensor& x, const T
 }
 void point_loss_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
                              const PointLossSpec& s, double factor) {
-  with_loss(s, [&]<class F, class G>(F, G slope) {
-    const TimesFactor<G> scaled{slope, factor};
+  with_loss(s, [&]<class F, class G>(F, G derivative) {
+    const TimesFactor<G> scaled{derivative, factor};
     target.defined() ? cpu::ternary(dx, dy, x, target, scaled)
                      : cpu::binary(dx, dy, x, TimesFactorAgainstNumber<G>{scaled, s.target});
   });
@@ -42,16 +43,16 @@ void check_probabilities_cpu(const Tensor& x, bool is_target) {
     using Wide = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
     constexpr int64_t kBlock = 4096;
     const T* const values = x.ptr<T>();
-    // One loop vectorizes, the other finds the element.
+    // The first loop is vectorized; the second finds the wrong element.
     parallel_for(0, x.numel(), kBlock, [&](int64_t begin, int64_t end) {
       for (int64_t from = begin; from < end; from += kBlock) {
         const int64_t to = std::min(from + kBlock, end);
-        bool all = true;
+        bool all_valid = true;
         for (int64_t i = from; i < to; ++i) {
           const auto v = static_cast<Wide>(values[i]);
-          all &= (v >= 0) & (v <= 1);
+          all_valid &= (v >= 0) & (v <= 1);
         }
-        if (all) continue;
+        if (all_valid) continue;
         for (int64_t i = from; i < to; ++i)
           if (const auto v = static_cast<Wide>(values[i]); !(v >= 0 && v <= 1))
             throw_no_cross_entropy(is_target, v, i);

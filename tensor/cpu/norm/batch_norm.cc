@@ -1,6 +1,7 @@
-// Batch normalization on the CPU. Channels are innermost, so an image is a matrix [rows, C], and a statistic
-// is a sum over its rows. The rows are summed in blocks that do not depend on the number of threads. 16-bit
-// floats are computed as f32.
+// CPU kernels of batch normalization and its gradients, also fused with a residual addition and relu or
+// leaky_relu. Images are channels-last, so a batch is a matrix [rows, C], and a statistic is a sum over its rows:
+//   y = (x - mean) * weight / sqrt(var + eps) + bias
+// Rows are summed in blocks that do not depend on the number of threads. 16-bit floats are computed in f32.
 #include <algorithm>
 #include <cmath>
 #include <new>
@@ -17,24 +18,25 @@
 namespace gradus::raw {
 namespace {
 
-// One number per channel, aligned to a cache line, because loops load vectors as long as a line.
-template <class T> struct FromALine {
+// An allocator with cache-line alignment, for arrays that loops read as whole vectors.
+template <class T> struct CacheLineAllocator {
   using value_type = T;
   T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
   void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
-  bool operator==(const FromALine&) const = default;
+  bool operator==(const CacheLineAllocator&) const = default;
 };
-template <class T> using Channels = std::vector<T, FromALine<T>>;
+// One value per channel.
+template <class T> using Channels = std::vector<T, CacheLineAllocator<T>>;
 
-// An image as a matrix [rows, C]. Rows of few channels are joined, `fold` at a time, so that loops over
-// `width` elements fill vector registers. Numbers by channel are then repeated `fold` times.
-struct Rows {
-  explicit Rows(const Tensor& x) : C(x.size(1)), total(x.numel() / C) {
+// A batch of images as a matrix of `count` rows of `width` elements. If C is small, `fold` pixels form one row, so
+// that loops over a row fill vector registers; values per channel are then repeated `fold` times.
+struct ImageRows {
+  explicit ImageRows(const Tensor& x) : C(x.size(1)), total(x.numel() / C) {
     while (C * fold * 2 <= 128 && total % (fold * 2) == 0) fold *= 2;
     count = total / fold, width = C * fold;
   }
-  // Returns f(c) for each channel, repeated to the width.
-  template <class T, class F> Channels<T> spread(F f) const {
+  // Returns f(c) for each channel c, repeated to `width` values.
+  template <class T, class F> Channels<T> repeat_per_channel(F f) const {
     Channels<T> v(width);
     for (int64_t c = 0; c < C; ++c) v[c] = T(f(c));
     for (int64_t i = C; i < width; ++i) v[i] = v[i - C];
@@ -46,43 +48,42 @@ struct Rows {
   int64_t C, total, fold = 1, count, width;
 };
 
-// The type in which T is computed.
+// The type in which elements of T are computed.
 template <class T> using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Calls f<T>() for the dtypes that a batch norm takes.
+// Calls f<T>() with the C++ type of a floating dtype, including 16-bit types.
 template <class F> void dispatch(DType t, F&& f) {
   dispatch_all(t, [&]<class T>() {
     if constexpr (is_floating(dtype_v<T>)) f.template operator()<T>();
   });
 }
 
-// Calls f(N as a constant, first row) for all rows in [first, last): eight rows at a time, then single ones.
+// Calls f(N, row) for blocks of N rows that cover [first, last): N is std::integral_constant 8, then 1.
 template <class F> void for_each_rows(int64_t first, int64_t last, F f) {
   int64_t r = first;
   for (; r + 8 <= last; r += 8) f(std::integral_constant<int, 8>(), r);
   for (; r < last; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// Returns K sums per channel over all rows. add(N, part, r) adds the N rows from r to the K * width
-// numbers of `part`. Some rows are summed in A, so that they go through vector registers. Their sum is
-// then added in double.
-template <int K, class A, class Add> std::vector<double> sum_rows(const Rows& rows, Add add) {
+// Returns K sums per channel over all rows, as [K, C]. add(N, part, r) adds rows [r, r + N) to part [K, width]. Up
+// to kRowsInPart rows are summed in A, their sums in f64.
+template <int K, class A, class Add> std::vector<double> sum_rows(const ImageRows& rows, Add add) {
   constexpr int64_t kRowsInPart = 32;
   const int64_t width = K * rows.width;
-  const int64_t most = std::clamp<int64_t>(rows.count / kRowsInPart, 1, 64);
-  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.width / 32768, 1, most);
+  const int64_t max_blocks = std::clamp<int64_t>(rows.count / kRowsInPart, 1, 64);
+  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.width / 32768, 1, max_blocks);
   std::vector<double> sums(blocks * width, 0.0);
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
-    Channels<A> part(width);
+    Channels<A> partial(width);
     for (int64_t b = first; b < last; ++b) {
       double* __restrict sum = sums.data() + b * width;
       const int64_t end = rows.count * (b + 1) / blocks;
       for (int64_t r = rows.count * b / blocks; r < end; r += kRowsInPart) {
-        std::fill(part.begin(), part.end(), A(0));
+        std::fill(partial.begin(), partial.end(), A(0));
         cpu::with_wide_vectors([&] {
           for_each_rows(r, std::min(end, r + kRowsInPart),
-                        [&](auto count, int64_t row) { add(count, part.data(), row); });
-          const A* __restrict p = part.data();
+                        [&](auto count, int64_t row) { add(count, partial.data(), row); });
+          const A* __restrict p = partial.data();
           for (int64_t i = 0; i < width; ++i) sum[i] += p[i];
         });
       }
@@ -102,23 +103,25 @@ template <int K, class A, class Add> std::vector<double> sum_rows(const Rows& ro
 using formulas::normalized;
 using formulas::positive_part;
 
-// weight / sqrt(var + eps), by channel.
+// Returns weight[c] / sqrt(var + eps).
 template <class A> double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
   return formulas::batch_norm_scale(weight.defined() ? weight.ptr<A>()[c] : 1.0, var, eps);
 }
 
-// The numbers by channel that turn x into y.
+// The coefficients per channel of y = (x - mean) * scale + shift.
 template <class A> struct Affine {
-  Affine(const Rows& rows, const Tensor& m, const Tensor& var, const Tensor& weight, const Tensor& bias,
+  Affine(const ImageRows& rows, const Tensor& m, const Tensor& var, const Tensor& weight, const Tensor& bias,
          double eps)
-      : mean(rows.spread<A>([&](int64_t c) { return m.ptr<A>()[c]; })),
-        scale(rows.spread<A>([&](int64_t c) { return scale_of<A>(weight, var.ptr<A>()[c], eps, c); })),
-        shift(rows.spread<A>([&](int64_t c) { return bias.defined() ? bias.ptr<A>()[c] : 0.0; })) {}
+      : mean(rows.repeat_per_channel<A>([&](int64_t c) { return m.ptr<A>()[c]; })),
+        scale(rows.repeat_per_channel<A>(
+            [&](int64_t c) { return scale_of<A>(weight, var.ptr<A>()[c], eps, c); })),
+        shift(
+            rows.repeat_per_channel<A>([&](int64_t c) { return bias.defined() ? bias.ptr<A>()[c] : 0.0; })) {}
   Channels<A> mean, scale, shift;
 };
 
-// Calls f(r) for all rows. f is also compiled for wide vectors.
-template <class F> void for_each_row(const Rows& rows, F f) {
+// Calls f(r) for all rows in parallel, compiled for wide vectors too.
+template <class F> void for_each_row(const ImageRows& rows, F f) {
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
     cpu::with_wide_vectors([&] {
       for (int64_t r = first; r < last; ++r) f(r);
@@ -126,15 +129,15 @@ template <class F> void for_each_row(const Rows& rows, F f) {
   });
 }
 
-// y[i] = finish(normalized x[i], i). y may be a tensor that `finish` reads at i.
+// y[i] = finish(normalized x[i], i). y may alias a tensor that `finish` reads at i.
 template <class T, class A, class F>
 void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine, F finish) {
-  const Rows rows(x);
+  const ImageRows rows(x);
   for_each_row(rows, [&](int64_t r) {
     const A *mean = affine.mean.data(), *scale = affine.scale.data(), *shift = affine.shift.data();
     T* const to = rows.at<T>(y, r);
     const T* const v = rows.at<T>(x, r);
-    const F local = finish;  // so that its pointers stay in registers
+    const F local = finish;  // a local copy, whose pointers stay in registers
     const int64_t width = rows.width, at = r * width;
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; ++i)
@@ -146,11 +149,11 @@ template <class T, class A> void normalize(const Tensor& y, const Tensor& x, con
 }
 
 struct Moments {
-  std::vector<double> mean, m2;  // by channel; m2: sum of squared differences from the mean
+  std::vector<double> mean, m2;  // per channel; m2 = sum (x - mean)^2
 };
 
-// Adds two numbers of each element of N rows to two sums by column. add(at, i, first, second) adds those of
-// element `at`, in column i, to `first` and `second`.
+// Accumulates two sums per column over N rows of n elements. add(at, i, a, b) adds the terms of element `at`,
+// which is in column i, to a and b.
 template <int N, class A, class F> inline void add_rows(int64_t n, A* first, A* second, F add) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
@@ -162,12 +165,13 @@ template <int N, class A, class F> inline void add_rows(int64_t n, A* first, A* 
   }
 }
 
-// Computes mean and m2 in one pass over the differences from a guess, which is the mean of some rows. Where
-// the guess is so far off that the subtraction at the end would lose digits, a second pass takes the
-// differences from the mean itself.
+// Returns mean and m2 per channel by the shifted-data algorithm: with a guess k of the mean (the mean of some
+// rows),
+//   mean = k + sum(x - k) / n,  m2 = sum (x - k)^2 - (sum(x - k))^2 / n
+// If k is so far from the mean that this subtraction would cancel, a second pass uses k = mean.
 template <class T> Moments moments(const Tensor& x) {
   using A = Arithmetic<T>;
-  const Rows rows(x);
+  const ImageRows rows(x);
   const double n = double(rows.total);
   std::vector<double> guess(rows.width, 0.0);
   const int64_t samples = std::min<int64_t>(rows.count, 32);
@@ -178,31 +182,31 @@ template <class T> Moments moments(const Tensor& x) {
   std::vector<double> channel_guess(rows.C, 0.0);
   for (int64_t i = 0; i < rows.width; ++i)
     channel_guess[i % rows.C] += guess[i] / double(samples * rows.fold);
-  Channels<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
+  Channels<A> pivot = rows.repeat_per_channel<A>([&](int64_t c) { return channel_guess[c]; });
 
-  const auto differences = [&] {  // sums of the differences from `about`, and of their squares
-    return sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
-      add_rows<count()>(rows.width, part, part + rows.width,
-                        [v = rows.at<T>(x, r), a = about.data()](int64_t at, int64_t i, A& sum, A& squares) {
+  const auto shifted_sums = [&] {  // sum(x - pivot) and sum (x - pivot)^2 per channel
+    return sum_rows<2, A>(rows, [&](auto count, A* partial, int64_t r) {
+      add_rows<count()>(rows.width, partial, partial + rows.width,
+                        [v = rows.at<T>(x, r), a = pivot.data()](int64_t at, int64_t i, A& sum, A& squares) {
                           const A d = A(v[at]) - a[i];
                           sum += d;
                           squares = std::fma(d, d, squares);
                         });
     });
   };
-  std::vector<double> sums = differences();
-  bool far = false;
+  std::vector<double> sums = shifted_sums();
+  bool cancels = false;
   for (int64_t c = 0; c < rows.C; ++c) {
     const double off = sums[c] * sums[c] / n;
-    far |= off > 16 * (sums[rows.C + c] - off);
+    cancels |= off > 16 * (sums[rows.C + c] - off);
   }
-  if (far) {
-    for (int64_t i = 0; i < rows.width; ++i) about[i] = A(about[i] + sums[i % rows.C] / n);
-    sums = differences();
+  if (cancels) {
+    for (int64_t i = 0; i < rows.width; ++i) pivot[i] = A(pivot[i] + sums[i % rows.C] / n);
+    sums = shifted_sums();
   }
   Moments result;
   for (int64_t c = 0; c < rows.C; ++c) {
-    result.mean.push_back(about[c] + sums[c] / n);
+    result.mean.push_back(pivot[c] + sums[c] / n);
     result.m2.push_back(formulas::squares_about_mean(sums[c], sums[rows.C + c], n));
   }
   return result;
@@ -216,7 +220,7 @@ void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x)
   });
 }
 
-// to = offset + (x - mean) * slope, plus `add` if given. `to` may be `add` itself.
+// to = offset + (x - mean) * slope, plus `add` if not null. `to` may alias `add`.
 template <class T, class A>
 void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const A* offset, const A* slope) {
   if (add) {
@@ -234,9 +238,9 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
                                    const Tensor& offset, const Tensor& slope) {
   dispatch(x.dtype(), [&]<class T>() {
     using A = Arithmetic<T>;
-    const Rows rows(x);
+    const ImageRows rows(x);
     const auto by_channel = [&](const Tensor& t) {
-      return rows.spread<A>([&](int64_t c) { return t.ptr<A>()[c]; });
+      return rows.repeat_per_channel<A>([&](int64_t c) { return t.ptr<A>()[c]; });
     };
     const auto m = by_channel(mean), a = by_channel(offset), b = by_channel(slope);
     for_each_row(rows, [&](int64_t r) {
@@ -251,18 +255,18 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
                                    const Tensor& weight, double eps) {
   dispatch(x.dtype(), [&]<class T>() {
     using A = Arithmetic<T>;
-    const Rows rows(x);
+    const ImageRows rows(x);
     const Affine<A> affine(rows, mean, var, weight, {}, eps);
-    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* partial, int64_t r) {
       const auto add = [to = rows.at<A>(dx, r), g = rows.at<T>(dy, r), v = rows.at<T>(x, r),
                         mean = affine.mean.data(),
                         scale = affine.scale.data()](int64_t at, int64_t i, A& sum, A& centered) {
-        const A given = g[at];
-        sum += given;
-        centered = std::fma(given, A(v[at]) - mean[i], centered);
-        to[at] = given * scale[i];
+        const A grad = g[at];
+        sum += grad;
+        centered = std::fma(grad, A(v[at]) - mean[i], centered);
+        to[at] = grad * scale[i];
       };
-      add_rows<count()>(rows.width, part, part + rows.width, add);
+      add_rows<count()>(rows.width, partial, partial + rows.width, add);
     });
     for (int64_t c = 0; c < rows.C; ++c) {
       sum.ptr<A>()[c] = A(sums[c]);
@@ -274,15 +278,15 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
 void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                           const Tensor& weight, const Tensor& bias, double eps) {
   dispatch(x.dtype(), [&]<class T>() {
-    normalize<T>(y, x, Affine<Arithmetic<T>>(Rows(x), mean, var, weight, bias, eps));
+    normalize<T>(y, x, Affine<Arithmetic<T>>(ImageRows(x), mean, var, weight, bias, eps));
   });
 }
 
-// Writes the batch's mean and variance. Returns the numbers that normalize by them.
+// Computes the batch's mean and biased variance, writes them, and returns the coefficients that normalize by them.
 template <class T, class A = Arithmetic<T>>
-Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
+Affine<A> batch_affine(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
                        const Tensor& bias, double eps) {
-  const Rows rows(x);
+  const ImageRows rows(x);
   const Moments s = moments<T>(x);
   for (int64_t c = 0; c < rows.C; ++c)
     mean.ptr<A>()[c] = A(s.mean[c]), var.ptr<A>()[c] = A(s.m2[c] / double(rows.total));
@@ -309,46 +313,49 @@ void batch_norm_update_cpu(const Tensor& mean, const Tensor& var, const RunningS
 void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, double eps, const RunningStatistics& running) {
   dispatch(x.dtype(),
-           [&]<class T>() { normalize<T>(y, x, by_the_batch<T>(mean, var, x, weight, bias, eps)); });
-  batch_norm_update_cpu(mean, var, running, Rows(x).total);
+           [&]<class T>() { normalize<T>(y, x, batch_affine<T>(mean, var, x, weight, bias, eps)); });
+  batch_norm_update_cpu(mean, var, running, ImageRows(x).total);
 }
 
 void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                          const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps,
                          double negative_slope, const RunningStatistics& running) {
   dispatch(x.dtype(), [&]<class T>() {
-    const auto affine = by_the_batch<T>(mean, var, x, weight, bias, eps);
+    const auto affine = batch_affine<T>(mean, var, x, weight, bias, eps);
     using A = Arithmetic<T>;
-    const auto rectify = [&](auto part) {
-      if (!residual.defined()) return normalize<T>(y, x, affine, [part](A v, int64_t) { return part(v); });
-      normalize<T>(y, x, affine,
-                   [part, add = residual.ptr<const T>()](A v, int64_t i) { return part(v + A(add[i])); });
+    const auto rectify = [&](auto partial) {
+      if (!residual.defined())
+        return normalize<T>(y, x, affine, [partial](A v, int64_t) { return partial(v); });
+      normalize<T>(y, x, affine, [partial, add = residual.ptr<const T>()](A v, int64_t i) {
+        return partial(v + A(add[i]));
+      });
     };
     if (negative_slope == 0)
       rectify([](A v) { return positive_part(v); });
     else
       rectify([slope = A(negative_slope)](A v) { return formulas::leaky(v, slope); });
   });
-  batch_norm_update_cpu(mean, var, running, Rows(x).total);
+  batch_norm_update_cpu(mean, var, running, ImageRows(x).total);
 }
 
-// The gradient of a normalized number v: dy, or what relu or leaky_relu leave of it.
-struct AsItIs {
+// Gradient functors: the gradient of the normalized value, given dy and the input v. Identity without activation;
+// Rectified and Leaky after relu and leaky_relu.
+struct IdentityGradient {
   template <class A> A operator()(A dy, A, A, A, A) const { return dy; }
 };
-struct Rectified {
+struct ReluGradient {
   template <class A> A operator()(A dy, A v, A mean, A scale, A shift) const {
     return formulas::rectified_gradient(dy, normalized(v, mean, scale, shift));
   }
 };
-template <class A> struct Leaky {
+template <class A> struct LeakyReluGradient {
   A slope;
   A operator()(A dy, A v, A mean, A scale, A shift) const {
     return formulas::leaky_gradient(dy, normalized(v, mean, scale, shift), slope);
   }
 };
 
-// dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
+// dx = scale * (g - offset - (x - mean) * slope) with g = gradient(dy). dx may alias dy.
 template <class T, class A, class Gradient>
 void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& affine, const A* offset,
                   const A* slope, Gradient gradient) {
@@ -360,13 +367,13 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   }
 }
 
-// Computes dx, dweight and dbias from the sums of dy and of dy * (x - mean).
+// Computes dx, dweight and dbias from sums = [sum(g), sum(g * (x - mean))] per channel, where g = gradient(dy).
 template <class T, class Gradient>
 void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                       const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,
                       const std::vector<double>& sums, Gradient gradient) {
   using A = Arithmetic<T>;
-  const Rows rows(x);
+  const ImageRows rows(x);
   std::vector<formulas::BatchNormSlopes> slopes(rows.C);
   for (int64_t c = 0; c < rows.C; ++c) {
     slopes[c] =
@@ -374,8 +381,8 @@ void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbi
     dbias.ptr<A>()[c] = A(sums[c]);
     dweight.ptr<A>()[c] = A(slopes[c].dweight);
   }
-  const auto offset = rows.spread<A>([&](int64_t c) { return slopes[c].offset; });
-  const auto slope = rows.spread<A>([&](int64_t c) { return slopes[c].slope; });
+  const auto offset = rows.repeat_per_channel<A>([&](int64_t c) { return slopes[c].offset; });
+  const auto slope = rows.repeat_per_channel<A>([&](int64_t c) { return slopes[c].slope; });
   for_each_row(rows, [&](int64_t r) {
     backward_row(rows.width, rows.at<T>(dx, r), static_cast<const T*>(rows.at<T>(dy, r)),
                  static_cast<const T*>(rows.at<T>(x, r)), affine, offset.data(), slope.data(), gradient);
@@ -386,8 +393,8 @@ template <class T, class Gradient>
 void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy, const Tensor& x,
               const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps, Gradient gradient) {
   using A = Arithmetic<T>;
-  const Rows rows(x);
-  const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+  const ImageRows rows(x);
+  const auto sums = sum_rows<2, A>(rows, [&](auto count, A* partial, int64_t r) {
     const auto add = [dy = rows.at<T>(dy, r), x = rows.at<T>(x, r), m = affine.mean.data(),
                       s = affine.scale.data(), b = affine.shift.data(),
                       gradient](int64_t at, int64_t i, A& sum, A& centered) {
@@ -395,7 +402,7 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
       sum += g;
       centered = std::fma(g, v - m[i], centered);
     };
-    add_rows<count()>(rows.width, part, part + rows.width, add);
+    add_rows<count()>(rows.width, partial, partial + rows.width, add);
   });
   backward_by_sums<T>(dx, dweight, dbias, dy, x, var, affine, eps, sums, gradient);
 }
@@ -405,16 +412,16 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
                              const Tensor& bias, double eps, double negative_slope) {
   dispatch(x.dtype(), [&]<class T>() {
     using A = Arithmetic<T>;
-    const Affine<A> affine(Rows(x), mean, var, weight, bias, eps);
+    const Affine<A> affine(ImageRows(x), mean, var, weight, bias, eps);
     const auto run = [&](auto gradient) {
       backward<T>(dx, dweight, dbias, dy, x, var, affine, eps, gradient);
     };
     if (negative_slope == 1)
-      run(AsItIs());
+      run(IdentityGradient());
     else if (negative_slope == 0)
-      run(Rectified());
+      run(ReluGradient());
     else
-      run(Leaky<A>{A(negative_slope)});
+      run(LeakyReluGradient<A>{A(negative_slope)});
   });
 }
 
@@ -424,21 +431,21 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
                                       double eps) {
   dispatch(x.dtype(), [&]<class T>() {
     using A = Arithmetic<T>;
-    const Rows rows(x);
+    const ImageRows rows(x);
     const Affine<A> affine(rows, mean, var, weight, {}, eps);
-    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* partial, int64_t r) {
       // The gradient of relu: dy where y is not 0. dresidual may be dy.
       const auto add = [g = rows.at<T>(dresidual, r), dy = rows.at<T>(dy, r), y = rows.at<T>(y, r),
                         x = rows.at<T>(x, r),
                         mean = affine.mean.data()](int64_t at, int64_t i, A& sum, A& centered) {
-        const A kept = formulas::rectified_gradient(A(dy[at]), A(y[at]));
-        g[at] = T(kept);
-        sum += kept;
-        centered = std::fma(kept, A(x[at]) - mean[i], centered);
+        const A relu_grad = formulas::rectified_gradient(A(dy[at]), A(y[at]));
+        g[at] = T(relu_grad);
+        sum += relu_grad;
+        centered = std::fma(relu_grad, A(x[at]) - mean[i], centered);
       };
-      add_rows<count()>(rows.width, part, part + rows.width, add);
+      add_rows<count()>(rows.width, partial, partial + rows.width, add);
     });
-    backward_by_sums<T>(dx, dweight, dbias, dresidual, x, var, affine, eps, sums, AsItIs());
+    backward_by_sums<T>(dx, dweight, dbias, dresidual, x, var, affine, eps, sums, IdentityGradient());
   });
 }
 

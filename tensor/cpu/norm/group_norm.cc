@@ -1,7 +1,7 @@
-// Group and instance normalization on the CPU. Channels are innermost, so a sample is a matrix [rows, C].
-// Every pass visits the sample's rows and treats all channels alike, with one set of coefficients per
-// channel. All passes over a sample follow each other while it is in the cache. Rows are summed in blocks
-// that do not depend on the number of threads.
+// CPU kernels of group and instance normalization, with first and second gradients, and of the sum over a window
+// of channels. Images are channels-last, so a sample is a matrix [rows, C]. Group statistics become coefficients
+// per channel, so every pass is a loop over rows. All passes over a sample run while it is in the cache. Rows are
+// summed in blocks that do not depend on the number of threads.
 #include "gradus/tensor/ops/norm/group_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -14,8 +14,9 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements
+constexpr int64_t kGrain = 16384;  // minimum number of elements per thread
 
+// The sizes of a batch x [N, C, ...]. per_group: channels per group.
 struct Samples {
   const Tensor& x;
   const GroupNormSpec& spec;
@@ -24,8 +25,8 @@ struct Samples {
   double group_size() const { return double(rows * per_group); }
 };
 
-// Calls f(sample) for each sample. Where there are fewer samples than threads, threads divide each
-// sample's rows instead.
+// Calls f(sample) for each sample, in parallel if there are at least as many samples as threads. Otherwise the
+// loops inside f are parallel.
 template <class F> void for_each_sample(const Samples& s, F f) {
   const int64_t grain = s.N < num_threads() ? s.N : 1 + kGrain / (s.rows * s.C);
   parallel_for(0, s.N, grain, [&](int64_t first, int64_t last) {
@@ -33,80 +34,80 @@ template <class F> void for_each_sample(const Samples& s, F f) {
   });
 }
 
-// Returns the number of blocks into which a sample's rows are cut for sums.
+// Returns the number of blocks of rows with separate partial sums.
 int64_t blocks_of(const Samples& s) {
   return std::min(s.rows, std::clamp<int64_t>(s.rows * s.C / 65536, 1, 64));
 }
 
-// Returns K * C sums over a sample's rows. row(part, r) adds row r to `part`. A few rows are summed in T, so
-// that they go through vector registers. Their sum is then added in double.
+// Returns sums [K, C] over a sample's rows. row(part, r) adds row r to part [K, C]. Up to 16 rows are summed in T,
+// their sums in f64.
 template <class T, int K, class AddRow> std::vector<double> sum_rows(const Samples& s, AddRow row) {
   const int64_t width = K * s.C, blocks = blocks_of(s);
-  std::vector<double> parts(size_t(blocks * width), 0.0);
+  std::vector<double> partials(size_t(blocks * width), 0.0);
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
-    std::vector<T> few(static_cast<size_t>(width));
+    std::vector<T> partial(static_cast<size_t>(width));
     for (int64_t b = first; b < last; ++b) {
-      double* sums = parts.data() + b * width;
+      double* sums = partials.data() + b * width;
       const int64_t end = s.rows * (b + 1) / blocks;
       for (int64_t r = s.rows * b / blocks; r < end;) {
-        std::fill(few.begin(), few.end(), T(0));
-        for (const int64_t stop = std::min(end, r + 16); r < stop; ++r) row(few.data(), r);
-        for (int64_t i = 0; i < width; ++i) sums[i] += double(few[size_t(i)]);
+        std::fill(partial.begin(), partial.end(), T(0));
+        for (const int64_t stop = std::min(end, r + 16); r < stop; ++r) row(partial.data(), r);
+        for (int64_t i = 0; i < width; ++i) sums[i] += double(partial[size_t(i)]);
       }
     }
   });
   for (int64_t b = 1; b < blocks; ++b)
-    for (int64_t i = 0; i < width; ++i) parts[size_t(i)] += parts[size_t(b * width + i)];
-  parts.resize(size_t(width));
-  return parts;
+    for (int64_t i = 0; i < width; ++i) partials[size_t(i)] += partials[size_t(b * width + i)];
+  partials.resize(size_t(width));
+  return partials;
 }
 
-// Adds x - about, and its square, to the sums.
+// sum[c] += d and squares[c] += d^2, with d = x[c] - about[c].
 template <class T>
 void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const T* __restrict x,
-                     const T* __restrict about) {
+                     const T* __restrict reference) {
   for (int64_t c = 0; c < C; ++c) {
-    const T d = x[c] - about[c];
+    const T d = x[c] - reference[c];
     sum[c] += d, squares[c] += d * d;
   }
 }
 
-// Sums by channel, in f64, over rows of x: of the differences from the sample's first row, and of their
-// squares. A few rows at a time are summed in T, as differences from the first of them. Whatever the mean or
-// an outlier is, the squares are then too large at most by a factor of the number of rows.
+// Per channel, in f64: sum and squares of x - x0, where x0 is the sample's first row. Up to 16 rows are summed in
+// T relative to the first of them, then shifted to x0. So for any mean and any outlier, the squares exceed sum (x
+// - mean)^2 by at most a factor of the number of rows.
 template <class T> struct ChannelStatistics {
   explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
   std::vector<double> sum, squares;
 
   void add_rows(const Samples& s, const T* x, int64_t first, int64_t last) {
-    std::vector<T> few(size_t(2 * s.C));
+    std::vector<T> partial(size_t(2 * s.C));
     for (int64_t r = first; r < last; r += 16) {
       const int64_t stop = std::min(last, r + 16);
-      const T* about = x + r * s.C;
-      std::fill(few.begin(), few.end(), T(0));
+      const T* reference = x + r * s.C;
+      std::fill(partial.begin(), partial.end(), T(0));
       for (int64_t i = r + 1; i < stop; ++i)
-        add_differences(s.C, few.data(), few.data() + s.C, x + i * s.C, about);
+        add_differences(s.C, partial.data(), partial.data() + s.C, x + i * s.C, reference);
       for (int64_t c = 0; c < s.C; ++c) {
-        const double offset = double(about[c]) - double(x[c]), d = double(few[size_t(c)]);
+        const double offset = double(reference[c]) - double(x[c]), d = double(partial[size_t(c)]);
         sum[size_t(c)] += d + double(stop - r) * offset;
-        squares[size_t(c)] += double(few[size_t(s.C + c)]) + offset * (2 * d + double(stop - r) * offset);
+        squares[size_t(c)] += double(partial[size_t(s.C + c)]) + offset * (2 * d + double(stop - r) * offset);
       }
     }
   }
 };
 
-// Computes the mean and the biased variance of each group.
+// Computes the mean and the biased variance of each group of one sample x.
 template <class T> void statistics(const Samples& s, const T* x, double* mean, double* var) {
   const int64_t blocks = blocks_of(s);
-  std::vector parts(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
+  std::vector partials(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
     for (int64_t b = first; b < last; ++b)
-      parts[size_t(b)].add_rows(s, x, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+      partials[size_t(b)].add_rows(s, x, s.rows * b / blocks, s.rows * (b + 1) / blocks);
   });
-  ChannelStatistics<T>& all = parts[0];
+  ChannelStatistics<T>& all = partials[0];
   for (int64_t b = 1; b < blocks; ++b)
     for (size_t c = 0; c < size_t(s.C); ++c)
-      all.sum[c] += parts[size_t(b)].sum[c], all.squares[c] += parts[size_t(b)].squares[c];
+      all.sum[c] += partials[size_t(b)].sum[c], all.squares[c] += partials[size_t(b)].squares[c];
   for (int64_t g = 0; g < s.groups; ++g) {
     const int64_t begin = g * s.per_group, end = begin + s.per_group;
     const auto offset = [&](int64_t c) {
@@ -116,30 +117,31 @@ template <class T> void statistics(const Samples& s, const T* x, double* mean, d
     for (int64_t c = begin; c < end; ++c) sum += offset(c);
     const double from_first = sum / double(s.per_group);
     for (int64_t c = begin; c < end; ++c) {
-      const double own = all.sum[size_t(c)], apart = offset(c) - from_first;
-      squares += all.squares[size_t(c)] - own * own / double(s.rows) + double(s.rows) * apart * apart;
+      const double channel_sum = all.sum[size_t(c)], delta = offset(c) - from_first;
+      squares += all.squares[size_t(c)] - channel_sum * channel_sum / double(s.rows) +
+                 double(s.rows) * delta * delta;
     }
     mean[g] = double(x[begin]) + from_first;
     var[g] = squares / s.group_size();
-    if (var[g] < 0) var[g] = 0;  // by rounding; NaN stays
+    if (var[g] < 0) var[g] = 0;  // negative by rounding; NaN stays NaN
   }
 }
 
-// Per channel: y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that a large
-// mean costs no digits.
+// y = (x - high) * scale + shift per channel. `high` is the mean rounded to T; shift includes the rounding error,
+// so that a large mean costs no precision.
 template <class T>
 void apply_row(int64_t C, T* __restrict y, const T* __restrict x, const T* __restrict high,
                const T* __restrict scale, const T* __restrict shift) {
   for (int64_t c = 0; c < C; ++c) y[c] = (x[c] - high[c]) * scale[c] + shift[c];
 }
 
-template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
+template <class T> const T* ptr_or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
 
 void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
     const Samples s{x, spec};
-    const T *w = or_null<T>(weight), *b = or_null<T>(bias);
+    const T *w = ptr_or_null<T>(weight), *b = ptr_or_null<T>(bias);
     for_each_sample(s, [&](int64_t n) {
       const T* from = x.ptr<T>() + n * s.rows * s.C;
       T* to = y.ptr<T>() + n * s.rows * s.C;
@@ -160,12 +162,13 @@ void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, cons
   });
 }
 
+// sum[c] += dy[c] and centered_sum[c] += dy[c] * (x[c] - high[c]).
 template <class T>
 void add_gradients(int64_t C, T* __restrict sum, T* __restrict centered_sum, const T* __restrict dy,
                    const T* __restrict x, const T* __restrict high) {
   for (int64_t c = 0; c < C; ++c) sum[c] += dy[c], centered_sum[c] += dy[c] * (x[c] - high[c]);
 }
-// y = dy * scale + (x - high) * slope + shift.
+// y = dy * scale + (x - high) * slope + shift per channel.
 template <class T>
 void combine_row(int64_t C, T* __restrict y, const T* __restrict dy, const T* __restrict x,
                  const T* __restrict high, const T* __restrict scale, const T* __restrict slope,
@@ -179,7 +182,7 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
                              const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm_backward", [&]<class T>() {
     const Samples s{x, spec};
-    const T* w = or_null<T>(weight);
+    const T* w = ptr_or_null<T>(weight);
     std::vector<double> dw(size_t(s.N * s.C)), db(size_t(s.N * s.C));  // of each sample
     for_each_sample(s, [&](int64_t n) {
       const int64_t at = n * s.rows * s.C;
@@ -221,6 +224,7 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
+// Adds a, a * d, g, g * d and a * g to five sums per channel, with a = ddx, g = dy and d = x - high.
 template <class T>
 void add_products(int64_t C, T* __restrict sums, const T* __restrict ddx, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict high) {
@@ -232,6 +236,7 @@ void add_products(int64_t C, T* __restrict sums, const T* __restrict ddx, const 
   }
 }
 
+// dx = dy * of_dy + ddx * of_ddx + (x - high) * slope + shift per channel.
 template <class T>
 void combine_both(int64_t C, T* __restrict dx, const T* __restrict ddx, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict high, const T* __restrict of_ddx,
@@ -247,14 +252,14 @@ void combine_both(int64_t C, T* __restrict dx, const T* __restrict ddx, const T*
 //   dx = r P(ddweight dy - r (a mean(u z) + u mean(a z)))
 //        - r^2 z (mean(a u) - mean(a) mean(u) - mean(a z) mean(u z))
 //   dweight = sum(dy r P(a)).
-// All means follow from five sums by channel.
+// All means follow from the five sums per channel of add_products.
 void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const Tensor& dweight,
                                     const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
                                     const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                     const Tensor& weight, const GroupNormSpec& spec) {
   dispatch_floating(x.dtype(), "group_norm_double_backward", [&]<class T>() {
     const Samples s{x, spec};
-    const T *w = or_null<T>(weight), *dw = or_null<T>(ddweight), *db = or_null<T>(ddbias);
+    const T *w = ptr_or_null<T>(weight), *dw = ptr_or_null<T>(ddweight), *db = ptr_or_null<T>(ddbias);
     std::vector<double> dweights(size_t(s.N * s.C));  // of each sample
     for_each_sample(s, [&](int64_t n) {
       const int64_t at = n * s.rows * s.C;
@@ -321,7 +326,8 @@ template <class T> void add_row(int64_t n, T* __restrict y, const T* __restrict 
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
-// A row at a time: y is the sum of x moved by each offset of the window.
+// y[c] = sum of x[c + d] for d = -before..after, channels outside [0, C) counted as 0. Computed row by row as a
+// sum of shifted copies of x.
 void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindow& window) {
   dispatch_floating(x.dtype(), "channel_window_sum", [&]<class T>() {
     const int64_t C = x.size(1);

@@ -1,6 +1,8 @@
-// Layer normalization on the CPU, one row at a time while it is in the first-level cache. Sums run in lanes
-// of T over short stretches. The stretches are added in f64. The order of the additions does not depend on
-// the number of threads.
+// CPU kernels of layer normalization and RMS normalization (not centered), and of their gradients, one row of n
+// elements at a time:
+//   y = (x - mean) / sqrt(var + eps) * weight + bias    (RMS: mean = 0, var = mean(x^2))
+// Blocks of kBlock elements are summed in T in kLanes lanes, the sums of blocks in f64. The order of the
+// additions does not depend on the number of threads.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -13,24 +15,24 @@
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kLanes = 32;     // independent sums, so that they fill vector registers
-constexpr int64_t kStretch = 512;  // elements that are added in T
-constexpr int64_t kGrain = 16384;  // elements
+constexpr int64_t kLanes = 32;     // independent partial sums, which compilers vectorize
+constexpr int64_t kBlock = 512;    // elements that are summed in T
+constexpr int64_t kGrain = 16384;  // minimum number of elements per thread
 
-// Returns K sums of f(i) over i in [0, n). f returns std::array<T, K>.
+// Returns sum f(i) over i < n, for f that returns std::array<T, K>.
 template <class T, size_t K, class F> std::array<double, K> sum_lanes(int64_t n, F f) {
   std::array<double, K> total{};
-  for (int64_t first = 0; first < n; first += kStretch) {
-    const int64_t last = std::min(n, first + kStretch), even = first + (last - first) / kLanes * kLanes;
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t last = std::min(n, first + kBlock), vector_end = first + (last - first) / kLanes * kLanes;
     T lanes[K][kLanes] = {};
-    for (int64_t i = first; i < even; i += kLanes)
+    for (int64_t i = first; i < vector_end; i += kLanes)
       for (int64_t j = 0; j < kLanes; ++j) {
         const std::array<T, K> v = f(i + j);
         for (size_t k = 0; k < K; ++k) lanes[k][j] += v[k];
       }
-    for (int64_t i = even; i < last; ++i) {
+    for (int64_t i = vector_end; i < last; ++i) {
       const std::array<T, K> v = f(i);
-      for (size_t k = 0; k < K; ++k) lanes[k][i - even] += v[k];
+      for (size_t k = 0; k < K; ++k) lanes[k][i - vector_end] += v[k];
     }
     for (size_t k = 0; k < K; ++k)
       for (int64_t j = 0; j < kLanes; ++j) total[k] += double(lanes[k][j]);
@@ -38,8 +40,8 @@ template <class T, size_t K, class F> std::array<double, K> sum_lanes(int64_t n,
   return total;
 }
 
-// y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that x - mean loses no digits
-// where the mean is large.
+// Normalizes an element: (x - high) * scale + shift. `high` is the mean rounded to T; `shift` corrects the
+// rounding error, so that a large mean costs no precision.
 template <class T> struct Row {
   Row(double mean, double inv_std)
       : high(T(mean)), scale(T(inv_std)), shift(T((double(high) - mean) * inv_std)) {}
@@ -51,19 +53,20 @@ struct Stats {
   double mean = 0, inv_std;
 };
 
-// The first pass sums differences from the first element, the second squares of differences from the mean.
+// Two passes over a row: the mean from differences to the first element, then the variance from squared
+// differences to the mean. Not centered: only the mean of squares.
 template <class T> Stats statistics(const T* x, int64_t n, const LayerNormSpec& spec) {
   Stats s;
   double square;
   if (spec.centered) {
-    const T about = x[0];
-    s.mean = double(about) +
-             sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{x[i] - about}; })[0] / double(n);
+    const T first_value = x[0];
+    s.mean = double(first_value) +
+             sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{x[i] - first_value}; })[0] / double(n);
     const T high = T(s.mean);
     square = sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{(x[i] - high) * (x[i] - high)}; })[0] /
              double(n);
     square -= (double(high) - s.mean) * (double(high) - s.mean);
-    if (square < 0) square = 0;  // by rounding; NaN stays
+    if (square < 0) square = 0;  // negative by rounding; NaN stays NaN
   } else {
     square = sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{x[i] * x[i]}; })[0] / double(n);
   }
@@ -71,6 +74,7 @@ template <class T> Stats statistics(const T* x, int64_t n, const LayerNormSpec& 
   return s;
 }
 
+// y = normalized x * w + b. w and b may be null.
 template <class T>
 void normalize(T* __restrict y, const T* __restrict x, const T* __restrict w, const T* __restrict b,
                int64_t n, Row<T> row) {
@@ -84,7 +88,7 @@ void normalize(T* __restrict y, const T* __restrict x, const T* __restrict w, co
     for (int64_t i = 0; i < n; ++i) y[i] = row(x[i]);
 }
 
-template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
+template <class T> const T* ptr_or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
 
 void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, const LayerNormSpec& spec) {
@@ -96,15 +100,15 @@ void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const
         const T* from = x.ptr<T>() + r * n;
         const Stats s = statistics(from, n, spec);
         st[2 * r] = s.mean, st[2 * r + 1] = s.inv_std;
-        normalize(y.ptr<T>() + r * n, from, or_null<T>(weight), or_null<T>(bias), n,
+        normalize(y.ptr<T>() + r * n, from, ptr_or_null<T>(weight), ptr_or_null<T>(bias), n,
                   Row<T>(s.mean, s.inv_std));
       }
     });
   });
 }
 
-// dx = (dy w - mean(dy w) - z mean(dy w z)) / std, where z is the normalized x. The first mean
-// only if centered.
+// dx = (dy w - mean(dy w) - z mean(dy w z)) / std, where z is the normalized x; without mean(dy w) if not
+// centered. Adds dy z to dw and dy to db.
 template <class T>
 void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict w, int64_t n, Row<T> row, double inv_std,
@@ -133,19 +137,19 @@ void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
     const int64_t rows = stats.size(0), n = x.numel() / rows;
     const int64_t blocks = std::min(rows, std::clamp<int64_t>(rows * n / 65536, 1, 64));
     const double* st = stats.ptr<double>();
-    std::vector<double> parts(size_t(blocks * 2 * n), 0.0);
+    std::vector<double> partials(size_t(blocks * 2 * n), 0.0);
     parallel_for(0, blocks, 1, [&](int64_t first_block, int64_t last_block) {
-      std::vector<T> few(size_t(2 * n));  // sums of a few rows in T
+      std::vector<T> partial(size_t(2 * n));  // sums of a few rows in T
       for (int64_t b = first_block; b < last_block; ++b) {
-        double* sums = parts.data() + b * 2 * n;
+        double* sums = partials.data() + b * 2 * n;
         const int64_t end = rows * (b + 1) / blocks;
         for (int64_t r = rows * b / blocks; r < end;) {
-          std::fill(few.begin(), few.end(), T(0));
+          std::fill(partial.begin(), partial.end(), T(0));
           for (const int64_t stop = std::min(end, r + 16); r < stop; ++r)
-            backward_row(dx.ptr<T>() + r * n, few.data(), few.data() + n, dy.ptr<T>() + r * n,
-                         x.ptr<T>() + r * n, or_null<T>(weight), n, Row<T>(st[2 * r], st[2 * r + 1]),
+            backward_row(dx.ptr<T>() + r * n, partial.data(), partial.data() + n, dy.ptr<T>() + r * n,
+                         x.ptr<T>() + r * n, ptr_or_null<T>(weight), n, Row<T>(st[2 * r], st[2 * r + 1]),
                          st[2 * r + 1], spec.centered);
-          for (int64_t i = 0; i < 2 * n; ++i) sums[i] += double(few[size_t(i)]);
+          for (int64_t i = 0; i < 2 * n; ++i) sums[i] += double(partial[size_t(i)]);
         }
       }
     });
@@ -153,7 +157,7 @@ void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
       for (int64_t i = first; i < last; ++i) {
         double w = 0, b = 0;
         for (int64_t k = 0; k < blocks; ++k)
-          w += parts[size_t(k * 2 * n + i)], b += parts[size_t((k * 2 + 1) * n + i)];
+          w += partials[size_t(k * 2 * n + i)], b += partials[size_t((k * 2 + 1) * n + i)];
         dweight.ptr<T>()[i] = T(w), dbias.ptr<T>()[i] = T(b);
       }
     });

@@ -1,5 +1,5 @@
-// Which of oneDNN's implementations compute some convolutions or products wrongly, read or write beyond their
-// memory, or end the program: found by tools/fuzz-conv.sh, listed in docs/kernels.md.
+// Known bugs of oneDNN: implementations that compute some convolutions or matrix products wrongly, access memory
+// out of bounds, or crash. Found by tools/fuzz-conv.sh; the table is in defects.cc.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,12 @@
 
 namespace gradus::onednn {
 
-// Whether the implementation of this name must not serve the convolution of x by w, or that gradient of it.
+// Returns whether the implementation of this name is known to fail in this pass of a convolution of x with w.
 bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
           const raw::ConvGeometry& g);
 
-// Whether it must not serve a batch of so many products a b, by so many threads.
+// Returns whether the implementation is known to fail for a batch of `batch` products a b on this number of
+// threads.
 bool errs_in_matmul(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
                     int threads);
 

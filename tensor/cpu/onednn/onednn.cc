@@ -1,3 +1,4 @@
+// Implementation of the oneDNN engine, plan cache, execution and cached weight copies.
 #include "gradus/tensor/cpu/onednn/onednn.h"
 
 #include <cstring>
@@ -12,7 +13,7 @@
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"
 
-// Declared here so that this file needs no OpenMP flags. oneDNN brings the OpenMP library.
+// Declared here, so that this file needs no OpenMP compiler flags. oneDNN links the OpenMP library.
 extern "C" void omp_set_num_threads(int);
 
 namespace gradus::onednn {
@@ -24,7 +25,7 @@ struct KeyHash {
   size_t operator()(const PlanKey& k) const { return k.hash(); }
 };
 
-// The least recently used plans come last, and are removed first.
+// LRU cache of plans. The most recently used plan is first.
 struct PlanCache {
   std::mutex mutex;
   std::list<std::pair<PlanKey, PlanPtr>> plans;
@@ -42,7 +43,7 @@ dnnl::stream& stream() {
   return s;
 }
 
-// Reordered copies of one storage's contents.
+// The companion of a storage: copies of its contents in other layouts.
 struct ReorderedWeights final : Counted {
   struct Copy {
     int64_t offset;
@@ -52,22 +53,21 @@ struct ReorderedWeights final : Counted {
   };
   std::vector<Copy> copies;
 };
-// Limits oneDNN to the instruction sets that our own kernels use. oneDNN accepts this only before
-// its first primitive.
-void hold_to_level() {
+// Limits oneDNN to cpu::level(). oneDNN accepts the limit only before it creates its first primitive.
+void limit_isa() {
   using dnnl::cpu_isa;
   constexpr cpu_isa kIsa[] = {cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core, cpu_isa::avx512_core_bf16};
   if (cpu::level() < cpu::processor_level())
     dnnl::set_max_cpu_isa(kIsa[size_t(cpu::level()) - size_t(cpu::Level::kSse41)]);
 }
 
-std::mutex reordered_mutex;  // guards every storage's companion
+std::mutex reordered_mutex;  // guards the companions of all storages
 
 }  // namespace
 
 dnnl::engine& engine() {
   static auto* e = [] {
-    hold_to_level();
+    limit_isa();
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return *e;
@@ -79,15 +79,15 @@ int use_threads() {
 #else
   const int n = num_threads();
   if (n > 1) internal::use_team();
-  internal::has_busy_neighbor(n);  // makes threads wait asleep beside a busy neighbor
+  internal::has_busy_neighbor(n);  // its side effect: idle OpenMP threads sleep while another process is busy
 #endif
-  omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
+  omp_set_num_threads(n);  // a setting of this thread; other code may have changed it since the last call
   return n;
 }
 
 bool computes_in(DType t) {
   static const bool has_bf16 = [] {
-    if (!cpu::has_avx512_bf16()) return false;  // ARM's instruction sets have the same numbers
+    if (!cpu::has_avx512_bf16()) return false;  // also excludes ARM, whose ISA constants have the same values
     engine();
     const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
     const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
@@ -162,7 +162,8 @@ void run(const Plan& plan, std::initializer_list<Arg> args) {
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
-  // One thread beside a busy neighbor: the result is the same for any number of threads.
+  // A reorder may use one thread while another process is busy: its result does not depend on the number of
+  // threads.
   if (internal::has_busy_neighbor(use_threads())) omp_set_num_threads(1);
   Plan plan;
   const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
@@ -173,7 +174,7 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
 }
 
 bool keeps_reordered(const Tensor& w) {
-  // On a queueing device the version is ahead of the contents, so it says nothing about them.
+  // On a queued device a storage's version changes when a write is queued, before the contents do.
   const Context& context = Context::current();
   return w.device() == kCPU && context.recordings.empty() && !context.running_node;
 }

@@ -1,5 +1,5 @@
-// What all oneDNN kernels share: engine and stream, a bounded cache of ready primitives, scratch memory, and
-// weights in oneDNN's own layouts.
+// Common parts of the kernels that use oneDNN: engine, an LRU cache of primitives, scratch memory, and cached
+// copies of weights in oneDNN's layouts.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -14,29 +14,30 @@ namespace gradus::onednn {
 
 using Desc = dnnl::memory::desc;
 
-// Whether oneDNN has kernels for this family of processors. On ARM its f32 products are plain loops, unless
-// SVE has 512 bits: one of 1024x384 by 384x384 takes 350 million instructions, and Eigen's 58 million.
+// Whether oneDNN has optimized f32 matrix products for this architecture. On ARM without 512-bit SVE they are
+// plain loops: a product of 1024x384 by 384x384 takes 350 million instructions, with Eigen 58 million.
 #if defined(__x86_64__)
 inline constexpr bool kHasFastProducts = true;
 #else
 inline constexpr bool kHasFastProducts = false;
 #endif
 
+// Returns the CPU engine of the process.
 dnnl::engine& engine();
 // Sets the number of threads that oneDNN uses on the calling thread to num_threads(), and returns it.
 int use_threads();
 
-// A ready primitive, and the layouts for which it was made.
+// A compiled primitive with the memory layouts that it expects.
 struct Plan {
   dnnl::primitive primitive;
   Desc src, weights, bias, dst, scratchpad;
-  Desc plain_weights;  // Gradus's layout of the tensor that the primitive takes as `weights`
+  Desc plain_weights;  // layout of the weight tensor, before it is reordered to `weights`
 };
 
-// Everything that a plan depends on, as numbers.
+// The cache key of a plan: all sizes, strides, options and the number of threads on which it depends, as integers.
 class PlanKey {
  public:
-  // `kind` is the address of a constant that only one kernel has, so keys of different kernels never collide.
+  // `kind` is the address of a static object that belongs to one op, so keys of different ops are never equal.
   explicit PlanKey(const char* kind) { add(reinterpret_cast<int64_t>(kind)), add(use_threads()); }
   PlanKey& add(int64_t v) {
     if (size_ == int(values_.size())) throw InternalError("PlanKey: too long");
@@ -59,21 +60,24 @@ class PlanKey {
 };
 
 using PlanPtr = std::shared_ptr<const Plan>;
+// Returns the cached plan, or null.
 PlanPtr find_plan(const PlanKey& key);
+// Stores a plan and returns it, or the plan that another thread stored first.
 PlanPtr keep_plan(const PlanKey& key, Plan plan);
 
-// Returns whether oneDNN has kernels for this dtype on this processor: for f32 always, for bf16 where
-// the processor multiplies bf16: without, oneDNN's bf16 takes 6 times as long as f32.
+// Returns whether oneDNN computes in this dtype: f32 always, bf16 on processors with AVX512_BF16. Without these
+// instructions oneDNN's bf16 takes 6 times as long as f32.
 bool computes_in(DType t);
-// Returns oneDNN's name of an implementation, "jit:avx512_core". The slow ones begin with "ref".
+// Returns oneDNN's name of an implementation, such as "jit:avx512_core". Names of reference code begin with "ref".
 std::string_view implementation(const dnnl::primitive& primitive);
 inline dnnl::memory::data_type type_of(DType t) {
   return t == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-// Returns the plan of `key` for a problem in a dtype, and makes it on first use. Two threads may make the
-// same plan at once; the first one to be stored then serves both. Returns null where the caller must compute
-// in f32: oneDNN does not compute in this dtype, or has only reference code for this problem.
+// Returns the plan for `key` and dtype t, created by make() on first use. Two threads may create the same plan at
+// the same time; both then use the one that is stored first. Returns null if the caller must compute in f32
+// instead: oneDNN does not compute in t, or has only reference code for this problem. Failures are cached too.
+// Errors: InternalError if oneDNN cannot create an f32 primitive.
 template <class Make> PlanPtr plan_in(DType t, PlanKey key, Make make) {
   const bool narrow = t != DType::kF32;
   if (narrow && !computes_in(t)) return nullptr;
@@ -92,10 +96,10 @@ template <class Make> PlanPtr plan_in(DType t, PlanKey key, Make make) {
   return p->primitive ? p : nullptr;
 }
 
-// Returns attributes by which oneDNN takes its scratch memory from the caller.
+// Returns attributes with scratchpad_mode::user: the caller supplies scratch memory at execution.
 dnnl::primitive_attr user_scratchpad();
 
-// Returns no memory for an undefined x.
+// Returns x's data as oneDNN memory, or an empty object for an undefined x.
 inline dnnl::memory memory(const Desc& d, const Tensor& x) {
   return x.defined() ? dnnl::memory(d, engine(), x.raw_ptr()) : dnnl::memory();
 }
@@ -113,13 +117,12 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to);
 // Returns uninitialized bytes for a memory of this layout.
 Tensor scratch(const Desc& d);
 
-// Returns whether a reordered copy of w would be kept: outside of recordings and backward. In training each
-// layout is used once before the next update, so copies would only take memory.
+// Returns whether a reordered copy of w would be cached: only outside of recordings and backward passes. In
+// training w changes before a copy could be used again.
 bool keeps_reordered(const Tensor& w);
 
-// Returns `w`, whose layout is `plain`, in the layout `want`. Where keeps_reordered(w), the reordered copy
-// stays with w's storage until its contents change, so an unchanged weight is reordered once. `hold` keeps
-// the returned bytes alive.
+// Returns `w`, whose layout is `plain`, in the layout `want`. If keeps_reordered(w), the reordered copy is cached
+// beside w's storage until its version changes. `hold` owns the returned memory and must outlive it.
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold);
 
 }  // namespace gradus::onednn

@@ -1,3 +1,5 @@
+// Creation of oneDNN primitives. Implementations are tried in oneDNN's order until one has no known bug for the
+// problem.
 #include "gradus/tensor/cpu/onednn/problems.h"
 
 #include <algorithm>
@@ -16,16 +18,17 @@ using Forward = dnnl::convolution_forward;
 using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-// Returns the first implementation for which errs(name) is false. Only gradients have a hint. Before version
-// 3, oneDNN has an object for a problem, which must live while its implementations are tried.
+// Returns the first implementation for which errs(name) is false. `hint` is the forward primitive, for gradients.
+// In oneDNN 2 an operation descriptor is created first, which must outlive the iteration.
+// Errors: dnnl::error (unimplemented) if there is none.
 template <class Primitive, class Errs, class... Hint, class... Part>
-typename Primitive::primitive_desc first_right(const Errs& errs, const std::tuple<Hint...>& hint,
-                                               const Part&... problem) {
+typename Primitive::primitive_desc first_without_defect(const Errs& errs, const std::tuple<Hint...>& hint,
+                                                        const Part&... problem) {
   using Implementation = typename Primitive::primitive_desc;
   const dnnl::primitive_attr attr = user_scratchpad();
 #if DNNL_VERSION_MAJOR < 3
-  const typename Primitive::desc whole(problem...);
-  const auto make = [&](const Hint&... h) { return Implementation(whole, attr, engine(), h...); };
+  const typename Primitive::desc descriptor(problem...);
+  const auto make = [&](const Hint&... h) { return Implementation(descriptor, attr, engine(), h...); };
 #else
   const auto make = [&](const Hint&... h) { return Implementation(engine(), problem..., h..., attr); };
 #endif
@@ -37,7 +40,7 @@ typename Primitive::primitive_desc first_right(const Errs& errs, const std::tupl
 
 memory::dims dims_of(const Shape& s) { return memory::dims(s.begin(), s.end()); }
 
-// Row-major, of 1 to 6 dims.
+// Returns the row-major layout of 1 to 6 dims.
 Desc row_major(const memory::dims& sizes, DType t) {
   constexpr tag kTags[] = {tag::a, tag::ab, tag::abc, tag::abcd, tag::abcde, tag::abcdef};
   return Desc(sizes, type_of(t), kTags[sizes.size() - 1]);
@@ -63,13 +66,14 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   memory::dims gaps(g.dilation.begin(), g.dilation.end());
   for (auto& gap : gaps) --gap;
 
-  const auto errs_in = [&](Pass p) {
+  const auto has_defect_in = [&](Pass p) {
     return [&, p](const char* name) { return errs(name, p, x.shape(), w.shape(), g); };
   };
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   const auto forward = [&] {
-    return first_right<Forward>(errs_in(Pass::kForward), std::tuple(), dnnl::prop_kind::forward_training,
-                                kDirect, src, weights, bias, dst, stride, gaps, padding, padding);
+    return first_without_defect<Forward>(has_defect_in(Pass::kForward), std::tuple(),
+                                         dnnl::prop_kind::forward_training, kDirect, src, weights, bias, dst,
+                                         stride, gaps, padding, padding);
   };
   Plan plan;
   plan.src = src, plan.dst = dst, plan.bias = bias, plan.plain_weights = row_major(filters, w.dtype());
@@ -80,16 +84,17 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
       break;
     }
     case Pass::kInputGrad: {
-      const auto pd = first_right<BackwardData>(errs_in(pass), std::tuple(forward()), kDirect, src, weights,
-                                                dst, stride, gaps, padding, padding);
+      const auto pd = first_without_defect<BackwardData>(has_defect_in(pass), std::tuple(forward()), kDirect,
+                                                         src, weights, dst, stride, gaps, padding, padding);
       plan.primitive = BackwardData(pd), plan.weights = pd.weights_desc(),
       plan.scratchpad = pd.scratchpad_desc();
       break;
     }
     case Pass::kWeightGrad: {
       const Desc gradient(filters, type_of(w.dtype()), tag::any);
-      const auto pd = first_right<BackwardWeights>(errs_in(pass), std::tuple(forward()), kDirect, src,
-                                                   gradient, bias, dst, stride, gaps, padding, padding);
+      const auto pd =
+          first_without_defect<BackwardWeights>(has_defect_in(pass), std::tuple(forward()), kDirect, src,
+                                                gradient, bias, dst, stride, gaps, padding, padding);
       plan.primitive = BackwardWeights(pd), plan.weights = pd.diff_weights_desc();
       plan.scratchpad = pd.scratchpad_desc(), plan.src = pd.src_desc(), plan.dst = pd.diff_dst_desc();
       break;
@@ -99,7 +104,7 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
 }
 
 bool can_describe(const Matrices& m) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // step, size
+  std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (size_t d = 0; d < m.sizes.size(); ++d) dims.emplace_back(m.steps[d], m.sizes[d]);
   std::sort(dims.begin(), dims.end());
   int64_t end = 1;
@@ -120,7 +125,8 @@ Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor
   plan.dst = row_major(dims_of(out.shape()), out.dtype());
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1;
   const auto errs = [&](const char* name) { return errs_in_matmul(name, a, b, batch, use_threads()); };
-  const auto pd = first_right<dnnl::matmul>(errs, std::tuple(), plan.src, plan.weights, plan.bias, plan.dst);
+  const auto pd =
+      first_without_defect<dnnl::matmul>(errs, std::tuple(), plan.src, plan.weights, plan.bias, plan.dst);
   plan.primitive = dnnl::matmul(pd), plan.scratchpad = pd.scratchpad_desc();
   return plan;
 }

@@ -1,12 +1,12 @@
-// Filters in the layouts that oneDNN's kernels for AVX-512 ask for.
+// A fast reorder of convolution filters into the blocked layouts of oneDNN's AVX-512 kernels.
 #pragma once
 
 #include "gradus/tensor/cpu/onednn/onednn.h"
 
 namespace gradus::onednn {
 
-// Copies row-major filters into the layout `want` and returns true. Returns false for layouts, dtypes and
-// processors that it does not serve. On memory that is in no cache it is faster than oneDNN's reorder.
+// Copies the row-major filters w into `to` with the layout `want` and returns true. Returns false, without a copy,
+// if the layout, dtype or processor is not supported. Faster than oneDNN's reorder if w is not in a cache.
 bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to);
 
 }  // namespace gradus::onednn

@@ -1,4 +1,5 @@
-// Batch normalization, channel by channel and element by element. A is the type to compute in.
+// Scalar formulas of batch normalization and of its gradients, shared by the kernels of all devices. A is the type
+// to compute in.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +8,7 @@
 
 namespace gradus::formulas {
 
-// The sum of squared differences of n numbers from their mean, from the sums of their differences from any
-// number and of the squares of these.
+// Returns sum (x - mean)^2 over n numbers, given sum = sum(x - k) and squares = sum (x - k)^2 for any k.
 GRADUS_HD double squares_about_mean(double sum, double squares, double n) {
   return std::max(0.0, squares - sum * sum / n);
 }
@@ -17,8 +17,8 @@ GRADUS_HD double batch_norm_scale(double weight, double var, double eps) {
   return weight / m::sqrt(var + eps);
 }
 
-// The normalized value. Forward and backward share this function, so that the gradient of a rectified batch
-// norm finds the same sign of the result.
+// Returns (v - mean) * scale + shift. Shared by forward and backward, so that the gradient of batch norm with relu
+// computes the same sign of the result.
 template <class A> GRADUS_HD A normalized(A v, A mean, A scale, A shift) {
   return m::fma(v - mean, scale, shift);
 }
@@ -26,17 +26,17 @@ template <class A> GRADUS_HD A normalized(A v, A mean, A scale, A shift) {
 // Returns max(v, 0), but NaN for NaN.
 template <class A> GRADUS_HD A positive_part(A v) { return v < 0 ? A(0) : v; }
 
-// The gradient of what became `rectified`: dy, or 0 where that is 0.
+// The gradient of relu, given its result: dy, or 0 if rectified <= 0.
 template <class A> GRADUS_HD A rectified_gradient(A dy, A rectified) { return rectified <= 0 ? A(0) : dy; }
 
-// The same with a slope for negative numbers, as of leaky_relu: 0 is relu, 1 changes nothing.
+// leaky_relu with slope `slope` for negative numbers, and its gradient. Slope 0 is relu, slope 1 the identity.
 template <class A> GRADUS_HD A leaky(A v, A slope) { return v < 0 ? (slope == 0 ? A(0) : slope * v) : v; }
 template <class A> GRADUS_HD A leaky_gradient(A dy, A v, A slope) {
   return v <= 0 ? (slope == 0 ? A(0) : slope * dy) : dy;
 }
 
-// What the gradient of x needs of a channel of n elements. sum and centered_sum are those of dy and of
-// dy * (x - mean).
+// The coefficients of a channel of n elements in the gradient of x (batch_norm_dx), and dweight. sum = sum(dy),
+// centered_sum = sum(dy * (x - mean)).
 struct BatchNormSlopes {
   double dweight, offset, slope;
 };
@@ -49,12 +49,12 @@ template <class A> GRADUS_HD A batch_norm_dx(A dy, A v, A mean, A scale, A offse
   return scale * (dy - offset - (v - mean) * slope);
 }
 
-// A line through `offset` at the mean.
+// Returns offset + (v - mean) * slope.
 template <class A> GRADUS_HD A line_about_mean(A v, A mean, A offset, A slope) {
   return offset + (v - mean) * slope;
 }
 
-// A running statistic, moved toward that of a batch.
+// Returns a running statistic after its update by that of a batch.
 GRADUS_HD double moved(double running, double batch, double momentum) {
   return running + momentum * (batch - running);
 }

@@ -1,4 +1,4 @@
-// Norms, clipping and scaling of gradients, element by element.
+// Scalar formulas of norms, clipping and unscaling of gradients, shared by the kernels of all devices.
 #pragma once
 
 #include <limits>
@@ -7,20 +7,20 @@
 
 namespace gradus::raw {
 
-// Returns the larger one, or a NaN.
+// Returns the maximum, or NaN if either is NaN.
 GRADUS_HD double larger(double a, double b) { return b > a || b != b ? b : a; }
 
-// Returns the p-norm, given the sum of |x|^p; for an infinite p the largest |x|.
+// Returns the p-norm, given sum |x|^p, or max |x| for infinite p.
 GRADUS_HD double root_of(double sum, double p) {
   if (p == std::numeric_limits<double>::infinity()) return sum;
   return p == 2 ? m::sqrt(sum) : m::pow(sum, 1 / p);
 }
 
-// Returns what gradients of this norm are multiplied by if it clips.
+// Returns the factor for gradients with this norm. It is applied if clips(factor): unless it is at least 1.
 GRADUS_HD double clip_factor(double norm, double max_norm) { return max_norm / (norm + 1e-6); }
 GRADUS_HD bool clips(double factor) { return !(factor >= 1); }
 
-// NaN stays.
+// Returns v clamped to [low, high]; NaN stays NaN.
 template <class T> GRADUS_HD T clamped(T v, T low, T high) { return v < low ? low : v > high ? high : v; }
 
 template <class T> GRADUS_HD bool is_finite(T v) { return m::abs(v) <= std::numeric_limits<T>::max(); }

@@ -1,4 +1,4 @@
-// How a GradScaler's scale moves: one rule for the host and for devices.
+// The update rule of dynamic loss scaling (GradScaler), shared by host and devices.
 #pragma once
 
 #include <limits>
@@ -8,9 +8,9 @@
 
 namespace gradus::raw {
 
-// Returns where the scale is after a step that has found an infinity or not. `before` was there at the
-// backward, `latest` after the step before this one; without one it is `before` with nothing found. So the
-// scale changes once, however many steps follow a backward.
+// Returns the state after a step. `found`: whether the step found infinite gradients. `before` is the state at the
+// last backward, `latest` the state after the previous step since this backward, or `before` with found = 0 if
+// there is none. So the scale changes once per backward, for any number of steps that follow.
 GRADUS_HD LossScale moved(const LossScale& before, const LossScale& latest, bool found,
                           const LossScaleOptions& o) {
   LossScale now = before;

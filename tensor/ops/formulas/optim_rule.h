@@ -1,4 +1,4 @@
-// Rules of optimizers: the step of one element. The kernels of all devices run the same ones.
+// Optimizer update rules: functors that update one element of a parameter, shared by the kernels of all devices.
 //
 //   template <class T> struct DescentRule {
 //     static constexpr raw::Uses kUses = {};
@@ -6,8 +6,9 @@
 //     GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 //   };
 //
-// Its numbers have the type in which it computes, so that its loop is vector code. They come from the options
-// and from the number of the step, on the host or on the device:
+// p is the parameter, d the gradient with sign and weight decay applied, and the other three are states. Members
+// have the type T to compute in, so that loops vectorize. A Make struct creates the rule from the options and the
+// step number, on the host or on the device:
 //
 //   struct MakeDescent {
 //     double lr;
@@ -26,27 +27,29 @@ namespace gradus::raw {
 // Which of the three states a rule reads and writes.
 using Uses = std::array<bool, 3>;
 
+// Applies `rule` to one element with d = sign * grad + decay * p. sign is -1 to maximize.
 template <class T, class Rule>
 GRADUS_HD void step_element(const Rule& rule, T sign, T decay, T& p, T grad, T& a, T& b, T& c) {
   const T d = sign * grad + decay * p;
   rule(p, d, a, b, c);
 }
 
-// What the rule of a parameter depends on beside the options. On a device it is StepItem::on_device.
+// The per-parameter inputs of a Make struct. On a device they are StepItem::on_device.
 struct StepNumbers {
-  double step;     // the number of this step, counted from 1
+  double step;     // the number of this step, from 1
   double more[2];  // StepItem::numbers
   bool operator==(const StepNumbers&) const = default;
 };
-// Returns those of a StepItem.
+// Returns the StepNumbers of a StepItem.
 template <class Item> StepNumbers numbers_of(const Item& item) {
   return {double(item.step), {item.numbers[0], item.numbers[1]}};
 }
 
-// Returns the sum of the weights in a running mean that began with 0.
+// Returns Adam's bias correction 1 - beta^step: the sum of the weights of an exponential moving average that
+// started at 0.
 GRADUS_HD double correction(double beta, double step) { return 1 - m::pow(beta, step); }
 
-// The two moments that most rules use.
+// The exponential moving averages m of d and v of d^2, as in Adam.
 template <class T> struct Moments {
   T b1, c1, b2, c2;
   GRADUS_HD static Moments of(double beta1, double beta2) {
@@ -58,24 +61,24 @@ template <class T> struct Moments {
   }
 };
 
-// Returns the sign of x; a NaN stays NaN, so that it shows. One selection, because compilers do not
-// vectorize nested ones.
+// Returns the sign of x, 0 for 0 and NaN for NaN. A single selection, because compilers do not vectorize nested
+// ones.
 template <class T> GRADUS_HD T sign_of(T x) {
   const T one = m::copysign(T(1), x);
   return m::abs(x) > T(0) ? one : x;
 }
 
-// Two numbers of each element, or their norms over a parameter.
+// Two values per element, or the two norms of these values over a parameter (LARS, LAMB).
 template <class T> struct Two {
   T first, second;
 };
 
-// What a pass over a parameter's elements reads beside the parameter, and what it writes.
+// The arrays that a pass over a parameter's elements reads, beside the parameter, and writes.
 struct Pass {
   bool reads_grad, reads_states, writes_states, writes_param;
 };
 
-// Running averages: p += weight * (d - p).
+// The rule of moving averages: p += weight * (d - p).
 template <class T> struct AverageRule {
   static constexpr Uses kUses = {};
   T weight;

@@ -1,5 +1,5 @@
-// Random numbers as kernels draw them: Philox4x32-10, and what becomes of its words. Note [Draws]
-// (tensor/ops/random.h) says which words an element gets.
+// Scalar formulas of random numbers, shared by the kernels of all devices: Philox4x32-10, and draws that convert
+// its words to elements. The mapping of words to elements is in Note [Draws] (tensor/ops/random.h).
 //
 //   uint32_t words[4];
 //   draws::philox(key, counter, words);
@@ -21,6 +21,7 @@ inline constexpr int kRounds = 10;
 inline constexpr uint32_t kFactorA = 0xD2511F53u, kFactorB = 0xCD9E8D57u;
 inline constexpr uint32_t kKeyStepA = 0x9E3779B9u, kKeyStepB = 0xBB67AE85u;
 
+// words = Philox4x32-10 of the counter under the key.
 GRADUS_HD void philox(PhiloxKey key, uint64_t counter, uint32_t (&words)[4]) {
   uint32_t c0 = uint32_t(counter), c1 = uint32_t(counter >> 32);
   uint32_t c2 = uint32_t(key.stream), c3 = uint32_t(key.stream >> 32);
@@ -37,7 +38,7 @@ GRADUS_HD void philox(PhiloxKey key, uint64_t counter, uint32_t (&words)[4]) {
   words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
 }
 
-// A uniform number in [0, 1): a multiple of 2^-24 (f32) or 2^-53 (f64).
+// Returns a uniform number in [0, 1): a multiple of 2^-24 from one word (f32) or of 2^-53 from two words (f64).
 template <class T> GRADUS_HD T unit(const uint32_t* words) {
   if constexpr (sizeof(T) == 4)
     return T(words[0] >> 8) * T(0x1p-24);
@@ -45,8 +46,8 @@ template <class T> GRADUS_HD T unit(const uint32_t* words) {
     return T((uint64_t(words[0]) << 21) ^ (uint64_t(words[1]) >> 11)) * T(0x1p-53);
 }
 
-// The sine and cosine of 2 pi u for u in [0, 1). u is reduced, exactly, to its distance from the nearest
-// quarter turn: at most an eighth of a turn.
+// sin(2 pi u) and cos(2 pi u) for u in [0, 1). u is reduced exactly to the distance from the nearest multiple of
+// 1/4, which is at most 1/8.
 template <class T> struct SinCos {
   T sin, cos;
 };
@@ -67,14 +68,14 @@ GRADUS_HD SinCos<double> sin_cos_turns(double u) {
   return {m::sin(2 * std::numbers::pi * u), m::cos(2 * std::numbers::pi * u)};
 }
 
-// A draw turns kWords words into kElements elements of type Element.
+// The structs below are draws: operator() converts kWords words to kElements elements of type Element.
 
 template <class T> struct Uniform {
   using Element = T;
   static constexpr int kWords = sizeof(T) / 4, kElements = 1;
   T low, width, last;
 
-  // Rounding may give `high` itself, which the interval excludes.
+  // Results are limited to `last`, because rounding may give `high`, which the interval excludes.
   Uniform(double low, double high)
       : low(T(low)), width(T(high - low)), last(low < high ? std::nextafter(T(high), T(low)) : T(high)) {}
   GRADUS_HD void operator()(const uint32_t* words, T* elements) const {
@@ -83,7 +84,7 @@ template <class T> struct Uniform {
   }
 };
 
-// Box-Muller.
+// Normal distribution by the Box-Muller transform.
 template <class T> struct Normal {
   using Element = T;
   static constexpr int kWords = 2 * sizeof(T) / 4, kElements = 2;
@@ -98,7 +99,7 @@ template <class T> struct Normal {
   }
 };
 
-// A uniform number of 24 bits below p, compared in integers.
+// True with probability p, rounded up to a multiple of 2^-24: compares 24 random bits with an integer.
 struct Bernoulli {
   using Element = bool;
   static constexpr int kWords = 1, kElements = 1;
@@ -110,7 +111,7 @@ struct Bernoulli {
   }
 };
 
-// The same of 16 bits.
+// True with probability p, rounded up to a multiple of 2^-16: compares 16 random bits.
 struct DropoutMask {
   using Element = bool;
   static constexpr int kWords = 1, kElements = 2;
@@ -123,7 +124,7 @@ struct DropoutMask {
   }
 };
 
-// The upper half of a 64 x 64 bit product maps 64 random bits onto the range.
+// Returns a uniform integer in [0, range): the upper half of the product of 64 random bits and `range`.
 GRADUS_HD uint64_t scaled_bits(const uint32_t* words, uint64_t range) {
   const uint64_t bits = uint64_t(words[0]) << 32 | words[1];
   return uint64_t((static_cast<unsigned __int128>(bits) * range) >> 64);
@@ -139,14 +140,15 @@ struct Integers {
   }
 };
 
-// The place at or after `place` of `count` with which it swaps (Fisher-Yates).
+// Returns a uniform index in [place, count), with which the Fisher-Yates shuffle swaps element `place`.
 GRADUS_HD int64_t partner_of(int64_t place, int64_t count, const uint32_t* words) {
   return int64_t(uint64_t(place) + scaled_bits(words, uint64_t(count - place)));
 }
 
+// Elements per Philox counter.
 template <class Draw> inline constexpr int kPerCounter = 4 / Draw::kWords * Draw::kElements;
 
-// Makes the elements of several counters from their words.
+// Converts the 4 * counters words of several counters to elements.
 template <int counters, class Draw>
 GRADUS_HD void make_elements(const Draw& draw, const uint32_t* words, typename Draw::Element* elements) {
   for (int i = 0; i < 4 * counters / Draw::kWords; ++i)

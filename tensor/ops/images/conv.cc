@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the convolution kernels.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -8,7 +9,7 @@
 namespace gradus::raw {
 namespace {
 
-// How error texts show the shapes of a convolution over 1, 2 or 3 dims, and sizes ("3x3").
+// The shapes in errors, by number of spatial dims.
 constexpr const char* kInput[] = {"", "[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
 constexpr const char* kWeight[] = {"", "[O,C/groups,K]", "[O,C/groups,KH,KW]", "[O,C/groups,KD,KH,KW]"};
 std::string sizes(const Dims& d) {
@@ -17,7 +18,7 @@ std::string sizes(const Dims& d) {
   return s;
 }
 
-// Checks that t, a parameter, has the device and dtype of the data x.
+// Checks that the parameter t has the device and dtype of the data x.
 void check_pair(const char* op, const char* x_name, const Tensor& x, const char* name, const Tensor& t) {
   if (!may_meet(t.device(), x.device()))
     throw DeviceError(op, name, " is on ", t.device(), " but ", x_name, " on ", x.device(), ": ", name, ' ',
@@ -35,26 +36,27 @@ void check_size(const char* op, const char* what, const Dims& s, int64_t least) 
 
 // Checks that filters w fit images of shape x, and returns the result's shape.
 Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeometry& g, TensorOptions like) {
-  auto given = [&] {  // called for errors only
+  auto describe_args = [&] {  // only called for errors
     return concat(": x ", like.dtype, x, ' ', like.device, ", weight ", like.dtype, w, ' ', like.device);
   };
   const int rank = g.rank();
-  if (x.size() != rank + 2) throw ShapeError(op, "x must be ", kInput[rank], given());
-  if (w.size() != rank + 2) throw ShapeError(op, "weight must be ", kWeight[rank], given());
+  if (x.size() != rank + 2) throw ShapeError(op, "x must be ", kInput[rank], describe_args());
+  if (w.size() != rank + 2) throw ShapeError(op, "weight must be ", kWeight[rank], describe_args());
   check_size(op, "stride", g.stride, 1);
   check_size(op, "padding", g.padding, 0);
   check_size(op, "dilation", g.dilation, 1);
   check_bounds(op, "groups", g.groups, 1);
   for (int d = 0; d < rank + 2; ++d) {
-    if (x[d] < 0 || x[d] > kMaxExtent) throw ShapeError(op, "x has a size out of range", given());
-    if (w[d] < 1) throw ShapeError(op, "weight must not be empty", given());
-    if (w[d] > kMaxExtent) throw ShapeError(op, "weight has a size out of range", given());
+    if (x[d] < 0 || x[d] > kMaxExtent) throw ShapeError(op, "x has a size out of range", describe_args());
+    if (w[d] < 1) throw ShapeError(op, "weight must not be empty", describe_args());
+    if (w[d] > kMaxExtent) throw ShapeError(op, "weight has a size out of range", describe_args());
   }
   if (w[0] % g.groups != 0)
-    throw ShapeError(op, "output channels ", w[0], " do not divide into ", g.groups, " groups", given());
+    throw ShapeError(op, "output channels ", w[0], " do not divide into ", g.groups, " groups",
+                     describe_args());
   if (x[1] % g.groups != 0 || x[1] / g.groups != w[1])
     throw ShapeError(op, "weight has ", w[1] * g.groups, " input channels but x has ", x[1],
-                     g.groups > 1 ? concat(" (", g.groups, " groups)") : "", given(),
+                     g.groups > 1 ? concat(" (", g.groups, " groups)") : "", describe_args(),
                      x[rank + 1] == w[1] * g.groups
                          ? concat("; images are ", kInput[rank], ": movedim(x, -1, ", -rank - 1,
                                   ") moves the channels there")
@@ -69,19 +71,19 @@ Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeome
   for (int d = 0; d < rank; ++d)
     if (kernel[d] > image[d])
       throw ShapeError(op, "kernel of ", sizes(kernel), " is larger than the padded input of ", sizes(image),
-                       given());
+                       describe_args());
   return y;
 }
 
-// Sets the dilation to 1 where a filter has one tap: it has no gaps, and kernels need not handle the case.
+// Sets the dilation to 1 along dims in which the filter has one tap and dilation has no effect.
 ConvGeometry without_idle_dilation(ConvGeometry g, const Shape& w) {
   for (int d = 0; d < g.rank(); ++d)
     if (w[d + 2] == 1) g.dilation[d] = 1;
   return g;
 }
 
-void check_result_grad(const char* op, const Tensor& dy, const Shape& want) {
-  if (!(dy.shape() == want)) throw ShapeError(op, "dy must be ", want, ": dy ", describe(dy));
+void check_result_grad(const char* op, const Tensor& dy, const Shape& expected) {
+  if (!(dy.shape() == expected)) throw ShapeError(op, "dy must be ", expected, ": dy ", describe(dy));
 }
 
 Tensor conv_by(const decltype(conv_kernel)& kernel, const char* op, const Tensor& x, const Tensor& w,

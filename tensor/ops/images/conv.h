@@ -1,5 +1,5 @@
-// Raw convolution and its two gradients. These are three bilinear ops, and the derivatives of each are made
-// of the other two. The differentiable forms are in gradus/autograd/ops/images/conv.h.
+// Raw convolution of 1 to 3 spatial dims, and its input and weight gradients. The three ops are bilinear, and the
+// derivatives of each are the other two. The differentiable forms are in gradus/autograd/ops/images/conv.h.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ namespace gradus {
 // PyTorch's padding "valid": no padding. For "same" set same_padding.
 inline constexpr int64_t kValidPadding = 0;
 
-// How a filter moves over a signal, an image or a volume.
+// Options of convolution, as in PyTorch.
 struct Conv1dFuncOptions {
   int64_t stride = 1;
   int64_t padding = 0;        // zeros on both sides
   int64_t dilation = 1;       // distance between the filter's taps
   int64_t groups = 1;         // channels in independent groups
-  bool same_padding = false;  // zeros that keep the size, an odd one at the end; for stride 1, padding 0
+  bool same_padding = false;  // pads to keep the size (an odd zero at the end); requires stride 1, padding 0
 };
 struct Conv2dFuncOptions {
   Size2 stride = 1;
@@ -38,7 +38,7 @@ struct Conv3dFuncOptions {
 
 namespace raw {
 
-// The options of any of the three, with one number for each dim.
+// The options for any number of spatial dims, with one entry per dim.
 struct ConvGeometry {
   ConvGeometry() = default;
   ConvGeometry(const Conv1dFuncOptions& o)
@@ -59,20 +59,20 @@ struct ConvGeometry {
   int64_t groups = 1;
 };
 
-// Checks that x[N,C,...], filters w[O,C/groups,...] and, if defined, bias[O] fit together. Returns
-// the result's shape.
-// Errors: typed, naming `op`.
+// Checks that x [N,C,...], w [O,C/groups,...] and bias [O] (may be undefined) are valid. Returns the shape of the
+// result.
+// Errors: ShapeError, DTypeError, DeviceError, ValueError naming `op`.
 Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                  const ConvGeometry& geometry);
 
-// Returns the convolution of images or volumes. x has two dims more than the geometry.
+// Returns the convolution of x, which has two more dims than the geometry.
 Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
             const ConvGeometry& geometry);
-// Returns relu of it.
+// Returns relu(conv(...)).
 Tensor conv_relu(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                  const ConvGeometry& geometry);
 // Returns the gradient of conv's x[N,C,...], which has shape `x_shape`, for the gradient dy of the result.
-// Adds bias[C] to it if defined.
+// Adds bias[C] to the gradient if defined.
 Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
                        const Shape& x_shape, const ConvGeometry& geometry);
 // Returns the gradients of conv's w[O,C/groups,...], which has shape `w_shape`, and of its bias (undefined
@@ -93,12 +93,12 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
   return conv_weight_grad("conv2d_weight_grad", dy, x, w_shape, with_bias, o);
 }
 
-// Kernels for two or three dims. x, y and their gradients are dense with channels innermost; w and bias are
-// row-major; bias and db may be undefined; no tensor is empty. All have one floating dtype, except that dw
-// and db may be f32 where x and dy have 16 bits.
+// Kernels for two or three spatial dims. x, y and their gradients are channels-last; w and bias are row-major;
+// bias and db may be undefined; no tensor is empty. All have one floating dtype, except that dw and db may be f32
+// if x and dy have 16 bits.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_kernel;
-// The same with relu of y.
+// The same with y = relu(conv).
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_relu_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias, ConvGeometry)>

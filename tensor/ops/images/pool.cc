@@ -1,3 +1,4 @@
+// Checks, window computation, and calls of the pooling kernels.
 #include "gradus/tensor/ops/images/pool.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -12,7 +13,7 @@ constexpr const char* kShapes[] = {"[N,C,L] or [C,L]", "[N,C,H,W] or [C,H,W]", "
 constexpr const char* kMaxNames[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
 constexpr const char* kAvgNames[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
 
-// Returns the sizes of the last `rank` dims; the dims that are missing are 1.
+// Returns the sizes of the last `rank` dims; missing dims are 1.
 Size3 extent(const Tensor& x, int rank) {
   return {rank > 2 ? x.size(-3) : 1, rank > 1 ? x.size(-2) : 1, x.size(-1)};
 }
@@ -36,8 +37,8 @@ int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kerne
   if (2 * padding > reach)
     throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
   const int64_t room = in + 2 * padding - reach;
-  // With ceil_mode the last window may hang over the edge. So may the first window, if it exceeds the padded
-  // input by less than `stride` cells. Every window starts inside the image or its left padding.
+  // With ceil_mode the last window may extend beyond the padded input by less than `stride`, even if it is the
+  // only one. Every window starts inside the image or its left padding.
   if (room < 0 && (!ceil_mode || room <= -stride))
     throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding,
                      ceil_mode ? concat(" by a stride of ", stride, " or more") : "", ": x ", describe(x));
@@ -45,8 +46,7 @@ int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kerne
   return ceil_mode && (out - 1) * stride >= in + padding ? out - 1 : out;
 }
 
-// The options of a pooling over signals or images, as those over volumes. `filler` stands for
-// the missing dims.
+// Converts 1- or 2-dim options to 3-dim ones. `filler` is the value of missing dims.
 Size3 as_volume(int64_t w, int64_t filler) { return {filler, filler, w}; }
 Size3 as_volume(Size2 s, int64_t filler) { return {filler, s.h, s.w}; }
 Size3 as_volume(Size3 s, int64_t) { return s; }
@@ -77,7 +77,7 @@ template <class Options> PoolWindows max_windows(const Tensor& x, int rank, cons
 template <class Options> PoolWindows avg_windows(const Tensor& x, int rank, const Options& o) {
   PoolWindows w = windows_of(kAvgNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
                              as_volume(o.padding, 0), 1, o.ceil_mode);
-  if (rank == 3)  // PyTorch has no value for it either
+  if (rank == 3)  // not supported, as in PyTorch
     for (const auto& [kernel, padded] : {std::pair(w.kernel.d, w.input.d + 2 * w.padding.d),
                                          std::pair(w.kernel.h, w.input.h + 2 * w.padding.h),
                                          std::pair(w.kernel.w, w.input.w + 2 * w.padding.w)})

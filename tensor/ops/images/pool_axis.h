@@ -1,4 +1,4 @@
-// Windows of pooling along one axis, for the CPU and for GPUs.
+// The windows of pooling along one axis, for CPU and GPU kernels.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,15 @@
 
 namespace gradus {
 
-// One axis of PoolWindows: sizes of the input and the output, and where windows lie. N is an integer that
-// holds what the input, the padding on both sides, a window and a stride make together.
+// One axis of PoolWindows. N is an integer type that can represent the sum of input, padding on both sides, window
+// and stride.
 template <class N> struct PoolAxis {
   N in, out, kernel, stride, padding, dilation;
   bool adaptive;
 };
 
-// The cells of one window. Cells [first, last) lie inside the input; cell k lies at origin + k * step.
+// The cells of one window: cell k is at input position origin + k * step; cells [first, last) are inside the
+// input. padded_length: the cells including padding.
 template <class N> struct PoolSpan {
   N first, last, origin, step, padded_length;
 
@@ -23,6 +24,7 @@ template <class N> struct PoolSpan {
   GRADUS_HOST_DEVICE bool has(N cell) const { return first <= cell && cell < last; }
 };
 
+// Returns the cells of a window.
 template <class N> GRADUS_HOST_DEVICE PoolSpan<N> span_of(const PoolAxis<N>& a, N window) {
   if (a.adaptive) {
     const auto begin = static_cast<N>(int64_t(window) * a.in / a.out),
@@ -35,7 +37,7 @@ template <class N> GRADUS_HOST_DEVICE PoolSpan<N> span_of(const PoolAxis<N>& a, 
   return {first, last, origin, a.dilation, std::min(origin + a.kernel, a.in + a.padding) - origin};
 }
 
-// Windows [first, last), which have all that cover a place.
+// A range [first, last) of windows that includes all windows over an input position.
 template <class N> struct PoolRange {
   N first, last;
 };
@@ -48,7 +50,7 @@ template <class N> GRADUS_HOST_DEVICE PoolRange<N> windows_over(const PoolAxis<N
           std::min(a.out, (place + a.padding) / a.stride + 1)};
 }
 
-// Returns the number of a window's cell that lies at a place; -1 if none does.
+// Returns the index of the window's cell at an input position, -1 if there is none.
 template <class N> GRADUS_HOST_DEVICE N cell_at(const PoolSpan<N>& s, N place) {
   const N cell = (place - s.origin) / s.step;
   return s.has(cell) && s.at(cell) == place ? cell : -1;

@@ -1,3 +1,4 @@
+// Transposition of resampling matrices, and the call of the kernel.
 #include "gradus/tensor/ops/images/resample.h"
 
 #include "gradus/tensor/kernel.h"

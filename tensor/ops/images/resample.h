@@ -1,5 +1,5 @@
-// Raw resampling of signals, images and volumes: every output cell is a weighted sum of input cells, one axis
-// after the other. Interpolation, padding by reflection, and the gradients of both have this form.
+// Raw separable linear resampling over 1 to 3 spatial dims: along each axis, an output position is a weighted sum
+// of input positions. Used for interpolation, reflection padding, and the gradients of both.
 #pragma once
 
 #include <array>
@@ -11,22 +11,22 @@
 
 namespace gradus {
 
-// A sparse matrix [out, in]: output cell i is the sum over k in [start[i], start[i+1])
-// of weight[k] x[from[k]].
+// A sparse matrix [out, in] in CSR format: y[i] = sum of weight[k] * x[from[k]] for k in [start[i], start[i+1]).
 struct AxisTaps {
   int64_t in = 0, out = 0;
   std::vector<int64_t> start{0}, from;
   std::vector<double> weight;
 
   void add(int64_t cell, double w) { from.push_back(cell), weight.push_back(w); }
-  // Ends the list of the next output cell.
+  // Ends the row of the current output position.
   void end_cell() { start.push_back(int64_t(from.size())), ++out; }
 };
 
-// One matrix for each axis of [N,C,(D,(H,))W]. Without a matrix the axis stays as it is.
+// One matrix for each spatial axis of [N,C,(D,(H,))W]. Null: the identity.
 struct Resampling {
   std::array<std::shared_ptr<const AxisTaps>, 3> axes;  // D, H, W
 
+  // Returns the transposed matrices, which compute the gradient.
   Resampling transposed() const;
 };
 
@@ -36,7 +36,7 @@ namespace raw {
 // Errors: ShapeError, DTypeError unless floating.
 Tensor resample(const Tensor& x, const Resampling& map);
 
-// y and x: f32 or f64, dense with channels innermost, not empty.
+// y and x: f32 or f64, channels-last, not empty.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, Resampling map)> resample_kernel;
 
 }  // namespace raw

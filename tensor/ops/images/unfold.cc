@@ -1,3 +1,4 @@
+// Checks and calls of the unfold and fold kernels.
 #include "gradus/tensor/ops/images/unfold.h"
 
 #include "gradus/tensor/base/checked.h"

@@ -17,13 +17,15 @@ struct UnfoldOptions {
 
 namespace raw {
 
-// The windows over an image [C,H,W]; blocks.h by blocks.w of them.
+// The blocks.h x blocks.w windows over an image [C,H,W].
 struct UnfoldWindows {
   Size2 image, blocks, kernel, stride, padding, dilation;
 };
 UnfoldWindows unfold_windows(const char* op, Size2 image, const UnfoldOptions& options);
 
+// Returns the columns of images x [N,C,H,W].
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
+// Returns images of size `output`, to which the columns x are added at their positions.
 Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options);
 
 // Kernels: f32 or f64, row-major, not empty. Shapes of the tensors:

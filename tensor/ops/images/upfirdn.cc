@@ -1,3 +1,4 @@
+// Checks and calls of the upfirdn2d kernels.
 #include "gradus/tensor/ops/images/upfirdn.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Raw upfirdn2d: upsampling by zeros, filtering by a small kernel and downsampling in one pass. The
-// differentiable forms are in gradus/autograd/ops/images/upfirdn.h.
+// Raw upfirdn2d (StyleGAN): upsampling with zeros, FIR filtering and downsampling in one pass. The differentiable
+// forms are in gradus/autograd/ops/images/upfirdn.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -7,22 +7,22 @@
 
 namespace gradus {
 
-// Cells added on each side of an upsampled image; negative numbers crop.
+// Pixels added on each side of an upsampled image; negative numbers crop.
 struct ImagePadding {
   int64_t left = 0, right = 0, top = 0, bottom = 0;
   bool operator==(const ImagePadding&) const = default;
 };
 
 struct Upfirdn2dOptions {
-  Size2 up = 1;    // each cell is followed by up - 1 zeros
-  Size2 down = 1;  // every down-th cell of the result is kept
+  Size2 up = 1;    // each pixel is followed by up - 1 zeros
+  Size2 down = 1;  // every down-th pixel of the result is kept
   ImagePadding padding = {};
 };
 
 namespace raw {
 
-// With u the upsampled x:
-//   y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q down + j - left]
+// The sizes of one call. With u the upsampled x, 0 outside:
+//   y[n,c,p,q] = sum_{i,j} kernel[KH-1-i][KW-1-j] * u[n, c, p * down + i - top, q * down + j - left]
 struct UpfirdnGeometry {
   Size2 input, output, kernel, up, down;
   int64_t left = 0, top = 0;
@@ -35,7 +35,7 @@ Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& g
 // Returns the gradient of the kernel.
 Tensor upfirdn2d_kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& geometry);
 
-// f32 or f64; images dense with channels innermost, kernels row-major.
+// Kernels: f32 or f64; images channels-last, filters row-major.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& kernel, UpfirdnGeometry)>
     upfirdn2d_kernel;
 extern KernelSlot<void(const Tensor& dk, const Tensor& dy, const Tensor& x, UpfirdnGeometry)>

@@ -1,3 +1,4 @@
+// Shape inference, broadcasting, and calls of the matrix product kernel.
 #include "gradus/tensor/ops/linalg/matmul.h"
 
 #include "gradus/tensor/kernel.h"
@@ -27,8 +28,8 @@ Shape broadcast_batch(const Tensor& a, const Tensor& b, const Shape& batch_a, co
   }
 }
 
-// Kernels take both orders of the two innermost dims, as long as one of the two is dense.
-bool lies_as_matrices(const Tensor& x) {
+// Returns x, or a copy unless one of its two innermost dims has stride 1, as kernels require.
+bool has_dense_matrix_dim(const Tensor& x) {
   const int n = x.dim();
   const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
   const int64_t row_step = x.strides()[n - 2], col_step = x.strides()[n - 1];
@@ -37,9 +38,9 @@ bool lies_as_matrices(const Tensor& x) {
   return by_rows || by_cols;
 }
 
-Tensor as_matrices(const Tensor& x) { return lies_as_matrices(x) ? x : contiguous(x); }
+Tensor as_matrices(const Tensor& x) { return has_dense_matrix_dim(x) ? x : contiguous(x); }
 
-// Repeats x over the batch dims of `batch` without copying.
+// Returns x expanded to the batch dims `batch`.
 Tensor expand_batch(const Tensor& x, const Shape& batch) {
   const int skip = batch.size() - (x.dim() - 2);
   Shape shape = batch;
@@ -51,7 +52,7 @@ Tensor expand_batch(const Tensor& x, const Shape& batch) {
   return restrided(x, shape, strides);
 }
 
-// Returns x[..., M, K] as one matrix [... * M, K] if its rows are evenly spaced; else undefined.
+// Returns x[..., M, K] viewed as one matrix [... * M, K], undefined if its strides do not allow that.
 Tensor fold_batch(const Tensor& x) {
   const int n = x.dim();
   int64_t rows = 1, step = 0;
@@ -66,12 +67,12 @@ Tensor fold_batch(const Tensor& x) {
   return restrided(x, {rows, x.shape()[n - 1]}, {rows == 1 ? x.shape()[n - 1] : step, x.strides()[n - 1]});
 }
 
-Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
+Tensor multiply(const Tensor& a_in, const Tensor& b_in, DType result) {
   check_pair("matmul", "a", a_in, "b", b_in);
   if (a_in.dim() == 0 || b_in.dim() == 0)
     throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ",
                      describe(b_in));
-  // A vector is a row on the left and a column on the right. The added dim is removed from the result.
+  // A vector is a row on the left and a column on the right; the result has no dim for it.
   const bool row = a_in.dim() == 1, column = b_in.dim() == 1;
   Tensor a = row ? restrided(a_in, {1, a_in.size(0)}, {a_in.size(0), a_in.stride(0)}) : a_in;
   Tensor b = column ? restrided(b_in, {b_in.size(0), 1}, {b_in.stride(0), 1}) : b_in;
@@ -89,8 +90,8 @@ Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
   if (out.numel() == 0) return out;
 
   a = as_matrices(a), b = as_matrices(b);
-  if (b.dim() == 2 && a.dim() > 2) {  // one matrix for the whole batch: a single large product
-    if (Tensor flat = fold_batch(a); flat.defined() && lies_as_matrices(flat)) {
+  if (b.dim() == 2 && a.dim() > 2) {  // one matrix b for the whole batch: a single product
+    if (Tensor flat = fold_batch(a); flat.defined() && has_dense_matrix_dim(flat)) {
       matmul_kernel(restrided(out, {batch.product() * m, n}, {n, 1}), flat, b, {});
       return out;
     }
@@ -123,9 +124,9 @@ Tensor linear_by(const decltype(matmul_kernel)& kernel, const Tensor& x, const T
   Tensor out = empty(shape, {x.dtype(), x.device()});
   if (out.numel() == 0) return out;
 
-  // x as one matrix of rows; the transposed weight is a view.
+  // x is viewed as one matrix; the transposed weight is a view.
   Tensor rows = x.dim() == 1 ? restrided(x, {1, in}, {in, x.stride(0)}) : fold_batch(x);
-  if (!rows.defined() || !lies_as_matrices(rows))
+  if (!rows.defined() || !has_dense_matrix_dim(rows))
     rows = restrided(contiguous(x), {out.numel() / features, in}, {in, 1});
   const Tensor plain = as_matrices(w);
   const Tensor transposed = restrided(plain, {in, features}, {plain.stride(1), plain.stride(0)});
@@ -135,10 +136,10 @@ Tensor linear_by(const decltype(matmul_kernel)& kernel, const Tensor& x, const T
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
+Tensor matmul(const Tensor& a, const Tensor& b) { return multiply(a, b, a.dtype()); }
 
 Tensor matmul_in_f32(const Tensor& a, const Tensor& b) {
-  return product(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+  return multiply(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {

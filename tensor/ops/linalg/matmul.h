@@ -1,4 +1,4 @@
-// Raw matrix products. The differentiable forms are in gradus/autograd/ops/linalg/matmul.h.
+// Raw matmul and linear, as in PyTorch. The differentiable forms are in gradus/autograd/ops/linalg/matmul.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -7,18 +7,19 @@
 namespace gradus::raw {
 
 Tensor matmul(const Tensor& a, const Tensor& b);
-// Like matmul, but for 16-bit floats returns the sums in f32, unrounded.
+// Returns matmul(a, b); for 16-bit floats the f32 sums, unrounded.
 Tensor matmul_in_f32(const Tensor& a, const Tensor& b);
+// Return x w' + bias, and its relu. Shapes: x[...,K], w[N,K], bias[N] -> [...,N].
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
-// The kernel. Takes out, a, b and bias:
+// The kernel, with arguments out, a, b and bias:
 //   out[G...,M,N] = a[G...,M,K] b[G...,K,N] + bias[N]
-// All have one floating dtype, except that without a bias out may be f32 where a and b have 16 bits. out is
-// row-major; bias is undefined or row-major; the last two dims of a and b are dense in either order. a and b
-// have the same number of batch dims G, with stride 0 where they broadcast.
+// All have one floating dtype, except that without a bias, out may be f32 if a and b have 16 bits. out is
+// row-major; bias is row-major or undefined; of the last two dims of a and of b, one has stride 1. a and b have
+// the same number of batch dims G, with stride 0 where they broadcast.
 extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_kernel;
-// The same with relu of the result.
+// The same with relu applied to the result.
 extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_relu_kernel;
 
 }  // namespace gradus::raw

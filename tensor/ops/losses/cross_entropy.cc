@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the cross-entropy kernels.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 #include "gradus/tensor/kernel.h"
@@ -7,12 +8,12 @@
 namespace gradus::raw {
 namespace {
 
-struct Clean {
+struct KernelArguments {
   Tensor x, target, weight;
   CrossEntropySpec spec;
 };
 
-Clean check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEntropySpec spec) {
+KernelArguments check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEntropySpec spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
   if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
   check_floating(op, "x", x);
@@ -34,7 +35,8 @@ Clean check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEn
   if (!(spec.smoothing >= 0 && spec.smoothing <= 1))
     throw ValueError(op, "expected label_smoothing in [0, 1], given ", spec.smoothing);
 
-  Clean c{x, contiguous(to(target, DType::kI64)), weight.defined() ? contiguous(weight) : weight, spec};
+  KernelArguments c{x, contiguous(to(target, DType::kI64)), weight.defined() ? contiguous(weight) : weight,
+                    spec};
   if (!x.is_channels_last()) {
     c.x = contiguous(x);
     for (int d = 2; d < x.dim(); ++d) c.spec.inner *= x.size(d);
@@ -46,7 +48,7 @@ Clean check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEn
 
 CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                                  const CrossEntropySpec& spec) {
-  const Clean c = check(x, target, weight, spec);
+  const KernelArguments c = check(x, target, weight, spec);
   const TensorOptions like{x.dtype(), x.device()};
   CrossEntropyResult r;
   r.loss = empty(spec.reduction == Reduction::kNone ? target.shape() : Shape{}, like);
@@ -58,7 +60,7 @@ CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Te
 
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                           const CrossEntropyResult& forward, const CrossEntropySpec& spec) {
-  const Clean c = check(x, target, weight, spec);
+  const KernelArguments c = check(x, target, weight, spec);
   const Tensor dx = empty_like(c.x);
   cross_entropy_grad_kernel(dx, contiguous(dy), c.x, c.target, c.weight, forward.stats, forward.total,
                             c.spec);

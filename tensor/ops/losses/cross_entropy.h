@@ -1,9 +1,9 @@
-// Raw cross-entropy between scores and class numbers, and its gradient. The differentiable form
-// is in gradus/autograd/ops/losses/cross_entropy.h.
+// Raw cross-entropy with class indices as targets (cross_entropy and nll_loss of PyTorch), and its gradient. The
+// differentiable form is in gradus/autograd/ops/losses/cross_entropy.h.
 //
-// Every sample has C scores x_c and a target class y. Its loss is
+// A sample has C logits x_c and a target class y. Its loss is
 //   -sum_c a_c log p_c, where a_c = w_c ((1 - smoothing) [c = y] + smoothing / C)
-// and p = softmax(x), or p = exp(x) where the scores are log-probabilities.
+// and p = softmax(x), or p = exp(x) if x are log-probabilities.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -11,15 +11,15 @@
 
 namespace gradus {
 
-// How the losses of the samples are combined. The mean is weighted by the class weights of the targets.
-// kBatchMean is the sum divided by the size of the batch; only kl_div has it.
+// The reduction over samples. The mean of cross_entropy is weighted by the class weights of the targets.
+// kBatchMean is the sum divided by the batch size; only for kl_div.
 enum class Reduction { kMean, kSum, kNone, kBatchMean };
 
 namespace raw {
 
 struct CrossEntropySpec {
   Reduction reduction = Reduction::kMean;
-  int64_t ignore_index = -100;  // samples with this target are left out
+  int64_t ignore_index = -100;  // samples with this target are ignored
   double smoothing = 0;
   bool log_probs = false;  // x holds log-probabilities
 
@@ -28,14 +28,14 @@ struct CrossEntropySpec {
 };
 
 struct CrossEntropyResult {
-  Tensor loss;   // 0-dimensional, or shaped like the target
-  Tensor stats;  // of each sample: its largest score and log(sum exp(x - largest)); undefined for log_probs
-  Tensor total;  // 0-dimensional: the sum of the class weights of the counted targets
+  Tensor loss;   // 0-dimensional, or of the target's shape
+  Tensor stats;  // [samples,2]: max(x) and log(sum exp(x - max(x))); undefined for log_probs
+  Tensor total;  // 0-dimensional: the sum of the class weights of the targets that are not ignored
 };
 
 // Returns the loss. x[N,C,D...] or x[C] is floating, target[N,D...] or [] integral, weight[C]
 // may be undefined.
-// Errors: ShapeError, DTypeError, DeviceError, ValueError; IndexError for a target that is no class.
+// Errors: ShapeError, DTypeError, DeviceError, ValueError; IndexError for a target outside [0, C).
 CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                                  const CrossEntropySpec& spec);
 // Returns the gradient of x for the gradient dy of the loss. `forward.total` may be undefined unless the

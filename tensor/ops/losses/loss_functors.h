@@ -1,5 +1,5 @@
-// Functors of the point-wise losses. Each computes the loss of one element x with target t, and dy times
-// its slope in x.
+// Functors of element-wise losses of an element x with target t. The functor named ...Backward computes dy times
+// the derivative of the loss with respect to x.
 #pragma once
 
 #include "gradus/tensor/ops/activations.h"
@@ -63,8 +63,8 @@ struct BinaryCrossEntropyBackward : OnFloats {
     return dy * (x - t) / (variance < least ? least : variance);
   }
 };
-// BinaryCrossEntropy of sigmoid(x), computed as max(x, 0) - x t + log(1 + e^-|x|): nothing
-// overflows or cancels.
+// BinaryCrossEntropy of sigmoid(x), computed as max(x, 0) - x t + log(1 + e^-|x|), without
+// overflow or cancellation.
 struct BinaryCrossEntropyWithLogits : OnFloats {
   template <class T> GRADUS_HD T operator()(T x, T t) const {
     return (x < T(0) ? T(0) : x) - x * t + m::log1p(m::exp(-m::abs(x)));
@@ -114,12 +114,12 @@ struct PoissonNllOfLogsBackward : OnFloats {
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (m::exp(x) - t); }
 };
 
-// Of a loss: with one target for all elements.
+// A loss functor with the same target for all elements.
 template <class F> struct AgainstNumber : F {
   double target;
   template <class T> GRADUS_HD T operator()(T x) const { return F::operator()(x, T(target)); }
 };
-// Of a gradient: dy is multiplied by a factor.
+// A gradient functor with dy multiplied by a factor.
 template <class F> struct TimesFactor : F {
   double factor;
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {

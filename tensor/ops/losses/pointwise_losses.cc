@@ -1,3 +1,4 @@
+// Checks and calls of the kernels of element-wise losses.
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 #include "gradus/tensor/kernel.h"
@@ -27,11 +28,12 @@ Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& 
   return target.defined() ? empty_result(op, dtype, {&x, &target}) : empty_like(x, dtype);
 }
 
-// With more elements the slope would cost more memory than a launch is worth.
+// Maximum number of elements for which the gradient is computed with the sum. For more elements, its memory costs
+// more than the launch that is saved.
 constexpr int64_t kMaxGradients = 4096;
 
-// Whether a kernel that sums losses of this dtype gives their slopes, too.
-bool gives_slope(const Tensor& x, const Tensor& target, DType dtype) {
+// Returns whether the sum kernel can compute the gradient in the same launch.
+bool computes_gradient_with_sum(const Tensor& x, const Tensor& target, DType dtype) {
   return x.device().type != DeviceType::kCPU && x.numel() > 0 && x.numel() <= kMaxGradients && x.is_dense() &&
          x.dtype() == dtype &&
          (!target.defined() || (target.dtype() == dtype && target.strides() == x.strides()));
@@ -49,7 +51,7 @@ PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& targe
                             double factor, bool wants_slope) {
   const DType dtype = checked_dtype(op, x, target);
   const ReductionResult r = make_reduction(x, {}, false, dtype, op);
-  const Tensor slope = wants_slope && gives_slope(x, target, dtype) ? empty_like(x) : Tensor();
+  const Tensor slope = wants_slope && computes_gradient_with_sum(x, target, dtype) ? empty_like(x) : Tensor();
   point_loss_sum_kernel(r.kept, slope, x, target, spec, factor);
   return {r.result, slope};
 }

@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the batch norm kernels.
 #include "gradus/tensor/ops/norm/batch_norm.h"
 
 #include "gradus/tensor/kernel.h"
@@ -13,7 +14,7 @@ Tensor channels_innermost_like(const Tensor& x, DType dtype) {
   return x.dim() == 2 ? empty(x.shape(), options) : empty_channels_last(x.shape(), options);
 }
 Tensor channels_innermost_like(const Tensor& x) { return channels_innermost_like(x, x.dtype()); }
-// Returns a [C] tensor as kernels take it.
+// Returns a [C] tensor in the dtype and layout that kernels require.
 Tensor by_channel(const Tensor& t, const Tensor& x) { return contiguous(to(t, channel_dtype(x.dtype()))); }
 Tensor by_channel_if_any(const Tensor& t, const Tensor& x) { return t.defined() ? by_channel(t, x) : t; }
 
@@ -22,9 +23,9 @@ void check_like_x(const char* op, const char* name, const Tensor& t, const Tenso
     throw ShapeError(op, name, " must be like x: ", name, ' ', describe(t), ", x ", describe(x));
 }
 
-// Checks running statistics beside a batch's mean, and counts the write to them. Each has mean's dtype, or
-// this narrow one.
-void will_move(const char* op, const RunningStatistics& running, const Tensor& mean, DType narrow) {
+// Checks running statistics against a batch's mean, and increments their versions. They have mean's dtype or
+// `narrow`.
+void prepare_update(const char* op, const RunningStatistics& running, const Tensor& mean, DType narrow) {
   if (const Tensor& batches = running.batches; batches.defined()) {
     if (batches.dtype() != DType::kI64 || batches.numel() != 1 || batches.device() != mean.device())
       throw ShapeError(op, "num_batches_tracked must be i64[] beside the statistics: ", describe(batches),
@@ -68,7 +69,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   const TensorOptions like{channel_dtype(x.dtype()), x.device()};
   BatchNormResult r{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
-    will_move("batch_norm", running, r.mean, x.dtype());
+    prepare_update("batch_norm", running, r.mean, x.dtype());
     batch_norm_kernel(r.y, r.mean, r.var, channels_innermost(x), by_channel_if_any(weight, x),
                       by_channel_if_any(bias, x), eps, running);
   } else {
@@ -88,7 +89,7 @@ BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const T
   BatchNormResult r{options.in_place && other.defined() ? other : channels_innermost_like(x),
                     empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
-    will_move(op, running, r.mean, x.dtype());
+    prepare_update(op, running, r.mean, x.dtype());
     batch_norm_relu_kernel(r.y, r.mean, r.var, channels_innermost(x), other, by_channel_if_any(weight, x),
                            by_channel_if_any(bias, x), options.eps, options.negative_slope, running);
   } else {
@@ -190,7 +191,7 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
 
 void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
                         int64_t rows) {
-  will_move("batch_norm_update_", running, mean, running.mean.dtype());
+  prepare_update("batch_norm_update_", running, mean, running.mean.dtype());
   batch_norm_update_kernel(mean, var, running, rows);
 }
 

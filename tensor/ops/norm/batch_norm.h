@@ -1,4 +1,5 @@
-// Raw batch normalization. The differentiable form is in gradus/autograd/ops/norm/batch_norm.h.
+// Raw batch normalization and its gradients, also fused with relu and a residual, and split into parts for
+// synchronized batch norm over several ranks. The differentiable form is in gradus/autograd/ops/norm/batch_norm.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -7,23 +8,23 @@
 namespace gradus {
 
 struct BatchNormFuncOptions {
-  bool training = false;            // normalize by the batch's statistics and update the running ones
-  double momentum = 0.1;            // weight of the new statistics in the running ones
+  bool training = false;            // normalize by the batch's statistics and update the running statistics
+  double momentum = 0.1;            // weight of the batch's statistics in the running statistics
   double eps = 1e-5;                // added to the variance
-  Tensor num_batches_tracked = {};  // i64[]: rises by 1 in training
+  Tensor num_batches_tracked = {};  // i64[], incremented in training
 };
 
 namespace raw {
 
-// x is [N,C,...]. weight and bias [C] may be undefined (1 and 0). Given [C] tensors have x's dtype, or f32
-// where x has 16 bits. Computed [C] tensors always have the dtype that this function returns.
+// x is [N,C,...]. weight and bias [C] may be undefined (1 and 0). [C] arguments have x's dtype, or f32 if x has 16
+// bits. [C] results have the dtype channel_dtype(x.dtype()).
 inline DType channel_dtype(DType x) { return x == DType::kF64 ? x : DType::kF32; }
 struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
 };
-// What moves toward a batch's statistics, and by how much: mean and var toward the batch's mean and unbiased
-// variance; batches (i64[]) rises by 1. Each may be undefined, mean and var together. Those of 16 bits are
-// moved in f32 and rounded once.
+// Running statistics to update: mean and var are moved by `momentum` toward the batch's mean and unbiased
+// variance; batches (i64[]) is incremented. Tensors may be undefined, mean and var only together. 16-bit
+// statistics are updated in f32 and rounded once.
 struct RunningStatistics {
   Tensor mean, var, batches;
   double momentum = 0;
@@ -31,6 +32,7 @@ struct RunningStatistics {
 template <class F> void for_each_tensor(const RunningStatistics& running, F f) {
   f(running.mean), f(running.var), f(running.batches);
 }
+// Normalizes x by the statistics of the batch, and updates `running`.
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                            const RunningStatistics& running = {});
 struct BatchNormReluOptions {
@@ -38,11 +40,11 @@ struct BatchNormReluOptions {
   double negative_slope = 0;  // as leaky_relu's
   bool in_place = false;      // the residual's buffer may become y
 };
-// Returns the same with y = leaky_relu(normalized + residual). The residual is like x, or undefined (0).
+// The same with y = leaky_relu(normalized + residual). residual has x's shape and dtype, or is undefined (0).
 BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                 const Tensor& bias, const BatchNormReluOptions& options,
                                 const RunningStatistics& running = {});
-// Returns x normalized by the given statistics.
+// Returns x normalized by these statistics.
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const Tensor& bias, double eps);
 struct BatchNormGrads {
@@ -53,7 +55,7 @@ struct BatchNormBackwardOptions {
   double negative_slope = 1;  // dy is the gradient of leaky_relu(y); 1: of y
   bool in_place = false;      // dy's buffer may become dx
 };
-// Returns the gradients of batch_norm. Those of x include the paths through the batch's mean and variance.
+// Returns the gradients of batch_norm. dx includes the paths through the batch's mean and variance.
 BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, const Tensor& bias,
                                    const BatchNormBackwardOptions& options);
@@ -70,36 +72,35 @@ BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tenso
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,
                                                    const BatchNormAddReluBackwardOptions& options);
-// Moves the running statistics toward those of a batch: `rows` is the number of elements of each channel.
+// Updates the running statistics by those of a batch with `rows` elements per channel.
 void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
                         int64_t rows);
 
-// What batches that are normalized together exchange. For an empty x it is zeros.
+// The statistics that ranks exchange for synchronized batch norm. Zeros for an empty x.
 struct BatchStatistics {
-  Tensor mean, m2;  // f64[C]: over batch and positions, the mean and the sum of squared differences from it
+  Tensor mean, m2;  // f64[C]: mean, and sum (x - mean)^2, over batch and positions
 };
 BatchStatistics batch_statistics(const Tensor& x);
-// Returns dx = add (or nothing) + offset + (x - mean) * slope, by channel, rounded once. in_place: the buffer
-// of `add` may become dx.
+// Returns dx = add + offset + (x - mean) * slope per channel, rounded once. add may be undefined (0). in_place:
+// the buffer of `add` may become dx.
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
                                  const Tensor& slope, bool in_place);
 struct BatchNormApplyGrads {
-  Tensor dx;                 // dy * weight / sqrt(var + eps), in channel_dtype, because a sum follows
-  Tensor sum, centered_sum;  // [C]: of dy, and of dy * (x - mean)
+  Tensor dx;                 // dy * weight / sqrt(var + eps), in channel_dtype, because other terms are added
+  Tensor sum, centered_sum;  // [C]: sum(dy) and sum(dy * (x - mean))
 };
 // Returns the parts of the gradients of batch_norm_apply.
 BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
                                               const Tensor& var, const Tensor& weight, double eps);
 
-// Checks x[N,C,...] and its [C] tensors. These may be undefined.
-// Errors: typed, naming `op`.
+// Checks x [N,C,...] and `named` [C] tensors, which may be undefined.
+// Errors: ShapeError, DTypeError, DeviceError naming `op`.
 void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named);
 
-// Kernels: x and y have one floating dtype and are dense with channels innermost; x is not empty. Tensors
-// [C] are row-major and have x's dtype, or f32 where x has 16 bits. Running statistics may be undefined, and
-// may have 16 bits where x has. dx of batch_norm_apply_backward, which becomes `add` of
-// batch_statistics_backward, has the dtype of the [C] tensors.
+// Kernels: x and y have one floating dtype and are channels-last; x is not empty. [C] tensors are row-major and
+// have x's dtype, or f32 if x has 16 bits. Running statistics may be undefined, and may have 16 bits if x has. dx
+// of batch_norm_apply_backward and `add` of batch_statistics_backward have the dtype of the [C] tensors.
 extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, double eps,
                        const RunningStatistics& running)>

@@ -1,3 +1,4 @@
+// Checks, layouts, and calls of the group norm kernels.
 #include "gradus/tensor/ops/norm/group_norm.h"
 
 #include "gradus/tensor/kernel.h"
@@ -7,7 +8,7 @@ namespace gradus::raw {
 namespace {
 
 // Returns the dtype in which the kernels compute: 16-bit floats as f32.
-DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 Tensor row_major(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
 Tensor channels_innermost(const Tensor& x, DType type) {
   const Tensor v = to(x, type);
@@ -22,7 +23,7 @@ Tensor channels_innermost_like(const Tensor& x, DType type) {
 
 GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const GroupNormSpec& spec) {
-  const DType type = wide(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   const TensorOptions of_groups{DType::kF64, x.device()};
   GroupNormResult r{channels_innermost_like(x, type), empty({x.size(0), spec.groups}, of_groups),
                     empty({x.size(0), spec.groups}, of_groups)};
@@ -37,7 +38,7 @@ GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& 
 
 GroupNormGrads group_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, const GroupNormSpec& spec) {
-  const DType type = wide(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   const TensorOptions of_channels{type, x.device()};
   GroupNormGrads g{channels_innermost_like(x, type), empty({x.size(1)}, of_channels),
                    empty({x.size(1)}, of_channels)};
@@ -54,7 +55,7 @@ GroupNormDoubleGrads group_norm_double_backward(const Tensor& ddx, const Tensor&
                                                 const Tensor& ddbias, const Tensor& dy, const Tensor& x,
                                                 const Tensor& mean, const Tensor& var, const Tensor& weight,
                                                 const GroupNormSpec& spec) {
-  const DType type = wide(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   GroupNormDoubleGrads g{channels_innermost_like(x, type), channels_innermost_like(x, type),
                          empty({x.size(1)}, {type, x.device()})};
   if (x.numel() > 0)
@@ -69,7 +70,7 @@ GroupNormDoubleGrads group_norm_double_backward(const Tensor& ddx, const Tensor&
 }
 
 Tensor channel_window_sum(const Tensor& x, const ChannelWindow& window) {
-  const DType type = wide(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   const Tensor y = channels_innermost_like(x, type);
   if (x.numel() > 0) channel_window_sum_kernel(y, channels_innermost(x, type), window);
   return to(y, x.dtype());

@@ -1,5 +1,5 @@
-// Raw normalization over groups of channels of each sample, and sums over neighboring channels. The
-// differentiable forms are in gradus/autograd/ops/norm/group_norm.h.
+// Raw group normalization with its first and second gradients, and sums over windows of channels (for local
+// response normalization). The differentiable forms are in gradus/autograd/ops/norm/group_norm.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -12,9 +12,8 @@ struct GroupNormSpec {
   double eps = 1e-5;
 };
 
-// y = (x - mean) / sqrt(var + eps) * weight + bias. Mean and variance are taken over the C / groups channels
-// of a group in one sample, at all positions. x [N,C,...] has 2 to 5 dims; weight and bias [C] may be
-// undefined (1 and 0).
+// y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and variance over the C / groups channels of a group
+// and all positions of one sample. x [N,C,...] has 2 to 5 dims; weight and bias [C] may be undefined (1 and 0).
 struct GroupNormResult {
   Tensor y;
   Tensor mean, var;  // f64[N,groups]; the variance is biased
@@ -36,13 +35,13 @@ GroupNormDoubleGrads group_norm_double_backward(const Tensor& ddx, const Tensor&
                                                 const Tensor& mean, const Tensor& var, const Tensor& weight,
                                                 const GroupNormSpec& spec);
 
-// y[n,c,...] = the sum of x[n,c - before ... c + after,...] over the channels that exist. x is [N,C,...].
+// y[n,c,...] = sum of x[n,k,...] for k from c - before to c + after, within [0, C). x is [N,C,...].
 struct ChannelWindow {
   int64_t before = 0, after = 0;
 };
 Tensor channel_window_sum(const Tensor& x, const ChannelWindow& window);
 
-// Kernels: f32 or f64; x and y dense with channels innermost, the others row-major; no empty x.
+// Kernels: f32 or f64; x and y channels-last, the others row-major; x is not empty.
 extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, const GroupNormSpec&)>
     group_norm_kernel;

@@ -1,3 +1,4 @@
+// Checks, dtype conversion, and calls of the layer norm kernels.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 
 #include "gradus/tensor/kernel.h"
@@ -7,8 +8,8 @@ namespace gradus::raw {
 namespace {
 
 // Returns the dtype in which the kernels compute: 16-bit floats as f32.
-DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
-Tensor prepared(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
+DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+Tensor contiguous_in(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
 
 Shape last_dims(const Tensor& x, int dims) {
   Shape shape;
@@ -26,23 +27,24 @@ int64_t rows_of(const Tensor& x, int dims) {
 
 LayerNormResult layer_norm(const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
                            const LayerNormSpec& spec) {
-  const DType type = wide(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   const Tensor y = empty(x.shape(), {type, x.device()});
   const Tensor stats = empty({rows_of(x, dims), 2}, {DType::kF64, x.device()});
   if (x.numel() > 0)
-    layer_norm_kernel(y, stats, prepared(x, type), prepared(weight, type), prepared(bias, type), spec);
+    layer_norm_kernel(y, stats, contiguous_in(x, type), contiguous_in(weight, type),
+                      contiguous_in(bias, type), spec);
   return {to(y, x.dtype()), stats};
 }
 
 LayerNormGrads layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& stats,
                                    const Tensor& weight, int dims, const LayerNormSpec& spec) {
-  const DType type = wide(x.dtype());
+  const DType type = compute_dtype(x.dtype());
   const TensorOptions like{type, x.device()};
   const Shape shape = last_dims(x, dims);
   LayerNormGrads g{empty(x.shape(), like), empty(shape, like), empty(shape, like)};
   if (x.numel() > 0) {
-    layer_norm_backward_kernel(g.dx, g.dweight, g.dbias, prepared(dy, type), prepared(x, type), stats,
-                               prepared(weight, type), spec);
+    layer_norm_backward_kernel(g.dx, g.dweight, g.dbias, contiguous_in(dy, type), contiguous_in(x, type),
+                               stats, contiguous_in(weight, type), spec);
   } else {
     fill_(g.dweight, 0), fill_(g.dbias, 0);
   }

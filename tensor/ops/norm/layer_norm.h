@@ -1,5 +1,5 @@
-// Raw normalization over the last dims: layer_norm and rms_norm. The differentiable forms
-// are in gradus/autograd/ops/norm/layer_norm.h.
+// Raw layer_norm and rms_norm (normalization over the last dims) and their gradients. The differentiable forms are
+// in gradus/autograd/ops/norm/layer_norm.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -9,11 +9,11 @@ namespace gradus::raw {
 
 struct LayerNormSpec {
   double eps = 1e-5;
-  bool centered = true;  // normalize by mean and variance; else by the mean square alone
+  bool centered = true;  // layer_norm; false: rms_norm, with mean = 0 and var = mean(x^2)
 };
 
-// y = (x - mean) / sqrt(var + eps) * weight + bias over rows of x. A row is the last weight.dim() (or `dims`)
-// dims. weight and bias may be undefined (1 and 0).
+// y = (x - mean) / sqrt(var + eps) * weight + bias for each row of x. A row is the last `dims` dims. weight and
+// bias have the shape of a row and may be undefined (1 and 0).
 struct LayerNormResult {
   Tensor y;
   Tensor stats;  // f64[rows,2]: mean and 1 / sqrt(var + eps)
@@ -26,7 +26,7 @@ struct LayerNormGrads {
 LayerNormGrads layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& stats,
                                    const Tensor& weight, int dims, const LayerNormSpec& spec);
 
-// Kernels: f32 or f64, all row-major; x [rows,n], weight and bias [n]; no empty x.
+// Kernels: f32 or f64, all row-major; x [rows,n], weight and bias [n]; x is not empty.
 extern KernelSlot<void(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
                        const Tensor& bias, const LayerNormSpec&)>
     layer_norm_kernel;

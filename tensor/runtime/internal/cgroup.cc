@@ -1,3 +1,4 @@
+// Parsing of /proc/self/cgroup, cpu.max and memory.max.
 #include "gradus/tensor/runtime/internal/cgroup.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 namespace gradus::internal {
 namespace {
 
-// Returns the path of this process's group below the root, "" where it is the root or unknown. A path with
-// ".." lies outside of the folder that this container sees.
+// Returns the path of this process's group relative to the root; "" if it is the root or unknown. A path with ".."
+// is outside the file system of this container.
 std::string own_group(const std::string& file) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);)
@@ -18,7 +19,7 @@ std::string own_group(const std::string& file) {
   return "";
 }
 
-// Calls f(stream) with the file of each group, from the own one to the root.
+// Calls f(stream) with file `name` of this process's group and of each ancestor up to the root.
 template <class F> void for_each_group(const CgroupFiles& files, const char* name, F f) {
   std::string group = own_group(files.self);
   for (;;) {

@@ -1,4 +1,4 @@
-// Limits of containers: what the groups of processes (cgroup v2) that this one belongs to may use.
+// CPU and memory limits of containers, from the cgroup v2 file system.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,16 @@
 
 namespace gradus::internal {
 
-// Where the system says which groups there are, and which one is this process's.
+// Paths of the cgroup file system and of the file with this process's group. Tests replace them.
 struct CgroupFiles {
   std::string groups = "/sys/fs/cgroup";
   std::string self = "/proc/self/cgroup";
 };
 
-// Returns the number of cores that the CPU quotas of the group and of all groups around it leave, rounded
-// up; a large number where there is no quota.
+// Returns the lowest CPU quota (cpu.max) of this process's group and its ancestors in cores, rounded up; a large
+// number if there is no quota.
 int cgroup_cores(const CgroupFiles& files = {});
-// Returns the bytes of memory that they leave; a large number where there is no limit.
+// Returns the lowest memory limit (memory.max) of these groups in bytes; a large number if there is no limit.
 int64_t cgroup_memory(const CgroupFiles& files = {});
 
 }  // namespace gradus::internal
