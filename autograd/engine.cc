@@ -1,3 +1,5 @@
+// The backward engine: a depth-first search marks the nodes on paths from roots to targets, then a priority queue
+// runs their rules, newest node first, and sums gradients where paths meet.
 #include "gradus/autograd/engine.h"
 
 #include <algorithm>
@@ -24,14 +26,15 @@ namespace {
 // A slot that this pass visits.
 struct Visit {
   AutogradSlot* slot = nullptr;
-  int waiting_for = 0;          // gradients still to come from nodes that will run
+  int waiting_for = 0;          // edges into this slot whose nodes have not run yet
   bool leads = false;           // whether this slot leads to a target
   bool leads_to_first = false;  // to a target of the first part
   bool scheduled = false;
-  bool deferred = false;    // the second part runs the edges that are left
-  Tensor term;              // of a leaf: waits to be added to its gradient
+  bool deferred = false;    // the second part runs the remaining edges
+  Tensor term;              // of a leaf: not yet added to dys[0], see Note [Sums of leaves]
   std::vector<Tensor> dys;  // gradients so far, per output
-  std::vector<Event> made;  // of dys: what the consumer's stream has yet to wait for
+  std::vector<Event>
+      made;  // per dy: recorded by its producer, the consumer's stream has not waited for it yet
   std::vector<Tensor> dxs;  // of a deferred node whose rule has run for all edges
 };
 
@@ -39,7 +42,7 @@ constexpr int64_t kMaxPendingBytes = int64_t{32} << 20;
 
 enum class Part { kWhole, kFirst, kRest };
 
-// Makes a stream its device's current one.
+// Makes a stream the current one of its device for a scope. Inline streams (cpu:0) need no scope.
 class OnStream {
  public:
   explicit OnStream(const Stream& stream) {
@@ -50,6 +53,7 @@ class OnStream {
   std::optional<StreamScope> scope_;
 };
 
+// The state and the steps of one BackwardPass.
 class Pass {
  public:
   explicit Pass(BackwardPass& p) : p_(p) {}
@@ -73,7 +77,7 @@ class Pass {
     deliver_unreached();
     count_dependencies();
     give_to_roots();
-    // The graph stays, the results need not.
+    // The second part needs the graph, and not the roots' elements.
     for (const Tensor& root : p_.roots) roots_.push_back(root.ref()->slot);
     p_.roots.clear();
     run_nodes();
@@ -137,8 +141,7 @@ class Pass {
   }
   bool in_recording(const AutogradSlot* slot) const { return belongs(slot) || p_.recording.has_leaf(slot); }
 
-  // A fused node computes no gradient of the value between its ops. When that gradient is a target,
-  // splits the node.
+  // A fused node computes no gradient of the value between its ops. Splits the node if that value is a target.
   void split_if_wanted(AutogradSlot* slot) {
     if (slot->is_leaf()) return;
     Node* node = static_cast<Node*>(slot);
@@ -236,7 +239,7 @@ class Pass {
     ready_.emplace(slot->is_leaf() ? ~uint64_t{0} : static_cast<const Node*>(slot)->sequence(), v);
   }
 
-  // A sparse gradient lies on the meta device, and its elements on the device that computes them.
+  // A sparse gradient is a tensor on the meta device; its elements are on the device that computes with them.
   static Device device_of(const Tensor& gradient) { return elements_of(gradient).device(); }
 
   // Note [Streams of a backward] in autograd/engine.h.
@@ -249,7 +252,7 @@ class Pass {
       if (s.device() == device) return s;
     return callers_.emplace_back(Stream::of(device));
   }
-  // Returns the stream on which a slot makes and uses gradients on a device. Null: the caller.
+  // Returns the stream on which a slot's gradients on this device are computed and read. Null: the caller.
   const Stream& stream_of(const AutogradSlot* slot, Device device) {
     if (slot && !slot->is_leaf())
       if (const Stream& own = static_cast<const Node*>(slot)->stream(); own.device() == device) return own;
@@ -258,11 +261,11 @@ class Pass {
   static void order(const Stream& earlier, const Stream& later) {
     if (!(earlier == later)) later.wait(Event::record(earlier));
   }
-  // Lets the caller's streams wait for all that the nodes have queued.
+  // Makes the caller's streams wait for all work that the nodes have queued.
   void join() {
     for (const Stream& s : node_streams_) order(s, caller_stream(s.device()));
   }
-  // Lets the consumer's stream wait for what has made a gradient.
+  // Makes the consumer's stream wait for the stream that computes this output's gradient.
   void wait_for_maker(Visit& v, size_t output) {
     if (output < v.made.size() && v.dys[output].defined())
       stream_of(v.slot, device_of(v.dys[output])).wait(std::exchange(v.made[output], {}));
@@ -272,7 +275,7 @@ class Pass {
       node_streams_.push_back(s);
   }
 
-  // Brings a gradient that a node has made into the form of the value that it belongs to.
+  // Converts a gradient to the shape, dtype, device and layout of the value at the edge's destination.
   static Tensor conform_to(const Edge& to, Tensor dy) {
     if (!to.slot->is_leaf())
       return conform_to(std::move(dy), *static_cast<const Node*>(to.slot.get()), to.index);
@@ -283,7 +286,7 @@ class Pass {
                    static_cast<const Node*>(leaf.producer.slot.get())->outputs()[leaf.producer.index]);
   }
 
-  // Adds to the gradient of a slot's output. `from` is the node that has made dy; null: the caller, or a leaf.
+  // Adds dy to the gradient of a slot's output. `from` is the node that computed dy; null: the caller, or a leaf.
   void accumulate(const AutogradSlot* from, const Edge& to, Tensor dy) {
     if (!dy.defined() || !leads(to.slot.get())) return;
     Visit& v = visits_[index_[to.slot.get()]];
@@ -349,7 +352,7 @@ class Pass {
     return conform(std::move(dy), wide);
   }
 
-  // Returns the gradient in its value's dtype, for delivery outside of the pass.
+  // Returns the gradient in its value's dtype, for delivery to the caller.
   static Tensor narrowed(Tensor dy, const AutogradSlot& slot, uint32_t output) {
     if (!dy.defined() || slot.is_leaf()) return dy;
     const OnStream scope(static_cast<const Node&>(slot).stream());
@@ -359,13 +362,13 @@ class Pass {
   void deliver_targets(Visit& v) {
     auto it = targets_of_.find(v.slot);
     if (it == targets_of_.end()) return;
-    // Its gradients were summed there, and are converted there, even if its rule does not run.
+    // The node's stream sums and converts the gradients of its outputs, even if its rule does not run.
     if (!v.slot->is_leaf()) note_stream(static_cast<const Node*>(v.slot)->stream());
     const bool passes_on = !v.slot->is_leaf() || leads_further(v);
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
-      if (!is_now(t))  // attached, and leads to an input
+      if (!is_now(t))  // a target of the second part on a path to a target of the first
         kept_.emplace_back(t, output < v.dys.size() ? narrowed(v.dys[output], *v.slot, output) : Tensor());
       else if (output >= v.dys.size())
         p_.deliver(t, Tensor());
@@ -443,7 +446,7 @@ class Pass {
 
   void defer(Visit& visit, std::vector<Tensor> dys, std::vector<Tensor> dxs) {
     for (const Tensor& dx : dxs)
-      if (dx.defined()) caller_stream(device_of(dx));  // the second part's waits for this one
+      if (dx.defined()) caller_stream(device_of(dx));  // registers the stream: run_rest waits for it
     visit.dys = std::move(dys);
     visit.dxs = std::move(dxs);
     visit.deferred = true;
@@ -493,17 +496,18 @@ class Pass {
   std::vector<Visit> visits_;
   std::vector<Ref<Node>> must_run_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
-  std::vector<size_t> waiting_;   // leaves whose terms wait
-  std::vector<size_t> complete_;  // of these, those that have got all gradients
+  std::vector<size_t> waiting_;   // visits with a pending term
+  std::vector<size_t> complete_;  // those of waiting_ that have received all gradients
   int64_t waiting_bytes_ = 0;
   Part part_ = Part::kWhole;
-  std::vector<Ref<AutogradSlot>> roots_;            // hold the graph between the parts
-  std::vector<std::pair<size_t, Tensor>> kept_;     // targets of the second part that the first one reached
+  std::vector<Ref<AutogradSlot>> roots_;         // keep the graph alive between the parts
+  std::vector<std::pair<size_t, Tensor>> kept_;  // second part's targets, with gradients from the first part
   std::deque<Stream> callers_ = current_streams();  // the current streams of the caller, one for each device
-  std::vector<Stream> node_streams_;                // other streams, which rules, sums or targets have used
+  std::vector<Stream> node_streams_;                // other streams that have run rules, sums or conversions
 };
 
-// Runs f as the backward of the pass.
+// Calls f with the open recordings and the autocast state of a backward. If f throws, finishes the recording
+// unless the pass keeps the graph.
 template <class F> void run_backward(BackwardPass& pass, const F& f) {
   const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
   const NoAutocast as_recorded;

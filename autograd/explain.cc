@@ -48,7 +48,7 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
       if (e.slot) todo.push_back(e.slot.get());
   }
 
-  // Follows a value forward and returns the ops on its path. With `toward_loss` the path leads to the loss.
+  // Returns the ops on a path forward from a slot, oldest first. With `toward_loss` the path leads to the loss.
   auto way = [&](const AutogradSlot* from, bool toward_loss) {
     std::vector<std::string> ops;
     std::unordered_set<const AutogradSlot*> seen;

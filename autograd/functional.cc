@@ -1,3 +1,5 @@
+// grad and value_and_grad (a recording of their own, or a pass that keeps the open one), checkpoint
+// (rematerialization: the backward runs the forward again), and apply for user-defined Functions.
 #include "gradus/autograd/functional.h"
 
 #include <algorithm>
@@ -15,8 +17,8 @@
 namespace gradus::autograd {
 namespace {
 
-// Returns x under another name. An attachment of the result does not attach x, but recordings that follow x
-// follow the result.
+// Returns a view of x with a slot of its own. Attaching the view does not attach x; recordings that follow x
+// follow the view.
 Tensor alias(const Tensor& x) {
   if (!x.defined()) throw StateError("grad", "an undefined tensor (none) was given to differentiate by");
   Tensor y = detach(x);
@@ -123,17 +125,17 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
 namespace {
 
 // Note [Checkpoint]
-// The forward runs under a probe, a recording that keeps edges but no rules. The edges that leave the probe's
-// segment are the graph inputs that f uses. The backward runs f again under a recording that has exactly
-// these inputs as leaves, and takes their gradients. Enclosing recordings record the second run and its
-// rules, so gradients of higher order work.
+// The forward runs under a probe, a recording that keeps edges but no rules. The edges from the probe's nodes to
+// other slots are the graph inputs that f uses. The backward runs f again under a recording whose leaves are these
+// inputs, and returns their gradients. Enclosing recordings record the second run and its backward, so gradients
+// of higher order work.
 
-// The parts of the Context that both runs of f must share, besides the recordings.
+// The parts of the Context that the second run of f restores: random state, module path, autocast.
 class Surroundings {
  public:
   Surroundings() : Surroundings(Context::current()) {}
 
-  // Calls f in the surroundings of the first run.
+  // Calls f with the saved state, and restores the caller's state afterward.
   template <class F> auto run_again(F f) const {
     struct Restore {
       Context& c;

@@ -1,3 +1,5 @@
+// gradcheck and gradgradcheck: compare gradients with the five-point central difference
+// (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h.
 #include "gradus/autograd/gradcheck.h"
 
 #include <cmath>
@@ -19,7 +21,7 @@ double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-// Returns numbers in +-[0.5, 1.5). None is near zero, so no error hides behind a small factor.
+// Returns random numbers with magnitude in [0.5, 1.5) and random sign. A factor near zero would hide errors.
 Values random_values(int64_t n, uint64_t seed, uint64_t stream) {
   Values v(n);
   for (int64_t i = 0; i < n; ++i) {

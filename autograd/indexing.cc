@@ -1,3 +1,5 @@
+// x[{...}]: numbers, slices, None and Ellipsis make a view; index tensors and masks then read (index) or write
+// (index_put) elements of that view.
 #include "gradus/autograd/indexing.h"
 
 #include <algorithm>
@@ -22,7 +24,8 @@ int dims_taken(const Index& index) {
   return mask.defined() && mask.dtype() == DType::kBool ? mask.dim() : 1;
 }
 
-// The view that numbers, slices, None and Ellipsis select, and the tensors that index its dims, if any.
+// The view selected by numbers, slices, None and Ellipsis, and per dim of the view the tensor that indexes it,
+// if any.
 struct Part {
   Tensor view;
   std::vector<Tensor> tensors;
@@ -67,7 +70,8 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
   return part;
 }
 
-// Returns v without those leading dims of size 1 that the part does not have.
+// Returns v with at most `dims` dims: drops leading dims of size 1. Returns v itself if a larger dim would be
+// dropped.
 Tensor fitted(const Tensor& v, int dims) {
   if (v.dim() <= dims) return v;
   Shape s;
@@ -80,7 +84,7 @@ Tensor fitted(const Tensor& v, int dims) {
   return reshape(v, s);
 }
 
-// Returns a new tensor: x with v in the part.
+// Returns a copy of x in which the indexed elements are v.
 Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& v) {
   const Part part = part_of(x, index);
   if (!part.tensors.empty()) {
@@ -150,7 +154,7 @@ void Indexed::operator=(const Tensor& v) && {
   const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;
   raw::copy_(part.view,
              part.tensors.empty() ? fitted(src, part.view.dim()) : index_put(part.view, part.tensors, src));
-  if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: write it back to the tensor that is to change
+  if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: writes it back to the tensor it was read from
 }
 
 void Indexed::operator=(Number v) && {

@@ -1,3 +1,4 @@
+// The process-wide table of guarded leaves.
 #include "gradus/autograd/leaf_guard.h"
 
 #include <atomic>
@@ -8,7 +9,7 @@ namespace gradus::autograd {
 namespace {
 
 struct Guarded {
-  Ref<Leaf> leaf;  // held, so that no later leaf gets its address
+  Ref<Leaf> leaf;  // keeps the address, which is the table's key, from being reused
   const LeafGuard* guard;
 };
 
@@ -16,7 +17,7 @@ struct Guarded {
 struct Table {
   std::mutex mutex;
   std::unordered_map<const Leaf*, Guarded> guarded;
-  std::atomic<bool> empty{true};  // true in most programs
+  std::atomic<bool> empty{true};  // lets check_guard return without the lock
 };
 Table& table() {
   static auto& table = *new Table;

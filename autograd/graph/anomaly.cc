@@ -1,3 +1,4 @@
+// The Observer behind detect_anomaly. An op checks its results only if this thread's Context has one.
 #include "gradus/autograd/graph/anomaly.h"
 
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace gradus::autograd {
 namespace {
 
-// Its place among the observers makes it cost nothing while nobody observes.
+// An Observer, so that a thread without any observer pays for one load per op alone.
 class AnomalyDetector final : public Observer {
  public:
   explicit AnomalyDetector(DetectAnomalyOptions options) : options_(options) {

@@ -1,3 +1,4 @@
+// Autocast scopes, the cache of cast parameters, and the node that records a cast.
 #include "gradus/autograd/graph/autocast.h"
 
 #include <algorithm>
@@ -13,17 +14,17 @@ namespace gradus {
 namespace autograd {
 namespace {
 
-// Note [Kept casts]
-// A parameter is cast once per version of its storage. The storage holds the cast, so both are freed
-// together. The scope holds the cast weakly and frees it when the scope ends. Only the plain tensor is kept,
-// not its place in a graph. Every use records a cast of its own. So it does not matter whether the first use
-// was recorded, and the gradients of several uses are summed in the parameter's dtype.
+// Note [Cached casts]
+// A parameter is cast once per version of its storage. The storage owns the cached result, so both are freed
+// together. The scope has a weak reference and frees the result when the scope ends. The cached tensor has no
+// slot: every use records a cast node of its own. A first use without a recording therefore does not disable
+// gradients, and the gradients of several uses are summed in the parameter's dtype.
 struct KeptCast {
   uint32_t version = 0;  // of the storage that was cast
-  Shape shape;           // the part of the storage that was cast
+  Shape shape;           // with strides and offset: the view of the storage that was cast
   Strides strides;
   int64_t offset = 0;
-  Stream stream;  // stream of the cast; another stream might read the result too early
+  Stream stream;  // of the cast; only this stream may read the result without waiting for an event
   Tensor result;  // undefined once the scope has ended
 
   bool is_of(const Tensor& x, uint32_t now, DType dtype) const {
@@ -75,7 +76,7 @@ class AutocastScope final : public Counted {
     Ref<Counted>& slot = x.storage()->cast;
     if (!slot) slot = make_ref<OnStorage>();
     const auto* on_storage = dynamic_cast<OnStorage*>(slot.get());
-    if (!on_storage) return;  // the slot has a mark: of a GradScaler's gradient, or of a 1
+    if (!on_storage) return;  // Storage::cast has another use: a GradScaler's gradient, or mark_ones
     const auto& kept = on_storage->kept;
     *kept = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
     casts_.insert(kept);
@@ -84,7 +85,7 @@ class AutocastScope final : public Counted {
     alive_ = std::max<size_t>(casts_.size(), 64);
   }
 
-  bool ended_ = false;  // threads that inherited the scope still cast, but keep nothing
+  bool ended_ = false;  // threads that inherited the scope still cast, but cache nothing
   std::set<std::weak_ptr<KeptCast>, std::owner_less<>> casts_;
   size_t alive_ = 64;  // size of casts_ after entries of freed parameters were last removed, at least 64
 };
@@ -107,7 +108,7 @@ class CastNode final : public Node {
   const DType wide_;
 };
 
-// Returns x in another dtype; the engine casts the gradient back.
+// Returns x in another dtype, differentiably. With `keep` the cast is cached, see Note [Cached casts].
 Tensor recorded_cast(const Tensor& x, DType dtype, const Ref<Counted>& scope, bool keep) {
   if (!can_cast(x) || x.dtype() == dtype) return x;
   Tensor y =

@@ -1,3 +1,5 @@
+// Recorder: adds nodes to the open recordings that follow an op's inputs. Saved: tensors kept for backward, with a
+// check of their version.
 #include "gradus/autograd/graph/record.h"
 
 #include "gradus/autograd/graph/anomaly.h"
@@ -30,8 +32,8 @@ class JointNode final : public Node {
 }  // namespace
 
 // Note [Versions]
-// Every in-place write increments its storage's version. A rule that saved an older version would compute a
-// wrong gradient, so Saved::get throws.
+// Every in-place write increments the version of the storage. Saved::get throws if the version has changed since
+// the tensor was saved, because the rule would compute a wrong gradient.
 Tensor Saved::get() const {
   if (!tensor_.defined()) return tensor_;
   if (const uint32_t now = tensor_.storage()->version(); now != version_) {
@@ -153,7 +155,7 @@ bool is_tracked(const Tensor& x) { return x.defined() && x.ref()->slot && x.ref(
 
 bool take_relu_over(const Tensor& x) {
   const auto& slot = x.ref()->slot;
-  // Any further reference is an edge of another node, and that node expects the value before the relu.
+  // Another reference to the slot is an edge of another node, whose input is the value before the relu.
   if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
   const auto& taken = static_cast<Node&>(*slot).negative_slope;
   if (!taken || *taken != 1) return false;
@@ -162,7 +164,7 @@ bool take_relu_over(const Tensor& x) {
 }
 
 bool may_reuse(const Tensor& x) {
-  // A broadcast view may be the only owner of its storage too, but several of its elements share one address.
+  // is_dense excludes broadcast views: several of their elements share one address.
   if (!x.sole_owner() || !x.is_dense()) return false;
   if (is_used_on_other_streams(x.device(), x.storage()->data())) return false;
   const auto& slot = x.ref()->slot;

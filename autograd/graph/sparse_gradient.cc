@@ -1,3 +1,4 @@
+// Sparse gradients: meta tensors whose storage owns the rows (indices and values), and sums of them.
 #include "gradus/autograd/graph/sparse_gradient.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@ namespace {
 
 constexpr const char* kOp = "sparse_gradient";
 
-// The rows, which the meta tensor's storage keeps. A view of the meta tensor shares the storage and is no
-// gradient.
+// The rows of a sparse gradient, owned by the storage of its meta tensor. A view of the meta tensor shares the
+// storage and is no sparse gradient; `owner` tells them apart.
 struct KeptRows final : Counted {
   KeptRows(SparseRows rows, const TensorImpl* owner) : rows(std::move(rows)), owner(owner) {}
   const SparseRows rows;
@@ -62,7 +63,7 @@ Tensor make_sparse(const Tensor& index, const Tensor& rows, const Shape& shape, 
     if (indices.empty() || indices.back() != i) indices.push_back(i);
     places[static_cast<size_t>(position)] = int64_t(indices.size()) - 1;
   }
-  // Rows to skip have a place behind all others, of which nothing is read.
+  // Skipped rows are added to an extra last row, which is cut off below.
   const auto count = int64_t(indices.size());
   std::replace(places.begin(), places.end(), int64_t{-1}, count);
   Shape sums = rows.shape();

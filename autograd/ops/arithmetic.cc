@@ -1,3 +1,5 @@
+// Element-wise arithmetic with backward rules. Overloads for temporaries write the result into the operand's
+// buffer.
 #include "gradus/autograd/ops/arithmetic.h"
 
 #include <cmath>
@@ -22,8 +24,8 @@ namespace {
 
 using autograd::at_least_f32;
 
-// Returns whether the result of an op on x and a number may take x's buffer. A rule that needs x's elements
-// has saved x, so x is then not the only owner.
+// Returns whether the result of an op on x and a number may reuse x's buffer. May_reuse is false if a rule has
+// saved x, because x is then not the only owner.
 bool takes_over(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
 // Returns whether x keeps its shape when broadcast with an operand of shape `other`.
 bool spans(const Shape& x, const Shape& other) {
@@ -33,14 +35,14 @@ bool spans(const Shape& x, const Shape& other) {
   return true;
 }
 
-// The same for an op on x and another operand: also requires that the result has x's shape, dtype and layout.
+// The same for an op on x and another tensor. Also requires that the result has x's shape, dtype and layout.
 bool takes_over(const Tensor& x, const Tensor& other) {
   return takes_over(x) && other.defined() && other.device() == x.device() &&
          raw::result_dtype(x, other) == x.dtype() && spans(x.shape(), other.shape()) &&
          (x.is_channels_last() || !other.is_channels_last());
 }
 
-// Records a step function of xs: its derivative is 0 wherever it exists.
+// Records y as a piecewise constant function of xs, whose derivative is 0.
 template <class... X> Tensor step(const char* op, Tensor y, const X&... xs) {
   if (Recorder r{op, xs...}) r.record(y, wrt(xs, [](const Tensor& dy) { return dy * 0; })...);
   return y;
@@ -50,7 +52,8 @@ template <class... X> Tensor step(const char* op, Tensor y, const X&... xs) {
 
 Tensor add(Tensor&& temporary, const Tensor& b) {
   const OpCall call("add", {{"a", temporary}, {"b", b}});
-  const Tensor a = std::move(temporary);  // released on return: the result alone owns the buffer
+  const Tensor a =
+      std::move(temporary);  // released on return, so the result becomes the only owner of the buffer
   if (!takes_over(a, b)) return add(a, b);
   Tensor y = detach(a);
   raw::add_(y, b);
@@ -198,7 +201,7 @@ Tensor pow(const Tensor& a, const Tensor& b) {
              wrt(a,
                  [a = r.save(a), b = r.save(b)](const Tensor& dy) {
                    const Tensor e = at_least_f32(b.get()), da = dy * (e * pow(at_least_f32(a.get()), e - 1));
-                   return where(eq(e, 0), 0, da);  // also for 0^0, where the formula has 0 * infinity
+                   return where(eq(e, 0), 0, da);  // for a = b = 0 the formula gives 0 * infinity = NaN
                  }),
              wrt(b, [a = r.save(a), b = r.save(b), y = r.save_output(y)](const Tensor& dy) {
                const Tensor vanishes = logical_and(eq(a.get(), 0), ge(b.get(), 0));
@@ -292,7 +295,8 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
 
 namespace {
 
-// Returns 0 where a < b, 1/2 where they are equal, else 1, beside NaN too, in dy's dtype.
+// Returns the factor of dy in the gradient of max(a, b) with respect to a, in dy's dtype: 0 where a < b, 1/2 where
+// a = b, else 1. NaN operands give 1. share_of_smaller is the same for min(a, b).
 template <class B> Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
   return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * -0.5 + 1;
 }
@@ -407,7 +411,7 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
 
 namespace {
 
-// A bound that is not given counts as infinite.
+// Values of omitted bounds.
 constexpr Number kNoLow = -INFINITY, kNoHigh = INFINITY;
 
 DType clamped_dtype(const Tensor& x, const std::optional<Number>& low, const std::optional<Number>& high) {
@@ -632,8 +636,7 @@ void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> hi
 
 namespace {
 
-// Computes x op= y: in place, or, when a recording follows an operand, as a new value that x
-// names from here on.
+// Computes x op= y: in place, or, when a recording follows an operand, as a new tensor that is assigned to x.
 template <class Y, class Op, class InPlace>
 Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
   bool recorded = x.defined() && autograd::is_tracked(x);

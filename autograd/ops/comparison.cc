@@ -1,3 +1,4 @@
+// Element-wise comparison, logic, selection and bit operations. Of these, where and nan_to_num have gradients.
 #include "gradus/autograd/ops/comparison.h"
 
 #include <limits>

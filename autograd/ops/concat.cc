@@ -1,3 +1,4 @@
+// Concatenation, stacking and splitting. Splits return views; the gradient of a split is a concatenation.
 #include "gradus/autograd/ops/concat.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -13,7 +14,7 @@
 namespace gradus {
 namespace {
 
-// Returns the gradients of the pieces, with zeros for the pieces that got none. At least one piece got one.
+// Replaces undefined gradients of pieces by zeros. At least one gradient is defined.
 std::vector<Tensor> without_gaps(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
   TensorOptions options;
   for (const Tensor& dy : dys)
@@ -147,7 +148,7 @@ std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& in
 
 namespace {
 
-// Returns the dim that hsplit, vsplit and dsplit cut.
+// Returns `dim`, the dim that hsplit, vsplit or dsplit splits, after a check of x's number of dims.
 int64_t cut_dim(const Tensor& x, int least_dims, int64_t dim, const char* op) {
   if (x.dim() < least_dims)
     throw ShapeError(op, "expected at least ", least_dims, least_dims == 1 ? " dim" : " dims", ", given x ",

@@ -1,3 +1,4 @@
+// Copies between layouts, dtypes and devices, and in-place copy and fill.
 #include "gradus/autograd/ops/copy.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -9,8 +10,7 @@
 namespace gradus {
 namespace {
 
-// Records an op that moves elements without changing them. The engine brings the gradient into its input's
-// dtype, device and layout.
+// Records an op whose gradient is dy. The engine converts dy to the dtype, device and layout of x.
 Tensor passes_gradient(const char* op, const Tensor& x, Tensor y) {
   if (y.is_same(x)) return y;
   if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy; }));

@@ -1,3 +1,4 @@
+// Dropout of elements and channels, and alpha dropout: y = scale * x where a random bool mask is true, else 0.
 #include "gradus/autograd/ops/dropout.h"
 
 #include <cmath>
@@ -13,15 +14,14 @@
 namespace gradus {
 namespace {
 
-// Returns a mask of the elements of x, or of its whole channels, that are kept. Its dims from `channel_dims`
-// on have size 1.
+// Returns a random mask with x's first `channel_dims` dims and size 1 in the others: true with probability 1 - p.
 Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   Shape shape = x.shape();
   for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;
   return raw::dropout_mask(empty(shape, {x.dtype(), x.device()}), 1 - p);
 }
 
-// Records y = scale x where the mask holds, else 0.
+// Records y = scale x where the mask is true, else 0.
 void record_mask(const Tensor& y, const Tensor& x, const Tensor& mask, double scale) {
   if (Recorder r{"dropout", x})
     r.record(y, wrt(x, [mask = r.save(mask), scale](Tensor dy) {

@@ -1,3 +1,4 @@
+// Embedding lookup, its dense or sparse gradient, and the in-place renormalization of rows.
 #include "gradus/autograd/ops/embedding.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -23,7 +24,7 @@ void check_table(const Tensor& weight, const Tensor& index, const char* op) {
   raw::check_index(index, weight, op);
 }
 
-// Returns 1 / (number of occurrences of each index), as factors [..., 1] of rows.
+// Returns 1 / (number of occurrences of index[i] in `index`), with shape [..., 1] to scale rows.
 Tensor rarity(const Tensor& index, int64_t rows, DType dtype) {
   const Tensor one =
       empty({index.numel()}, {.dtype = dtype == DType::kF64 ? dtype : DType::kF32, .device = index.device()});

@@ -1,3 +1,5 @@
+// Indexing by tensors: gather, scatter, index_select, masks, and advanced indexing. Each op is the transpose of
+// another, which its rule calls.
 #include "gradus/autograd/ops/index.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -31,7 +33,7 @@ void check_mask(const Tensor& x, const Tensor& mask, const char* op) {
     throw DeviceError(op, "x is on ", x.device(), " but the mask on ", mask.device());
 }
 
-// Returns the corner of x with the given shape.
+// Returns the leading elements of x in each dim: x[:shape[0], :shape[1], ...].
 Tensor corner(const Tensor& x, const Shape& shape) {
   Tensor y = x;
   for (int i = 0; i < std::min(x.dim(), shape.size()); ++i)
@@ -39,10 +41,10 @@ Tensor corner(const Tensor& x, const Shape& shape) {
   return y;
 }
 
-// Advanced indexing expressed by index_select. The indexed dims of x are brought together and merged into
-// one, and the indices become positions in the merged dim.
+// Advanced indexing expressed by index_select: x's indexed dims are made adjacent and merged into one dim, and the
+// indices are combined to positions in the merged dim.
 struct Advanced {
-  Dims order;        // order of x's dims, the indexed ones together
+  Dims order;        // permutation of x's dims that makes the indexed ones adjacent
   int at = 0;        // first indexed dim in that order
   Shape flat;        // x's shape in that order, the indexed dims merged
   Tensor positions;  // positions in the merged dim, of the indices' common shape
@@ -147,7 +149,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 
 namespace {
 
-// Returns x with src in the part that `part` views.
+// Returns a copy of x in which the view part(x) is overwritten with src.
 template <class Part> Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
   if (!may_meet(src.device(), x.device()))
     throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
@@ -318,10 +320,10 @@ struct Scattered {
 
   Tensor zeros_like(const Tensor& t) const { return constant(t, t.shape(), 0); }
   Tensor read(const Tensor& t) const { return gather(t, dim, index); }
-  // Returns t, with zeros where x does not count.
+  // Returns t, with zeros where x's elements are excluded (include_self is false).
   Tensor counted(const Tensor& t) const { return options.include_self ? t : scatter(t, dim, index, 0.0); }
   // Returns the number of elements combined at each destination, at least 1.
-  Tensor numbers() const {
+  Tensor counts() const {
     const auto ones = [](const Tensor& t) {
       return constant(is_floating(t.dtype()) ? t : raw::to(t, DType::kF64), t.shape(), 1);
     };
@@ -343,7 +345,7 @@ std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
   return {mine * share, theirs * s.read(share)};
 }
 
-// Returns t, recorded so that differentiating it throws.
+// Returns t with a rule that throws when t is differentiated.
 Tensor without_gradient(const Tensor& t) {
   Tensor y = detach(t);
   if (Recorder r{"scatter_reduce", t})
@@ -354,8 +356,8 @@ Tensor without_gradient(const Tensor& t) {
   return y;
 }
 
-// Returns the gradients of the product: dy y / v for each factor v. Where v is 0, y / v is the product
-// computed with 1 in v's place.
+// Returns the gradients of the product y: dy y / v for each factor v. For v = 0, y / v is computed as the
+// product with v replaced by 1.
 std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor x1 = masked_fill(s.x, eq(s.x, 0), 1), src_zero = eq(s.src, 0);
   const Tensor dx = s.counted(dy * s.product(x1, s.src) / x1);
@@ -382,7 +384,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   const Tensor src = corner(given, index.shape());
   Tensor y = raw::scatter_reduce(x, dim, index, src, combination(reduce), options.include_self);
   if (reduce == ScatterReduce::kMean) {
-    const Tensor n = Scattered{x, src, y, index, dim, options}.numbers();
+    const Tensor n = Scattered{x, src, y, index, dim, options}.counts();
     y = is_floating(x.dtype())
             ? raw::to(raw::div(y, n), x.dtype())
             : raw::to(raw::unary<functors::Floor>(raw::div(raw::to(y, DType::kF64), n)), x.dtype());
@@ -392,7 +394,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                    [x = r.save(x), src = r.save(src), y = r.save_output(y), index = r.save(index), dim,
                     options, reduce](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Scattered s{x.get(), src.get(), y.get(), index.get(), dim, options};
-                     if (reduce == ScatterReduce::kMean) return sum_gradients(s, dys[0] / s.numbers());
+                     if (reduce == ScatterReduce::kMean) return sum_gradients(s, dys[0] / s.counts());
                      if (reduce == ScatterReduce::kSum) return sum_gradients(s, dys[0]);
                      return reduce == ScatterReduce::kProd ? product_gradients(s, dys[0])
                                                            : extremum_gradients(s, dys[0]);

@@ -1,3 +1,4 @@
+// Exponentials, logarithms, trigonometric, hyperbolic and special functions with backward rules.
 #include "gradus/autograd/ops/math.h"
 
 #include <limits>
@@ -162,13 +163,13 @@ Tensor tan(const Tensor& x) {
 
 namespace {
 
-// Returns (1 - x^2)^(-1/2), without cancellation near 1.
+// Returns (1 - x^2)^(-1/2), without cancellation for |x| near 1.
 Tensor root_of_circle(const Tensor& x) {
   const Tensor v = at_least_f32(x);
   return rsqrt((1 - v) * (v + 1));
 }
 
-// Returns u / (u^2 + v^2), without squares that leave the range; 0 where both are 0.
+// Returns u / (u^2 + v^2), without overflow of the squares; 0 where u = v = 0.
 Tensor over_squares(const Tensor& u, const Tensor& v) {
   const Tensor wide = at_least_f32(u), radius = hypot(wide, at_least_f32(v)), at_zero = eq(radius, 0);
   const Tensor divisor = where(at_zero, 1, radius);
@@ -270,8 +271,8 @@ Tensor sinc(const Tensor& x) {
   const OpCall call("sinc", {{"x", x}});
   if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
   if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(sinc(v), x.dtype());
-  // Near 0, where the quotient's gradient loses its digits, the first terms of the series, 1 - s/6 + s^2/120
-  // with s = (pi x)^2.
+  // Near 0 the gradient of the quotient suffers from cancellation. Uses the Taylor series 1 - s/6 + s^2/120 with
+  // s = (pi x)^2 there.
   const Tensor near = lt(abs(x), x.dtype() == DType::kF64 ? 0x1p-12 : 0x1p-6);
   const Tensor s = square(where(near, x, 0)) * (std::numbers::pi * std::numbers::pi);
   const Tensor angle = where(near, 1, x) * std::numbers::pi;

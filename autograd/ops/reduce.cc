@@ -1,3 +1,4 @@
+// Reductions and cumulative ops with backward rules.
 #include "gradus/autograd/ops/reduce.h"
 
 #include <algorithm>
@@ -27,13 +28,14 @@ namespace {
 
 using autograd::at_least_f32;
 
-// Returns the shape of a result with its reduced dims kept; it broadcasts to x.
+// Returns the shape of the result with keepdim, which broadcasts to x's shape.
 Shape kept_shape(const Tensor& x, const Dims& dims) { return raw::reduced_shape(x, dims, true, "reduce"); }
 
 // Returns y with 1 in place of 0, as a divisor.
 Tensor nonzero_divisor(const Tensor& y) { return masked_fill(y, eq(y, 0), 1); }
 
-// Computes the product as a tree of multiplications. Its gradients of any order are right at zeros too.
+// Computes the product as a tree of recorded multiplications, whose gradients of any order are exact for zeros
+// too.
 Tensor tree_product(const Tensor& x, const Dims& dims) {
   const auto reduced = raw::reduced_dims(x, dims, "prod");
   Dims order, kept;
@@ -45,7 +47,7 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   Shape flat = kept;
   flat.push_back(n);
   Tensor factors = reshape(permute(x, order), flat), odd;
-  // A product of no elements is 1; the empty sum connects it to x in the graph.
+  // A product of no elements is 1; the empty sum makes the result depend on x in the graph.
   if (n == 0) return sum(factors, -1) + 1;
   for (; n > 1; n /= 2) {
     if (n % 2 == 1) {
@@ -67,9 +69,9 @@ Tensor extreme(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
   return y;
 }
 
-// Returns zeros of `shape` with dy at `indices`, one along `dim` for each of dy's elements.
+// Returns zeros of `shape` with each element of dy at its index along `dim`.
 Tensor put_along(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& indices) {
-  // A CPU writes the few that are not zero. CUDA has no kernel for that yet, and compares all positions.
+  // On CUDA, compares all positions with the index. Other devices write the elements of dy into zeros.
   if (dy.device().type != DeviceType::kCUDA) return gather_backward(dy, shape, dim, indices);
   Shape line = Shape::filled(shape.size(), 1);
   line[dim] = shape[dim];
@@ -90,7 +92,7 @@ ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, T
   return {std::move(values), std::move(indices)};
 }
 
-// A running extreme has one position many times, so gradients are added there, not put.
+// A cumulative maximum or minimum can have one index several times, so gradients are added.
 ValuesAndIndices running_extreme(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
                                  int64_t dim) {
   auto& [values, indices] = result;
@@ -101,8 +103,7 @@ ValuesAndIndices running_extreme(const char* op, const Tensor& x, std::pair<Tens
   return {std::move(values), std::move(indices)};
 }
 
-// Returns x moved along `dim` by one element, forward or backward. `fill` enters at the end
-// that becomes free.
+// Returns x shifted along `dim` by one element (by = 1 forward, -1 backward), with `fill` at the vacated end.
 Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
   const int64_t n = x.size(dim);
   if (n == 0) return x;
@@ -111,7 +112,8 @@ Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
   return by > 0 ? cat({edge, kept}, dim) : cat({kept, edge}, dim);
 }
 
-// Returns the predecessor of each element, and `first` for the first. Exclusive results are made from it.
+// Returns the predecessor of each element along `dim`, and `first` for the first: the input of exclusive
+// cumulative ops.
 Tensor predecessors(const char* op, const Tensor& x, int64_t dim, bool reverse, double first) {
   wrap_dim(dim, std::max(x.dim(), 1), op);
   if (x.dim() == 0) return reshape(shifted(reshape(x, {1}), 0, 1, first), {});
@@ -225,8 +227,8 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
 }
 
 // Note [Norms at zero]
-// Where y is 0 the slope is set to 0 as a constant, not as a function of x. So its own derivatives
-// are 0 there too.
+// Where y is 0, the factor of x in the gradient is set to the constant 0 (masked_fill), so derivatives of higher
+// order are 0 there too.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   const OpCall call("norm", {{"x", x}});
   if (autograd::Casting cast{"norm"}) return norm(cast(x), dims, p, keepdim);
@@ -243,7 +245,7 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
                const Tensor v = at_least_f32(x.get()), d = nonzero_divisor(at_least_f32(y.get()));
                const Tensor slope = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
                if (p == 2) return v * slope;
-               // A power of the quotient: the powers of x and of y leave the range of f32 at a large p.
+               // (|x| / y)^(p-1) instead of |x|^(p-1) / y^(p-1): the powers overflow f32 for large p.
                return sign(v) * pow(nonzero_divisor(abs(v)) / reshape(d, kept), p - 1) * slope;
              }));
   return y;
@@ -258,7 +260,7 @@ Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("logsumexp", {{"x", x}});
   if (autograd::Casting cast{"logsumexp"}) return logsumexp(cast(x), dims, keepdim);
-  // The gradient is e^(x - y), which needs more digits of y than 16 bits have.
+  // Computes in f32 for 16-bit x: the gradient e^(x - y) needs y with more precision than 16 bits have.
   if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(logsumexp(v, dims, keepdim), x.dtype());
   Tensor y = raw::logsumexp(x, dims, keepdim);
   if (Recorder r{"logsumexp", x})
@@ -300,7 +302,8 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
   if (Recorder r{"cumprod", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim, reverse](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
-               // sum_(k >= i) dy_k prod_(i < j <= k) x_j is computed as a recurrence, exact where x is 0 too.
+               // dx_i = prod_(j < i) x_j * sum_(k >= i) dy_k prod_(i < j <= k) x_j. The sum is a linear recurrence
+               // in i, without divisions by x.
                const int on = reverse ? -1 : 1;
                return linear_recurrence(shifted(x.get(), dim, -on, 0), dy, dim, !reverse) *
                       shifted(y.get(), dim, on, 1);
@@ -316,8 +319,8 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   if (Recorder r{"logcumsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
-               // sum_(k >= i) dy_k exp(x_i - y_k) is computed as a recurrence with factors exp(y_i -
-               // y_(i+1)) of at most 1.
+               // dx_i = sum_(k >= i) dy_k exp(x_i - y_k), as a linear recurrence with factors
+               // exp(y_i - y_(i+1)) <= 1.
                const Tensor finite =
                    masked_fill(y.get(), eq(y.get(), -std::numeric_limits<double>::infinity()), 0);
                const Tensor factor = exp(y.get() - shifted(finite, dim, -1, 0));
@@ -388,7 +391,7 @@ Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("nanmean", {{"x", x}});
   raw::reduced_dims(x, dims, "nanmean");
   check_floating("nanmean", "x", x);
-  // Computed in f32 at least: 16-bit floats cannot hold large counts and sums.
+  // 16-bit floats cannot represent large counts and sums.
   if (size_of(x.dtype()) == 2) return to(nanmean(to(x, DType::kF32), dims, keepdim), x.dtype());
   const Tensor count =
       raw::sum(raw::unary<functors::LogicalNot>(raw::unary<functors::IsNaN>(x)), dims, keepdim);

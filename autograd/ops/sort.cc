@@ -1,3 +1,4 @@
+// Sorting, selection, distinct values, histograms and binary search. Rules scatter dy to the selected positions.
 #include "gradus/autograd/ops/sort.h"
 
 #include <cmath>
@@ -23,7 +24,7 @@
 namespace gradus {
 namespace {
 
-// Records an op that picks elements along a dim. `dropped`: the result lacks that dim.
+// Records an op that selects elements along a dim. `dropped`: the result does not have that dim.
 ValuesAndIndices picked(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result, int64_t dim,
                         bool dropped = false) {
   auto& [values, indices] = result;
@@ -47,7 +48,7 @@ Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
   Tensor y = raw::select_along(flat, what, 0, false, op).first;
   if (Recorder r{op, x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y)](const Tensor& dy) {
-               // A NaN result comes from the NaN elements.
+               // If the median is NaN, the NaN elements of x get the gradient.
                const Tensor hits = raw::logical_or(raw::eq(x.get(), y.get()),
                                                    raw::logical_and(raw::unary<functors::IsNaN>(x.get()),
                                                                     raw::unary<functors::IsNaN>(y.get())));
@@ -171,7 +172,7 @@ Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
   const DType common = promote(x.dtype(), test.dtype());
   const Tensor given = raw::to(x, common);
   const Tensor in_order = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
-  // The first element that is not smaller, or the last element.
+  // Position of the first element that is not smaller; the last position if there is none.
   const Tensor at = raw::minimum(raw::searchsorted(in_order, given, false), test.numel() - 1);
   const Tensor found =
       raw::reshape(raw::index_select(in_order, 0, raw::reshape(at, {at.numel()})), x.shape());

@@ -1,3 +1,4 @@
+// Views with backward rules: the gradient of a view is the inverse view, or a sum or scatter into zeros.
 #include "gradus/autograd/ops/view.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -11,7 +12,7 @@
 namespace gradus {
 namespace {
 
-// Records y as x under another shape.
+// Records y as a reshape of x.
 Tensor reshaped(const char* op, const Tensor& x, Tensor y) {
   if (Recorder r{op, x})
     r.record(y, wrt(x, [shape = x.shape()](const Tensor& dy) { return reshape(dy, shape); }));

@@ -1,3 +1,4 @@
+// Convolutions of 1 to 3 spatial dims, transposed convolutions, and their gradients to any order.
 #include "gradus/autograd/ops/images/conv.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -16,7 +17,7 @@ namespace {
 
 using raw::ConvGeometry;
 
-// The names of the three ops of one rank, for errors and recordings.
+// Op names for errors and recordings, indexed by the number of spatial dims.
 struct Names {
   const char *conv, *input_grad, *weight_grad;
 };
@@ -27,10 +28,10 @@ constexpr Names kNames[] = {{},
 const Names& names_of(const ConvGeometry& g) { return kNames[g.rank()]; }
 
 // Note [Three convolutions]
-// y = conv(x, w), dx = conv_input_grad(dy, w) and dw = conv_weight_grad(dy, x) are the three contractions
-// of one trilinear form. The derivative of each consists of the other two, to any order. The kernel of
-// the weight gradient computes the bias's gradient as well, and that op's derivative is a convolution
-// with a bias again.
+// With the trilinear form T(x, w, dy) = <conv(x, w), dy>, the ops y = conv(x, w), dx = conv_input_grad(dy, w) and
+// dw = conv_weight_grad(dy, x) are its partial derivatives. The derivatives of each op are the other two, to any
+// order. The weight gradient also computes the bias gradient; the derivative of this pair is a convolution with
+// bias.
 
 Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const ConvGeometry& g);
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
@@ -41,7 +42,8 @@ DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
 
-// Kernels read channels-last images. Of a batch's images one copy serves the weight's gradient, too.
+// Returns x in channels-last layout, which kernels read. The converted copy is saved for the weight gradient, so
+// that the backward need not convert again. Leaves a tracked x unchanged: kernels then convert it.
 Tensor images_of(const Tensor& x, const ConvGeometry& g) {
   return x.dim() == g.rank() + 2 && !autograd::is_tracked(x) ? raw::channels_last(x) : x;
 }
@@ -77,7 +79,7 @@ Tensor rectified_conv(const char* op, const Tensor& images, const Tensor& w, con
                       const ConvGeometry& g) {
   const Tensor x = images_of(images, g);
   const Tensor y = raw::conv_relu(op, x, w, bias, g);
-  Tensor h = detach(y);  // relu's operand in the graph: neither rule reads it
+  Tensor h = detach(y);  // stands for the relu's operand in the graph; no rule reads its elements
   record_conv(h, x, w, bias, g);
   if (Recorder r{"relu", h})
     r.record(y, wrt(h, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));
@@ -118,7 +120,7 @@ std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const S
             vs[0] = empty(w_shape, {v.dtype(), v.device()});
             raw::fill_(vs[0], 0);
           }
-          for (Tensor& of_result : vs)  // brings both into the dtype of v
+          for (Tensor& of_result : vs)  // converts both to the dtype of v
             if (of_result.defined()) of_result = to(of_result, v.dtype());
           if (needs[0]) grads[0] = conv(v, vs[0], vs[1], g);
           if (needs[1]) grads[1] = input_grad(dy.get(), vs[0], v.shape(), g);
@@ -136,7 +138,7 @@ Tensor with_zeros_at_end(const Tensor& x, int64_t dim, int64_t count) {
   return slice_backward(x, shape, dim, 0);
 }
 
-// Replaces same_padding by equal numbers of zeros on both sides. An odd zero is added at the end of x.
+// Replaces same_padding by equal padding on both sides. If the total is odd, one zero is appended to x.
 Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   for (int d = 0; d < g.rank(); ++d) {
     if (g.stride[d] != 1) throw ValueError(op, "same_padding needs a stride of 1, given ", g.stride[d]);
@@ -151,7 +153,7 @@ Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   return x;
 }
 
-// Returns the geometry for a signal treated as an image of height 1.
+// Returns the geometry of a 1-d convolution for x viewed as an image of height 1.
 ConvGeometry as_image(ConvGeometry g) {
   g.stride.insert(0, 1), g.padding.insert(0, 0), g.dilation.insert(0, 1);
   return g;
@@ -203,8 +205,8 @@ Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tens
   Tensor source = x;  // with zeros added for an output padding of whole strides
   for (int d = 0; d < g.rank(); ++d)
     source = with_zeros_at_end(source, d + 2, output_padding[d] / g.stride[d]);
-  // Checks the arguments as those of the convolution with this gradient. Its x has the shape of
-  // the result here.
+  // Checks the arguments as those of the convolution whose input gradient this is; that convolution's input has
+  // the result's shape.
   const Shape want = raw::check_conv(op, empty(shape, {x.dtype(), Device{DeviceType::kMeta, 0}}),
                                      empty(w.shape(), {x.dtype(), Device{DeviceType::kMeta, 0}}), {}, g);
   if (!(want == source.shape())) throw InternalError(op, ": ", want, " is not ", source.shape());

@@ -1,3 +1,5 @@
+// pixel_shuffle, pixel_unshuffle and channel_shuffle as reshape, permute, reshape, with a variant that keeps
+// channels-last layout.
 #include "gradus/autograd/ops/images/pixel_shuffle.h"
 
 #include "gradus/autograd/ops/copy.h"
@@ -17,12 +19,12 @@ void check_divides(const char* op, const Tensor& x, int64_t n, int64_t dim) {
   if (x.size(dim) % n != 0) throw ShapeError(op, n, " does not divide dim ", dim, " of x ", describe(x));
 }
 
-// Returns a row-major [N,H,W,C] as [N,C,H,W].
+// Permute [N,H,W,C] to [N,C,H,W], and back.
 Tensor channels_second(const Tensor& x) { return permute(x, {0, 3, 1, 2}); }
 Tensor channels_behind(const Tensor& x) { return permute(x, {0, 2, 3, 1}); }
 bool lies_channels_last(const Tensor& x) { return x.dim() == 4 && x.is_channels_last(); }
 
-// Convert x [...,C,H,W] to images [N,C,H,W], and such images back to x's leading dims in place of N.
+// Reshape x [...,C,H,W] to [N,C,H,W], and images [N,C,H,W] to x's leading dims in place of N.
 Tensor as_images(const Tensor& x) {
   int64_t images = 1;
   for (int d = 0; d < x.dim() - 3; ++d) images *= x.size(d);

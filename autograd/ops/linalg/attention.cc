@@ -1,3 +1,4 @@
+// Scaled dot-product attention, composed of matmul, softmax and dropout.
 #include "gradus/autograd/ops/linalg/attention.h"
 
 #include <cmath>

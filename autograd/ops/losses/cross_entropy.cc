@@ -1,3 +1,5 @@
+// Cross-entropy and negative log-likelihood with class indices (fused kernels) or class probabilities (composed of
+// log_softmax).
 #include "gradus/autograd/ops/losses/cross_entropy.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -14,7 +16,7 @@
 namespace gradus {
 namespace {
 
-// 16-bit floats are computed as f32.
+// Whether x has 16 bits; such losses are computed in f32.
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
@@ -100,15 +102,15 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
   const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;
-    // -a for every sample and class: the unscaled gradient for log-probabilities. It depends only
-    // on the targets.
+    // Let the loss of a sample be -sum_c a_c log p_c; a depends on targets, weight and smoothing alone. minus_a
+    // is the gradient of nll_loss with reduction kSum.
     raw::CrossEntropySpec plain = spec;
     plain.log_probs = true, plain.reduction = Reduction::kSum;
     const Tensor minus_a =
         raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, plain);
     const Tensor a = neg(sum(minus_a, {dim}, true));
     const bool softmaxed = !spec.log_probs;
-    // dx = scale (a_sum softmax(x) - a), scale = dy or dy / total
+    // dx = scale (sum(a) softmax(x) - a), with scale = dy, or dy / total for kMean.
     const auto scaled = [spec, dim, total = forward.total](const Tensor& v) {
       const Tensor s = spec.reduction == Reduction::kNone && v.dim() > 0 ? unsqueeze(v, dim) : v;
       return spec.reduction == Reduction::kMean ? s / total : s;

@@ -1,3 +1,5 @@
+// Batch normalization with fused relu, leaky_relu and residual addition, and the two steps of batch
+// normalization over several devices (batch_statistics, batch_norm_by).
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
 #include <memory>
@@ -16,13 +18,14 @@
 namespace gradus {
 
 // Note [Rectified batch norm]
-// relu of a batch norm's temporary result gets no node of its own. Batch norm's rule uses dy only where the
-// result was positive; it computes that sign again from x. The gradient then passes through memory half as
-// often, and the result need not be kept. batch_norm_relu and batch_norm_leaky_relu are recorded in the same
-// way, and also rectify in the forward's pass; there a slope of 0 means relu. A leaky_relu of slope 0 is
-// another function: it makes -0 of negative numbers and NaN of -infinity, and stays an op of its own. With a
-// residual the sign cannot be computed from x, so batch_norm_add_relu keeps the result. If nothing else holds
-// it at the time of the backward, its buffer becomes x's gradient, and dy's that of the residual.
+// The relu of a batch norm's temporary result is fused into the batch norm's node (take_relu_over sets
+// negative_slope). The rule recomputes the sign of the result from x, and uses dy only where the result is
+// positive. The fusion halves the memory traffic of the gradient, and the result need not be saved.
+// batch_norm_relu and batch_norm_leaky_relu are recorded in the same way, and also apply the activation in the
+// forward kernel, where a slope of 0 means relu. A leaky_relu of slope 0 is a different function (it maps
+// negative numbers to -0 and -infinity to NaN) and is not fused. With a residual the sign cannot be computed
+// from x, so batch_norm_add_relu saves its result. If no other reference to the result exists during the
+// backward, its buffer is reused for x's gradient, and dy's buffer for the residual's.
 namespace {
 
 // Returns all dims except the channels'.
@@ -43,8 +46,8 @@ int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel()
 // Returns x in the dtype in which sums over its channels are computed.
 Tensor widened(const Tensor& x) { return to(x, raw::channel_dtype(x.dtype())); }
 
-// Computes the gradients of batch_norm by public ops, for further derivatives. They include x's part in
-// mean and variance.
+// Computes the gradients of batch_norm by differentiable ops, for second order. Includes the gradient of x
+// through mean and variance.
 raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
                                      double eps) {
   const Tensor dy = widened(dy_in), x = widened(x_in);
@@ -57,7 +60,8 @@ raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, co
           sum(dy * normal, dims, false), sum(dy, dims, false)};
 }
 
-// Normalizes by given statistics. They are constants, and may change before the backward.
+// Normalizes by the given statistics, which are constants. The rule saves a copy of the mean, because running
+// statistics may change before the backward.
 Tensor normalize_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                     const Tensor& bias, double eps) {
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
@@ -95,7 +99,8 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
     throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
 }
 
-// Returns what a pass over x moves. An empty batch is only counted, here.
+// Returns the running statistics for the kernel to update. For an empty batch, increments the number of batches
+// and returns none.
 raw::RunningStatistics moved_by(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                                 const BatchNormFuncOptions& options) {
   const Tensor& batches = options.num_batches_tracked;
@@ -104,8 +109,8 @@ raw::RunningStatistics moved_by(const Tensor& x, const Tensor& running_mean, con
   return {};
 }
 
-// Records y: x normalized by the batch's own statistics, and leaky_relu of that. A later relu may join the
-// node if the slope is 1.
+// Records y = leaky_relu(x normalized by the batch's own statistics). With a slope of 1, a later relu may be
+// fused into the node.
 void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, double negative_slope) {
   Recorder r{op, x, weight, bias};
@@ -133,8 +138,8 @@ void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, cons
   static_cast<autograd::Node&>(*result.y.ref()->slot).negative_slope = slope;
 }
 
-// The rule of batch_statistics. x reaches the result directly and through the statistics. Both gradients are
-// added here, so the direct one arrives unrounded.
+// The node of batch_statistics. x's gradient is the sum of the gradient of the first output (x itself) and of the
+// gradients through mean and m2. The first is accepted in the wider dtype, so that the sum is rounded once.
 class BatchStatisticsNode final : public autograd::Node {
  public:
   BatchStatisticsNode(autograd::Saved x, autograd::Saved mean)

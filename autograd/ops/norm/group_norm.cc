@@ -1,3 +1,5 @@
+// Group norm, instance norm and local response norm. Group norm has fused kernels for first and second
+// derivatives.
 #include "gradus/autograd/ops/norm/group_norm.h"
 
 #include <algorithm>
@@ -55,8 +57,8 @@ Dims all_but_channels(const Tensor& x) {
   return dims;
 }
 
-// Computes the gradients of the backward's results by public ops, for further derivatives. The formulas are
-// those of the kernel group_norm_double_backward.
+// Computes the gradients of group_norm_backward by differentiable ops, for third order. The formulas are those
+// of the kernel group_norm_double_backward.
 raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
                                               const Tensor& dy, const Tensor& x, const Tensor& weight,
                                               const raw::GroupNormSpec& spec) {
@@ -81,7 +83,7 @@ raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& d
   return {ddy, like_x(r * normal(h) - square(r) * z * of_std), sum(g * of_g, all_but_channels(x), false)};
 }
 
-// The gradients, as an op that has gradients too.
+// group_norm_backward as a recorded op, for second order.
 raw::GroupNormGrads recorded_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                                       const Tensor& mean, const Tensor& var, const raw::GroupNormSpec& spec) {
   const OpCall call("group_norm_backward", {{"dy", dy}, {"x", x}});
@@ -118,8 +120,7 @@ raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& w
   return result;
 }
 
-// Moves running statistics [C] toward `factor` times the average over the batch of the
-// samples' statistics [N,C].
+// running = (1 - momentum) running + momentum factor mean(samples over N), for running [C] and samples [N,C].
 void move_toward(const Tensor& running, const Tensor& samples, double factor, double momentum) {
   const Tensor batch = raw::mul(raw::mean(samples, {0}, false), factor);
   raw::copy_(running, raw::lerp(raw::to(running, DType::kF64), batch, momentum));

@@ -1,3 +1,4 @@
+// Layer norm and RMS norm with fused forward and backward kernels.
 #include "gradus/autograd/ops/norm/layer_norm.h"
 
 #include <limits>
@@ -37,7 +38,7 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
   }
 }
 
-// Computes the gradients by public ops, for further derivatives.
+// Computes the gradients by differentiable ops, for second order.
 raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight, int dims,
                                  const raw::LayerNormSpec& spec) {
   const DType type = wide(x.dtype());
@@ -49,7 +50,7 @@ raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor
   const Tensor normal = centered * inv_std;
   const Tensor gw = weight.defined() ? g * weight : g;
   const Tensor rest = normal * mean(gw * normal, last, true);
-  // An empty list of dims would mean all of them.
+  // sum() with an empty list would reduce all dims.
   const auto over_rows = [&](const Tensor& t) { return others.size() ? sum(t, others, false) : t; };
   return {inv_std * (spec.centered ? gw - mean(gw, last, true) - rest : gw - rest), over_rows(g * normal),
           over_rows(g)};
