@@ -63,24 +63,25 @@ struct ManagerState {
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
 
-// Calls f(object) once for each callback object of the attached tensors that `wanted` selects, in the order of
+// Calls f(object) once for each callback object of the attached tensors that `selects` selects, in the order of
 // attaching. Allocates nothing.
-template <class Wanted, class F> void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
+template <class Predicate, class F>
+void for_each_object(const ManagerState& manager, Predicate selects, F f) {
   // An object attached to several tensors is called at its first occurrence.
-  const auto first_place = [&](const GradCallback* object) -> const Callback* {
+  const auto first_occurrence = [&](const GradCallback* object) -> const Callback* {
     for (const Attached& a : manager.attached)
       for (const Callback& c : a.callbacks)
-        if (c.object.get() == object && wanted(a)) return &c;
+        if (c.object.get() == object && selects(a)) return &c;
     return nullptr;
   };
   for (const Attached& a : manager.attached)
     for (const Callback& c : a.callbacks)
-      if (c.object && first_place(c.object.get()) == &c) f(c.object);
+      if (c.object && first_occurrence(c.object.get()) == &c) f(c.object);
 }
 
-template <class Wanted> Objects objects_of(const ManagerState& manager, Wanted wanted) {
+template <class Predicate> Objects objects_of(const ManagerState& manager, Predicate selects) {
   Objects found;
-  for_each_object(manager, wanted, [&](const auto& object) { found.push_back(object); });
+  for_each_object(manager, selects, [&](const auto& object) { found.push_back(object); });
   return found;
 }
 
@@ -126,7 +127,7 @@ struct OpenRecording {
   std::vector<Edge> targets() const;
   std::vector<char> used_later() const;  // per target: whether it has no callbacks
   // Calls f. If f throws, ends the recording and calls abandon on the unfinished objects.
-  template <class F> void ending_if_it_throws(const Objects& unfinished, const F& f);
+  template <class F> void end_on_error(const Objects& unfinished, const F& f);
 };
 
 namespace {
@@ -303,7 +304,7 @@ void OpenRecording::check_open(const char* op) const {
                      "call record() and compute the loss again, or pass all losses to one backward({a, b})");
 }
 
-template <class F> void OpenRecording::ending_if_it_throws(const Objects& unfinished, const F& f) {
+template <class F> void OpenRecording::end_on_error(const Objects& unfinished, const F& f) {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
   const RecordingsScope scope(recordings_that_see(*state));
   const NoAutocast as_recorded;
@@ -324,7 +325,7 @@ void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector
                      "this recording's backward has begun with backward_inputs: call backward_weights");
   manager->forget_dead();
   Objects unfinished = objects_of(*manager, followed());
-  ending_if_it_throws(unfinished, [&] { compute(roots, dys, unfinished); });
+  end_on_error(unfinished, [&] { compute(roots, dys, unfinished); });
   finish();
 }
 
@@ -414,7 +415,7 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
       deliveries.deliver(t, std::move(grad));
   };
   half->pass = std::make_unique<PassInParts>(std::move(pass));
-  ending_if_it_throws(unfinished, [&] {
+  end_on_error(unfinished, [&] {
     half->pass->run_first();
     deliveries.store();
   });
@@ -425,7 +426,7 @@ void OpenRecording::backward_weights() {
   check_open("backward_weights");
   if (!half) throw StateError("backward_weights", "call backward_inputs first");
   const std::shared_ptr<HalfBackward> rest = std::move(half);
-  ending_if_it_throws(rest->unfinished, [&] {
+  end_on_error(rest->unfinished, [&] {
     rest->pass->run_rest();
     rest->deliveries.finish(rest->unfinished);
     rest->deliveries.store();
@@ -527,7 +528,7 @@ std::vector<Tensor> GradManager::attached_tensors() const {
 namespace {
 
 // Calls recording_opened of the callback objects, which may attach more tensors.
-void tell_of_recording(GradManager& gm, autograd::ManagerState& manager) {
+void notify_recording_opened(GradManager& gm, autograd::ManagerState& manager) {
   manager.forget_dead();
   for (const auto& object : autograd::objects_of(manager, [](const auto&) { return true; }))
     object->recording_opened(gm);
@@ -559,7 +560,7 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
 }  // namespace
 
 Recording GradManager::record(RecordOptions options) {
-  tell_of_recording(*this, *state("record"));
+  notify_recording_opened(*this, *state("record"));
   auto open = std::make_shared<OpenRecording>();
   open->manager = state_;
   open->state = state_for(*state_, options.only, 0);
@@ -589,7 +590,7 @@ void GradManager::release() {
 }
 
 std::vector<Recording> GradManagerGroup::record() {
-  for (GradManager* gm : managers_) tell_of_recording(*gm, *gm->state("record"));
+  for (GradManager* gm : managers_) notify_recording_opened(*gm, *gm->state("record"));
   std::vector<Recording> recordings;
   uint64_t level = 0;
   for (GradManager* gm : managers_) {

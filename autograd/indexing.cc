@@ -72,7 +72,7 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
 
 // Returns v with at most `dims` dims: drops leading dims of size 1. Returns v itself if a larger dim would be
 // dropped.
-Tensor fitted(const Tensor& v, int dims) {
+Tensor drop_leading_ones(const Tensor& v, int dims) {
   if (v.dim() <= dims) return v;
   Shape s;
   for (int i = 0; i < v.dim(); ++i) {
@@ -99,7 +99,7 @@ Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& 
     }
     return assigned(x, basic, inner);
   }
-  const Tensor src = fitted(v, part.view.dim());
+  const Tensor src = drop_leading_ones(v, part.view.dim());
   Tensor y = raw::clone(x);
   raw::copy_(part_of(y, index).view, src);
   if (Recorder r{"index_assign", x, src})
@@ -152,8 +152,8 @@ void Indexed::operator=(const Tensor& v) && {
   // No recording follows x or v, so the views and index_put below record nothing.
   const Part part = part_of(x_, index_);
   const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;
-  raw::copy_(part.view,
-             part.tensors.empty() ? fitted(src, part.view.dim()) : index_put(part.view, part.tensors, src));
+  raw::copy_(part.view, part.tensors.empty() ? drop_leading_ones(src, part.view.dim())
+                                             : index_put(part.view, part.tensors, src));
   if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: writes it back to the tensor it was read from
 }
 

@@ -24,8 +24,8 @@ Table& table() {
   return table;
 }
 
-template <class F> void forget(Table& table, F&& is_over) {
-  std::erase_if(table.guarded, [&](const auto& entry) { return is_over(entry.second); });
+template <class F> void erase_guarded(Table& table, F&& expired) {
+  std::erase_if(table.guarded, [&](const auto& entry) { return expired(entry.second); });
   table.empty = table.guarded.empty();
 }
 
@@ -33,13 +33,13 @@ template <class F> void forget(Table& table, F&& is_over) {
 
 LeafGuard::~LeafGuard() {
   std::lock_guard lock(table().mutex);
-  forget(table(), [this](const Guarded& g) { return g.guard == this; });
+  erase_guarded(table(), [this](const Guarded& g) { return g.guard == this; });
 }
 
 void LeafGuard::guard(const std::vector<Ref<Leaf>>& leaves) {
   Table& all = table();
   std::lock_guard lock(all.mutex);
-  forget(all, [this](const Guarded& g) { return g.guard == this && !g.leaf->tensor().defined(); });
+  erase_guarded(all, [this](const Guarded& g) { return g.guard == this && !g.leaf->tensor().defined(); });
   for (const Ref<Leaf>& leaf : leaves) all.guarded[leaf.get()] = {leaf, this};
   all.empty = all.guarded.empty();
 }

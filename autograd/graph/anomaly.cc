@@ -22,7 +22,8 @@ class AnomalyDetector final : public Observer {
   // Errors: ValueError naming `op` and `what` unless x is finite.
   void check(const char* op, const std::string& what, const Tensor& gradient) const {
     const Tensor& x = elements_of(gradient);
-    if (!x.defined() || !is_floating(x.dtype()) || x.device().type == DeviceType::kMeta || is_fine(x)) return;
+    if (!x.defined() || !is_floating(x.dtype()) || x.device().type == DeviceType::kMeta || has_no_anomaly(x))
+      return;
     const std::vector<double> values = x.to_vector<double>();
     for (size_t i = 0; i < values.size(); ++i)
       if (std::isnan(values[i]) || (options_.infinity && std::isinf(values[i])))
@@ -30,7 +31,7 @@ class AnomalyDetector final : public Observer {
   }
 
  private:
-  bool is_fine(const Tensor& x) const {
+  bool has_no_anomaly(const Tensor& x) const {
     return options_.infinity ? raw::all(raw::unary<functors::IsFinite>(x)).item<bool>()
                              : !raw::any(raw::unary<functors::IsNaN>(x)).item<bool>();
   }

@@ -6,7 +6,7 @@ namespace {
 
 // Stored in Storage::cast, which autocast and GradScaler use for their own data.
 struct OnesMark final : Counted {
-  explicit OnesMark(uint32_t of) : version(of) {}
+  explicit OnesMark(uint32_t filled_version) : version(filled_version) {}
   const uint32_t version;  // of the storage when it was filled with ones
 };
 

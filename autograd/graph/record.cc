@@ -134,7 +134,7 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     impl.slot_index = static_cast<uint32_t>(i);
     if (i == 0) node->stream_ = current_stream(y.device());
   }
-  bool probes_only = true;
+  bool all_probes = true;
   node->open_memberships_ = static_cast<int>(joined_.size());
   Membership* m = &node->membership_;
   for (size_t i = 0; i < joined_.size(); ++i) {
@@ -145,9 +145,9 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     m->recording = Ref<RecordingState>(joined_[i]);
     m->node = node.get();
     joined_[i]->enlist(*m);
-    probes_only = probes_only && joined_[i]->is_probe();
+    all_probes = all_probes && joined_[i]->is_probe();
   }
-  if (probes_only) node->drop_rule();
+  if (all_probes) node->drop_rule();
   check_results(op_, outputs);
 }
 
@@ -157,9 +157,9 @@ bool take_relu_over(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   // Another reference to the slot is an edge of another node, whose input is the value before the relu.
   if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
-  const auto& taken = static_cast<Node&>(*slot).negative_slope;
-  if (!taken || *taken != 1) return false;
-  *taken = 0;
+  const auto& slope = static_cast<Node&>(*slot).negative_slope;
+  if (!slope || *slope != 1) return false;
+  *slope = 0;
   return true;
 }
 

@@ -24,11 +24,11 @@ namespace {
 
 using autograd::at_least_f32;
 
-// Returns whether the result of an op on x and a number may reuse x's buffer. May_reuse is false if a rule has
-// saved x, because x is then not the only owner.
-bool takes_over(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
+// Returns whether the result of an op on x and a number may reuse x's buffer. autograd::may_reuse is false if a
+// rule has saved x, because x is then not the only owner.
+bool can_reuse(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
 // Returns whether x keeps its shape when broadcast with an operand of shape `other`.
-bool spans(const Shape& x, const Shape& other) {
+bool covers(const Shape& x, const Shape& other) {
   if (other.size() > x.size()) return false;
   for (int d = 1; d <= other.size(); ++d)
     if (other[other.size() - d] != x[x.size() - d] && other[other.size() - d] != 1) return false;
@@ -36,14 +36,14 @@ bool spans(const Shape& x, const Shape& other) {
 }
 
 // The same for an op on x and another tensor. Also requires that the result has x's shape, dtype and layout.
-bool takes_over(const Tensor& x, const Tensor& other) {
-  return takes_over(x) && other.defined() && other.device() == x.device() &&
-         raw::result_dtype(x, other) == x.dtype() && spans(x.shape(), other.shape()) &&
+bool can_reuse(const Tensor& x, const Tensor& other) {
+  return can_reuse(x) && other.defined() && other.device() == x.device() &&
+         raw::result_dtype(x, other) == x.dtype() && covers(x.shape(), other.shape()) &&
          (x.is_channels_last() || !other.is_channels_last());
 }
 
 // Records y as a piecewise constant function of xs, whose derivative is 0.
-template <class... X> Tensor step(const char* op, Tensor y, const X&... xs) {
+template <class... X> Tensor record_piecewise_constant(const char* op, Tensor y, const X&... xs) {
   if (Recorder r{op, xs...}) r.record(y, wrt(xs, [](const Tensor& dy) { return dy * 0; })...);
   return y;
 }
@@ -54,7 +54,7 @@ Tensor add(Tensor&& temporary, const Tensor& b) {
   const OpCall call("add", {{"a", temporary}, {"b", b}});
   const Tensor a =
       std::move(temporary);  // released on return, so the result becomes the only owner of the buffer
-  if (!takes_over(a, b)) return add(a, b);
+  if (!can_reuse(a, b)) return add(a, b);
   Tensor y = detach(a);
   raw::add_(y, b);
   if (Recorder r{"add", a, b})
@@ -65,7 +65,7 @@ Tensor add(Tensor&& temporary, const Tensor& b) {
 Tensor add(Tensor&& temporary, Number b) {
   const OpCall call("add", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a)) return add(a, b);
+  if (!can_reuse(a)) return add(a, b);
   Tensor y = detach(a);
   raw::add_(y, b);
   if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
@@ -75,7 +75,7 @@ Tensor add(Tensor&& temporary, Number b) {
 Tensor sub(Tensor&& temporary, const Tensor& b) {
   const OpCall call("sub", {{"a", temporary}, {"b", b}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a, b)) return sub(a, b);
+  if (!can_reuse(a, b)) return sub(a, b);
   Tensor y = detach(a);
   raw::sub_(y, b);
   if (Recorder r{"sub", a, b})
@@ -86,7 +86,7 @@ Tensor sub(Tensor&& temporary, const Tensor& b) {
 Tensor sub(Tensor&& temporary, Number b) {
   const OpCall call("sub", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a)) return sub(a, b);
+  if (!can_reuse(a)) return sub(a, b);
   Tensor y = detach(a);
   raw::sub_(y, b);
   if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
@@ -96,7 +96,7 @@ Tensor sub(Tensor&& temporary, Number b) {
 Tensor mul(Tensor&& temporary, Number b) {
   const OpCall call("mul", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a)) return mul(a, b);
+  if (!can_reuse(a)) return mul(a, b);
   Tensor y = detach(a);
   raw::mul_(y, b);
   if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
@@ -275,7 +275,7 @@ Tensor fmod(const Tensor& a, Number b) {
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
   const OpCall call("floor_divide", {{"a", a}, {"b", b}});
-  return step("floor_divide", raw::binary<functors::FloorDivide>(a, b), a, b);
+  return record_piecewise_constant("floor_divide", raw::binary<functors::FloorDivide>(a, b), a, b);
 }
 Tensor floor_divide(const Tensor& a, Number b) {
   const OpCall call("floor_divide", {{"a", a}});
@@ -286,7 +286,7 @@ Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
   const OpCall call("div", {{"a", a}, {"b", b}});
   if (rounding_mode == RoundingMode::kNone) return div(a, b);
   if (rounding_mode == RoundingMode::kFloor) return floor_divide(a, b);
-  return step("div", raw::binary<functors::TruncDivide>(a, b), a, b);
+  return record_piecewise_constant("div", raw::binary<functors::TruncDivide>(a, b), a, b);
 }
 Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
   const OpCall call("div", {{"a", a}});
@@ -542,19 +542,19 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
 
 Tensor sign(const Tensor& x) {
   const OpCall call("sign", {{"x", x}});
-  return step("sign", raw::unary<functors::Sign>(x), x);
+  return record_piecewise_constant("sign", raw::unary<functors::Sign>(x), x);
 }
 Tensor floor(const Tensor& x) {
   const OpCall call("floor", {{"x", x}});
-  return step("floor", raw::unary<functors::Floor>(x), x);
+  return record_piecewise_constant("floor", raw::unary<functors::Floor>(x), x);
 }
 Tensor ceil(const Tensor& x) {
   const OpCall call("ceil", {{"x", x}});
-  return step("ceil", raw::unary<functors::Ceil>(x), x);
+  return record_piecewise_constant("ceil", raw::unary<functors::Ceil>(x), x);
 }
 Tensor round(const Tensor& x) {
   const OpCall call("round", {{"x", x}});
-  return step("round", raw::unary<functors::Round>(x), x);
+  return record_piecewise_constant("round", raw::unary<functors::Round>(x), x);
 }
 
 Tensor round(const Tensor& x, int64_t decimals) {
@@ -568,7 +568,7 @@ Tensor round(const Tensor& x, int64_t decimals) {
 
 Tensor trunc(const Tensor& x) {
   const OpCall call("trunc", {{"x", x}});
-  return step("trunc", raw::unary<functors::Trunc>(x), x);
+  return record_piecewise_constant("trunc", raw::unary<functors::Trunc>(x), x);
 }
 
 Tensor frac(const Tensor& x) {
@@ -638,7 +638,7 @@ namespace {
 
 // Computes x op= y: in place, or, when a recording follows an operand, as a new tensor that is assigned to x.
 template <class Y, class Op, class InPlace>
-Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
+Tensor& assign_or_update(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
   bool recorded = x.defined() && autograd::is_tracked(x);
   if constexpr (std::is_same_v<Y, Tensor>) recorded = recorded || (y.defined() && autograd::is_tracked(y));
   if (!recorded) return in_place(x, y), x;
@@ -656,28 +656,28 @@ Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place)
 }  // namespace
 
 Tensor& operator+=(Tensor& x, const Tensor& y) {
-  return assign("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
+  return assign_or_update("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
 }
 Tensor& operator-=(Tensor& x, const Tensor& y) {
-  return assign("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
+  return assign_or_update("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
 }
 Tensor& operator*=(Tensor& x, const Tensor& y) {
-  return assign("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
+  return assign_or_update("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
 }
 Tensor& operator/=(Tensor& x, const Tensor& y) {
-  return assign("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
+  return assign_or_update("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
 }
 Tensor& operator+=(Tensor& x, Number y) {
-  return assign("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
+  return assign_or_update("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
 }
 Tensor& operator-=(Tensor& x, Number y) {
-  return assign("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
+  return assign_or_update("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
 }
 Tensor& operator*=(Tensor& x, Number y) {
-  return assign("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
+  return assign_or_update("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
 }
 Tensor& operator/=(Tensor& x, Number y) {
-  return assign("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
+  return assign_or_update("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
 }
 
 }  // namespace gradus

@@ -110,17 +110,17 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
   for (int64_t r : repeats)
     if (r < 0) throw ValueError("repeat", "repeats ", repeats, " are not all at least 0: x ", describe(x));
   // A dim of size n > 1 repeated r times is viewed as [1, n], expanded to [r, n], and merged to [r n].
-  const auto own = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
+  const auto input_size = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
   Shape merged;
-  for (int i = 0; i < repeats.size(); ++i) merged.push_back(Checked("repeat", own(i)) * repeats[i]);
+  for (int i = 0; i < repeats.size(); ++i) merged.push_back(Checked("repeat", input_size(i)) * repeats[i]);
   checked_numel(merged, "repeat");
-  const auto becomes_two = [&](int i) { return repeats[i] != 1 && own(i) != 1; };
+  const auto is_split = [&](int i) { return repeats[i] != 1 && input_size(i) != 1; };
   int dims = repeats.size();
-  for (int i = 0; i < repeats.size(); ++i) dims += becomes_two(i);
+  for (int i = 0; i < repeats.size(); ++i) dims += is_split(i);
   if (dims > kMaxDims) {  // repeats one of the split dims, the last, in a second step
     int last = 0;
     for (int i = 0; i < repeats.size(); ++i)
-      if (becomes_two(i)) last = i;
+      if (is_split(i)) last = i;
     Dims others = repeats;
     others[last] = 1;
     const Tensor y = repeat(x, others);
@@ -131,9 +131,9 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
   }
   Shape split, wide;
   for (int i = 0; i < repeats.size(); ++i) {
-    split.push_back(becomes_two(i) ? 1 : own(i));
-    wide.push_back(own(i) == 1 || becomes_two(i) ? repeats[i] : own(i));
-    if (becomes_two(i)) split.push_back(own(i)), wide.push_back(own(i));
+    split.push_back(is_split(i) ? 1 : input_size(i));
+    wide.push_back(input_size(i) == 1 || is_split(i) ? repeats[i] : input_size(i));
+    if (is_split(i)) split.push_back(input_size(i)), wide.push_back(input_size(i));
   }
   return contiguous(reshape(expand(reshape(x, split), wide), merged));
 }
@@ -280,10 +280,10 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
   if (Recorder r{"as_strided", x}) {
     // Maps each element of y to its position in x, or to n for elements of the storage outside of x.
-    const Tensor places = raw::places_in(x, y);
-    r.record(y, wrt(x, [places, own = x.shape(), n = x.numel()](const Tensor& dy) {
-               const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, places);
-               return reshape(narrow(sums, 0, 0, n), own);
+    const Tensor positions = raw::places_in(x, y);
+    r.record(y, wrt(x, [positions, input_size = x.shape(), n = x.numel()](const Tensor& dy) {
+               const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, positions);
+               return reshape(narrow(sums, 0, 0, n), input_size);
              }));
   }
   return y;

@@ -40,7 +40,7 @@ Tensor drop_channels(const char* op, const Tensor& x, double p, bool training, i
   return masked_scale(x, channel_mask(x, p, channel_dims), p == 1 ? 0 : 1 / (1 - p));
 }
 
-Tensor drop_to_alpha(const Tensor& x, const Tensor& mask, double p) {
+Tensor apply_alpha_mask(const Tensor& x, const Tensor& mask, double p) {
   constexpr double alpha = 1.7580993408473766;  // -SELU(-inf)
   if (p == 1) return masked_scale(x, mask, 0);
   const double a = 1 / std::sqrt((1 - p) * (1 + p * alpha * alpha)), b = alpha * a * p;
@@ -95,7 +95,7 @@ Tensor alpha_dropout(const Tensor& x, double p, bool training) {
   const OpCall call("alpha_dropout", {{"x", x}});
   check("alpha_dropout", x, p);
   if (!training || p == 0) return x;
-  return drop_to_alpha(x, raw::dropout_mask(x, 1 - p), p);
+  return apply_alpha_mask(x, raw::dropout_mask(x, 1 - p), p);
 }
 
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
@@ -104,7 +104,7 @@ Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   if (x.dim() < 2) throw ShapeError(op, "expected [N,C,...], given ", describe(x));
   check(op, x, p);
   if (!training || p == 0) return x;
-  return drop_to_alpha(x, channel_mask(x, p, 2), p);
+  return apply_alpha_mask(x, channel_mask(x, p, 2), p);
 }
 
 Tensor dropout(const Tensor& x, double p, bool training) {

@@ -128,8 +128,8 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
                const Tensor u = at_least_f32(x.get());
                const double low = eps.value_or(0),
                             outside = eps ? 0 : std::numeric_limits<double>::quiet_NaN();
-               const Tensor slope = dy / abs(u * (1 - u));  // infinite at -0 as at 0
-               return where(logical_or(lt(u, low), gt(u, 1 - low)), outside, slope);
+               const Tensor derivative = dy / abs(u * (1 - u));  // abs: +infinity at -0 too
+               return where(logical_or(lt(u, low), gt(u, 1 - low)), outside, derivative);
              }));
   return y;
 }
@@ -164,7 +164,7 @@ Tensor tan(const Tensor& x) {
 namespace {
 
 // Returns (1 - x^2)^(-1/2), without cancellation for |x| near 1.
-Tensor root_of_circle(const Tensor& x) {
+Tensor rsqrt_one_minus_square(const Tensor& x) {
   const Tensor v = at_least_f32(x);
   return rsqrt((1 - v) * (v + 1));
 }
@@ -183,7 +183,7 @@ Tensor asin(const Tensor& x) {
   if (autograd::Casting cast{"asin"}) return asin(cast(x));
   Tensor y = raw::unary<functors::Asin>(x);
   if (Recorder r{"asin", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * root_of_circle(x.get()); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt_one_minus_square(x.get()); }));
   return y;
 }
 
@@ -192,7 +192,7 @@ Tensor acos(const Tensor& x) {
   if (autograd::Casting cast{"acos"}) return acos(cast(x));
   Tensor y = raw::unary<functors::Acos>(x);
   if (Recorder r{"acos", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * root_of_circle(x.get()); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt_one_minus_square(x.get()); }));
   return y;
 }
 

@@ -59,12 +59,12 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   return reshape(odd.defined() ? factors * odd : factors, kept);
 }
 
-Tensor extreme(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
+Tensor record_extremum(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
   if (Recorder r{op, x})
     r.record(
         y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims), dims](const Tensor& dy) {
-          const Tensor hits = to(eq(x.get(), reshape(y.get(), kept)), dy.dtype());
-          return hits * (reshape(dy, kept) / sum(hits, dims, true));
+          const Tensor is_extremum = to(eq(x.get(), reshape(y.get(), kept)), dy.dtype());
+          return is_extremum * (reshape(dy, kept) / sum(is_extremum, dims, true));
         }));
   return y;
 }
@@ -79,8 +79,8 @@ Tensor put_along(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor
   return where(eq(reshape(positions, line), indices), dy, 0);
 }
 
-ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result, int64_t dim,
-                            bool keepdim) {
+ValuesAndIndices record_extremum_along(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
+                                       int64_t dim, bool keepdim) {
   auto& [values, indices] = result;
   if (Recorder r{op, x})
     r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim, keepdim](const Tensor& dy) {
@@ -93,8 +93,8 @@ ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, T
 }
 
 // A cumulative maximum or minimum can have one index several times, so gradients are added.
-ValuesAndIndices running_extreme(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
-                                 int64_t dim) {
+ValuesAndIndices record_cumulative_extremum(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
+                                            int64_t dim) {
   auto& [values, indices] = result;
   if (Recorder r{op, x})
     r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim](const Tensor& dy) {
@@ -137,9 +137,9 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("mean", {{"x", x}});
   Tensor y = raw::mean(x, dims, keepdim);
   if (Recorder r{"mean", x}) {
-    const double share = 1.0 / static_cast<double>(raw::reduced_numel(x, dims, "mean"));
-    r.record(y, wrt(x, [kept = kept_shape(x, dims), shape = x.shape(), share](const Tensor& dy) {
-               return expand(reshape(dy * share, kept), shape);
+    const double inverse_count = 1.0 / static_cast<double>(raw::reduced_numel(x, dims, "mean"));
+    r.record(y, wrt(x, [kept = kept_shape(x, dims), shape = x.shape(), inverse_count](const Tensor& dy) {
+               return expand(reshape(dy * inverse_count, kept), shape);
              }));
   }
   return y;
@@ -155,11 +155,11 @@ Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("amax", {{"x", x}});
-  return extreme("amax", x, raw::amax(x, dims, keepdim), dims);
+  return record_extremum("amax", x, raw::amax(x, dims, keepdim), dims);
 }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("amin", {{"x", x}});
-  return extreme("amin", x, raw::amin(x, dims, keepdim), dims);
+  return record_extremum("amin", x, raw::amin(x, dims, keepdim), dims);
 }
 Tensor max(const Tensor& x) {
   const OpCall call("max", {{"x", x}});
@@ -172,11 +172,11 @@ Tensor min(const Tensor& x) {
 
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim) {
   const OpCall call("max", {{"x", x}});
-  return extreme_at("max", x, raw::max(x, dim, keepdim), dim, keepdim);
+  return record_extremum_along("max", x, raw::max(x, dim, keepdim), dim, keepdim);
 }
 ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim) {
   const OpCall call("min", {{"x", x}});
-  return extreme_at("min", x, raw::min(x, dim, keepdim), dim, keepdim);
+  return record_extremum_along("min", x, raw::min(x, dim, keepdim), dim, keepdim);
 }
 
 Tensor argmax(const Tensor& x) {
@@ -218,9 +218,9 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
                         divisor](const Tensor& dy) {
                const Tensor v = at_least_f32(x.get()), deviation = at_least_f32(y.get());
                // See Note [Norms at zero].
-               const Tensor slope =
+               const Tensor factor =
                    masked_fill(dy / (nonzero_divisor(deviation) * divisor), eq(deviation, 0), 0);
-               return (v - mean(v, dims, true)) * reshape(slope, kept);
+               return (v - mean(v, dims, true)) * reshape(factor, kept);
              }));
   }
   return y;
@@ -239,14 +239,14 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
                if (p == 0) return Tensor();
                if (p == 1) return sign(x.get()) * reshape(dy, kept);
                if (std::isinf(p)) {
-                 const Tensor hits = to(eq(abs(x.get()), reshape(y.get(), kept)), dy.dtype());
-                 return sign(x.get()) * hits * (reshape(dy, kept) / sum(hits, dims, true));
+                 const Tensor is_extremum = to(eq(abs(x.get()), reshape(y.get(), kept)), dy.dtype());
+                 return sign(x.get()) * is_extremum * (reshape(dy, kept) / sum(is_extremum, dims, true));
                }
                const Tensor v = at_least_f32(x.get()), d = nonzero_divisor(at_least_f32(y.get()));
-               const Tensor slope = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
-               if (p == 2) return v * slope;
+               const Tensor factor = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
+               if (p == 2) return v * factor;
                // (|x| / y)^(p-1) instead of |x|^(p-1) / y^(p-1): the powers overflow f32 for large p.
-               return sign(v) * pow(nonzero_divisor(abs(v)) / reshape(d, kept), p - 1) * slope;
+               return sign(v) * pow(nonzero_divisor(abs(v)) / reshape(d, kept), p - 1) * factor;
              }));
   return y;
 }
@@ -304,9 +304,9 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
                if (dy.dim() == 0) return dy;
                // dx_i = prod_(j < i) x_j * sum_(k >= i) dy_k prod_(i < j <= k) x_j. The sum is a linear recurrence
                // in i, without divisions by x.
-               const int on = reverse ? -1 : 1;
-               return linear_recurrence(shifted(x.get(), dim, -on, 0), dy, dim, !reverse) *
-                      shifted(y.get(), dim, on, 1);
+               const int direction = reverse ? -1 : 1;
+               return linear_recurrence(shifted(x.get(), dim, -direction, 0), dy, dim, !reverse) *
+                      shifted(y.get(), dim, direction, 1);
              }));
   return y;
 }
@@ -331,11 +331,11 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
 
 ValuesAndIndices cummax(const Tensor& x, int64_t dim) {
   const OpCall call("cummax", {{"x", x}});
-  return running_extreme("cummax", x, raw::cummax(x, dim), dim);
+  return record_cumulative_extremum("cummax", x, raw::cummax(x, dim), dim);
 }
 ValuesAndIndices cummin(const Tensor& x, int64_t dim) {
   const OpCall call("cummin", {{"x", x}});
-  return running_extreme("cummin", x, raw::cummin(x, dim), dim);
+  return record_cumulative_extremum("cummin", x, raw::cummin(x, dim), dim);
 }
 
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {

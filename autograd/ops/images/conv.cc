@@ -44,7 +44,7 @@ DType grad_dtype_of(const Tensor& w) {
 
 // Returns x in channels-last layout, which kernels read. The converted copy is saved for the weight gradient, so
 // that the backward need not convert again. Leaves a tracked x unchanged: kernels then convert it.
-Tensor images_of(const Tensor& x, const ConvGeometry& g) {
+Tensor as_channels_last(const Tensor& x, const ConvGeometry& g) {
   return x.dim() == g.rank() + 2 && !autograd::is_tracked(x) ? raw::channels_last(x) : x;
 }
 
@@ -69,7 +69,7 @@ void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias
 }
 
 Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
-  const Tensor x = images_of(images, g);
+  const Tensor x = as_channels_last(images, g);
   Tensor y = raw::conv(names_of(g).conv, x, w, bias, g);
   record_conv(y, x, w, bias, g);
   return y;
@@ -77,7 +77,7 @@ Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const Con
 
 Tensor rectified_conv(const char* op, const Tensor& images, const Tensor& w, const Tensor& bias,
                       const ConvGeometry& g) {
-  const Tensor x = images_of(images, g);
+  const Tensor x = as_channels_last(images, g);
   const Tensor y = raw::conv_relu(op, x, w, bias, g);
   Tensor h = detach(y);  // stands for the relu's operand in the graph; no rule reads its elements
   record_conv(h, x, w, bias, g);
@@ -159,9 +159,10 @@ ConvGeometry as_image(ConvGeometry g) {
   return g;
 }
 
-Tensor conv_of(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g,
-               bool same_padding) {
-  if (x.dim() == g.rank() + 1) return squeeze(conv_of(op, unsqueeze(x, 0), w, bias, g, same_padding), 0);
+Tensor conv_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g,
+                     bool same_padding) {
+  if (x.dim() == g.rank() + 1)
+    return squeeze(conv_any_rank(op, unsqueeze(x, 0), w, bias, g, same_padding), 0);
   const Tensor padded = same_padding ? pad_same(op, x, w, g) : x;
   if (g.rank() > 1) return conv(padded, w, bias, g);
   raw::check_conv(op, padded, w, bias, g);
@@ -195,25 +196,27 @@ Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const C
   return y;
 }
 
-Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
-                    const ConvGeometry& g, const Dims& output_padding) {
+Tensor conv_transpose_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                               const ConvGeometry& g, const Dims& output_padding) {
   check_floating(op, "x", x);
   check_same_dtype(op, "x", x, "weight", w);
   if (x.dim() == g.rank() + 1)
-    return squeeze(transpose_of(op, unsqueeze(x, 0), w, bias, g, output_padding), 0);
+    return squeeze(conv_transpose_any_rank(op, unsqueeze(x, 0), w, bias, g, output_padding), 0);
   const Shape shape = transposed_shape(op, x, w, g, output_padding);
-  Tensor source = x;  // with zeros added for an output padding of whole strides
+  Tensor extended = x;  // x, with zeros appended where the output padding is a stride or more
   for (int d = 0; d < g.rank(); ++d)
-    source = with_zeros_at_end(source, d + 2, output_padding[d] / g.stride[d]);
+    extended = with_zeros_at_end(extended, d + 2, output_padding[d] / g.stride[d]);
   // Checks the arguments as those of the convolution whose input gradient this is; that convolution's input has
   // the result's shape.
-  const Shape want = raw::check_conv(op, empty(shape, {x.dtype(), Device{DeviceType::kMeta, 0}}),
-                                     empty(w.shape(), {x.dtype(), Device{DeviceType::kMeta, 0}}), {}, g);
-  if (!(want == source.shape())) throw InternalError(op, ": ", want, " is not ", source.shape());
-  if (g.rank() > 1) return transposed_conv(op, source, w, bias, shape, g);
+  const Shape conv_shape =
+      raw::check_conv(op, empty(shape, {x.dtype(), Device{DeviceType::kMeta, 0}}),
+                      empty(w.shape(), {x.dtype(), Device{DeviceType::kMeta, 0}}), {}, g);
+  if (!(conv_shape == extended.shape()))
+    throw InternalError(op, ": ", conv_shape, " is not ", extended.shape());
+  if (g.rank() > 1) return transposed_conv(op, extended, w, bias, shape, g);
   Shape image = shape;
   image.insert(2, 1);
-  return squeeze(transposed_conv(op, unsqueeze(source, 2), unsqueeze(w, 2), bias, image, as_image(g)), 2);
+  return squeeze(transposed_conv(op, unsqueeze(extended, 2), unsqueeze(w, 2), bias, image, as_image(g)), 2);
 }
 
 }  // namespace
@@ -221,12 +224,12 @@ Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tens
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dFuncOptions& o) {
   const OpCall call("conv1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv1d"}) return conv1d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_of("conv1d", x, w, bias, o, o.same_padding);
+  return conv_any_rank("conv1d", x, w, bias, o, o.same_padding);
 }
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o) {
   const OpCall call("conv2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv2d"}) return conv2d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_of("conv2d", x, w, bias, o, o.same_padding);
+  return conv_any_rank("conv2d", x, w, bias, o, o.same_padding);
 }
 Tensor conv2d_relu(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o) {
   const OpCall call("conv2d_relu", {{"x", x}, {"weight", w}});
@@ -239,7 +242,7 @@ Tensor conv2d_relu(const Tensor& x, const Tensor& w, const Tensor& bias, const C
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dFuncOptions& o) {
   const OpCall call("conv3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv3d"}) return conv3d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_of("conv3d", x, w, bias, o, o.same_padding);
+  return conv_any_rank("conv3d", x, w, bias, o, o.same_padding);
 }
 
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
@@ -269,7 +272,7 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose1d"})
     return conv_transpose1d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return transpose_of(
+  return conv_transpose_any_rank(
       "conv_transpose1d", x, w, bias,
       Conv1dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding});
@@ -279,7 +282,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose2d"})
     return conv_transpose2d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return transpose_of(
+  return conv_transpose_any_rank(
       "conv_transpose2d", x, w, bias,
       Conv2dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding.h, o.output_padding.w});
@@ -289,7 +292,7 @@ Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose3d"})
     return conv_transpose3d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return transpose_of(
+  return conv_transpose_any_rank(
       "conv_transpose3d", x, w, bias,
       Conv3dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding.d, o.output_padding.h, o.output_padding.w});

@@ -41,8 +41,8 @@ void check(const Tensor& x, const Tensor& grid) {
 Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
   const double low = aligned ? 0 : -0.5, span = aligned ? double(n - 1) : double(n);
   if (span == 0) return mul(at, 0);
-  const Tensor away = abs(sub(at, low)), turns = detach(floor(div(away, span)));
-  const Tensor rest = sub(away, mul(turns, span)), odd = remainder(turns, 2);
+  const Tensor distance = abs(sub(at, low)), reflections = detach(floor(div(distance, span)));
+  const Tensor rest = sub(distance, mul(reflections, span)), odd = remainder(reflections, 2);
   // low + rest after an even number of reflections, low + span - rest after an odd number.
   return add(add(mul(rest, sub(1, mul(odd, 2))), mul(odd, span)), low);
 }
@@ -56,8 +56,8 @@ Tensor position(const Tensor& grid, int64_t n, const GridSampleOptions& o) {
 // Applies the padding mode to positions: reflection, then clamping to [0, n - 1]; no change for kZeros.
 Tensor padded(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   if (o.padding == SamplePadding::kZeros) return at;
-  const Tensor back = o.padding == SamplePadding::kReflection ? reflected(at, n, o.align_corners) : at;
-  return clamp(back, 0, double(n - 1));
+  const Tensor inside = o.padding == SamplePadding::kReflection ? reflected(at, n, o.align_corners) : at;
+  return clamp(inside, 0, double(n - 1));
 }
 
 // Pixel indices of integer positions. For a position outside of the axis, index and inside are 0; else inside is
@@ -128,13 +128,14 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
              one);
   } else {
     const Tensor top = detach(floor(v)), left = detach(floor(u));
-    const Tensor down = sub(v, top), right = sub(u, left), up = sub(1, down), back = sub(1, right);
+    const Tensor bottom_weight = sub(v, top), right_weight = sub(u, left), top_weight = sub(1, bottom_weight),
+                 left_weight = sub(1, right_weight);
     const Cells h0 = cells_at(top, size.h), h1 = cells_at(add(top, 1), size.h);
     const Cells w0 = cells_at(left, size.w), w1 = cells_at(add(left, 1), size.w);
-    y = add(add(read(pixels, size, first, h0, w0, mul(up, back)),
-                read(pixels, size, first, h0, w1, mul(up, right))),
-            add(read(pixels, size, first, h1, w0, mul(down, back)),
-                read(pixels, size, first, h1, w1, mul(down, right))));
+    y = add(add(read(pixels, size, first, h0, w0, mul(top_weight, left_weight)),
+                read(pixels, size, first, h0, w1, mul(top_weight, right_weight))),
+            add(read(pixels, size, first, h1, w0, mul(bottom_weight, left_weight)),
+                read(pixels, size, first, h1, w1, mul(bottom_weight, right_weight))));
   }
   return permute(reshape(y, {N, P, Q, C}), {0, 3, 1, 2});
 }

@@ -99,12 +99,13 @@ int64_t source(PadMode mode, int64_t i, int64_t n) {
 }
 
 std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode mode) {
-  const int64_t n = x.size(d), most = std::max(s.front, s.back);
+  const int64_t n = x.size(d), max_pad = std::max(s.front, s.back);
   if (n == 0) throw ShapeError(kOp, "dim ", d, " has no cells to pad with: x ", describe(x));
-  if (mode == PadMode::kReflect && most >= n)
-    throw ValueError(kOp, "cannot reflect ", most, " of the ", n, " cells of dim ", d, ": x ", describe(x));
-  if (mode == PadMode::kCircular && most > n)
-    throw ValueError(kOp, "cannot go round by ", most, " on the ", n, " cells of dim ", d, ": x ",
+  if (mode == PadMode::kReflect && max_pad >= n)
+    throw ValueError(kOp, "cannot reflect ", max_pad, " of the ", n, " cells of dim ", d, ": x ",
+                     describe(x));
+  if (mode == PadMode::kCircular && max_pad > n)
+    throw ValueError(kOp, "cannot go round by ", max_pad, " on the ", n, " cells of dim ", d, ": x ",
                      describe(x));
   check_bounds(kOp, "a size of x", n, 1, kMaxTable);
   check_bounds(kOp, "a size of the result", n + s.front + s.back, 0, kMaxTable);

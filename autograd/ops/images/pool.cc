@@ -102,7 +102,7 @@ class MaxPoolReluNode final : public autograd::Node {
 namespace {
 // Max pooling of signals and images. Records the fused node if x is the result of a relu, see Note [Pooling a
 // relu].
-Tensor max_pool_maybe_of_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
+Tensor max_pool_fusing_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
   const autograd::Node* relu = windows.are_disjoint() && windows.padding == Size3(0) ? relu_of(x) : nullptr;
   Recorder r{"max_pool2d(relu)", x};
   if (!relu || !r) return max_pool_over(op, x, windows);
@@ -142,12 +142,12 @@ Size3 with(Size2 s) { return {1, s.h, s.w}; }
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options) {
   const OpCall call("max_pool1d", {{"x", x}});
   if (is_sample(x, 1)) return squeeze(max_pool1d(unsqueeze(x, 0), options), 0);
-  return max_pool_maybe_of_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
+  return max_pool_fusing_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
 }
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   const OpCall call("max_pool2d", {{"x", x}});
   if (is_sample(x, 2)) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
-  return max_pool_maybe_of_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
+  return max_pool_fusing_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
 }
 Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options) {
   const OpCall call("max_pool3d", {{"x", x}});
@@ -185,10 +185,10 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
   Shape shape{x.size(0), x.size(1)};
   for (int64_t s : size) shape.push_back(s);
   checked_numel(shape, "max_unpool");
-  const Shape lines{x.size(0), x.size(1), x.numel() == 0 ? 0 : x.numel() / (x.size(0) * x.size(1))};
+  const Shape rows{x.size(0), x.size(1), x.numel() == 0 ? 0 : x.numel() / (x.size(0) * x.size(1))};
   const Tensor none =
       zeros({x.size(0), x.size(1), size.product()}, {.dtype = x.dtype(), .device = x.device()});
-  return reshape(scatter(none, 2, reshape(indices, lines), reshape(x, lines)), shape);
+  return reshape(scatter(none, 2, reshape(indices, rows), reshape(x, rows)), shape);
 }
 
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options) {

@@ -101,7 +101,7 @@ void take_diagonals(Operand& o, std::string_view equation) {
 }
 
 // Sums over the dims whose labels are not in `kept`.
-void sum_others(Operand& o, const Labels& kept) {
+void sum_except(Operand& o, const Labels& kept) {
   Dims dims;
   Labels left;
   for (size_t d = 0; d < o.labels.size(); ++d)
@@ -128,8 +128,8 @@ int64_t size_of(const Operand& o, const Labels& labels) {
 
 // Returns the product of two operands, summed over the labels that are not in `kept`.
 Operand product(Operand a, Operand b, const Labels& kept) {
-  sum_others(a, kept + b.labels);
-  sum_others(b, kept + a.labels);
+  sum_except(a, kept + b.labels);
+  sum_except(b, kept + a.labels);
   Labels batch, left, right, summed;
   for (char l : a.labels) (has(b.labels, l) ? (has(kept, l) ? batch : summed) : left) += l;
   for (char l : b.labels)
@@ -231,7 +231,7 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
     for (size_t later = i + 1; later < all.size(); ++later) kept += all[later].labels;
     y = product(y, all[i], kept);
   }
-  sum_others(y, result);
+  sum_except(y, result);
   return ordered(y, result);
 }
 

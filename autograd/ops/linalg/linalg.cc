@@ -207,17 +207,17 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
     Dims summed, kept, kept_sizes;
     int64_t length = 1;
     Side(const Tensor& x, const Dims& dims) {
-      std::array<bool, kMaxDims> taken{};
+      std::array<bool, kMaxDims> is_summed{};
       for (int64_t d : dims) {
         const int at = wrap_dim(d, x.dim(), "tensordot");
-        if (taken[at] || x.dim() == 0)
+        if (is_summed[at] || x.dim() == 0)
           throw ShapeError("tensordot", "dim ", d, " is named twice: ", dims, ", ", describe(x));
-        taken[at] = true;
+        is_summed[at] = true;
         summed.push_back(at);
         length *= x.size(at);
       }
       for (int d = 0; d < x.dim(); ++d)
-        if (!taken[d]) kept.push_back(d), kept_sizes.push_back(x.size(d));
+        if (!is_summed[d]) kept.push_back(d), kept_sizes.push_back(x.size(d));
     }
   };
   const Side left(a, dims_a), right(b, dims_b);
@@ -305,10 +305,10 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
   if (a.dim() == 0 || a.size(d) != 3 || b.size(d) != 3)
     throw ShapeError(op, "expected vectors of 3 in dim ", dim, both(a, b));
   broadcast_shapes(a.shape(), b.shape(), op);
-  const auto turned = [d](const Tensor& x, int64_t by) {
+  const auto rotated = [d](const Tensor& x, int64_t by) {
     return cat({narrow(x, d, by, 3 - by), narrow(x, d, 0, by)}, d);
   };
-  return turned(a, 1) * turned(b, 2) - turned(a, 2) * turned(b, 1);
+  return rotated(a, 1) * rotated(b, 2) - rotated(a, 2) * rotated(b, 1);
 }
 
 }  // namespace gradus

@@ -20,12 +20,12 @@ namespace {
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
-Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
-                    const raw::CrossEntropySpec& spec) {
+Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
+                         const raw::CrossEntropySpec& spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
   if (spec.reduction == Reduction::kBatchMean)
     throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
-  if (is_narrow(x)) return to(with_classes(widened(x), target, widened(weight), spec), x.dtype());
+  if (is_narrow(x)) return to(for_class_indices(widened(x), target, widened(weight), spec), x.dtype());
   if (autograd::is_tracked(weight))
     throw StateError(
         op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
@@ -38,7 +38,7 @@ Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
   return forward.loss;
 }
 
-Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
   if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
   if (target.shape() != x.shape()) {
@@ -53,7 +53,7 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
     throw ValueError(op, "expected label_smoothing in [0, 1], given ", o.label_smoothing);
   if (is_narrow(x)) {
     const CrossEntropyOptions wide{o.reduction, widened(o.weight), o.ignore_index, o.label_smoothing};
-    return to(with_probabilities(widened(x), widened(target), wide), x.dtype());
+    return to(for_class_probabilities(widened(x), widened(target), wide), x.dtype());
   }
   const int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
@@ -79,8 +79,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
     options.weight = cast(o.weight);
     return cross_entropy(cast(x), cast(target), options);
   }
-  if (is_floating(target.dtype())) return with_probabilities(x, target, o);
-  return with_classes(
+  if (is_floating(target.dtype())) return for_class_probabilities(x, target, o);
+  return for_class_indices(
       x, target, o.weight,
       {.reduction = o.reduction, .ignore_index = o.ignore_index, .smoothing = o.label_smoothing});
 }
@@ -92,8 +92,8 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) 
     options.weight = cast(o.weight);
     return nll_loss(cast(x), target, options);
   }
-  return with_classes(x, target, o.weight,
-                      {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
+  return for_class_indices(x, target, o.weight,
+                           {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
 }
 
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,

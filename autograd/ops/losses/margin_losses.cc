@@ -43,10 +43,10 @@ void check_triplet(const char* op, const Tensor& anchor, const Tensor& positive,
 template <class Distance>
 Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                const Distance& distance, bool swap, double margin, Reduction reduction) {
-  const Tensor near = distance(anchor, positive);
-  Tensor far = distance(anchor, negative);
-  if (swap) far = minimum(far, distance(positive, negative));
-  return reduce_losses(op, hinge(near - far + margin), reduction);
+  const Tensor positive_distance = distance(anchor, positive);
+  Tensor negative_distance = distance(anchor, negative);
+  if (swap) negative_distance = minimum(negative_distance, distance(positive, negative));
+  return reduce_losses(op, hinge(positive_distance - negative_distance + margin), reduction);
 }
 
 }  // namespace
@@ -171,12 +171,13 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   if (o.weight.defined() && o.weight.shape() != Shape{classes})
     throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));
 
-  const Tensor own = to(target, DType::kI64);
-  const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(own, -1));
+  const Tensor target_class = to(target, DType::kI64);
+  const Tensor others =
+      ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(target_class, -1));
   // -x[target] by nll_loss, which checks that targets are classes. Negative targets are clamped to -1, because
   // nll_loss would ignore a target equal to its ignore_index, the smallest i64.
   const Tensor minus_x =
-      nll_loss(x, clamp(own, -1),
+      nll_loss(x, clamp(target_class, -1),
                {.reduction = Reduction::kNone, .ignore_index = std::numeric_limits<int64_t>::min()});
   const Tensor excess = hinge(x + unsqueeze(minus_x, -1) + o.margin);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);

@@ -29,7 +29,7 @@ using raw::PointLossSpec;
 
 // Return the derivative of each loss with respect to x, or to the target, computed by differentiable ops. Used
 // if the backward itself is recorded.
-Tensor slope_in_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
+Tensor derivative_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   switch (s.kind) {
     case PointLoss::kSquaredError:
       return 2 * (x - t);
@@ -57,13 +57,13 @@ Tensor slope_in_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   throw InternalError("unknown point loss ", int(s.kind));
 }
 
-Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
+Tensor derivative_target(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   switch (s.kind) {
     case PointLoss::kSquaredError:
     case PointLoss::kAbsoluteError:
     case PointLoss::kSmoothL1:
     case PointLoss::kHuber:
-      return -slope_in_x(x, t, s);
+      return -derivative_x(x, t, s);
     case PointLoss::kBinaryCrossEntropy:
       return clamp(log1p(-x), -100) - clamp(log(x), -100);
     case PointLoss::kBinaryCrossEntropyWithLogits:
@@ -100,16 +100,16 @@ void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& targ
                [x = r.save(x), target = r.save(target), spec, factor, times_factor,
                 slope = std::move(slope)](const Tensor& dy) mutable {
                  const Tensor v = x.get(), t = target.get();
-                 const bool again =
+                 const bool second_order =
                      autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
-                 if (!again && slope.defined() && autograd::is_known_ones(dy))
+                 if (!second_order && slope.defined() && autograd::is_known_ones(dy))
                    return std::exchange(slope, {});
-                 if (!again) return raw::point_loss_backward(dy, v, t, spec, factor);
+                 if (!second_order) return raw::point_loss_backward(dy, v, t, spec, factor);
                  const Tensor w = t.defined() ? wide(t) : full_like(wide(v), spec.target);
-                 return times_factor(dy) * slope_in_x(wide(v), w, spec);
+                 return times_factor(dy) * derivative_x(wide(v), w, spec);
                }),
            wrt(target, [x = r.save(x), target = r.save(target), spec, times_factor](const Tensor& dy) {
-             return times_factor(dy) * slope_in_target(wide(x.get()), wide(target.get()), spec);
+             return times_factor(dy) * derivative_target(wide(x.get()), wide(target.get()), spec);
            }));
 }
 

@@ -54,10 +54,10 @@ raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, co
   const Dims dims = all_but_channels(x);
   const Tensor centered = x - mean(x, dims, true);
   const Tensor inv_std = rsqrt(mean(centered * centered, dims, true) + eps);
-  const Tensor normal = centered * inv_std;
+  const Tensor normalized = centered * inv_std;
   const Tensor scale = weight.defined() ? inv_std * per_channel(weight, x) : inv_std;
-  return {scale * (dy - mean(dy, dims, true) - normal * mean(dy * normal, dims, true)),
-          sum(dy * normal, dims, false), sum(dy, dims, false)};
+  return {scale * (dy - mean(dy, dims, true) - normalized * mean(dy * normalized, dims, true)),
+          sum(dy * normalized, dims, false), sum(dy, dims, false)};
 }
 
 // Normalizes by the given statistics, which are constants. The rule saves a copy of the mean, because running
@@ -101,8 +101,8 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
 
 // Returns the running statistics for the kernel to update. For an empty batch, increments the number of batches
 // and returns none.
-raw::RunningStatistics moved_by(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
-                                const BatchNormFuncOptions& options) {
+raw::RunningStatistics statistics_to_update(const Tensor& x, const Tensor& running_mean,
+                                            const Tensor& running_var, const BatchNormFuncOptions& options) {
   const Tensor& batches = options.num_batches_tracked;
   if (x.numel() > 0) return {running_mean, running_var, batches, options.momentum};
   if (batches.defined()) raw::add_(batches, 1);
@@ -111,30 +111,32 @@ raw::RunningStatistics moved_by(const Tensor& x, const Tensor& running_mean, con
 
 // Records y = leaky_relu(x normalized by the batch's own statistics). With a slope of 1, a later relu may be
 // fused into the node.
-void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+void record_training(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, double negative_slope) {
   Recorder r{op, x, weight, bias};
   if (!r) return;
   const auto slope = std::make_shared<double>(negative_slope);
-  r.record_joint(
-      {&result.y, 1}, {x, weight, bias},
-      [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
-       var = r.save(result.var), eps,
-       slope](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
-        const Tensor v = x.get(), w = weight.get(), b = bias.get();
-        Tensor dy = std::move(dys[0]);
-        dys.clear();
-        const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-        if (again && *slope != 1) {
-          const Tensor y = raw::batch_norm(v, w, b, eps).y;
-          dy = *slope == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, *slope);
-        }
-        auto g = again ? batch_norm_grads(dy, v, w, eps)
-                       : raw::batch_norm_backward(
-                             dy, v, mean.get(), var.get(), w, b,
-                             {.eps = eps, .negative_slope = *slope, .in_place = autograd::may_reuse(dy)});
-        return {g.dx, g.dweight, g.dbias};
-      });
+  r.record_joint({&result.y, 1}, {x, weight, bias},
+                 [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
+                  var = r.save(result.var), eps,
+                  slope](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                   const Tensor v = x.get(), w = weight.get(), b = bias.get();
+                   Tensor dy = std::move(dys[0]);
+                   dys.clear();
+                   const bool second_order =
+                       autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+                   if (second_order && *slope != 1) {
+                     const Tensor y = raw::batch_norm(v, w, b, eps).y;
+                     dy = *slope == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, *slope);
+                   }
+                   auto g =
+                       second_order
+                           ? batch_norm_grads(dy, v, w, eps)
+                           : raw::batch_norm_backward(
+                                 dy, v, mean.get(), var.get(), w, b,
+                                 {.eps = eps, .negative_slope = *slope, .in_place = autograd::may_reuse(dy)});
+                   return {g.dx, g.dweight, g.dbias};
+                 });
   static_cast<autograd::Node&>(*result.y.ref()->slot).negative_slope = slope;
 }
 
@@ -160,10 +162,10 @@ class BatchStatisticsNode final : public autograd::Node {
     const Tensor none = zeros({v.size(1)}, {wide, v.device()});
     const Tensor offset = dmean.defined() ? to(dmean / double(rows), wide) : none;
     const Tensor slope = dm2.defined() ? to(2 * dm2, wide) : none;
-    bool again = false;
+    bool second_order = false;
     for (const Tensor* t : {&v, &offset, &slope, static_cast<const Tensor*>(&dx)})
-      again = again || autograd::is_tracked(*t);
-    if (!again) {
+      second_order = second_order || autograd::is_tracked(*t);
+    if (!second_order) {
       const bool in_place = dx.defined() && autograd::may_reuse(dx);
       return raw::batch_statistics_backward(dx, v, mean_.get(), offset, slope, in_place);
     }
@@ -175,7 +177,7 @@ class BatchStatisticsNode final : public autograd::Node {
   autograd::Saved x_, mean_;
 };
 
-bool is_like(const Tensor& t, const Tensor& x) {
+bool same_form(const Tensor& t, const Tensor& x) {
   return t.shape() == x.shape() && t.dtype() == x.dtype() && t.device() == x.device();
 }
 
@@ -187,9 +189,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   const char* op = "batch_norm";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return normalize_by(x, running_mean, running_var, weight, bias, options.eps);
-  const auto result =
-      raw::batch_norm(x, weight, bias, options.eps, moved_by(x, running_mean, running_var, options));
-  record_by_batch(op, x, weight, bias, result, options.eps, 1);
+  const auto result = raw::batch_norm(x, weight, bias, options.eps,
+                                      statistics_to_update(x, running_mean, running_var, options));
+  record_training(op, x, weight, bias, result, options.eps, 1);
   return result.y;
 }
 
@@ -200,8 +202,8 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return relu(batch_norm(x, weight, bias, running_mean, running_var, options));
   const auto result = raw::batch_norm_relu(x, {}, weight, bias, {.eps = options.eps},
-                                           moved_by(x, running_mean, running_var, options));
-  record_by_batch(op, x, weight, bias, result, options.eps, 0);
+                                           statistics_to_update(x, running_mean, running_var, options));
+  record_training(op, x, weight, bias, result, options.eps, 0);
   return result.y;
 }
 
@@ -214,8 +216,8 @@ Tensor batch_norm_leaky_relu(const Tensor& x, double slope, const Tensor& weight
   if (!options.training || slope == 0)
     return leaky_relu(batch_norm(x, weight, bias, running_mean, running_var, options), slope);
   const auto result = raw::batch_norm_relu(x, {}, weight, bias, {options.eps, slope},
-                                           moved_by(x, running_mean, running_var, options));
-  record_by_batch(op, x, weight, bias, result, options.eps, slope);
+                                           statistics_to_update(x, running_mean, running_var, options));
+  record_training(op, x, weight, bias, result, options.eps, slope);
   return result.y;
 }
 
@@ -225,12 +227,12 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
   const OpCall call("batch_norm_add_relu", {{"x", x}, {"residual", residual}});
   const char* op = "batch_norm_add_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
-  if (!options.training || !is_like(residual, x))
+  if (!options.training || !same_form(residual, x))
     return relu(batch_norm(x, weight, bias, running_mean, running_var, options) + residual);
   const bool reuses = autograd::may_reuse(residual);
   const auto result =
       raw::batch_norm_relu(x, detach(residual), weight, bias, {.eps = options.eps, .in_place = reuses},
-                           moved_by(x, running_mean, running_var, options));
+                           statistics_to_update(x, running_mean, running_var, options));
   const std::vector<Tensor> inputs{x, weight, bias, residual};
   if (Recorder r{op, inputs})
     r.record_joint(
@@ -281,10 +283,10 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                      const Tensor inv_std = rsqrt(widened(s) + eps);
                      const Tensor scale = w.defined() ? inv_std * w : inv_std;
                      Tensor dx, total, centered_total;
-                     bool again = false;
+                     bool second_order = false;
                      for (const Tensor* t : {&dy, &v, &m, &s, &w})
-                       again = again || (t->defined() && autograd::is_tracked(*t));
-                     if (again) {
+                       second_order = second_order || (t->defined() && autograd::is_tracked(*t));
+                     if (second_order) {
                        const Dims dims = all_but_channels(v);
                        const Tensor g = widened(dy);
                        dx = g * per_channel(scale, v);

@@ -64,10 +64,10 @@ Tensor normalized(const char* op, const Tensor& x, int dims, const Tensor& weigh
                    [x = r.save(x), weight = r.save(weight), stats = stats, dims, spec](
                        std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Tensor dy = dys[0], v = x.get(), w = weight.get();
-                     const bool again =
+                     const bool second_order =
                          autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-                     const auto g = again ? grads_by_ops(dy, v, w, dims, spec)
-                                          : raw::layer_norm_backward(dy, v, stats, w, dims, spec);
+                     const auto g = second_order ? grads_by_ops(dy, v, w, dims, spec)
+                                                 : raw::layer_norm_backward(dy, v, stats, w, dims, spec);
                      return {g.dx, g.dweight, g.dbias};
                    });
   return y;
@@ -85,10 +85,12 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
   const OpCall call("rms_norm", {{"x", x}});
-  const double least = eps.value_or(x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
-                                                             : double(std::numeric_limits<float>::epsilon()));
-  check("rms_norm", x, normalized_shape, least, {{"weight", &weight}});
-  return normalized("rms_norm", x, normalized_shape.size(), weight, {}, {.eps = least, .centered = false});
+  const double eps_or_default =
+      eps.value_or(x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
+                                            : double(std::numeric_limits<float>::epsilon()));
+  check("rms_norm", x, normalized_shape, eps_or_default, {{"weight", &weight}});
+  return normalized("rms_norm", x, normalized_shape.size(), weight, {},
+                    {.eps = eps_or_default, .centered = false});
 }
 
 }  // namespace gradus
