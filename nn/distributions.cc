@@ -1,3 +1,4 @@
+// Normal, Categorical and Bernoulli distributions and their KL divergences, composed of differentiable ops.
 #include "gradus/nn/distributions.h"
 
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace gradus::distributions {
 namespace {
 
-// Returns whether a condition holds everywhere; true for a tensor without data (meta).
+// Returns whether all elements are true; true for a meta tensor, which has no elements. Waits for the device.
 bool holds(const Tensor& condition) {
   return condition.device().type == DeviceType::kMeta || all(condition).item<bool>();
 }
@@ -20,7 +21,7 @@ void check_floating(const char* op, const char* name, const Tensor& x) {
     throw DTypeError(op, "expected ", name, " of floating point: ", name, " ", describe(x));
 }
 
-// Returns the distance from 1 to the next larger number.
+// Machine epsilon of the dtype: the distance from 1 to the next larger number.
 double epsilon(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -47,7 +48,7 @@ double largest(DType dtype) {
   }
 }
 
-// Returns probs limited so that their logarithms, and those of 1 - probs, are finite.
+// Returns probs clamped to [eps, 1 - eps], so that log(probs) and log(1 - probs) are finite.
 Tensor inner(const Tensor& probs) {
   const double eps = epsilon(probs.dtype());
   return clamp(probs, eps, 1 - eps);
@@ -59,12 +60,12 @@ Shape joined(const Shape& a, const Shape& b) {
   return all;
 }
 
-// Replaces -infinity by the smallest finite number: its product with 0 is 0, not NaN.
+// Replaces -infinity by the lowest finite number, whose product with 0 is 0 and not NaN.
 Tensor finite(const Tensor& logits) { return clamp(logits, -largest(logits.dtype())); }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Returns the parameter that the options give, probs or logits.
+// Returns the one of probs and logits that is defined.
 const Tensor& given(const char* op, const Tensor& probs, const Tensor& logits) {
   if (probs.defined() == logits.defined())
     throw ValueError(op, "expected either probs or logits, given ", probs.defined() ? "both" : "neither");

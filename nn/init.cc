@@ -1,3 +1,4 @@
+// Initializers. Random ones are computed on the host in f64 with the counter-based generator Philox.
 #include "gradus/nn/init.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ void check(const char* op, const Tensor& x) {
 
 using Bits = std::array<uint32_t, 4>;
 
-// The random bits of one element. Each further try of a rejection has bits of its own.
+// The random bits of one element; rejection sampling uses other bits for each attempt.
 struct Draws {
   PhiloxKey key;
   int64_t element;
@@ -31,12 +32,12 @@ struct Draws {
   }
 };
 
-// Fills x with f(draws of element i), computed in f64.
+// Fills element i of x with f(bits of element i), computed in f64.
 template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F f) {
   check(op, x);
   const PhiloxKey key = Context::current().generator->next();
   if (x.device().type == DeviceType::kMeta) return x;
-  // Rows at a time: a large tensor needs no second one beside it.
+  // Computes a few rows at a time, which bounds the temporary memory.
   const int64_t rows = x.dim() > 0 ? x.size(0) : 1, row = x.numel() / std::max<int64_t>(rows, 1);
   const int64_t most = std::max<int64_t>((1 << 14) / std::max<int64_t>(row, 1), 1);
   for (int64_t r = 0; r < rows; r += most) {
@@ -53,7 +54,7 @@ template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F 
 
 double uniform(const Bits& b) { return uniform_f64(b[0], b[1]); }
 
-// Box-Muller.
+// Standard normal number by the Box-Muller transform.
 double normal(const Bits& b) {
   const double u = 1 - uniform_f64(b[0], b[1]);  // in (0, 1]
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * uniform_f64(b[2], b[3]));
@@ -61,8 +62,7 @@ double normal(const Bits& b) {
 
 double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
 
-// Returns the z between z_low and z_high with normal_cdf(z) = p, by bisection. That is exact and fast enough
-// for initial values.
+// Returns z in [z_low, z_high] with normal_cdf(z) = p, by 60 steps of bisection.
 double normal_quantile(double p, double z_low, double z_high) {
   for (int i = 0; i < 60; ++i) {
     const double mid = (z_low + z_high) / 2;
@@ -139,7 +139,7 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
   if (!(o.stddev > 0)) throw ValueError("trunc_normal_", "expected stddev > 0, given ", o.stddev);
   if (!(o.low < o.high))
     throw ValueError("trunc_normal_", "expected low < high, given ", o.low, " and ", o.high);
-  // Mirrors an interval in the upper half: 1 - p has no digits left in the upper tail.
+  // Mirrors an interval in the upper tail to the lower tail: normal_cdf near 1 loses all precision.
   const double sign = o.low > o.mean ? -1 : 1;
   const double ends[] = {sign * (o.low - o.mean) / o.stddev, sign * (o.high - o.mean) / o.stddev};
   const double a = std::max(std::min(ends[0], ends[1]), -38.0),
@@ -173,8 +173,8 @@ const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {
   normal_(values);
   if (x.device().type == DeviceType::kMeta || x.numel() == 0) return x;
 
-  // Gram-Schmidt over the shorter side, twice per vector for full orthogonality. Vector i is a row, or a
-  // column of a tall matrix.
+  // Gram-Schmidt of the rows, or of the columns of a tall matrix. Each vector is orthogonalized twice, which
+  // makes the result orthogonal to machine precision.
   const int64_t rows = x.size(0), cols = x.numel() / rows;
   const bool tall = rows > cols;
   const int64_t count = std::min(rows, cols), length = std::max(rows, cols);

@@ -1,3 +1,5 @@
+// summary: runs a network on the meta device with hooks that log the layers' calls and an Observer that counts
+// FLOPs.
 #include "gradus/nn/summary.h"
 
 #include <algorithm>
@@ -29,7 +31,7 @@ class FlopCounter final : public Observer {
   int64_t total = 0;
 };
 
-// Records the layers' calls by hooks, during its lifetime.
+// Logs the calls of all layers below `net` during its lifetime.
 class CallLog {
  public:
   CallLog(Layer& net, const FlopCounter& flops) : flops_(flops) {
@@ -69,7 +71,7 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-// Returns the highest number of bytes on the meta device while f runs, without the `others` bytes held there.
+// Returns the peak number of bytes allocated on the meta device while f runs, minus `baseline`.
 template <class F> int64_t peak_of(int64_t others, F f) {
   reset_peak_memory(kMeta);
   f();
@@ -84,7 +86,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   s.parameter_bytes = bytes_of(net.parameters());
   s.buffer_bytes = bytes_of(net.buffers());
 
-  // Uses its own generator and recordings, so the caller's do not change.
+  // A Context with a new generator and without recordings, so that the caller's are not affected.
   Context context = Context::current().snapshot();
   context.recordings.clear();
   context.generator = std::make_shared<RandomGenerator>();

@@ -1,3 +1,4 @@
+// MultiheadAttention: projections, masks, split into heads, scaled dot-product attention, output projection.
 #include "gradus/nn/layers/attention.h"
 
 #include <cmath>
@@ -15,10 +16,11 @@
 namespace gradus::nn {
 namespace {
 
-// Returns a mask as scaled_dot_product_attention takes it: true where a key takes part.
+// Converts a mask of MultiheadAttention, where true excludes a key, to a mask of scaled_dot_product_attention,
+// where true includes a key. Floating-point masks are the same for both.
 Tensor taking_part(const Tensor& mask) { return mask.dtype() == DType::kBool ? logical_not(mask) : mask; }
 
-// Returns one mask with the effect of both. Either may be undefined.
+// Combines two masks of scaled_dot_product_attention. Either may be undefined.
 Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   if (a.dtype() == DType::kBool && b.dtype() == DType::kBool) return logical_and(a, b);
@@ -28,7 +30,7 @@ Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
   return added(a) + added(b);
 }
 
-// Returns x with one more slice at the end of dim 0: `what` [1,1,E] expanded, or zeros if undefined.
+// Appends one key or value to x [S,N,E] along dim 0: `row` [1,1,E], expanded, or zeros if it is undefined.
 Tensor with_one_more(const Tensor& x, const Tensor& what) {
   const Tensor row = what.defined() ? expand(what, {1, x.size(1), x.size(2)})
                                     : zeros({1, x.size(1), x.size(2)}, {x.dtype(), x.device()});
@@ -86,17 +88,17 @@ std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tenso
   return {linear(query, w[0], b[0]), linear(key, w[1], b[1]), linear(value, w[2], b[2])};
 }
 
-// Returns the hint of errors about arguments that fit in the other order of batch and sequence.
+// Returns the hint in errors about arguments whose shapes are valid for the opposite batch_first.
 std::string MultiheadAttention::other_order() const {
   return options().batch_first ? "; they fit with batch_first = false, which reads them as [L,N,embed_dim]"
                                : "; they fit with batch_first = true, which reads them as [N,L,embed_dim]";
 }
 
-// Returns one mask over [N,heads,L,S] with the effect of attn_mask and key_padding_mask.
+// Combines attn_mask and key_padding_mask to one mask that broadcasts to [N,heads,L,S + added keys].
 Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
                                        DType dtype) const {
   const int64_t extra = options().add_bias_kv + options().add_zero_attn, heads = options().num_heads;
-  // Added keys are never masked.
+  // Extends a mask by zeros (false) for the keys of add_bias_kv and add_zero_attn, which are never masked.
   const auto widened = [&](const Tensor& m) {
     if (extra == 0) return m;
     Shape shape = m.shape();
@@ -161,7 +163,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
                                      : "[L,N,embed_dim], [S,N,kdim], [S,N,vdim]",
                        " or without N, given ", describe(query), ", ", describe(key), ", ", describe(value),
                        features && batch && fits(places, times) ? other_order() : "");
-    // A tensor in several roles stays the same object, so that it is projected once.
+    // Keeps the identity of a tensor that is passed several times, so that project() computes one product.
     const auto laid_out = [&](const Tensor& x) {
       return !batch ? unsqueeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x;
     };

@@ -1,3 +1,4 @@
+// Bilinear layer.
 #include "gradus/nn/layers/bilinear.h"
 
 #include <cmath>
@@ -32,7 +33,7 @@ Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
         front(a) != front(b))
       throw ShapeError("Bilinear", "expected a [...,", *o.in1, "] and b [...,", *o.in2, "], given ",
                        describe(a), " and ", describe(b));
-    // One product with all of W, [rows,in1] by [in1,out*in2]; then each row's product with its b.
+    // half[r,o,:] = a_r^T W_o by one product [rows,in1] x [in1,out*in2]; then y[r,o] = half[r,o,:] . b_r.
     const Tensor rows = reshape(a, {-1, *o.in1});
     const Tensor w = reshape(permute(weight, {1, 0, 2}), {*o.in1, o.out * o.in2});
     const Tensor half = reshape(matmul(rows, w), {rows.size(0), *o.out, *o.in2});

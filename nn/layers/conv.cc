@@ -1,3 +1,4 @@
+// Convolution layers for the six option types: initial parameters, padding modes, and the call of the op.
 #include "gradus/nn/layers/conv.h"
 
 #include <algorithm>
@@ -24,14 +25,14 @@ template <class O> std::string name_of_layer(const O& o) {
   return concat(kTransposed<O> ? "ConvTranspose" : "Conv", sizes(*o.kernel).size(), "d");
 }
 
-// Returns the element of a dim of size n that position i shows. i may lie before the start or after the end.
+// Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
 int64_t reflected(int64_t i, int64_t n, PaddingMode mode) {
   if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PaddingMode::kCircular) return (i + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-// Returns x padded with the values outside of it.
+// Returns x padded by the layer's padding mode, other than zeros.
 template <class O> Tensor padded(const Tensor& x, const O& o) {
   Tensor y = x;
   const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
@@ -74,7 +75,7 @@ Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Co
   return conv_transpose3d(x, w, b, o);
 }
 
-// Convert the layer's options to the op's.
+// Convert the layer's options to options of the op.
 gradus::Conv1dFuncOptions of_op(const Conv1dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }

@@ -1,3 +1,4 @@
+// PixelShuffle, PixelUnshuffle and ChannelShuffle layers.
 #include "gradus/nn/layers/pixel_shuffle.h"
 
 #include "gradus/autograd/ops/images/pixel_shuffle.h"

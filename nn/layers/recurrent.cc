@@ -1,3 +1,5 @@
+// RNN, LSTM and GRU: the products of all time steps with the input are one matrix product; the products with the
+// state and the cells run step by step.
 #include "gradus/nn/layers/recurrent.h"
 
 #include <algorithm>
@@ -102,7 +104,7 @@ template <class O> LSTMResult Recurrent<O>::run(const Tensor& given, const LSTMS
   Tensor x = !batch ? unsqueeze(given, 1) : o.batch_first ? transpose(given, 0, 1) : given;
   const int64_t n = x.size(1), count = o.num_layers * directions();
 
-  // Returns the part of a state for one direction of one layer.
+  // Splits a state into one tensor [N,size] per layer and direction; zeros if the state is undefined.
   const auto parts = [&](const char* name, const Tensor& t, int64_t size) {
     if (!t.defined()) return std::vector<Tensor>(size_t(count), zeros({n, size}, {x.dtype(), x.device()}));
     check_state(name, t, batch ? Shape{count, n, size} : Shape{count, size});

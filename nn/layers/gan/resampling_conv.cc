@@ -1,3 +1,4 @@
+// UpConv2d and DownConv2d: convolutions with stride 2 and a 4x4 filter that combines a 3x3 filter with a 2x2 box.
 #include "gradus/nn/layers/gan/resampling_conv.h"
 
 #include <cmath>
@@ -23,8 +24,8 @@ template <class O> int64_t checked_fan(const char* layer, const O& o) {
   return 9 * o.in;
 }
 
-// Returns the 4x4 filters of a 3x3 convolution between pixels of which 2x2 are one: the sum of w at the four
-// places that it has there. It is one product, since each of a filter's 16 weights sums some of its 9.
+// Returns the 4x4 filters that are the convolution of the 3x3 filters w with a 2x2 box of ones: the sum of w at
+// its four offsets. Computed as one matrix product, because each of the 16 weights is a sum of some of the 9.
 Tensor between_pixels(const Tensor& w) {
   static const std::vector<float> places = [] {
     std::vector<float> all(9 * 16);
