@@ -23,7 +23,7 @@ void check(const char* op, const Tensor& x) {
 using Bits = std::array<uint32_t, 4>;
 
 // The random bits of one element; rejection sampling uses other bits for each attempt.
-struct Draws {
+struct ElementBits {
   PhiloxKey key;
   int64_t element;
   Bits operator()(int attempt = 0) const {
@@ -39,13 +39,13 @@ template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F 
   if (x.device().type == DeviceType::kMeta) return x;
   // Computes a few rows at a time, which bounds the temporary memory.
   const int64_t rows = x.dim() > 0 ? x.size(0) : 1, row = x.numel() / std::max<int64_t>(rows, 1);
-  const int64_t most = std::max<int64_t>((1 << 14) / std::max<int64_t>(row, 1), 1);
-  for (int64_t r = 0; r < rows; r += most) {
-    const Tensor part = x.dim() > 0 ? raw::narrow(x, 0, r, std::min(most, rows - r)) : x;
+  const int64_t max_rows = std::max<int64_t>((1 << 14) / std::max<int64_t>(row, 1), 1);
+  for (int64_t r = 0; r < rows; r += max_rows) {
+    const Tensor part = x.dim() > 0 ? raw::narrow(x, 0, r, std::min(max_rows, rows - r)) : x;
     const Tensor values = empty(part.shape(), {.dtype = DType::kF64});
     double* v = values.ptr<double>();
     parallel_for(0, part.numel(), 1 << 12, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) v[i] = f(Draws{key, r * row + i});
+      for (int64_t i = begin; i < end; ++i) v[i] = f(ElementBits{key, r * row + i});
     });
     raw::copy_(part, values);
   }
@@ -82,11 +82,11 @@ double xavier_std(const Tensor& x, const XavierOptions& o) {
   return f.in + f.out ? o.gain * std::sqrt(2.0 / static_cast<double>(f.in + f.out)) : 0.0;
 }
 
-const Tensor& symmetric(const char* op, const Tensor& x, double bound) {
-  return fill_random(op, x, [=](const Draws& d) { return bound * (2 * uniform(d()) - 1); });
+const Tensor& fill_symmetric_uniform(const char* op, const Tensor& x, double bound) {
+  return fill_random(op, x, [=](const ElementBits& d) { return bound * (2 * uniform(d()) - 1); });
 }
-const Tensor& centered(const char* op, const Tensor& x, double stddev) {
-  return fill_random(op, x, [=](const Draws& d) { return stddev * normal(d()); });
+const Tensor& fill_zero_mean_normal(const char* op, const Tensor& x, double stddev) {
+  return fill_random(op, x, [=](const ElementBits& d) { return stddev * normal(d()); });
 }
 
 }  // namespace
@@ -127,12 +127,13 @@ const Tensor& ones_(const Tensor& x) { return constant_(x, 1); }
 const Tensor& uniform_(const Tensor& x, UniformOptions o) {
   if (!(o.low <= o.high))
     throw ValueError("uniform_", "expected low <= high, given ", o.low, " and ", o.high);
-  return fill_random("uniform_", x, [=](const Draws& d) { return o.low + (o.high - o.low) * uniform(d()); });
+  return fill_random("uniform_", x,
+                     [=](const ElementBits& d) { return o.low + (o.high - o.low) * uniform(d()); });
 }
 
 const Tensor& normal_(const Tensor& x, NormalOptions o) {
   if (!(o.stddev >= 0)) throw ValueError("normal_", "expected stddev >= 0, given ", o.stddev);
-  return fill_random("normal_", x, [=](const Draws& d) { return o.mean + o.stddev * normal(d()); });
+  return fill_random("normal_", x, [=](const ElementBits& d) { return o.mean + o.stddev * normal(d()); });
 }
 
 const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
@@ -146,7 +147,7 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
                b = std::min(std::max(ends[0], ends[1]), 38.0);
   const double p_a = normal_cdf(a), p_b = normal_cdf(b);
   const int tries = p_b - p_a > 0.2 ? 100 : 0;
-  return fill_random("trunc_normal_", x, [=](const Draws& d) {
+  return fill_random("trunc_normal_", x, [=](const ElementBits& d) {
     for (int i = 1; i <= tries; ++i)
       if (const double z = normal(d(i)); z >= a && z <= b) return o.mean + o.stddev * sign * z;
     return o.mean + o.stddev * sign * normal_quantile(p_a + (p_b - p_a) * uniform(d()), a, b);
@@ -154,16 +155,16 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
 }
 
 const Tensor& xavier_uniform_(const Tensor& x, XavierOptions o) {
-  return symmetric("xavier_uniform_", x, std::sqrt(3.0) * xavier_std(x, o));
+  return fill_symmetric_uniform("xavier_uniform_", x, std::sqrt(3.0) * xavier_std(x, o));
 }
 const Tensor& xavier_normal_(const Tensor& x, XavierOptions o) {
-  return centered("xavier_normal_", x, xavier_std(x, o));
+  return fill_zero_mean_normal("xavier_normal_", x, xavier_std(x, o));
 }
 const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions o) {
-  return symmetric("kaiming_uniform_", x, std::sqrt(3.0) * kaiming_std(x, o));
+  return fill_symmetric_uniform("kaiming_uniform_", x, std::sqrt(3.0) * kaiming_std(x, o));
 }
 const Tensor& kaiming_normal_(const Tensor& x, KaimingOptions o) {
-  return centered("kaiming_normal_", x, kaiming_std(x, o));
+  return fill_zero_mean_normal("kaiming_normal_", x, kaiming_std(x, o));
 }
 
 const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {

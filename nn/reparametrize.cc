@@ -25,7 +25,7 @@ template <class F> void compute_before_calls(Layer& layer, Tensor& member, F com
 }
 
 // Unregisters the layer's parameter, and returns the member and its current tensor.
-std::pair<Tensor&, Tensor> taken_out(const char* op, Layer& layer, const std::string& name) {
+std::pair<Tensor&, Tensor> take_parameter(const char* op, Layer& layer, const std::string& name) {
   try {
     Tensor& member = layer.unregister_parameter(name);
     return {member, member};
@@ -77,7 +77,7 @@ struct SpectralState {
 void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
   if (o.n_power_iterations < 1)
     throw ValueError("spectral_norm", "expected n_power_iterations >= 1, given ", o.n_power_iterations);
-  const auto [member, weight] = taken_out("spectral_norm", layer, o.name);
+  const auto [member, weight] = take_parameter("spectral_norm", layer, o.name);
   const int dim = wrap_dim(o.dim.value_or(is_transposed(layer) ? 1 : 0), weight.dim(), "spectral_norm");
   const auto state = std::make_shared<SpectralState>();
   state->weight_orig = weight;
@@ -99,7 +99,7 @@ void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
 }
 
 void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
-  const auto [member, weight] = taken_out("weight_norm", layer, o.name);
+  const auto [member, weight] = take_parameter("weight_norm", layer, o.name);
   Dims others;
   if (o.dim) {
     const int kept = wrap_dim(*o.dim, weight.dim(), "weight_norm");
@@ -125,8 +125,8 @@ void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
 }
 
 // Registers `value` as a parameter of this name, and computes member = value * scale before each call.
-static void compute_as_multiple(Layer& layer, Tensor& member, const Tensor& value, const std::string& name,
-                                double scale) {
+static void compute_scaled(Layer& layer, Tensor& member, const Tensor& value, const std::string& name,
+                           double scale) {
   const auto state = std::make_shared<Tensor>(value);
   layer.register_parameter(name, *state);
   member = detach(value * scale);
@@ -135,19 +135,19 @@ static void compute_as_multiple(Layer& layer, Tensor& member, const Tensor& valu
 
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& o) {
   if (!(o.lr_mul > 0)) throw ValueError("equalized_lr", "expected lr_mul > 0, given ", o.lr_mul);
-  const auto [member, weight] = taken_out("equalized_lr", layer, o.name);
+  const auto [member, weight] = take_parameter("equalized_lr", layer, o.name);
   const init::Fans fans = init::fans(weight);
   const int64_t fan = (o.mode == init::FanMode::kFanIn) != is_transposed(layer) ? fans.in : fans.out;
   init::normal_(weight, {.stddev = 1 / o.lr_mul});
   const double scale = fan > 0 ? o.gain * o.lr_mul / std::sqrt(double(fan)) : 0;
-  compute_as_multiple(layer, member, weight, o.name + "_orig", scale);
+  compute_scaled(layer, member, weight, o.name + "_orig", scale);
   for (const auto& [name, p] : layer.named_parameters()) {
     if (name != "bias") continue;
-    const double by = o.scale_bias ? o.lr_mul : 1;
-    init::constant_(p, o.bias / by);
-    if (by == 1) break;
-    const auto [bias_member, bias] = taken_out("equalized_lr", layer, "bias");
-    compute_as_multiple(layer, bias_member, bias, "bias", by);
+    const double lr_mul = o.scale_bias ? o.lr_mul : 1;
+    init::constant_(p, o.bias / lr_mul);
+    if (lr_mul == 1) break;
+    const auto [bias_member, bias] = take_parameter("equalized_lr", layer, "bias");
+    compute_scaled(layer, bias_member, bias, "bias", lr_mul);
     break;
   }
 }

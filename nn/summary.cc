@@ -72,10 +72,10 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
 }
 
 // Returns the peak number of bytes allocated on the meta device while f runs, minus `baseline`.
-template <class F> int64_t peak_of(int64_t others, F f) {
+template <class F> int64_t peak_of(int64_t baseline, F f) {
   reset_peak_memory(kMeta);
   f();
-  return memory_stats(kMeta).peak_bytes - others;
+  return memory_stats(kMeta).peak_bytes - baseline;
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   context.observer = counter;
   const ContextScope in_context(context);
 
-  const int64_t others = memory_stats(kMeta).live_bytes;
+  const int64_t baseline = memory_stats(kMeta).live_bytes;
   StateDict tensors;
   for (const auto& [name, t] : net.named_parameters()) tensors.emplace_back(name, on_meta(t));
   for (const auto& [name, t] : net.named_buffers()) tensors.emplace_back(name, on_meta(t));
@@ -111,7 +111,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
       s.calls = std::move(log.calls);
       s.forward_flops = flops.total;
     }
-    s.inference_peak_bytes = peak_of(others, [&] { net(x); });
+    s.inference_peak_bytes = peak_of(baseline, [&] { net(x); });
   } catch (Error& e) {
     for (const std::string& note : apart.notes()) e.add_context(note);
     throw;
@@ -119,7 +119,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   s.apart = apart.notes();
   const ModeScope mode(net, true);
   flops.total = 0;
-  s.training_peak_bytes = peak_of(others, [&] {
+  s.training_peak_bytes = peak_of(baseline, [&] {
     GradManager gm;
     gm.attach(net.parameters());
     auto recording = gm.record();

@@ -44,7 +44,7 @@ void BatchNorm::reset_running_stats() {
 namespace {
 // Whether a forward updates running statistics: not in the second run of a checkpoint, whose first run updated
 // them.
-bool counts_batches() { return !autograd::is_recomputing(); }
+bool updates_statistics() { return !autograd::is_recomputing(); }
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 }  // namespace
 
@@ -66,9 +66,9 @@ void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_
     *deferred_ = {rows, mean, m2};
     return;
   }
-  const Tensor apart = mean - deferred_->mean;
-  const Tensor between = square(apart) * (deferred_->rows * rows / all);
-  *deferred_ = {all, deferred_->mean + apart * (rows / all), deferred_->m2 + m2 + between};
+  const Tensor delta = mean - deferred_->mean;
+  const Tensor between = square(delta) * (deferred_->rows * rows / all);
+  *deferred_ = {all, deferred_->mean + delta * (rows / all), deferred_->m2 + m2 + between};
 }
 
 void BatchNorm::apply_deferred_statistics() {
@@ -92,7 +92,7 @@ template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   gradus::BatchNormFuncOptions o;
   o.training = by_batch;
   o.eps = options().eps;
-  const bool counts = by_batch && tracks && counts_batches();
+  const bool counts = by_batch && tracks && updates_statistics();
   if (counts && deferred_ && has_data(x)) {
     // With a momentum of 1 the op writes the batch's mean and unbiased variance into these tensors.
     const Tensor mean = zeros({*options().features}, {raw::channel_dtype(x.dtype()), x.device()});
@@ -153,10 +153,10 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
 Tensor BatchNorm::forward_joined(const Tensor& x) {
   check_input(x);
   const int64_t C = *options().features;
-  const BatchStatistics mine = batch_statistics(x);
+  const BatchStatistics local = batch_statistics(x);
   const Tensor count = empty({1}, {DType::kF64, x.device()});
   raw::fill_(count, double(C > 0 ? x.numel() / C : 0));
-  const Tensor all = reduction_->all_gather(cat({count, mine.mean, mine.m2}, 0));  // f64[size, 1 + 2 C]
+  const Tensor all = reduction_->all_gather(cat({count, local.mean, local.m2}, 0));  // f64[size, 1 + 2 C]
   const Tensor counts = detach(narrow(all, 1, 0, 1)), means = narrow(all, 1, 1, C),
                m2s = narrow(all, 1, 1 + C, C);
   const double rows = sum(counts).item<double>(), divisor = std::max(rows, 1.0);
@@ -168,7 +168,7 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
   const Tensor exact_mean = sum(counts * means, {0}, false) / divisor;
   const Tensor mean = gradus::to(exact_mean, wide);
   const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / divisor, wide);
-  if (running_mean.defined() && counts_batches()) {
+  if (running_mean.defined() && updates_statistics()) {
     if (deferred_) {
       collect(detach(mean), detach(var) * rows, int64_t(rows));
     } else {
@@ -180,7 +180,7 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
         raw::add_(num_batches_tracked, 1);
     }
   }
-  return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);
+  return batch_norm_by(local.x, mean, var, weight, bias, options().eps);
 }
 
 void BatchNorm1d::check_input(const Tensor& x) const {
