@@ -1,3 +1,4 @@
+// GPT: blocks of causal self-attention and an MLP, with names of parameters as in GPT-2.
 #include "gradus/models/gpt.h"
 
 #include <cmath>
@@ -85,7 +86,8 @@ GPTOptions GPT::checked(const Options& o) {
 
 void GPT::build() {
   for (int64_t i = 0; i < options().layers; ++i) h.add<Block>(options());
-  // So the sum of what all blocks add does not grow with their number.
+  // Scales the projections into the residual path by 1 / sqrt(2 layers), as GPT-2, so that the variance of the
+  // residual path does not grow with the number of layers.
   const double residual = 0.02 / std::sqrt(2 * double(options().layers));
   for (const auto& [name, p] : named_parameters())
     if (name.ends_with(".bias"))

@@ -1,3 +1,4 @@
+// ResNet: blocks, presets by name, and the network as a list of layers.
 #include "gradus/models/resnet.h"
 
 #include <array>
@@ -16,11 +17,12 @@ using Options = ResNetOptions;
 int64_t expansion(const Options& o) { return o.block == Options::Block::kBottleneck ? 4 : 1; }
 
 struct BlockOptions {
-  int64_t in, width;  // `width` names the stage; a bottleneck outputs four times as many channels
+  int64_t in,
+      width;  // input channels, and channels of the stage; a bottleneck's output has 4 * width channels
   int64_t stride;
 };
 
-// The shortcut without parameters: every second pixel, with channels of zeros before and after.
+// The shortcut without parameters: every stride-th pixel, padded with zero channels before and after.
 class PadChannels final : public nn::Layer {
  public:
   PadChannels(Module* parent, std::string name, int64_t stride, int64_t more)
@@ -46,7 +48,7 @@ std::unique_ptr<nn::Layer> make_shortcut(nn::Module* block, const Options& o, Bl
           nn::layer<nn::BatchNorm2d>({.features = out})});
 }
 
-// A block, computed again in the backward if the options say so.
+// Base of the blocks, which applies ResNetOptions::checkpoint.
 class ResidualBlock : public nn::Layer {
  public:
   ResidualBlock(Module* parent, std::string name, const Options& o)

@@ -1,3 +1,4 @@
+// AveragedModel (exponential or equal-weight averages of weights) and BatchNormUpdate.
 #include "gradus/optim/averaged_model.h"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
   follow(kOp);
 }
 
-// Brings the list of averages in line with the model's present tensors, in the model's order.
+// Updates the list of averages to the model's current tensors, in the model's order: keeps the averages of known
+// tensors, converted to their dtype and device, adds averages of new tensors, and drops those of removed tensors.
 void AveragedModel::follow(const char* op) {
   if (model_->is_substituted())
     throw StateError(
@@ -58,7 +60,7 @@ double AveragedModel::newest_weight(int64_t updates) const {
   return 1 - decay;
 }
 
-// Weight(updates) says how much the present weights of a tensor with so many updates count.
+// average += w * (weights - average), where w = newest_weight(number of updates of the tensor so far).
 template <class Weight> void AveragedModel::update(Weight newest_weight) {
   follow("update_parameters");
   std::map<int64_t, std::vector<raw::StepItem>> items;  // by the number of updates of the tensor

@@ -1,3 +1,4 @@
+// DCGAN's networks, built from options as lists of layers.
 #include "gradus/models/gan/dcgan.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace gradus::models {
 namespace {
 
-// A convolution whose weight starts as N(0, 0.02) and whose bias starts at 0.
+// Returns a factory of convolutions with initial weights from N(0, 0.02^2) and initial bias 0.
 template <class Conv> nn::LayerFactory conv(typename Conv::Options options) {
   return [options](nn::Module* parent, const std::string& name) {
     auto layer = std::make_unique<Conv>(parent, name, options);

@@ -1,3 +1,5 @@
+// LAMB: checks of options and the step on CPUs, in two passes: the first updates the moments and measures the
+// norms of parameter and direction, the second computes the direction again and applies it.
 #include "gradus/optim/optimizers/lamb.h"
 
 #include "gradus/optim/rules/lamb.h"

@@ -1,3 +1,4 @@
+// LARS: checks of options and the step on CPUs, in two passes: norms of parameter and gradient, then the update.
 #include "gradus/optim/optimizers/lars.h"
 
 #include "gradus/optim/rules/lars.h"

@@ -1,3 +1,5 @@
+// L-BFGS: two-loop recursion for the direction, and a line search for the strong Wolfe conditions with cubic
+// interpolation. Follows minFunc and torch.optim.LBFGS.
 #include "gradus/optim/optimizers/lbfgs.h"
 
 #include <algorithm>
@@ -22,15 +24,15 @@ namespace {
 double dot(const Tensor& a, const Tensor& b) { return raw::sum(raw::mul(a, b)).item<double>(); }
 double largest(const Tensor& x) { return raw::amax(raw::unary<functors::Abs>(x)).item<double>(); }
 
-// A point on the line from an iteration's start, at a distance of `t` times the direction.
+// A point x0 + t d on the line of a search, with the loss and the gradient there.
 struct Point {
   double t, loss;
   Tensor gradient;
   double slope;  // of the loss along the line
 };
 
-// Returns where the cubic through two points with their slopes has its minimum, within bounds. Returns the
-// middle of the bounds if it has none.
+// Returns the t at which the cubic through two points with their derivatives has its minimum, clamped to [low,
+// high]; the midpoint if the cubic has no minimum.
 double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
   const double square = d1 * d1 - a.slope * b.slope;
@@ -42,10 +44,11 @@ double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   return std::min(std::max(at, low), high);
 }
 
-// Returns a point that satisfies the strong Wolfe conditions: its loss is below the start's by the decrease
-// that the start's slope predicts (times c1), and its slope is flatter than the start's (times c2). The
-// search begins at t. It first brackets such a point, then narrows the bracket. `length` is the direction's
-// largest element. After `most` evaluations beyond the first, returns the best point so far.
+// Returns a point that satisfies the strong Wolfe conditions, with f(t) the loss at x0 + t d:
+//   f(t) <= f(0) + c1 t f'(0)  and  |f'(t)| <= c2 |f'(0)|.
+// The search begins at t, brackets such a point, and then narrows the bracket (Nocedal and Wright, algorithms
+// 3.5 and 3.6). `length` is max |d_i|. After `max_evaluations` evaluations beyond the first, returns the best
+// point so far.
 template <class Evaluate>
 Point strong_wolfe(const Point& start, double t, double length, double tolerance, int64_t most,
                    Evaluate evaluate) {
@@ -76,7 +79,8 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
     const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
     if ((right - left) * length < tolerance) break;
     t = cubic_minimum(bracket[0], bracket[1], left, right);
-    // Two points in a row near the same edge, or one on it, are too little progress.
+    // Insufficient progress: two consecutive points near an edge of the bracket, or one on it. Moves t away from
+    // the edge.
     const double margin = 0.1 * (right - left);
     const bool near = std::min(right - t, t - left) < margin;
     const bool stuck = near && (near_edge || t >= right || t <= left);
@@ -196,7 +200,7 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
   const std::vector<Tensor>& params = parameters(0);
   const int64_t max_eval = o.max_eval ? o.max_eval : o.max_iter + o.max_iter / 4;
   int64_t evaluations = 0;
-  // Returns the loss at the present parameters. The closure leaves the gradients there.
+  // Returns the loss at the current parameters; the closure sets their gradients.
   const auto evaluate = [&] {
     const Tensor loss = closure();
     check_one_element(kind(), "the loss", loss);
@@ -241,7 +245,7 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
       move_parameters(d, memory_.t);
     } else {
       move_parameters(d, memory_.t);
-      if (iteration == o.max_iter) break;  // the next step begins with this evaluation
+      if (iteration == o.max_iter) break;  // the next call of step() begins with an evaluation here
       loss = evaluate();
       gradient = gathered_gradient();
     }
@@ -288,7 +292,7 @@ void LBFGS::read_state(StateReader in) {
     for (int64_t i = 0; i < pairs; ++i) {
       const bool is_there = own.contains(concat("old_dirs.", i));
       Tensor y = vector(concat("old_dirs.", i)), s = vector(concat("old_stps.", i));
-      if (!is_there) break;  // the number of pairs may be far too large
+      if (!is_there) break;  // reports the first missing pair alone: a corrupt number of pairs can be huge
       if (y.defined() && s.defined()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));
     }
   }

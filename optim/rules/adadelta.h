@@ -1,4 +1,4 @@
-// The step of Adadelta.
+// The element-wise update of Adadelta, shared by CPU and CUDA kernels. Formula: optim/optimizers/adadelta.h.
 #pragma once
 
 #include <vector>

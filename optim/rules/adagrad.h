@@ -1,4 +1,4 @@
-// The step of Adagrad.
+// The element-wise update of Adagrad, shared by CPU and CUDA kernels. Formula: optim/optimizers/adagrad.h.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The step of Adam and AdamW.
+// The element-wise update of Adam and AdamW, shared by CPU and CUDA kernels. Formulas: optim/optimizers/adam.h.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,8 @@ template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::Uses kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
   T shrink, rate, root, eps;
-  // Takes what depends on the learning rate and on the number of the step.
+  // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
+  // device.
   GRADUS_HD void take_varying(const AdamRule& other) {
     shrink = other.shrink, rate = other.rate, root = other.root;
   }
@@ -25,7 +26,7 @@ template <class T, bool amsgrad> struct AdamRule {
 };
 
 template <bool amsgrad> struct MakeAdam {
-  double lr, beta1, beta2, eps, decay;  // decay of the parameter itself
+  double lr, beta1, beta2, eps, decay;  // decay: decoupled weight decay
   template <class T> GRADUS_HD AdamRule<T, amsgrad> rule(const raw::StepNumbers& n) const {
     return {.moments = raw::Moments<T>::of(beta1, beta2),
             .shrink = T(1 - lr * decay),

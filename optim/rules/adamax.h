@@ -1,4 +1,4 @@
-// The step of Adamax.
+// The element-wise update of Adamax, shared by CPU and CUDA kernels. Formula: optim/optimizers/adamax.h.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The step of averaged stochastic gradient descent.
+// The element-wise update of ASGD, shared by CPU and CUDA kernels. Formula: optim/optimizers/asgd.h.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ template <class T> struct ASGDRule {
   }
 };
 
-// The numbers are eta and mu.
+// StepNumbers::more is {eta, mu}, where mu is the weight of the parameter in its average.
 struct MakeASGD {
   double lr, lambd, alpha, t0;
   template <class Options> static MakeASGD of(const Options& o) { return {o.lr, o.lambd, o.alpha, o.t0}; }
@@ -27,7 +27,7 @@ struct MakeASGD {
     n.more[1] = 1 / (averaged > 1 ? averaged : 1.0);
   }
   template <class T> GRADUS_HD ASGDRule<T> rule(const raw::StepNumbers& n) const {
-    const double eta = n.step == 1 ? lr : n.more[0];  // options may have changed before the first step
+    const double eta = n.step == 1 ? lr : n.more[0];  // lr may have changed between construction and first step
     return {T(eta), T(1 - lambd * eta), T(n.more[1])};
   }
 };

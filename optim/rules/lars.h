@@ -1,4 +1,4 @@
-// The step of LARS.
+// The update of LARS, shared by CPU and CUDA kernels. Formula: optim/optimizers/lars.h.
 #pragma once
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
@@ -14,11 +14,12 @@ template <class T> struct LARSRule {
   T momentum, sign;
   double lr, trust, decay, eps;
 
-  // Takes what depends on the learning rate.
+  // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
   GRADUS_HD void take_varying(const LARSRule& other) { lr = other.lr; }
-  // Of these the norms over a parameter are taken.
+  // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
+  // gradient.
   GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
-  // Given the norms.
+  // Returns lr times the trust ratio, from the norms of parameter and gradient.
   GRADUS_HD T rate(double param, double grad) const {
     const double ratio = param > 0 && grad > 0 ? trust * param / (grad + decay * param + eps) : 1.0;
     return T(lr * ratio);

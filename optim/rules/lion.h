@@ -1,4 +1,4 @@
-// The step of Lion.
+// The element-wise update of Lion, shared by CPU and CUDA kernels. Formula: optim/optimizers/lion.h.
 #pragma once
 
 #include <vector>

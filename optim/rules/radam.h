@@ -1,4 +1,4 @@
-// The step of RAdam.
+// The element-wise update of RAdam, shared by CPU and CUDA kernels. Formula: optim/optimizers/radam.h.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,13 @@
 
 namespace gradus::optim {
 
-// p -= rate m / (root sqrt(v) + rest)
+// p -= rate m / (root sqrt(v) + rest), with root = 1 and rest = eps, or root = 0 and rest = 1 while rho_t <= 5.
 template <class T> struct RAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
   T rate, root, rest;
-  // Takes what depends on the learning rate and on the number of the step.
+  // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
+  // device.
   GRADUS_HD void take_varying(const RAdamRule& other) {
     rate = other.rate, root = other.root, rest = other.rest;
   }

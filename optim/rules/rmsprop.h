@@ -1,4 +1,4 @@
-// The step of RMSprop.
+// The element-wise update of RMSprop, shared by CPU and CUDA kernels. Formula: optim/optimizers/rmsprop.h.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,14 @@ namespace gradus::optim {
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::Uses kUses = {true, momentum, centered};
   T lr, keep, fresh, eps, mass;
-  // Takes what depends on the learning rate.
+  // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
   GRADUS_HD void take_varying(const RMSpropRule& other) { lr = other.lr; }
   GRADUS_HD void operator()(T& p, T d, T& v, T& b, T& mean) const {
     v = keep * v + fresh * d * d;
     T square = v;
     if constexpr (centered) {
       mean = keep * mean + fresh * d;
-      // Rounding may make the variance of a constant negative.
+      // Replaces a variance that is negative by rounding by 0, and keeps NaN.
       square = v - mean * mean;
       square = square > T(0) ? square : square < T(0) ? T(0) : square;
     }

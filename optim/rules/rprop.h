@@ -1,4 +1,4 @@
-// The step of Rprop.
+// The element-wise update of Rprop, shared by CPU and CUDA kernels. Algorithm: optim/optimizers/rprop.h.
 #pragma once
 
 #include <algorithm>

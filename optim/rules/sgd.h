@@ -1,4 +1,4 @@
-// The step of stochastic gradient descent with momentum.
+// The element-wise update of SGD, shared by CPU and CUDA kernels. Formula: optim/optimizers/sgd.h.
 #pragma once
 
 #include <vector>
@@ -30,7 +30,7 @@ template <class T> struct MomentumRule {
 struct MakeMomentum {
   double lr, momentum, dampening, direct, ahead;
   template <class T> GRADUS_HD MomentumRule<T> rule(const raw::StepNumbers& n) const {
-    // A new buffer is zero. The first gradient enters it undamped.
+    // In the first step b = d, without dampening.
     const bool fresh = n.step == 1;
     return {.lr = T(lr),
             .keep = fresh ? T(0) : T(momentum),

@@ -1,3 +1,4 @@
+// CyclicLR and OneCycleLR.
 #include "gradus/optim/schedules/cyclic_lr.h"
 
 #include <cmath>
@@ -11,7 +12,7 @@ void check_momentum(const char* op, const Optimizer& optimizer) {
     throw ValueError(op, "the optimizer has no momentum: expected cycle_momentum = false");
 }
 
-// Checks the options and sets the groups' initial rates before the schedule reads them.
+// Check the options, and set the groups' initial learning rates before the base class reads them.
 Optimizer& prepared(Optimizer& optimizer, const CyclicLROptions& o) {
   constexpr const char* kOp = "CyclicLR";
   check_option(o.step_size_up >= 1, kOp, "step_size_up", ">= 1", double(o.step_size_up));
@@ -51,7 +52,7 @@ CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
   start();
 }
 
-// Returns the rate's position between base_lr and max_lr, from 0 to 1.
+// Returns the position in the triangular wave: 0 for base_lr, 1 for max_lr.
 double CyclicLR::height() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -60,7 +61,7 @@ double CyclicLR::height() const {
   return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
 }
 
-// Returns the factor of that height in this cycle.
+// Returns the factor of height() in this cycle or epoch, from the mode or scale_fn.
 double CyclicLR::scale() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -110,8 +111,8 @@ std::pair<const OneCycleLR::Phase*, double> OneCycleLR::place() const {
   const double epoch = double(last_epoch());
   double begin = 0;
   for (const Phase& phase : phases_) {
-    // The step after the last batch keeps the last rate; PyTorch would continue, even below 0. A phase of a
-    // few steps may have no length.
+    // Epochs after the last phase keep the last rate; PyTorch extrapolates, even to negative rates. A phase may
+    // have length 0 if there are few steps.
     if (epoch <= phase.end || &phase == &phases_.back())
       return {&phase, epoch > phase.end || phase.end <= begin ? 1.0 : (epoch - begin) / (phase.end - begin)};
     begin = phase.end;
