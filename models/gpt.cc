@@ -20,11 +20,11 @@ struct Attention final : nn::Layer {
   Tensor forward(const Tensor& x) override {
     const int64_t n = x.size(0), t = x.size(1), width = x.size(2);
     const std::vector<Tensor> qkv = chunk(c_attn(x), 3, -1);
-    const auto heads_apart = [&](const Tensor& y) {
+    const auto split_heads = [&](const Tensor& y) {
       return transpose(reshape(y, {n, t, heads, width / heads}), 1, 2);
     };
     const Tensor y =
-        scaled_dot_product_attention(heads_apart(qkv[0]), heads_apart(qkv[1]), heads_apart(qkv[2]),
+        scaled_dot_product_attention(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]),
                                      {.causal = true, .dropout = is_training() ? dropout : 0.0});
     return resid_dropout(c_proj(reshape(transpose(y, 1, 2), {n, t, width})));
   }

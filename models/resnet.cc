@@ -157,7 +157,7 @@ Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead
   return o;
 }
 
-Tensor pixel_means(const Tensor& h) { return flatten(adaptive_avg_pool2d(h, 1), 1); }
+Tensor global_average(const Tensor& h) { return flatten(adaptive_avg_pool2d(h, 1), 1); }
 
 constexpr auto kBasic = Options::Block::kBasic;
 constexpr auto kBottleneck = Options::Block::kBottleneck;
@@ -278,10 +278,10 @@ Tensor ResNet::stage(int64_t number, Tensor h) {
 Tensor ResNet::features(const Tensor& x) {
   Tensor h = stem(x);
   for (size_t s = 1; s <= options().stages.size(); ++s) h = stage(static_cast<int64_t>(s), std::move(h));
-  return pixel_means(h);
+  return global_average(h);
 }
 
-Tensor ResNet::head(const Tensor& h) { return (*layers_.back())(pixel_means(h)); }
+Tensor ResNet::head(const Tensor& h) { return (*layers_.back())(global_average(h)); }
 
 Tensor ResNet::forward(const Tensor& x) { return (*layers_.back())(features(x)); }
 

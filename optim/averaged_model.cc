@@ -28,12 +28,12 @@ void AveragedModel::follow(const char* op) {
   if (model_->is_substituted())
     throw StateError(
         op, "an open ParameterScope has put other tensors in the place of the model's weights: end it first");
-  std::map<std::string, Average> before;
-  for (Average& a : averages_) before.emplace(a.name, std::move(a));
+  std::map<std::string, Average> previous;
+  for (Average& a : averages_) previous.emplace(a.name, std::move(a));
   averages_.clear();
   const auto add = [&](const nn::StateDict& tensors, bool averages) {
     for (const auto& [name, t] : tensors) {
-      if (auto known = before.extract(name); known && known.mapped().source.is_same(t)) {
+      if (auto known = previous.extract(name); known && known.mapped().source.is_same(t)) {
         Average& a = known.mapped();
         if (is_floating(t.dtype()))
           a.value = raw::to(raw::to(a.value, raw::step_dtype(t.dtype())), t.device());
@@ -107,10 +107,10 @@ void AveragedModel::load_state_dict(const State& state) {
   const int64_t updates = in.count("n_averaged");
   for (Average& a : averages_) {
     const std::string own = "n_averaged." + a.name;
-    const int64_t seen = in.contains(own) ? in.count(own) : updates;
+    const int64_t updates_of_tensor = in.contains(own) ? in.count(own) : updates;
     const Tensor value = in.tensor("module." + a.name, a.value.shape(), {a.value.dtype(), a.value.device()});
-    in.then([&a, seen, value] {
-      a.updates = seen;
+    in.then([&a, updates_of_tensor, value] {
+      a.updates = updates_of_tensor;
       raw::copy_(a.value, value);
     });
   }

@@ -9,7 +9,7 @@
 namespace gradus::models {
 namespace {
 
-const double kSlope = 0.2;
+const double kNegativeSlope = 0.2;
 
 int log2_of(int64_t size) { return std::countr_zero(static_cast<uint64_t>(size)); }
 
@@ -60,7 +60,7 @@ template <class Conv> struct Block final : nn::Layer {
   }
   Tensor forward(const Tensor& x) override {
     Tensor h = conv(x);
-    if (o.rectifier) h = leaky_relu(h, kSlope);
+    if (o.rectifier) h = leaky_relu(h, kNegativeSlope);
     return o.pixel_norm ? norm(h) : h;
   }
 
@@ -81,7 +81,7 @@ struct NoiseToFeatures final : nn::Layer {
   }
   Tensor forward(const Tensor& z) override {
     const Tensor h = reshape(linear(norm(z)), {z.size(0), bias.size(1), 4, 4});
-    return norm(leaky_relu(h + bias, kSlope));
+    return norm(leaky_relu(h + bias, kNegativeSlope));
   }
 
   nn::Linear linear;
@@ -98,7 +98,9 @@ struct Decision final : nn::Layer {
     nn::equalized_lr(linear0);
     nn::equalized_lr(linear1, {.gain = 1});
   }
-  Tensor forward(const Tensor& x) override { return linear1(leaky_relu(linear0(flatten(x, 1)), kSlope)); }
+  Tensor forward(const Tensor& x) override {
+    return linear1(leaky_relu(linear0(flatten(x, 1)), kNegativeSlope));
+  }
 
   nn::Linear linear0, linear1;
 };

@@ -43,8 +43,8 @@ void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBRule<T>
   }
 }
 
-void lamb_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
-  raw::dispatch_stored(some.dtype(), "lamb_step", [&]<class P, class T>() {
+void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
+  raw::dispatch_stored(first_param.dtype(), "lamb_step", [&]<class P, class T>() {
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::Squares& of_param, raw::Squares& of_direction) {

@@ -13,7 +13,7 @@ void check_momentum(const char* op, const Optimizer& optimizer) {
 }
 
 // Check the options, and set the groups' initial learning rates before the base class reads them.
-Optimizer& prepared(Optimizer& optimizer, const CyclicLROptions& o) {
+Optimizer& configured(Optimizer& optimizer, const CyclicLROptions& o) {
   constexpr const char* kOp = "CyclicLR";
   check_option(o.step_size_up >= 1, kOp, "step_size_up", ">= 1", double(o.step_size_up));
   check_option(o.step_size_down >= 0, kOp, "step_size_down", ">= 0", double(o.step_size_down));
@@ -27,7 +27,7 @@ Optimizer& prepared(Optimizer& optimizer, const CyclicLROptions& o) {
   return optimizer;
 }
 
-Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& o) {
+Optimizer& configured(Optimizer& optimizer, const OneCycleLROptions& o) {
   constexpr const char* kOp = "OneCycleLR";
   check_option(o.total_steps >= 0, kOp, "total_steps", ">= 1", double(o.total_steps));
   if (o.total_steps == 0 && (o.epochs < 1 || o.steps_per_epoch < 1))
@@ -48,7 +48,7 @@ Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& o) {
 }  // namespace
 
 CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
-    : LRSchedule(prepared(optimizer, options), "CyclicLR"), options_(std::move(options)) {
+    : LRSchedule(configured(optimizer, options), "CyclicLR"), options_(std::move(options)) {
   start();
 }
 
@@ -84,7 +84,7 @@ std::optional<double> CyclicLR::momentum(size_t group) const {
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
-    : LRSchedule(prepared(optimizer, options), "OneCycleLR"), options_(std::move(options)) {
+    : LRSchedule(configured(optimizer, options), "OneCycleLR"), options_(std::move(options)) {
   OneCycleLROptions& o = options_;
   if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
   const double total = double(o.total_steps), turn = o.pct_start * total - 1;

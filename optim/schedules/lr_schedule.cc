@@ -267,17 +267,17 @@ SWALR::SWALR(Optimizer& optimizer, SWALROptions options)
   start();
 }
 double SWALR::rate(size_t group, double, double now) const {
-  const double goal = (*options_.swa_lr)[group];
+  const double target_lr = (*options_.swa_lr)[group];
   // Returns the weight of the target rate after `steps` steps: rate = start (1 - weight) + target_lr weight.
-  const auto share = [&](int64_t steps) {
+  const auto weight = [&](int64_t steps) {
     const double t =
         std::max(0.0, std::min(1.0, double(steps) / double(std::max<int64_t>(1, options_.anneal_epochs))));
     return options_.anneal_strategy == Anneal::kLinear ? t : (1 - std::cos(pi * t)) / 2;
   };
   const int64_t steps = std::max<int64_t>(num_steps() - 1, options_.anneal_epochs == 0 ? 1 : 0);
-  const double before = share(steps - 1), after = share(steps);
-  const double start = before == 1 ? goal : (now - before * goal) / (1 - before);
-  return goal * after + start * (1 - after);
+  const double before = weight(steps - 1), after = weight(steps);
+  const double start = before == 1 ? target_lr : (now - before * target_lr) / (1 - before);
+  return target_lr * after + start * (1 - after);
 }
 
 }  // namespace gradus::optim
