@@ -75,8 +75,8 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
-// Shift by b bits; the right shift is arithmetic. A shift by the width of the dtype or more gives 0, or -1 for a
-// right shift of a negative number.
+// Shift by b bits; the right shift is arithmetic. If b is negative or at least the dtype's width, the result is
+// 0, or -1 for a right shift of a negative number.
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);
 

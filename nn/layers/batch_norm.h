@@ -46,8 +46,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   void apply_deferred_statistics();
 
   Tensor forward(const Tensor& x) final;
-  // Return relu(layer(x)), leaky_relu(layer(x), slope), and relu(layer(x) + residual). Computed by one fused op
-  // if the layer has no hooks and does not normalize over several ranks.
+  // Return relu(layer(x)), leaky_relu(layer(x), slope), and relu(layer(x) + residual). In training, uses the fused
+  // ops (batch_norm_relu, ...) unless the layer has hooks or normalizes over several ranks.
   Tensor relu(const Tensor& x);
   Tensor leaky_relu(const Tensor& x, double slope);
   Tensor add_relu(const Tensor& x, Tensor residual);

@@ -20,8 +20,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                   const Tensor& running_var, const BatchNormFuncOptions& options = {});
 
 // Return relu(batch_norm(x, ...)), leaky_relu(batch_norm(x, ...), slope), and relu(batch_norm(x, ...) +
-// residual), as in the blocks of residual networks. In training, forward and backward are one fused kernel each,
-// and 16-bit results are rounded once.
+// residual), as in the blocks of residual networks. In training, normalization, addition and activation are fused
+// into one pass over memory, in the forward and in the backward, and 16-bit results are rounded once.
 // Shapes: residual broadcasts with x as in x + residual; y reuses the buffer of a temporary residual of x's shape.
 // Errors: as batch_norm, and as +.
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
