@@ -133,14 +133,14 @@ void add_block(nn::Sequential& stage, const Options& o, BlockOptions b) {
 }
 
 void check(const Options& o) {
-  const auto need = [](bool holds, const char* what) {
+  const auto require = [](bool holds, const char* what) {
     if (!holds) throw ValueError("ResNet", what);
   };
-  need(!o.stages.empty(), "expected at least one stage");
-  for (int64_t n : o.stages) need(n > 0, "expected at least one block in each stage");
-  need(o.width > 0 && o.in > 0 && o.classes > 0, "expected width, in and classes of 1 or more");
-  need(o.groups > 0 && o.width_per_group > 0, "expected groups and width_per_group of 1 or more");
-  need(o.block == Options::Block::kBottleneck || (o.groups == 1 && o.width_per_group == 64),
+  require(!o.stages.empty(), "expected at least one stage");
+  for (int64_t n : o.stages) require(n > 0, "expected at least one block in each stage");
+  require(o.width > 0 && o.in > 0 && o.classes > 0, "expected width, in and classes of 1 or more");
+  require(o.groups > 0 && o.width_per_group > 0, "expected groups and width_per_group of 1 or more");
+  require(o.block == Options::Block::kBottleneck || (o.groups == 1 && o.width_per_group == 64),
        "groups and width_per_group are for bottleneck blocks");
 }
 

@@ -172,13 +172,13 @@ Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
     throw DeviceError("isin", "x is on ", x.device(), " but test on ", test.device());
   if (test.numel() == 0) return full_like(raw::to(detach(x), DType::kBool), options.invert);
   const DType common = promote(x.dtype(), test.dtype());
-  const Tensor given = raw::to(x, common);
-  const Tensor in_order = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
+  const Tensor sought = raw::to(x, common);
+  const Tensor sorted_test = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
   // Position of the first element that is not smaller; the last position if there is none.
-  const Tensor at = raw::minimum(raw::searchsorted(in_order, given, false), test.numel() - 1);
+  const Tensor at = raw::minimum(raw::searchsorted(sorted_test, sought, false), test.numel() - 1);
   const Tensor found =
-      raw::reshape(raw::index_select(in_order, 0, raw::reshape(at, {at.numel()})), x.shape());
-  return options.invert ? raw::ne(found, given) : raw::eq(found, given);
+      raw::reshape(raw::index_select(sorted_test, 0, raw::reshape(at, {at.numel()})), x.shape());
+  return options.invert ? raw::ne(found, sought) : raw::eq(found, sought);
 }
 
 }  // namespace gradus

@@ -109,7 +109,7 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
     const Tensor minus_a =
         raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, plain);
     const Tensor a = neg(sum(minus_a, {dim}, true));
-    const bool softmaxed = !spec.log_probs;
+    const bool applies_softmax = !spec.log_probs;
     // dx = scale (sum(a) softmax(x) - a), with scale = dy, or dy / total for kMean.
     const auto scaled = [spec, dim, total = forward.total](const Tensor& v) {
       const Tensor s = spec.reduction == Reduction::kNone && v.dim() > 0 ? unsqueeze(v, dim) : v;
@@ -117,14 +117,14 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
     };
     r.record(dx,
              wrt(dy,
-                 [x = r.save(x), minus_a, a, dim, softmaxed, spec, total = forward.total](const Tensor& ddx) {
-                   const Tensor unit = softmaxed ? softmax(x.get(), dim) * a + minus_a : minus_a;
+                 [x = r.save(x), minus_a, a, dim, applies_softmax, spec, total = forward.total](const Tensor& ddx) {
+                   const Tensor unit = applies_softmax ? softmax(x.get(), dim) * a + minus_a : minus_a;
                    const Tensor per_sample = sum(ddx * unit, {dim}, false);
                    if (spec.reduction == Reduction::kNone) return per_sample;
                    return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
                  }),
-             wrt(x, [x = r.save(x), dy = r.save(dy), a, dim, softmaxed, scaled](const Tensor& ddx) {
-               if (!softmaxed) return Tensor();
+             wrt(x, [x = r.save(x), dy = r.save(dy), a, dim, applies_softmax, scaled](const Tensor& ddx) {
+               if (!applies_softmax) return Tensor();
                const Tensor p = softmax(x.get(), dim);
                return scaled(dy.get()) * a * p * (ddx - sum(ddx * p, {dim}, true));
              }));
