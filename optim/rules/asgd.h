@@ -8,6 +8,7 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), state average (ax).
 template <class T> struct ASGDRule {
   static constexpr raw::Uses kUses = {true};
   T eta, shrink, mu;
@@ -32,7 +33,7 @@ struct MakeASGD {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void asgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("asgd_step", items, o.weight_decay, o.maximize, MakeASGD::of(o));

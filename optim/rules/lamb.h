@@ -40,6 +40,7 @@ template <class T> struct LAMBRule {
   }
   GRADUS_HD void step(T rate, T& p, T, T& m, T& v, T&) const { p -= rate * direction(p, m, v); }
 };
+// Makes the rule of a parameter from the options and the step number.
 struct MakeLAMB {
   double lr, beta1, beta2, eps, decay, max_norm, sign;
   double corrected1, corrected2;  // betas of the bias correction; 0 without bias correction

@@ -5,6 +5,8 @@
 
 namespace gradus::optim {
 
+// Two passes: measure() returns the values whose norms are computed, step() applies the update with the factor
+// that rate() computes from the norms. b is the state momentum_buffer.
 template <class T> struct LARSRule {
   static constexpr raw::Uses kUses = {true};
   static constexpr raw::Pass kMeasured = {
@@ -29,6 +31,7 @@ template <class T> struct LARSRule {
     p -= b;
   }
 };
+// Makes the rule of a parameter from the options and the step number.
 struct MakeLARS {
   double momentum, sign, lr, trust, decay, eps;
   template <class Options> static MakeLARS of(const Options& o) {

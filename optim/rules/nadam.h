@@ -8,6 +8,8 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
+// (exp_avg_sq).
 // p -= (now d + ahead m) / (sqrt(v) root + eps)
 template <class T> struct NAdamRule {
   static constexpr raw::Uses kUses = {true, true};
@@ -43,7 +45,7 @@ struct MakeNAdam {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void nadam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("nadam_step", items, o.weight_decay, o.maximize, MakeNAdam::of(o));
