@@ -8,6 +8,7 @@
 namespace gradus::models {
 namespace {
 
+// Causal multi-head self-attention.
 struct Attention final : nn::Layer {
   Attention(nn::Module* block, std::string name, const GPTOptions& o)
       : Layer(block, std::move(name)),
@@ -35,6 +36,7 @@ struct Attention final : nn::Layer {
   double dropout;
 };
 
+// Two linear layers with GELU.
 struct MLP final : nn::Layer {
   MLP(nn::Module* block, std::string name, const GPTOptions& o)
       : Layer(block, std::move(name)),
@@ -48,6 +50,7 @@ struct MLP final : nn::Layer {
   nn::Dropout dropout;
 };
 
+// A transformer block with layer norms before attention and MLP (pre-norm).
 struct Block final : nn::Layer {
   Block(nn::Module* blocks, std::string name, const GPTOptions& o)
       : Layer(blocks, std::move(name)),

@@ -36,6 +36,7 @@ class PadChannels final : public nn::Layer {
   int64_t stride_, more_;
 };
 
+// Returns the block's shortcut; null for the identity.
 std::unique_ptr<nn::Layer> make_shortcut(nn::Module* block, const Options& o, BlockOptions b) {
   const int64_t out = b.width * expansion(o);
   if (b.stride == 1 && b.in == out) return nullptr;
@@ -141,7 +142,7 @@ void check(const Options& o) {
   require(o.width > 0 && o.in > 0 && o.classes > 0, "expected width, in and classes of 1 or more");
   require(o.groups > 0 && o.width_per_group > 0, "expected groups and width_per_group of 1 or more");
   require(o.block == Options::Block::kBottleneck || (o.groups == 1 && o.width_per_group == 64),
-       "groups and width_per_group are for bottleneck blocks");
+          "groups and width_per_group are for bottleneck blocks");
 }
 
 Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead head, int64_t groups = 1,

@@ -44,6 +44,7 @@ class AutocastScope final : public Counted {
  public:
   explicit AutocastScope(DType dtype) : dtype(dtype) {}
 
+  // Returns x in the scope's dtype, without a slot. With `keep`, reads and fills the cache.
   Tensor cast(const Tensor& x, bool keep) {
     if (!keep) return raw::to(x, dtype);
     Storage& storage = *x.storage();
@@ -60,6 +61,7 @@ class AutocastScope final : public Counted {
     return result;
   }
 
+  // Frees the cached casts of this scope.
   void end() {
     std::vector<Tensor> freed;  // destroyed after the lock is released
     std::lock_guard lock(cache_mutex);
@@ -72,6 +74,7 @@ class AutocastScope final : public Counted {
   const DType dtype;
 
  private:
+  // Caches the cast of x. The caller has locked cache_mutex.
   void keep(const Tensor& x, uint32_t version, const Tensor& result) {
     Ref<Counted>& slot = x.storage()->cast;
     if (!slot) slot = make_ref<CastOnStorage>();

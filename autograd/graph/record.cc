@@ -9,6 +9,7 @@
 namespace gradus::autograd {
 namespace {
 
+// The node of an op with one JointRule.
 class JointNode final : public Node {
  public:
   JointNode(const char* op, JointRule rule, JointRuns runs) : Node(op), rule_(std::move(rule)), runs_(runs) {}
@@ -73,6 +74,7 @@ Recorder::Recorder(const char* op, std::span<const Edge> inputs) : op_(op) {
       }
 }
 
+// Collects the open recordings that follow at least one input.
 void Recorder::join(Context& context, std::span<const Tensor* const> inputs) {
   for (const Ref<Counted>& open : context.recordings) {
     RecordingState* r = as_recording(open);

@@ -40,11 +40,12 @@ Tensor drop_channels(const char* op, const Tensor& x, double p, bool training, i
   return masked_scale(x, channel_mask(x, p, channel_dims), p == 1 ? 0 : 1 / (1 - p));
 }
 
+// Returns a x + b where the mask is true, else b - alpha a: alpha dropout with the given mask.
 Tensor apply_alpha_mask(const Tensor& x, const Tensor& mask, double p) {
   constexpr double alpha = 1.7580993408473766;  // -SELU(-inf)
   if (p == 1) return masked_scale(x, mask, 0);
   const double a = 1 / std::sqrt((1 - p) * (1 + p * alpha * alpha)), b = alpha * a * p;
-  // b where x is kept, else b - alpha a.
+  // The second term is b where the mask is true, else b - alpha a.
   return masked_scale(x, mask, a) + (to(mask, x.dtype()) * (alpha * a) + (b - alpha * a));
 }
 

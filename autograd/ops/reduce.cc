@@ -59,6 +59,7 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   return reshape(odd.defined() ? factors * odd : factors, kept);
 }
 
+// Records y as the maxima, or minima, of x over dims.
 Tensor record_extremum(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
   if (Recorder r{op, x})
     r.record(
@@ -79,6 +80,7 @@ Tensor put_along(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor
   return where(eq(reshape(positions, line), indices), dy, 0);
 }
 
+// Records values and indices of the maxima, or minima, of x along one dim.
 ValuesAndIndices record_extremum_along(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
                                        int64_t dim, bool keepdim) {
   auto& [values, indices] = result;

@@ -77,6 +77,7 @@ void MultiheadAttention::zero_biases() {
   if (options().bias) init::zeros_(out_proj.bias);
 }
 
+// Returns the projected query, key and value.
 std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                 const Tensor& value) const {
   if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value))
@@ -125,6 +126,7 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
   return combine_masks(pairs, keys, dtype);
 }
 
+// Attention for query [L,N,embed_dim], key [S,N,kdim], value [S,N,vdim].
 AttentionResult MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                            const AttentionCallOptions& o) {
   const int64_t l = query.size(0), n = query.size(1), s = key.size(0), heads = options().num_heads;

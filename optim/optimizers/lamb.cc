@@ -19,20 +19,23 @@ void LAMBOptions::check() const {
 
 namespace {
 
+// Updates the moments of n elements.
 template <class T>
 void lamb_moments(int64_t n, const T* __restrict g, T* __restrict m, T* __restrict v,
                   const LAMBRule<T> rule) {
   for (int64_t i = 0; i < n; ++i) rule.update(g[i], m[i], v[i]);
 }
 
+// u = direction of the step before the trust ratio.
 template <class T>
 void lamb_directions(int64_t n, T* __restrict u, const T* __restrict p, const T* __restrict m,
                      const T* __restrict v, const LAMBRule<T> rule) {
   for (int64_t i = 0; i < n; ++i) u[i] = rule.direction(p[i], m[i], v[i]);
 }
 
-constexpr int64_t kTile = 512;
+constexpr int64_t kTile = 512;  // elements of the direction that are computed at a time
 
+// Computes the directions of n elements tile by tile, and calls f(directions, first, count) for each tile.
 template <class T, class F>
 void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBRule<T>& rule, F f) {
   T u[kTile];

@@ -68,6 +68,7 @@ void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias
   }
 }
 
+// y = conv(x, w) + bias for x with a batch dim, differentiable.
 Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   const Tensor x = as_channels_last(images, g);
   Tensor y = raw::conv(names_of(g).conv, x, w, bias, g);
@@ -75,6 +76,7 @@ Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const Con
   return y;
 }
 
+// relu(conv(x, w) + bias) by one op, recorded as conv followed by relu.
 Tensor rectified_conv(const char* op, const Tensor& images, const Tensor& w, const Tensor& bias,
                       const ConvGeometry& g) {
   const Tensor x = as_channels_last(images, g);
@@ -159,6 +161,7 @@ ConvGeometry as_image(ConvGeometry g) {
   return g;
 }
 
+// Convolution with 1 to 3 spatial dims, with or without a batch dim; 1-d convolutions are computed as 2-d ones.
 Tensor conv_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g,
                      bool same_padding) {
   if (x.dim() == g.rank() + 1)
@@ -196,6 +199,7 @@ Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const C
   return y;
 }
 
+// The same for transposed convolutions.
 Tensor conv_transpose_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                                const ConvGeometry& g, const Dims& output_padding) {
   check_floating(op, "x", x);

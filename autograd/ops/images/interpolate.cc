@@ -31,10 +31,12 @@ template <class T> T step_of(const Axis& a) {
   return a.scale > 0 ? T(1.0 / a.scale) : T(a.in) / T(a.out);
 }
 
+// Returns the position of output pixel i in input pixels: 0 is the center of the first.
 template <class T> T position(const Axis& a, T step, int64_t i) {
   return a.align_corners ? step * T(i) : step * (T(i) + T(0.5)) - T(0.5);
 }
 
+// nearest, linear and cubic add the taps of each output pixel: input pixels with their weights.
 template <class T> void nearest(AxisTaps& taps, const Axis& a, bool exact) {
   const T step = step_of<T>(a);
   for (int64_t i = 0; i < a.out; ++i) {
@@ -139,6 +141,7 @@ void check(const Tensor& x, const InterpolateOptions& o) {
   if (o.antialias && wanted != 2) throw ValueError(kOp, "antialias is for the modes bilinear and bicubic");
 }
 
+// Returns the sizes of spatial dim i of the input and of the result.
 Axis axis_of(const Tensor& x, const InterpolateOptions& o, int i) {
   const double scale =
       o.scale_factor.empty() ? 0 : o.scale_factor[o.scale_factor.size() == 1 ? 0 : size_t(i)];

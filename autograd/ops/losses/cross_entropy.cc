@@ -20,6 +20,7 @@ namespace {
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
+// Cross-entropy, or nll_loss with spec.log_probs, with class indices as target.
 Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
                          const raw::CrossEntropySpec& spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
@@ -38,6 +39,7 @@ Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& we
   return forward.loss;
 }
 
+// Cross-entropy with class probabilities as target.
 Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
   if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
@@ -117,7 +119,8 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
     };
     r.record(dx,
              wrt(dy,
-                 [x = r.save(x), minus_a, a, dim, applies_softmax, spec, total = forward.total](const Tensor& ddx) {
+                 [x = r.save(x), minus_a, a, dim, applies_softmax, spec,
+                  total = forward.total](const Tensor& ddx) {
                    const Tensor unit = applies_softmax ? softmax(x.get(), dim) * a + minus_a : minus_a;
                    const Tensor per_sample = sum(ddx * unit, {dim}, false);
                    if (spec.reduction == Reduction::kNone) return per_sample;

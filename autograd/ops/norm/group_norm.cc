@@ -108,6 +108,7 @@ raw::GroupNormGrads recorded_backward(const Tensor& dy, const Tensor& x, const T
   return g;
 }
 
+// Group norm, differentiable, with the mean and variance of each sample and group.
 raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                                 const raw::GroupNormSpec& spec) {
   raw::GroupNormResult result = raw::group_norm(x, weight, bias, spec);

@@ -56,6 +56,7 @@ raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor
           over_rows(g)};
 }
 
+// Layer norm over the last `dims` dims, or RMS norm if spec.centered is false, differentiable.
 Tensor normalized(const char* op, const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
                   const raw::LayerNormSpec& spec) {
   const auto [y, stats] = raw::layer_norm(x, dims, weight, bias, spec);
