@@ -1,3 +1,5 @@
+// The backward engine: a depth-first search marks the nodes on paths from roots to targets, then a priority queue
+// runs their rules, newest node first, and sums gradients where paths meet.
 #include "gradus/autograd/engine.h"
 
 #include <algorithm>
@@ -24,14 +26,15 @@ namespace {
 // A slot that this pass visits.
 struct Visit {
   AutogradSlot* slot = nullptr;
-  int waiting_for = 0;          // gradients still to come from nodes that will run
+  int dependencies = 0;         // edges into this slot whose nodes have not run yet
   bool leads = false;           // whether this slot leads to a target
   bool leads_to_first = false;  // to a target of the first part
   bool scheduled = false;
-  bool deferred = false;    // the second part runs the edges that are left
-  Tensor term;              // of a leaf: waits to be added to its gradient
+  bool deferred = false;    // the second part runs the remaining edges
+  Tensor term;              // of a leaf: not yet added to dys[0], see Note [Sums of leaves]
   std::vector<Tensor> dys;  // gradients so far, per output
-  std::vector<Event> made;  // of dys: what the consumer's stream has yet to wait for
+  std::vector<Event>
+      made;  // per dy: recorded by its producer, the consumer_stream's stream has not waited for it yet
   std::vector<Tensor> dxs;  // of a deferred node whose rule has run for all edges
 };
 
@@ -39,10 +42,10 @@ constexpr int64_t kMaxPendingBytes = int64_t{32} << 20;
 
 enum class Part { kWhole, kFirst, kRest };
 
-// Makes a stream its device's current one.
-class OnStream {
+// Makes a stream the current one of its device for a scope. Inline streams (cpu:0) need no scope.
+class OptionalStreamScope {
  public:
-  explicit OnStream(const Stream& stream) {
+  explicit OptionalStreamScope(const Stream& stream) {
     if (!stream.is_inline()) scope_.emplace(stream);
   }
 
@@ -50,6 +53,7 @@ class OnStream {
   std::optional<StreamScope> scope_;
 };
 
+// The state and the steps of one BackwardPass.
 class Pass {
  public:
   explicit Pass(BackwardPass& p) : p_(p) {}
@@ -60,7 +64,7 @@ class Pass {
     begin();
     deliver_unreached();
     count_dependencies();
-    give_to_roots();
+    seed_roots();
     run_nodes();
     join();
   }
@@ -72,8 +76,8 @@ class Pass {
     mark();
     deliver_unreached();
     count_dependencies();
-    give_to_roots();
-    // The graph stays, the results need not.
+    seed_roots();
+    // The second part needs the graph, and not the roots' elements.
     for (const Tensor& root : p_.roots) roots_.push_back(root.ref()->slot);
     p_.roots.clear();
     run_nodes();
@@ -81,10 +85,12 @@ class Pass {
   }
   void run_rest() {
     part_ = Part::kRest;
-    for (const Stream& s : std::exchange(callers_, current_streams())) order(s, caller_stream(s.device()));
+    for (const Stream& s : std::exchange(caller_streams_, current_streams()))
+      order(s, caller_stream(s.device()));
     begin();
     deliver_unreached();
-    for (auto& [target, gradient] : std::exchange(kept_, {})) p_.deliver(target, std::move(gradient));
+    for (auto& [target, gradient] : std::exchange(deferred_targets_, {}))
+      p_.deliver(target, std::move(gradient));
     run_nodes();
     join();
   }
@@ -97,16 +103,16 @@ class Pass {
     p_.begin(reached);
   }
 
-  bool is_now(size_t target) const {
+  bool is_in_part(size_t target) const {
     return part_ == Part::kWhole || bool(p_.first[target]) == (part_ == Part::kFirst);
   }
   void deliver_unreached() {
     for (size_t t = 0; t < p_.targets.size(); ++t)
-      if (is_now(t) && (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get())))
+      if (is_in_part(t) && (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get())))
         p_.deliver(t, Tensor());
   }
 
-  void give_to_roots() {
+  void seed_roots() {
     for (size_t i = 0; i < p_.roots.size(); ++i) {
       const Tensor& root = p_.roots[i];
       if (root.ref()->slot)
@@ -117,14 +123,14 @@ class Pass {
   // Runs this part's nodes.
   void run_nodes() {
     for (size_t v = 0; v < visits_.size(); ++v)
-      if (visits_[v].leads && visits_[v].waiting_for == 0) schedule(v);
+      if (visits_[v].leads && visits_[v].dependencies == 0) schedule(v);
     while (!ready_.empty()) {
       const size_t v = ready_.top().second;
       ready_.pop();
       run_node(v);
     }
-    add_terms();
-    for (const size_t v : std::exchange(complete_, {})) run_node(v);
+    add_deferred_terms();
+    for (const size_t v : std::exchange(complete_leaves_, {})) run_node(v);
   }
 
   void find_targets() {
@@ -137,9 +143,8 @@ class Pass {
   }
   bool in_recording(const AutogradSlot* slot) const { return belongs(slot) || p_.recording.has_leaf(slot); }
 
-  // A fused node computes no gradient of the value between its ops. When that gradient is a target,
-  // splits the node.
-  void split_if_wanted(AutogradSlot* slot) {
+  // A fused node computes no gradient of the value between its ops. Splits the node if that value is a target.
+  void split_if_target(AutogradSlot* slot) {
     if (slot->is_leaf()) return;
     Node* node = static_cast<Node*>(slot);
     if (const uint64_t between = node->passed_over())
@@ -175,7 +180,7 @@ class Pass {
     auto enter = [&](AutogradSlot* slot) {
       const auto [it, fresh] = index_.try_emplace(slot, visits_.size());
       if (!fresh) return;
-      split_if_wanted(slot);
+      split_if_target(slot);
       visits_.push_back({.slot = slot});
       visits_.back().leads =
           targets_of_.count(slot) || (!slot->is_leaf() && static_cast<Node*>(slot)->runs_without_gradient());
@@ -204,8 +209,8 @@ class Pass {
     };
     for (const Tensor& root : p_.roots)
       if (root.ref()->slot) walk(root.ref()->slot.get());
-    if (!p_.keep_graph) must_run_ = p_.recording.nodes_that_must_run();
-    for (const Ref<Node>& node : must_run_) walk(node.get());
+    if (!p_.keep_graph) required_nodes_ = p_.recording.nodes_that_must_run();
+    for (const Ref<Node>& node : required_nodes_) walk(node.get());
   }
 
   bool leads(const AutogradSlot* slot) const {
@@ -217,12 +222,12 @@ class Pass {
     for (const Visit& v : visits_) {
       if (!v.leads) continue;
       for (const Edge& e : edges_of(v.slot))
-        if (e.slot && leads(e.slot.get())) ++visits_[index_[e.slot.get()]].waiting_for;
+        if (e.slot && leads(e.slot.get())) ++visits_[index_[e.slot.get()]].dependencies;
     }
   }
 
   // Whether this part runs the nodes that an edge leads to.
-  bool is_now(const Edge& e) const {
+  bool is_in_part(const Edge& e) const {
     if (!e.slot || !leads(e.slot.get())) return false;
     return part_ == Part::kWhole ||
            visits_[index_.at(e.slot.get())].leads_to_first == (part_ == Part::kFirst);
@@ -236,7 +241,7 @@ class Pass {
     ready_.emplace(slot->is_leaf() ? ~uint64_t{0} : static_cast<const Node*>(slot)->sequence(), v);
   }
 
-  // A sparse gradient lies on the meta device, and its elements on the device that computes them.
+  // A sparse gradient is a tensor on the meta device; its elements are on the device that computes with them.
   static Device device_of(const Tensor& gradient) { return elements_of(gradient).device(); }
 
   // Note [Streams of a backward] in autograd/engine.h.
@@ -245,11 +250,11 @@ class Pass {
     return {streams.begin(), streams.end()};
   }
   const Stream& caller_stream(Device device) {
-    for (const Stream& s : callers_)
+    for (const Stream& s : caller_streams_)
       if (s.device() == device) return s;
-    return callers_.emplace_back(Stream::of(device));
+    return caller_streams_.emplace_back(Stream::of(device));
   }
-  // Returns the stream on which a slot makes and uses gradients on a device. Null: the caller.
+  // Returns the stream on which a slot's gradients on this device are computed and read. Null: the caller.
   const Stream& stream_of(const AutogradSlot* slot, Device device) {
     if (slot && !slot->is_leaf())
       if (const Stream& own = static_cast<const Node*>(slot)->stream(); own.device() == device) return own;
@@ -258,21 +263,21 @@ class Pass {
   static void order(const Stream& earlier, const Stream& later) {
     if (!(earlier == later)) later.wait(Event::record(earlier));
   }
-  // Lets the caller's streams wait for all that the nodes have queued.
+  // Makes the caller's streams wait for all work that the nodes have queued.
   void join() {
     for (const Stream& s : node_streams_) order(s, caller_stream(s.device()));
   }
-  // Lets the consumer's stream wait for what has made a gradient.
-  void wait_for_maker(Visit& v, size_t output) {
+  // Makes the consumer_stream's stream wait for the stream that computes this output's gradient.
+  void wait_for_producer(Visit& v, size_t output) {
     if (output < v.made.size() && v.dys[output].defined())
       stream_of(v.slot, device_of(v.dys[output])).wait(std::exchange(v.made[output], {}));
   }
-  void note_stream(const Stream& s) {
+  void add_node_stream(const Stream& s) {
     if (!(s == caller_stream(s.device())) && std::ranges::find(node_streams_, s) == node_streams_.end())
       node_streams_.push_back(s);
   }
 
-  // Brings a gradient that a node has made into the form of the value that it belongs to.
+  // Converts a gradient to the shape, dtype, device and layout of the value at the edge's destination.
   static Tensor conform_to(const Edge& to, Tensor dy) {
     if (!to.slot->is_leaf())
       return conform_to(std::move(dy), *static_cast<const Node*>(to.slot.get()), to.index);
@@ -283,60 +288,61 @@ class Pass {
                    static_cast<const Node*>(leaf.producer.slot.get())->outputs()[leaf.producer.index]);
   }
 
-  // Adds to the gradient of a slot's output. `from` is the node that has made dy; null: the caller, or a leaf.
+  // Adds dy to the gradient of a slot's output. `from` is the node that computed dy; null: the caller, or a leaf.
   void accumulate(const AutogradSlot* from, const Edge& to, Tensor dy) {
     if (!dy.defined() || !leads(to.slot.get())) return;
     Visit& v = visits_[index_[to.slot.get()]];
     const Device device = device_of(dy);
-    const Stream &maker = stream_of(from, device), &consumer = stream_of(to.slot.get(), device);
+    const Stream &producer_stream = stream_of(from, device),
+                 &consumer_stream = stream_of(to.slot.get(), device);
     Event made;
-    if (!(maker == consumer)) made = Event::record(maker);
+    if (!(producer_stream == consumer_stream)) made = Event::record(producer_stream);
     if (v.dys.size() <= to.index) v.dys.resize(to.index + 1);
     Tensor& sum = v.dys[to.index];
-    if (v.term.defined()) add_terms();
+    if (v.term.defined()) add_deferred_terms();
     if (!sum.defined()) {
       sum = std::move(dy);
-      if (maker == consumer) return;
+      if (producer_stream == consumer_stream) return;
       v.made.resize(v.dys.size());
       v.made[to.index] = std::move(made);
       return;
     }
-    wait_for_maker(v, to.index);
-    consumer.wait(made);
-    const OnStream scope(consumer);
+    wait_for_producer(v, to.index);
+    consumer_stream.wait(made);
+    const OptionalStreamScope scope(consumer_stream);
     if (is_sparse(sum) && is_sparse(dy))
       sum = add_sparse(sum, dy);
     else if (is_sparse(sum) || is_sparse(dy))
       sum = add(to_dense(sum), to_dense(dy));
     else if (!may_reuse(sum) || sum.dtype() != dy.dtype() || is_tracked(sum) || is_tracked(dy))
       sum = add(sum, dy);
-    else if (may_wait(v))
-      add_later(v, std::move(dy));
+    else if (can_defer_sum(v))
+      defer_sum(v, std::move(dy));
     else
       raw::add_(sum, dy);
   }
 
   // See Note [Sums of leaves].
-  bool may_wait(const Visit& v) const {
+  bool can_defer_sum(const Visit& v) const {
     if (p_.used_later.empty() || !v.slot->is_leaf() || v.dys[0].device().type == DeviceType::kCPU)
       return false;
     const auto found = targets_of_.find(v.slot);
     return found != targets_of_.end() && !leads_further(v) &&
            std::ranges::all_of(found->second, [&](size_t t) { return p_.used_later[t]; });
   }
-  void add_later(Visit& v, Tensor term) {
-    waiting_bytes_ += term.storage()->bytes();  // a view keeps all of it
+  void defer_sum(Visit& v, Tensor term) {
+    deferred_bytes_ += term.storage()->bytes();  // a view keeps all of it
     v.term = std::move(term);
-    waiting_.push_back(index_.at(v.slot));
-    if (waiting_bytes_ > kMaxPendingBytes) add_terms();
+    deferred_leaves_.push_back(index_.at(v.slot));
+    if (deferred_bytes_ > kMaxPendingBytes) add_deferred_terms();
   }
-  void add_terms() {
+  void add_deferred_terms() {
     std::vector<Tensor> sums, terms;
-    for (const size_t v : std::exchange(waiting_, {})) {
+    for (const size_t v : std::exchange(deferred_leaves_, {})) {
       sums.push_back(visits_[v].dys[0]);
       terms.push_back(std::exchange(visits_[v].term, {}));
     }
-    waiting_bytes_ = 0;
+    deferred_bytes_ = 0;
     raw::add_all_(sums, terms);
   }
 
@@ -349,30 +355,31 @@ class Pass {
     return conform(std::move(dy), wide);
   }
 
-  // Returns the gradient in its value's dtype, for delivery outside of the pass.
-  static Tensor narrowed(Tensor dy, const AutogradSlot& slot, uint32_t output) {
+  // Returns the gradient in its value's dtype, for delivery to the caller.
+  static Tensor to_value_dtype(Tensor dy, const AutogradSlot& slot, uint32_t output) {
     if (!dy.defined() || slot.is_leaf()) return dy;
-    const OnStream scope(static_cast<const Node&>(slot).stream());
+    const OptionalStreamScope scope(static_cast<const Node&>(slot).stream());
     return conform(std::move(dy), static_cast<const Node&>(slot).outputs()[output]);
   }
 
   void deliver_targets(Visit& v) {
     auto it = targets_of_.find(v.slot);
     if (it == targets_of_.end()) return;
-    // Its gradients were summed there, and are converted there, even if its rule does not run.
-    if (!v.slot->is_leaf()) note_stream(static_cast<const Node*>(v.slot)->stream());
+    // The node's stream sums and converts the gradients of its outputs, even if its rule does not run.
+    if (!v.slot->is_leaf()) add_node_stream(static_cast<const Node*>(v.slot)->stream());
     const bool passes_on = !v.slot->is_leaf() || leads_further(v);
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
-      if (!is_now(t))  // attached, and leads to an input
-        kept_.emplace_back(t, output < v.dys.size() ? narrowed(v.dys[output], *v.slot, output) : Tensor());
+      if (!is_in_part(t))  // a target of the second part on a path to a target of the first
+        deferred_targets_.emplace_back(
+            t, output < v.dys.size() ? to_value_dtype(v.dys[output], *v.slot, output) : Tensor());
       else if (output >= v.dys.size())
         p_.deliver(t, Tensor());
       else if (passes_on || i + 1 < it->second.size())
-        p_.deliver(t, narrowed(v.dys[output], *v.slot, output));
+        p_.deliver(t, to_value_dtype(v.dys[output], *v.slot, output));
       else
-        p_.deliver(t, narrowed(std::move(v.dys[output]), *v.slot, output));
+        p_.deliver(t, to_value_dtype(std::move(v.dys[output]), *v.slot, output));
     }
   }
 
@@ -384,8 +391,8 @@ class Pass {
 
   void run_node(size_t index) {
     Visit& visit = visits_[index];
-    if (visit.term.defined()) return complete_.push_back(index);
-    for (size_t i = 0; i < visit.made.size(); ++i) wait_for_maker(visit, i);
+    if (visit.term.defined()) return complete_leaves_.push_back(index);
+    for (size_t i = 0; i < visit.made.size(); ++i) wait_for_producer(visit, i);
     visit.made.clear();
     if (!std::exchange(visit.deferred, false)) deliver_targets(visit);
     AutogradSlot* slot = visit.slot;
@@ -394,7 +401,7 @@ class Pass {
     for (const Tensor& dy : dys) any = any || dy.defined();
     if (slot->is_leaf()) {
       const Edge& producer = static_cast<Leaf*>(slot)->producer;
-      if (is_now(producer)) {
+      if (is_in_part(producer)) {
         if (any) accumulate(slot, producer, std::move(dys[0]));
         count_down(producer);
       } else if (producer.slot && leads(producer.slot.get())) {
@@ -409,7 +416,7 @@ class Pass {
     bool any_need = node.runs_without_gradient(), any_later = false;
     for (size_t i = 0; i < n; ++i) {
       const Edge& e = node.edges()[i];
-      now[i] = is_now(e);
+      now[i] = is_in_part(e);
       later[i] = part_ == Part::kFirst && !now[i] && e.slot && leads(e.slot.get());
       any_need = any_need || now[i];
       any_later = any_later || later[i];
@@ -424,8 +431,8 @@ class Pass {
         if (!in_parts)
           for (size_t i = 0; i < n; ++i) needs[i] = now[i] || later[i];
         dys.resize(node.outputs().size());
-        note_stream(node.stream());
-        const OnStream scope(node.stream());
+        add_node_stream(node.stream());
+        const OptionalStreamScope scope(node.stream());
         for (Tensor& dy : dys) dy = to_dense(dy);
         run_rule(node, dys, needs, dxs, !in_parts);
         for (size_t i = 0; i < n; ++i)
@@ -443,7 +450,7 @@ class Pass {
 
   void defer(Visit& visit, std::vector<Tensor> dys, std::vector<Tensor> dxs) {
     for (const Tensor& dx : dxs)
-      if (dx.defined()) caller_stream(device_of(dx));  // the second part's waits for this one
+      if (dx.defined()) caller_stream(device_of(dx));  // registers the stream: run_rest waits for it
     visit.dys = std::move(dys);
     visit.dxs = std::move(dxs);
     visit.deferred = true;
@@ -452,7 +459,7 @@ class Pass {
 
   void count_down(const Edge& e) {
     const size_t v = index_[e.slot.get()];
-    if (--visits_[v].waiting_for == 0) schedule(v);
+    if (--visits_[v].dependencies == 0) schedule(v);
   }
 
   void run_rule(Node& node, std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs,
@@ -491,19 +498,22 @@ class Pass {
   std::unordered_map<const AutogradSlot*, size_t> index_;
   std::unordered_map<const AutogradSlot*, std::vector<size_t>> targets_of_;
   std::vector<Visit> visits_;
-  std::vector<Ref<Node>> must_run_;
+  std::vector<Ref<Node>> required_nodes_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
-  std::vector<size_t> waiting_;   // leaves whose terms wait
-  std::vector<size_t> complete_;  // of these, those that have got all gradients
-  int64_t waiting_bytes_ = 0;
+  std::vector<size_t> deferred_leaves_;  // visits with a pending term
+  std::vector<size_t> complete_leaves_;  // those of deferred_leaves_ that have received all gradients
+  int64_t deferred_bytes_ = 0;
   Part part_ = Part::kWhole;
-  std::vector<Ref<AutogradSlot>> roots_;            // hold the graph between the parts
-  std::vector<std::pair<size_t, Tensor>> kept_;     // targets of the second part that the first one reached
-  std::deque<Stream> callers_ = current_streams();  // the current streams of the caller, one for each device
-  std::vector<Stream> node_streams_;                // other streams, which rules, sums or targets have used
+  std::vector<Ref<AutogradSlot>> roots_;  // keep the graph alive between the parts
+  std::vector<std::pair<size_t, Tensor>>
+      deferred_targets_;  // second part's targets, with gradients from the first part
+  std::deque<Stream> caller_streams_ =
+      current_streams();              // the current streams of the caller, one for each device
+  std::vector<Stream> node_streams_;  // other streams that have run rules, sums or conversions
 };
 
-// Runs f as the backward of the pass.
+// Calls f with the open recordings and the autocast state of a backward. If f throws, finishes the recording
+// unless the pass keeps the graph.
 template <class F> void run_backward(BackwardPass& pass, const F& f) {
   const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
   const NoAutocast as_recorded;

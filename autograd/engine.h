@@ -1,4 +1,4 @@
-// The engine: runs one backward over the nodes of one recording.
+// The backward engine: propagates gradients from roots to targets through the nodes of one recording.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,16 @@ namespace gradus::autograd {
 struct BackwardPass {
   RecordingState& recording;
   std::vector<Tensor> roots;
-  std::vector<Tensor> dys;  // one per root
-  // The leaves or outputs of nodes for which gradients are wanted. Null edges count as not reached.
+  std::vector<Tensor> dys;  // gradient of the root, one per root
+  // The leaves or outputs of nodes whose gradients the pass delivers. Null edges count as not reached.
   std::vector<Edge> targets;
-  // Whether a target's gradient is first used after this pass, or after its part. Empty: none is.
+  // Per target: whether its gradient is first read after this pass, or after its part of a pass in two parts.
+  // Empty: false for all.
   std::vector<char> used_later = {};
-  // Of a backward in two parts: whether a target belongs to the first one. Empty: there is one part.
+  // Per target, for PassInParts: whether the first part computes it. Empty: the pass has one part.
   std::vector<char> first = {};
-  // True: the recording continues after this pass. It records the ops of this backward, and the pass consumes
-  // nothing that the recording needs again.
+  // True: the recording stays open, records the ops of this backward, and keeps all saved tensors (PyTorch's
+  // create_graph and retain_graph).
   bool keep_graph = false;
 
   // Called once before the first rule runs, with a flag per target: whether the roots lead to it.
@@ -36,30 +37,31 @@ struct BackwardPass {
 void run(BackwardPass& pass);
 
 // Note [Streams of a backward]
-// A rule runs on the stream of its forward, and so does the conversion of its gradients to the form of their
-// values. Gradients of leaves are made ready on the current streams of the thread that runs the pass before
-// they are delivered. If the maker of a gradient and its consumer are on different streams, an event is recorded
-// when the gradient is made, and the consumer's stream waits for it before the first use: as input of a rule, or
-// in a sum, which the consumer's stream computes. When the pass ends, the caller's streams wait for everything
-// that it has queued. So all targets are ready, and the caller may overwrite what the rules have read. On one
-// stream no event is made.
+// A rule and the conversion of its gradients (conform) run on the stream of the node's forward. Gradients of
+// leaves are summed on the current streams of the thread that runs the pass. If the stream that computes a
+// gradient differs from the stream that reads it, the engine records an event after the computation, and the
+// reading stream waits for the event before its first use: as input of a rule or in a sum, which the reading
+// stream computes. When the pass ends, the caller's streams wait for all work that the pass has queued. Then all
+// targets are ready, and the caller may overwrite the tensors that the rules have read. A pass on one stream
+// records no event.
 
 // Note [Sums of leaves]
-// A leaf that several ops use gets several gradients. On a GPU a launch costs more than most of these sums.
-// So where nobody uses a leaf's gradient before the pass ends, its sums wait and are made together, in few
-// launches. They are the same sums in the same order. What waits holds kMaxPendingBytes bytes at most.
+// A leaf with several consumers receives several gradients. On a GPU the launch of a kernel costs more than most
+// of these sums. Sums into leaves whose gradients are read only after the pass (`used_later`) are therefore
+// deferred and batched into few launches. The order of the additions is unchanged. Deferred terms hold at most
+// kMaxPendingBytes bytes.
 
 // Note [Two parts]
-// A pipeline's stage owes others the gradients of its inputs. Those of its parameters
-// can wait. The first part runs the nodes that lead to the inputs, and of each node the edges that do.
-// What a node needs for its other edges stays: the gradients of its outputs, and what the rules of these
-// edges saved. Ops whose gradients come from one computation (JointRuns::kTogether, checkpoints,
-// functions of users) compute all in the first part, and keep those of the parameters. The second part
-// runs the edges that are left, and the nodes that lead to parameters alone. So no edge is run twice, and
-// nothing flows along the path of the inputs again. Nodes that other ranks count on run once: in the
-// first part if they lead to an input, else in the second; that is the same on every rank.
+// A pipeline stage sends the gradients of its inputs to the previous stage; the gradients of its parameters are
+// needed later (zero-bubble schedules: B and W). The first part runs the edges that lead to the inputs. For the
+// other edges of the same nodes it keeps the gradients of the node's outputs and the saved tensors of those edges'
+// rules. A node that computes all its gradients at once (JointRuns::kTogether, checkpoint, user-defined Function)
+// runs in the first part, which keeps the gradients for the second. The second part runs the remaining edges and
+// the nodes that lead to parameters alone. Each edge is run exactly once. A node that communicates with other
+// ranks (Node::runs_without_gradient) runs once: in the first part if it leads to an input, else in the second.
+// This choice is the same on every rank.
 
-// Runs a pass in two parts. The recording must stay open in between.
+// Runs a pass in two parts. The recording must not be finished in between.
 class PassInParts {
  public:
   explicit PassInParts(BackwardPass pass);
@@ -74,8 +76,9 @@ class PassInParts {
   std::unique_ptr<Impl> impl_;
 };
 
-// Brings a gradient into the form of its value: sums over broadcast dims, casts, moves to the device, and
-// makes it channels-last if the value is.
+// Returns the gradient with the shape, dtype and device of its value: sums over broadcast dims, casts, copies to
+// the device, and makes the result channels-last if the value is. A sparse gradient that fits is returned as is.
+// Errors: ShapeError if the gradient has fewer dims than the value, or does not broadcast from it.
 Tensor conform(Tensor gradient, const ValueInfo& value);
 
 }  // namespace gradus::autograd

@@ -32,29 +32,29 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
   if (!state)
     throw StateError("explain", "no recording is open on this thread: call it between record() and backward");
   const std::vector<Ref<Node>> nodes = state->nodes();
-  const auto used_by = consumers(nodes);
+  const auto consumers_of = consumers(nodes);
 
   // Finds all slots that lead to the loss.
   std::unordered_set<const AutogradSlot*> reached;
-  std::vector<const AutogradSlot*> todo;
-  if (loss.impl().slot) todo.push_back(loss.impl().slot.get());
-  while (!todo.empty()) {
-    const AutogradSlot* slot = todo.back();
-    todo.pop_back();
+  std::vector<const AutogradSlot*> stack;
+  if (loss.impl().slot) stack.push_back(loss.impl().slot.get());
+  while (!stack.empty()) {
+    const AutogradSlot* slot = stack.back();
+    stack.pop_back();
     if (!reached.insert(slot).second || slot->is_leaf()) continue;
     const Node* node = static_cast<const Node*>(slot);
     if (!node->belongs_to(state.get())) continue;
     for (const Edge& e : node->edges())
-      if (e.slot) todo.push_back(e.slot.get());
+      if (e.slot) stack.push_back(e.slot.get());
   }
 
-  // Follows a value forward and returns the ops on its path. With `toward_loss` the path leads to the loss.
-  auto way = [&](const AutogradSlot* from, bool toward_loss) {
+  // Returns the ops on a path forward from a slot, oldest first. With `toward_loss` the path leads to the loss.
+  auto path_from = [&](const AutogradSlot* from, bool toward_loss) {
     std::vector<std::string> ops;
     std::unordered_set<const AutogradSlot*> seen;
     for (const AutogradSlot* at = from; seen.insert(at).second;) {
-      auto it = used_by.find(at);
-      if (it == used_by.end()) break;
+      auto it = consumers_of.find(at);
+      if (it == consumers_of.end()) break;
       auto next = std::find_if(it->second.begin(), it->second.end(),
                                [&](const Node* n) { return !toward_loss || reached.count(n); });
       if (next == it->second.end()) break;
@@ -63,7 +63,7 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
     }
     return ops;
   };
-  auto joined = [](const std::vector<std::string>& ops) {
+  auto join_names = [](const std::vector<std::string>& ops) {
     std::string text;
     for (size_t i = 0; i < ops.size(); ++i) {
       if (ops.size() > 8 && i == 4) {
@@ -81,14 +81,14 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
     const Tensor x = leaf->tensor();
     text += concat("  ", i < names.size() ? names[i] : concat("tensor ", i), " ", describe(x), ": ");
     if (reached.count(leaf)) {
-      text += "reached: " + joined(way(leaf, true)) + "\n";
+      text += "reached: " + join_names(path_from(leaf, true)) + "\n";
       continue;
     }
-    const auto ops = way(leaf, false);
+    const auto ops = path_from(leaf, false);
     if (ops.empty())
       text += "not reached: no recorded op uses it\n";
     else
-      text += "not reached: used by " + joined(ops) +
+      text += "not reached: used by " + join_names(ops) +
               ", whose result goes no further (detached, rounded, or unused)\n";
   }
   for (const std::string& note : state->notes()) text += "  " + note + "\n";

@@ -1,3 +1,5 @@
+// grad and value_and_grad (a recording of their own, or a pass that keeps the open one), checkpoint
+// (rematerialization: the backward runs the forward again), and apply for user-defined Functions.
 #include "gradus/autograd/functional.h"
 
 #include <algorithm>
@@ -15,8 +17,8 @@
 namespace gradus::autograd {
 namespace {
 
-// Returns x under another name. An attachment of the result does not attach x, but recordings that follow x
-// follow the result.
+// Returns a view of x with a slot of its own. Attaching the view does not attach x; recordings that follow x
+// follow the view.
 Tensor alias(const Tensor& x) {
   if (!x.defined()) throw StateError("grad", "an undefined tensor (none) was given to differentiate by");
   Tensor y = detach(x);
@@ -123,18 +125,18 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
 namespace {
 
 // Note [Checkpoint]
-// The forward runs under a probe, a recording that keeps edges but no rules. The edges that leave the probe's
-// segment are the graph inputs that f uses. The backward runs f again under a recording that has exactly
-// these inputs as leaves, and takes their gradients. Enclosing recordings record the second run and its
-// rules, so gradients of higher order work.
+// The forward runs under a probe, a recording that keeps edges but no rules. The edges from the probe's nodes to
+// other slots are the graph inputs that f uses. The backward runs f again under a recording whose leaves are these
+// inputs, and returns their gradients. Enclosing recordings record the second run and its backward, so gradients
+// of higher order work.
 
-// The parts of the Context that both runs of f must share, besides the recordings.
-class Surroundings {
+// The parts of the Context that the second run of f restores: random state, module path, autocast.
+class ContextSnapshot {
  public:
-  Surroundings() : Surroundings(Context::current()) {}
+  ContextSnapshot() : ContextSnapshot(Context::current()) {}
 
-  // Calls f in the surroundings of the first run.
-  template <class F> auto run_again(F f) const {
+  // Calls f with the saved state, and restores the caller's state afterward.
+  template <class F> auto call(F f) const {
     struct Restore {
       Context& c;
       std::array<uint64_t, 2> random = c.generator->state();
@@ -151,7 +153,7 @@ class Surroundings {
   }
 
  private:
-  explicit Surroundings(const Context& c) : random_(c.generator->state()), path_(c.module_path) {}
+  explicit ContextSnapshot(const Context& c) : random_(c.generator->state()), path_(c.module_path) {}
 
   std::array<uint64_t, 2> random_;
   std::vector<const std::string*> path_;
@@ -160,13 +162,13 @@ class Surroundings {
 
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(NaryFunction f, std::vector<Saved> xs, std::vector<Edge> used, Surroundings surroundings,
+  CheckpointNode(NaryFunction f, std::vector<Saved> xs, std::vector<Edge> used, ContextSnapshot snapshot,
                  bool communicates)
       : Node("checkpoint"),
         f_(std::move(f)),
         xs_(std::move(xs)),
         used_(std::move(used)),
-        surroundings_(std::move(surroundings)),
+        snapshot_(std::move(snapshot)),
         communicates_(communicates) {}
 
   bool runs_without_gradient() const override { return communicates_; }
@@ -187,7 +189,7 @@ class CheckpointNode final : public Node {
       if (needs[xs_.size() + i]) targets[xs_.size() + i] = used_[i];
     }
     const OpenScope scope(leaves);
-    const Tensor y = surroundings_.run_again([&] { return f_(inner); });
+    const Tensor y = snapshot_.call([&] { return f_(inner); });
     BackwardPass pass{.recording = *scope.state, .targets = std::move(targets)};
     // Moved: the gradient's buffer is free for reuse as soon as the first rule has read it.
     if (dys[0].defined()) pass.roots.push_back(y), pass.dys.push_back(std::move(dys[0]));
@@ -205,12 +207,12 @@ class CheckpointNode final : public Node {
   NaryFunction f_;
   std::vector<Saved> xs_;
   std::vector<Edge> used_;  // graph inputs other than xs
-  Surroundings surroundings_;
+  ContextSnapshot snapshot_;
   bool communicates_;
 };
 
 // Returns the edges that lead from the probe's nodes, and from its result, to slots outside of the probe.
-std::vector<Edge> edges_out_of(const RecordingState& probe, const Tensor& result) {
+std::vector<Edge> edges_leaving(const RecordingState& probe, const Tensor& result) {
   std::vector<Edge> used;
   const auto use = [&](const Edge& e) {
     const auto is_e = [&](const Edge& u) { return u.slot == e.slot && u.index == e.index; };
@@ -233,7 +235,7 @@ Tensor checkpoint(const UnaryFunction& f, const Tensor& x) {
 Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs) {
   const std::vector<Ref<Counted>> outer = open_recordings();
   if (outer.empty()) return f(xs);
-  Surroundings surroundings;
+  ContextSnapshot snapshot;
   const Ref<RecordingState> probe = RecordingState::probe(outer);
   std::vector<Tensor> inner;
   for (const Tensor& x : xs) inner.push_back(x.defined() ? detach(x) : x);
@@ -243,7 +245,7 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs) {
     const RecordingsScope scope({probe});
     y = f(inner);
     if (!y.defined()) throw StateError("checkpoint", "the function returned an undefined tensor");
-    used = edges_out_of(*probe, y);
+    used = edges_leaving(*probe, y);
     probe->finish();
   }
   if (probe->communicates())
@@ -262,8 +264,7 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs) {
     edges[i] = recorder.edge_to(xs[i]);
     saved.push_back(recorder.save(xs[i]));
   }
-  Ref<Node> node(
-      new CheckpointNode(f, std::move(saved), used, std::move(surroundings), probe->communicates()));
+  Ref<Node> node(new CheckpointNode(f, std::move(saved), used, std::move(snapshot), probe->communicates()));
   recorder.attach(node, {&result, 1}, std::move(edges));
   return result;
 }

@@ -16,32 +16,31 @@ namespace gradus::autograd {
 using UnaryFunction = std::function<Tensor(const Tensor&)>;
 using NaryFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// Returns df/dx at x, weighted by dy (ones by default): the vector-Jacobian product dy^T df/dx.
-// Differentiates through f's argument only; tensors that f captures are constants here. An enclosing
-// recording or grad does follow them, so nested calls give gradients of any order. The gradient is zeros
-// where f does not depend on x.
+// Returns the vector-Jacobian product dy^T df/dx at x. dy defaults to ones. The gradient is taken with respect to
+// f's arguments alone; tensors that f captures are constants. An enclosing recording or grad follows them, so
+// nested calls give gradients of any order. The gradient is zeros if f does not depend on x.
 // Shapes: x any, dy like f(x), result like x.
 // Errors: DTypeError unless x is floating point; what f throws.
 Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
 std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy = {});
 
-// Return f's value and the gradient that grad returns.
+// Return f(x) and grad(f, x, dy), computed with one call of f.
 std::pair<Tensor, Tensor> value_and_grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
 std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs,
                                                       const Tensor& dy = {});
 
-// Returns the gradients of sum(ys * dys) with respect to xs. An open recording must follow xs: attached
-// tensors, or results of recorded ops. The recording continues and records the computation of these
-// gradients. A gradient is undefined where no y depends on x.
+// Returns the gradients of sum_i <ys[i], dys[i]> with respect to xs. An open recording must follow xs: each x is
+// attached or the result of a recorded op. The recording stays open and records the computation of the gradients
+// (create_graph=True in PyTorch). The gradient of an x on which no y depends is undefined.
 // Errors: StateError when no open recording follows ys or one of xs; ValueError unless there is a dy for each
 // y or none; ShapeError when a dy does not fit, or is missing for a y of several elements.
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
 
-// Returns f(x) without keeping what f's ops save. The backward computes f again, with the same random numbers
-// and under the same autocast, and differentiates that second run. The graph gets one node, with edges to x
-// and to every other tensor that f uses (parameters it captures). f must compute the same when called again.
-// Layers that change their state in a forward (batch norm's running statistics) must not change it in the
-// second run; is_recomputing() is true there.
+// Activation checkpointing, as torch.utils.checkpoint: returns f(x) without keeping the tensors that f's ops save
+// for backward. The backward calls f again, with the same random numbers and the same autocast, and differentiates
+// this second call. The graph gets one node, with edges to x and to every other tensor that f uses (such as
+// captured parameters). f must compute the same values in both calls. Layers that update state in a forward
+// (running statistics of batch norm) must not update it in the second call, where is_recomputing() is true.
 // Errors: StateError when f returns an undefined tensor; whatever f throws, also in the backward.
 Tensor checkpoint(const UnaryFunction& f, const Tensor& x);
 // The same for several inputs. Undefined inputs reach f as undefined.
@@ -60,9 +59,9 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
 //   };
 //   Tensor y = autograd::apply<Cube>(x);
 //
-// The ops of forward are not recorded. backward receives one gradient per output, undefined where none
-// arrived. It returns one gradient per input; an undefined tensor means no gradient. When backward consists
-// of differentiable ops, it can be differentiated again.
+// The ops of forward are not recorded. backward receives one gradient per output, undefined where none arrived,
+// and returns one gradient per input; an undefined tensor means no gradient. A backward made of differentiable
+// ops can be differentiated again.
 class Function {
  public:
   virtual ~Function() = default;
@@ -83,8 +82,8 @@ class Function {
 // Calls f->forward and records its backward. An instance serves one call.
 // Errors: StateError when f returns one of its inputs as its output; ValueError when f is null.
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
-// Do the same with a new F. apply<F>({x, y}, args...) constructs F from `args` and returns all outputs;
-// apply<F>(x, y) returns the only output.
+// Call apply with a new F. apply<F>({x, y}, args...) constructs F from `args` and returns all outputs;
+// apply<F>(x, y) default-constructs F and returns its only output.
 // Errors: also ValueError when apply<F>(x, y) gives several outputs, or none.
 template <std::derived_from<Function> F, class... Args>
 std::vector<Tensor> apply(const std::vector<Tensor>& inputs, Args&&... args) {

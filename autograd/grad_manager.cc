@@ -1,3 +1,5 @@
+// GradManager and Recording: attached tensors with callbacks, recordings, and the delivery of gradients from the
+// engine through the callbacks to grad().
 #include "gradus/autograd/grad_manager.h"
 
 #include <algorithm>
@@ -32,8 +34,8 @@ struct ManagerState {
   std::vector<Attached> attached;
   std::vector<std::weak_ptr<OpenRecording>> open;  // innermost last
 
-  // Returns a gradient of 1 for a root. It is kept for the next backward on this stream. Backward overwrites
-  // only what it owns alone; where a callback wrote into it, another is made.
+  // Returns a gradient of ones for a root, cached for the next backward on this stream. A backward overwrites only
+  // buffers of which it is the sole owner. If a callback has written into the cached tensor, a new one is made.
   Tensor one_like(const Tensor& root) {
     const Stream stream = current_stream(root.device());
     if (!one_.defined() || one_.shape() != root.shape() || one_.dtype() != root.dtype() ||
@@ -55,30 +57,31 @@ struct ManagerState {
 
  private:
   Tensor one_;
-  uint32_t version_ = 0;  // of its storage, since it was filled
+  uint32_t version_ = 0;  // of one_'s storage when it was filled
   std::optional<Stream> stream_;
 };
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
 
-// Calls f(object) once for each callback object of the wanted attached tensors, in the order of
+// Calls f(object) once for each callback object of the attached tensors that `selects` selects, in the order of
 // attaching. Allocates nothing.
-template <class Wanted, class F> void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
-  // An object counts at the first place that has it.
-  const auto first_place = [&](const GradCallback* object) -> const Callback* {
+template <class Predicate, class F>
+void for_each_object(const ManagerState& manager, Predicate selects, F f) {
+  // An object attached to several tensors is called at its first occurrence.
+  const auto first_occurrence = [&](const GradCallback* object) -> const Callback* {
     for (const Attached& a : manager.attached)
       for (const Callback& c : a.callbacks)
-        if (c.object.get() == object && wanted(a)) return &c;
+        if (c.object.get() == object && selects(a)) return &c;
     return nullptr;
   };
   for (const Attached& a : manager.attached)
     for (const Callback& c : a.callbacks)
-      if (c.object && first_place(c.object.get()) == &c) f(c.object);
+      if (c.object && first_occurrence(c.object.get()) == &c) f(c.object);
 }
 
-template <class Wanted> Objects objects_of(const ManagerState& manager, Wanted wanted) {
+template <class Predicate> Objects objects_of(const ManagerState& manager, Predicate selects) {
   Objects found;
-  for_each_object(manager, wanted, [&](const auto& object) { found.push_back(object); });
+  for_each_object(manager, selects, [&](const auto& object) { found.push_back(object); });
   return found;
 }
 
@@ -87,8 +90,8 @@ struct HalfBackward;
 struct OpenRecording {
   std::shared_ptr<ManagerState> manager;
   Ref<RecordingState> state;
-  bool narrowed = false;               // recorded with `only`
-  std::shared_ptr<HalfBackward> half;  // between the two parts of a backward
+  bool narrowed = false;               // opened with RecordOptions::only
+  std::shared_ptr<HalfBackward> half;  // set between backward_inputs and backward_weights
 
   ~OpenRecording() { drop(); }
 
@@ -97,8 +100,8 @@ struct OpenRecording {
     return [this](const Attached& a) { return state->has_leaf(a.leaf.get()); };
   }
 
-  // Ends the recording without a backward, unless it has ended. Allocates nothing, because a
-  // destructor calls it.
+  // Ends the recording without a backward, unless it has ended. Allocates nothing, because the destructor calls
+  // it.
   void drop() {
     if (!state || state->finished()) return;
     finish();
@@ -122,14 +125,14 @@ struct OpenRecording {
   // Returns the dys of a backward from these roots.
   std::vector<Tensor> checked_dys(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) const;
   std::vector<Edge> targets() const;
-  std::vector<char> used_later() const;  // per target: no callback waits for its gradient
-  // Runs f, and ends the recording if it throws.
-  template <class F> void ending_if_it_throws(const Objects& unfinished, const F& f);
+  std::vector<char> used_later() const;  // per target: whether it has no callbacks
+  // Calls f. If f throws, ends the recording and calls abandon on the unfinished objects.
+  template <class F> void end_on_error(const Objects& unfinished, const F& f);
 };
 
 namespace {
 
-// One backward's gradients on their way through the callbacks.
+// Passes the gradients of one backward through the callbacks and stores them in grad().
 class Deliveries {
  public:
   Deliveries(std::vector<Attached> attached, Objects objects)
@@ -150,15 +153,15 @@ class Deliveries {
     }
   }
 
-  // Delivers before begin: to functions alone.
+  // Delivers a gradient of the first part, before begin: to tensors whose callbacks are all functions.
   void deliver_early(size_t t, Tensor grad) { advance(t, 0, {{}, std::move(grad)}); }
   void deliver(size_t t, Tensor grad) {
     advance(t, 0, {{}, std::move(grad)});
     for (const auto& object : objects_) pass_on(object.get(), object->landed());
   }
 
-  // Finishes the objects in order, and runs the later callbacks on what they deliver. Then removes
-  // each from `unfinished`.
+  // Calls finish on the objects in order, passes the gradients they deliver to the callbacks after them, and
+  // removes each object from `unfinished`.
   void finish(Objects& unfinished) {
     for (const auto& object : objects_) {
       pass_on(object.get(), object->finish());
@@ -199,7 +202,7 @@ class Deliveries {
     }
   }
 
-  // Passes a gradient through the callbacks from the k-th on, until one holds it back.
+  // Passes a gradient through the callbacks from the k-th on, until one of them keeps it for later.
   void advance(size_t t, size_t k, Delivery d) {
     const auto& callbacks = attached_[t].callbacks;
     if (!callbacks.empty()) d.grad = to_dense(d.grad);
@@ -224,10 +227,10 @@ class Deliveries {
     results_[t] = std::move(d);
   }
 
-  // Sums with the gradients of earlier backwards, to be made together.
+  // Additions to the gradients of earlier backwards, batched into one call.
   struct Sums {
     std::vector<Tensor> to, terms;
-    std::vector<std::pair<Leaf*, Tensor>> replacing;  // of these, those that then become a leaf's
+    std::vector<std::pair<Leaf*, Tensor>> replacing;  // sums that then become the leaf's grad
   };
 
   static void store(Leaf& leaf, const Tensor& param, Delivery d, Sums& sums) {
@@ -288,7 +291,7 @@ std::vector<Tensor> with_default_dys(ManagerState& manager, const std::vector<Te
 
 }  // namespace
 
-// A backward that has computed the gradients of the inputs.
+// The state between backward_inputs and backward_weights.
 struct HalfBackward {
   Objects unfinished;
   Deliveries deliveries;
@@ -301,7 +304,7 @@ void OpenRecording::check_open(const char* op) const {
                      "call record() and compute the loss again, or pass all losses to one backward({a, b})");
 }
 
-template <class F> void OpenRecording::ending_if_it_throws(const Objects& unfinished, const F& f) {
+template <class F> void OpenRecording::end_on_error(const Objects& unfinished, const F& f) {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
   const RecordingsScope scope(recordings_that_see(*state));
   const NoAutocast as_recorded;
@@ -322,7 +325,7 @@ void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector
                      "this recording's backward has begun with backward_inputs: call backward_weights");
   manager->forget_dead();
   Objects unfinished = objects_of(*manager, followed());
-  ending_if_it_throws(unfinished, [&] { compute(roots, dys, unfinished); });
+  end_on_error(unfinished, [&] { compute(roots, dys, unfinished); });
   finish();
 }
 
@@ -412,7 +415,7 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
       deliveries.deliver(t, std::move(grad));
   };
   half->pass = std::make_unique<PassInParts>(std::move(pass));
-  ending_if_it_throws(unfinished, [&] {
+  end_on_error(unfinished, [&] {
     half->pass->run_first();
     deliveries.store();
   });
@@ -423,7 +426,7 @@ void OpenRecording::backward_weights() {
   check_open("backward_weights");
   if (!half) throw StateError("backward_weights", "call backward_inputs first");
   const std::shared_ptr<HalfBackward> rest = std::move(half);
-  ending_if_it_throws(rest->unfinished, [&] {
+  end_on_error(rest->unfinished, [&] {
     rest->pass->run_rest();
     rest->deliveries.finish(rest->unfinished);
     rest->deliveries.store();
@@ -524,8 +527,8 @@ std::vector<Tensor> GradManager::attached_tensors() const {
 
 namespace {
 
-// Tells the callback objects that a recording opens. They may attach more tensors.
-void tell_of_recording(GradManager& gm, autograd::ManagerState& manager) {
+// Calls recording_opened of the callback objects, which may attach more tensors.
+void notify_recording_opened(GradManager& gm, autograd::ManagerState& manager) {
   manager.forget_dead();
   for (const auto& object : autograd::objects_of(manager, [](const auto&) { return true; }))
     object->recording_opened(gm);
@@ -557,7 +560,7 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
 }  // namespace
 
 Recording GradManager::record(RecordOptions options) {
-  tell_of_recording(*this, *state("record"));
+  notify_recording_opened(*this, *state("record"));
   auto open = std::make_shared<OpenRecording>();
   open->manager = state_;
   open->state = state_for(*state_, options.only, 0);
@@ -573,7 +576,8 @@ void GradManager::backward(TensorList roots, TensorList dys) {
     if (auto open = it->lock(); open && !open->state->finished())
       return open->backward(roots.get(), dys.get());
   if (!state_->open.empty())
-    if (auto used = state_->open.back().lock()) used->backward(roots.get(), dys.get());  // its error
+    if (auto used = state_->open.back().lock())
+      used->backward(roots.get(), dys.get());  // throws: it has ended
   throw StateError(
       "backward",
       "no computation history: call record() before the forward; a recording serves one backward");
@@ -586,7 +590,7 @@ void GradManager::release() {
 }
 
 std::vector<Recording> GradManagerGroup::record() {
-  for (GradManager* gm : managers_) tell_of_recording(*gm, *gm->state("record"));
+  for (GradManager* gm : managers_) notify_recording_opened(*gm, *gm->state("record"));
   std::vector<Recording> recordings;
   uint64_t level = 0;
   for (GradManager* gm : managers_) {

@@ -1,4 +1,5 @@
-// GradManager: lists the tensors to differentiate, records the ops on them, and runs the backward.
+// GradManager: the tensors to differentiate, recordings of the ops on them, and their backward. A recording is a
+// gradient tape.
 //
 //   GradManager gm;
 //   gm.attach(net.parameters());
@@ -22,8 +23,8 @@
 
 namespace gradus {
 
-// Holds tensors passed as an argument: one, a list, or none. `gm.backward()`, `gm.backward({})`,
-// `gm.backward(loss)`, `gm.backward({a, b})` and `gm.attach(net.parameters())` all work.
+// An argument of zero, one or several tensors: `gm.backward()`, `gm.backward({})`, `gm.backward(loss)`,
+// `gm.backward({a, b})`, `gm.attach(net.parameters())`.
 class TensorList {
  public:
   TensorList() = default;
@@ -39,21 +40,21 @@ class TensorList {
 
 class GradManager;
 
-// The object form of a callback. It sees a whole backward, and may hold gradients back and deliver them later
-// (an all-reduce packs gradients into buckets). One object serves all tensors it was attached with, of one
-// manager or of several. The calls come in this order: begin; ready once per tensor, first for the tensors
-// that are not reached, with landed after each; finish. Each recording that follows one of the object's
-// tensors ends with finish or with abandon. It ends with both when finish delivers a gradient to a later
-// callback and that callback throws.
+// The object form of a callback, for gradients that are processed together: an all-reduce keeps gradients, packs
+// them into buckets, and delivers them later. One object serves all tensors it was attached with, of one manager
+// or of several. Order of calls in a backward: begin; ready once per tensor, first for the tensors that are not
+// reached, and landed after each ready; finish. Each recording that follows one of the object's tensors ends
+// with finish or with abandon; with both when finish delivers a gradient to a later callback and that callback
+// throws.
 class GradCallback {
  public:
   struct Delivery {
     Tensor param, grad;
-    bool as_is = false;  // grad() may keep this tensor, though it shares its memory with other gradients
+    bool as_is = false;  // grad() may become this very tensor, even if it is a view into a shared buffer
   };
 
   virtual ~GradCallback() = default;
-  // Called when the object was attached to a manager with this tensor.
+  // Called when the object is attached to a manager with this tensor. May throw to refuse the tensor.
   virtual void attached_to(const Tensor& param) { (void)param; }
   // Called when a manager that the object is attached to is about to open a recording. The object may attach
   // further tensors, such as a network's new parameters.
@@ -61,21 +62,20 @@ class GradCallback {
   // Receives the object's tensors and, for each of them, whether the backward will reach it.
   virtual void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) = 0;
   // Called when a tensor's gradient is complete. `grad` is undefined when no gradient arrived. Returns the
-  // gradient for the next callback, or nothing to hold the gradient back until landed or finish delivers it.
+  // gradient for the next callback, or nullopt if landed or finish will deliver the gradient later.
   virtual std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) = 0;
-  // Returns the gradients held back that have become available. The callbacks after this one run
-  // on them at once.
+  // Returns kept gradients that have become available. The callbacks after this one run on them at once.
   virtual std::vector<Delivery> landed() { return {}; }
-  // Called when all tensors are done. Returns the gradients held back, also those of tensors that this
-  // backward did not reach.
+  // Called after ready of all tensors. Returns all gradients still kept, also those of tensors that this backward
+  // did not reach.
   virtual std::vector<Delivery> finish() = 0;
   // Called when the recording ended without a backward (`error` is null) or when its backward threw. Discards
   // all pending gradients.
   virtual void abandon(std::exception_ptr error) noexcept { (void)error; }
 };
 
-// What `attach` takes: a GradCallback, or a function `Tensor f(const Tensor& param, const Tensor& grad)`.
-// The function is called as soon as the gradient is complete, and only when there is one. Its result
+// A callback for `attach`: a GradCallback, or a function `Tensor f(const Tensor& param, const Tensor& grad)`. The
+// function is called as soon as the gradient is complete, and not if no gradient arrived. The returned tensor
 // replaces the gradient.
 class Callback {
  public:
@@ -96,9 +96,9 @@ struct ManagerState;
 struct OpenRecording;
 }  // namespace autograd
 
-// An open recording of a manager, closed when it goes out of scope. A recording can be moved and paused. One
-// manager can have several recordings open, which finish in any order. Threads that share a Context record
-// together; end a recording only when no other thread records into it.
+// A gradient tape of a manager; destruction ends it. A recording can be moved and paused. One manager can have
+// several recordings open, which end in any order. Threads that share a Context record into the same recordings;
+// end a recording only when no other thread records into it.
 class Recording {
  public:
   Recording() = default;
@@ -106,26 +106,26 @@ class Recording {
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
 
-  // Stops recording the thread's ops until resume(). What was recorded stays.
+  // Stops recording the thread's ops until resume(). Ops recorded before stay in the graph.
   Recording& pause() &;
   Recording&& pause() &&;
   void resume();
-  // Computes the gradients of the attached tensors from the roots, runs the callbacks, sets or adds to
-  // `grad()`, and empties the graph. `dys` default to ones for roots of one element. Without roots only the
-  // callbacks run, and the ops that run without a gradient (Node::runs_without_gradient).
+  // Computes the gradients of the attached tensors from the roots, runs the callbacks, sets or adds to `grad()`,
+  // and ends the recording. `dys` default to ones for roots of one element. Without roots, only the callbacks and
+  // the nodes that run without a gradient (Node::runs_without_gradient) run.
   // Errors: StateError without a computation history and for an undefined root; ShapeError for a root of
   // several elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
-  // The same in two parts, for pipelines: first the gradients of `inputs`, which are attached tensors with
-  // functions as callbacks, or none; later those of all other attached tensors. The inputs have their grad()
-  // when backward_inputs returns. Together both parts give the gradients that `backward` gives. In between
-  // the recording keeps what the second part needs alone, and the thread's ops are not recorded. Other
-  // recordings may run their backwards meanwhile.
+  // `backward` in two parts, for zero-bubble pipeline schedules. backward_inputs computes and stores the gradients
+  // of `inputs`: attached tensors whose callbacks, if any, are functions. backward_weights computes the
+  // gradients of all other attached tensors. Both together give the gradients of `backward`. Between the two
+  // calls the recording keeps only the tensors that backward_weights needs, and records no ops; other recordings
+  // may run theirs.
   // Errors: as for `backward`; StateError for an input that is not attached, for a recording within another
-  // (second order), and for a part that is not its turn.
+  // recording (second order), and for calls in another order.
   void backward_inputs(TensorList inputs, TensorList roots = {}, TensorList dys = {});
   void backward_weights();
-  // Drops what was recorded. Nothing more is recorded.
+  // Ends the recording without a backward, and frees its graph.
   void release();
   bool is_open() const;  // not finished by backward or release
 
@@ -146,9 +146,8 @@ class GradManager {
   GradManager(GradManager&&) = default;
   GradManager& operator=(GradManager&&) = default;
 
-  // Adds tensors to differentiate. The manager holds them weakly: it forgets a tensor that its owner drops.
-  // Attaching a tensor again adds the callbacks to those it has. Open recordings follow the tensor from
-  // this moment on.
+  // Adds tensors to differentiate. The manager has weak references: a tensor that its owner frees is removed.
+  // Attaching a tensor again adds the callbacks to its list. Open recordings follow the tensor from this call on.
   // Errors: DTypeError unless floating point; StateError for an undefined tensor.
   GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {});
   template <class... C>
@@ -174,7 +173,7 @@ class GradManager {
   std::shared_ptr<autograd::ManagerState> state_;
 };
 
-// Managers that record at the same level: each records the others' backward.
+// Managers whose recordings have the same level: each recording records the backward of the others.
 //   auto r = (gm_a | gm_b).record();
 class GradManagerGroup {
  public:
@@ -205,9 +204,9 @@ inline NoRecord no_record() { return {}; }
 
 namespace autograd {
 
-// Returns a text that says, for every attached tensor of the innermost open recording, whether `loss` reaches
-// it and by which ops. For a tensor that the loss does not reach, the text says after which op the path ends.
-// `names` (optional) names the tensors in the order of attaching.
+// Returns a report on every attached tensor of the innermost open recording: whether a path of recorded ops leads
+// from it to `loss`, and the ops on that path; if none does, the op after which the path ends. `names` (optional)
+// names the tensors in the order of attaching.
 std::string explain(const Tensor& loss, const std::vector<std::string>& names = {});
 
 }  // namespace autograd

@@ -1,3 +1,5 @@
+// gradcheck and gradgradcheck: compare gradients with the five-point central difference
+// (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h.
 #include "gradus/autograd/gradcheck.h"
 
 #include <cmath>
@@ -19,7 +21,7 @@ double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-// Returns numbers in +-[0.5, 1.5). None is near zero, so no error hides behind a small factor.
+// Returns random numbers with magnitude in [0.5, 1.5) and random sign. A factor near zero would hide errors.
 Values random_values(int64_t n, uint64_t seed, uint64_t stream) {
   Values v(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -57,13 +59,13 @@ class Check {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const DType t = inputs[i].dtype();
       if (t == DType::kF64) {
-        wanted_.push_back(i);
+        differentiable_.push_back(i);
       } else if (is_floating(t)) {
         throw DTypeError("gradcheck", "expected f64 inputs (differences need the precision), input ", i,
                          " is ", describe(inputs[i]));
       }
     }
-    if (wanted_.empty()) throw DTypeError("gradcheck", "expected an f64 input, given none");
+    if (differentiable_.empty()) throw DTypeError("gradcheck", "expected an f64 input, given none");
   }
 
   GradCheckResult run() {
@@ -73,15 +75,16 @@ class Check {
     }
     if (!same_bits(y, call(inputs_))) return fail("two calls with the same inputs give different results");
     const std::vector<Values> dys = projections(y.numel());
-    std::vector<std::vector<Values>> grads(wanted_.size());  // [input][dy]
+    std::vector<std::vector<Values>> grads(differentiable_.size());  // [input][dy]
     for (size_t k = 0; k < dys.size(); ++k) {
-      const std::vector<Tensor> g = gradients(y, dys[k], wanted_);
+      const std::vector<Tensor> g = gradients(y, dys[k], differentiable_);
       if (!check_form(g)) return result_;
       if (k == 0 && !check_repeatable(y, dys[k], g)) return result_;
-      for (size_t w = 0; w < wanted_.size(); ++w) grads[w].push_back(values_of(g[w], wanted_[w]));
+      for (size_t w = 0; w < differentiable_.size(); ++w)
+        grads[w].push_back(values_of(g[w], differentiable_[w]));
     }
-    for (size_t w = 0; w < wanted_.size(); ++w) compare_input(wanted_[w], dys, grads[w]);
-    for (size_t i : wanted_) {
+    for (size_t w = 0; w < differentiable_.size(); ++w) compare_input(differentiable_[w], dys, grads[w]);
+    for (size_t i : differentiable_) {
       if (inputs_[i].grad().defined()) return fail(concat("input ", i, " was left with a grad()"));
     }
     if (result_.ok) {
@@ -111,12 +114,12 @@ class Check {
   std::vector<Tensor> gradients(const Tensor& y, const Values& dy, const std::vector<size_t>& which) const {
     std::vector<Tensor> x;
     for (size_t i : which) x.push_back(inputs_[i]);
-    auto of_these = [&](const std::vector<Tensor>& values) {
+    auto f_of_selected = [&](const std::vector<Tensor>& values) {
       std::vector<Tensor> all = inputs_;
       for (size_t k = 0; k < which.size(); ++k) all[which[k]] = values[k];
       return f_(all);
     };
-    return grad(of_these, x, with_values(y, dy));
+    return grad(f_of_selected, x, with_values(y, dy));
   }
 
   Values values_of(const Tensor& g, size_t input) const {
@@ -125,25 +128,27 @@ class Check {
 
   bool check_form(const std::vector<Tensor>& grads) {
     for (size_t w = 0; w < grads.size(); ++w) {
-      const Tensor &g = grads[w], &x = inputs_[wanted_[w]];
+      const Tensor &g = grads[w], &x = inputs_[differentiable_[w]];
       if (!g.defined()) continue;
       if (g.shape() != x.shape() || g.dtype() != x.dtype() || g.device() != x.device()) {
-        fail(concat("gradient of input ", wanted_[w], " is ", describe(g), ", the input is ", describe(x)));
+        fail(concat("gradient of input ", differentiable_[w], " is ", describe(g), ", the input is ",
+                    describe(x)));
       }
     }
     return result_.ok;
   }
 
   bool check_repeatable(const Tensor& y, const Values& dy, const std::vector<Tensor>& grads) {
-    const std::vector<Tensor> again = gradients(y, dy, wanted_);
-    for (size_t w = 0; w < wanted_.size(); ++w) {
+    const std::vector<Tensor> again = gradients(y, dy, differentiable_);
+    for (size_t w = 0; w < differentiable_.size(); ++w) {
       if (!same_bits(grads[w], again[w])) {
-        fail(concat("two backward runs give different gradients of input ", wanted_[w]));
+        fail(concat("two backward runs give different gradients of input ", differentiable_[w]));
       }
-      if (wanted_.size() == 1) continue;
-      const std::vector<Tensor> alone = gradients(y, dy, {wanted_[w]});
-      if (values_of(alone[0], wanted_[w]) != values_of(grads[w], wanted_[w])) {
-        fail(concat("gradient of input ", wanted_[w], " alone differs from its gradient among all inputs"));
+      if (differentiable_.size() == 1) continue;
+      const std::vector<Tensor> alone = gradients(y, dy, {differentiable_[w]});
+      if (values_of(alone[0], differentiable_[w]) != values_of(grads[w], differentiable_[w])) {
+        fail(concat("gradient of input ", differentiable_[w],
+                    " alone differs from its gradient among all inputs"));
       }
     }
     return result_.ok;
@@ -160,10 +165,11 @@ class Check {
       return call(all).to_vector<double>();
     };
     const Values p1 = at(h), m1 = at(-h), p2 = at(2 * h), m2 = at(-2 * h);
-    Values slope(p1.size());
-    for (size_t j = 0; j < slope.size(); ++j) slope[j] = (8 * (p1[j] - m1[j]) - (p2[j] - m2[j])) / (12 * h);
+    Values derivative(p1.size());
+    for (size_t j = 0; j < derivative.size(); ++j)
+      derivative[j] = (8 * (p1[j] - m1[j]) - (p2[j] - m2[j])) / (12 * h);
     Values out;
-    for (const Values& dy : dys) out.push_back(dot(dy, slope));
+    for (const Values& dy : dys) out.push_back(dot(dy, derivative));
     return out;
   }
 
@@ -215,7 +221,7 @@ class Check {
   const TensorFunction& f_;
   const std::vector<Tensor>& inputs_;
   const GradCheckOptions& options_;
-  std::vector<size_t> wanted_;  // inputs to differentiate
+  std::vector<size_t> differentiable_;  // inputs to differentiate
   int64_t compared_ = 0;
   GradCheckResult result_;
 };
@@ -229,31 +235,31 @@ GradCheckResult gradcheck(const TensorFunction& f, const std::vector<Tensor>& in
 
 GradCheckResult gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                               const GradCheckOptions& options) {
-  std::vector<size_t> wanted;
+  std::vector<size_t> differentiable;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].dtype() == DType::kF64) wanted.push_back(i);
+    if (inputs[i].dtype() == DType::kF64) differentiable.push_back(i);
   }
   const Tensor y = f(inputs);
   std::vector<Tensor> with_dy = inputs;
   with_dy.push_back(with_values(y, random_values(y.numel(), options.seed, 2000)));
   GradCheckResult total;
-  for (size_t w = 0; w < wanted.size(); ++w) {
+  for (size_t w = 0; w < differentiable.size(); ++w) {
     // The gradient of one input as a function of all inputs and dy.
     auto gradient = [&](const std::vector<Tensor>& values) {
-      auto of_wanted = [&](const std::vector<Tensor>& x) {
+      auto f_of_differentiable = [&](const std::vector<Tensor>& x) {
         std::vector<Tensor> all(values.begin(), values.end() - 1);
-        for (size_t k = 0; k < wanted.size(); ++k) all[wanted[k]] = x[k];
+        for (size_t k = 0; k < differentiable.size(); ++k) all[differentiable[k]] = x[k];
         return f(all);
       };
       std::vector<Tensor> x;
-      for (size_t i : wanted) x.push_back(values[i]);
-      return grad(of_wanted, x, values.back())[w];
+      for (size_t i : differentiable) x.push_back(values[i]);
+      return grad(f_of_differentiable, x, values.back())[w];
     };
     if (!gradient(with_dy).defined()) continue;  // f does not depend on this input
     GradCheckResult r = gradcheck(gradient, with_dy, options);
     if (!r) {
-      r.message =
-          concat("in the gradient of input ", wanted[w], " (dy is input ", inputs.size(), "): ", r.message);
+      r.message = concat("in the gradient of input ", differentiable[w], " (dy is input ", inputs.size(),
+                         "): ", r.message);
       return r;
     }
     if (r.worst >= total.worst) total = r;

@@ -1,4 +1,4 @@
-// gradcheck: compares a function's gradients with central differences, in f64. Checks functions of your own:
+// gradcheck: compares a function's gradients with central differences, in f64. As torch.autograd.gradcheck.
 //
 //   auto f = [](const std::vector<Tensor>& x) { return my_op(x[0], x[1]); };
 //   auto check = autograd::gradcheck(f, {a, b});       // first order
@@ -18,25 +18,26 @@ namespace gradus::autograd {
 using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
 struct GradCheckOptions {
-  // Distance between the points of the difference formula, times max(1, |x|). The formula reaches two steps
-  // to either side. Inputs should be farther than that from a kink (0 of relu, ties of max).
+  // Step h of the difference formula, relative to max(1, |x|). The formula evaluates f at x +- 2h, so inputs
+  // should be farther than 2h from points without a derivative (0 of relu, ties of max).
   double step = 1e-4;
-  // A gradient g passes against a difference d when |g - d| <= atol + rtol * |d|.
+  // A gradient g agrees with a difference d when |g - d| <= atol + rtol * |d|.
   double atol = 1e-7;
   double rtol = 1e-6;
-  // Inputs up to this size are checked element by element, larger ones along `directions` random directions.
+  // Inputs of up to this many elements are checked element by element, larger ones along `directions` random
+  // directions.
   int64_t max_elements = 256;
   int directions = 3;
-  // Outputs up to this size are checked one by one (the full Jacobian), larger ones under
-  // two random projections.
+  // Outputs of up to this many elements are checked one by one (the full Jacobian), larger ones by two random
+  // projections dy.
   int64_t max_outputs = 8;
   uint64_t seed = 0;
 };
 
 struct GradCheckResult {
   bool ok = true;
-  std::string message;  // what was wrong, or what was compared
-  // The largest error among the comparisons, relative to its tolerance. Above 1 the check failed.
+  std::string message;  // the last failure, or a summary of the comparisons
+  // The largest |g - d| / tolerance of all comparisons. The check fails above 1.
   double worst = 0;
   int input = -1;
   int64_t element = -1;  // row-major; -1: a random direction
@@ -46,11 +47,11 @@ struct GradCheckResult {
   explicit operator bool() const { return ok; }
 };
 
-// Checks the first-order gradients of y = f(inputs) with respect to every f64 input:
-//   <dy, (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h>   against   <grad(f, x, dy), direction of h>.
-// Checks also that each gradient has its input's shape, dtype and device; that the gradient of one input
-// alone equals that of all together; that repeated runs agree bit for bit; and that no input is left with a
-// `grad()`. Integer and bool inputs (indices, masks) are passed on and not differentiated.
+// Checks the first-order gradients of y = f(inputs) with respect to every f64 input, along a direction u:
+//   <dy, (8 (f(x + hu) - f(x - hu)) - (f(x + 2hu) - f(x - 2hu))) / 12h>   against   <grad(f, x, dy), u>.
+// Also checks that each gradient has its input's shape, dtype and device, that the gradient of one input alone
+// equals its gradient among all inputs, that repeated runs agree bit for bit, and that no input has a `grad()`
+// afterward. Integer and bool inputs (indices, masks) are passed to f and not differentiated.
 // Errors: DTypeError when no input is f64, an input is f32, f16 or bf16, or f's result is not f64.
 GradCheckResult gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                           const GradCheckOptions& = {});

@@ -1,3 +1,5 @@
+// x[{...}]: numbers, slices, None and Ellipsis make a view; index tensors and masks then read (index) or write
+// (index_put) elements of that view.
 #include "gradus/autograd/indexing.h"
 
 #include <algorithm>
@@ -22,7 +24,8 @@ int dims_taken(const Index& index) {
   return mask.defined() && mask.dtype() == DType::kBool ? mask.dim() : 1;
 }
 
-// The view that numbers, slices, None and Ellipsis select, and the tensors that index its dims, if any.
+// The view selected by numbers, slices, None and Ellipsis, and per dim of the view the tensor that indexes it,
+// if any.
 struct Part {
   Tensor view;
   std::vector<Tensor> tensors;
@@ -67,8 +70,9 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
   return part;
 }
 
-// Returns v without those leading dims of size 1 that the part does not have.
-Tensor fitted(const Tensor& v, int dims) {
+// Returns v with at most `dims` dims: drops leading dims of size 1. Returns v itself if a larger dim would be
+// dropped.
+Tensor drop_leading_ones(const Tensor& v, int dims) {
   if (v.dim() <= dims) return v;
   Shape s;
   for (int i = 0; i < v.dim(); ++i) {
@@ -80,7 +84,7 @@ Tensor fitted(const Tensor& v, int dims) {
   return reshape(v, s);
 }
 
-// Returns a new tensor: x with v in the part.
+// Returns a copy of x in which the indexed elements are v.
 Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& v) {
   const Part part = part_of(x, index);
   if (!part.tensors.empty()) {
@@ -95,7 +99,7 @@ Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& 
     }
     return assigned(x, basic, inner);
   }
-  const Tensor src = fitted(v, part.view.dim());
+  const Tensor src = drop_leading_ones(v, part.view.dim());
   Tensor y = raw::clone(x);
   raw::copy_(part_of(y, index).view, src);
   if (Recorder r{"index_assign", x, src})
@@ -148,9 +152,9 @@ void Indexed::operator=(const Tensor& v) && {
   // No recording follows x or v, so the views and index_put below record nothing.
   const Part part = part_of(x_, index_);
   const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;
-  raw::copy_(part.view,
-             part.tensors.empty() ? fitted(src, part.view.dim()) : index_put(part.view, part.tensors, src));
-  if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: write it back to the tensor that is to change
+  raw::copy_(part.view, part.tensors.empty() ? drop_leading_ones(src, part.view.dim())
+                                             : index_put(part.view, part.tensors, src));
+  if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: writes it back to the tensor it was read from
 }
 
 void Indexed::operator=(Number v) && {

@@ -1,4 +1,4 @@
-// Indexing as in Python:
+// Indexing as in NumPy and PyTorch:
 //
 //   Tensor row = x[0];                           // also x[{0}]
 //   Tensor part = x[{Ellipsis, Slice(0, 3)}];    // a view
@@ -8,12 +8,11 @@
 //   x[mask] = 0;
 //   x[0][1] += 2;
 //
-// The result of x[...] may be kept: it holds its tensor.
+// The result of x[...] has a reference to x's data and may be kept.
 //
-// An assignment writes in place, unless an open recording follows x or v. Then the assignment makes a
-// new value, with gradients to both, and the handle x names the new value from there on. Other handles
-// keep the old value. An attached tensor or a parameter cannot be replaced so: write under no_record(), or
-// assign to a clone.
+// An assignment writes in place, unless an open recording follows x or v. In that case the assignment computes a
+// new tensor, with gradients to x and v, and assigns it to the handle x. Other handles keep the old tensor.
+// Attached tensors and parameters cannot be replaced: write under no_record(), or assign to a clone.
 #pragma once
 
 #include <concepts>
@@ -28,7 +27,7 @@
 
 namespace gradus {
 
-// Stands for as many whole dims as are left over.
+// Selects all elements of the dims that the other indices leave.
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
 
@@ -45,8 +44,8 @@ struct Slice {
   int64_t start = 0, stop = kEnd, step = 1;
 };
 
-// One coordinate: a number, a Slice, None, Ellipsis, a tensor of indices, or a bool mask over
-// one or more dims.
+// One index: a number, a Slice, None, Ellipsis, an integer tensor of indices, or a bool mask over one or more
+// dims.
 class Index {
  public:
   enum class Kind : uint8_t { kNumber, kSlice, kNone, kEllipsis, kTensor };
@@ -71,17 +70,17 @@ class Index {
   Tensor tensor_;
 };
 
-// A part of a tensor, to be read as a Tensor or assigned to. `auto part = x[0];` may be kept and read. To
-// assign, write the expression itself: `x[0] = v;`.
+// The result of x[...]: converts to a Tensor, and can be assigned to. `auto part = x[0];` may be kept and read.
+// Assignment needs the expression itself: `x[0] = v;`.
 class Indexed {
  public:
   Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
       : x_(x), handle_(handle), index_(std::move(index)) {}
   Indexed(const Indexed&) = delete;
 
-  // Returns the part: a view, or a copy when tensors index.
+  // Returns the indexed elements: a view, or a copy if an index is a tensor.
   // Errors: IndexError naming index, dim and size.
-  // Grad: dy in the part, zeros elsewhere.
+  // Grad: dy at the indexed elements, zeros elsewhere.
   Tensor get() const;
   operator Tensor() const { return get(); }
   template <class T> T item() const { return get().item<T>(); }
@@ -93,18 +92,17 @@ class Indexed {
   DType dtype() const { return x_.dtype(); }
   Device device() const { return x_.device(); }
 
-  // Returns a part of this part: x[0][1]. Assigning to it changes x as well.
+  // Indexes the result again: x[0][1]. An assignment to x[0][1] changes x.
   Indexed operator[](std::initializer_list<Index> index) &&;
   Indexed operator[](const Index& index) &&;
-  // Return a part of a part that was kept: for reading, and for writing while no recording follows
-  // x or the value.
+  // The same for a kept Indexed: for reading, and for writing while no recording follows x or the value.
   Indexed operator[](std::initializer_list<Index> index) const&;
   Indexed operator[](const Index& index) const&;
 
-  // Writes v, converted to x's dtype and broadcast to the part.
-  // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and x is
-  // attached or its handle is const.
-  // Grad: to x, dy outside of the part; to v, dy in the part.
+  // Writes v, converted to x's dtype and broadcast to the shape of the indexed elements.
+  // Errors: ShapeError when v does not broadcast; StateError when a recording follows x or v and x is attached or
+  // its handle is const.
+  // Grad: to x, dy with zeros at the indexed elements; to v, dy at the indexed elements.
   void operator=(const Tensor& v) &&;
   void operator=(Number v) &&;
   void operator=(const Indexed& v) && { std::move(*this) = v.get(); }
@@ -119,7 +117,7 @@ class Indexed {
 
  private:
   Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index);
-  bool is_copy() const;       // whether tensors index this part or one that contains it
+  bool is_copy() const;       // whether this Indexed, or an outer one, has a tensor as index
   void put(const Tensor& v);  // makes the handle, or the outer part, refer to v
 
   Tensor x_;        // a reference of its own: the result of x[0] may outlive x

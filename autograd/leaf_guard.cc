@@ -1,3 +1,4 @@
+// The process-wide table of guarded leaves.
 #include "gradus/autograd/leaf_guard.h"
 
 #include <atomic>
@@ -8,7 +9,7 @@ namespace gradus::autograd {
 namespace {
 
 struct Guarded {
-  Ref<Leaf> leaf;  // held, so that no later leaf gets its address
+  Ref<Leaf> leaf;  // keeps the address, which is the table's key, from being reused
   const LeafGuard* guard;
 };
 
@@ -16,15 +17,15 @@ struct Guarded {
 struct Table {
   std::mutex mutex;
   std::unordered_map<const Leaf*, Guarded> guarded;
-  std::atomic<bool> empty{true};  // true in most programs
+  std::atomic<bool> empty{true};  // lets check_guard return without the lock
 };
 Table& table() {
   static auto& table = *new Table;
   return table;
 }
 
-template <class F> void forget(Table& table, F&& is_over) {
-  std::erase_if(table.guarded, [&](const auto& entry) { return is_over(entry.second); });
+template <class F> void erase_guarded(Table& table, F&& expired) {
+  std::erase_if(table.guarded, [&](const auto& entry) { return expired(entry.second); });
   table.empty = table.guarded.empty();
 }
 
@@ -32,13 +33,13 @@ template <class F> void forget(Table& table, F&& is_over) {
 
 LeafGuard::~LeafGuard() {
   std::lock_guard lock(table().mutex);
-  forget(table(), [this](const Guarded& g) { return g.guard == this; });
+  erase_guarded(table(), [this](const Guarded& g) { return g.guard == this; });
 }
 
 void LeafGuard::guard(const std::vector<Ref<Leaf>>& leaves) {
   Table& all = table();
   std::lock_guard lock(all.mutex);
-  forget(all, [this](const Guarded& g) { return g.guard == this && !g.leaf->tensor().defined(); });
+  erase_guarded(all, [this](const Guarded& g) { return g.guard == this && !g.leaf->tensor().defined(); });
   for (const Ref<Leaf>& leaf : leaves) all.guarded[leaf.get()] = {leaf, this};
   all.empty = all.guarded.empty();
 }

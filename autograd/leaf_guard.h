@@ -1,6 +1,5 @@
-// LeafGuard: an object that must agree before a recording follows certain tensors. A data-parallel
-// model guards its parameters: recorded without the model's callback, their gradients would not be
-// reduced across ranks.
+// LeafGuard: may refuse that a recording follows certain tensors. A data-parallel model guards its parameters,
+// because a GradManager without the model's callback would not reduce their gradients across ranks.
 #pragma once
 
 #include <vector>
@@ -17,8 +16,8 @@ class LeafGuard {
   LeafGuard& operator=(const LeafGuard&) = delete;
   virtual ~LeafGuard();  // ends its guard over all its leaves
 
-  // Guards the leaves, in place of their previous guard. Also forgets leaves of this guard whose
-  // tensors are gone.
+  // Guards the leaves, replacing their previous guards. Also removes leaves of this guard whose tensors were
+  // freed.
   void guard(const std::vector<Ref<Leaf>>& leaves);
   // Throws unless a manager may record `x` with these callbacks.
   virtual void check_recording(const Tensor& x, const std::vector<Callback>& callbacks) const = 0;

@@ -1,3 +1,4 @@
+// GPT: blocks of causal self-attention and an MLP, with names of parameters as in GPT-2.
 #include "gradus/models/gpt.h"
 
 #include <cmath>
@@ -7,6 +8,7 @@
 namespace gradus::models {
 namespace {
 
+// Causal multi-head self-attention.
 struct Attention final : nn::Layer {
   Attention(nn::Module* block, std::string name, const GPTOptions& o)
       : Layer(block, std::move(name)),
@@ -19,11 +21,11 @@ struct Attention final : nn::Layer {
   Tensor forward(const Tensor& x) override {
     const int64_t n = x.size(0), t = x.size(1), width = x.size(2);
     const std::vector<Tensor> qkv = chunk(c_attn(x), 3, -1);
-    const auto heads_apart = [&](const Tensor& y) {
+    const auto split_heads = [&](const Tensor& y) {
       return transpose(reshape(y, {n, t, heads, width / heads}), 1, 2);
     };
     const Tensor y =
-        scaled_dot_product_attention(heads_apart(qkv[0]), heads_apart(qkv[1]), heads_apart(qkv[2]),
+        scaled_dot_product_attention(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]),
                                      {.causal = true, .dropout = is_training() ? dropout : 0.0});
     return resid_dropout(c_proj(reshape(transpose(y, 1, 2), {n, t, width})));
   }
@@ -34,6 +36,7 @@ struct Attention final : nn::Layer {
   double dropout;
 };
 
+// Two linear layers with GELU.
 struct MLP final : nn::Layer {
   MLP(nn::Module* block, std::string name, const GPTOptions& o)
       : Layer(block, std::move(name)),
@@ -47,6 +50,7 @@ struct MLP final : nn::Layer {
   nn::Dropout dropout;
 };
 
+// A transformer block with layer norms before attention and MLP (pre-norm).
 struct Block final : nn::Layer {
   Block(nn::Module* blocks, std::string name, const GPTOptions& o)
       : Layer(blocks, std::move(name)),
@@ -85,7 +89,8 @@ GPTOptions GPT::checked(const Options& o) {
 
 void GPT::build() {
   for (int64_t i = 0; i < options().layers; ++i) h.add<Block>(options());
-  // So the sum of what all blocks add does not grow with their number.
+  // Scales the projections into the residual path by 1 / sqrt(2 layers), as GPT-2, so that the variance of the
+  // residual path does not grow with the number of layers.
   const double residual = 0.02 / std::sqrt(2 * double(options().layers));
   for (const auto& [name, p] : named_parameters())
     if (name.ends_with(".bias"))

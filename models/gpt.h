@@ -1,4 +1,5 @@
-// GPT: a decoder-only transformer. At each position it predicts the next token from those up to there.
+// GPT: a decoder-only transformer, which predicts at each position the next token from the tokens up to that
+// position.
 //
 //   models::GPT net({.vocabulary = 65, .context = 64, .layers = 4, .heads = 4, .width = 128});
 //   Tensor logits = net(tokens);  // i64[N,T] -> [N,T,65]
@@ -14,22 +15,23 @@ namespace gradus::models {
 // The defaults are GPT-2's smallest network: 124,439,808 parameters.
 struct GPTOptions {
   int64_t vocabulary = 50257;
-  int64_t context = 1024;  // the most tokens of a row
-  int64_t layers = 12;     // blocks
-  int64_t heads = 12;      // of attention
-  int64_t width = 768;     // a multiple of the heads
-  double dropout = 0.1;    // of embeddings, attention weights, and what blocks add
-  bool bias = true;        // of linear layers and norms
+  int64_t context = 1024;  // maximum length of a sequence, in tokens
+  int64_t layers = 12;     // number of blocks
+  int64_t heads = 12;      // number of attention heads
+  int64_t width = 768;     // size of the embeddings; a multiple of the heads
+  double dropout = 0.1;    // dropout probability of embeddings, attention weights and residual branches
+  bool bias = true;        // linear layers and layer norms have biases
 };
 
-// Adds embeddings of tokens and of positions. Then blocks add causal attention and a layer of four times the
-// width with gelu, each to its normalized input. The token embedding also makes the logits. Weights start
-// normal with deviation 0.02, where a block's parts end with 0.02 / sqrt(2 layers); biases at 0.
-// Shapes: x i64[N,T], T from 1 to the context -> [N,T,vocabulary].
+// x = wte(tokens) + wpe(positions); each block: x += attention(layer_norm(x)), x += mlp(layer_norm(x)), where
+// the MLP has a hidden layer of 4 * width with GELU; logits = layer_norm(x) wte^T (tied weights). Initial
+// weights are normal with standard deviation 0.02, those of c_proj with 0.02 / sqrt(2 layers); initial biases
+// are 0.
+// Shapes: x i64[N,T], 1 <= T <= context -> [N,T,vocabulary].
 // Source: Radford et al., "Language models are unsupervised multitask learners", 2019; Karpathy, nanoGPT.
 class GPT final : public nn::LayerWith<GPTOptions> {
  public:
-  // Errors: ValueError for options outside of their domain.
+  // Errors: ValueError for options out of range.
   explicit GPT(Options options = {}) : LayerWith(checked(options)) { build(); }
   GPT(nn::Module* parent, std::string name, Options options = {})
       : LayerWith(parent, std::move(name), checked(options)) {
@@ -42,7 +44,7 @@ class GPT final : public nn::LayerWith<GPTOptions> {
   nn::ModuleList<> h{this, "h"};
   nn::LayerNorm ln_f{this, "ln_f", {.shape = options().width, .bias = options().bias}};
 
-  // Errors: ShapeError for more tokens than the context has.
+  // Errors: ShapeError unless x is [N,T] with 1 <= T <= context.
   Tensor forward(const Tensor& x) override;
 
  private:

@@ -1,3 +1,4 @@
+// MnistNet's forward.
 #include "gradus/models/mnist_net.h"
 
 #include "gradus/autograd/ops/ops.h"

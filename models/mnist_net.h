@@ -17,7 +17,7 @@ struct MnistNet : nn::Layer {
   nn::Linear fc1{this, "fc1", {.in = 9216, .out = 128}};
   nn::Linear fc2{this, "fc2", {.in = 128, .out = 10}};
 
-  // Returns what the last layer sees, without its dropout: 128 numbers, none below 0.
+  // Returns the input of the last layer before its dropout: the result of fc1 after ReLU.
   // Shapes: x [N,1,28,28] -> [N,128].
   Tensor features(const Tensor& x);
   Tensor forward(const Tensor& x) override;

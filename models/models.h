@@ -1,4 +1,4 @@
-// All networks: MnistNet, ResNet, GPT and those of GANs.
+// Includes all networks: MnistNet, ResNet, GPT and those of GANs.
 #pragma once
 
 #include "gradus/models/gan/dcgan.h"

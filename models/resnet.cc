@@ -1,3 +1,4 @@
+// ResNet: blocks, presets by name, and the network as a list of layers.
 #include "gradus/models/resnet.h"
 
 #include <array>
@@ -16,11 +17,12 @@ using Options = ResNetOptions;
 int64_t expansion(const Options& o) { return o.block == Options::Block::kBottleneck ? 4 : 1; }
 
 struct BlockOptions {
-  int64_t in, width;  // `width` names the stage; a bottleneck outputs four times as many channels
+  int64_t in,
+      width;  // input channels, and channels of the stage; a bottleneck's output has 4 * width channels
   int64_t stride;
 };
 
-// The shortcut without parameters: every second pixel, with channels of zeros before and after.
+// The shortcut without parameters: every stride-th pixel, padded with zero channels before and after.
 class PadChannels final : public nn::Layer {
  public:
   PadChannels(Module* parent, std::string name, int64_t stride, int64_t more)
@@ -34,6 +36,7 @@ class PadChannels final : public nn::Layer {
   int64_t stride_, more_;
 };
 
+// Returns the block's shortcut; null for the identity.
 std::unique_ptr<nn::Layer> make_shortcut(nn::Module* block, const Options& o, BlockOptions b) {
   const int64_t out = b.width * expansion(o);
   if (b.stride == 1 && b.in == out) return nullptr;
@@ -46,7 +49,7 @@ std::unique_ptr<nn::Layer> make_shortcut(nn::Module* block, const Options& o, Bl
           nn::layer<nn::BatchNorm2d>({.features = out})});
 }
 
-// A block, computed again in the backward if the options say so.
+// Base of the blocks, which applies ResNetOptions::checkpoint.
 class ResidualBlock : public nn::Layer {
  public:
   ResidualBlock(Module* parent, std::string name, const Options& o)
@@ -131,15 +134,15 @@ void add_block(nn::Sequential& stage, const Options& o, BlockOptions b) {
 }
 
 void check(const Options& o) {
-  const auto need = [](bool holds, const char* what) {
+  const auto require = [](bool holds, const char* what) {
     if (!holds) throw ValueError("ResNet", what);
   };
-  need(!o.stages.empty(), "expected at least one stage");
-  for (int64_t n : o.stages) need(n > 0, "expected at least one block in each stage");
-  need(o.width > 0 && o.in > 0 && o.classes > 0, "expected width, in and classes of 1 or more");
-  need(o.groups > 0 && o.width_per_group > 0, "expected groups and width_per_group of 1 or more");
-  need(o.block == Options::Block::kBottleneck || (o.groups == 1 && o.width_per_group == 64),
-       "groups and width_per_group are for bottleneck blocks");
+  require(!o.stages.empty(), "expected at least one stage");
+  for (int64_t n : o.stages) require(n > 0, "expected at least one block in each stage");
+  require(o.width > 0 && o.in > 0 && o.classes > 0, "expected width, in and classes of 1 or more");
+  require(o.groups > 0 && o.width_per_group > 0, "expected groups and width_per_group of 1 or more");
+  require(o.block == Options::Block::kBottleneck || (o.groups == 1 && o.width_per_group == 64),
+          "groups and width_per_group are for bottleneck blocks");
 }
 
 Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead head, int64_t groups = 1,
@@ -155,7 +158,7 @@ Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead
   return o;
 }
 
-Tensor pixel_means(const Tensor& h) { return flatten(adaptive_avg_pool2d(h, 1), 1); }
+Tensor global_average(const Tensor& h) { return flatten(adaptive_avg_pool2d(h, 1), 1); }
 
 constexpr auto kBasic = Options::Block::kBasic;
 constexpr auto kBottleneck = Options::Block::kBottleneck;
@@ -276,10 +279,10 @@ Tensor ResNet::stage(int64_t number, Tensor h) {
 Tensor ResNet::features(const Tensor& x) {
   Tensor h = stem(x);
   for (size_t s = 1; s <= options().stages.size(); ++s) h = stage(static_cast<int64_t>(s), std::move(h));
-  return pixel_means(h);
+  return global_average(h);
 }
 
-Tensor ResNet::head(const Tensor& h) { return (*layers_.back())(pixel_means(h)); }
+Tensor ResNet::head(const Tensor& h) { return (*layers_.back())(global_average(h)); }
 
 Tensor ResNet::forward(const Tensor& x) { return (*layers_.back())(features(x)); }
 

@@ -1,7 +1,7 @@
-// Residual networks: the ImageNet family of ResNet, ResNeXt and Wide ResNet, and the small ones for CIFAR.
+// Residual networks: ResNet, ResNeXt and Wide ResNet for ImageNet, and the small ResNets for CIFAR.
 //
 //   models::ResNet net(models::resnet50({.classes = 10}));
-//   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // a head of its own
+//   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // all weights but those of the head
 //
 // Parameters and buffers have torchvision's names ("layer3.1.conv2.weight"), so that weights can be exchanged
 // with torchvision. tools/export_weights.py writes the file.
@@ -19,31 +19,31 @@ namespace gradus::models {
 struct ResNetOptions {
   enum class Block {
     kBasic,       // two 3x3 convolutions
-    kBottleneck,  // 1x1, 3x3, and 1x1 to four times as many channels; the 3x3 has the stride, as in
-                  // torchvision
+    kBottleneck,  // 1x1, 3x3 (with the stride, as in torchvision), and 1x1 convolution to 4 times as many
+                  // channels
   };
   enum class Stem {
-    kImageNet,  // 7x7 of stride 2, max pooling of stride 2
-    kCifar,     // 3x3
+    kImageNet,  // 7x7 convolution with stride 2, max pooling with stride 2
+    kCifar,     // 3x3 convolution
   };
-  // What replaces the identity where a block changes the shape.
+  // The shortcut of blocks that change the shape; other blocks use the identity.
   enum class Shortcut {
     kProjection,  // 1x1 convolution and batch norm ("downsample")
-    kPad,         // every second pixel, with channels of zeros; no parameters
+    kPad,         // every second pixel, padded with zero channels; no parameters
   };
 
   std::vector<int64_t> stages = {2, 2, 2, 2};  // blocks per stage; all stages but the first halve the image
   Block block = Block::kBasic;
   Stem stem = Stem::kImageNet;
   Shortcut shortcut = Shortcut::kProjection;
-  int64_t width = 64;  // channels of the first stage; each later stage has twice as many
+  int64_t width = 64;  // channels of the first stage; each following stage has twice as many
   int64_t groups = 1;  // groups of a bottleneck's 3x3 convolution
   int64_t width_per_group = 64;
   int64_t in = 3;
   int64_t classes = 1000;
-  // Starts each block as the identity: the weight of its last batch norm is 0.
+  // Initializes the weight of each block's last batch norm to 0, so that the block starts as the identity.
   bool zero_init_residual = false;
-  // The backward computes each block again instead of keeping its activations: less memory, one more forward.
+  // Activation checkpointing: the backward computes each block again instead of saving its activations.
   bool checkpoint = false;
 };
 
@@ -77,11 +77,11 @@ ResNetOptions cifar_resnet(int64_t depth, ResNetHead head = {.classes = 10});
 ResNetOptions resnet(std::string_view name, ResNetHead head);
 std::vector<std::string> resnet_names();
 
-// Returns logits. Convolutions start normal by fan_out (He et al., ICCV 2015).
+// Returns logits. Initial weights of convolutions are Kaiming-normal by fan_out (He et al., ICCV 2015).
 // Shapes: x [N,in,H,W] -> [N,classes]; H and W of 32 or more for the ImageNet stem.
 class ResNet : public nn::LayerWith<ResNetOptions> {
  public:
-  // Errors: ValueError for options outside of their domain.
+  // Errors: ValueError for options out of range.
   explicit ResNet(Options options) : LayerWith(std::move(options)) { build(); }
   ResNet(nn::Module* parent, std::string name, Options options)
       : LayerWith(parent, std::move(name), std::move(options)) {
@@ -89,17 +89,17 @@ class ResNet : public nn::LayerWith<ResNetOptions> {
   }
 
   Tensor forward(const Tensor& x) override;
-  // Returns what the last layer sees: means over the pixels of the last stage.
+  // Returns the input of the last layer: the global average of the last stage's result.
   // Shapes: x [N,in,H,W] -> [N,C].
   Tensor features(const Tensor& x);
 
-  // The parts of forward: for maps of features between the stages, or for stages on several devices.
-  //   head(stage(4, stage(3, stage(2, stage(1, stem(x))))))
+  // The parts of forward, for feature maps of stages, or for stages on several devices:
+  //   forward(x) = head(stage(4, stage(3, stage(2, stage(1, stem(x))))))
   Tensor stem(const Tensor& x);  // conv1, bn1, relu and max pooling
-  // Returns what the layers named "layer" and the number make of h.
-  // Errors: ValueError unless the number is from 1 to that of the stages.
+  // Applies the stage named "layer<number>" to h.
+  // Errors: ValueError unless 1 <= number <= number of stages.
   Tensor stage(int64_t number, Tensor h);
-  Tensor head(const Tensor& h);  // the mean over the pixels and fc
+  Tensor head(const Tensor& h);  // global average pooling and fc
 
  private:
   void build();

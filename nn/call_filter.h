@@ -1,5 +1,6 @@
-// CallFilter: sees the calls of modules on a thread. It may change what they return, or return an earlier
-// result instead of running them. A pipeline cuts models with it.
+// CallFilter: an interceptor of module calls on one thread. A filter may replace the tensors of a result, or
+// return an earlier result instead of running the module. Pipeline parallelism uses a filter to split a model
+// into stages.
 #pragma once
 
 #include <functional>
@@ -23,18 +24,19 @@ namespace gradus::nn::internal {
 class CallFilter {
  public:
   virtual ~CallFilter() = default;
-  // A call begins. Returns a result of an earlier call of this module, of the same type, to return a copy of
-  // it; null: the module runs.
+  // Called before a call. Returns a pointer to an earlier result of this module (of the call's result type),
+  // which the call then copies and returns; null: the module runs.
   virtual const void* enter(const Module& module) = 0;
-  // A call ends. `tensors` are those of the result, and may be replaced; copy() makes a copy of the result.
+  // Called after a call with pointers to the tensors of the result, which the filter may replace. copy() returns
+  // a copy of the result.
   virtual void leave(const Module& module, std::span<Tensor* const> tensors,
                      const std::function<std::shared_ptr<const void>()>& copy) = 0;
 };
 
-// The thread's filter, or null.
+// The calling thread's filter; null if there is none.
 inline constinit thread_local CallFilter* call_filter = nullptr;
 
-// Makes `filter` (null: none) the thread's filter for a scope.
+// Sets the thread's filter (null: none) for a scope.
 class CallFilterScope {
  public:
   explicit CallFilterScope(CallFilter* filter) : outer_(std::exchange(call_filter, filter)) {}
@@ -51,7 +53,7 @@ template <class T> constexpr bool is_vector<std::vector<T>> = true;
 template <class R>
 concept TupleLike = requires { std::tuple_size<R>::value; };
 
-// Whether R is a tensor, or a vector, pair, tuple or struct of such.
+// Returns whether R is Tensor, or recursively a vector, pair, tuple or struct of such types.
 template <class R> constexpr bool holds_tensors() {
   const auto all = []<class... T>(std::type_identity<std::tuple<T...>>) {
     return (holds_tensors<std::remove_cvref_t<T>>() && ...);
@@ -80,7 +82,7 @@ template <class R, class F> void each_tensor(R& result, const F& f) {
     std::apply([&](auto&... e) { (each_tensor(e, f), ...); }, fields(result));
 }
 
-// Calls f(), or returns what the filter gives.
+// Returns f() or the filter's earlier result, after the filter has replaced tensors of it.
 template <class R, class F> R filtered(CallFilter& filter, const Module& module, F& f) {
   const auto* earlier = static_cast<const R*>(filter.enter(module));
   R result = earlier ? *earlier : f();

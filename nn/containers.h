@@ -1,4 +1,5 @@
-// ModuleList and ModuleDict: children in a list, or under names. The forward calls the children itself.
+// ModuleList, ModuleDict and ParameterList: children or parameters in a list, or under names. The containers
+// have no forward: the module that owns a container calls the children.
 //
 //   nn::ModuleList<Block> blocks{this, "blocks"};           // "blocks.0", "blocks.1", ...
 //   for (int i = 0; i < depth; ++i) blocks.add(options);    // a Block(Module*, std::string name, options)
@@ -17,8 +18,7 @@
 
 namespace gradus::nn {
 
-// Base of both containers. The container owns its children, which are all of type M or of a type
-// derived from it.
+// Base of ModuleList and ModuleDict. Owns its children, whose types are M or derived from M.
 template <class M> class Container : public Module {
  public:
   Container() = default;
@@ -38,7 +38,7 @@ template <class M> class Container : public Module {
   std::vector<std::unique_ptr<M>> modules_;
 };
 
-// Children named by their numbers: "0", "1", ...
+// A list of child modules, named "0", "1", ...
 template <class M = Layer> class ModuleList final : public Container<M> {
  public:
   using Container<M>::Container;
@@ -63,7 +63,7 @@ template <class M = Layer> class ModuleList final : public Container<M> {
   std::string type_name() const override { return "ModuleList"; }
 };
 
-// Children under names.
+// Child modules under names, in the order of insertion.
 template <class M = Layer> class ModuleDict final : public Container<M> {
  public:
   using Container<M>::Container;
@@ -102,7 +102,7 @@ template <class M = Layer> class ModuleDict final : public Container<M> {
   }
 };
 
-// Parameters named by their numbers.
+// A list of parameters, named "0", "1", ...
 class ParameterList final : public Module {
  public:
   ParameterList() = default;

@@ -1,3 +1,4 @@
+// Normal, Categorical and Bernoulli distributions and their KL divergences, composed of differentiable ops.
 #include "gradus/nn/distributions.h"
 
 #include <cmath>
@@ -10,8 +11,8 @@
 namespace gradus::distributions {
 namespace {
 
-// Returns whether a condition holds everywhere; true for a tensor without data (meta).
-bool holds(const Tensor& condition) {
+// Returns whether all elements are true; true for a meta tensor, which has no elements. Waits for the device.
+bool all_true(const Tensor& condition) {
   return condition.device().type == DeviceType::kMeta || all(condition).item<bool>();
 }
 
@@ -20,7 +21,7 @@ void check_floating(const char* op, const char* name, const Tensor& x) {
     throw DTypeError(op, "expected ", name, " of floating point: ", name, " ", describe(x));
 }
 
-// Returns the distance from 1 to the next larger number.
+// Machine epsilon of the dtype: the distance from 1 to the next larger number.
 double epsilon(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -47,25 +48,25 @@ double largest(DType dtype) {
   }
 }
 
-// Returns probs limited so that their logarithms, and those of 1 - probs, are finite.
-Tensor inner(const Tensor& probs) {
+// Returns probs clamped to [eps, 1 - eps], so that log(probs) and log(1 - probs) are finite.
+Tensor clamp_probs(const Tensor& probs) {
   const double eps = epsilon(probs.dtype());
   return clamp(probs, eps, 1 - eps);
 }
 
-Shape joined(const Shape& a, const Shape& b) {
+Shape concat_shapes(const Shape& a, const Shape& b) {
   Shape all = a;
   for (const int64_t size : b) all.push_back(size);
   return all;
 }
 
-// Replaces -infinity by the smallest finite number: its product with 0 is 0, not NaN.
-Tensor finite(const Tensor& logits) { return clamp(logits, -largest(logits.dtype())); }
+// Replaces -infinity by the lowest finite number, whose product with 0 is 0 and not NaN.
+Tensor clamp_to_finite(const Tensor& logits) { return clamp(logits, -largest(logits.dtype())); }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Returns the parameter that the options give, probs or logits.
-const Tensor& given(const char* op, const Tensor& probs, const Tensor& logits) {
+// Returns the one of probs and logits that is defined.
+const Tensor& defined_parameter(const char* op, const Tensor& probs, const Tensor& logits) {
   if (probs.defined() == logits.defined())
     throw ValueError(op, "expected either probs or logits, given ", probs.defined() ? "both" : "neither");
   const Tensor& x = probs.defined() ? probs : logits;
@@ -85,8 +86,8 @@ Normal::Normal(const Tensor& loc, const Tensor& scale) {
   loc_ = expand(loc, shape);
   scale_ = expand(scale, shape);
   const auto off = no_record();
-  if (!holds(eq(loc, loc))) throw ValueError(kOp, "loc has a NaN: loc ", describe(loc));
-  if (!holds(gt(scale, 0))) throw ValueError(kOp, "expected scale > 0: scale ", describe(scale));
+  if (!all_true(eq(loc, loc))) throw ValueError(kOp, "loc has a NaN: loc ", describe(loc));
+  if (!all_true(gt(scale, 0))) throw ValueError(kOp, "expected scale > 0: scale ", describe(scale));
 }
 
 Normal::Normal(const Tensor& loc, double scale)
@@ -103,14 +104,14 @@ Tensor Normal::sample(const Shape& shape) const {
 }
 
 Tensor Normal::rsample(const Shape& shape) const {
-  return loc_ +
-         scale_ * randn(joined(shape, batch_shape()), {.dtype = loc_.dtype(), .device = loc_.device()});
+  return loc_ + scale_ * randn(concat_shapes(shape, batch_shape()),
+                               {.dtype = loc_.dtype(), .device = loc_.device()});
 }
 
 Tensor Normal::log_prob(const Tensor& x) const {
   {
     const auto off = no_record();
-    if (!holds(eq(x, x))) throw ValueError("Normal.log_prob", "x has a NaN: x ", describe(x));
+    if (!all_true(eq(x, x))) throw ValueError("Normal.log_prob", "x has a NaN: x ", describe(x));
   }
   return square((x - loc_) / scale_) * -0.5 - log(scale_) - 0.5 * std::log(2 * std::numbers::pi);
 }
@@ -121,27 +122,27 @@ Tensor Normal::entropy() const { return log(scale_) + (0.5 + 0.5 * std::log(2 * 
 
 Categorical::Categorical(const CategoricalOptions& options) {
   constexpr const char* kOp = "Categorical";
-  const Tensor& x = given(kOp, options.probs, options.logits);
+  const Tensor& x = defined_parameter(kOp, options.probs, options.logits);
   if (x.dim() == 0) throw ShapeError(kOp, "expected one number or more for each distribution: ", describe(x));
   batch_shape_ = x.shape();
   batch_shape_.erase(batch_shape_.size() - 1);
   if (options.probs.defined()) {
     probs_ = x / sum(x, {-1}, true);
-    logits_ = log(inner(probs_));
+    logits_ = log(clamp_probs(probs_));
   } else {
     logits_ = log_softmax(x, -1);
     probs_ = softmax(x, -1);
   }
   const auto off = no_record();
-  if (options.probs.defined() && !holds(ge(probs_, 0)))
+  if (options.probs.defined() && !all_true(ge(probs_, 0)))
     throw ValueError(kOp, "expected probs of at least 0, with a sum above 0: probs ", describe(x));
-  if (!holds(eq(logits_, logits_)))
+  if (!all_true(eq(logits_, logits_)))
     throw ValueError(kOp, "expected logits with no NaN and a finite maximum: logits ", describe(x));
 }
 
 Tensor Categorical::sample(const Shape& shape) const {
   const auto off = no_record();
-  const Shape result = joined(shape, batch_shape_);
+  const Shape result = concat_shapes(shape, batch_shape_);
   const int64_t rows = batch_shape_.product(), draws = shape.product();
   if (rows == 0 || draws == 0) return zeros(result, {.dtype = DType::kI64, .device = probs_.device()});
   const Tensor weights = reshape(probs_, {rows, probs_.size(-1)});
@@ -154,50 +155,50 @@ Tensor Categorical::log_prob(const Tensor& x) const {
   const int64_t classes = logits_.size(-1);
   {
     const auto off = no_record();
-    if (!holds(logical_and(ge(x, 0), lt(x, classes))))
+    if (!all_true(logical_and(ge(x, 0), lt(x, classes))))
       throw ValueError(kOp, "expected numbers of 0 to ", classes - 1, ": x ", describe(x));
   }
   const Shape shape = broadcast_shapes(x.shape(), batch_shape_, kOp);
   const Tensor index = unsqueeze(expand(to(x, DType::kI64), shape), -1);
-  return squeeze(gather(expand(logits_, joined(shape, {classes})), -1, index), -1);
+  return squeeze(gather(expand(logits_, concat_shapes(shape, {classes})), -1, index), -1);
 }
 
-Tensor Categorical::entropy() const { return -sum(probs_ * finite(logits_), {-1}); }
+Tensor Categorical::entropy() const { return -sum(probs_ * clamp_to_finite(logits_), {-1}); }
 
 // ---- Bernoulli ----
 
 Bernoulli::Bernoulli(const BernoulliOptions& options) {
   constexpr const char* kOp = "Bernoulli";
-  const Tensor& x = given(kOp, options.probs, options.logits);
+  const Tensor& x = defined_parameter(kOp, options.probs, options.logits);
   if (options.probs.defined()) {
     const auto off = no_record();
-    if (!holds(logical_and(ge(x, 0), le(x, 1))))
+    if (!all_true(logical_and(ge(x, 0), le(x, 1))))
       throw ValueError(kOp, "expected probs in [0, 1]: probs ", describe(x));
   }
   if (options.probs.defined()) {
     probs_ = x;
-    const Tensor p = inner(x);
+    const Tensor p = clamp_probs(x);
     logits_ = log(p) - log1p(-p);
   } else {
     logits_ = x;
     probs_ = sigmoid(x);
   }
   const auto off = no_record();
-  if (!holds(eq(logits_, logits_))) throw ValueError(kOp, "logits have a NaN: logits ", describe(x));
+  if (!all_true(eq(logits_, logits_))) throw ValueError(kOp, "logits have a NaN: logits ", describe(x));
 }
 
 Tensor Bernoulli::variance() const { return probs_ * (1 - probs_); }
 
 Tensor Bernoulli::sample(const Shape& shape) const {
   const auto off = no_record();
-  return bernoulli(expand(probs_, joined(shape, batch_shape())));
+  return bernoulli(expand(probs_, concat_shapes(shape, batch_shape())));
 }
 
 Tensor Bernoulli::log_prob(const Tensor& x) const {
   constexpr const char* kOp = "Bernoulli.log_prob";
   {
     const auto off = no_record();
-    if (!holds(logical_or(eq(x, 0), eq(x, 1))))
+    if (!all_true(logical_or(eq(x, 0), eq(x, 1))))
       throw ValueError(kOp, "expected zeros and ones: x ", describe(x));
   }
   const Shape shape = broadcast_shapes(x.shape(), batch_shape(), kOp);
@@ -222,7 +223,7 @@ Tensor kl_divergence(const Categorical& p, const Categorical& q) {
     throw ShapeError(kOp, "expected distributions over as many numbers: p ", describe(p.probs()), ", q ",
                      describe(q.probs()));
   const Tensor impossible = logical_and(eq(q.probs(), 0), gt(p.probs(), 0));
-  const Tensor terms = p.probs() * (finite(p.logits()) - finite(q.logits()));
+  const Tensor terms = p.probs() * (clamp_to_finite(p.logits()) - clamp_to_finite(q.logits()));
   return sum(where(impossible, kInfinity, where(eq(p.probs(), 0), 0.0, terms)), {-1});
 }
 

@@ -1,5 +1,5 @@
-// Probability distributions with tensors as parameters. They can be sampled; log_prob, entropy and
-// kl_divergence are differentiable in the parameters. Names and results are those of torch.distributions.
+// Probability distributions with tensors as parameters, with the names and results of torch.distributions.
+// log_prob, entropy and kl_divergence are differentiable with respect to the parameters.
 //
 //   const distributions::Normal posterior(mean, exp(0.5 * log_variance));  // a VAE
 //   const Tensor z = posterior.rsample();  // gradients flow to mean and log_variance
@@ -9,9 +9,9 @@
 //   const Tensor action = policy.sample();
 //   const Tensor loss = -mean(policy.log_prob(action) * reward + 0.01 * policy.entropy());
 //
-// A distribution is a batch of independent distributions, of shape batch_shape(). log_prob, entropy and
-// kl_divergence return one element for each. The constructor checks parameters, and log_prob checks values,
-// so a NaN is reported there and not first seen in the loss.
+// A distribution object is a batch of independent distributions of shape batch_shape(). log_prob, entropy and
+// kl_divergence return one element per distribution. Constructors check parameters, and log_prob checks values,
+// so that a NaN is reported where it occurs first. The checks wait for the device.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -36,30 +36,30 @@ class Normal {
   Tensor variance() const;
   const Shape& batch_shape() const { return loc_.shape(); }
 
-  // Draws from the Context's generator.
+  // Draws samples with the Context's generator.
   // Shapes: `shape` followed by batch_shape().
   // Grad: none.
   Tensor sample(const Shape& shape = {}) const;
-  // The same as loc + scale n with n standard normal.
+  // Reparametrized samples loc + scale n with n standard normal.
   // Grad: to loc, dy; to scale, dy n.
   Tensor rsample(const Shape& shape = {}) const;
-  // Computes the logarithm of the density.
+  // Returns the logarithm of the density at x.
   // Shapes: x broadcasts with batch_shape().
   // Errors: ValueError for a NaN.
   Tensor log_prob(const Tensor& x) const;
-  // Computes 1/2 + log(2 pi) / 2 + log scale.
+  // Returns 1/2 + log(2 pi) / 2 + log scale.
   Tensor entropy() const;
 
  private:
   Tensor loc_, scale_;
 };
 
-// Give one of the two: probs are divided by their sum, logits may be any numbers.
+// Exactly one of probs and logits. probs are divided by their sum; logits are unnormalized log-probabilities.
 struct CategoricalOptions {
   Tensor probs = {}, logits = {};
 };
 
-// Numbers 0 to C - 1 with probabilities along the parameters' last dimension.
+// The categorical distribution over 0 to C - 1, with probabilities along the last dim of the parameters.
 class Categorical {
  public:
   // Shapes: [..., C]; batch_shape() is [...].
@@ -71,15 +71,15 @@ class Categorical {
   const Tensor& logits() const { return logits_; }  // log probs
   const Shape& batch_shape() const { return batch_shape_; }
 
-  // Draws i64, from the Context's generator.
+  // Draws i64 samples with the Context's generator.
   // Shapes: `shape` followed by batch_shape().
   // Grad: none.
   Tensor sample(const Shape& shape = {}) const;
-  // Takes logits()[..., x].
+  // Returns logits()[..., x].
   // Shapes: x, of integers, broadcasts with batch_shape().
   // Errors: ValueError for values outside of 0 to C - 1; DTypeError unless integers.
   Tensor log_prob(const Tensor& x) const;
-  // Computes -sum probs log probs.
+  // Returns -sum probs log probs.
   Tensor entropy() const;
 
  private:
@@ -87,12 +87,12 @@ class Categorical {
   Shape batch_shape_;
 };
 
-// Give one of the two: probs lie in [0, 1], logits are log(probs / (1 - probs)).
+// Exactly one of probs in [0, 1] and logits = log(probs / (1 - probs)).
 struct BernoulliOptions {
   Tensor probs = {}, logits = {};
 };
 
-// 1 with probability probs, else 0.
+// The Bernoulli distribution: 1 with probability probs, else 0.
 class Bernoulli {
  public:
   // Errors: ValueError unless one of probs and logits is given, for probs outside of [0, 1], and for logits
@@ -105,23 +105,23 @@ class Bernoulli {
   Tensor variance() const;
   const Shape& batch_shape() const { return probs_.shape(); }
 
-  // Draws zeros and ones in the parameters' dtype, from the Context's generator.
+  // Draws zeros and ones in the parameters' dtype with the Context's generator.
   // Shapes: `shape` followed by batch_shape().
   // Grad: none.
   Tensor sample(const Shape& shape = {}) const;
-  // Computes x log probs + (1 - x) log(1 - probs).
+  // Returns x log probs + (1 - x) log(1 - probs).
   // Shapes: x broadcasts with batch_shape().
   // Errors: ValueError for values other than 0 and 1.
   Tensor log_prob(const Tensor& x) const;
-  // Computes -probs log probs - (1 - probs) log(1 - probs).
+  // Returns -probs log probs - (1 - probs) log(1 - probs).
   Tensor entropy() const;
 
  private:
   Tensor probs_, logits_;
 };
 
-// Computes the divergence of q from p, the mean of log p(x) - log q(x) over p. It is infinite where p gives a
-// probability to an outcome that is impossible under q.
+// Returns the Kullback-Leibler divergence KL(p || q) = E_p[log p(x) - log q(x)]; infinite if an outcome of
+// positive probability under p has probability 0 under q.
 // Shapes: those of p and q broadcast; Categoricals of equal C.
 // Errors: ShapeError.
 Tensor kl_divergence(const Normal& p, const Normal& q);

@@ -1,3 +1,4 @@
+// Initializers. Random ones are computed on the host in f64 with the counter-based generator Philox.
 #include "gradus/nn/init.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ void check(const char* op, const Tensor& x) {
 
 using Bits = std::array<uint32_t, 4>;
 
-// The random bits of one element. Each further try of a rejection has bits of its own.
-struct Draws {
+// The random bits of one element; rejection sampling uses other bits for each attempt.
+struct ElementBits {
   PhiloxKey key;
   int64_t element;
   Bits operator()(int attempt = 0) const {
@@ -31,20 +32,20 @@ struct Draws {
   }
 };
 
-// Fills x with f(draws of element i), computed in f64.
+// Fills element i of x with f(bits of element i), computed in f64.
 template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F f) {
   check(op, x);
   const PhiloxKey key = Context::current().generator->next();
   if (x.device().type == DeviceType::kMeta) return x;
-  // Rows at a time: a large tensor needs no second one beside it.
+  // Computes a few rows at a time, which bounds the temporary memory.
   const int64_t rows = x.dim() > 0 ? x.size(0) : 1, row = x.numel() / std::max<int64_t>(rows, 1);
-  const int64_t most = std::max<int64_t>((1 << 14) / std::max<int64_t>(row, 1), 1);
-  for (int64_t r = 0; r < rows; r += most) {
-    const Tensor part = x.dim() > 0 ? raw::narrow(x, 0, r, std::min(most, rows - r)) : x;
+  const int64_t max_rows = std::max<int64_t>((1 << 14) / std::max<int64_t>(row, 1), 1);
+  for (int64_t r = 0; r < rows; r += max_rows) {
+    const Tensor part = x.dim() > 0 ? raw::narrow(x, 0, r, std::min(max_rows, rows - r)) : x;
     const Tensor values = empty(part.shape(), {.dtype = DType::kF64});
     double* v = values.ptr<double>();
     parallel_for(0, part.numel(), 1 << 12, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) v[i] = f(Draws{key, r * row + i});
+      for (int64_t i = begin; i < end; ++i) v[i] = f(ElementBits{key, r * row + i});
     });
     raw::copy_(part, values);
   }
@@ -53,7 +54,7 @@ template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F 
 
 double uniform(const Bits& b) { return uniform_f64(b[0], b[1]); }
 
-// Box-Muller.
+// Standard normal number by the Box-Muller transform.
 double normal(const Bits& b) {
   const double u = 1 - uniform_f64(b[0], b[1]);  // in (0, 1]
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * uniform_f64(b[2], b[3]));
@@ -61,8 +62,7 @@ double normal(const Bits& b) {
 
 double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
 
-// Returns the z between z_low and z_high with normal_cdf(z) = p, by bisection. That is exact and fast enough
-// for initial values.
+// Returns z in [z_low, z_high] with normal_cdf(z) = p, by 60 steps of bisection.
 double normal_quantile(double p, double z_low, double z_high) {
   for (int i = 0; i < 60; ++i) {
     const double mid = (z_low + z_high) / 2;
@@ -82,11 +82,11 @@ double xavier_std(const Tensor& x, const XavierOptions& o) {
   return f.in + f.out ? o.gain * std::sqrt(2.0 / static_cast<double>(f.in + f.out)) : 0.0;
 }
 
-const Tensor& symmetric(const char* op, const Tensor& x, double bound) {
-  return fill_random(op, x, [=](const Draws& d) { return bound * (2 * uniform(d()) - 1); });
+const Tensor& fill_symmetric_uniform(const char* op, const Tensor& x, double bound) {
+  return fill_random(op, x, [=](const ElementBits& d) { return bound * (2 * uniform(d()) - 1); });
 }
-const Tensor& centered(const char* op, const Tensor& x, double stddev) {
-  return fill_random(op, x, [=](const Draws& d) { return stddev * normal(d()); });
+const Tensor& fill_zero_mean_normal(const char* op, const Tensor& x, double stddev) {
+  return fill_random(op, x, [=](const ElementBits& d) { return stddev * normal(d()); });
 }
 
 }  // namespace
@@ -127,26 +127,27 @@ const Tensor& ones_(const Tensor& x) { return constant_(x, 1); }
 const Tensor& uniform_(const Tensor& x, UniformOptions o) {
   if (!(o.low <= o.high))
     throw ValueError("uniform_", "expected low <= high, given ", o.low, " and ", o.high);
-  return fill_random("uniform_", x, [=](const Draws& d) { return o.low + (o.high - o.low) * uniform(d()); });
+  return fill_random("uniform_", x,
+                     [=](const ElementBits& d) { return o.low + (o.high - o.low) * uniform(d()); });
 }
 
 const Tensor& normal_(const Tensor& x, NormalOptions o) {
   if (!(o.stddev >= 0)) throw ValueError("normal_", "expected stddev >= 0, given ", o.stddev);
-  return fill_random("normal_", x, [=](const Draws& d) { return o.mean + o.stddev * normal(d()); });
+  return fill_random("normal_", x, [=](const ElementBits& d) { return o.mean + o.stddev * normal(d()); });
 }
 
 const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
   if (!(o.stddev > 0)) throw ValueError("trunc_normal_", "expected stddev > 0, given ", o.stddev);
   if (!(o.low < o.high))
     throw ValueError("trunc_normal_", "expected low < high, given ", o.low, " and ", o.high);
-  // Mirrors an interval in the upper half: 1 - p has no digits left in the upper tail.
+  // Mirrors an interval in the upper tail to the lower tail: normal_cdf near 1 loses all precision.
   const double sign = o.low > o.mean ? -1 : 1;
   const double ends[] = {sign * (o.low - o.mean) / o.stddev, sign * (o.high - o.mean) / o.stddev};
   const double a = std::max(std::min(ends[0], ends[1]), -38.0),
                b = std::min(std::max(ends[0], ends[1]), 38.0);
   const double p_a = normal_cdf(a), p_b = normal_cdf(b);
   const int tries = p_b - p_a > 0.2 ? 100 : 0;
-  return fill_random("trunc_normal_", x, [=](const Draws& d) {
+  return fill_random("trunc_normal_", x, [=](const ElementBits& d) {
     for (int i = 1; i <= tries; ++i)
       if (const double z = normal(d(i)); z >= a && z <= b) return o.mean + o.stddev * sign * z;
     return o.mean + o.stddev * sign * normal_quantile(p_a + (p_b - p_a) * uniform(d()), a, b);
@@ -154,16 +155,16 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
 }
 
 const Tensor& xavier_uniform_(const Tensor& x, XavierOptions o) {
-  return symmetric("xavier_uniform_", x, std::sqrt(3.0) * xavier_std(x, o));
+  return fill_symmetric_uniform("xavier_uniform_", x, std::sqrt(3.0) * xavier_std(x, o));
 }
 const Tensor& xavier_normal_(const Tensor& x, XavierOptions o) {
-  return centered("xavier_normal_", x, xavier_std(x, o));
+  return fill_zero_mean_normal("xavier_normal_", x, xavier_std(x, o));
 }
 const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions o) {
-  return symmetric("kaiming_uniform_", x, std::sqrt(3.0) * kaiming_std(x, o));
+  return fill_symmetric_uniform("kaiming_uniform_", x, std::sqrt(3.0) * kaiming_std(x, o));
 }
 const Tensor& kaiming_normal_(const Tensor& x, KaimingOptions o) {
-  return centered("kaiming_normal_", x, kaiming_std(x, o));
+  return fill_zero_mean_normal("kaiming_normal_", x, kaiming_std(x, o));
 }
 
 const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {
@@ -173,8 +174,8 @@ const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {
   normal_(values);
   if (x.device().type == DeviceType::kMeta || x.numel() == 0) return x;
 
-  // Gram-Schmidt over the shorter side, twice per vector for full orthogonality. Vector i is a row, or a
-  // column of a tall matrix.
+  // Gram-Schmidt of the rows, or of the columns of a tall matrix. Each vector is orthogonalized twice, which
+  // makes the result orthogonal to machine precision.
   const int64_t rows = x.size(0), cols = x.numel() / rows;
   const bool tall = rows > cols;
   const int64_t count = std::min(rows, cols), length = std::max(rows, cols);

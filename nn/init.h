@@ -1,7 +1,8 @@
-// Initializers: fill a tensor in place from the Context's generator. Values are drawn in f64 on the host, by
-// logical element. So they are the same for any thread count, dtype (up to rounding) and device.
+// Initializers, as torch.nn.init: fill a tensor in place with constants or with random numbers of the Context's
+// generator. Random numbers are computed in f64 on the host as a function of the element's row-major index, so
+// they are the same for any number of threads, device, layout and (up to rounding) dtype.
 //
-// Of a weight [out, in, ...kernel], fan_in is in * kernel size and fan_out is out * kernel size.
+// For a weight [out, in, ...kernel], fan_in is in * kernel size and fan_out is out * kernel size.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -35,21 +36,22 @@ struct OrthogonalOptions {
 struct Fans {
   int64_t in, out;
 };
-// Errors: ShapeError below 2 dimensions.
+// Returns fan_in and fan_out.
+// Errors: ShapeError for fewer than 2 dims.
 Fans fans(const Tensor& weight);
-// Returns the factor that keeps the variance constant through a nonlinearity: 1, 5/3 for tanh,
-// sqrt(2) for ReLU, ...
+// Returns the recommended gain of a nonlinearity: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for ReLU,
+// sqrt(2 / (1 + a^2)) for leaky ReLU, 3/4 for SELU.
 double gain(Nonlinearity nonlinearity, double a = 0.01);
 
 // Fill x and return it.
-// Errors: DTypeError unless floating point; StateError while an open recording follows it; ValueError for
-// bounds in the wrong order or a negative deviation.
+// Errors: DTypeError unless floating point; StateError while an open recording follows x; ValueError for low >
+// high, or a negative standard deviation.
 const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);
 const Tensor& uniform_(const Tensor& x, UniformOptions options = {});
 const Tensor& normal_(const Tensor& x, NormalOptions options = {});
-// Draws from a normal distribution, and draws again values outside of the bounds.
+// Draws from the normal distribution truncated to [low, high].
 const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions options = {});
 // Draws from U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)).
 // Source: Glorot and Bengio, AISTATS 2010.
@@ -61,7 +63,7 @@ const Tensor& xavier_normal_(const Tensor& x, XavierOptions options = {});
 const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions options = {});
 // Draws from N(0, s^2), s = gain / sqrt(fan).
 const Tensor& kaiming_normal_(const Tensor& x, KaimingOptions options = {});
-// Draws a (semi-)orthogonal matrix; x counts as a matrix [x.size(0), rest].
+// Draws a (semi-)orthogonal matrix, with x viewed as a matrix [x.size(0), x.numel() / x.size(0)].
 // Source: Saxe et al., ICLR 2014.
 const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions options = {});
 

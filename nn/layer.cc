@@ -1,3 +1,4 @@
+// The forward hooks of Layer.
 #include "gradus/nn/layer.h"
 
 #include <map>

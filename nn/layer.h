@@ -1,5 +1,5 @@
-// Layer: a module that maps one tensor to one. Users override forward, but call the layer itself: the call
-// runs hooks and adds the layer's name to errors.
+// Layer: a module that maps one tensor to one tensor. Derived classes override forward; users call operator(),
+// which runs hooks and adds the layer's path to errors.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace gradus::nn {
 
 class Layer;
 
-// Removes its hook on remove(); dropping the handle leaves the hook in place.
+// Returned by the registration of a hook. remove() removes the hook; the destructor does not.
 class HookHandle {
  public:
   HookHandle() = default;
@@ -30,24 +30,24 @@ class Layer : public Module {
   using Module::Module;
   Layer() = default;
 
-  // Computes the layer's result. Call the layer, not this function.
+  // Computes the layer's result. Called by operator().
   virtual Tensor forward(const Tensor& x) = 0;
 
   Tensor operator()(const Tensor& x) {
     return call([&] { return hooks_ ? with_hooks(x) : forward(x); });
   }
-  // The same for a temporary; its buffer may become the result.
+  // The same for a temporary, whose buffer the result may reuse.
   Tensor operator()(Tensor&& x) {
     return call([&] { return hooks_ ? with_hooks(x) : forward_temporary(std::move(x)); });
   }
 
-  // Registers f, to be called as f(layer, x) before forward. If f returns a defined Tensor, it replaces x.
+  // Registers f(layer, x), called before forward. If f returns a defined Tensor, that tensor replaces x.
   template <class F>
     requires std::is_invocable_v<F&, Layer&, const Tensor&>
   HookHandle register_forward_pre_hook(F f) {
     return add_pre_hook(returning_tensor<Layer&, const Tensor&>(std::move(f)));
   }
-  // Registers f, to be called as f(layer, x, y) after forward. If f returns a defined Tensor, it replaces y.
+  // Registers f(layer, x, y), called after forward. If f returns a defined Tensor, that tensor replaces y.
   template <class F>
     requires std::is_invocable_v<F&, Layer&, const Tensor&, const Tensor&>
   HookHandle register_forward_hook(F f) {
@@ -55,11 +55,12 @@ class Layer : public Module {
   }
 
   bool has_hooks() const;
-  // Returns next(layer(x)) if the layer takes over the next one, else nothing. next() itself is not called.
+  // Fusion with the next layer of a Sequential: returns next(layer(x)) computed by one fused op, without a call of
+  // `next`; nullopt if the two layers cannot be fused.
   virtual std::optional<Tensor> with_next(const Layer&, const Tensor&) { return {}; }
 
  protected:
-  // As forward, but x's buffer may be reused. Layers override it when their op can reuse a buffer.
+  // As forward, but may reuse x's buffer. Overridden by layers whose op can reuse a buffer.
   virtual Tensor forward_temporary(Tensor&& x) { return forward(x); }
 
  private:
@@ -80,7 +81,7 @@ class Layer : public Module {
   std::shared_ptr<Hooks> hooks_;
 };
 
-// A layer with options: as ModuleWith.
+// A layer with options: ModuleWith whose base is Layer.
 template <class O> class LayerWith : public ModuleWith<O, Layer> {
  public:
   using ModuleWith<O, Layer>::ModuleWith;

@@ -1,5 +1,4 @@
-// Losses under the names that users of nn expect: functions (nn::cross_entropy), and objects
-// that hold options:
+// Losses under the names of torch.nn: functions (nn::cross_entropy), and classes that store options:
 //
 //   const nn::CrossEntropyLoss criterion({.label_smoothing = 0.1});
 //   Tensor loss = criterion(net(x), target);
@@ -41,7 +40,7 @@ using gradus::soft_margin_loss;
 using gradus::triplet_margin_loss;
 using gradus::triplet_margin_with_distance_loss;
 
-// A loss with its options. A call passes the options to the function as its last argument.
+// A loss function with stored options, which a call passes as the function's last argument.
 template <auto kFunction> class Loss;
 template <class... Arguments, Tensor (*kFunction)(Arguments...)> class Loss<kFunction> {
  public:

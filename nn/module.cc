@@ -1,3 +1,5 @@
+// Module: the tree of modules and named tensors, state dicts, conversion of dtype and device, and scopes that
+// replace parameters or training modes.
 #include "gradus/nn/module.h"
 
 #include <cxxabi.h>
@@ -35,10 +37,10 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
   for (size_t i = 0; i < std::min(max, names.size()); ++i) text += " " + names[i];
   if (names.size() > max) text += concat(" ... and ", names.size() - max, " more");
 }
-constexpr size_t kMaxNames = 8;  // of a kind, in an error of load_state_dict
+constexpr size_t kMaxNames = 8;  // names per category in errors of load_state_dict
 
-// Gives `x` the contents of `with`; x stays the same object. Kernels and saved tensors recognize old contents
-// by the storage's version, so the new storage's version is raised above the old one's.
+// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Kernels and saved
+// tensors detect a change by the storage's version, so the new storage's version is raised above the old one's.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
   x.storage = with.storage;
@@ -93,8 +95,8 @@ void Module::check_new_name(const std::string& name) const {
                      path());
 }
 
-// Converts and moves a new tensor: to where an open placement says, and as the last calls of to() did
-// with the others.
+// Converts a tensor at its registration: moves it to the device of the open Placement, if any, and to the dtype
+// and device of the last to() of this module or its nearest ancestor.
 void Module::adopt(const std::string& name, Tensor& member) const {
   if (internal::Placement* placement = internal::Placement::current()) {
     const Device place = placement->registered(join(path(), name));
@@ -205,7 +207,7 @@ std::vector<Tensor> Module::parameters() const { return tensors_of(named_paramet
 std::vector<Tensor> Module::buffers() const { return tensors_of(named_buffers()); }
 
 Tensor Module::parameter(const std::string& name) const {
-  Tensor found;  // a parameter may have several names
+  Tensor found;  // searches all slots, because a shared parameter has several names
   each_slot("", [&](const std::string& own, const Slot& s, bool is_parameter) {
     if (is_parameter && own == name) found = *s.tensor;
   });
@@ -230,7 +232,7 @@ StateDict Module::state_dict() const {
 
 namespace {
 
-// Returns whether `name` is the name of the module, parameter or buffer at `path`, or lies below it.
+// Returns whether `name` equals `path` or is the name of a tensor below the module `path`.
 bool is_under(const std::string& name, const std::string& path) {
   return name.starts_with(path) && (name.size() == path.size() || name[path.size()] == '.');
 }
@@ -337,14 +339,14 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* 
       throw StateError(op, "an open recording follows '", name, "': run its backward or release it first");
     all.push_back(*s.tensor);
   });
-  // Converts everything before it replaces anything, so that a failure changes nothing.
+  // Converts all tensors before it replaces the first one, so that an error leaves the module unchanged.
   std::vector<Tensor> contents, gradients;
   for (const Tensor& t : all) {
     contents.push_back(f(t));
     const Tensor grad = t.grad();
     gradients.push_back(grad.defined() ? f(autograd::to_dense(grad)) : grad);
   }
-  // Waits for queued kernels: they hold these tensors and would read the new contents.
+  // Waits for queued kernels, which have references to these tensors and would read the new contents.
   for (size_t i = 0; i < all.size(); ++i)
     if (!contents[i].is_same(all[i])) synchronize(all[i].device());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -386,7 +388,8 @@ std::string Module::type_name() const {
 
 namespace {
 
-constinit thread_local const Module* innermost = nullptr;  // the innermost module being called
+constinit thread_local const Module* innermost =
+    nullptr;  // the module whose call is innermost on this thread
 constinit thread_local internal::ApartCalls* apart_calls = nullptr;
 
 void add_once(std::vector<std::string>& all, const std::string& text) {
@@ -404,11 +407,11 @@ template <class F> bool Module::any_parameter(const F& holds) const {
          std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(holds); });
 }
 
-// Note [Called apart]
-// A module without a parent that is called within another module is most likely a member that should have
-// been made with {this, "name"}. Nothing attaches, optimizes or saves its parameters. But it may be intended,
-// such as a teacher or a perceptual loss. So the warning comes only if recordings follow parameters of the
-// calling module's tree and no parameter of the called module.
+// Note [Unregistered modules]
+// A module without a parent that is called in the forward of another module is probably a member that should
+// have been constructed with {this, "name"}: its parameters are neither attached, optimized nor saved with the
+// calling module. It may be intended, as with a teacher network or a perceptual loss. The warning is therefore
+// given only if recordings follow parameters of the calling module's tree and no parameter of the called module.
 void Module::called_apart_in(const Module& outer) const {
   const auto& recordings = Context::current().recordings;
   if (recordings.empty() && !apart_calls) return;
@@ -431,7 +434,7 @@ void Module::called_apart_in(const Module& outer) const {
   warn_once(note);
 }
 
-// Ops that run during the scope know the module they belong to.
+// Pushes the module's name onto the Context's module path for the duration of the call.
 Module::CallScope::CallScope(const Module& m) : outer_(innermost), pushed_(!m.name_.empty()) {
   if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]]
     m.called_apart_in(*outer_);
@@ -531,7 +534,7 @@ ModeScope::ModeScope(Module& module, bool training) {
 }
 
 ModeScope::~ModeScope() {
-  // A module comes before its children. train() also sets the children, which then set their own mode.
+  // Modules are listed before their children: train() also sets the children, whose own mode is restored after it.
   for (const auto& [module, training] : modes_) module->train(training);
 }
 

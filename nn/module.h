@@ -1,5 +1,5 @@
-// Module: a tree of named parameters, buffers and child modules. Members register themselves, so each
-// name is typed once:
+// Module: a tree of named parameters, buffers and child modules, as torch.nn.Module. Members register themselves
+// with their parent in their constructors:
 //
 //   struct Net : nn::Layer {
 //     nn::Linear fc{this, "fc", {.in = 784, .out = 10}};        // a child
@@ -7,9 +7,9 @@
 //     Tensor forward(const Tensor& x) override { return fc(x) * scale; }
 //   };
 //
-// A module is neither copied nor moved. To get a second instance, build it again and call copy_state_.
-// Functions that change parameters (load_state_dict, to, optimizers) change the tensors' contents; the
-// tensors stay the same objects.
+// Modules can be neither copied nor moved. For a copy, construct a second instance and call copy_state_.
+// Functions that change parameters (load_state_dict, to, optimizers) change the contents of the tensors and keep
+// their identity.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ class Module;
 
 namespace internal {
 
-// Collects, during its lifetime, notes on modules without a parent that this thread calls within other
-// modules. The parameters of such a module do not belong to the module that calls it.
+// Collects during its lifetime a message for each module without a parent that this thread calls in the forward of
+// another module. See Note [Unregistered modules].
 class ApartCalls {
  public:
   ApartCalls();
@@ -50,11 +50,11 @@ class ApartCalls {
 
 }  // namespace internal
 
-// Names and tensors in registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors
-// share storage with the module.
+// Names and tensors in registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors are
+// those of the module, not copies.
 using StateDict = NamedTensors;
 
-// A learned tensor: a member of a module, registered under a name. An undefined one is an absent parameter.
+// A learned tensor: a member of a module, registered under a name. An undefined Parameter counts as absent.
 class Parameter : public Tensor {
  public:
   Parameter(Module* owner, std::string name, Tensor value);
@@ -62,7 +62,7 @@ class Parameter : public Tensor {
   Parameter& operator=(const Parameter&) = delete;
   ~Parameter();
 
-  // As x[...] of a const Tensor: `weight[0] = v` writes into the parameter, and never replaces it.
+  // As x[...] of a const Tensor: `weight[0] = v` writes into the parameter and never assigns a new tensor to it.
   Indexed operator[](std::initializer_list<Index> index) const;
   Indexed operator[](const Index& index) const;
 
@@ -74,7 +74,7 @@ struct BufferOptions {
   bool persistent = true;  // part of state_dict
 };
 
-// A tensor of a module's state that is not learned (running statistics).
+// A tensor of a module's state that is not learned, such as running statistics.
 class Buffer : public Tensor {
  public:
   Buffer(Module* owner, std::string name, Tensor value, BufferOptions options = {});
@@ -88,8 +88,8 @@ class Buffer : public Tensor {
 
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors
-  // Modules, parameters and buffers to keep as they are, even if the state contains them: {"fc"} for a head
-  // with another number of classes.
+  // Dotted paths of modules, parameters and buffers that are not loaded, even if the state contains them: {"fc"}
+  // for a head with another number of classes.
   std::vector<std::string> except = {};
 };
 
@@ -100,15 +100,15 @@ struct ParameterOptions {
   std::vector<std::string> except = {};
 };
 
-// The names that a load skipped: missing and unexpected ones when it was not strict, and those
-// kept by `except`.
+// Names that load_state_dict did not load: missing and unexpected ones when not strict, and those in `except`
+// (kept).
 struct LoadReport {
   std::vector<std::string> missing, unexpected, kept;
 };
 
 class Module {
  public:
-  // Makes a root.
+  // Makes a root module.
   Module() = default;
   // Makes a child of `parent`. The name must be unique there and must not contain a dot.
   // Errors: ValueError.
@@ -121,7 +121,7 @@ class Module {
   std::string path() const;                          // "layer3.1.conv2"; "" for a root
   Module* parent() const { return parent_; }
   const std::vector<Module*>& children() const { return children_; }
-  // Returns this module (named "") and all modules below, each before its children.
+  // Returns this module (with path "") and all modules below, each before its children.
   std::vector<std::pair<std::string, Module*>> named_modules();
   // Returns the module at a dotted path below this one.
   // Errors: ValueError listing the names that exist.
@@ -130,9 +130,9 @@ class Module {
   // Returns each distinct parameter once, in registration order: this module's own, then the children's.
   std::vector<Tensor> parameters() const;
   StateDict named_parameters() const;
-  // Returns the selected parameters only. Parameters that are not attached do not change, so attaching
-  // parameters({.except = {"body"}}) freezes the body.
-  // Errors: ValueError for a path that leads to no parameter.
+  // Return the selected parameters. To freeze a part of a network, attach only the other parameters to the
+  // GradManager: gm.attach(net.parameters({.except = {"body"}})).
+  // Errors: ValueError for a path without parameters.
   std::vector<Tensor> parameters(const ParameterOptions& options) const;
   StateDict named_parameters(const ParameterOptions& options) const;
   // Returns a parameter by its dotted name: parameter("layer1.0.conv1.weight").
@@ -143,42 +143,44 @@ class Module {
   StateDict named_buffers() const;
   int64_t num_parameters() const;  // elements of parameters()
 
-  // Registers a tensor member of the module. The member must live as long as the module. An undefined tensor
-  // is an absent parameter.
+  // Register a tensor member of the module, which must live as long as the module. An undefined tensor counts as
+  // absent.
   // Errors: ValueError for a name that is empty, dotted or taken.
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
 
-  // Removes one of this module's own parameters from the tree and returns its member. For layers that compute
-  // a weight from other parameters (spectral_norm).
+  // Unregisters one of this module's own parameters and returns the member. Used by layers that compute a weight
+  // from other parameters (spectral_norm).
   // Errors: ValueError listing the existing parameters.
   Tensor& unregister_parameter(const std::string& name);
 
-  // Returns all parameters and persistent buffers by dotted name, shared, not copied.
+  // Returns all parameters and persistent buffers by dotted name, without copying.
   StateDict state_dict() const;
-  // Copies the given contents into the parameters and buffers, and converts them to their dtypes and devices.
-  // Errors: ValueError that counts the missing, unexpected and repeated names and the wrong shapes, and names
-  // the first 8 of each; or names in `except` that the module does not have. Nothing is changed then.
+  // Copies the elements of `state` into the parameters and buffers, converted to their dtypes and devices.
+  // Errors: ValueError that lists up to 8 missing, unexpected, repeated and mismatching names each, or a path in
+  // `except` that the module does not have; StateError while an open recording follows a parameter. After an
+  // error the module is unchanged.
   LoadReport load_state_dict(const StateDict& state, LoadOptions options = {});
 
-  // Sets training mode for this module and all below: dropout drops, batch norm uses the batch.
+  // Sets training mode (on) or evaluation mode for this module and all modules below, as torch.nn.Module.train.
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
-  // Returns whether an open ParameterScope may have replaced this module's own tensors.
+  // Returns whether an ancestor, this module or a module below has an open ParameterScope, which may have replaced
+  // tensors of this module.
   bool is_substituted() const;
 
-  // Converts the floating-point parameters, buffers and gradients to `dtype`. Tensors registered below this
-  // module later are converted on registration, and an optimizer's state at its next step.
+  // Converts the floating-point parameters, buffers and gradients to `dtype`. Tensors registered later in this
+  // module or below are converted on registration. An optimizer converts its state at its next step.
   // Errors: DTypeError unless `dtype` is floating point; StateError while an open recording
   // follows one of them.
   Module& to(DType dtype);
-  // Moves parameters, buffers and gradients to `device`, and tensors registered later as above.
-  // Errors: StateError as above.
+  // Moves parameters, buffers and gradients, and tensors registered later, to `device`.
+  // Errors: StateError while an open recording follows one of them.
   Module& to(Device device);
 
-  // Calls gradus::to, which the members above would hide in a forward.
+  // Call gradus::to. Without these overloads, the members above would hide gradus::to in member functions.
   static Tensor to(const Tensor& x, DType dtype);
   static Tensor to(const Tensor& x, Device device);
 
@@ -191,7 +193,7 @@ class Module {
   virtual std::string extra_repr() const { return ""; }
 
  protected:
-  // Adds a module's name to the context's module path, which errors report. One scope per call of a forward.
+  // Adds the module's name to the Context's module path, which errors and profiles report, during a call.
   class CallScope {
    public:
     explicit CallScope(const Module& m);
@@ -202,10 +204,10 @@ class Module {
    private:
     const Module* outer_;  // the module whose forward calls this one
     bool pushed_;
-    RunningRange running_;  // for a profile
+    RunningRange running_;  // the call's range in a profile
   };
-  // Calls f() under this module's name, and returns its result: errors then report the module's path. Modules
-  // with call operators of their own (LSTM, MultiheadAttention) use it for their calls.
+  // Returns f(), called as a call of this module: in a CallScope, through the thread's CallFilter, and with the
+  // module's path added to errors. Used by call operators of modules other than Layer (LSTM, MultiheadAttention).
   template <class F> auto call(F f) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
     const CallScope scope(*this);
@@ -243,14 +245,14 @@ class Module {
   Module* parent_ = nullptr;
   std::vector<Module*> children_;
   std::vector<Slot> parameters_, buffers_;
-  std::optional<DType> dtype_;  // from the last to(), for tensors registered later
+  std::optional<DType> dtype_;  // of the last to(), for tensors registered later
   std::optional<Device> device_;
   bool training_ = true;
   int scopes_ = 0;  // number of this module's open ParameterScopes
 };
 
 namespace internal {
-// Gives a readable compiler message when a container cannot make a child of class M.
+// Fails to compile with a readable message if a container cannot construct a child of class M.
 template <class M, class... Args> constexpr void check_child() {
   static_assert(
       std::is_constructible_v<M, Module*, std::string, Args...>,
@@ -259,17 +261,16 @@ template <class M, class... Args> constexpr void check_child() {
 }
 }  // namespace internal
 
-// Copies all parameters and buffers of one module into another with the same names and shapes.
+// Copies the elements of all parameters and persistent buffers of one module to those of another.
 // Errors: as load_state_dict.
 void copy_state_(const Module& from, Module& to);
 
 struct ParameterScopeOptions {
-  bool partial = false;  // parameters that are not named stay as they are
+  bool partial = false;  // true: parameters that are not named are not replaced
 };
 
-// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope. Use it for
-// evaluation with averaged weights, for replicas and for functional calls. Scopes of one module end in the
-// reverse order of their beginning.
+// Replaces parameters (or buffers) of `module` by other tensors for a scope, as torch.func.functional_call. Used
+// for evaluation with averaged weights, and for replicas. Scopes of one module must nest.
 //
 //   { nn::ParameterScope scope(net, ema_weights);  evaluate(net); }
 class ParameterScope {
@@ -290,8 +291,7 @@ class ParameterScope {
   std::vector<std::pair<Tensor*, Tensor>> originals_;
 };
 
-// Sets the training mode of `module` and all modules below until the end of the scope. Each module then has
-// its own mode again.
+// Sets the training mode of `module` and all modules below for a scope, and restores each module's previous mode.
 class ModeScope {
  public:
   ModeScope(Module& module, bool training);
@@ -303,7 +303,7 @@ class ModeScope {
   std::vector<std::pair<Module*, bool>> modes_;
 };
 
-// Returns the tree with types, options, parameter counts and their total, as text:
+// Returns the tree of modules with types, options and numbers of parameters as text:
 //
 //   Net(
 //     (conv1): Conv2d(in=1, out=32, kernel=3x3)     320

@@ -1,4 +1,4 @@
-// Everything of nn.
+// Includes all headers of nn.
 #pragma once
 
 #include "gradus/nn/containers.h"

@@ -1,4 +1,4 @@
-// ModuleWith: a module that has options and prints them.
+// ModuleWith: base of modules that are constructed from an options struct, which to_string(module) prints.
 #pragma once
 
 #include <concepts>
@@ -12,9 +12,9 @@
 
 namespace gradus::nn {
 
-// Returns "in=20, out=30, bias=false": the options up to the last Required one, and those that differ from
-// their defaults. Numbers, sizes and shapes print as in errors (3x3, [8,4]), lists as shapes, enumerators by
-// name, no value as "none". The text is empty unless HasFields<O>.
+// Returns "in=20, out=30, bias=false": all options up to the last Required one, and further options that differ
+// from their defaults. Numbers, sizes and shapes print as in errors (3x3, [8,4]), lists as shapes, enumerators
+// by name, and nullopt as "none". Returns "" unless HasFields<O>.
 template <class O> std::string options_text(const O& options);
 
 namespace internal {
@@ -53,7 +53,7 @@ template <class T> bool differ(const T& a, const T& b) {
     return false;
 }
 
-// Returns how many initializers an O needs, whose fields are T...
+// Returns the number of initializers that an options struct with fields T... needs: up to the last Required field.
 template <class... T> constexpr int needed(const std::tuple<const T&...>&) {
   int i = 0, n = 0;
   ((++i, n = is_required<T> ? i : n), ...);
@@ -85,16 +85,16 @@ template <class O> std::string options_text(const O& options) {
   return text;
 }
 
-// A module with options: as a child {parent, name, options}, as a root {options}. When none of the options is
-// required, they may be omitted.
+// A module with options. Constructed as a child by {parent, name, options}, as a root by {options}. The options
+// may be omitted if none is Required.
 template <class O, class Base = Module> class ModuleWith : public Base {
  public:
   using Options = O;
   ModuleWith(Module* parent, std::string name, Options options = {})
       : Base(parent, std::move(name)), options_(std::move(options)) {}
   explicit ModuleWith(Options options = {}) : options_(std::move(options)) {}
-  // Takes {}, for which the copy constructor would be as good a match as the one above. A template, so that
-  // explicit instantiation of the class skips it.
+  // Overload for {}, which would be ambiguous between Options and the copy constructor. A template, so that
+  // explicit instantiation of the class does not instantiate it.
   template <int = 0> explicit ModuleWith(internal::NoOptions) : ModuleWith() {}
   const Options& options() const { return options_; }
   std::string extra_repr() const override;
@@ -103,8 +103,8 @@ template <class O, class Base = Module> class ModuleWith : public Base {
   Options options_;
 };
 
-// Not inline: options of the library's layers are printed by code of the library, which `extern template`
-// beside them says, and cost no time to compile.
+// Defined outside of the class, so that `extern template` suppresses its instantiation: the library instantiates
+// the printing of its layers' options once.
 template <class O, class Base> std::string ModuleWith<O, Base>::extra_repr() const {
   return options_text(options_);
 }

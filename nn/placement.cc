@@ -1,3 +1,4 @@
+// The thread's stack of Placements.
 #include "gradus/nn/placement.h"
 
 #include <utility>

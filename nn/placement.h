@@ -1,6 +1,7 @@
-// Placement: says for each parameter and buffer of a model in construction on which device it lies. What lies
-// on the meta device takes no memory, and its draws advance the generator all the same. So ranks that share a
-// model build it with the numbers that one process would give it, and each holds its own part only.
+// Placement: determines the device of each parameter and buffer of a model under construction. Tensors on the meta
+// device take no memory, and their initializers advance the random generator as on other devices. Ranks of a
+// pipeline thus construct a model with the initial values of a single process, each with memory for its own part
+// alone.
 #pragma once
 
 #include <functional>
@@ -13,9 +14,9 @@ namespace gradus::nn::internal {
 
 class Placement {
  public:
-  // Puts everything on the meta device, and notes the names in order.
+  // Places all tensors on the meta device, and stores their names in order of registration.
   Placement();
-  // Puts each tensor of the same model where device_of(its dotted name) says.
+  // Places each tensor of the same model, whose names were stored before, on device_of(its dotted name).
   using DeviceOf = std::function<Device(const std::string& name)>;
   Placement(std::vector<std::string> names, DeviceOf device_of);
   ~Placement();
@@ -25,12 +26,12 @@ class Placement {
   // Returns the names of all tensors registered so far.
   const std::vector<std::string>& names() const { return registered_; }
 
-  // The thread's, or null.
+  // Returns the innermost Placement of the calling thread, or null.
   static Placement* current();
-  // Returns where the tensor lies that is registered next: its initial value is about to be made.
+  // Returns the device of the tensor that is registered next, on which its initial value is computed.
   Device next() const;
-  // Notes a tensor, and returns where it lies.
-  // Errors: StateError when the names differ from the given ones.
+  // Stores the name of a tensor at its registration, and returns the tensor's device.
+  // Errors: StateError when the name differs from the stored name in this position.
   Device registered(const std::string& name);
 
  private:
@@ -40,7 +41,8 @@ class Placement {
   Placement* const outer_;
 };
 
-// Returns where a layer makes its next initial value: as the open placement says, else Context::device.
+// Returns the device on which a layer computes its next initial value: that of the open Placement, else
+// Context::device.
 Device initial_device();
 
 }  // namespace gradus::nn::internal

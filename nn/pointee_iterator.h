@@ -1,4 +1,4 @@
-// PointeeIterator: iterates over what the unique_ptrs of a vector point to.
+// PointeeIterator: a forward iterator over a vector of unique_ptr<T> that dereferences to T&.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Printing of the module tree.
+// to_string(Module): prints the tree of modules with types, options and numbers of parameters.
 #include <algorithm>
 #include <ostream>
 

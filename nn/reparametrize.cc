@@ -1,3 +1,4 @@
+// Reparametrizations: forward hooks recompute a layer's weight member from other parameters before each call.
 #include "gradus/nn/reparametrize.h"
 
 #include <cmath>
@@ -15,16 +16,16 @@
 namespace gradus::nn {
 namespace {
 
-// Registers hooks that compute `member` before each call. The captures of `compute` hold the tensors that
-// replace it, so they live as long as the layer's hooks, which is as long as the layer.
+// Registers hooks that assign compute(layer) to `member` before each call. `compute` owns the parameters that it
+// reads, which therefore live as long as the layer.
 template <class F> void compute_before_calls(Layer& layer, Tensor& member, F compute) {
   layer.register_forward_pre_hook([&member, compute](Layer& l, const Tensor&) { member = compute(l); });
-  // Releases the call's graph, which `member` would keep.
+  // Detaches `member` after the call, which would otherwise keep the call's graph alive.
   layer.register_forward_hook([&member](Layer&, const Tensor&, const Tensor&) { member = detach(member); });
 }
 
-// Removes the parameter from the layer, and returns the member and the tensor that it held.
-std::pair<Tensor&, Tensor> taken_out(const char* op, Layer& layer, const std::string& name) {
+// Unregisters the layer's parameter, and returns the member and its current tensor.
+std::pair<Tensor&, Tensor> take_parameter(const char* op, Layer& layer, const std::string& name) {
   try {
     Tensor& member = layer.unregister_parameter(name);
     return {member, member};
@@ -33,7 +34,7 @@ std::pair<Tensor&, Tensor> taken_out(const char* op, Layer& layer, const std::st
   }
 }
 
-// Whether the weight's first dim is the input's channels.
+// Returns whether dim 0 of the layer's weight is the input channels, as in transposed convolutions.
 bool is_transposed(const Layer& layer) {
   const std::string type = layer.type_name();
   return type.starts_with("ConvTranspose") || type == "UpConv2d";
@@ -65,7 +66,7 @@ struct SpectralState {
 
   Tensor compute(int dim) const {
     const autograd::NoAutocast in_dtype_of_weight;
-    // Cloned: later iterations overwrite u and v, which the gradient still needs.
+    // Clones u and v, because later iterations overwrite them before the backward reads them.
     const Tensor sigma = sum(detach(raw::clone(u)) * matmul(matrix(dim), detach(raw::clone(v))));
     return weight_orig / sigma;
   }
@@ -76,7 +77,7 @@ struct SpectralState {
 void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
   if (o.n_power_iterations < 1)
     throw ValueError("spectral_norm", "expected n_power_iterations >= 1, given ", o.n_power_iterations);
-  const auto [member, weight] = taken_out("spectral_norm", layer, o.name);
+  const auto [member, weight] = take_parameter("spectral_norm", layer, o.name);
   const int dim = wrap_dim(o.dim.value_or(is_transposed(layer) ? 1 : 0), weight.dim(), "spectral_norm");
   const auto state = std::make_shared<SpectralState>();
   state->weight_orig = weight;
@@ -91,21 +92,21 @@ void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
   layer.register_buffer(o.name + "_v", state->v);
   member = detach(state->compute(dim));
   compute_before_calls(layer, member, [state, dim, o](Layer& l) {
-    // When a checkpoint computes its function again, it needs the same weight as in the first run.
+    // The second run of a checkpoint needs the weight of the first run, so u and v must not change.
     if (l.is_training() && !autograd::is_recomputing()) state->iterate(dim, o);
     return state->compute(dim);
   });
 }
 
 void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
-  const auto [member, weight] = taken_out("weight_norm", layer, o.name);
+  const auto [member, weight] = take_parameter("weight_norm", layer, o.name);
   Dims others;
   if (o.dim) {
     const int kept = wrap_dim(*o.dim, weight.dim(), "weight_norm");
     for (int d = 0; d < weight.dim(); ++d)
       if (d != kept) others.push_back(d);
   }
-  // A vector has no other dims, and {} would mean all.
+  // Norms over all dims but o.dim. For a vector weight these are no dims, for which norm() would reduce all dims.
   const auto norms = [others, each = o.dim && others.empty(), some = o.dim.has_value()](const Tensor& v) {
     return each ? abs(v) : norm(v, others, 2, some);
   };
@@ -123,9 +124,9 @@ void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
                        [state, norms](Layer&) { return state->v * (state->g / norms(state->v)); });
 }
 
-// Registers `value` as a parameter of this name, from which `member` is computed: value times scale.
-static void compute_as_multiple(Layer& layer, Tensor& member, const Tensor& value, const std::string& name,
-                                double scale) {
+// Registers `value` as a parameter of this name, and computes member = value * scale before each call.
+static void compute_scaled(Layer& layer, Tensor& member, const Tensor& value, const std::string& name,
+                           double scale) {
   const auto state = std::make_shared<Tensor>(value);
   layer.register_parameter(name, *state);
   member = detach(value * scale);
@@ -134,19 +135,19 @@ static void compute_as_multiple(Layer& layer, Tensor& member, const Tensor& valu
 
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& o) {
   if (!(o.lr_mul > 0)) throw ValueError("equalized_lr", "expected lr_mul > 0, given ", o.lr_mul);
-  const auto [member, weight] = taken_out("equalized_lr", layer, o.name);
+  const auto [member, weight] = take_parameter("equalized_lr", layer, o.name);
   const init::Fans fans = init::fans(weight);
   const int64_t fan = (o.mode == init::FanMode::kFanIn) != is_transposed(layer) ? fans.in : fans.out;
   init::normal_(weight, {.stddev = 1 / o.lr_mul});
   const double scale = fan > 0 ? o.gain * o.lr_mul / std::sqrt(double(fan)) : 0;
-  compute_as_multiple(layer, member, weight, o.name + "_orig", scale);
+  compute_scaled(layer, member, weight, o.name + "_orig", scale);
   for (const auto& [name, p] : layer.named_parameters()) {
     if (name != "bias") continue;
-    const double by = o.scale_bias ? o.lr_mul : 1;
-    init::constant_(p, o.bias / by);
-    if (by == 1) break;
-    const auto [bias_member, bias] = taken_out("equalized_lr", layer, "bias");
-    compute_as_multiple(layer, bias_member, bias, "bias", by);
+    const double lr_mul = o.scale_bias ? o.lr_mul : 1;
+    init::constant_(p, o.bias / lr_mul);
+    if (lr_mul == 1) break;
+    const auto [bias_member, bias] = take_parameter("equalized_lr", layer, "bias");
+    compute_scaled(layer, bias_member, bias, "bias", lr_mul);
     break;
   }
 }

@@ -1,3 +1,4 @@
+// Sequential and checkpoint_sequential.
 #include "gradus/nn/sequential.h"
 
 #include <optional>

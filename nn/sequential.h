@@ -1,4 +1,4 @@
-// Sequential: layers one after the other.
+// Sequential: a layer that applies a list of layers in order.
 //
 //   nn::Sequential net({nn::layer<nn::Linear>({.in = 784, .out = 128}),
 //                       nn::layer<nn::ReLU>(),
@@ -17,10 +17,10 @@
 
 namespace gradus::nn {
 
-// Builds a layer as the child of a module, under a name.
+// Constructs a layer as a child of `parent` with this name.
 using LayerFactory = std::function<std::unique_ptr<Layer>(Module* parent, const std::string& name)>;
 
-// Returns the factory of an L with these options.
+// Returns a factory of layers of type L with these options.
 template <class L>
   requires requires { typename L::Options; }
 LayerFactory layer(typename L::Options options = {}) {
@@ -28,7 +28,7 @@ LayerFactory layer(typename L::Options options = {}) {
     return std::make_unique<L>(parent, name, options);
   };
 }
-// Returns the factory of a layer that has a constructor (parent, name, args...).
+// Returns a factory of layers of type L, which has a constructor (parent, name, args...).
 template <class L, class... Args>
   requires(!requires { typename L::Options; })
 LayerFactory layer(Args... args) {
@@ -48,7 +48,7 @@ class Sequential : public Layer {
     add_all(layers);
   }
 
-  // Appends a layer, named by its number ("0", "1", ...), and returns it.
+  // Appends a layer of type L, named by its index ("0", "1", ...), and returns it.
   template <class L>
     requires requires { typename L::Options; }
   L& add(typename L::Options options = {}) {
@@ -61,8 +61,8 @@ class Sequential : public Layer {
     return append(std::make_unique<L>(this, std::to_string(size()), std::forward<Args>(args)...));
   }
   Layer& add(const LayerFactory& make) { return append(make(this, std::to_string(size()))); }
-  // Appends a layer under a name of its own.
-  // Errors: ValueError for one that is empty, dotted or taken.
+  // Appends a layer under this name.
+  // Errors: ValueError for a name that is empty, dotted or taken.
   Layer& add(const std::string& name, const LayerFactory& make) { return append(make(this, name)); }
 
   size_t size() const { return layers_.size(); }
@@ -86,14 +86,16 @@ class Sequential : public Layer {
   Tensor forward_temporary(Tensor&& x) override;
   // Applies layers [begin, end) to x.
   Tensor run(size_t begin, size_t end, const Tensor& x);
-  // Calls layer i with x, and increments i. A layer may take over the one behind it: Layer::with_next.
+  // Calls layer i with x and increments i; or, if Layer::with_next fuses layers i and i + 1, calls both and adds
+  // 2.
   template <class X> Tensor call_next(size_t& i, size_t end, X&& x);
 
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 
-// Computes net(x) in segments with equal numbers of layers; the last segment also gets the remaining layers.
-// All segments but the last keep only their input. The backward computes them again (autograd::checkpoint).
+// Computes net(x) with activation checkpointing, as torch.utils.checkpoint.checkpoint_sequential. Divides the
+// layers into segments of equal length; the last one also has the remaining layers. All segments but the last
+// save only their input, and the backward computes them again (autograd::checkpoint).
 // Errors: ValueError unless segments is in [1, net.size()].
 Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x);
 

@@ -1,3 +1,5 @@
+// summary: runs a network on the meta device with hooks that log the layers' calls and an Observer that counts
+// FLOPs.
 #include "gradus/nn/summary.h"
 
 #include <algorithm>
@@ -29,7 +31,7 @@ class FlopCounter final : public Observer {
   int64_t total = 0;
 };
 
-// Records the layers' calls by hooks, during its lifetime.
+// Logs the calls of all layers below `net` during its lifetime.
 class CallLog {
  public:
   CallLog(Layer& net, const FlopCounter& flops) : flops_(flops) {
@@ -69,11 +71,11 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-// Returns the highest number of bytes on the meta device while f runs, without the `others` bytes held there.
-template <class F> int64_t peak_of(int64_t others, F f) {
+// Returns the peak number of bytes allocated on the meta device while f runs, minus `baseline`.
+template <class F> int64_t peak_of(int64_t baseline, F f) {
   reset_peak_memory(kMeta);
   f();
-  return memory_stats(kMeta).peak_bytes - others;
+  return memory_stats(kMeta).peak_bytes - baseline;
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   s.parameter_bytes = bytes_of(net.parameters());
   s.buffer_bytes = bytes_of(net.buffers());
 
-  // Uses its own generator and recordings, so the caller's do not change.
+  // A Context with a new generator and without recordings, so that the caller's are not affected.
   Context context = Context::current().snapshot();
   context.recordings.clear();
   context.generator = std::make_shared<RandomGenerator>();
@@ -94,7 +96,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   context.observer = counter;
   const ContextScope in_context(context);
 
-  const int64_t others = memory_stats(kMeta).live_bytes;
+  const int64_t baseline = memory_stats(kMeta).live_bytes;
   StateDict tensors;
   for (const auto& [name, t] : net.named_parameters()) tensors.emplace_back(name, on_meta(t));
   for (const auto& [name, t] : net.named_buffers()) tensors.emplace_back(name, on_meta(t));
@@ -109,7 +111,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
       s.calls = std::move(log.calls);
       s.forward_flops = flops.total;
     }
-    s.inference_peak_bytes = peak_of(others, [&] { net(x); });
+    s.inference_peak_bytes = peak_of(baseline, [&] { net(x); });
   } catch (Error& e) {
     for (const std::string& note : apart.notes()) e.add_context(note);
     throw;
@@ -117,7 +119,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   s.apart = apart.notes();
   const ModeScope mode(net, true);
   flops.total = 0;
-  s.training_peak_bytes = peak_of(others, [&] {
+  s.training_peak_bytes = peak_of(baseline, [&] {
     GradManager gm;
     gm.attach(net.parameters());
     auto recording = gm.record();

@@ -1,4 +1,4 @@
-// Summary of a network: its layers, FLOPs and memory. It is computed on the meta device, without data.
+// summary: the layer calls, FLOPs and peak memory of a network, computed on the meta device without data.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace gradus::nn {
 
 struct SummaryOptions {
-  DType dtype = get_default_dtype();  // of the input
+  DType dtype = get_default_dtype();  // dtype of the input
 };
 
 // One call of a layer.
@@ -18,36 +18,34 @@ struct LayerCall {
   std::string type;  // "Conv2d"
   int depth = 0;
   Shape output;
-  int64_t parameters = 0;  // elements, including those of the layers below
-  int64_t flops = 0;       // FLOPs of the forward, including those of the layers below
+  int64_t parameters = 0;  // number of parameter elements, including modules below
+  int64_t flops = 0;       // FLOPs of the forward, including modules below
 };
 
-// FLOPs are those of matrix products and convolutions, two for each multiply-add. Bytes are what tensors
-// take from the allocator. The scratch memory and reordered weights that kernels allocate for themselves
-// are not included.
+// FLOPs are those of matrix products and convolutions, 2 per multiply-add. Bytes are those that tensors allocate,
+// without workspaces and reordered weights of kernels.
 struct Summary {
-  std::vector<LayerCall> calls;  // in the order in which they began
+  std::vector<LayerCall> calls;  // in the order in which the calls began
   int64_t parameters = 0, parameter_bytes = 0, buffer_bytes = 0;
   int64_t forward_flops = 0;
   int64_t training_flops = 0;  // forward and backward
-  // Parameters, buffers, input and activations of a forward without recording.
+  // Peak of parameters, buffers, input and activations in a forward without recording.
   int64_t inference_peak_bytes = 0;
-  // Notes on modules without a parent that the network calls. They are not counted, trained or saved with it.
+  // Messages about modules without a parent that the network calls, which are not part of its parameters.
   std::vector<std::string> apart;
-  int64_t training_peak_bytes = 0;  // the same of a recorded forward and its backward, gradients included
+  int64_t training_peak_bytes = 0;  // the same for a recorded forward and its backward, including gradients
 };
 
-// Runs `net` on an input of shape `input` on the meta device, which allocates and computes nothing. The
-// network itself is not changed. It may have been built on the meta device (Context::device = kMeta), and
-// then takes no memory either.
-// Errors: what the network throws for such an input; DeviceError when the network reads elements, which do
-// not exist on the meta device.
+// Runs `net` on an input of shape `input` on the meta device, which neither allocates nor computes. Does not
+// change the network, which may have been constructed on the meta device (Context::device = kMeta) and then
+// takes no memory.
+// Errors: errors of the network for this input; DeviceError when the network reads elements of a meta tensor.
 Summary summary(Layer& net, const Shape& input, SummaryOptions options = {});
 
-// Returns autograd::explain(loss), which says which parameters the loss reaches, with their names in `net`.
+// Returns autograd::explain(loss) with the names of the parameters in `net`.
 std::string explain(const Tensor& loss, const Module& net);
 
-// Returns a table of the calls, then the totals.
+// Returns a table of the calls, followed by the totals.
 std::string to_string(const Summary& s);
 std::ostream& operator<<(std::ostream& out, const Summary& s);
 

@@ -1,4 +1,4 @@
-// Formats numbers for reading.
+// Formats numbers for tables: thousands separators and binary units.
 #pragma once
 
 #include <cstdint>

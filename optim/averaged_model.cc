@@ -1,3 +1,4 @@
+// AveragedModel (exponential or equal-weight averages of weights) and BatchNormUpdate.
 #include "gradus/optim/averaged_model.h"
 
 #include <algorithm>
@@ -21,17 +22,18 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
   follow(kOp);
 }
 
-// Brings the list of averages in line with the model's present tensors, in the model's order.
+// Updates the list of averages to the model's current tensors, in the model's order: keeps the averages of known
+// tensors, converted to their dtype and device, adds averages of new tensors, and drops those of removed tensors.
 void AveragedModel::follow(const char* op) {
   if (model_->is_substituted())
     throw StateError(
         op, "an open ParameterScope has put other tensors in the place of the model's weights: end it first");
-  std::map<std::string, Average> before;
-  for (Average& a : averages_) before.emplace(a.name, std::move(a));
+  std::map<std::string, Average> previous;
+  for (Average& a : averages_) previous.emplace(a.name, std::move(a));
   averages_.clear();
   const auto add = [&](const nn::StateDict& tensors, bool averages) {
     for (const auto& [name, t] : tensors) {
-      if (auto known = before.extract(name); known && known.mapped().source.is_same(t)) {
+      if (auto known = previous.extract(name); known && known.mapped().source.is_same(t)) {
         Average& a = known.mapped();
         if (is_floating(t.dtype()))
           a.value = raw::to(raw::to(a.value, raw::step_dtype(t.dtype())), t.device());
@@ -58,7 +60,7 @@ double AveragedModel::newest_weight(int64_t updates) const {
   return 1 - decay;
 }
 
-// Weight(updates) says how much the present weights of a tensor with so many updates count.
+// average += w * (weights - average), where w = newest_weight(number of updates of the tensor so far).
 template <class Weight> void AveragedModel::update(Weight newest_weight) {
   follow("update_parameters");
   std::map<int64_t, std::vector<raw::StepItem>> items;  // by the number of updates of the tensor
@@ -105,10 +107,10 @@ void AveragedModel::load_state_dict(const State& state) {
   const int64_t updates = in.count("n_averaged");
   for (Average& a : averages_) {
     const std::string own = "n_averaged." + a.name;
-    const int64_t seen = in.contains(own) ? in.count(own) : updates;
+    const int64_t updates_of_tensor = in.contains(own) ? in.count(own) : updates;
     const Tensor value = in.tensor("module." + a.name, a.value.shape(), {a.value.dtype(), a.value.device()});
-    in.then([&a, seen, value] {
-      a.updates = seen;
+    in.then([&a, updates_of_tensor, value] {
+      a.updates = updates_of_tensor;
       raw::copy_(a.value, value);
     });
   }

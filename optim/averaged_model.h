@@ -1,5 +1,6 @@
-// Averages of a model's weights over the steps of a training (EMA, SWA). They often generalize better than
-// the last weights.
+// AveragedModel: averages of a model's weights over training steps, exponential (EMA) or with equal weights
+// (stochastic weight averaging, SWA), as torch.optim.swa_utils. update_bn: running statistics of batch norms for
+// averaged weights.
 //
 //   optim::AveragedModel average(net, {.decay = 0.999});
 //   ... opt.step(); average.update_parameters(); ...
@@ -18,47 +19,46 @@ class BatchNorm;
 namespace gradus::optim {
 
 struct AveragedModelOptions {
-  // average = decay average + (1 - decay) weights; none: the mean over all updates, as for SWA.
+  // average = decay average + (1 - decay) weights; nullopt: the mean over all updates (SWA).
   std::optional<double> decay = {};
-  // Lowers the decay at first, to min(decay, (1 + n) / (10 + n)) after n updates, so that the first
-  // weights count less.
+  // Uses a decay of min(decay, (1 + n) / (10 + n)) after n updates, which reduces the influence of the first
+  // weights.
   bool warm_up = false;
-  // Averages as if the average had started from 0, and divides by the sum of the weights'
-  // factors, 1 - decay^n.
+  // Bias correction as in Adam: an average that starts from 0, divided by 1 - decay^n after n updates.
   bool bias_correction = false;
-  bool use_buffers = false;  // averages floating-point buffers too; otherwise each update copies them
+  bool use_buffers = false;  // also averages floating-point buffers; false: each update copies the buffers
 };
 
-// Averages of the weights. For 16-bit weights they are kept in f32. The first update copies the weights. An
-// update also finds tensors that were added to the model, and drops those that are gone. The average of an
-// added tensor begins with its first update (`n` counts updates per tensor).
+// Averages of 16-bit weights are stored in f32. The first update copies the weights. Each update also adds
+// averages of tensors that were added to the model, and drops those of removed tensors; the number of updates n
+// is counted per tensor.
 class AveragedModel {
  public:
-  // `model` must outlive it.
+  // `model` must outlive this object.
   // Errors: ValueError for a decay outside [0, 1), warm_up or bias_correction without one, or both.
   explicit AveragedModel(const nn::Module& model, AveragedModelOptions options = {});
   AveragedModel(const nn::Module&& model, AveragedModelOptions options = {}) = delete;  // would dangle
 
-  // Adds the model's present weights to the average.
-  // Errors: StateError while a ParameterScope of the model is open: the model then holds other tensors
-  // than its weights.
+  // Adds the model's current weights to the average.
+  // Errors: StateError while a ParameterScope of the model is open, which has replaced the model's weights.
   void update_parameters();
-  // The same with this decay, in [0, 1], in place of the options': average = decay average + (1 - decay)
-  // weights. The average begins with the weights that the model had when it was first seen.
+  // average = decay average + (1 - decay) weights, with this decay in [0, 1] instead of the options' decay. The
+  // initial average of a tensor is its value at the construction of this object, or at the update that added the
+  // tensor.
   void update_parameters(double decay);
   int64_t n_averaged() const { return updates_; }
-  // Returns parameters and buffers by name, in the model's dtypes, for nn::ParameterScope. The scope
-  // reports tensors that no update has seen yet. The result holds the averages themselves, or copies where
-  // the dtypes differ.
+  // Returns averages of parameters and buffers by name, in the model's dtypes, for nn::ParameterScope. The
+  // tensors are the averages themselves, or copies if the dtypes differ. Tensors added to the model since the
+  // last update are missing.
   nn::StateDict weights() const;
-  // Copies the averages into a model of the same kind.
+  // Copies the averages into a model with the same names and shapes.
   // Errors: as load_state_dict of modules.
   void copy_to(nn::Module& model) const;
 
-  // Returns "n_averaged", "module.fc.weight", ..., and "n_averaged.fc.weight" for tensors that
-  // were added later.
+  // Returns "n_averaged", "module.fc.weight", ..., and "n_averaged.fc.weight" for tensors with another number of
+  // updates, because they were added later.
   State state_dict() const;
-  // Errors: ValueError listing what does not fit; nothing is changed then.
+  // Errors: ValueError listing missing, unexpected and mismatching entries; the averages are then unchanged.
   void load_state_dict(const State& state);
 
  private:
@@ -78,8 +78,8 @@ class AveragedModel {
   int64_t updates_ = 0;
 };
 
-// For one pass over the data: resets the statistics of all batch norms, gives all batches the same weight,
-// and puts the model into training mode. The destructor restores the modes.
+// Prepares a pass over the data that recomputes running statistics: resets the statistics of all batch norms,
+// gives all batches the same weight, and sets training mode. The destructor restores modes and momentum.
 class BatchNormUpdate {
  public:
   explicit BatchNormUpdate(nn::Module& model);
@@ -93,8 +93,9 @@ class BatchNormUpdate {
   std::optional<nn::ModeScope> mode_;
 };
 
-// Computes the running statistics of batch norms anew from all of `batches`, a loader or a range of tensors.
-// To use it for averaged weights, call it within their ParameterScope.
+// Recomputes the running statistics of all batch norms of the model by a forward of each batch, as
+// torch.optim.swa_utils.update_bn. `batches` is a loader or a range of tensors. For averaged weights, call it
+// within their ParameterScope.
 template <class Batches> void update_bn(Batches&& batches, nn::Layer& model) {
   const BatchNormUpdate update(model);
   if (!update.has_batch_norms()) return;

@@ -1,3 +1,4 @@
+// Gradient clipping by norm and by value.
 #include "gradus/optim/clip_grad.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Gradient clipping, between backward and step.
+// Gradient clipping, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_. Called between backward and step.
 #pragma once
 
 #include <vector>
@@ -12,14 +12,14 @@ struct ClipNormOptions {
   bool error_if_nonfinite = false;
 };
 
-// Scales all gradients of `params` by one factor, so that the norm of all their elements together is at most
-// max_norm. Returns the norm before, 0-dimensional. Parameters without a gradient are skipped.
-// Errors: ValueError for max_norm < 0 or norm_type <= 0, and for a norm that is not
-// finite under error_if_nonfinite.
+// Multiplies all gradients of `params` by min(1, max_norm / (norm + 1e-6)), where `norm` is the norm of the
+// vector of all their elements. Returns `norm`, 0-dimensional. Parameters without a gradient are skipped.
+// Errors: ValueError for max_norm < 0 or norm_type <= 0, and for a norm that is not finite with
+// error_if_nonfinite; StateError for gradients that a GradScaler has scaled.
 Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipNormOptions options = {});
 
-// Limits every element of the gradients to [-clip_value, clip_value].
-// Errors: ValueError for clip_value < 0.
+// Clamps every element of the gradients to [-clip_value, clip_value].
+// Errors: ValueError for clip_value < 0; StateError for gradients that a GradScaler has scaled.
 void clip_grad_value_(const std::vector<Tensor>& params, double clip_value);
 
 }  // namespace gradus::optim

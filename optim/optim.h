@@ -1,4 +1,4 @@
-// Everything of optim.
+// Includes all headers of optim.
 #pragma once
 
 #include "gradus/optim/averaged_model.h"

@@ -1,12 +1,12 @@
-// Optimizer: updates parameters in place from their gradients. Parameters come in groups, each with
-// its own options.
+// Optimizer: updates parameters in place from their gradients, as torch.optim.Optimizer. Each group of
+// parameters has its own options.
 //
 //   optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   opt.add_param_group(head.parameters(), {.lr = 1.0});
 //   gm.backward(loss);
 //   opt.step().clear_grad();
 //
-// A parameter without a gradient is skipped: neither it nor its state changes.
+// A parameter without a gradient is skipped: the parameter and its state do not change.
 #pragma once
 
 #include <array>
@@ -30,30 +30,31 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates every parameter that has a gradient, once. Of a parameter with a sparse gradient, SGD without momentum,
-  // Adagrad, Adam and RMSprop update the gradient's rows and their states alone; for others the gradient is made
-  // dense.
-  // Errors: ValueError for a sparse gradient if one of these four has weight decay; StateError while an open
-  // recording follows a parameter (run its backward or release it first); ShapeError, DTypeError, DeviceError for a
-  // gradient that does not fit.
+  // Updates every parameter that has a gradient once. For a sparse gradient, SGD without momentum, Adagrad,
+  // Adam, AdamW and RMSprop update only the gradient's rows and their states; other optimizers convert the
+  // gradient to a dense one.
+  // Errors: ValueError for a sparse gradient if one of these five has weight decay; StateError while an open
+  // recording follows a parameter (run its backward or release it first); ShapeError, DTypeError, DeviceError
+  // for a gradient that does not match its parameter.
   Optimizer& step();
-  // As step, but leaves parameters and states as they are if `found`, f32[] as raw::unscale_ returns it, is
-  // not 0. On a CUDA device the kernels read `found`, and the host does not wait. The host waits for optimizers
-  // without can_skip_on_device, and if a parameter is on another device than `found`.
+  // As step, but leaves parameters and states unchanged if `found` is not 0: the found-inf flag of
+  // raw::unscale_, f32[]. On a CUDA device the kernels read `found`, and the host does not wait. The host waits
+  // for optimizers without can_skip_on_device, and if a parameter with a gradient is on another device than
+  // `found`.
   Optimizer& step_unless(const Tensor& found);
-  // Drops all gradients: grad() is undefined afterward.
+  // Sets all gradients to undefined, as zero_grad(set_to_none=True) of PyTorch.
   Optimizer& clear_grad();
 
-  // Keeps an f32 copy ("state.0.master") of every 16-bit parameter, from the parameter's next step on. Steps
-  // change the copy, and the parameter is its rounded value. So steps that are too small for 16 bits add up.
-  // When other code has changed the parameter, the next step copies the parameter again. Off: parameters are
-  // rounded at each step.
+  // Master weights: keeps an f32 copy ("state.0.master") of every 16-bit parameter from its next step on. A step
+  // updates the copy, and rounds it into the parameter, so that updates smaller than the 16-bit precision
+  // accumulate. If other code has written to the parameter, the next step copies the parameter again. Off: steps
+  // update the 16-bit parameters.
   Optimizer& keep_master_weights(bool on = true);
 
-  // Keeps the learning rates, and the counts of steps, on the parameters' CUDA devices, where kernels read
-  // them, as PyTorch's `capturable` with a tensor as `lr`. A step that was captured then counts each time it
-  // runs, and has the rate that was set last. set_lr queues the new rate on the current stream and does not
-  // wait. All other options stay those of the launch. Off: rates are the launch's again.
+  // For CUDA graphs: keeps learning rates and step counts on the parameters' CUDA devices, where kernels read
+  // them, as PyTorch's `capturable` with a tensor as `lr`. Each replay of a captured step increments the step
+  // count and uses the learning rate that was set last. set_lr queues the new rate on the current stream and
+  // does not wait. All other options are those at the capture. Off: kernels get the learning rate at the launch.
   // Errors: ValueError for an optimizer without can_skip_on_device, such as LBFGS.
   Optimizer& make_capturable(bool on = true);
 
@@ -61,36 +62,35 @@ class Optimizer {
   const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
   std::vector<Tensor> parameters() const;  // of all groups
 
-  // Adds parameters with the options of the first group, except for those given in `changes`: the rate, and
-  // others by name ("weight_decay").
-  // Errors: ValueError for a name that the options do not have, for a value that they do not allow, and for a
-  // parameter that the optimizer already has.
+  // Adds a group of parameters with the options of the first group, except for those in `changes`, by name ("lr",
+  // "weight_decay").
+  // Errors: ValueError for a name that the options do not have, for a value out of range, and for a parameter
+  // that the optimizer already has.
   void add_param_group(const std::vector<Tensor>& params,
                        const std::vector<std::pair<std::string, double>>& changes = {});
 
   double lr(size_t group = 0) const;
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);
-  double momentum(size_t group = 0) const;  // beta1 if the optimizer has betas; 0 if it has neither
+  double momentum(size_t group = 0) const;  // beta1 for optimizers with betas; 0 for optimizers without momentum
   bool has_momentum() const;
-  // Errors: ValueError if it has no momentum, and for a value that the optimizer's options do not allow.
+  // Errors: ValueError for an optimizer without momentum, and for a value out of range.
   void set_momentum(size_t group, double momentum);
-  // Returns the rate that schedules start from: the group's rate when the first schedule was made, or the one
-  // set by set_initial_lr.
+  // Returns the learning rate from which schedules start: the group's rate when its first schedule was
+  // constructed, or the rate of set_initial_lr.
   double initial_lr(size_t group) const;
   void set_initial_lr(size_t group, double lr);
 
-  // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
-  // The tensors are shared, not copied. It waits for counts of steps that are on a device, as they are after
-  // a step_unless there.
-  // Errors: StateError between the batches of a step of an OptimizerWrapper, whose gradients are no part of it.
+  // Returns options and per-parameter state, by index of group and parameter: "group.0.lr",
+  // "state.0.momentum_buffer". The tensors are the optimizer's own, not copies. Waits for the device if step
+  // counts are on a device.
+  // Errors: StateError while an OptimizerWrapper has accumulated gradients, which a state does not contain.
   virtual State state_dict() const;
-  // Loads a state_dict of an optimizer of the same kind over parameters of the same shapes.
-  // Tensors are copied.
-  // Errors: StateError as in state_dict; ValueError that lists everything missing and unexpected and every
-  // wrong shape. Nothing is changed then.
+  // Loads, by copying, the state_dict of an optimizer of the same type with parameters of the same shapes.
+  // Errors: StateError as state_dict; ValueError that lists all missing, unexpected and mismatching entries. The
+  // optimizer is then unchanged.
   void load_state_dict(const State& state);
-  // Reads a state and leaves the changes to in.then(): load_state_dict as a part of a larger state's.
+  // Reads the optimizer's part of a larger state, and registers the changes with in.then().
   virtual void read_state(StateReader in);
 
  protected:
@@ -98,10 +98,9 @@ class Optimizer {
     int64_t step = 0;
     std::array<Tensor, 3> tensors;
     std::array<double, 2> numbers = {};
-    Tensor on_device;  // StepItem::on_device: counts in place of `step` and `numbers` where it is defined
-    Tensor master;     // f32; undefined if none is kept
-    // The version of the parameter's storage when it was last rounded from `master`; none:
-    // loaded from a file.
+    Tensor on_device;  // StepItem::on_device; if defined, replaces `step` and `numbers`
+    Tensor master;     // f32 master copy; undefined if the parameter has none
+    // Version of the parameter's storage after `master` was last rounded into it; nullopt: `master` was loaded.
     std::optional<uint32_t> rounded_into;
   };
   // Names and values of a group's options, as numbers.
@@ -111,28 +110,28 @@ class Optimizer {
   // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError
   // unless floating point.
   void add_params(const std::vector<Tensor>& params);
-  // Errors: StateError while an open recording follows the parameter, and for a gradient that a
-  // GradScaler has multiplied.
+  // Errors: StateError while an open recording follows the parameter, and for a gradient that a GradScaler has
+  // scaled.
   void check_step(const Tensor& param, const Tensor& grad) const;
 
   // Returns the optimizer's name: "SGD".
   virtual const char* kind() const = 0;
-  // Return the names of the states, with a group's options or with these, in the order of StepItem::state;
-  // null for a state that the options do not use.
-  // Errors: ValueError for numbers that the options do not allow.
+  // Return the names of the state tensors in the order of StepItem::state, null for tensors that the options do
+  // not use: for a group's options, or for these option values.
+  // Errors: ValueError for values out of range.
   virtual std::vector<const char*> group_state_names(size_t group) const = 0;
   virtual std::vector<const char*> state_names_with(const Numbers& numbers) const = 0;
-  // Returns the value to fill a new state with.
+  // Returns the initial value of the elements of a state tensor.
   virtual double initial_state(size_t /*group*/, size_t /*state*/) const { return 0; }
-  // Return the names of StepItem::numbers, and their initial values, and update them after a step.
+  // The names of StepItem::numbers, their initial values, and their update after a step.
   virtual std::vector<const char*> number_names() const { return {}; }
   virtual std::array<double, 2> initial_numbers(size_t /*group*/) const { return {}; }
   virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
                                std::array<double, 2>& /*numbers*/) const {}
   virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
-  // Returns whether step_group can step the rows of a sparse gradient alone. Where it cannot, the gradient is made
-  // dense.
-  // Errors: ValueError for options that concern all rows, such as weight decay.
+  // Returns whether step_group can update only the rows of a sparse gradient. If false, the gradient is
+  // converted to a dense one.
+  // Errors: ValueError for options that change all rows, such as weight decay.
   virtual bool steps_rows(size_t /*group*/) const { return false; }
   // Returns whether step_group's CUDA kernels read StepItem::on_device, `found` and `lr`.
   virtual bool can_skip_on_device() const { return false; }
@@ -141,7 +140,7 @@ class Optimizer {
   virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
   virtual double group_lr(size_t group) const = 0;
   virtual void set_group_lr(size_t group, double lr) = 0;
-  // Queues a group's new rate for the devices that have the rate.
+  // Queues a write of a group's new learning rate on the devices that have a copy of the rate.
   void send_lr(size_t group, double lr) const;
 
  private:
@@ -163,24 +162,24 @@ class Optimizer {
   void end_step(size_t group, size_t param, const raw::StepItem& item);
   std::vector<Group> groups_;
   bool master_weights_ = false, capturable_ = false;
-  int64_t accumulated_ = 0;  // batches whose gradients wait for the step; an OptimizerWrapper counts them
+  int64_t accumulated_ = 0;  // number of batches accumulated since the last step, counted by an OptimizerWrapper
 };
 
-// An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a
-// static function `each(options, f)` that calls f("name", member) for every member. The library's optimizers
-// are instantiated only in their own files (extern template). Members are not inline, because each program
-// that includes them would compile them all.
+// An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a static
+// function `each(options, f)` that calls f("name", member) for every member. The library's optimizers are
+// instantiated only in their own files (extern template); members are defined outside of the class, so that
+// `extern template` applies.
 template <class O> class OptimizerWith : public Optimizer {
  public:
   using Options = O;
-  // Adds parameters with their own options.
+  // Adds a group of parameters with these options.
   // Errors: ValueError for a parameter that the optimizer already has.
   void add_param_group(const std::vector<Tensor>& params, Options options);
   const Options& options(size_t group = 0) const { return options_.at(group); }
   void set_options(size_t group, Options options);
 
  protected:
-  // Returns the names of the states with these options; see group_state_names.
+  // Returns the names of the state tensors for these options; see group_state_names.
   virtual std::vector<const char*> state_names(const Options& options) const = 0;
   std::vector<const char*> group_state_names(size_t group) const override;
   std::vector<const char*> state_names_with(const Numbers& numbers) const override;
@@ -238,11 +237,11 @@ template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& nu
   return options;
 }
 
-// Throws ValueError naming `op` and the option unless `holds` is true.
+// Throws ValueError "[op] expected NAME EXPECTED, got VALUE" unless `holds`.
 void check_option(bool holds, const char* op, const char* name, const char* expected, double value);
-// Throws ValueError unless an optimizer that steps rows alone has no weight decay.
+// Throws ValueError unless weight_decay is 0, as required for updates of the rows of a sparse gradient alone.
 void check_no_decay_of_rows(const char* op, double weight_decay);
-// Checks betas in the same way; they must lie in [0, 1).
+// Throws ValueError unless both betas are in [0, 1).
 void check_betas(const char* op, const std::array<double, 2>& betas);
 
 }  // namespace gradus::optim

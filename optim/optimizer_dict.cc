@@ -1,3 +1,4 @@
+// OptimizerDict: names of optimizers, and their combined state.
 #include "gradus/optim/optimizer_dict.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ template <class List> void append_prefixed(List& to, const std::string& prefix, 
 
 }  // namespace
 
-// A wrapper that somebody else owns.
+// An entry without ownership: the caller owns the wrapper.
 OptimizerDict::Entry::Entry(std::string name, OptimizerWrapper& wrapper)
     : name(std::move(name)), wrapper(std::shared_ptr<void>(), &wrapper) {}
 

@@ -1,4 +1,4 @@
-// OptimizerDict: the optimizers of a model with several losses, by name.
+// OptimizerDict: named optimizers of a model with several losses, such as a GAN; mmengine's OptimWrapperDict.
 //
 //   optim::OptimizerDict optimizers{{"gen", opt_g, gm_g}, {"disc", opt_d, gm_d}};
 //   {
@@ -17,14 +17,14 @@
 
 namespace gradus::optim {
 
-// Holds references: optimizers, managers and wrappers must outlive it. Keeps the order in which they were
-// named. There is no step() and no backward() for all of them, because each loss has its own time for them
-// (mmengine's OptimWrapperDict refuses them as well).
+// Holds references: optimizers, managers and wrappers must outlive the dict. Entries keep their order. There is no
+// step() or backward() for all optimizers, because each loss is optimized at its own time.
 class OptimizerDict {
  public:
   struct Entry {
     Entry(std::string name, OptimizerWrapper& wrapper);
-    // Make a wrapper. Without a manager it has step() and clear_grad(), but not update_params(loss).
+    // Construct a wrapper. Without a manager the wrapper supports step() and clear_grad(), not
+    // update_params(loss).
     // Errors: those of OptimizerWrapper.
     Entry(std::string name, Optimizer& optimizer);
     Entry(std::string name, Optimizer& optimizer, GradManager& gm, OptimizerWrapperOptions options = {});
@@ -44,14 +44,15 @@ class OptimizerDict {
   auto end() const { return entries_.end(); }
 
   const OptimizerDict& clear_grad() const;                      // clears the gradients of all optimizers
-  std::map<std::string, std::vector<double>> lr() const;        // for each name, the rates of its groups
+  std::map<std::string, std::vector<double>> lr() const;        // per name, the learning rates of the groups
   std::map<std::string, std::vector<double>> momentum() const;  // the same for Optimizer::momentum
 
-  // Returns "disc.state.0.momentum_buffer", ...
-  // Errors: StateError where an optimizer is between the batches of a step, naming it.
+  // Returns the states of all optimizers, with names as "disc.state.0.momentum_buffer".
+  // Errors: StateError naming an optimizer with accumulated gradients.
   State state_dict() const;
-  // Changes all of them or none.
-  // Errors: as state_dict; ValueError listing what does not fit an optimizer, or belongs to none.
+  // Loads the states of all optimizers.
+  // Errors: as state_dict; ValueError listing missing, unexpected and mismatching entries. All optimizers are then
+  // unchanged.
   void load_state_dict(const State& state) const;
 
  private:

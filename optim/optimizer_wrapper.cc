@@ -1,3 +1,4 @@
+// OptimizerWrapper: gradient accumulation, clipping and step.
 #include "gradus/optim/optimizer_wrapper.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// OptimizerWrapper: one call per batch for backward, gradient accumulation, clipping and step.
+// OptimizerWrapper: one call per batch for backward, gradient accumulation, clipping and step; mmengine's
+// OptimWrapper.
 //
 //   optim::OptimizerWrapper optimizer(
 //       opt, gm, {.accumulative_counts = 4, .clip_norm = 1.0, .no_sync = [&] { return ddp.no_sync(); }});
@@ -22,7 +23,8 @@
 
 namespace gradus::optim {
 
-// A function whose result keeps gradients on this rank as long as it lives: [&] { return ddp.no_sync(); }.
+// A function that returns a scope object during whose lifetime gradients are not reduced across ranks:
+// [&] { return ddp.no_sync(); }.
 class NoSyncFunction {
  public:
   NoSyncFunction() = default;
@@ -33,7 +35,7 @@ class NoSyncFunction {
       : open_([f = std::move(f)]() mutable -> std::shared_ptr<void> {
           return std::shared_ptr<void>(new auto(f()));
         }) {}
-  // Undefined without a function.
+  // Returns the scope object; null if there is no function.
   std::shared_ptr<void> operator()() const { return open_ ? open_() : nullptr; }
 
  private:
@@ -42,34 +44,34 @@ class NoSyncFunction {
 
 struct OptimizerWrapperOptions {
   int64_t accumulative_counts = 1;       // batches per step
-  std::optional<double> clip_norm = {};  // norm of all gradients together, clipped before the step
+  std::optional<double> clip_norm = {};  // max_norm of clip_grad_norm_ before the step
   double norm_type = 2;
-  std::optional<double> clip_value = {};  // bound of each element; excludes clip_norm
-  GradScaler* scaler = nullptr;           // runs the backward, clips and steps; must outlive the wrapper
-  NoSyncFunction no_sync = {};  // held during a backward without a step: ranks communicate once per step
+  std::optional<double> clip_value = {};  // clip_value of clip_grad_value_; excludes clip_norm
+  GradScaler* scaler = nullptr;           // scales the loss, clips and steps; must outlive the wrapper
+  NoSyncFunction no_sync = {};  // used for backwards without a step, so that ranks communicate once per step
 };
 
-// Averages the losses of the batches of one step: each counts 1 / accumulative_counts. When the training's
-// length is known (initialize_count_status), the last step takes the remaining batches. They may be fewer,
-// and then each counts more.
+// Each step uses the mean of the losses of accumulative_counts batches: each loss has weight 1 /
+// accumulative_counts. If the length of the training is known (initialize_count_status), the last step uses the
+// remaining batches, with weight 1 / (number of remaining batches).
 class OptimizerWrapper {
  public:
-  // `optimizer` and `gm`, the manager of its parameters, must outlive it.
+  // `optimizer` and `gm`, the manager of its parameters, must outlive the wrapper.
   // Errors: ValueError for accumulative_counts < 1, both kinds of clipping, or a negative bound.
   OptimizerWrapper(Optimizer& optimizer, GradManager& gm, OptimizerWrapperOptions options = {});
-  // Without a manager, update_params takes one.
+  // Without a manager; a manager is then passed to update_params.
   explicit OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions options = {});
 
   // Opens a recording of the manager: gm.record(options).
   // Errors: StateError without a manager.
   [[nodiscard]] Recording record(RecordOptions options = {}) const;
-  // Runs the backward of the loss's share. Every accumulative_counts-th call also clips, steps and clears the
-  // gradients. Returns whether it stepped; see StepOutcome.
+  // Runs the backward of the weighted loss. Every accumulative_counts-th call also clips, steps and clears the
+  // gradients. Returns whether the optimizer stepped; see StepOutcome.
   // Errors: StateError without a manager; ShapeError unless the loss has one element; those of
   // GradManager::backward and of the step.
   StepOutcome update_params(const Tensor& loss) { return update_params(manager(), loss); }
-  // The same with another `gm`: a GradManager, a Recording, or another object with backward(root, dy); and
-  // with another `no_sync`.
+  // The same with another `gm`, a GradManager, a Recording or another object with backward(root, dy), and with
+  // another `no_sync`.
   // Errors: as above.
   template <class Manager, class F> StepOutcome update_params(Manager& gm, const Tensor& loss, F no_sync) {
     const Tensor share = share_of(loss);
@@ -94,15 +96,14 @@ class OptimizerWrapper {
     return update_params(gm, loss, options_.no_sync);
   }
 
-  // Returns whether the next update_params steps.
+  // Returns whether the next update_params makes a step.
   bool should_update() const;
-  // Returns whether the next backward must reduce gradients across ranks, because it is the
-  // last before a step.
+  // Returns whether the next backward must reduce gradients across ranks: whether it is the last before a step.
   bool should_sync() const { return should_update(); }
-  // Returns the number of batches since the last step, whose gradients wait for the next one.
+  // Returns the number of batches whose gradients have been accumulated since the last step.
   int64_t accumulated() const { return optimizer_.accumulated_; }
-  // Continues the training after `done` of `total` calls of update_params (-1: the total is unknown).
-  // Accumulation starts anew.
+  // Sets the position in the training to `done` of `total` calls of update_params (-1: total unknown), and
+  // resets the accumulation.
   // Errors: ValueError for a negative `done`, or one above `total`.
   void initialize_count_status(int64_t done, int64_t total);
 
@@ -114,17 +115,16 @@ class OptimizerWrapper {
   std::vector<double> lr() const;  // of each group
   std::vector<double> momentum() const;
 
-  // Clips, and steps with the gradients there are, however many batches they are of: for a backward of one's
-  // own. `scaler` may skip the step.
+  // Clips the current gradients and steps, independent of accumulative_counts. For callers that run the backward
+  // themselves. `scaler` may skip the step.
   OptimizerWrapper& step();
-  // Clears the gradients; accumulation starts anew. What no_sync keeps back stays, until drop_pending
-  // of its AllReduceCallback.
+  // Clears the gradients and resets the accumulation. Gradients that no_sync keeps on this rank remain until
+  // drop_pending of the AllReduceCallback.
   OptimizerWrapper& clear_grad();
 
-  // Return and set the optimizer's state. Gradients that wait for a step are no part of it, and those that
-  // no_sync keeps back differ between ranks: save and load between two steps, where accumulated() is 0.
-  // The same holds for state_dict and load_state_dict of the optimizer itself.
-  // Errors: StateError between the batches of a step; those of Optimizer::load_state_dict.
+  // Return and set the optimizer's state, which does not contain accumulated gradients: save and load when
+  // accumulated() is 0. The same applies to state_dict and load_state_dict of the optimizer itself.
+  // Errors: StateError unless accumulated() is 0; those of Optimizer::load_state_dict.
   State state_dict() const;
   void load_state_dict(const State& state);
 
@@ -142,7 +142,7 @@ class OptimizerWrapper {
   Optimizer& optimizer_;
   GradManager* const manager_;
   const OptimizerWrapperOptions options_;
-  int64_t left_ = -1;  // batches until the end; -1: unknown
+  int64_t left_ = -1;  // batches until the end of the training; -1: unknown
   Tensor grad_norm_;
 };
 

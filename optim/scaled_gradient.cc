@@ -1,3 +1,4 @@
+// Marks of scaled gradients, stored with the gradient's storage.
 #include "gradus/optim/scaled_gradient.h"
 
 #include <map>
@@ -8,10 +9,10 @@ namespace gradus::optim::internal {
 namespace {
 
 // Note [Scaled gradients]
-// The gradient's storage holds the mark, in the slot that autocast uses for casts of weights. So the mark is
-// freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's
-// version, and thereby detects writes by other code. Marks have offsets because a storage may hold several
-// gradients, those of a bucket.
+// The mark is stored in Storage::cast of the gradient, which autocast uses for casts of weights. The mark is
+// freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's version to
+// detect writes by other code. Factors are stored per offset, because a bucket has several gradients in one
+// storage.
 struct ScaleMark final : Counted {
   std::map<int64_t, Factor> factors;  // by offset
   uint32_t version = 0;

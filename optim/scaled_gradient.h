@@ -1,4 +1,5 @@
-// Marks gradients that are scaled by a GradScaler, so that steps and clipping refuse them. Internal to optim.
+// Marks on gradients that a GradScaler has scaled, with which steps and clipping detect and reject them.
+// Internal to optim.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace gradus::optim::internal {
 
-// The factor of a gradient. It is `number`, or, if that is 0, the first element of a raw::LossScale
-// on a device.
+// The factor by which a gradient is multiplied: `number`, or, if `number` is 0, the scale in on_device, which
+// has the members of a raw::LossScale.
 struct Factor {
   double number = 0;
   Tensor on_device;
@@ -20,9 +21,9 @@ struct Factor {
   std::string text() const;
 };
 
-// Returns the factor the gradient is multiplied by; null if it has no mark.
+// Returns the factor of a marked gradient, null for other gradients.
 const Factor* factor_of(const Tensor& grad);
-// Returns whether the gradient was written to since it was marked.
+// Returns whether the storage of a marked gradient was written to after the mark was set.
 bool changed_since_marked(const Tensor& grad);
 void mark_scaled(const Tensor& grad, const Factor& factor);
 void remove_mark(const Tensor& grad);

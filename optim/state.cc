@@ -1,3 +1,4 @@
+// StateReader: reads entries of a State by name, and collects all errors.
 #include "gradus/optim/state.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// State: what a checkpoint stores of an optimizer, a schedule or an average. StateReader: reads one by names.
+// State: the named tensors and numbers that a checkpoint stores for an optimizer, a schedule or an average.
+// StateReader: reads a State by name with checks.
 #pragma once
 
 #include <functional>
@@ -17,42 +18,43 @@ struct State {
   std::vector<std::pair<std::string, double>> numbers;
 };
 
-// Collects everything that is wrong with a state, for one error, before anything is changed:
+// Reads a State completely before any change is applied, and reports all errors at once:
 //
 //   StateReader in(state);
 //   const int64_t epoch = in.count("last_epoch");
 //   in.then([=, this] { epoch_ = epoch; });
 //   in.finish("this schedule");
 //
-// Each name is read once. What does not fit is read as 0, or as an undefined tensor.
+// Each name can be read once. Entries that are missing or do not match are read as 0 or as an undefined tensor.
 class StateReader {
  public:
   explicit StateReader(const State& state);
-  // Returns a reader of the same state that puts "prefix." in front of every name.
+  // Returns a reader of the same state that prepends "prefix." to every name.
   StateReader below(const std::string& prefix) const;
 
-  // Return whether there is something unread: of this name, or any.
+  // Return whether an unread entry has this name (with the prefix), and whether no entry with the prefix is
+  // unread.
   bool contains(const std::string& name) const;
   bool empty() const;
 
-  // Returns any number; `otherwise` if it is missing, which is wrong all the same.
+  // Returns a number. A missing number is an error and is read as `otherwise`.
   double number(const std::string& name, double otherwise = 0);
-  // Returns a finite number that is not negative.
+  // Returns a finite number >= 0.
   double rate(const std::string& name);
-  // Returns a whole number.
+  // Returns an integer >= least.
   int64_t count(const std::string& name, int64_t least = 0);
   // Returns a copy of a tensor of this shape, with the options' dtype and device. Floating-point dtypes
   // are converted to each other, and so are integer dtypes.
   Tensor tensor(const std::string& name, const Shape& shape, const TensorOptions& options);
 
-  // Adds a line to the list of what is wrong with `name`.
+  // Adds an error about the entry `name`.
   void wrong(const std::string& name, const std::string& text);
-  // Calls f in finish(), in the order of the calls, if nothing is wrong.
+  // Registers f, which finish() calls in order of registration if there is no error.
   void then(std::function<void()> f);
-  // Checks that nothing is missing, unexpected, repeated or wrong, after the reading.
-  // Errors: ValueError listing all of it. It says that the state does not fit `what`.
+  // Checks, after all entries have been read, that there was no error and that no entry is unread.
+  // Errors: ValueError that the state does not fit `what`, listing all errors and unexpected entries.
   void check(const std::string& what) const;
-  // Ends the reading: checks, and calls what then() was given.
+  // Calls check(what), and then the functions registered by then().
   void finish(const std::string& what);
 
  private:

@@ -1,5 +1,5 @@
-// StepOutcome: whether an optimizer stepped or skipped its step. If a GPU decides that, the outcome stays on the GPU,
-// and the conversion to bool waits for it:
+// StepOutcome: whether an optimizer made a step or skipped it. If the decision is made on a GPU, the outcome is
+// a tensor on the GPU, and the conversion to bool waits for the GPU:
 //
 //   scaler.step(opt);                        // does not wait
 //   if (scaler.step(opt)) schedule.step();   // waits
@@ -21,8 +21,8 @@ class StepOutcome {
     return outcome;
   }
 
-  // Waits for the device if the outcome is there. Errors: as for every wait, DeviceFailure and errors of values that
-  // kernels have found.
+  // Returns whether the optimizer stepped. Waits for the device if the outcome is on a device.
+  // Errors: as every wait, DeviceFailure and errors that kernels have reported.
   operator bool() const { return found_.defined() ? found_.item<float>() == 0 : stepped_; }
 
  private:

@@ -1,3 +1,4 @@
+// The Observer behind detect_anomaly. An op checks its results only if this thread's Context has one.
 #include "gradus/autograd/graph/anomaly.h"
 
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace gradus::autograd {
 namespace {
 
-// Its place among the observers makes it cost nothing while nobody observes.
+// An Observer, so that a thread without any observer pays for one load per op alone.
 class AnomalyDetector final : public Observer {
  public:
   explicit AnomalyDetector(DetectAnomalyOptions options) : options_(options) {
@@ -21,7 +22,8 @@ class AnomalyDetector final : public Observer {
   // Errors: ValueError naming `op` and `what` unless x is finite.
   void check(const char* op, const std::string& what, const Tensor& gradient) const {
     const Tensor& x = elements_of(gradient);
-    if (!x.defined() || !is_floating(x.dtype()) || x.device().type == DeviceType::kMeta || is_fine(x)) return;
+    if (!x.defined() || !is_floating(x.dtype()) || x.device().type == DeviceType::kMeta || has_no_anomaly(x))
+      return;
     const std::vector<double> values = x.to_vector<double>();
     for (size_t i = 0; i < values.size(); ++i)
       if (std::isnan(values[i]) || (options_.infinity && std::isinf(values[i])))
@@ -29,7 +31,7 @@ class AnomalyDetector final : public Observer {
   }
 
  private:
-  bool is_fine(const Tensor& x) const {
+  bool has_no_anomaly(const Tensor& x) const {
     return options_.infinity ? raw::all(raw::unary<functors::IsFinite>(x)).item<bool>()
                              : !raw::any(raw::unary<functors::IsNaN>(x)).item<bool>();
   }

@@ -5,8 +5,9 @@
 //   // ValueError: while running backward of sqrt (head): [backward] the gradient of input 0 is not finite: inf at
 //   // element 3 of f32[8] cpu
 //
-// Every op that a recording records is checked, and every gradient that its rule computes, which waits for the
-// device each time: use it to look for a NaN, not in a training.
+// Checks the results of every recorded op and every gradient that a rule computes. Each check waits for the
+// device: use detect_anomaly to find the source of a NaN, not in normal training. As
+// torch.autograd.detect_anomaly.
 #pragma once
 
 #include <span>
@@ -19,8 +20,9 @@ struct DetectAnomalyOptions {
   bool infinity = true;  // false: only NaN, as in PyTorch, for models that add masks of -infinity
 };
 
-// Ends with its lifetime, on the thread that made it. The Context holds it, so threads that run with a snapshot
-// check too. A profiler or another observer of the Context sees nothing meanwhile.
+// Enables the checks for its lifetime; must be destroyed on the thread that made it. The scope replaces the
+// Context's observer: threads that run with a snapshot of the Context check too, and a profiler receives no events
+// meanwhile.
 class [[nodiscard]] AnomalyScope {
  public:
   explicit AnomalyScope(DetectAnomalyOptions options);
@@ -36,8 +38,8 @@ class [[nodiscard]] AnomalyScope {
 // not finite.
 inline AnomalyScope detect_anomaly(DetectAnomalyOptions options = {}) { return AnomalyScope(options); }
 
-// Check the results of an op, and the gradients that the rule of a node has computed, if this thread detects
-// anomalies.
+// Check the results of an op, or the gradients that a node's rule has computed. Do nothing unless the thread's
+// Context has an AnomalyScope.
 void check_results(const char* op, std::span<const Tensor> results);
 void check_gradients(std::span<const Tensor> gradients);
 

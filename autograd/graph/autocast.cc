@@ -1,3 +1,4 @@
+// Autocast scopes, the cache of cast parameters, and the node that records a cast.
 #include "gradus/autograd/graph/autocast.h"
 
 #include <algorithm>
@@ -13,79 +14,82 @@ namespace gradus {
 namespace autograd {
 namespace {
 
-// Note [Kept casts]
-// A parameter is cast once per version of its storage. The storage holds the cast, so both are freed
-// together. The scope holds the cast weakly and frees it when the scope ends. Only the plain tensor is kept,
-// not its place in a graph. Every use records a cast of its own. So it does not matter whether the first use
-// was recorded, and the gradients of several uses are summed in the parameter's dtype.
-struct KeptCast {
+// Note [Cached casts]
+// A parameter is cast once per version of its storage. The storage owns the cached result, so both are freed
+// together. The scope has a weak reference and frees the result when the scope ends. The cached tensor has no
+// slot: every use records a cast node of its own. A first use without a recording therefore does not disable
+// gradients, and the gradients of several uses are summed in the parameter's dtype.
+struct CachedCast {
   uint32_t version = 0;  // of the storage that was cast
-  Shape shape;           // the part of the storage that was cast
+  Shape shape;           // with strides and offset: the view of the storage that was cast
   Strides strides;
   int64_t offset = 0;
-  Stream stream;  // stream of the cast; another stream might read the result too early
+  Stream stream;  // of the cast; only this stream may read the result without waiting for an event
   Tensor result;  // undefined once the scope has ended
 
-  bool is_of(const Tensor& x, uint32_t now, DType dtype) const {
+  bool is_cast_of(const Tensor& x, uint32_t now, DType dtype) const {
     return result.defined() && result.dtype() == dtype && version == now && offset == x.impl().offset &&
            shape == x.shape() && strides == x.strides() && stream == current_stream(x.device());
   }
 };
 
-struct OnStorage final : Counted {
-  std::shared_ptr<KeptCast> kept = std::make_shared<KeptCast>();
+struct CastOnStorage final : Counted {
+  std::shared_ptr<CachedCast> cached = std::make_shared<CachedCast>();
 };
 
-std::mutex kept_mutex;  // guards every storage's KeptCast, its content, and the scopes' lists
+std::mutex cache_mutex;  // guards every storage's CachedCast, its content, and the scopes' lists
 
 // The state of an Autocast scope, for one dtype.
 class AutocastScope final : public Counted {
  public:
   explicit AutocastScope(DType dtype) : dtype(dtype) {}
 
+  // Returns x in the scope's dtype, without a slot. With `keep`, reads and fills the cache.
   Tensor cast(const Tensor& x, bool keep) {
     if (!keep) return raw::to(x, dtype);
     Storage& storage = *x.storage();
     const uint32_t version = storage.version();
     {
-      std::lock_guard lock(kept_mutex);
-      if (auto* on_storage = dynamic_cast<OnStorage*>(storage.cast.get());
-          on_storage && on_storage->kept->is_of(x, version, dtype))
-        return on_storage->kept->result;
+      std::lock_guard lock(cache_mutex);
+      if (auto* on_storage = dynamic_cast<CastOnStorage*>(storage.cast.get());
+          on_storage && on_storage->cached->is_cast_of(x, version, dtype))
+        return on_storage->cached->result;
     }
     Tensor result = raw::to(x, dtype);
-    std::lock_guard lock(kept_mutex);
+    std::lock_guard lock(cache_mutex);
     if (!ended_) this->keep(x, version, result);
     return result;
   }
 
+  // Frees the cached casts of this scope.
   void end() {
     std::vector<Tensor> freed;  // destroyed after the lock is released
-    std::lock_guard lock(kept_mutex);
+    std::lock_guard lock(cache_mutex);
     ended_ = true;
     for (const auto& weak : casts_)
-      if (auto kept = weak.lock()) freed.push_back(std::exchange(kept->result, {}));
+      if (auto cached = weak.lock()) freed.push_back(std::exchange(cached->result, {}));
     casts_.clear();
   }
 
   const DType dtype;
 
  private:
+  // Caches the cast of x. The caller has locked cache_mutex.
   void keep(const Tensor& x, uint32_t version, const Tensor& result) {
     Ref<Counted>& slot = x.storage()->cast;
-    if (!slot) slot = make_ref<OnStorage>();
-    const auto* on_storage = dynamic_cast<OnStorage*>(slot.get());
-    if (!on_storage) return;  // the slot has a mark: of a GradScaler's gradient, or of a 1
-    const auto& kept = on_storage->kept;
-    *kept = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
-    casts_.insert(kept);
+    if (!slot) slot = make_ref<CastOnStorage>();
+    const auto* on_storage = dynamic_cast<CastOnStorage*>(slot.get());
+    if (!on_storage) return;  // Storage::cast has another use: a GradScaler's gradient, or mark_ones
+    const auto& cached = on_storage->cached;
+    *cached = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
+    casts_.insert(cached);
     if (casts_.size() < 2 * alive_) return;
     std::erase_if(casts_, [](const auto& c) { return c.expired(); });
     alive_ = std::max<size_t>(casts_.size(), 64);
   }
 
-  bool ended_ = false;  // threads that inherited the scope still cast, but keep nothing
-  std::set<std::weak_ptr<KeptCast>, std::owner_less<>> casts_;
+  bool ended_ = false;  // threads that inherited the scope still cast, but cache nothing
+  std::set<std::weak_ptr<CachedCast>, std::owner_less<>> casts_;
   size_t alive_ = 64;  // size of casts_ after entries of freed parameters were last removed, at least 64
 };
 
@@ -107,7 +111,7 @@ class CastNode final : public Node {
   const DType wide_;
 };
 
-// Returns x in another dtype; the engine casts the gradient back.
+// Returns x in another dtype, differentiably. With `keep` the cast is cached, see Note [Cached casts].
 Tensor recorded_cast(const Tensor& x, DType dtype, const Ref<Counted>& scope, bool keep) {
   if (!can_cast(x) || x.dtype() == dtype) return x;
   Tensor y =

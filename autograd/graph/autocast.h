@@ -1,5 +1,5 @@
-// Mixed precision: in a scope, products and convolutions compute in 16 bits and the other ops in f32.
-// Parameters stay f32. docs/amp.md explains the scope and lists the ops.
+// Automatic mixed precision, as torch.autocast: in a scope, matrix products and convolutions compute in bf16 or
+// f16, and ops that need precision in f32 (graph/cast_policy.h). Parameters stay f32. docs/amp.md lists the ops.
 //
 //   auto recording = gm.record();
 //   Tensor loss = [&] {
@@ -8,7 +8,7 @@
 //   }();
 //   gm.backward(loss);  // gradients arrive in f32
 //
-// A differentiable op casts in one line at its entry:
+// A differentiable op casts its operands in its first line:
 //
 //   Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 //     if (autograd::Casting cast{"linear"}) return linear(cast(x), cast.weight(w), cast.weight(bias));
@@ -27,11 +27,11 @@
 namespace gradus {
 
 struct AutocastOptions {
-  bool enabled = true;  // false: ops in the scope take their operands as they are
+  bool enabled = true;  // false: ops in the scope do not cast
 };
 
-// The scope. Threads that start with a snapshot of the Context inherit it. A parameter's cast is kept until
-// the parameter changes or the outermost scope of that dtype ends.
+// An autocast scope. Threads that start with a snapshot of the Context inherit it. A parameter's cast is cached
+// until the parameter changes or the outermost scope of that dtype ends.
 class [[nodiscard]] Autocast {
  public:
   // Errors: DTypeError unless `dtype` is bf16 or f16.
@@ -42,19 +42,20 @@ class [[nodiscard]] Autocast {
 
  private:
   Ref<Counted> outer_;
-  bool owner_ = false;  // this scope's end frees the kept casts
+  bool owner_ = false;  // the end of this scope frees the cached casts
 };
 
 // Opens a scope: `auto amp = autocast(DType::kBF16);`. Scopes nest. f64 operands are not cast. A backward
 // computes in the dtypes of its forward, inside the scope or outside of it.
 inline Autocast autocast(DType dtype, AutocastOptions options = {}) { return Autocast(dtype, options); }
 
-// Returns the dtype that ops on this thread cast to; nothing outside of scopes.
+// Returns the dtype of this thread's innermost scope; nullopt outside of scopes.
 std::optional<DType> autocast_dtype();
 
 namespace autograd {
 
-// Suspends casting: rules, and ops called within an op, compute in the dtypes of their operands.
+// Disables casting for its lifetime. Backward rules and ops called within an op compute in the dtypes of their
+// operands.
 class NoAutocast {
  public:
   NoAutocast() : outer_(std::exchange(Context::current().autocast, nullptr)) {}
@@ -66,18 +67,18 @@ class NoAutocast {
   Ref<Counted> outer_;
 };
 
-// Returns the dtype in which a rule may return x's gradient. If a scope cast x from a wider dtype, this is
-// the wider dtype: the gradient then need not be rounded on its way. Otherwise it is x's dtype.
+// Returns the dtype in which a rule may return x's gradient: the dtype of the operand if x is a recorded cast of
+// an operand of a wider dtype, which avoids a rounding; otherwise x's dtype.
 DType gradient_dtype(const Tensor& x);
 
-// The casts of one op. True when a scope is open. The op then calls itself with the cast operands, and no op
-// within that call casts again.
+// The casts of one op call. True when a scope is open: the op then calls itself with the cast operands. Casting
+// suspends the scope for its own lifetime, so ops within that call do not cast again.
 class Casting {
  public:
   explicit Casting(CastOp op) {
     if (Context::current().autocast) begin(op.policy(), {});
   }
-  // Takes all operands: CastPolicy::kWidest needs them to choose the dtype.
+  // CastPolicy::kWidest chooses the dtype from all operands.
   template <class... Operands> Casting(CastOp op, const Tensor& first, const Operands&... others) {
     const Tensor* const all[] = {&first, &others...};
     if (Context::current().autocast) begin(op.policy(), all);
@@ -91,12 +92,11 @@ class Casting {
 
   explicit operator bool() const { return bool(scope_); }
 
-  // Returns x in the op's dtype, differentiably. Tensors that are not floating point, f64 tensors and
-  // undefined ones are returned unchanged. The cast of an attached tensor to the scope's dtype is kept
-  // for its next use.
+  // Returns x in the op's dtype, differentiably. Undefined, f64, and not floating-point tensors are returned
+  // unchanged. The cast of an attached tensor to the scope's dtype is cached for its next use.
   Tensor operator()(const Tensor& x) const;
   std::vector<Tensor> operator()(const std::vector<Tensor>& xs) const;
-  // The same for an operand that is used again and again. Its cast is kept even if x is not attached.
+  // The same for weights: the cast is cached even if x is not attached, unless x was computed by a recorded op.
   Tensor weight(const Tensor& x) const;
 
  private:

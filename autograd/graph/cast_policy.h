@@ -9,7 +9,7 @@ namespace gradus::autograd {
 
 enum class CastPolicy : uint8_t {
   kLow,     // to the scope's dtype: products, which are faster in it and accumulate in f32
-  kF32,     // to f32: ops that overflow or lose digits in 16 bits
+  kF32,     // to f32: ops that overflow or lose precision in 16 bits
   kWidest,  // to the widest dtype among the operands: ops whose operands must have one dtype
 };
 

@@ -1,3 +1,4 @@
+// Node, Leaf, and the members of Tensor that read and set grad().
 #include "gradus/autograd/graph/node.h"
 
 #include "gradus/autograd/graph/recording_state.h"
@@ -12,7 +13,7 @@ Tensor Tensor::grad() const {
 
 void Tensor::set_grad(const Tensor& grad) const {
   if (grad.defined()) {
-    if (grad.is_same(*this))  // which would keep itself alive
+    if (grad.is_same(*this))  // would be a cycle of references
       throw ValueError("set_grad", "expected another tensor, given ", describe(*this),
                        " itself: pass a clone");
     if (!(grad.shape() == shape()))
@@ -45,8 +46,8 @@ Node::~Node() {
 }
 
 void Node::dispose() {
-  // Deleting a node releases its inputs' nodes. They are put on a chain and deleted one after
-  // another, without recursion.
+  // Deleting a node releases its inputs' nodes. Nodes to delete form a linked list, so that a deep graph needs no
+  // recursion.
   static constinit thread_local bool deleting = false;
   static constinit thread_local Node* dead = nullptr;
   next_dead_ = dead;

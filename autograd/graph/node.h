@@ -1,8 +1,9 @@
-// The graph that recordings write. Its nodes are recorded ops, its leaves are attached tensors.
+// The autograd graph. Its nodes are recorded ops, its leaves are attached tensors, and its edges lead from an op
+// to the producers of its inputs.
 //
-// Tensors hold the graph: a tensor's slot is the node that made the tensor, or the tensor's own leaf. Each
-// node knows the open recordings it belongs to. When the last of them finishes, the node drops its rule and
-// its edges. So a tensor that the user keeps (a loss in a vector) keeps no graph.
+// Tensors own the graph: a tensor's slot is the node that computed the tensor, or the tensor's own leaf. A node
+// has references to the open recordings it belongs to. When the last of them finishes, the node drops its rule
+// and its edges, so a tensor that outlives its recording (a loss in a vector) keeps no graph alive.
 #pragma once
 
 #include <atomic>
@@ -21,13 +22,13 @@ namespace gradus::autograd {
 class Node;
 class RecordingState;
 
-// The destination of a gradient: an output of a node, or a leaf. Null where the input was a constant.
+// The destination of a gradient: output `index` of a node, or a leaf. The slot is null if the input is a constant.
 struct Edge {
   Ref<AutogradSlot> slot;
   uint32_t index = 0;
 };
 
-// The properties of a value that its gradient must share.
+// Properties of a tensor that its gradient must have too.
 struct ValueInfo {
   Shape shape;
   DType dtype = DType::kF32;
@@ -39,35 +40,36 @@ struct ValueInfo {
       : shape(x.shape()), dtype(x.dtype()), device(x.device()), channels_last(x.is_channels_last()) {}
 };
 
-// One node's place in one recording's list of nodes.
+// An entry in a recording's intrusive doubly linked list of nodes.
 struct Membership {
   Ref<RecordingState> recording;
   Node* node = nullptr;
   Membership *previous = nullptr, *next = nullptr;
-  std::unique_ptr<Membership> also;  // the same node in a further recording
+  std::unique_ptr<Membership> also;  // the entry of the same node in another recording
 };
 
-// A recorded op. Subclasses hold the rule, which computes the gradients.
+// A recorded op. Subclasses have the op's backward rule, which computes the gradients of its inputs.
 class Node : public AutogradSlot {
  public:
   explicit Node(const char* op);
 
   bool is_followed() const override;
 
-  // Computes the gradients of the inputs marked in `needs`, into `dxs` (same length as edges()). `dys` holds
-  // the outputs' gradients, undefined where none arrived; at least one did. May be called once per recording.
+  // Computes the gradients dxs[i] of the inputs with needs[i] != 0; `needs` and `dxs` have the length of edges().
+  // `dys` has the outputs' gradients; undefined ones did not arrive. At least one is defined, unless the node
+  // runs_without_gradient. Called at most once per recording, or once per part of a pass in two parts.
   virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
-  // Drops the rule and what it saved.
+  // Drops the rule and its saved tensors.
   virtual void drop_rule() = 0;
-  // Whether `run` may be called for some inputs first and for others later: a backward in two parts. The
-  // first of these runs is not the rule's last.
+  // Whether a backward in two parts may call `run` twice, each time for other inputs. The first of these runs must
+  // not consume saved tensors.
   virtual bool runs_in_parts() const { return false; }
-  // Drops what only the gradients of these inputs need. For nodes that run in parts.
+  // Drops the saved tensors that only the gradients of these inputs need. For nodes that run in parts.
   virtual void drop_rules_of(std::span<const char> inputs) { (void)inputs; }
-  // Whether other ranks count on this node because they exchange gradients with it. Such a node is kept alive
-  // by its recordings. Their backward runs it even when no gradient arrives, in the order of all nodes
-  // (newest first). For each of its recordings exactly one of `run_for` and `skipped` is called; `run_for` is
-  // called in that recording's own backward.
+  // Whether the node must run even if no gradient arrives, because its backward communicates with other ranks.
+  // Recordings keep such a node alive, and their backward runs it in the order of all nodes (newest first). For
+  // each of its recordings exactly one of `run_for` and `skipped` is called; `run_for` in that recording's own
+  // backward.
   virtual bool runs_without_gradient() const { return false; }
   // Calls `run`. `ending` is the recording that this backward ends; null when that
   // recording continues afterward.
@@ -76,23 +78,23 @@ class Node : public AutogradSlot {
     (void)ending;
     run(dys, needs, dxs);
   }
-  // Called when `recording` ends without having run this node: it was released, or its backward
-  // threw `error` earlier.
+  // Called when `recording` ends without having run this node: the recording was released (`error` is null), or
+  // its backward threw `error` earlier.
   virtual void skipped(const RecordingState& recording, std::exception_ptr error) noexcept {
     (void)recording, (void)error;
   }
-  // Returns the sequence number of the input's node when this node also applies that node's rule (a fused
-  // node), else 0. When the gradient of the value between the two ops is wanted, the engine calls `split`
+  // For a fused node, which applies the rules of its own op and of the op that computed its input: the sequence
+  // number of that op's node. Otherwise 0. If the value between the two ops is a target, the engine calls `split`
   // before the pass, with the edge to that value.
   virtual uint64_t passed_over() const { return 0; }
   virtual void split(const Edge& between) { (void)between; }
 
-  // Returns a dtype in which the rule takes an output's gradient. A gradient that arrives in this dtype
-  // reaches the rule unchanged; any other is cast to the output's dtype.
+  // Returns a dtype, besides the output's own, in which the rule accepts the output's gradient. A gradient in this
+  // dtype reaches the rule unchanged; a gradient in another dtype is cast to the output's dtype.
   virtual DType gradient_dtype(size_t output) const { return outputs_[output].dtype; }
 
-  // Set by an op that can apply leaky_relu to its own result: 1 if it does not. The rule reads it. See Note
-  // [Rectified batch norm].
+  // Slope of a leaky_relu fused into this op; 1 if none is fused, null if the op cannot fuse one. The rule reads
+  // the value. See Note [Rectified batch norm].
   std::shared_ptr<double> negative_slope;
 
   const char* op() const { return op_; }
@@ -111,7 +113,7 @@ class Node : public AutogradSlot {
  protected:
   ~Node() override;
   void set_edge(size_t i, Edge e) { edges_[i] = std::move(e); }
-  void dispose() override;  // iterative: a chain of any depth is freed without recursion
+  void dispose() override;  // frees a graph of any depth without recursion
 
  private:
   friend class RecordingState;
@@ -125,12 +127,12 @@ class Node : public AutogradSlot {
   std::vector<ValueInfo> outputs_;
   std::string module_path_;
   Membership membership_;
-  std::atomic<int> open_memberships_{0};  // closing the last one drops the rule and the edges
-  Node* next_dead_ = nullptr;             // next in the chain of nodes to delete
+  std::atomic<int> open_memberships_{0};  // the end of the last one drops the rule and the edges
+  Node* next_dead_ = nullptr;             // next in the list of nodes to delete
 };
 
-// An attached tensor, where a gradient ends. When the tensor was itself computed by a recorded op, `producer`
-// leads on to that op.
+// The slot of an attached tensor, where its gradient is stored. If the tensor was computed by a recorded op,
+// `producer` is the edge to that op.
 class Leaf final : public AutogradSlot {
  public:
   explicit Leaf(TensorImpl* owner) : AutogradSlot(true), owner_(owner) {}
@@ -139,7 +141,7 @@ class Leaf final : public AutogradSlot {
     std::lock_guard lock(mutex_);
     owner_ = nullptr;
   }
-  // Returns the tensor; undefined once the user has dropped it.
+  // Returns the tensor; undefined once all handles to it are gone.
   Tensor tensor() const {
     std::lock_guard lock(mutex_);
     return owner_ && owner_->try_retain() ? Tensor(Ref<TensorImpl>::adopt(owner_)) : Tensor();
@@ -153,7 +155,7 @@ class Leaf final : public AutogradSlot {
   TensorImpl* owner_;
 };
 
-// Returns x's leaf, and makes it on first use.
+// Returns x's leaf, created on first use.
 // Errors: DTypeError unless x is floating point.
 Ref<Leaf> leaf_of(const Tensor& x);
 

@@ -1,12 +1,13 @@
+// mark_ones and is_known_ones: a mark with the storage's version in Storage::cast.
 #include "gradus/autograd/graph/ones.h"
 
 namespace gradus::autograd {
 namespace {
 
-// Lies where autocast keeps casts of weights, as the marks of a GradScaler do.
+// Stored in Storage::cast, which autocast and GradScaler use for their own data.
 struct OnesMark final : Counted {
-  explicit OnesMark(uint32_t of) : version(of) {}
-  const uint32_t version;  // of the storage
+  explicit OnesMark(uint32_t filled_version) : version(filled_version) {}
+  const uint32_t version;  // of the storage when it was filled with ones
 };
 
 }  // namespace

@@ -1,14 +1,15 @@
-// Gradients that are known to be 1. A backward begins with one. So an op may compute its input's gradient
-// together with its result, and use it when its own gradient is known to be 1.
+// Marks tensors whose elements are all 1, such as the gradient of a loss with respect to itself. An op that
+// computes its input's gradient in its forward (cross_entropy) can return this gradient unscaled if its dy is
+// known to be 1.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::autograd {
 
-// Marks x's storage: all its elements are 1.
+// Marks x's storage as filled with ones.
 void mark_ones(const Tensor& x);
-// Whether x is on such a storage, and nobody has written into it since.
+// Returns whether x's storage is marked and has not been written to since.
 bool is_known_ones(const Tensor& x);
 
 }  // namespace gradus::autograd

@@ -1,13 +1,13 @@
-// Tells whether a forward is repeated during a backward.
+// is_recomputing(): whether a checkpoint is running its forward again during a backward.
 #pragma once
 
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::autograd {
 
-// Returns whether a rule is running. A forward that runs then belongs to a checkpoint that computes its
-// function again. A layer that changes its state in a forward (batch norm's running statistics) must not
-// change it in this repetition: the first run has changed it already.
+// Returns whether a backward rule is running on this thread. A forward within a rule is the second run of a
+// checkpoint's function. Layers that update state in a forward (running statistics of batch norm) must not update
+// it again in this run.
 inline bool is_recomputing() { return Context::current().running_node != nullptr; }
 
 }  // namespace gradus::autograd

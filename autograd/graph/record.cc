@@ -1,3 +1,5 @@
+// Recorder: adds nodes to the open recordings that follow an op's inputs. Saved: tensors kept for backward, with a
+// check of their version.
 #include "gradus/autograd/graph/record.h"
 
 #include "gradus/autograd/graph/anomaly.h"
@@ -7,6 +9,7 @@
 namespace gradus::autograd {
 namespace {
 
+// The node of an op with one JointRule.
 class JointNode final : public Node {
  public:
   JointNode(const char* op, JointRule rule, JointRuns runs) : Node(op), rule_(std::move(rule)), runs_(runs) {}
@@ -30,8 +33,8 @@ class JointNode final : public Node {
 }  // namespace
 
 // Note [Versions]
-// Every in-place write increments its storage's version. A rule that saved an older version would compute a
-// wrong gradient, so Saved::get throws.
+// Every in-place write increments the version of the storage. Saved::get throws if the version has changed since
+// the tensor was saved, because the rule would compute a wrong gradient.
 Tensor Saved::get() const {
   if (!tensor_.defined()) return tensor_;
   if (const uint32_t now = tensor_.storage()->version(); now != version_) {
@@ -71,6 +74,7 @@ Recorder::Recorder(const char* op, std::span<const Edge> inputs) : op_(op) {
       }
 }
 
+// Collects the open recordings that follow at least one input.
 void Recorder::join(Context& context, std::span<const Tensor* const> inputs) {
   for (const Ref<Counted>& open : context.recordings) {
     RecordingState* r = as_recording(open);
@@ -132,7 +136,7 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     impl.slot_index = static_cast<uint32_t>(i);
     if (i == 0) node->stream_ = current_stream(y.device());
   }
-  bool probes_only = true;
+  bool all_probes = true;
   node->open_memberships_ = static_cast<int>(joined_.size());
   Membership* m = &node->membership_;
   for (size_t i = 0; i < joined_.size(); ++i) {
@@ -143,9 +147,9 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     m->recording = Ref<RecordingState>(joined_[i]);
     m->node = node.get();
     joined_[i]->enlist(*m);
-    probes_only = probes_only && joined_[i]->is_probe();
+    all_probes = all_probes && joined_[i]->is_probe();
   }
-  if (probes_only) node->drop_rule();
+  if (all_probes) node->drop_rule();
   check_results(op_, outputs);
 }
 
@@ -153,16 +157,16 @@ bool is_tracked(const Tensor& x) { return x.defined() && x.ref()->slot && x.ref(
 
 bool take_relu_over(const Tensor& x) {
   const auto& slot = x.ref()->slot;
-  // Any further reference is an edge of another node, and that node expects the value before the relu.
+  // Another reference to the slot is an edge of another node, whose input is the value before the relu.
   if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
-  const auto& taken = static_cast<Node&>(*slot).negative_slope;
-  if (!taken || *taken != 1) return false;
-  *taken = 0;
+  const auto& slope = static_cast<Node&>(*slot).negative_slope;
+  if (!slope || *slope != 1) return false;
+  *slope = 0;
   return true;
 }
 
 bool may_reuse(const Tensor& x) {
-  // A broadcast view may be the only owner of its storage too, but several of its elements share one address.
+  // is_dense excludes broadcast views: several of their elements share one address.
   if (!x.sole_owner() || !x.is_dense()) return false;
   if (is_used_on_other_streams(x.device(), x.storage()->data())) return false;
   const auto& slot = x.ref()->slot;

@@ -1,6 +1,5 @@
-// How an op becomes differentiable. The rule stands next to the forward: one lambda per input, with
-// visible captures. The lambda calls public differentiable ops only, so its own derivative follows
-// without further code:
+// Recorder: makes an op differentiable. The backward rule is written next to the forward, as one lambda per input.
+// The lambda calls differentiable ops only, so gradients of higher order need no further code:
 //
 //   Tensor mul(const Tensor& a, const Tensor& b) {
 //     Tensor y = raw::mul(a, b);
@@ -17,10 +16,10 @@
 //     return y;
 //   }
 //
-// A rule for a constant input is dropped at once, together with its captures. The engine sums a gradient to
-// its input's shape and casts it to the input's dtype, so rules ignore broadcasting. A rule may return an
-// undefined Tensor, which means no gradient. A rule may take `Tensor dy` by value and pass `std::move(dy)` to
-// an op that can reuse the buffer.
+// A rule for a constant input is dropped at once, together with its captures. The engine sums a gradient to the
+// input's shape and casts it to the input's dtype, so rules ignore broadcasting. A rule returns an undefined
+// Tensor for no gradient. A rule may take `Tensor dy` by value and pass `std::move(dy)` to an op that can reuse
+// the buffer.
 #pragma once
 
 #include <array>
@@ -42,7 +41,7 @@ template <class F> struct Wrt {
 };
 template <class F> Wrt<F> wrt(const Tensor& input, F rule) { return {input, std::move(rule)}; }
 
-// Tells a joint rule for which inputs it must compute the gradient.
+// Flags for a JointRule: needs[i] is true if the gradient of input i is required.
 class Needs {
  public:
   explicit Needs(std::span<const char> flags) : flags_(flags) {}
@@ -52,8 +51,8 @@ class Needs {
   std::span<const char> flags_;
 };
 
-// Rule of an op with several outputs, or of an op that computes its gradients together. Takes the
-// outputs' gradients (undefined where none arrived) and returns one gradient per input (undefined where
+// The backward rule of an op with several outputs, or of an op that computes the gradients of its inputs together.
+// Takes one gradient per output (undefined where none arrived) and returns one gradient per input (undefined where
 // none is needed).
 using JointRule = std::function<std::vector<Tensor>(std::vector<Tensor> dys, Needs needs)>;
 
@@ -85,12 +84,12 @@ template <class... Rules> class RuleNode final : public Node {
   std::tuple<std::optional<Rules>...> rules_;
 };
 
-// kTogether: one run of the rule computes all that a backward needs. kApart: a backward in two parts may run
-// the rule twice, for different inputs. Only the last run may consume what the rule saved.
+// How a backward in two parts runs a JointRule. kTogether: once, for all inputs. kApart: possibly twice, for
+// different inputs; Saved::take releases saved tensors in the last run alone.
 enum class JointRuns : uint8_t { kTogether, kApart };
 
-// Decides whether an op on `inputs` is recorded, and records it. False on most calls outside of training;
-// then the op saves nothing and makes no rule.
+// Records an op on `inputs` in the open recordings that follow one of them. False if there are none: the op then
+// saves no tensors and makes no rule.
 class Recorder {
  public:
   template <class... Inputs>
@@ -103,28 +102,29 @@ class Recorder {
   }
   Recorder(const char* op, const std::vector<Tensor>& inputs);
   Recorder(const char* op, std::span<const Edge> inputs);
-  // Records an op in the given open recordings, whether they follow its inputs or not.
+  // Records the op in these open recordings, even if they follow none of its inputs.
   Recorder(const char* op, std::vector<RecordingState*> recordings)
       : op_(op), joined_(std::move(recordings)) {}
 
   explicit operator bool() const { return !joined_.empty(); }
 
-  // Keeps a tensor for the rule: an input, or a tensor outside the graph (a mask, indices).
+  // Saves a tensor for the rule: an input, or a tensor outside of the graph (a mask, indices).
   Saved save(const Tensor& x) const;
-  // Keeps the op's own result for the rule, without a cycle of references.
+  // Saves the op's own result for the rule, without a cycle of references.
   Saved save_output(const Tensor& y, int output = 0) const;
 
-  // Makes `y` the result of an op whose gradients the given rules compute.
+  // Makes y the output of a new node with these rules, one per input.
   template <class... Rules> void record(const Tensor& y, Wrt<Rules>... rules) {
     Ref<Node> node(new RuleNode<Rules...>(op_, keep(rules)...));
     attach(std::move(node), {&y, 1}, {edge_to(rules.input)...});
   }
-  // The same with one rule for all inputs; undefined outputs are skipped.
+  // Makes `outputs` the outputs of a new node with one rule for all inputs. Undefined outputs get no slot.
   void record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule,
                     JointRuns runs = JointRuns::kTogether);
-  // The same with a caller-defined node.
+  // Makes `outputs` the outputs of the caller's node.
   void attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges);
 
+  // Returns the edge to x; null if no joined recording follows x.
   Edge edge_to(const Tensor& x) const;
   // Returns the recordings that the op joins, oldest first.
   const std::vector<RecordingState*>& recordings() const { return joined_; }
@@ -141,11 +141,11 @@ class Recorder {
   std::array<const TensorImpl*, 4> inputs_{};  // to name the input in errors
 };
 
-// Asks the node of x to apply a relu to its result as well. Succeeds if the node can do so and nothing else
-// has seen x. Returns true then: the result of the relu takes x's place in the graph.
+// Fuses a relu into the node that computed x, if the node supports it (Node::negative_slope) and no other node
+// has an edge to x. Returns whether it did: the result of the relu then takes over x's slot.
 bool take_relu_over(const Tensor& x);
-// Returns whether x's buffer may be reused in place: x is its only owner, is dense, and is not
-// an attached tensor, and no other stream of a GPU uses the buffer.
+// Returns whether an op may write its result into x's buffer: x is its sole owner, is dense and not attached,
+// and no other GPU stream uses the buffer.
 bool may_reuse(const Tensor& x);
 
 }  // namespace gradus::autograd

@@ -1,3 +1,4 @@
+// RecordingState: its list of live nodes, the slots it follows, and its end.
 #include "gradus/autograd/graph/recording_state.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ Ref<RecordingState> RecordingState::probe(std::vector<Ref<Counted>> outer) {
   return state;
 }
 
-RecordingState::~RecordingState() = default;  // nodes hold a reference to this, so none is left
+RecordingState::~RecordingState() = default;  // nodes_ is empty: each node has a reference to the recording
 
 void RecordingState::add_leaf(const Ref<AutogradSlot>& leaf) {
   if (leaf_set_.insert(leaf.get()).second) leaves_.push_back(leaf);
@@ -110,7 +111,7 @@ Ref<Node> RecordingState::take_newest() {
   return {};
 }
 
-// Recordings also end in destructors and when memory has run out, so nothing here allocates.
+// Allocates nothing: recordings also end in destructors and when memory has run out.
 void RecordingState::finish(std::exception_ptr error) {
   if (finished_.exchange(true)) return;
   const Ref<RecordingState> self(this);  // keeps this alive while the nodes release their references

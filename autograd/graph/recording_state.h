@@ -1,4 +1,5 @@
-// RecordingState: the state of an open recording. Ops reach it through Context::recordings.
+// RecordingState: the nodes and leaves of one recording (gradient tape). Ops find the open recordings of their
+// thread in Context::recordings.
 #pragma once
 
 #include <mutex>
@@ -12,43 +13,42 @@ namespace gradus::autograd {
 
 class RecordingState final : public Counted {
  public:
-  // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward.
-  // Level 0 assigns a new level.
+  // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward. Level 0:
+  // a new level, higher than all before.
   explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);
-  // Makes a probe, a recording that finds out which graph inputs a function uses. The probe follows every
-  // tensor that `outer` follow, and keeps edges but no rules.
+  // Returns a probe, a recording that determines which graph inputs a function uses. The probe follows every
+  // tensor that one of the `outer` recordings follows, and its nodes have edges but no rules.
   static Ref<RecordingState> probe(std::vector<Ref<Counted>> outer);
   ~RecordingState() override;
 
   void add_leaf(const Ref<AutogradSlot>& leaf);
-  // Returns whether an op on a tensor with this slot belongs to this recording.
+  // Returns whether this recording records an op on a tensor with this slot.
   bool follows(const AutogradSlot* slot) const;
   bool has_leaf(const AutogradSlot* slot) const { return leaf_set_.count(slot) != 0; }
   const std::vector<Ref<AutogradSlot>>& leaves() const { return leaves_; }
   bool is_probe() const { return is_probe_; }
 
-  // Returns the recording's age. Recordings of lower levels, and the others of the same level,
-  // record its backward.
+  // Returns the nesting level, which increases in the order of opening. Recordings of lower levels, and other
+  // recordings of the same level, record this recording's backward.
   uint64_t level() const { return level_; }
   bool finished() const { return finished_; }
-  // Forgets all nodes; no op joins the recording any more. Nodes that belong to no other recording drop their
-  // rules and edges. `error` is what the recording's backward threw; it is passed to the nodes that must run
-  // and have not run.
+  // Ends the recording: removes all nodes and records no further op. Nodes that belong to no other recording drop
+  // their rules and edges. Nodes that run without a gradient and have not run get skipped(*this, error); `error`
+  // is the exception of the recording's backward, or null.
   void finish(std::exception_ptr error = {});
 
-  // Returns the nodes now alive, oldest first.
+  // Returns the live nodes, oldest first.
   std::vector<Ref<Node>> nodes() const;
-  // Returns the nodes that run even without a gradient and have not run in this recording's backward
-  // yet, oldest first.
+  // Returns the nodes that run without a gradient and have not run in this recording's backward, oldest first.
   std::vector<Ref<Node>> nodes_that_must_run() const;
-  void has_run(const Node& node);  // `node` is one of nodes_that_must_run
+  void has_run(const Node& node);  // removes a node from nodes_that_must_run
 
   // Adds a line to the output of explain(). Equal lines appear once.
   void add_note(const std::string& text);
   std::vector<std::string> notes() const;
 
-  // Marks a probe: its function communicates, so the function's backward must run on every rank, with a
-  // gradient or without.
+  // Marks a probe whose function communicates. The checkpoint's backward then runs even without a gradient,
+  // because other ranks take part in it.
   void set_communicates() { communicates_ = true; }
   bool communicates() const { return communicates_; }
 
@@ -77,16 +77,16 @@ class RecordingState final : public Counted {
 inline const std::vector<Ref<Counted>>& open_recordings() { return Context::current().recordings; }
 inline RecordingState* as_recording(const Ref<Counted>& r) { return static_cast<RecordingState*>(r.get()); }
 
-// Makes the calling thread's ops record into `state`; recordings are kept in order of level.
+// Adds a recording to the calling thread's open recordings, which are sorted by level; close_recording removes it.
 void open_recording(const Ref<RecordingState>& state);
 void close_recording(const RecordingState* state);
-// Returns the open recordings that record a backward of `state`: those opened before it, and
-// those of its level.
+// Returns the open recordings that record the backward of `state`: those of lower levels and the others of its
+// level.
 std::vector<Ref<Counted>> recordings_that_see(const RecordingState& state);
 // Returns the newest open recording that follows x, or null.
 Ref<RecordingState> innermost_following(const Tensor& x);
 
-// Replaces the open recordings for a scope.
+// Replaces the calling thread's open recordings for a scope.
 class RecordingsScope {
  public:
   explicit RecordingsScope(std::vector<Ref<Counted>> visible) : saved_(std::move(visible)) {

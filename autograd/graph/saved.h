@@ -1,4 +1,4 @@
-// The tensors that a rule keeps for its backward.
+// Saved: a tensor that a rule keeps for backward, as PyTorch's SavedVariable.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace gradus::autograd {
 
-// A tensor that a rule keeps, with its storage's version. After a later in-place write, get()
-// throws a StateError.
+// A tensor and the version of its storage when it was saved. Made by Recorder::save and Recorder::save_output.
 class Saved {
  public:
   Saved() = default;
-  // Returns the tensor, with its place in the graph.
+  // Returns the tensor with its slot in the graph.
+  // Errors: StateError if the tensor was written in place after it was saved.
   Tensor get() const;
-  // The same, but releases this reference when it is the rule's last run, so that the buffer may be reused.
+  // As get. In the rule's last run, gives up this reference, so that an op may reuse the buffer.
   Tensor take();
 
  private:

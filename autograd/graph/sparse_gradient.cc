@@ -1,3 +1,4 @@
+// Sparse gradients: meta tensors whose storage owns the rows (indices and values), and sums of them.
 #include "gradus/autograd/graph/sparse_gradient.h"
 
 #include <algorithm>
@@ -12,63 +13,63 @@ namespace {
 
 constexpr const char* kOp = "sparse_gradient";
 
-// The rows, which the meta tensor's storage keeps. A view of the meta tensor shares the storage and is no
-// gradient.
-struct KeptRows final : Counted {
-  KeptRows(SparseRows rows, const TensorImpl* owner) : rows(std::move(rows)), owner(owner) {}
+// The rows of a sparse gradient, owned by the storage of its meta tensor. A view of the meta tensor shares the
+// storage and is no sparse gradient; `owner` tells them apart.
+struct StoredRows final : Counted {
+  StoredRows(SparseRows rows, const TensorImpl* owner) : rows(std::move(rows)), owner(owner) {}
   const SparseRows rows;
   const TensorImpl* const owner;
 };
 
-const KeptRows* kept_in(const Tensor& grad) {
+const StoredRows* stored_in(const Tensor& grad) {
   if (!grad.defined() || grad.device().type != DeviceType::kMeta) return nullptr;
-  const auto* kept = dynamic_cast<const KeptRows*>(grad.storage()->companion.get());
-  return kept && kept->owner == grad.ref().get() ? kept : nullptr;
+  const auto* stored = dynamic_cast<const StoredRows*>(grad.storage()->companion.get());
+  return stored && stored->owner == grad.ref().get() ? stored : nullptr;
 }
 
 Tensor sparse(SparseRows rows, const Shape& shape) {
   const Tensor grad = empty(shape, {rows.values.dtype(), Device{DeviceType::kMeta}});
-  grad.storage()->companion = make_ref<KeptRows>(std::move(rows), grad.ref().get());
+  grad.storage()->companion = make_ref<StoredRows>(std::move(rows), grad.ref().get());
   return grad;
 }
 
 }  // namespace
 
-bool is_sparse(const Tensor& grad) { return kept_in(grad) != nullptr; }
+bool is_sparse(const Tensor& grad) { return stored_in(grad) != nullptr; }
 
 const SparseRows& sparse_rows(const Tensor& grad) {
-  if (const KeptRows* kept = kept_in(grad)) return kept->rows;
+  if (const StoredRows* stored = stored_in(grad)) return stored->rows;
   throw ValueError("sparse_rows", "expected a sparse gradient, got ", describe(grad));
 }
 
 Tensor to_dense(const Tensor& grad) {
-  const KeptRows* const kept = kept_in(grad);
-  if (!kept) return grad;
-  return raw::index_select_backward(kept->rows.values, grad.shape(), 0, kept->rows.indices, -1, kOp);
+  const StoredRows* const stored = stored_in(grad);
+  if (!stored) return grad;
+  return raw::index_select_backward(stored->rows.values, grad.shape(), 0, stored->rows.indices, -1, kOp);
 }
 
 const Tensor& elements_of(const Tensor& grad) {
-  const KeptRows* const kept = kept_in(grad);
-  return kept ? kept->rows.values : grad;
+  const StoredRows* const stored = stored_in(grad);
+  return stored ? stored->rows.values : grad;
 }
 
 Tensor make_sparse(const Tensor& index, const Tensor& rows, const Shape& shape, int64_t skip) {
   std::vector<std::pair<int64_t, int64_t>> sorted;  // index, position
   for (const int64_t i : index.to_vector<int64_t>()) sorted.emplace_back(i, int64_t(sorted.size()));
   std::sort(sorted.begin(), sorted.end());
-  std::vector<int64_t> indices, places(sorted.size(), -1);
+  std::vector<int64_t> indices, targets(sorted.size(), -1);
   for (const auto& [i, position] : sorted) {
     if (i == skip) continue;
     if (indices.empty() || indices.back() != i) indices.push_back(i);
-    places[static_cast<size_t>(position)] = int64_t(indices.size()) - 1;
+    targets[static_cast<size_t>(position)] = int64_t(indices.size()) - 1;
   }
-  // Rows to skip have a place behind all others, of which nothing is read.
+  // Skipped rows are added to an extra last row, which is cut off below.
   const auto count = int64_t(indices.size());
-  std::replace(places.begin(), places.end(), int64_t{-1}, count);
+  std::replace(targets.begin(), targets.end(), int64_t{-1}, count);
   Shape sums = rows.shape();
   sums[0] = count + 1;
-  const Tensor places_there = tensor(places, {int64_t(places.size())}, index.device());
-  const Tensor summed = raw::index_select_backward(rows, sums, 0, places_there, count, kOp);
+  const Tensor targets_on_device = tensor(targets, {int64_t(targets.size())}, index.device());
+  const Tensor summed = raw::index_select_backward(rows, sums, 0, targets_on_device, count, kOp);
   sums[0] = count;
   return sparse(
       {tensor(indices, {count}, index.device()), view_as_strided(summed, sums, summed.strides(), 0)}, shape);

@@ -1,12 +1,14 @@
-// Sparse gradients: the rows of a gradient that an embedding has read, without the zeros of all others.
+// Sparse gradients of embeddings: the rows that were read, without the zero rows. As Embedding(sparse=True) of
+// PyTorch.
 //
 //   nn::Embedding table({.num_embeddings = 50000, .embedding_dim = 64, .sparse = true});
 //   ...
 //   autograd::SparseRows rows = autograd::sparse_rows(table.weight.grad());
 //
-// A sparse gradient is a tensor with the gradient's shape and dtype on the meta device. So ops that do not know
-// sparse gradients throw, and never compute with other numbers. Gradients add up as usual; a sum with a dense
-// gradient is dense. Rules and callbacks get dense gradients, and so does autograd::grad.
+// A sparse gradient is a tensor on the meta device with the gradient's shape and dtype; its storage owns the
+// rows. Ops without support for sparse gradients throw, because a meta tensor has no elements. The sum of two
+// sparse gradients is sparse, the sum with a dense gradient is dense. Rules, callbacks and autograd::grad get
+// dense gradients.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -15,7 +17,7 @@ namespace gradus::autograd {
 
 // Row indices[i] of the gradient is values[i]; all other rows are 0.
 struct SparseRows {
-  Tensor indices;  // i64[n], ascending, each once
+  Tensor indices;  // i64[n], ascending, without duplicates
   Tensor values;   // [n,...]
 };
 
@@ -27,8 +29,9 @@ Tensor to_dense(const Tensor& grad);
 // Returns the tensor that has the gradient's elements: the values of a sparse one, else `grad` itself.
 const Tensor& elements_of(const Tensor& grad);
 
-// Returns a sparse gradient of this shape with rows[i] added at index[i], in order, except where index[i] is
-// `skip` (negative: none). Waits for the index.
+// Returns the sparse gradient of this shape to whose row index[i] rows[i] is added, in the order of i. Entries
+// with index[i] == skip are ignored. Indices lie in [0, shape[0]), so the default of -1 ignores none. Copies the
+// index to the host, and waits for it.
 // Shapes: index[n], i64 or i32; rows[n,...].
 Tensor make_sparse(const Tensor& index, const Tensor& rows, const Shape& shape, int64_t skip = -1);
 // Returns a + b of two sparse gradients of one shape.

@@ -1,4 +1,4 @@
-// Tells whether open recordings follow a tensor.
+// is_tracked: whether an open recording follows a tensor.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -1,3 +1,4 @@
+// Activation functions: forward ops, and fused backward ops that their rules call.
 #include "gradus/autograd/ops/activations.h"
 
 #include <algorithm>
@@ -23,8 +24,8 @@
 namespace gradus {
 
 // Note [Gradients in place]
-// A fused gradient overwrites dy when the engine has passed on the only reference to it. When an outer
-// recording records the gradient itself, a rule below saves dy; then the result gets a buffer of its own.
+// A *_backward op writes its result into dy's buffer if it has the only reference to dy. If an open recording
+// records the backward op and its derivative reads dy, dy is saved, and the result gets a buffer of its own.
 namespace {
 
 using autograd::at_least_f32;
@@ -69,7 +70,8 @@ Tensor relu_backward(Tensor dy, const Tensor& y) {
 Tensor leaky_relu(const Tensor& x, double slope) {
   const OpCall call("leaky_relu", {{"x", x}});
   Tensor y = raw::unary<functors::LeakyRelu>(x, slope);
-  if (Recorder r{"leaky_relu", x})  // y has the sign of x, and is what the next op keeps
+  if (Recorder r{"leaky_relu",
+                 x})  // saves y, if y has the sign of x, because the next op is likely to save y too
     r.record(y, wrt(x, [sign = slope >= 0 ? r.save_output(y) : r.save(x), slope](Tensor dy) {
                return leaky_relu_backward(std::move(dy), sign.get(), slope);
              }));
@@ -199,15 +201,15 @@ Tensor gelu(const Tensor& x, Gelu form) {
 
 namespace {
 
-// Returns the second derivative of gelu. kExact: (2 - x^2) p(x), p the normal density. kTanh: for x/2 (1 + t)
-// with t = tanh(u) and t' = (1 - t^2) u', it is t' + x/2 t''.
+// Returns the second derivative of gelu. kExact: (2 - x^2) p(x) with the normal density p. kTanh: gelu is
+// x/2 (1 + t) with t = tanh(u) and t' = (1 - t^2) u', so the second derivative is t' + x/2 t''.
 Tensor gelu_second(const Tensor& x, Gelu form) {
   constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
   const Tensor xx = square(x);
   if (form == Gelu::kExact) return exp(xx * -0.5) * (2 - xx) * (kScale / 2);
   const Tensor u = (x + xx * x * kCubic) * kScale, t = tanh(u);
   const Tensor du = (xx * (3 * kCubic) + 1) * kScale, ddu = x * (6 * kCubic * kScale);
-  // 1 - t^2, computed without the cancellation where t is almost 1.
+  // 1 - t^2 = 4 sigmoid(2u) sigmoid(-2u), without cancellation for |t| near 1.
   const Tensor slope = sigmoid(u * 2) * sigmoid(u * -2) * 4, dt = slope * du;
   return dt + x * 0.5 * (slope * ddu - t * dt * du * 2);
 }

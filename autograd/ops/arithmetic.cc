@@ -1,3 +1,5 @@
+// Element-wise arithmetic with backward rules. Overloads for temporaries write the result into the operand's
+// buffer.
 #include "gradus/autograd/ops/arithmetic.h"
 
 #include <cmath>
@@ -22,26 +24,26 @@ namespace {
 
 using autograd::at_least_f32;
 
-// Returns whether the result of an op on x and a number may take x's buffer. A rule that needs x's elements
-// has saved x, so x is then not the only owner.
-bool takes_over(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
+// Returns whether the result of an op on x and a number may reuse x's buffer. autograd::may_reuse is false if a
+// rule has saved x, because x is then not the only owner.
+bool can_reuse(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
 // Returns whether x keeps its shape when broadcast with an operand of shape `other`.
-bool spans(const Shape& x, const Shape& other) {
+bool covers(const Shape& x, const Shape& other) {
   if (other.size() > x.size()) return false;
   for (int d = 1; d <= other.size(); ++d)
     if (other[other.size() - d] != x[x.size() - d] && other[other.size() - d] != 1) return false;
   return true;
 }
 
-// The same for an op on x and another operand: also requires that the result has x's shape, dtype and layout.
-bool takes_over(const Tensor& x, const Tensor& other) {
-  return takes_over(x) && other.defined() && other.device() == x.device() &&
-         raw::result_dtype(x, other) == x.dtype() && spans(x.shape(), other.shape()) &&
+// The same for an op on x and another tensor. Also requires that the result has x's shape, dtype and layout.
+bool can_reuse(const Tensor& x, const Tensor& other) {
+  return can_reuse(x) && other.defined() && other.device() == x.device() &&
+         raw::result_dtype(x, other) == x.dtype() && covers(x.shape(), other.shape()) &&
          (x.is_channels_last() || !other.is_channels_last());
 }
 
-// Records a step function of xs: its derivative is 0 wherever it exists.
-template <class... X> Tensor step(const char* op, Tensor y, const X&... xs) {
+// Records y as a piecewise constant function of xs, whose derivative is 0.
+template <class... X> Tensor record_piecewise_constant(const char* op, Tensor y, const X&... xs) {
   if (Recorder r{op, xs...}) r.record(y, wrt(xs, [](const Tensor& dy) { return dy * 0; })...);
   return y;
 }
@@ -50,8 +52,9 @@ template <class... X> Tensor step(const char* op, Tensor y, const X&... xs) {
 
 Tensor add(Tensor&& temporary, const Tensor& b) {
   const OpCall call("add", {{"a", temporary}, {"b", b}});
-  const Tensor a = std::move(temporary);  // released on return: the result alone owns the buffer
-  if (!takes_over(a, b)) return add(a, b);
+  const Tensor a =
+      std::move(temporary);  // released on return, so the result becomes the only owner of the buffer
+  if (!can_reuse(a, b)) return add(a, b);
   Tensor y = detach(a);
   raw::add_(y, b);
   if (Recorder r{"add", a, b})
@@ -62,7 +65,7 @@ Tensor add(Tensor&& temporary, const Tensor& b) {
 Tensor add(Tensor&& temporary, Number b) {
   const OpCall call("add", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a)) return add(a, b);
+  if (!can_reuse(a)) return add(a, b);
   Tensor y = detach(a);
   raw::add_(y, b);
   if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
@@ -72,7 +75,7 @@ Tensor add(Tensor&& temporary, Number b) {
 Tensor sub(Tensor&& temporary, const Tensor& b) {
   const OpCall call("sub", {{"a", temporary}, {"b", b}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a, b)) return sub(a, b);
+  if (!can_reuse(a, b)) return sub(a, b);
   Tensor y = detach(a);
   raw::sub_(y, b);
   if (Recorder r{"sub", a, b})
@@ -83,7 +86,7 @@ Tensor sub(Tensor&& temporary, const Tensor& b) {
 Tensor sub(Tensor&& temporary, Number b) {
   const OpCall call("sub", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a)) return sub(a, b);
+  if (!can_reuse(a)) return sub(a, b);
   Tensor y = detach(a);
   raw::sub_(y, b);
   if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
@@ -93,7 +96,7 @@ Tensor sub(Tensor&& temporary, Number b) {
 Tensor mul(Tensor&& temporary, Number b) {
   const OpCall call("mul", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!takes_over(a)) return mul(a, b);
+  if (!can_reuse(a)) return mul(a, b);
   Tensor y = detach(a);
   raw::mul_(y, b);
   if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
@@ -198,7 +201,7 @@ Tensor pow(const Tensor& a, const Tensor& b) {
              wrt(a,
                  [a = r.save(a), b = r.save(b)](const Tensor& dy) {
                    const Tensor e = at_least_f32(b.get()), da = dy * (e * pow(at_least_f32(a.get()), e - 1));
-                   return where(eq(e, 0), 0, da);  // also for 0^0, where the formula has 0 * infinity
+                   return where(eq(e, 0), 0, da);  // for a = b = 0 the formula gives 0 * infinity = NaN
                  }),
              wrt(b, [a = r.save(a), b = r.save(b), y = r.save_output(y)](const Tensor& dy) {
                const Tensor vanishes = logical_and(eq(a.get(), 0), ge(b.get(), 0));
@@ -272,7 +275,7 @@ Tensor fmod(const Tensor& a, Number b) {
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
   const OpCall call("floor_divide", {{"a", a}, {"b", b}});
-  return step("floor_divide", raw::binary<functors::FloorDivide>(a, b), a, b);
+  return record_piecewise_constant("floor_divide", raw::binary<functors::FloorDivide>(a, b), a, b);
 }
 Tensor floor_divide(const Tensor& a, Number b) {
   const OpCall call("floor_divide", {{"a", a}});
@@ -283,7 +286,7 @@ Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
   const OpCall call("div", {{"a", a}, {"b", b}});
   if (rounding_mode == RoundingMode::kNone) return div(a, b);
   if (rounding_mode == RoundingMode::kFloor) return floor_divide(a, b);
-  return step("div", raw::binary<functors::TruncDivide>(a, b), a, b);
+  return record_piecewise_constant("div", raw::binary<functors::TruncDivide>(a, b), a, b);
 }
 Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
   const OpCall call("div", {{"a", a}});
@@ -292,7 +295,8 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
 
 namespace {
 
-// Returns 0 where a < b, 1/2 where they are equal, else 1, beside NaN too, in dy's dtype.
+// Returns the factor of dy in the gradient of max(a, b) with respect to a, in dy's dtype: 0 where a < b, 1/2 where
+// a = b, else 1. NaN operands give 1. share_of_smaller is the same for min(a, b).
 template <class B> Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
   return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * -0.5 + 1;
 }
@@ -407,7 +411,7 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
 
 namespace {
 
-// A bound that is not given counts as infinite.
+// Values of omitted bounds.
 constexpr Number kNoLow = -INFINITY, kNoHigh = INFINITY;
 
 DType clamped_dtype(const Tensor& x, const std::optional<Number>& low, const std::optional<Number>& high) {
@@ -538,19 +542,19 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
 
 Tensor sign(const Tensor& x) {
   const OpCall call("sign", {{"x", x}});
-  return step("sign", raw::unary<functors::Sign>(x), x);
+  return record_piecewise_constant("sign", raw::unary<functors::Sign>(x), x);
 }
 Tensor floor(const Tensor& x) {
   const OpCall call("floor", {{"x", x}});
-  return step("floor", raw::unary<functors::Floor>(x), x);
+  return record_piecewise_constant("floor", raw::unary<functors::Floor>(x), x);
 }
 Tensor ceil(const Tensor& x) {
   const OpCall call("ceil", {{"x", x}});
-  return step("ceil", raw::unary<functors::Ceil>(x), x);
+  return record_piecewise_constant("ceil", raw::unary<functors::Ceil>(x), x);
 }
 Tensor round(const Tensor& x) {
   const OpCall call("round", {{"x", x}});
-  return step("round", raw::unary<functors::Round>(x), x);
+  return record_piecewise_constant("round", raw::unary<functors::Round>(x), x);
 }
 
 Tensor round(const Tensor& x, int64_t decimals) {
@@ -564,7 +568,7 @@ Tensor round(const Tensor& x, int64_t decimals) {
 
 Tensor trunc(const Tensor& x) {
   const OpCall call("trunc", {{"x", x}});
-  return step("trunc", raw::unary<functors::Trunc>(x), x);
+  return record_piecewise_constant("trunc", raw::unary<functors::Trunc>(x), x);
 }
 
 Tensor frac(const Tensor& x) {
@@ -632,10 +636,9 @@ void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> hi
 
 namespace {
 
-// Computes x op= y: in place, or, when a recording follows an operand, as a new value that x
-// names from here on.
+// Computes x op= y: in place, or, when a recording follows an operand, as a new tensor that is assigned to x.
 template <class Y, class Op, class InPlace>
-Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
+Tensor& assign_or_update(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
   bool recorded = x.defined() && autograd::is_tracked(x);
   if constexpr (std::is_same_v<Y, Tensor>) recorded = recorded || (y.defined() && autograd::is_tracked(y));
   if (!recorded) return in_place(x, y), x;
@@ -653,28 +656,28 @@ Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place)
 }  // namespace
 
 Tensor& operator+=(Tensor& x, const Tensor& y) {
-  return assign("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
+  return assign_or_update("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
 }
 Tensor& operator-=(Tensor& x, const Tensor& y) {
-  return assign("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
+  return assign_or_update("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
 }
 Tensor& operator*=(Tensor& x, const Tensor& y) {
-  return assign("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
+  return assign_or_update("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
 }
 Tensor& operator/=(Tensor& x, const Tensor& y) {
-  return assign("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
+  return assign_or_update("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
 }
 Tensor& operator+=(Tensor& x, Number y) {
-  return assign("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
+  return assign_or_update("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
 }
 Tensor& operator-=(Tensor& x, Number y) {
-  return assign("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
+  return assign_or_update("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
 }
 Tensor& operator*=(Tensor& x, Number y) {
-  return assign("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
+  return assign_or_update("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
 }
 Tensor& operator/=(Tensor& x, Number y) {
-  return assign("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
+  return assign_or_update("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
 }
 
 }  // namespace gradus

@@ -1,3 +1,4 @@
+// Ops that reorder, repeat or select elements, mostly composed of views, expand and index_select.
 #include "gradus/autograd/ops/arrange.h"
 
 #include <algorithm>
@@ -108,18 +109,18 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     throw ShapeError("repeat", "repeats ", repeats, " are fewer than the dims of x ", describe(x));
   for (int64_t r : repeats)
     if (r < 0) throw ValueError("repeat", "repeats ", repeats, " are not all at least 0: x ", describe(x));
-  // A repeated dim of more than one element becomes two dims, and the first of them is expanded.
-  const auto own = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
+  // A dim of size n > 1 repeated r times is viewed as [1, n], expanded to [r, n], and merged to [r n].
+  const auto input_size = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
   Shape merged;
-  for (int i = 0; i < repeats.size(); ++i) merged.push_back(Checked("repeat", own(i)) * repeats[i]);
+  for (int i = 0; i < repeats.size(); ++i) merged.push_back(Checked("repeat", input_size(i)) * repeats[i]);
   checked_numel(merged, "repeat");
-  const auto becomes_two = [&](int i) { return repeats[i] != 1 && own(i) != 1; };
+  const auto is_split = [&](int i) { return repeats[i] != 1 && input_size(i) != 1; };
   int dims = repeats.size();
-  for (int i = 0; i < repeats.size(); ++i) dims += becomes_two(i);
-  if (dims > kMaxDims) {  // too many dims at once: repeats the last dim that becomes two in a second step
+  for (int i = 0; i < repeats.size(); ++i) dims += is_split(i);
+  if (dims > kMaxDims) {  // repeats one of the split dims, the last, in a second step
     int last = 0;
     for (int i = 0; i < repeats.size(); ++i)
-      if (becomes_two(i)) last = i;
+      if (is_split(i)) last = i;
     Dims others = repeats;
     others[last] = 1;
     const Tensor y = repeat(x, others);
@@ -130,9 +131,9 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
   }
   Shape split, wide;
   for (int i = 0; i < repeats.size(); ++i) {
-    split.push_back(becomes_two(i) ? 1 : own(i));
-    wide.push_back(own(i) == 1 || becomes_two(i) ? repeats[i] : own(i));
-    if (becomes_two(i)) split.push_back(own(i)), wide.push_back(own(i));
+    split.push_back(is_split(i) ? 1 : input_size(i));
+    wide.push_back(input_size(i) == 1 || is_split(i) ? repeats[i] : input_size(i));
+    if (is_split(i)) split.push_back(input_size(i)), wide.push_back(input_size(i));
   }
   return contiguous(reshape(expand(reshape(x, split), wide), merged));
 }
@@ -216,12 +217,12 @@ Tensor cartesian_prod(const std::vector<Tensor>& xs) {
 
 namespace {
 
-// Returns the number of ways to pick r of n, with or without repetition.
+// Returns the number of ways to choose r of n elements, with or without replacement.
 int64_t combination_count(int64_t n, int64_t r, bool with_replacement) {
   if (with_replacement && n > 0) n = Checked("combinations", n) + r - 1;
   if (r > n) return 0;
   int64_t count = 1;
-  for (int64_t i = 1; i <= std::min(r, n - r); ++i)  // divides without remainder: count is C(n, i)
+  for (int64_t i = 1; i <= std::min(r, n - r); ++i)  // exact division: count becomes the binomial C(n, i)
     count = (Checked("combinations", count) * (n - i + 1)) / i;
   return count;
 }
@@ -238,7 +239,8 @@ Tensor combinations(const Tensor& x, int64_t r, CombinationOptions options) {
   const Tensor index = empty({Checked("combinations", count) * r}, {.dtype = DType::kI64});
   int64_t* row = index.ptr<int64_t>();
   for (int64_t i = 0; count > 0 && i < r; ++i) row[i] = step * i;
-  // Each next row: increments the last index that can grow, and gives those after it their least values.
+  // The next row in lexicographic order: increments the last index that is not at its maximum, and sets the
+  // indices after it to their minima.
   for (int64_t k = 1; k < count; ++k, row += r) {
     int64_t at = r - 1;
     while (row[at] == n - 1 - step * (r - 1 - at)) --at;
@@ -277,11 +279,11 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
   const OpCall call("as_strided", {{"x", x}});
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
   if (Recorder r{"as_strided", x}) {
-    // The extra last position receives the gradients of elements that are not x's.
-    const Tensor places = raw::places_in(x, y);
-    r.record(y, wrt(x, [places, own = x.shape(), n = x.numel()](const Tensor& dy) {
-               const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, places);
-               return reshape(narrow(sums, 0, 0, n), own);
+    // Maps each element of y to its position in x, or to n for elements of the storage outside of x.
+    const Tensor positions = raw::places_in(x, y);
+    r.record(y, wrt(x, [positions, input_size = x.shape(), n = x.numel()](const Tensor& dy) {
+               const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, positions);
+               return reshape(narrow(sums, 0, 0, n), input_size);
              }));
   }
   return y;

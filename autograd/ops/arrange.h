@@ -17,16 +17,16 @@ Tensor flip(const Tensor& x, const Dims& dims);
 Tensor fliplr(const Tensor& x);
 Tensor flipud(const Tensor& x);
 
-// Returns x with elements moved by shifts[i] along dims[i], toward higher indices. Elements that leave at the
-// end come in at the start. Without dims, x is flattened, moved by one shift, and given its shape again.
+// Returns x with elements moved by shifts[i] along dims[i] toward higher indices, cyclically. Without dims, the
+// flattened x is moved by the only shift, and the result has x's shape.
 // Errors: ShapeError unless there is a shift per dim.
 // Grad: dy rolled back.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 
-// Returns x turned by k quarter turns in the plane of two dims, from the first toward the second. Returns x
-// itself for no turn.
+// Returns x rotated by k * 90 degrees in the plane of two dims, from the first toward the second. Returns x itself
+// if 4 divides k.
 // Errors: ShapeError unless `dims` names two dims.
-// Grad: dy turned back.
+// Grad: dy rotated back.
 Tensor rot90(const Tensor& x, int64_t k = 1, const Dims& dims = {0, 1});
 
 // Return the matrices x with 0 above the given diagonal (tril), or with 0 below it (triu). Diagonal 0 is the
@@ -37,31 +37,31 @@ Tensor rot90(const Tensor& x, int64_t k = 1, const Dims& dims = {0, 1});
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
-// The options of DiagonalOptions (autograd/ops/view.h), with the last two dims as default.
+// As DiagonalOptions (autograd/ops/view.h), with the last two dims as default.
 struct DiagEmbedOptions {
   int64_t offset = 0, dim1 = -2, dim2 = -1;
 };
-// Returns zeros with the last dim of x as a diagonal.
+// Returns matrices with the last dim of x on a diagonal and zeros elsewhere.
 // Shapes: x[a,n] -> [a,n+|offset|,n+|offset|].
 // Errors: ShapeError for no dims, or dim1 = dim2.
 // Grad: the diagonal of dy.
 Tensor diag_embed(const Tensor& x, DiagEmbedOptions options = {});
-// Returns the matrix with the vector x as diagonal; or the diagonal of the matrix x, as a view.
+// For a vector x, returns the matrix with x on the diagonal; for a matrix x, its diagonal as a view.
 // Errors: ShapeError for another number of dims.
 Tensor diag(const Tensor& x, int64_t diagonal = 0);
 
-// Returns x repeats[i] times along dim i, one copy after another. A longer list adds dims in front. Returns x
-// itself when nothing is repeated.
+// Returns repeats[i] copies of x along dim i, one after another. A `repeats` longer than x's dims adds leading
+// dims. Returns x itself when nothing is repeated.
 // Shapes: x[a,b], {2,3,4} -> [2,3a,4b].
 // Errors: ShapeError for fewer repeats than dims; ValueError for a negative one.
 // Grad: dy summed over the repetitions.
 Tensor repeat(const Tensor& x, const Dims& repeats);
-// The same, but a shorter list applies to the last dims.
+// The same, but `repeats` may be shorter than x's dims and then applies to the last dims.
 Tensor tile(const Tensor& x, const Dims& repeats);
 
-// Returns x with each slice along `dim` repeated in place: `repeats` times, or the number of times that
-// `counts` holds for the slice. Without a dim, x is flattened first. Pass `size`, the number of slices in the
-// result, if it is known: the call then does not wait for the device.
+// Returns x with slice i along `dim` repeated `repeats` or counts[i] times, copies next to each other. Without a
+// dim, x is flattened first. `size` is the sum of the counts; if it is passed, the call does not wait for the
+// device.
 // Shapes: x[a,n,b] with dim 1 -> [a,n repeats,b] or [a,sum counts,b]; counts[n] or of one
 // element, i64 or i32.
 // Errors: ValueError for a negative count, or a `size` that is not the sum; ShapeError for another
@@ -71,21 +71,22 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
 Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<int64_t> dim = {},
                          std::optional<int64_t> size = {});
 
-// Which vector's coordinate runs along the first dim of a grid: the first vector's (kIJ) or
-// the second's (kXY).
+// Which vector varies along the first dim of the grid: the first (kIJ, matrix indexing) or the second (kXY,
+// Cartesian indexing).
 enum class MeshIndexing { kIJ, kXY };
-// Returns the coordinates of the grid that the vectors span, as views that repeat the vectors.
-// Shapes: [n], [m], [k] -> three times [n,m,k]; xy: [m,n,k].
-// Errors: ValueError for no vectors; ShapeError for more than one dim; DTypeError, DeviceError
-// unless all are alike.
+// Returns the coordinates of the grid points that the vectors define, as views that repeat the vectors.
+// Shapes: [n], [m], [k] -> three times [n,m,k]; three times [m,n,k] for kXY.
+// Errors: ValueError for no vectors; ShapeError for more than one dim; DTypeError, DeviceError unless all
+// vectors have one dtype and device.
 // Grad: dy summed over the other dims.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexing = MeshIndexing::kIJ);
-// Returns all combinations of the vectors' elements. The last vector's elements change fastest.
+// Returns the Cartesian product of the vectors, one combination per row. The last vector's elements change
+// fastest.
 // Shapes: [n], [m] -> [nm,2]; a single vector is returned as it is.
 Tensor cartesian_prod(const std::vector<Tensor>& xs);
 
-// Returns the ways to choose r elements of the vector x, in order, one per row. With replacement, an element
-// may be chosen again.
+// Returns the combinations of r elements of the vector x in lexicographic order of positions, one per row. With
+// replacement, an element may occur more than once.
 // Shapes: x[n] -> [count,r].
 // Errors: ShapeError unless x is a vector; ValueError for a negative r.
 struct CombinationOptions {
@@ -93,16 +94,16 @@ struct CombinationOptions {
 };
 Tensor combinations(const Tensor& x, int64_t r = 2, CombinationOptions options = {});
 
-// Returns zeros with the matrices xs along the diagonal. Numbers and vectors count as matrices of one row.
+// Returns the block-diagonal matrix of xs. Scalars and vectors count as matrices of one row.
 // Shapes: [a,b], [c,d] -> [a+c,b+d].
 // Errors: ValueError for none; ShapeError for more than 2 dims.
 Tensor block_diag(const std::vector<Tensor>& xs);
 
-// Returns a view of the memory behind x. Element i lies at offset + sum i[d] strides[d], counted in elements
-// from the start of the storage. Without an offset it starts at x's first element. Windows may overlap.
-// Errors: ShapeError when the view reaches past the end of the storage, or when it is recorded and x's own
-// elements overlap; ValueError for a negative stride.
-// Grad: dy added at x's elements. Elements of the view that are not x's count as constants.
+// Returns a view of x's storage: element i is at offset + sum_d i[d] strides[d], counted in elements from the
+// start of the storage. The default offset is that of x. Elements of the view may overlap.
+// Errors: ShapeError when the view exceeds the storage, or when the op is recorded and elements of x overlap;
+// ValueError for a negative stride.
+// Grad: dy is added at x's elements. Elements of the view outside of x are constants.
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
                   std::optional<int64_t> offset = {});
 

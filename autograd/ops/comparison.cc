@@ -1,3 +1,4 @@
+// Element-wise comparison, logic, selection and bit operations. Of these, where and nan_to_num have gradients.
 #include "gradus/autograd/ops/comparison.h"
 
 #include <limits>
@@ -133,8 +134,9 @@ Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
   Tensor close = eq(a, b);
   if (options.equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
   if (is_integral(a.dtype()) && is_integral(b.dtype()) && options.rtol == 0 && options.atol < 1) return close;
-  const Tensor off = abs(a - b);
-  return logical_or(close, logical_and(isfinite(off), le(off, abs(b) * options.rtol + options.atol)));
+  const Tensor difference = abs(a - b);
+  return logical_or(close,
+                    logical_and(isfinite(difference), le(difference, abs(b) * options.rtol + options.atol)));
 }
 bool allclose(const Tensor& a, const Tensor& b, Closeness options) {
   const OpCall call("allclose", {{"a", a}, {"b", b}});

@@ -1,5 +1,5 @@
-// Element-wise comparison, tests for NaN and infinities, logic, selection, and the bits of integers. Shapes
-// broadcast, dtypes promote, and errors are as in autograd/ops/arithmetic.h.
+// Element-wise comparison, tests for NaN and infinities, logic, selection, and bit operations on integers.
+// Broadcasting, promotion of dtypes and errors are as in autograd/ops/arithmetic.h.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace gradus {
 
 // --- comparison and logic; the result is bool ---
 
-// Compare. A comparison with NaN is false, except for ne.
+// Compare a with b. A comparison with NaN is false, except for ne, which is true.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor eq(const Tensor& a, Number b);
 Tensor ne(const Tensor& a, const Tensor& b);
@@ -25,16 +25,16 @@ Tensor gt(const Tensor& a, Number b);
 Tensor ge(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, Number b);
 
-// Combine truth values; in other dtypes than bool, every value but 0 is true.
+// Logical operators. In dtypes other than bool, 0 is false and every other value is true.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
 
-// Test for NaN, and for neither NaN nor infinite.
+// isnan tests for NaN; isfinite is true for elements that are neither NaN nor infinite.
 Tensor isnan(const Tensor& x);
 Tensor isfinite(const Tensor& x);
-// Test for infinities: any, positive, negative.
+// Test for +-infinity, +infinity, -infinity.
 Tensor isinf(const Tensor& x);
 Tensor isposinf(const Tensor& x);
 Tensor isneginf(const Tensor& x);
@@ -43,10 +43,10 @@ struct Closeness {
   double rtol = 1e-5, atol = 1e-8;
   bool equal_nan = false;  // two NaN count as close
 };
-// Tests |a - b| <= atol + rtol |b|. Infinities are close when they are equal.
+// Tests |a - b| <= atol + rtol |b|. Infinities are close only to equal infinities.
 Tensor isclose(const Tensor& a, const Tensor& b, Closeness options = {});
-// Return whether all elements are close (allclose), or whether shapes and all elements are equal (equal).
-// Both wait for the device.
+// allclose: whether all elements are close. equal: whether the shapes and all elements are equal. Both wait for
+// the device.
 bool allclose(const Tensor& a, const Tensor& b, Closeness options = {});
 bool equal(const Tensor& a, const Tensor& b);
 
@@ -59,22 +59,24 @@ Tensor where(const Tensor& condition, const Tensor& a, Number b);
 Tensor where(const Tensor& condition, Number a, const Tensor& b);
 Tensor where(const Tensor& condition, Number a, Number b);
 
-// Replaces NaN and infinities by numbers; by default by 0 and by the dtype's largest numbers.
-// Grad: dy where x is finite.
+// Replaces NaN by `nan`, +infinity by `posinf` and -infinity by `neginf`. `posinf` and `neginf` default to the
+// largest and lowest finite value of the dtype.
+// Grad: dy where x is finite, else 0.
 struct NanToNumOptions {
   double nan = 0;
   std::optional<double> posinf = {}, neginf = {};
 };
 Tensor nan_to_num(const Tensor& x, NanToNumOptions options = {});
 
-// --- bits of integers and bools ---
+// --- bit operations on integers and bools ---
 // Errors: DTypeError for floating-point operands.
 
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
-// Shift by b bits. A shift beyond the width gives 0; to the right it gives the sign.
+// Shift by b bits; the right shift is arithmetic. If b is negative or at least the dtype's width, the result is
+// 0, or -1 for a right shift of a negative number.
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);
 

@@ -1,3 +1,4 @@
+// Concatenation, stacking and splitting. Splits return views; the gradient of a split is a concatenation.
 #include "gradus/autograd/ops/concat.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -13,8 +14,8 @@
 namespace gradus {
 namespace {
 
-// Returns the gradients of the pieces, with zeros for the pieces that got none. At least one piece got one.
-std::vector<Tensor> without_gaps(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
+// Replaces undefined gradients of pieces by zeros. At least one gradient is defined.
+std::vector<Tensor> with_zeros(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
   TensorOptions options;
   for (const Tensor& dy : dys)
     if (dy.defined()) options = {.dtype = dy.dtype(), .device = dy.device()};
@@ -147,10 +148,10 @@ std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& in
 
 namespace {
 
-// Returns the dim that hsplit, vsplit and dsplit cut.
-int64_t cut_dim(const Tensor& x, int least_dims, int64_t dim, const char* op) {
-  if (x.dim() < least_dims)
-    throw ShapeError(op, "expected at least ", least_dims, least_dims == 1 ? " dim" : " dims", ", given x ",
+// Returns `dim`, the dim that hsplit, vsplit or dsplit splits, after a check of x's number of dims.
+int64_t checked_split_dim(const Tensor& x, int min_dims, int64_t dim, const char* op) {
+  if (x.dim() < min_dims)
+    throw ShapeError(op, "expected at least ", min_dims, min_dims == 1 ? " dim" : " dims", ", given x ",
                      describe(x));
   return dim;
 }
@@ -166,27 +167,27 @@ std::vector<Tensor> split_evenly(const Tensor& x, int64_t sections, int64_t dim,
 
 std::vector<Tensor> hsplit(const Tensor& x, int64_t sections) {
   const OpCall call("hsplit", {{"x", x}});
-  return split_evenly(x, sections, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"), "hsplit");
+  return split_evenly(x, sections, checked_split_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"), "hsplit");
 }
 std::vector<Tensor> hsplit(const Tensor& x, const std::vector<int64_t>& indices) {
   const OpCall call("hsplit", {{"x", x}});
-  return tensor_split(x, indices, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"));
+  return tensor_split(x, indices, checked_split_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"));
 }
 std::vector<Tensor> vsplit(const Tensor& x, int64_t sections) {
   const OpCall call("vsplit", {{"x", x}});
-  return split_evenly(x, sections, cut_dim(x, 2, 0, "vsplit"), "vsplit");
+  return split_evenly(x, sections, checked_split_dim(x, 2, 0, "vsplit"), "vsplit");
 }
 std::vector<Tensor> vsplit(const Tensor& x, const std::vector<int64_t>& indices) {
   const OpCall call("vsplit", {{"x", x}});
-  return tensor_split(x, indices, cut_dim(x, 2, 0, "vsplit"));
+  return tensor_split(x, indices, checked_split_dim(x, 2, 0, "vsplit"));
 }
 std::vector<Tensor> dsplit(const Tensor& x, int64_t sections) {
   const OpCall call("dsplit", {{"x", x}});
-  return split_evenly(x, sections, cut_dim(x, 3, 2, "dsplit"), "dsplit");
+  return split_evenly(x, sections, checked_split_dim(x, 3, 2, "dsplit"), "dsplit");
 }
 std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices) {
   const OpCall call("dsplit", {{"x", x}});
-  return tensor_split(x, indices, cut_dim(x, 3, 2, "dsplit"));
+  return tensor_split(x, indices, checked_split_dim(x, 3, 2, "dsplit"));
 }
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
@@ -207,7 +208,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
     throw ShapeError("split", "pieces take ", at, " of dim ", d, " of size ", n, ": x ", describe(x));
   if (Recorder r{"split", x}; r && !pieces.empty())
     r.record_joint(pieces, {x}, [d, shapes = shapes_of(pieces)](std::vector<Tensor> dys, autograd::Needs) {
-      return std::vector<Tensor>{cat(without_gaps(std::move(dys), shapes), d)};
+      return std::vector<Tensor>{cat(with_zeros(std::move(dys), shapes), d)};
     });
   return pieces;
 }
@@ -246,7 +247,7 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
   for (int64_t i = 0; i < n; ++i) pieces.push_back(raw::select(x, d, i));
   if (Recorder r{"unbind", x}; r && n > 0)
     r.record_joint(pieces, {x}, [d, shapes = shapes_of(pieces)](std::vector<Tensor> dys, autograd::Needs) {
-      return std::vector<Tensor>{stack(without_gaps(std::move(dys), shapes), d)};
+      return std::vector<Tensor>{stack(with_zeros(std::move(dys), shapes), d)};
     });
   return pieces;
 }

@@ -1,3 +1,4 @@
+// Copies between layouts, dtypes and devices, and in-place copy and fill.
 #include "gradus/autograd/ops/copy.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -9,9 +10,8 @@
 namespace gradus {
 namespace {
 
-// Records an op that moves elements without changing them. The engine brings the gradient into its input's
-// dtype, device and layout.
-Tensor passes_gradient(const char* op, const Tensor& x, Tensor y) {
+// Records an op whose gradient is dy. The engine converts dy to the dtype, device and layout of x.
+Tensor record_identity(const char* op, const Tensor& x, Tensor y) {
   if (y.is_same(x)) return y;
   if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy; }));
   return y;
@@ -21,21 +21,21 @@ Tensor passes_gradient(const char* op, const Tensor& x, Tensor y) {
 
 Tensor contiguous(const Tensor& x) {
   const OpCall call("contiguous", {{"x", x}});
-  return passes_gradient("contiguous", x, raw::contiguous(x));
+  return record_identity("contiguous", x, raw::contiguous(x));
 }
 Tensor channels_last(const Tensor& x) {
   const OpCall call("channels_last", {{"x", x}});
-  return passes_gradient("channels_last", x, raw::channels_last(x));
+  return record_identity("channels_last", x, raw::channels_last(x));
 }
 Tensor clone(const Tensor& x) {
   const OpCall call("clone", {{"x", x}});
-  return passes_gradient("clone", x, raw::clone(x));
+  return record_identity("clone", x, raw::clone(x));
 }
 
 Tensor to(const Tensor& x, DType dtype) {
   const OpCall call("to", {{"x", x}});
   Tensor y = raw::to(x, dtype);
-  return is_floating(dtype) ? passes_gradient("to", x, std::move(y)) : y;
+  return is_floating(dtype) ? record_identity("to", x, std::move(y)) : y;
 }
 
 Tensor to(const Tensor& x, Device device) {

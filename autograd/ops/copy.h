@@ -10,8 +10,8 @@ namespace gradus {
 // Grad: dy.
 Tensor contiguous(const Tensor& x);
 
-// Returns the image x (3 to 5 dimensions, channels second) with the channels innermost in memory. Returns x
-// itself when it already lies so. The logical shape stays.
+// Returns x [N,C,...] (3 to 5 dims) in channels-last layout: the same shape, with stride 1 in dim 1. Returns x
+// itself when it is channels-last.
 // Errors: ShapeError for another number of dimensions.
 // Grad: dy.
 Tensor channels_last(const Tensor& x);
@@ -28,8 +28,8 @@ Tensor to(const Tensor& x, Device device);
 // Grad: dy.
 Tensor clone(const Tensor& x);
 
-// Writes src into dst, and converts, moves and broadcasts it as needed. Not differentiable: to keep
-// gradients, use Indexed assignment, where or clone.
+// Writes src into dst, with conversion of dtype, copy between devices and broadcasting as needed. Not
+// differentiable: use indexed assignment, where or clone for gradients.
 // Errors: ShapeError when src does not broadcast to dst; StateError when a recording follows dst.
 void copy_(const Tensor& dst, const Tensor& src);
 

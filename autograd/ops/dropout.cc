@@ -1,3 +1,4 @@
+// Dropout of elements and channels, and alpha dropout: y = scale * x where a random bool mask is true, else 0.
 #include "gradus/autograd/ops/dropout.h"
 
 #include <cmath>
@@ -13,15 +14,14 @@
 namespace gradus {
 namespace {
 
-// Returns a mask of the elements of x, or of its whole channels, that are kept. Its dims from `channel_dims`
-// on have size 1.
+// Returns a random mask with x's first `channel_dims` dims and size 1 in the others: true with probability 1 - p.
 Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   Shape shape = x.shape();
   for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;
   return raw::dropout_mask(empty(shape, {x.dtype(), x.device()}), 1 - p);
 }
 
-// Records y = scale x where the mask holds, else 0.
+// Records y = scale x where the mask is true, else 0.
 void record_mask(const Tensor& y, const Tensor& x, const Tensor& mask, double scale) {
   if (Recorder r{"dropout", x})
     r.record(y, wrt(x, [mask = r.save(mask), scale](Tensor dy) {
@@ -40,11 +40,12 @@ Tensor drop_channels(const char* op, const Tensor& x, double p, bool training, i
   return masked_scale(x, channel_mask(x, p, channel_dims), p == 1 ? 0 : 1 / (1 - p));
 }
 
-Tensor drop_to_alpha(const Tensor& x, const Tensor& mask, double p) {
+// Returns a x + b where the mask is true, else b - alpha a: alpha dropout with the given mask.
+Tensor apply_alpha_mask(const Tensor& x, const Tensor& mask, double p) {
   constexpr double alpha = 1.7580993408473766;  // -SELU(-inf)
   if (p == 1) return masked_scale(x, mask, 0);
   const double a = 1 / std::sqrt((1 - p) * (1 + p * alpha * alpha)), b = alpha * a * p;
-  // b where x is kept, else b - alpha a.
+  // The second term is b where the mask is true, else b - alpha a.
   return masked_scale(x, mask, a) + (to(mask, x.dtype()) * (alpha * a) + (b - alpha * a));
 }
 
@@ -95,7 +96,7 @@ Tensor alpha_dropout(const Tensor& x, double p, bool training) {
   const OpCall call("alpha_dropout", {{"x", x}});
   check("alpha_dropout", x, p);
   if (!training || p == 0) return x;
-  return drop_to_alpha(x, raw::dropout_mask(x, 1 - p), p);
+  return apply_alpha_mask(x, raw::dropout_mask(x, 1 - p), p);
 }
 
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
@@ -104,7 +105,7 @@ Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   if (x.dim() < 2) throw ShapeError(op, "expected [N,C,...], given ", describe(x));
   check(op, x, p);
   if (!training || p == 0) return x;
-  return drop_to_alpha(x, channel_mask(x, p, 2), p);
+  return apply_alpha_mask(x, channel_mask(x, p, 2), p);
 }
 
 Tensor dropout(const Tensor& x, double p, bool training) {

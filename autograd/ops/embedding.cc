@@ -1,3 +1,4 @@
+// Embedding lookup, its dense or sparse gradient, and the in-place renormalization of rows.
 #include "gradus/autograd/ops/embedding.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -23,8 +24,8 @@ void check_table(const Tensor& weight, const Tensor& index, const char* op) {
   raw::check_index(index, weight, op);
 }
 
-// Returns 1 / (number of occurrences of each index), as factors [..., 1] of rows.
-Tensor rarity(const Tensor& index, int64_t rows, DType dtype) {
+// Returns 1 / (number of occurrences of index[i] in `index`), with shape [..., 1] to scale rows.
+Tensor inverse_frequency(const Tensor& index, int64_t rows, DType dtype) {
   const Tensor one =
       empty({index.numel()}, {.dtype = dtype == DType::kF64 ? dtype : DType::kF32, .device = index.device()});
   raw::fill_(one, 1);
@@ -55,7 +56,7 @@ Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions
     r.record(y, wrt(weight, [index = r.save(index), rows, padding, scale = options.scale_grad_by_freq,
                              sparse = options.sparse](Tensor dy) {
                const Tensor at = index.get();
-               if (scale) dy = dy * rarity(at, rows, dy.dtype());
+               if (scale) dy = dy * inverse_frequency(at, rows, dy.dtype());
                if (!sparse || dy.device().type != DeviceType::kCPU || autograd::is_tracked(dy))
                  return embedding_backward(dy, at, rows, padding);
                const int64_t width = dy.shape().back();
@@ -69,11 +70,11 @@ Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, i
   const OpCall call("embedding_backward", {{"dy", dy}, {"index", index}});
   constexpr const char* kOp = "embedding_backward";
   raw::check_index(index, dy, kOp);
-  Shape want = index.shape();
-  want.push_back(dy.dim() > 0 ? dy.shape().back() : 0);
-  if (dy.shape() != want)
+  Shape expected = index.shape();
+  expected.push_back(dy.dim() > 0 ? dy.shape().back() : 0);
+  if (dy.shape() != expected)
     throw ShapeError(kOp, "expected a row per index ", describe(index), ", given dy ", describe(dy));
-  const int64_t width = want.back();
+  const int64_t width = expected.back();
   Tensor dw = raw::index_select_backward(raw::reshape(dy, {index.numel(), width}), {rows, width}, 0,
                                          flat(index), skip, kOp);
   if (Recorder r{kOp, dy})
@@ -91,11 +92,11 @@ void embedding_renorm_(const Tensor& weight, const Tensor& index, double max_nor
   if (!(max_norm >= 0)) throw ValueError(kOp, "expected a norm of at least 0, given ", max_norm);
   const Tensor at = flat(index), rows = raw::index_select(weight, 0, at, kOp);
   const Tensor norm = raw::norm(rows, {1}, p, true);
-  const Tensor too_long = raw::gt(norm, max_norm);
+  const Tensor exceeds = raw::gt(norm, max_norm);
   // As in PyTorch, a small term prevents a division by 0.
   const Tensor factor = raw::div(max_norm, raw::add(norm, 1e-7));
-  const Tensor shorter = raw::where(too_long, raw::to(raw::mul(rows, factor), weight.dtype()), rows);
-  raw::index_copy_(weight, 0, at, shorter, kOp);
+  const Tensor scaled = raw::where(exceeds, raw::to(raw::mul(rows, factor), weight.dtype()), rows);
+  raw::index_copy_(weight, 0, at, scaled, kOp);
 }
 
 }  // namespace gradus

@@ -1,3 +1,4 @@
+// The checks of in-place ops against open recordings.
 #include "gradus/autograd/ops/in_place.h"
 
 namespace gradus::autograd {

@@ -1,3 +1,5 @@
+// Indexing by tensors: gather, scatter, index_select, masks, and advanced indexing. Each op is the transpose of
+// another, which its rule calls.
 #include "gradus/autograd/ops/index.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -31,28 +33,28 @@ void check_mask(const Tensor& x, const Tensor& mask, const char* op) {
     throw DeviceError(op, "x is on ", x.device(), " but the mask on ", mask.device());
 }
 
-// Returns the corner of x with the given shape.
-Tensor corner(const Tensor& x, const Shape& shape) {
+// Returns the leading elements of x in each dim: x[:shape[0], :shape[1], ...].
+Tensor leading_part(const Tensor& x, const Shape& shape) {
   Tensor y = x;
   for (int i = 0; i < std::min(x.dim(), shape.size()); ++i)
     if (shape[i] < y.shape()[i]) y = narrow(y, i, 0, shape[i]);
   return y;
 }
 
-// Advanced indexing expressed by index_select. The indexed dims of x are brought together and merged into
-// one, and the indices become positions in the merged dim.
+// Advanced indexing expressed by index_select: x's indexed dims are made adjacent and merged into one dim, and the
+// indices are combined to positions in the merged dim.
 struct Advanced {
-  Dims order;        // order of x's dims, the indexed ones together
+  Dims order;        // permutation of x's dims that makes the indexed ones adjacent
   int at = 0;        // first indexed dim in that order
   Shape flat;        // x's shape in that order, the indexed dims merged
   Tensor positions;  // positions in the merged dim, of the indices' common shape
   Shape result;      // shape of the result of index()
 };
 
-Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& given) {
+Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& source) {
   // A mask becomes one index tensor per dim that it covers.
   std::vector<Tensor> indices;
-  for (const Tensor& g : given) {
+  for (const Tensor& g : source) {
     if (g.defined() && g.dtype() == DType::kBool) {
       const int first = static_cast<int>(indices.size());
       for (int i = 0; i < g.dim(); ++i) {
@@ -73,10 +75,10 @@ Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& given) {
   Advanced a;
   std::vector<Tensor> used;
   Dims sizes, indexed, before, after;
-  bool together = true;
+  bool adjacent = true;
   for (int i = 0; i < x.dim(); ++i) {
     if (indices[i].defined()) {
-      if (!used.empty() && !indices[i - 1].defined()) together = false;
+      if (!used.empty() && !indices[i - 1].defined()) adjacent = false;
       raw::check_index(indices[i], x, "index");
       used.push_back(indices[i]);
       indexed.push_back(i);
@@ -86,17 +88,17 @@ Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& given) {
     }
   }
   if (used.empty()) throw ValueError("index", "expected at least one index tensor");
-  a.at = together ? before.size() : 0;
+  a.at = adjacent ? before.size() : 0;
   a.positions = raw::flat_index(used, sizes, static_cast<int>(indexed[0]));
   const auto append = [&](const Dims& dims) {
     for (int64_t d : dims)
       a.order.push_back(d), a.flat.push_back(x.shape()[d]), a.result.push_back(x.shape()[d]);
   };
-  if (together) append(before);
+  if (adjacent) append(before);
   for (int64_t d : indexed) a.order.push_back(d);
   a.flat.push_back(sizes.product());
   for (int64_t n : a.positions.shape()) a.result.push_back(n);
-  if (!together) append(before);
+  if (!adjacent) append(before);
   append(after);
   return a;
 }
@@ -147,16 +149,16 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 
 namespace {
 
-// Returns x with src in the part that `part` views.
+// Returns a copy of x in which the view part(x) is overwritten with src.
 template <class Part> Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
   if (!may_meet(src.device(), x.device()))
     throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
   Tensor y = raw::clone(x);
-  const Tensor place = part(y);
-  if (place.shape() != src.shape())
-    throw ShapeError(op, "the place has shape ", place.shape(), " but src is ", describe(src), ": x ",
+  const Tensor target = part(y);
+  if (target.shape() != src.shape())
+    throw ShapeError(op, "the place has shape ", target.shape(), " but src is ", describe(src), ": x ",
                      describe(x));
-  raw::copy_(place, src);
+  raw::copy_(target, src);
   if (Recorder r{op, x, src})
     r.record(y,
              wrt(x, [op, part, shape = src.shape()](
@@ -267,7 +269,7 @@ Tensor gather_backward(const Tensor& dy, const Shape& shape, int64_t dim, const 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   const OpCall call("scatter", {{"x", x}, {"index", index}, {"src", src}});
   if (autograd::Casting cast{"scatter", x, src}) return scatter(cast(x), dim, index, cast(src));
-  const Tensor part = corner(src, index.shape());
+  const Tensor part = leading_part(src, index.shape());
   Tensor y = raw::scatter(x, dim, index, part);
   if (Recorder r{"scatter", x, part})
     r.record(
@@ -286,7 +288,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   const OpCall call("scatter_add", {{"x", x}, {"index", index}, {"src", src}});
   if (autograd::Casting cast{"scatter_add", x, src}) return scatter_add(cast(x), dim, index, cast(src));
-  const Tensor part = corner(src, index.shape());
+  const Tensor part = leading_part(src, index.shape());
   Tensor y = raw::scatter_add(x, dim, index, part);
   if (Recorder r{"scatter_add", x, part})
     r.record(
@@ -318,14 +320,14 @@ struct Scattered {
 
   Tensor zeros_like(const Tensor& t) const { return constant(t, t.shape(), 0); }
   Tensor read(const Tensor& t) const { return gather(t, dim, index); }
-  // Returns t, with zeros where x does not count.
-  Tensor counted(const Tensor& t) const { return options.include_self ? t : scatter(t, dim, index, 0.0); }
+  // Returns t, with zeros where x's elements are excluded (include_self is false).
+  Tensor included(const Tensor& t) const { return options.include_self ? t : scatter(t, dim, index, 0.0); }
   // Returns the number of elements combined at each destination, at least 1.
-  Tensor numbers() const {
+  Tensor counts() const {
     const auto ones = [](const Tensor& t) {
       return constant(is_floating(t.dtype()) ? t : raw::to(t, DType::kF64), t.shape(), 1);
     };
-    return maximum(raw::scatter_add(counted(ones(x)), dim, index, ones(src)), 1);
+    return maximum(raw::scatter_add(included(ones(x)), dim, index, ones(src)), 1);
   }
   Tensor product(const Tensor& a, const Tensor& b) const {
     return scatter_reduce(a, dim, index, b, ScatterReduce::kProd, options);
@@ -333,18 +335,18 @@ struct Scattered {
 };
 
 std::vector<Tensor> sum_gradients(const Scattered& s, const Tensor& dy) {
-  return {s.counted(dy), s.read(dy)};
+  return {s.included(dy), s.read(dy)};
 }
 
 std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
-  const Tensor mine = s.counted(to(eq(s.x, s.y), dy.dtype())),
-               theirs = to(eq(s.src, s.read(s.y)), dy.dtype());
-  const Tensor share = dy / maximum(scatter_add(mine, s.dim, s.index, theirs), 1);
-  return {mine * share, theirs * s.read(share)};
+  const Tensor x_attains = s.included(to(eq(s.x, s.y), dy.dtype())),
+               src_attains = to(eq(s.src, s.read(s.y)), dy.dtype());
+  const Tensor share = dy / maximum(scatter_add(x_attains, s.dim, s.index, src_attains), 1);
+  return {x_attains * share, src_attains * s.read(share)};
 }
 
-// Returns t, recorded so that differentiating it throws.
-Tensor without_gradient(const Tensor& t) {
+// Returns t with a rule that throws when t is differentiated.
+Tensor not_differentiable(const Tensor& t) {
   Tensor y = detach(t);
   if (Recorder r{"scatter_reduce", t})
     r.record(y, wrt(t, [](const Tensor&) -> Tensor {
@@ -354,35 +356,35 @@ Tensor without_gradient(const Tensor& t) {
   return y;
 }
 
-// Returns the gradients of the product: dy y / v for each factor v. Where v is 0, y / v is the product
-// computed with 1 in v's place.
+// Returns the gradients of the product y: dy y / v for each factor v. For v = 0, y / v is computed as the
+// product with v replaced by 1.
 std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor x1 = masked_fill(s.x, eq(s.x, 0), 1), src_zero = eq(s.src, 0);
-  const Tensor dx = s.counted(dy * s.product(x1, s.src) / x1);
+  const Tensor dx = s.included(dy * s.product(x1, s.src) / x1);
   const Tensor zeros = s.read(scatter_add(s.zeros_like(s.x), s.dim, s.index, to(src_zero, s.x.dtype())));
   const Tensor only_zero = logical_and(src_zero, eq(zeros, 1));
   const Tensor without = s.product(s.x, masked_fill(s.src, only_zero, 1));
   const Tensor dsrc =
       where(only_zero, s.read(dy * without), s.read(dy * s.y) / masked_fill(s.src, src_zero, 1));
-  const bool is_unknown = autograd::is_tracked(dsrc) && dy.device().type == DeviceType::kCPU &&
-                          raw::any(raw::logical_and(src_zero, raw::gt(zeros, 1))).item<bool>();
-  return {dx, is_unknown ? without_gradient(dsrc) : dsrc};
+  const bool has_no_second_order = autograd::is_tracked(dsrc) && dy.device().type == DeviceType::kCPU &&
+                                   raw::any(raw::logical_and(src_zero, raw::gt(zeros, 1))).item<bool>();
+  return {dx, has_no_second_order ? not_differentiable(dsrc) : dsrc};
 }
 
 }  // namespace
 
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& given,
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
                       ScatterReduce reduce, ScatterReduceOptions options) {
-  const OpCall call("scatter_reduce", {{"x", x}, {"index", index}, {"src", given}});
-  if (autograd::Casting cast{"scatter_reduce", x, given})
-    return scatter_reduce(cast(x), dim, index, cast(given), reduce, options);
-  if (x.dtype() == given.dtype() && is_floating(x.dtype()) && size_of(x.dtype()) == 2)  // rounded once
-    return to(scatter_reduce(to(x, DType::kF32), dim, index, to(given, DType::kF32), reduce, options),
+  const OpCall call("scatter_reduce", {{"x", x}, {"index", index}, {"src", source}});
+  if (autograd::Casting cast{"scatter_reduce", x, source})
+    return scatter_reduce(cast(x), dim, index, cast(source), reduce, options);
+  if (x.dtype() == source.dtype() && is_floating(x.dtype()) && size_of(x.dtype()) == 2)  // rounded once
+    return to(scatter_reduce(to(x, DType::kF32), dim, index, to(source, DType::kF32), reduce, options),
               x.dtype());
-  const Tensor src = corner(given, index.shape());
+  const Tensor src = leading_part(source, index.shape());
   Tensor y = raw::scatter_reduce(x, dim, index, src, combination(reduce), options.include_self);
   if (reduce == ScatterReduce::kMean) {
-    const Tensor n = Scattered{x, src, y, index, dim, options}.numbers();
+    const Tensor n = Scattered{x, src, y, index, dim, options}.counts();
     y = is_floating(x.dtype())
             ? raw::to(raw::div(y, n), x.dtype())
             : raw::to(raw::unary<functors::Floor>(raw::div(raw::to(y, DType::kF64), n)), x.dtype());
@@ -392,7 +394,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                    [x = r.save(x), src = r.save(src), y = r.save_output(y), index = r.save(index), dim,
                     options, reduce](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Scattered s{x.get(), src.get(), y.get(), index.get(), dim, options};
-                     if (reduce == ScatterReduce::kMean) return sum_gradients(s, dys[0] / s.numbers());
+                     if (reduce == ScatterReduce::kMean) return sum_gradients(s, dys[0] / s.counts());
                      if (reduce == ScatterReduce::kSum) return sum_gradients(s, dys[0]);
                      return reduce == ScatterReduce::kProd ? product_gradients(s, dys[0])
                                                            : extremum_gradients(s, dys[0]);

@@ -1,3 +1,4 @@
+// Exponentials, logarithms, trigonometric, hyperbolic and special functions with backward rules.
 #include "gradus/autograd/ops/math.h"
 
 #include <limits>
@@ -127,8 +128,8 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
                const Tensor u = at_least_f32(x.get());
                const double low = eps.value_or(0),
                             outside = eps ? 0 : std::numeric_limits<double>::quiet_NaN();
-               const Tensor slope = dy / abs(u * (1 - u));  // infinite at -0 as at 0
-               return where(logical_or(lt(u, low), gt(u, 1 - low)), outside, slope);
+               const Tensor derivative = dy / abs(u * (1 - u));  // abs: +infinity at -0 too
+               return where(logical_or(lt(u, low), gt(u, 1 - low)), outside, derivative);
              }));
   return y;
 }
@@ -162,13 +163,13 @@ Tensor tan(const Tensor& x) {
 
 namespace {
 
-// Returns (1 - x^2)^(-1/2), without cancellation near 1.
-Tensor root_of_circle(const Tensor& x) {
+// Returns (1 - x^2)^(-1/2), without cancellation for |x| near 1.
+Tensor rsqrt_one_minus_square(const Tensor& x) {
   const Tensor v = at_least_f32(x);
   return rsqrt((1 - v) * (v + 1));
 }
 
-// Returns u / (u^2 + v^2), without squares that leave the range; 0 where both are 0.
+// Returns u / (u^2 + v^2), without overflow of the squares; 0 where u = v = 0.
 Tensor over_squares(const Tensor& u, const Tensor& v) {
   const Tensor wide = at_least_f32(u), radius = hypot(wide, at_least_f32(v)), at_zero = eq(radius, 0);
   const Tensor divisor = where(at_zero, 1, radius);
@@ -182,7 +183,7 @@ Tensor asin(const Tensor& x) {
   if (autograd::Casting cast{"asin"}) return asin(cast(x));
   Tensor y = raw::unary<functors::Asin>(x);
   if (Recorder r{"asin", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * root_of_circle(x.get()); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt_one_minus_square(x.get()); }));
   return y;
 }
 
@@ -191,7 +192,7 @@ Tensor acos(const Tensor& x) {
   if (autograd::Casting cast{"acos"}) return acos(cast(x));
   Tensor y = raw::unary<functors::Acos>(x);
   if (Recorder r{"acos", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * root_of_circle(x.get()); }));
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt_one_minus_square(x.get()); }));
   return y;
 }
 
@@ -270,8 +271,8 @@ Tensor sinc(const Tensor& x) {
   const OpCall call("sinc", {{"x", x}});
   if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
   if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(sinc(v), x.dtype());
-  // Near 0, where the quotient's gradient loses its digits, the first terms of the series, 1 - s/6 + s^2/120
-  // with s = (pi x)^2.
+  // Near 0 the gradient of the quotient suffers from cancellation. Uses the Taylor series 1 - s/6 + s^2/120 with
+  // s = (pi x)^2 there.
   const Tensor near = lt(abs(x), x.dtype() == DType::kF64 ? 0x1p-12 : 0x1p-6);
   const Tensor s = square(where(near, x, 0)) * (std::numbers::pi * std::numbers::pi);
   const Tensor angle = where(near, 1, x) * std::numbers::pi;

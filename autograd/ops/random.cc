@@ -1,3 +1,4 @@
+// In-place random numbers, with the check that no recording follows the tensor.
 #include "gradus/autograd/ops/random.h"
 
 #include "gradus/autograd/ops/in_place.h"

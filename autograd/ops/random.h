@@ -6,12 +6,12 @@
 
 namespace gradus {
 
-// Fills x with uniform numbers of [low, high).
+// Fills x with samples of the uniform distribution on [low, high).
 // Errors: DTypeError unless x is floating; ValueError unless low <= high; StateError when an open
 // recording follows x.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 
-// Fills x with numbers of a normal distribution.
+// Fills x with samples of the normal distribution with this mean and standard deviation.
 // Errors: DTypeError unless x is floating; ValueError unless std >= 0; StateError when an open
 // recording follows x.
 void normal_(const Tensor& x, double mean = 0, double std = 1);

@@ -1,3 +1,4 @@
+// LSTM and GRU cells with fused kernels, and their gradients by differentiable ops for second order.
 #include "gradus/autograd/ops/recurrent.h"
 
 #include <vector>
@@ -16,7 +17,7 @@
 namespace gradus {
 namespace {
 
-// Checks `gates` [N,parts * H] against a state [N,H].
+// Checks that gates has shape [N, parts * H] for a state [N,H], and its dtype and device.
 void check_gates(const char* op, const char* name, const Tensor& gates, int64_t parts, const Tensor& state) {
   if (state.dim() != 2) throw ShapeError(op, "expected a state [N,H], given ", describe(state));
   if (gates.shape() != Shape{state.size(0), parts * state.size(1)})
@@ -28,7 +29,7 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
     throw DeviceError(op, "expected all on one device, given ", describe(gates), " and ", describe(state));
 }
 
-// Computes the gradients by public ops. dh and dc may be undefined.
+// Computes the gradients of lstm_cell by differentiable ops. dh or dc may be undefined.
 std::vector<Tensor> lstm_cell_grads_by_ops(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                            const Tensor& c) {
   const int64_t H = c.size(1);

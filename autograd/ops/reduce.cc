@@ -1,3 +1,4 @@
+// Reductions and cumulative ops with backward rules.
 #include "gradus/autograd/ops/reduce.h"
 
 #include <algorithm>
@@ -27,13 +28,14 @@ namespace {
 
 using autograd::at_least_f32;
 
-// Returns the shape of a result with its reduced dims kept; it broadcasts to x.
+// Returns the shape of the result with keepdim, which broadcasts to x's shape.
 Shape kept_shape(const Tensor& x, const Dims& dims) { return raw::reduced_shape(x, dims, true, "reduce"); }
 
 // Returns y with 1 in place of 0, as a divisor.
 Tensor nonzero_divisor(const Tensor& y) { return masked_fill(y, eq(y, 0), 1); }
 
-// Computes the product as a tree of multiplications. Its gradients of any order are right at zeros too.
+// Computes the product as a tree of recorded multiplications, whose gradients of any order are exact for zeros
+// too.
 Tensor tree_product(const Tensor& x, const Dims& dims) {
   const auto reduced = raw::reduced_dims(x, dims, "prod");
   Dims order, kept;
@@ -45,7 +47,7 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   Shape flat = kept;
   flat.push_back(n);
   Tensor factors = reshape(permute(x, order), flat), odd;
-  // A product of no elements is 1; the empty sum connects it to x in the graph.
+  // A product of no elements is 1; the empty sum makes the result depend on x in the graph.
   if (n == 0) return sum(factors, -1) + 1;
   for (; n > 1; n /= 2) {
     if (n % 2 == 1) {
@@ -57,19 +59,20 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   return reshape(odd.defined() ? factors * odd : factors, kept);
 }
 
-Tensor extreme(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
+// Records y as the maxima, or minima, of x over dims.
+Tensor record_extremum(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
   if (Recorder r{op, x})
     r.record(
         y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims), dims](const Tensor& dy) {
-          const Tensor hits = to(eq(x.get(), reshape(y.get(), kept)), dy.dtype());
-          return hits * (reshape(dy, kept) / sum(hits, dims, true));
+          const Tensor is_extremum = to(eq(x.get(), reshape(y.get(), kept)), dy.dtype());
+          return is_extremum * (reshape(dy, kept) / sum(is_extremum, dims, true));
         }));
   return y;
 }
 
-// Returns zeros of `shape` with dy at `indices`, one along `dim` for each of dy's elements.
+// Returns zeros of `shape` with each element of dy at its index along `dim`.
 Tensor put_along(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& indices) {
-  // A CPU writes the few that are not zero. CUDA has no kernel for that yet, and compares all positions.
+  // On CUDA, compares all positions with the index. Other devices write the elements of dy into zeros.
   if (dy.device().type != DeviceType::kCUDA) return gather_backward(dy, shape, dim, indices);
   Shape line = Shape::filled(shape.size(), 1);
   line[dim] = shape[dim];
@@ -77,8 +80,9 @@ Tensor put_along(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor
   return where(eq(reshape(positions, line), indices), dy, 0);
 }
 
-ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result, int64_t dim,
-                            bool keepdim) {
+// Records values and indices of the maxima, or minima, of x along one dim.
+ValuesAndIndices record_extremum_along(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
+                                       int64_t dim, bool keepdim) {
   auto& [values, indices] = result;
   if (Recorder r{op, x})
     r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim, keepdim](const Tensor& dy) {
@@ -90,9 +94,9 @@ ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, T
   return {std::move(values), std::move(indices)};
 }
 
-// A running extreme has one position many times, so gradients are added there, not put.
-ValuesAndIndices running_extreme(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
-                                 int64_t dim) {
+// A cumulative maximum or minimum can have one index several times, so gradients are added.
+ValuesAndIndices record_cumulative_extremum(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
+                                            int64_t dim) {
   auto& [values, indices] = result;
   if (Recorder r{op, x})
     r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim](const Tensor& dy) {
@@ -101,8 +105,7 @@ ValuesAndIndices running_extreme(const char* op, const Tensor& x, std::pair<Tens
   return {std::move(values), std::move(indices)};
 }
 
-// Returns x moved along `dim` by one element, forward or backward. `fill` enters at the end
-// that becomes free.
+// Returns x shifted along `dim` by one element (by = 1 forward, -1 backward), with `fill` at the vacated end.
 Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
   const int64_t n = x.size(dim);
   if (n == 0) return x;
@@ -111,7 +114,8 @@ Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
   return by > 0 ? cat({edge, kept}, dim) : cat({kept, edge}, dim);
 }
 
-// Returns the predecessor of each element, and `first` for the first. Exclusive results are made from it.
+// Returns the predecessor of each element along `dim`, and `first` for the first: the input of exclusive
+// cumulative ops.
 Tensor predecessors(const char* op, const Tensor& x, int64_t dim, bool reverse, double first) {
   wrap_dim(dim, std::max(x.dim(), 1), op);
   if (x.dim() == 0) return reshape(shifted(reshape(x, {1}), 0, 1, first), {});
@@ -135,9 +139,9 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("mean", {{"x", x}});
   Tensor y = raw::mean(x, dims, keepdim);
   if (Recorder r{"mean", x}) {
-    const double share = 1.0 / static_cast<double>(raw::reduced_numel(x, dims, "mean"));
-    r.record(y, wrt(x, [kept = kept_shape(x, dims), shape = x.shape(), share](const Tensor& dy) {
-               return expand(reshape(dy * share, kept), shape);
+    const double inverse_count = 1.0 / static_cast<double>(raw::reduced_numel(x, dims, "mean"));
+    r.record(y, wrt(x, [kept = kept_shape(x, dims), shape = x.shape(), inverse_count](const Tensor& dy) {
+               return expand(reshape(dy * inverse_count, kept), shape);
              }));
   }
   return y;
@@ -153,11 +157,11 @@ Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("amax", {{"x", x}});
-  return extreme("amax", x, raw::amax(x, dims, keepdim), dims);
+  return record_extremum("amax", x, raw::amax(x, dims, keepdim), dims);
 }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("amin", {{"x", x}});
-  return extreme("amin", x, raw::amin(x, dims, keepdim), dims);
+  return record_extremum("amin", x, raw::amin(x, dims, keepdim), dims);
 }
 Tensor max(const Tensor& x) {
   const OpCall call("max", {{"x", x}});
@@ -170,11 +174,11 @@ Tensor min(const Tensor& x) {
 
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim) {
   const OpCall call("max", {{"x", x}});
-  return extreme_at("max", x, raw::max(x, dim, keepdim), dim, keepdim);
+  return record_extremum_along("max", x, raw::max(x, dim, keepdim), dim, keepdim);
 }
 ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim) {
   const OpCall call("min", {{"x", x}});
-  return extreme_at("min", x, raw::min(x, dim, keepdim), dim, keepdim);
+  return record_extremum_along("min", x, raw::min(x, dim, keepdim), dim, keepdim);
 }
 
 Tensor argmax(const Tensor& x) {
@@ -216,17 +220,17 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
                         divisor](const Tensor& dy) {
                const Tensor v = at_least_f32(x.get()), deviation = at_least_f32(y.get());
                // See Note [Norms at zero].
-               const Tensor slope =
+               const Tensor factor =
                    masked_fill(dy / (nonzero_divisor(deviation) * divisor), eq(deviation, 0), 0);
-               return (v - mean(v, dims, true)) * reshape(slope, kept);
+               return (v - mean(v, dims, true)) * reshape(factor, kept);
              }));
   }
   return y;
 }
 
 // Note [Norms at zero]
-// Where y is 0 the slope is set to 0 as a constant, not as a function of x. So its own derivatives
-// are 0 there too.
+// Where y is 0, the factor of x in the gradient is set to the constant 0 (masked_fill), so derivatives of higher
+// order are 0 there too.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   const OpCall call("norm", {{"x", x}});
   if (autograd::Casting cast{"norm"}) return norm(cast(x), dims, p, keepdim);
@@ -237,14 +241,14 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
                if (p == 0) return Tensor();
                if (p == 1) return sign(x.get()) * reshape(dy, kept);
                if (std::isinf(p)) {
-                 const Tensor hits = to(eq(abs(x.get()), reshape(y.get(), kept)), dy.dtype());
-                 return sign(x.get()) * hits * (reshape(dy, kept) / sum(hits, dims, true));
+                 const Tensor is_extremum = to(eq(abs(x.get()), reshape(y.get(), kept)), dy.dtype());
+                 return sign(x.get()) * is_extremum * (reshape(dy, kept) / sum(is_extremum, dims, true));
                }
                const Tensor v = at_least_f32(x.get()), d = nonzero_divisor(at_least_f32(y.get()));
-               const Tensor slope = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
-               if (p == 2) return v * slope;
-               // A power of the quotient: the powers of x and of y leave the range of f32 at a large p.
-               return sign(v) * pow(nonzero_divisor(abs(v)) / reshape(d, kept), p - 1) * slope;
+               const Tensor factor = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
+               if (p == 2) return v * factor;
+               // (|x| / y)^(p-1) instead of |x|^(p-1) / y^(p-1): the powers overflow f32 for large p.
+               return sign(v) * pow(nonzero_divisor(abs(v)) / reshape(d, kept), p - 1) * factor;
              }));
   return y;
 }
@@ -258,7 +262,7 @@ Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("logsumexp", {{"x", x}});
   if (autograd::Casting cast{"logsumexp"}) return logsumexp(cast(x), dims, keepdim);
-  // The gradient is e^(x - y), which needs more digits of y than 16 bits have.
+  // Computes in f32 for 16-bit x: the gradient e^(x - y) needs y with more precision than 16 bits have.
   if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(logsumexp(v, dims, keepdim), x.dtype());
   Tensor y = raw::logsumexp(x, dims, keepdim);
   if (Recorder r{"logsumexp", x})
@@ -300,10 +304,11 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
   if (Recorder r{"cumprod", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim, reverse](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
-               // sum_(k >= i) dy_k prod_(i < j <= k) x_j is computed as a recurrence, exact where x is 0 too.
-               const int on = reverse ? -1 : 1;
-               return linear_recurrence(shifted(x.get(), dim, -on, 0), dy, dim, !reverse) *
-                      shifted(y.get(), dim, on, 1);
+               // dx_i = prod_(j < i) x_j * sum_(k >= i) dy_k prod_(i < j <= k) x_j. The sum is a linear recurrence
+               // in i, without divisions by x.
+               const int direction = reverse ? -1 : 1;
+               return linear_recurrence(shifted(x.get(), dim, -direction, 0), dy, dim, !reverse) *
+                      shifted(y.get(), dim, direction, 1);
              }));
   return y;
 }
@@ -316,8 +321,8 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   if (Recorder r{"logcumsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
-               // sum_(k >= i) dy_k exp(x_i - y_k) is computed as a recurrence with factors exp(y_i -
-               // y_(i+1)) of at most 1.
+               // dx_i = sum_(k >= i) dy_k exp(x_i - y_k), as a linear recurrence with factors
+               // exp(y_i - y_(i+1)) <= 1.
                const Tensor finite =
                    masked_fill(y.get(), eq(y.get(), -std::numeric_limits<double>::infinity()), 0);
                const Tensor factor = exp(y.get() - shifted(finite, dim, -1, 0));
@@ -328,11 +333,11 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
 
 ValuesAndIndices cummax(const Tensor& x, int64_t dim) {
   const OpCall call("cummax", {{"x", x}});
-  return running_extreme("cummax", x, raw::cummax(x, dim), dim);
+  return record_cumulative_extremum("cummax", x, raw::cummax(x, dim), dim);
 }
 ValuesAndIndices cummin(const Tensor& x, int64_t dim) {
   const OpCall call("cummin", {{"x", x}});
-  return running_extreme("cummin", x, raw::cummin(x, dim), dim);
+  return record_cumulative_extremum("cummin", x, raw::cummin(x, dim), dim);
 }
 
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
@@ -388,7 +393,7 @@ Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("nanmean", {{"x", x}});
   raw::reduced_dims(x, dims, "nanmean");
   check_floating("nanmean", "x", x);
-  // Computed in f32 at least: 16-bit floats cannot hold large counts and sums.
+  // 16-bit floats cannot represent large counts and sums.
   if (size_of(x.dtype()) == 2) return to(nanmean(to(x, DType::kF32), dims, keepdim), x.dtype());
   const Tensor count =
       raw::sum(raw::unary<functors::LogicalNot>(raw::unary<functors::IsNaN>(x)), dims, keepdim);

@@ -1,6 +1,6 @@
-// Reductions. `dims` lists the dimensions to reduce, {} all of them; negative ones count from the end.
-// `keepdim` keeps them with size 1. A single dimension may be given as a number: sum(x, -1), sum(x, 1,
-// {.keepdim = true}). Results are row-major and the same for any number of threads. f32 sums are
+// Reductions and cumulative ops. `dims` lists the dims to reduce, {} all of them; negative ones count from the
+// end. A single dim may be a number: sum(x, -1), sum(x, 1, {.keepdim = true}). With `keepdim` the result keeps
+// reduced dims with size 1. Results are row-major and bitwise the same for any number of threads. f32 sums are
 // accumulated in f64.
 #pragma once
 
@@ -13,7 +13,8 @@ namespace gradus {
 
 // Returns the sum of x's elements; i64 for integers.
 // Shapes: x[...] -> [...] without `dims`.
-// Errors: IndexError for a dim that x does not have, ShapeError for one named twice; so do all reductions.
+// Errors of this and all other reductions: IndexError for a dim that x does not have, ShapeError for a repeated
+// dim.
 // Grad: dy expanded to x's shape.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
@@ -23,12 +24,12 @@ Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
 // Returns the product; i64 for integers.
-// Grad: dy times the product of the others, exact also where x is 0.
+// Grad: dy times the product of the other factors, exact also where x is 0.
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
 // Return the largest, or smallest, element; NaN where one of the elements is NaN.
 // Errors: ShapeError for a reduction over no elements.
-// Grad: dy, shared evenly among the elements that attain it.
+// Grad: dy, divided evenly among the elements that equal the result.
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);
@@ -43,7 +44,7 @@ struct MinAndMax {
 MinAndMax aminmax(const Tensor& x);
 MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
 
-// Values along one dim and their i64 indices. Of equal values the index is the first one's.
+// Values along one dim and their i64 indices. For equal values the index is that of the first.
 struct ValuesAndIndices {
   Tensor values, indices;
 };
@@ -78,13 +79,13 @@ std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {}, VarOp
 std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
 // Returns the p-norm, (sum |x|^p)^(1/p), for any real p. p = 0 counts the elements that are not 0; p =
-// infinity gives the largest |x|, p = -infinity the smallest.
+// infinity is the largest |x|, p = -infinity the smallest.
 // Errors: DTypeError unless floating point; ShapeError for an infinite p over no elements.
-// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p, dy sign(x)
-// shared evenly among the elements that attain it; none for p = 0.
+// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p, dy sign(x) divided
+// evenly among the elements with |x| = y; none for p = 0.
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
-// Deleted, because norm(x, 1) is ambiguous: 1 could be a dim or p. norm(x, {1}) reduces dim 1; vector_norm(x,
-// 1) is the sum of magnitudes.
+// Deleted, because the number in norm(x, 1) could be a dim or p. norm(x, {1}) reduces dim 1; vector_norm(x, 1)
+// is the sum of magnitudes.
 template <DimIndex I> Tensor norm(const Tensor& x, I dim_or_p, double p = 2, bool keepdim = false) = delete;
 // The same with the arguments in the order of torch.linalg.vector_norm.
 Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
@@ -95,7 +96,7 @@ Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool ke
 Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
-// Returns how many elements are not 0, as i64.
+// Returns the number of elements that are not 0, as i64.
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
 // Returns log sum exp(x), without overflow.
@@ -108,47 +109,46 @@ Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
 struct CumulativeOptions {
-  bool reverse = false;    // from the end of the dim
-  bool exclusive = false;  // each result leaves out the element at its own position
+  bool reverse = false;    // accumulates from the end of the dim
+  bool exclusive = false;  // y_i does not include x_i
 };
-// Returns the running sums along `dim`; i64 for integers. With `exclusive` the first one is 0.
-// Grad: running sums of dy from the other end.
+// Cumulative sum along `dim`; i64 for integers. With `exclusive` the first is 0.
+// Grad: cumulative sum of dy from the other end.
 Tensor cumsum(const Tensor& x, int64_t dim, const CumulativeOptions& options = {});
 
-// Returns the running products along `dim`; i64 for integers. With `exclusive` the first one is 1.
+// Cumulative product along `dim`; i64 for integers. With `exclusive` the first is 1.
 // Grad: exact also where x is 0, to any order.
 Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options = {});
 
-// Returns the logarithm of the running sums of exp(x) along `dim`, without overflow.
+// Logarithm of the cumulative sum of exp(x) along `dim`, without overflow.
 // Errors: DTypeError unless floating point.
 // Grad: dx_i = sum over k >= i of dy_k exp(x_i - y_k).
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
 
-// Return the largest, or smallest, elements so far along `dim` and their i64 indices (the last of equals).
-// After a NaN all results are NaN.
+// Cumulative maximum, or minimum, along `dim` and the i64 indices; the index is that of the last of equal
+// elements. After a NaN all values are NaN.
 // Grad: dy added at the indices.
 ValuesAndIndices cummax(const Tensor& x, int64_t dim);
 ValuesAndIndices cummin(const Tensor& x, int64_t dim);
 
-// Returns y_i = b_i + a_i y_(i-1) along `dim`; with `reverse` y_i = b_i + a_i y_(i+1). It is a linear filter
-// with a factor that varies along the dim. The first element has no predecessor: its y_i is b_i.
+// First-order linear recurrence along `dim`: y_0 = b_0, y_i = b_i + a_i y_(i-1). With `reverse` it runs from the
+// end: y_i = b_i + a_i y_(i+1).
 // Shapes: a, b of one shape and dtype -> the same.
 // Errors: DTypeError unless floating point; ShapeError unless a and b match; DeviceError.
 // Grad: to b, the recurrence of dy in the other direction; to a, the gradient of b times y_(i-1).
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse = false);
 
 struct DiffOptions {
-  int64_t n = 1;  // number of times differences are taken
+  int64_t n = 1;  // order: the number of times differences are taken
   int64_t dim = -1;
-  Tensor prepend = {}, append = {};  // joined to x first
+  Tensor prepend = {}, append = {};  // concatenated with x along dim first
 };
-// Returns the differences of neighbors, y_i = x_(i+1) - x_i, along a dim. For bools, returns
-// whether neighbors differ.
-// Shapes: x[..., m, ...] -> [..., max(m - n, 0), ...], m including what is prepended and appended.
+// Differences y_i = x_(i+1) - x_i along a dim. For bools, y_i is whether x_(i+1) and x_i differ.
+// Shapes: x[..., m, ...] -> [..., max(m - n, 0), ...], where m includes prepend and append.
 // Errors: ValueError for negative n; ShapeError for 0-dim x, or prepend or append unlike x.
 Tensor diff(const Tensor& x, const DiffOptions& options = {});
 
-// The same with options instead of a bool.
+// The reductions above with {.keepdim = true} in place of the bool.
 struct KeepDimOptions {
   bool keepdim = false;
 };

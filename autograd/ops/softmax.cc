@@ -1,3 +1,4 @@
+// softmax, log_softmax, softmin and gumbel_softmax with backward rules.
 #include "gradus/autograd/ops/softmax.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -49,8 +50,8 @@ Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
   if (autograd::Casting cast{"gumbel_softmax"}) return gumbel_softmax(cast(x), options);
   raw::check_reducible_float(x, {options.dim}, "gumbel_softmax");
   if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, given ", options.tau);
-  // 1 - u lies in (0, 1]; the smallest number keeps the outer logarithm finite. In 16 bits u would often
-  // be rounded to 1.
+  // Gumbel noise -log(-log(u)) with u = 1 - rand in (0, 1]; the clamp keeps the outer logarithm finite for u = 1.
+  // Computed in f32 at least, because u would often round to 1 in 16 bits.
   const DType wide = promote(x.dtype(), DType::kF32);
   const Tensor u = 1 - rand_like(to(detach(x), wide));
   const Tensor noise = -log(clamp(-log(u), wide == DType::kF64 ? 1e-300 : 1e-37));

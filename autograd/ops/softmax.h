@@ -1,4 +1,4 @@
-// Softmax and log-softmax.
+// Softmax, log-softmax, softmin and Gumbel-softmax.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -22,16 +22,16 @@ Tensor softmin(const Tensor& x, int64_t dim);
 
 struct GumbelSoftmaxOptions {
   double tau = 1;
-  bool hard = false;  // one-hot results, with the gradient of the soft ones
+  bool hard = false;  // one-hot results, with the gradient of the soft samples (straight-through)
   int64_t dim = -1;
 };
-// Draws from the categorical distributions with logits x along a dim: softmax((x + g) / tau) with
-// Gumbel noise g.
+// Samples from the relaxed categorical distributions with logits x along a dim: softmax((x + g) / tau) with Gumbel
+// noise g.
 // Errors: DTypeError unless floating point; IndexError; ValueError unless tau is positive.
 // Source: Jang et al., Categorical Reparameterization with Gumbel-Softmax.
 Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options = {});
 
-// Compute the gradients above. `y` is the forward's result.
+// Backward ops: return dx from dy and the forward's result y.
 // Errors: ShapeError unless dy and y have one shape.
 Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);
 Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);

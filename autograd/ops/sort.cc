@@ -1,3 +1,4 @@
+// Sorting, selection, distinct values, histograms and binary search. Rules scatter dy to the selected positions.
 #include "gradus/autograd/ops/sort.h"
 
 #include <cmath>
@@ -23,9 +24,9 @@
 namespace gradus {
 namespace {
 
-// Records an op that picks elements along a dim. `dropped`: the result lacks that dim.
-ValuesAndIndices picked(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result, int64_t dim,
-                        bool dropped = false) {
+// Records an op that selects elements along a dim. `dropped`: the result does not have that dim.
+ValuesAndIndices record_selection(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
+                                  int64_t dim, bool dropped = false) {
   auto& [values, indices] = result;
   if (Recorder r{op, x})
     r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim, dropped](const Tensor& dy) {
@@ -47,11 +48,11 @@ Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
   Tensor y = raw::select_along(flat, what, 0, false, op).first;
   if (Recorder r{op, x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y)](const Tensor& dy) {
-               // A NaN result comes from the NaN elements.
-               const Tensor hits = raw::logical_or(raw::eq(x.get(), y.get()),
-                                                   raw::logical_and(raw::unary<functors::IsNaN>(x.get()),
-                                                                    raw::unary<functors::IsNaN>(y.get())));
-               const Tensor share = raw::to(hits, dy.dtype());
+               // If the median is NaN, the NaN elements of x get the gradient.
+               const Tensor equals_median = raw::logical_or(
+                   raw::eq(x.get(), y.get()), raw::logical_and(raw::unary<functors::IsNaN>(x.get()),
+                                                               raw::unary<functors::IsNaN>(y.get())));
+               const Tensor share = raw::to(equals_median, dy.dtype());
                return share * (dy / sum(share));
              }));
   return y;
@@ -61,7 +62,7 @@ Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
 
 ValuesAndIndices sort(const Tensor& x, const SortOptions& options) {
   const OpCall call("sort", {{"x", x}});
-  return picked("sort", x, raw::sort(x, options.dim, options.descending), options.dim);
+  return record_selection("sort", x, raw::sort(x, options.dim, options.descending), options.dim);
 }
 Tensor argsort(const Tensor& x, const SortOptions& options) {
   const OpCall call("argsort", {{"x", x}});
@@ -70,13 +71,13 @@ Tensor argsort(const Tensor& x, const SortOptions& options) {
 
 ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options) {
   const OpCall call("topk", {{"x", x}});
-  return picked("topk", x, raw::topk(x, k, options.dim, options.largest), options.dim);
+  return record_selection("topk", x, raw::topk(x, k, options.dim, options.largest), options.dim);
 }
 
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options) {
   const OpCall call("kthvalue", {{"x", x}});
-  return picked("kthvalue", x, raw::kthvalue(x, k, options.dim, options.keepdim), options.dim,
-                !options.keepdim);
+  return record_selection("kthvalue", x, raw::kthvalue(x, k, options.dim, options.keepdim), options.dim,
+                          !options.keepdim);
 }
 
 Tensor median(const Tensor& x) {
@@ -90,20 +91,22 @@ Tensor nanmedian(const Tensor& x) {
 
 ValuesAndIndices median(const Tensor& x, const AlongOptions& options) {
   const OpCall call("median", {{"x", x}});
-  return picked("median", x,
-                raw::select_along(x, raw::Selection::kMedian, options.dim, options.keepdim, "median"),
-                options.dim, !options.keepdim);
+  return record_selection(
+      "median", x, raw::select_along(x, raw::Selection::kMedian, options.dim, options.keepdim, "median"),
+      options.dim, !options.keepdim);
 }
 ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options) {
   const OpCall call("nanmedian", {{"x", x}});
-  return picked("nanmedian", x,
-                raw::select_along(x, raw::Selection::kNanMedian, options.dim, options.keepdim, "nanmedian"),
-                options.dim, !options.keepdim);
+  return record_selection(
+      "nanmedian", x,
+      raw::select_along(x, raw::Selection::kNanMedian, options.dim, options.keepdim, "nanmedian"),
+      options.dim, !options.keepdim);
 }
 ValuesAndIndices mode(const Tensor& x, const AlongOptions& options) {
   const OpCall call("mode", {{"x", x}});
-  return picked("mode", x, raw::select_along(x, raw::Selection::kMode, options.dim, options.keepdim, "mode"),
-                options.dim, !options.keepdim);
+  return record_selection("mode", x,
+                          raw::select_along(x, raw::Selection::kMode, options.dim, options.keepdim, "mode"),
+                          options.dim, !options.keepdim);
 }
 
 UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
@@ -169,13 +172,13 @@ Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
     throw DeviceError("isin", "x is on ", x.device(), " but test on ", test.device());
   if (test.numel() == 0) return full_like(raw::to(detach(x), DType::kBool), options.invert);
   const DType common = promote(x.dtype(), test.dtype());
-  const Tensor given = raw::to(x, common);
-  const Tensor in_order = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
-  // The first element that is not smaller, or the last element.
-  const Tensor at = raw::minimum(raw::searchsorted(in_order, given, false), test.numel() - 1);
+  const Tensor sought = raw::to(x, common);
+  const Tensor sorted_test = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
+  // Position of the first element that is not smaller; the last position if there is none.
+  const Tensor at = raw::minimum(raw::searchsorted(sorted_test, sought, false), test.numel() - 1);
   const Tensor found =
-      raw::reshape(raw::index_select(in_order, 0, raw::reshape(at, {at.numel()})), x.shape());
-  return options.invert ? raw::ne(found, given) : raw::eq(found, given);
+      raw::reshape(raw::index_select(sorted_test, 0, raw::reshape(at, {at.numel()})), x.shape());
+  return options.invert ? raw::ne(found, sought) : raw::eq(found, sought);
 }
 
 }  // namespace gradus

@@ -1,6 +1,5 @@
-// Sorting, selection, distinct values, search and counting along `dim` (default: the last). NaN counts
-// as larger than all numbers. Equal elements keep their order, so results are the same on every run.
-// Indices are i64.
+// Sorting, selection, distinct values, binary search and counting along `dim` (default: the last). NaN counts as
+// larger than all numbers. Sorts are stable. Indices are i64.
 #pragma once
 
 #include <optional>
@@ -13,13 +12,13 @@ namespace gradus {
 struct SortOptions {
   int64_t dim = -1;
   bool descending = false;
-  bool stable = true;  // the order of equal elements is kept in any case
+  bool stable = true;  // has no effect: sorts are stable
 };
 // Returns the elements in order, and their positions in x:
 //   auto [values, indices] = sort(x, {.descending = true});
 // Shapes: x[...] -> the same, twice.
-// Errors: IndexError for a dim that x does not have; so do all ops below.
-// Grad: dy put back at the indices.
+// Errors of this and all ops below: IndexError for a dim that x does not have.
+// Grad: dy scattered to the indices.
 ValuesAndIndices sort(const Tensor& x, const SortOptions& options = {});
 // Returns the indices only.
 Tensor argsort(const Tensor& x, const SortOptions& options = {});
@@ -27,12 +26,12 @@ Tensor argsort(const Tensor& x, const SortOptions& options = {});
 struct TopkOptions {
   int64_t dim = -1;
   bool largest = true;
-  bool sorted = true;  // results are in order in any case
+  bool sorted = true;  // has no effect: results are sorted
 };
 // Returns the k largest, or smallest, elements in order, and their positions in x.
 // Shapes: x[...,n,...] -> [...,k,...].
 // Errors: ValueError unless 0 <= k <= n.
-// Grad: dy put back at the indices.
+// Grad: dy scattered to the indices.
 ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options = {});
 
 struct AlongOptions {
@@ -42,39 +41,37 @@ struct AlongOptions {
 // Returns the k-th smallest element, counted from 1, and its first position.
 // Shapes: x[...,n,...] -> [...].
 // Errors: ValueError unless 1 <= k <= n.
-// Grad: dy put back at the index.
+// Grad: dy scattered to the index.
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options = {});
 
-// Return the median: of an even number of elements, the lower of the two in the middle; NaN where one of the
-// elements is NaN.
-// Errors: ShapeError when x has no elements. Without `options` a floating-point x of no elements
-// gives NaN instead.
-// Grad: dy put back at the index; without `options` dy is shared evenly among the elements that
-// equal the median.
+// Return the median: the lower of the two middle elements if their number is even; NaN if an element is NaN.
+// Without `options`, of all elements of x.
+// Errors: ShapeError when x has no elements, but without `options` a floating-point x of no elements gives NaN.
+// Grad: dy scattered to the index; without `options`, dy divided evenly among the elements that equal the median.
 Tensor median(const Tensor& x);
 ValuesAndIndices median(const Tensor& x, const AlongOptions& options);
-// The same of the elements that are not NaN.
+// The median of the elements that are not NaN.
 Tensor nanmedian(const Tensor& x);
 ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options);
 
-// Returns the most frequent element and its last position. Of several, the smallest one.
+// Returns the most frequent element, the smallest one of several, and its last position.
 // Errors: ShapeError for no elements.
-// Grad: dy put back at the index.
+// Grad: dy scattered to the index.
 ValuesAndIndices mode(const Tensor& x, const AlongOptions& options = {});
 
 struct UniqueResult {
   Tensor values;   // the distinct elements, or slices
-  Tensor inverse;  // for each element, or slice, of x its position in values; undefined unless requested
-  Tensor counts;   // how often each value occurs; undefined unless requested
+  Tensor inverse;  // position in `values` of each element, or slice, of x; undefined unless requested
+  Tensor counts;   // number of occurrences of each value; undefined unless requested
   Tensor index;    // each value's first position in x; undefined unless requested
 };
 struct UniqueOptions {
-  bool sorted = true;  // results are in order in any case
+  bool sorted = true;  // has no effect: results are sorted
   bool return_inverse = false, return_counts = false, return_index = false;
-  std::optional<int64_t> dim = {};  // none: the elements of the flattened x; else the slices along dim
+  std::optional<int64_t> dim = {};  // nullopt: distinct elements of the flattened x; else slices along dim
 };
-// Returns the distinct elements of x in order. Every NaN is distinct. Waits for the device. Results are
-// constants for autograd.
+// Returns the distinct elements of x in ascending order. Each NaN counts as distinct. Waits for the device. Not
+// differentiable.
 // Shapes: x[...] -> values[k], inverse like x, counts[k], index[k] into the flattened x; with `dim`
 // values[...,k,...], inverse[n], counts[k], index[k].
 // Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
@@ -84,14 +81,14 @@ struct UniqueConsecutiveOptions {
   bool return_inverse = false, return_counts = false, return_index = false;
   std::optional<int64_t> dim = {};
 };
-// Returns x without the elements (or slices) that equal the previous one. Otherwise as unique.
+// As unique, but removes only elements (or slices) that equal the preceding one, and keeps x's order.
 UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options = {});
 
 struct BincountOptions {
-  Tensor weights = {};  // added for each occurrence; 1 when undefined
+  Tensor weights = {};  // weight of each occurrence; undefined: 1
   int64_t minlength = 0;
 };
-// Counts how often each number occurs. Waits for the device.
+// y[i] = number (or sum of the weights) of elements of x that equal i. Waits for the device.
 // Shapes: x i[n] -> [max(largest + 1, minlength)], i64, or of the weights' dtype (f64 unless
 // they are floating).
 // Errors: DTypeError unless x is integers; ShapeError unless x has 1 dim and weights are like it; ValueError
@@ -101,23 +98,24 @@ Tensor bincount(const Tensor& x, const BincountOptions& options = {});
 
 struct HistcOptions {
   int64_t bins = 100;
-  double min = 0, max = 0;  // when equal, the range of x
+  double min = 0, max = 0;  // range of the histogram; if equal, the smallest and largest element of x
 };
-// Counts the elements in each of `bins` equal parts of [min, max]. Elements outside, and NaN, are not
-// counted. The result is a constant for autograd.
+// Histogram: counts the elements in each of `bins` bins of equal width in [min, max]. Elements outside, and NaN,
+// are not counted. Not differentiable.
 // Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, or for bounds that are out of
 // order or not finite.
 Tensor histc(const Tensor& x, const HistcOptions& options = {});
 
 struct SearchOptions {
-  bool right = false;  // insert after equal elements instead of before them
+  bool right = false;  // upper bound (after equal elements) instead of lower bound (before them)
   bool out_int32 = false;
 };
-// Returns, for each of `values`, its insert position along the last dim of `sorted` that keeps the order.
+// Binary search: for each of `values`, the position along the last dim of `sorted` at which an insertion keeps the
+// order.
 // Shapes: sorted[n], values[...] -> like values; or sorted[...,n], values[...,m] -> [...,m].
 // Errors: ShapeError for other shapes; DeviceError.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options = {});
-// The same with the arguments in the other order, and `boundaries` of one dim.
+// searchsorted(boundaries, values, options) with `boundaries` of one dim.
 // Errors: ShapeError unless boundaries have 1 dim.
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOptions& options = {});
 
@@ -125,7 +123,7 @@ struct IsinOptions {
   bool assume_unique = false;  // has no effect
   bool invert = false;
 };
-// Returns whether `test` contains each element of x, as bool. NaN is contained in no `test`.
+// Returns for each element of x whether `test` contains it, as bool. NaN equals no element.
 // Errors: DeviceError.
 Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options = {});
 

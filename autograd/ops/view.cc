@@ -1,3 +1,4 @@
+// Views with backward rules: the gradient of a view is the inverse view, or a sum or scatter into zeros.
 #include "gradus/autograd/ops/view.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -11,8 +12,8 @@
 namespace gradus {
 namespace {
 
-// Records y as x under another shape.
-Tensor reshaped(const char* op, const Tensor& x, Tensor y) {
+// Records y as a reshape of x.
+Tensor record_reshape(const char* op, const Tensor& x, Tensor y) {
   if (Recorder r{op, x})
     r.record(y, wrt(x, [shape = x.shape()](const Tensor& dy) { return reshape(dy, shape); }));
   return y;
@@ -22,11 +23,11 @@ Tensor reshaped(const char* op, const Tensor& x, Tensor y) {
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
   const OpCall call("reshape", {{"x", x}});
-  return reshaped("reshape", x, raw::reshape(x, shape));
+  return record_reshape("reshape", x, raw::reshape(x, shape));
 }
 Tensor view(const Tensor& x, const Shape& shape) {
   const OpCall call("view", {{"x", x}});
-  return reshaped("view", x, raw::view(x, shape));
+  return record_reshape("view", x, raw::view(x, shape));
 }
 Tensor reshape_as(const Tensor& x, const Tensor& other) {
   const OpCall call("reshape_as", {{"x", x}, {"other", other}});
@@ -42,18 +43,19 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   if (x.dim() == 0) throw ShapeError("unflatten", "x has no dims: x ", describe(x));
   const int d = wrap_dim(dim, x.dim(), "unflatten");
   const int64_t n = x.size(d);
-  Shape cut = sizes;
+  Shape split_sizes = sizes;
   int64_t known = 1;
-  int free = -1;
+  int inferred = -1;
   bool fits = !sizes.empty();
-  for (int i = 0; i < cut.size(); ++i) {
-    if (cut[i] == -1 && free < 0)
-      free = i;
+  for (int i = 0; i < split_sizes.size(); ++i) {
+    if (split_sizes[i] == -1 && inferred < 0)
+      inferred = i;
     else
-      fits = fits && cut[i] >= 0, known = Checked("unflatten", known) * std::max<int64_t>(cut[i], 0);
+      fits = fits && split_sizes[i] >= 0,
+      known = Checked("unflatten", known) * std::max<int64_t>(split_sizes[i], 0);
   }
-  if (fits && free >= 0) fits = known > 0 && n % known == 0, cut[free] = fits ? n / known : 0;
-  if (!fits || (free < 0 ? known : n) != n)
+  if (fits && inferred >= 0) fits = known > 0 && n % known == 0, split_sizes[inferred] = fits ? n / known : 0;
+  if (!fits || (inferred < 0 ? known : n) != n)
     throw ShapeError("unflatten", "sizes ", sizes, " do not make up dim ", d, " of size ", n, ": x ",
                      describe(x));
   Shape s;
@@ -61,30 +63,30 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
     if (i != d)
       s.push_back(x.shape()[i]);
     else
-      for (int64_t size : cut) s.push_back(size);
+      for (int64_t size : split_sizes) s.push_back(size);
   }
-  return reshaped("unflatten", x, raw::reshape(x, s));
+  return record_reshape("unflatten", x, raw::reshape(x, s));
 }
 
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
   const OpCall call("flatten", {{"x", x}});
-  return reshaped("flatten", x, raw::flatten(x, start, end));
+  return record_reshape("flatten", x, raw::flatten(x, start, end));
 }
 Tensor squeeze(const Tensor& x) {
   const OpCall call("squeeze", {{"x", x}});
-  return reshaped("squeeze", x, raw::squeeze(x));
+  return record_reshape("squeeze", x, raw::squeeze(x));
 }
 Tensor squeeze(const Tensor& x, int64_t dim) {
   const OpCall call("squeeze", {{"x", x}});
-  return reshaped("squeeze", x, raw::squeeze(x, dim));
+  return record_reshape("squeeze", x, raw::squeeze(x, dim));
 }
 Tensor squeeze(const Tensor& x, const Dims& dims) {
   const OpCall call("squeeze", {{"x", x}});
-  return reshaped("squeeze", x, raw::squeeze(x, dims));
+  return record_reshape("squeeze", x, raw::squeeze(x, dims));
 }
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
   const OpCall call("unsqueeze", {{"x", x}});
-  return reshaped("unsqueeze", x, raw::unsqueeze(x, dim));
+  return record_reshape("unsqueeze", x, raw::unsqueeze(x, dim));
 }
 
 Tensor permute(const Tensor& x, const Dims& order) {
@@ -144,7 +146,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   const OpCall call("expand", {{"x", x}});
   Tensor y = raw::expand(x, shape);
   if (Recorder r{"expand", x})
-    r.record(y, wrt(x, [own = x.shape()](const Tensor& dy) { return sum_to(dy, own); }));
+    r.record(y, wrt(x, [x_shape = x.shape()](const Tensor& dy) { return sum_to(dy, x_shape); }));
   return y;
 }
 
@@ -163,7 +165,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   Tensor y = raw::sum_to(x, shape);
   if (y.is_same(x)) return y;
   if (Recorder r{"sum_to", x})
-    r.record(y, wrt(x, [own = x.shape()](const Tensor& dy) { return expand(dy, own); }));
+    r.record(y, wrt(x, [x_shape = x.shape()](const Tensor& dy) { return expand(dy, x_shape); }));
   return y;
 }
 
@@ -212,12 +214,12 @@ Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t 
   const int64_t n = y.size(d);
   if (start < 0) throw IndexError("slice_backward", "expected a start of at least 0, given ", start);
   const int64_t stop = n > 0 ? Checked("slice_backward", n - 1) * step + start + 1 : start;
-  const Tensor place = raw::slice(x, d, start, stop, step);
-  if (place.shape() != y.shape())
+  const Tensor target = raw::slice(x, d, start, stop, step);
+  if (target.shape() != y.shape())
     throw ShapeError("slice_backward", "y does not fit into shape ", shape, " from ", start, " in steps of ",
                      step, ": y ", describe(y));
   raw::fill_(x, 0);
-  raw::copy_(place, y);
+  raw::copy_(target, y);
   if (Recorder r{"slice_backward", y})
     r.record(x, wrt(y, [d, start, stop, step](const Tensor& dx) { return slice(dx, d, start, stop, step); }));
   return x;
@@ -236,12 +238,12 @@ Tensor diagonal(const Tensor& x, DiagonalOptions options) {
 Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options) {
   const OpCall call("diagonal_backward", {{"dy", dy}});
   Tensor x = empty(shape, {.dtype = dy.dtype(), .device = dy.device()});
-  const Tensor place = raw::diagonal(x, options.offset, options.dim1, options.dim2);
-  if (place.shape() != dy.shape())
-    throw ShapeError("diagonal_backward", "the diagonal of shape ", shape, " is ", place.shape(), ": dy ",
+  const Tensor target = raw::diagonal(x, options.offset, options.dim1, options.dim2);
+  if (target.shape() != dy.shape())
+    throw ShapeError("diagonal_backward", "the diagonal of shape ", shape, " is ", target.shape(), ": dy ",
                      describe(dy));
   raw::fill_(x, 0);
-  raw::copy_(place, dy);
+  raw::copy_(target, dy);
   if (Recorder r{"diagonal_backward", dy})
     r.record(x, wrt(dy, [options](const Tensor& g) { return diagonal(g, options); }));
   return x;

@@ -1,13 +1,13 @@
-// Views: the same elements under another shape. Results share storage with x, so a write into one changes the
-// other. Only `reshape` and `flatten` copy when they must.
+// Views. Results share storage with x: a write into one changes the other. Only `reshape` and `flatten` copy, if
+// x's strides do not allow a view.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
 
-// Returns x with another shape; one size may be -1. Elements keep their row-major order. Copies only when x's
-// layout admits no view of that shape.
+// Returns x with another shape and the same row-major order of elements; one size may be -1 and is inferred.
+// Copies only if x's strides do not allow a view of that shape.
 // Errors: ShapeError when the numbers of elements differ.
 // Grad: dy with x's shape.
 Tensor reshape(const Tensor& x, const Shape& shape);
@@ -20,7 +20,7 @@ Tensor view(const Tensor& x, const Shape& shape);
 Tensor reshape_as(const Tensor& x, const Tensor& other);
 Tensor view_as(const Tensor& x, const Tensor& other);
 
-// Returns x with dim `dim` cut into dims of the given sizes; one may be -1.
+// Returns x with dim `dim` split into dims of the given sizes; one may be -1 and is inferred.
 // Shapes: [N,12] with dim 1 and sizes {3,-1} -> [N,3,4].
 // Errors: ShapeError unless the sizes' product is the dim's.
 Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes);
@@ -42,15 +42,15 @@ Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1);
 // Returns the transposed matrix; x itself with fewer than two dims.
 // Errors: ShapeError for more than two dims.
 Tensor t(const Tensor& x);
-// Return x with one dim, or several, moved to another place. The others keep their order.
+// Return x with one dim, or several, moved to other positions. The other dims keep their order.
 // Errors: ShapeError when a dim is named twice, or the lists differ in length.
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 Tensor moveaxis(const Tensor& x, int64_t from, int64_t to);
 Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to);
 
-// Return a view of x with the larger `shape`: dims of size 1 are repeated, and new dims added in front,
-// without copying. A size of -1 keeps x's size.
+// Return x broadcast to `shape` as a view with stride 0 in repeated dims: dims of size 1 are repeated, and new
+// dims are added in front. A size of -1 keeps x's size.
 // Errors: ShapeError when x does not broadcast to `shape`.
 // Grad: dy summed to x's shape.
 Tensor expand(const Tensor& x, const Shape& shape);
@@ -70,15 +70,15 @@ Tensor squeeze(const Tensor& x, const Dims& dims);
 // Returns x with a dim of size 1 inserted before `dim`; -1 appends it.
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 
-// Returns the part [start, start + length) of a dim.
-// Errors: IndexError when the part reaches beyond the ends.
-// Grad: dy amid zeros.
+// Returns the range [start, start + length) of a dim.
+// Errors: IndexError when the range exceeds the dim.
+// Grad: dy at that range, zeros elsewhere.
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 
 // Returns every `step`-th element of [start, stop) of a dim. Negative bounds count from the end; bounds
 // beyond the ends are clamped.
 // Errors: ValueError for a step below 1.
-// Grad: dy amid zeros.
+// Grad: dy at the slice, zeros elsewhere.
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
 
 // Returns zeros of `shape` with y as the slice that starts at `start`: the transpose of slice.
@@ -87,25 +87,24 @@ Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t 
 
 // Returns the slice at `index` of a dim, without that dim. A negative index counts from the end.
 // Errors: IndexError when out of range.
-// Grad: dy amid zeros.
+// Grad: dy at that index, zeros elsewhere.
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 
-// Selects a diagonal of two dims: the elements where the coordinate in dim2 is the coordinate in
-// dim1 plus `offset`.
+// A diagonal of two dims: the elements whose index in dim2 is their index in dim1 plus `offset`.
 struct DiagonalOptions {
   int64_t offset = 0, dim1 = 0, dim2 = 1;
 };
-// Returns x's diagonal as the last dim; dim1 and dim2 disappear.
+// Returns a diagonal of x as the last dim, in place of dim1 and dim2.
 // Shapes: x[n,m,a] -> [a,min(n,m)].
 // Errors: ShapeError for fewer than 2 dims, or dim1 = dim2.
-// Grad: dy amid zeros.
+// Grad: dy on the diagonal, zeros elsewhere.
 Tensor diagonal(const Tensor& x, DiagonalOptions options = {});
 // Returns zeros of `shape` with dy as that diagonal: the transpose of diagonal.
 // Errors: ShapeError when the diagonal has another shape than dy.
 Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options = {});
 
-// Returns the windows of `size` elements along `dim`, `step` apart, as a view. The position within the window
-// is a new last dim. PyTorch calls this x.unfold.
+// torch.Tensor.unfold: returns the windows of `size` elements along `dim`, `step` apart, as a view. The position
+// in the window is a new last dim.
 // Shapes: x[a,n,b] with dim 1 -> [a,(n-size)/step+1,b,size].
 // Errors: ShapeError when `size` exceeds the dim; ValueError for a step below 1.
 // Grad: dy added at the windows' positions.

@@ -1,3 +1,4 @@
+// DCGAN's networks, built from options as lists of layers.
 #include "gradus/models/gan/dcgan.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace gradus::models {
 namespace {
 
-// A convolution whose weight starts as N(0, 0.02) and whose bias starts at 0.
+// Returns a factory of convolutions with initial weights from N(0, 0.02^2) and initial bias 0.
 template <class Conv> nn::LayerFactory conv(typename Conv::Options options) {
   return [options](nn::Module* parent, const std::string& name) {
     auto layer = std::make_unique<Conv>(parent, name, options);
@@ -61,16 +62,16 @@ Tensor DCGANGenerator::forward(const Tensor& z) {
 Tensor DCGANGenerator::operator()(const Tensor& z, const Tensor& labels) {
   return call([&] {
     const Tensor vectors = internal::latent_vectors("DCGANGenerator", z, options().latent);
-    const Tensor both =
+    const Tensor vectors_and_labels =
         cat({vectors, internal::one_hot_like("DCGANGenerator", z, labels, options().classes)}, 1);
-    return main(reshape(both, {both.size(0), both.size(1), 1, 1}));
+    return main(reshape(vectors_and_labels, {vectors_and_labels.size(0), vectors_and_labels.size(1), 1, 1}));
   });
 }
 
 std::vector<nn::LayerFactory> DCGANDiscriminator::layers(const Options& o) {
   check("DCGANDiscriminator", o);
   internal::check_count("DCGANDiscriminator", "outputs", o.outputs);
-  const auto rectifier = nn::layer<nn::LeakyReLU>({.negative_slope = o.negative_slope});
+  const auto activation = nn::layer<nn::LeakyReLU>({.negative_slope = o.negative_slope});
   int64_t width = o.width;
   std::vector layers = {conv<nn::Conv2d>({.in = o.channels + o.classes,
                                           .out = width,
@@ -78,12 +79,12 @@ std::vector<nn::LayerFactory> DCGANDiscriminator::layers(const Options& o) {
                                           .stride = 2,
                                           .padding = 1,
                                           .bias = o.bias}),
-                        rectifier};
+                        activation};
   for (int64_t size = o.size / 2; size > 4; size /= 2, width *= 2) {
     layers.push_back(conv<nn::Conv2d>(
         {.in = width, .out = 2 * width, .kernel = 4, .stride = 2, .padding = 1, .bias = false}));
     layers.push_back(batch_norm(2 * width, o.norm_weight));
-    layers.push_back(rectifier);
+    layers.push_back(activation);
   }
   layers.push_back(conv<nn::Conv2d>({.in = width, .out = o.outputs, .kernel = 4, .bias = o.bias}));
   return layers;

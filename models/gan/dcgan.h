@@ -1,4 +1,4 @@
-// DCGAN: a generator of transposed convolutions and a discriminator of convolutions, with batch norm.
+// DCGAN: a generator of transposed convolutions and a discriminator of strided convolutions, both with batch norm.
 //
 //   struct Gan : nn::Module {
 //     models::DCGANGenerator gen{this, "gen", {.size = 32, .channels = 1}};
@@ -13,21 +13,21 @@
 namespace gradus::models {
 
 struct DCGANGeneratorOptions {
-  int64_t size = 64;     // of the images: 8, 16, 32, ...
-  int64_t channels = 3;  // of the images
-  int64_t width = 64;    // channels of the last hidden layer; each layer before has twice as many
+  int64_t size = 64;     // height and width of the images: 8, 16, 32, ...
+  int64_t channels = 3;  // channels of the images
+  int64_t width = 64;    // channels of the last hidden layer; each preceding layer has twice as many
   int64_t latent = 100;
-  int64_t classes = 0;  // 0: no labels
-  bool bias = false;    // of the last convolution, which no norm follows
-  nn::init::NormalOptions norm_weight = {.mean = 1, .stddev = 0.02};  // how the norms' weights start
+  int64_t classes = 0;  // number of classes of labels; 0: no labels
+  bool bias = false;    // the last convolution, which is not followed by a norm, has a bias
+  nn::init::NormalOptions norm_weight = {.mean = 1, .stddev = 0.02};  // initial weights of the batch norms
 };
 
-// Returns images in [-1,1]. Weights of convolutions start as N(0, 0.02).
+// Returns images in [-1,1]. Initial weights of convolutions are from N(0, 0.02^2).
 // Shapes: z [N,latent] or [N,latent,1,1], labels [N] -> [N,channels,size,size].
-// Errors: ValueError for options outside of their domain; StateError for labels without classes, and classes
-// without labels; IndexError for a label that is no class; ShapeError.
-// Source: Radford et al., "Unsupervised representation learning with deep convolutional generative
-// adversarial networks", ICLR 2016; pytorch/examples, dcgan/main.py.
+// Errors: ValueError for options out of range; StateError for labels without classes, and for classes without
+// labels; IndexError for a label outside of [0, classes); ShapeError. Source: Radford et al., "Unsupervised
+// representation learning with deep convolutional generative adversarial networks", ICLR 2016; pytorch/examples,
+// dcgan/main.py.
 class DCGANGenerator final : public nn::LayerWith<DCGANGeneratorOptions> {
  public:
   using LayerWith::LayerWith;
@@ -35,7 +35,7 @@ class DCGANGenerator final : public nn::LayerWith<DCGANGeneratorOptions> {
 
   Tensor forward(const Tensor& z) override;
   using Layer::operator();
-  // The label's class is told by ones and zeros behind z.
+  // Conditional generation: concatenates the labels' one-hot encoding to z.
   Tensor operator()(const Tensor& z, const Tensor& labels);
 
  private:
@@ -43,17 +43,17 @@ class DCGANGenerator final : public nn::LayerWith<DCGANGeneratorOptions> {
 };
 
 struct DCGANDiscriminatorOptions {
-  int64_t size = 64;     // of the images: 8, 16, 32, ...
-  int64_t channels = 3;  // of the images
-  int64_t width = 64;    // channels of the first hidden layer; each layer behind has twice as many
+  int64_t size = 64;     // height and width of the images: 8, 16, 32, ...
+  int64_t channels = 3;  // channels of the images
+  int64_t width = 64;    // channels of the first hidden layer; each following layer has twice as many
   int64_t outputs = 1;
-  int64_t classes = 0;  // 0: no labels
+  int64_t classes = 0;  // number of classes of labels; 0: no labels
   double negative_slope = 0.2;
-  bool bias = false;  // of the first and the last convolution, which no norm follows
+  bool bias = false;  // the first and last convolution, which are not followed by a norm, have a bias
   nn::init::NormalOptions norm_weight = {.mean = 1, .stddev = 0.02};
 };
 
-// Returns logits: the larger, the more real the image seems.
+// Returns logits; larger ones for images that are classified as real.
 // Shapes: x [N,channels,size,size], labels [N] -> [N,outputs].
 // Errors, source: as DCGANGenerator.
 class DCGANDiscriminator final : public nn::LayerWith<DCGANDiscriminatorOptions> {
@@ -63,16 +63,16 @@ class DCGANDiscriminator final : public nn::LayerWith<DCGANDiscriminatorOptions>
 
   Tensor forward(const Tensor& x) override;
   using Layer::operator();
-  // The label's class is told by planes of ones and zeros behind x's channels.
+  // Conditional discrimination: concatenates the labels' one-hot encoding to x's channels, as constant planes.
   Tensor operator()(const Tensor& x, const Tensor& labels);
 
  private:
   static std::vector<nn::LayerFactory> layers(const DCGANDiscriminatorOptions& o);
 };
 
-// Return the options of mmgeneration's networks: biases, other initial norms, a slope of 0.01, 1024 channels
-// in the generator's first layer, 128 in the discriminator's.
-// Source: open-mmlab/mmgeneration, mmgen/models/architectures/dcgan.
+// Return the options with the values of mmgeneration's networks: biases, norm weights from N(0, 1), a negative
+// slope of 0.01, 1024 channels in the generator's first layer, 128 in the discriminator's. Source:
+// open-mmlab/mmgeneration, mmgen/models/architectures/dcgan.
 DCGANGeneratorOptions mmgen(DCGANGeneratorOptions options);
 DCGANDiscriminatorOptions mmgen(DCGANDiscriminatorOptions options);
 

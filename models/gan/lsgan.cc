@@ -1,3 +1,4 @@
+// LSGAN's networks, built from options.
 #include "gradus/models/gan/lsgan.h"
 
 #include "gradus/models/gan/internal/conv_block.h"
@@ -20,7 +21,7 @@ void LSGANGenerator::build() {
   noise2feat_tail_.add<nn::BatchNorm2d>({.features = o.width});
   noise2feat_tail_.add<nn::ReLU>();
   int64_t in = o.width;
-  // A transposed convolution, of stride 2 if it doubles the size.
+  // Adds a transposed convolution with batch norm and ReLU; with stride 2 if `doubles` the size of the image.
   const auto add = [&](int64_t out, bool doubles) {
     const nn::ConvTranspose2dOptions conv = {.in = in,
                                              .out = out,

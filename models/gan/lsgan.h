@@ -1,5 +1,5 @@
-// LSGAN: a generator of transposed convolutions and a discriminator of 5x5 convolutions, for images from 32
-// pixels on. Trained by squared errors (train/gan/losses.h).
+// LSGAN: a generator of transposed convolutions and a discriminator of 5x5 convolutions, for images of 32x32
+// pixels or more. Trained with least-squares losses (train/gan/losses.h).
 //
 // Parameters and buffers have mmgeneration's names ("conv_blocks.0.conv.weight").
 #pragma once
@@ -11,15 +11,15 @@
 namespace gradus::models {
 
 struct LSGANGeneratorOptions {
-  int64_t size = 128;    // of the images: 32, 64, 128, ...
-  int64_t channels = 3;  // of the images
+  int64_t size = 128;    // height and width of the images: 32, 64, 128, ...
+  int64_t channels = 3;  // channels of the images
   int64_t width = 256;   // channels of the first layers; a multiple of 4
   int64_t latent = 1024;
 };
 
-// Returns images in [-1,1]. Convolutions start normal by their number of outputs (He et al., ICCV 2015).
+// Returns images in [-1,1]. Initial weights of convolutions are Kaiming-normal by fan_out (He et al., ICCV 2015).
 // Shapes: z [N,latent] -> [N,channels,size,size].
-// Errors: ValueError for options outside of their domain; ShapeError.
+// Errors: ValueError for options out of range; ShapeError.
 // Source: Mao et al., "Least squares generative adversarial networks", ICCV 2017; in the form of
 // open-mmlab/mmgeneration, mmgen/models/architectures/lsgan.
 class LSGANGenerator final : public nn::LayerWith<LSGANGeneratorOptions> {
@@ -40,12 +40,12 @@ class LSGANGenerator final : public nn::LayerWith<LSGANGeneratorOptions> {
 };
 
 struct LSGANDiscriminatorOptions {
-  int64_t size = 128;    // of the images: 32, 64, 128, ...
-  int64_t channels = 3;  // of the images
-  int64_t width = 64;    // channels of the first layer; each layer behind has twice as many
+  int64_t size = 128;    // height and width of the images: 32, 64, 128, ...
+  int64_t channels = 3;  // channels of the images
+  int64_t width = 64;    // channels of the first layer; each following layer has twice as many
 };
 
-// Returns logits: the larger, the more real the image seems.
+// Returns scores; larger ones for images that are classified as real.
 // Shapes: x [N,channels,size,size] -> [N,1].
 // Errors, source: as LSGANGenerator.
 class LSGANDiscriminator final : public nn::LayerWith<LSGANDiscriminatorOptions> {

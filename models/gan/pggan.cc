@@ -1,3 +1,4 @@
+// PGGAN's networks: blocks for all resolutions, of which a call computes those up to its Scale.
 #include "gradus/models/gan/pggan.h"
 
 #include <bit>
@@ -8,11 +9,11 @@
 namespace gradus::models {
 namespace {
 
-const double kSlope = 0.2;
+const double kNegativeSlope = 0.2;
 
 int log2_of(int64_t size) { return std::countr_zero(static_cast<uint64_t>(size)); }
 
-// Channels of the blocks for 2^(r + 1) by 2^(r + 1) pixels.
+// Returns the channels of the blocks for images of 2^(r+1) x 2^(r+1) pixels.
 template <class O> int64_t channels_at(const O& o, int r) {
   return std::min(int64_t(double(o.channel_base) / std::exp2(r * o.channel_decay)), o.channel_max);
 }
@@ -28,7 +29,7 @@ template <class O> void check(const char* network, const O& o) {
   internal::check_count(network, "channels of the last block", channels_at(o, log2_of(o.size) - 1));
 }
 
-// Errors: ValueError unless the network, made for images of `largest` pixels, computes this scale.
+// Errors: ValueError unless `scale` is valid for a network whose largest images have `largest` x `largest` pixels.
 void check_scale(const char* network, Scale scale, int64_t largest) {
   internal::check_image_size(network, scale.size, 4);
   if (scale.size > largest)
@@ -37,12 +38,12 @@ void check_scale(const char* network, Scale scale, int64_t largest) {
     throw ValueError(network, "expected a fade in [0,1], given ", scale.fade);
 }
 
-// The options of a convolution of C, between images of one size.
+// Returns the options of a convolution that preserves the image size.
 nn::Conv2dOptions same_size(int64_t in, int64_t out, int64_t kernel) {
   return {.in = in, .out = out, .kernel = kernel, .padding = kernel / 2};
 }
 
-// A convolution with an equalized learning rate, and what follows it: "conv".
+// A convolution ("conv") with an equalized learning rate, an optional leaky ReLU and an optional pixel norm.
 template <class Conv> struct Block final : nn::Layer {
   struct Options {
     typename Conv::Options conv;
@@ -59,16 +60,16 @@ template <class Conv> struct Block final : nn::Layer {
   }
   Tensor forward(const Tensor& x) override {
     Tensor h = conv(x);
-    if (o.rectifier) h = leaky_relu(h, kSlope);
+    if (o.rectifier) h = leaky_relu(h, kNegativeSlope);
     return o.pixel_norm ? norm(h) : h;
   }
 
   Options o;
   Conv conv;
-  nn::PixelNorm norm;  // without parameters, so that it needs no place in the tree
+  nn::PixelNorm norm;  // has no parameters, so it need not be registered as a child
 };
 
-// From vectors to 4x4 pixels: pixel_norm(leaky_relu(linear(pixel_norm(z)) + bias)).
+// Maps latent vectors to 4x4 pixels: pixel_norm(leaky_relu(linear(pixel_norm(z)) + bias)).
 struct NoiseToFeatures final : nn::Layer {
   NoiseToFeatures(nn::Module* parent, std::string name, int64_t latent, int64_t channels,
                   nn::PixelNormOptions pixel_norm)
@@ -80,7 +81,7 @@ struct NoiseToFeatures final : nn::Layer {
   }
   Tensor forward(const Tensor& z) override {
     const Tensor h = reshape(linear(norm(z)), {z.size(0), bias.size(1), 4, 4});
-    return norm(leaky_relu(h + bias, kSlope));
+    return norm(leaky_relu(h + bias, kNegativeSlope));
   }
 
   nn::Linear linear;
@@ -88,7 +89,7 @@ struct NoiseToFeatures final : nn::Layer {
   nn::PixelNorm norm;
 };
 
-// From 4x4 pixels to scores.
+// Maps 4x4 pixels to scores by two linear layers.
 struct Decision final : nn::Layer {
   Decision(nn::Module* parent, std::string name, int64_t in, int64_t hidden, int64_t out)
       : Layer(parent, std::move(name)),
@@ -97,7 +98,9 @@ struct Decision final : nn::Layer {
     nn::equalized_lr(linear0);
     nn::equalized_lr(linear1, {.gain = 1});
   }
-  Tensor forward(const Tensor& x) override { return linear1(leaky_relu(linear0(flatten(x, 1)), kSlope)); }
+  Tensor forward(const Tensor& x) override {
+    return linear1(leaky_relu(linear0(flatten(x, 1)), kNegativeSlope));
+  }
 
   nn::Linear linear0, linear1;
 };

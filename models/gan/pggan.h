@@ -1,5 +1,5 @@
-// PGGAN: networks that grow. Training begins with images of 4x4 pixels. Blocks for twice the size fade in one
-// after the other (train/gan/growth.h).
+// PGGAN: progressive growing of GANs. Training begins with images of 4x4 pixels; blocks for twice the resolution
+// are faded in one after the other (train/gan/growth.h).
 //
 //   models::PGGANGenerator gen{this, "gen", {.size = 32, .channel_base = 512}};
 //   models::PGGANDiscriminator disc{this, "disc", {.size = 32, .channel_base = 512}};
@@ -7,8 +7,8 @@
 //   const models::Scale scale = {.size = 16, .fade = 0.25};  // a quarter of the way from 8x8 to 16x16
 //   disc(gen(z, scale), scale);
 //
-// All blocks exist from the start. Those of larger sizes than the current one are not computed, and get no
-// gradient. Parameters have mmgeneration's names ("conv_blocks.0.conv.weight_orig").
+// All blocks are constructed at the start. Blocks for larger resolutions than the current one are not computed
+// and get no gradient. Parameters have mmgeneration's names ("conv_blocks.0.conv.weight_orig").
 #pragma once
 
 #include <memory>
@@ -17,30 +17,31 @@
 
 namespace gradus::models {
 
-// How far a network has grown.
+// The resolution of a call during progressive growing.
 struct Scale {
-  int64_t size;     // of the images: 4, 8, 16, ...
-  double fade = 1;  // share of the newest blocks' result in [0,1]; the rest is that of half the size
+  int64_t size;     // height and width of the images: 4, 8, 16, ...
+  double fade = 1;  // weight in [0,1] of this size's blocks; 1 - fade: of the image of half the size
 };
 
 struct PGGANGeneratorOptions {
-  int64_t size = 1024;   // of the largest images: 4, 8, 16, ...
-  int64_t channels = 3;  // of the images
+  int64_t size = 1024;   // height and width of the largest images: 4, 8, 16, ...
+  int64_t channels = 3;  // channels of the images
   int64_t latent = 512;
-  int64_t classes = 0;  // 0: no labels
-  // Blocks for 2^r by 2^r pixels have min(channel_base / 2^(channel_decay (r - 1)), channel_max) channels.
+  int64_t classes = 0;  // number of classes of labels; 0: no labels
+  // Blocks for 2^r x 2^r pixels have min(channel_base / 2^(channel_decay (r - 1)), channel_max) channels.
   int64_t channel_base = 8192;
   double channel_decay = 1;
   int64_t channel_max = 512;
   nn::PixelNormOptions pixel_norm = {};
-  nn::init::FanMode up_fan = nn::init::FanMode::kFanIn;  // by which convolutions that upsample are scaled
+  nn::init::FanMode up_fan = nn::init::FanMode::kFanIn;  // EqualizedLROptions::mode of upsampling convolutions
 };
 
-// Returns images, which are not bounded. Each z is normalized. All layers' learning rates are equalized.
+// Returns images without bounds on the values. Normalizes each z by a pixel norm. All layers have equalized
+// learning rates.
 // Shapes: z [N,latent], labels [N] -> [N,channels,scale.size,scale.size].
-// Errors: ValueError for options or a scale outside of their domain; StateError for labels without classes,
-// and classes without labels; IndexError for a label that is no class; ShapeError.
-// Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
+// Errors: ValueError for options or a scale out of range; StateError for labels without classes, and for classes
+// without labels; IndexError for a label outside of [0, classes); ShapeError. Source: Karras et al.,
+// "Progressive growing of GANs", ICLR 2018.
 class PGGANGenerator final : public nn::LayerWith<PGGANGeneratorOptions> {
  public:
   explicit PGGANGenerator(Options options) : LayerWith(std::move(options)) { build(); }
@@ -53,7 +54,7 @@ class PGGANGenerator final : public nn::LayerWith<PGGANGeneratorOptions> {
   Tensor forward(const Tensor& z) override;
   using Layer::operator();
   Tensor operator()(const Tensor& z, Scale scale);
-  // The label's class is told by ones and zeros behind z.
+  // Conditional generation: concatenates the labels' one-hot encoding to z.
   Tensor operator()(const Tensor& z, const Tensor& labels, Scale scale);
 
  private:
@@ -65,18 +66,18 @@ class PGGANGenerator final : public nn::LayerWith<PGGANGeneratorOptions> {
 };
 
 struct PGGANDiscriminatorOptions {
-  int64_t size = 1024;          // of the largest images: 4, 8, 16, ...
-  int64_t channels = 3;         // of the images
-  int64_t classes = 0;          // scores of as many classes follow that of being real
+  int64_t size = 1024;          // height and width of the largest images: 4, 8, 16, ...
+  int64_t channels = 3;         // channels of the images
+  int64_t classes = 0;          // number of class scores, which follow the real/fake score
   int64_t channel_base = 8192;  // as in PGGANGeneratorOptions
   double channel_decay = 1;
   int64_t channel_max = 512;
-  int64_t group_size = 4;  // of the minibatch standard deviation
-  bool last_conv = true;   // a convolution for 4x4 pixels; false: it exists, but is not computed
+  int64_t group_size = 4;  // MinibatchStdDevOptions::group_size
+  bool last_conv = true;   // computes a convolution on 4x4 pixels; false: the convolution exists and is skipped
 };
 
-// Returns scores without bounds: the larger, the more real the image seems.
-// Shapes: x [N,channels,scale.size,scale.size] -> [N,1+classes]; N as MinibatchStdDev takes it.
+// Returns scores without bounds; larger first scores for images that are classified as real.
+// Shapes: x [N,channels,scale.size,scale.size] -> [N,1+classes]; N at most or a multiple of group_size.
 // Errors, source: as PGGANGenerator.
 class PGGANDiscriminator final : public nn::LayerWith<PGGANDiscriminatorOptions> {
  public:
@@ -100,9 +101,9 @@ class PGGANDiscriminator final : public nn::LayerWith<PGGANDiscriminatorOptions>
   std::unique_ptr<nn::Layer> decision_;
 };
 
-// Return the options of mmgeneration's networks: another pixel norm, convolutions that upsample scaled by
-// their number of outputs, no convolution for 4x4 pixels in the discriminator.
-// Source: open-mmlab/mmgeneration, mmgen/models/architectures/pggan.
+// Return the options with the values of mmgeneration's networks: eps of the pixel norm outside of the root,
+// fan_out for upsampling convolutions, and no convolution on 4x4 pixels in the discriminator. Source:
+// open-mmlab/mmgeneration, mmgen/models/architectures/pggan.
 PGGANGeneratorOptions mmgen(PGGANGeneratorOptions options);
 PGGANDiscriminatorOptions mmgen(PGGANDiscriminatorOptions options);
 

@@ -1,3 +1,4 @@
+// WGAN-GP's networks, built from options.
 #include "gradus/models/gan/wgan_gp.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ using internal::ConvBlock;
 using internal::ConvBlockOptions;
 using internal::kaiming;
 
-// Channels of a layer for `pixels` by `pixels` pixels.
+// Returns the channels of a layer for images of `pixels` x `pixels` pixels.
 template <class O> int64_t channels_at(const O& o, int64_t pixels) {
   return std::min(o.channel_base / pixels, o.channel_max);
 }
@@ -24,7 +25,7 @@ template <class O> void check(const char* network, const O& o) {
   internal::check_count(network, "channel_max", o.channel_max);
 }
 
-// From vectors to 4x4 pixels: batch_norm(relu(linear(z) + bias)).
+// Maps latent vectors to 4x4 pixels: batch_norm(relu(linear(z) + bias)).
 struct NoiseToFeatures final : nn::Layer {
   NoiseToFeatures(nn::Module* parent, std::string name, int64_t latent, int64_t channels)
       : Layer(parent, std::move(name)),
@@ -42,7 +43,7 @@ struct NoiseToFeatures final : nn::Layer {
   nn::BatchNorm2d norm;
 };
 
-// From 4x4 pixels to a score.
+// Maps 4x4 pixels to a score by a convolution block and a linear layer.
 struct Decision final : nn::Layer {
   Decision(nn::Module* parent, std::string name, int64_t channels, const ConvBlockOptions& block)
       : Layer(parent, std::move(name)),
@@ -95,7 +96,7 @@ void WGANGPDiscriminator::build() {
   const Options& o = options();
   check("WGANGPDiscriminator", o);
   int64_t in = channels_at(o, o.size);
-  // A convolution, and a norm of its results, `pixels` by `pixels` each.
+  // Returns the options of a convolution with a norm over results of `pixels` x `pixels` pixels.
   const auto block = [&](int64_t out, int64_t kernel, int64_t pixels) {
     ConvBlockOptions b = {.conv = kaiming<nn::Conv2d>(
                               {.in = in, .out = out, .kernel = kernel, .padding = kernel == 3 ? 1 : 0}, 0.2),
@@ -158,7 +159,7 @@ Tensor WGANGPSmallGenerator::forward(const Tensor& z) {
   const Options& o = options();
   const Tensor h = input_(internal::latent_vectors("WGANGPSmallGenerator", z, o.latent));
   Tensor x = deconv1_(reshape(h, {z.size(0), 4 * o.width, 4, 4}));
-  if (o.size == 28) x = slice(slice(x, 2, 0, 7), 3, 0, 7);  // twice doubled, 7 pixels are 28
+  if (o.size == 28) x = slice(slice(x, 2, 0, 7), 3, 0, 7);  // crops 8x8 to 7x7; doubled twice, 7 gives 28
   x = deconv3_(deconv2_(x));
   return o.sigmoid ? sigmoid(x) : tanh(x);
 }

@@ -1,7 +1,7 @@
-// WGAN-GP: the networks that are trained with a gradient penalty (train/gan/penalties.h).
+// WGAN-GP: networks for Wasserstein GANs with gradient penalty (train/gan/penalties.h).
 //
-//   WGANGPGenerator, WGANGPDiscriminator              for 8 to 1024 pixels, with norms in both
-//   WGANGPSmallGenerator, WGANGPSmallDiscriminator    for MNIST's 28 pixels and for 32
+//   WGANGPGenerator, WGANGPDiscriminator              for 8x8 to 1024x1024 pixels, with norms in both
+//   WGANGPSmallGenerator, WGANGPSmallDiscriminator    for 28x28 (MNIST) and 32x32 pixels
 //
 // Parameters and buffers of the first pair have mmgeneration's names ("conv_blocks.0.conv.weight").
 #pragma once
@@ -13,16 +13,16 @@
 namespace gradus::models {
 
 struct WGANGPGeneratorOptions {
-  int64_t size = 128;    // of the images: 8, 16, 32, ...
-  int64_t channels = 3;  // of the images
+  int64_t size = 128;    // height and width of the images: 8, 16, 32, ...
+  int64_t channels = 3;  // channels of the images
   int64_t latent = 128;
-  int64_t channel_base = 4096;  // a layer for p by p pixels has min(channel_base / p, channel_max) channels
+  int64_t channel_base = 4096;  // a layer for p x p pixels has min(channel_base / p, channel_max) channels
   int64_t channel_max = 512;
 };
 
 // Returns images in [-1,1].
 // Shapes: z [N,latent] -> [N,channels,size,size].
-// Errors: ValueError for options outside of their domain; ShapeError.
+// Errors: ValueError for options out of range; ShapeError.
 // Source: Gulrajani et al., "Improved training of Wasserstein GANs", NeurIPS 2017; Karras et al.,
 // "Progressive growing of GANs", ICLR 2018, configuration (a); open-mmlab/mmgeneration,
 // mmgen/models/architectures/wgan_gp.
@@ -45,19 +45,19 @@ class WGANGPGenerator final : public nn::LayerWith<WGANGPGeneratorOptions> {
 };
 
 struct WGANGPDiscriminatorOptions {
-  // A penalty on the gradient of each image is at odds with a norm over the batch: there is none.
+  // Both norms are per sample: batch norm is incompatible with a penalty on the gradient of each image.
   enum class Norm {
-    kGroup,  // one group: over a sample's channels and pixels, one weight for a channel; "GN"
-    kLayer,  // the same, one weight for each channel and pixel; "LN2d"
+    kGroup,  // over a sample's channels and pixels, with one weight per channel; named "GN"
+    kLayer,  // over a sample's channels and pixels, with one weight per channel and pixel; named "LN2d"
   };
-  int64_t size = 128;           // of the images: 8, 16, 32, ...
-  int64_t channels = 3;         // of the images
+  int64_t size = 128;           // height and width of the images: 8, 16, 32, ...
+  int64_t channels = 3;         // channels of the images
   int64_t channel_base = 4096;  // as in WGANGPGeneratorOptions
   int64_t channel_max = 512;
   Norm norm = Norm::kGroup;
 };
 
-// Returns scores without bounds: the larger, the more real the image seems.
+// Returns scores without bounds; larger ones for images that are classified as real.
 // Shapes: x [N,channels,size,size] -> [N,1].
 // Errors, source: as WGANGPGenerator.
 class WGANGPDiscriminator final : public nn::LayerWith<WGANGPDiscriminatorOptions> {
@@ -79,18 +79,18 @@ class WGANGPDiscriminator final : public nn::LayerWith<WGANGPDiscriminatorOption
 };
 
 struct WGANGPSmallGeneratorOptions {
-  int64_t size = 28;     // of the images: 28 or 32
-  int64_t channels = 1;  // of the images
+  int64_t size = 28;     // height and width of the images: 28 or 32
+  int64_t channels = 1;  // channels of the images
   int64_t latent = 128;
-  int64_t width = 64;       // channels of the last hidden layer; each layer before has twice as many
-  bool batch_norm = false;  // before each rectifier
-  bool sigmoid = true;      // images in [0,1]; else by tanh in [-1,1]
+  int64_t width = 64;       // channels of the last hidden layer; each preceding layer has twice as many
+  bool batch_norm = false;  // batch norm before each ReLU
+  bool sigmoid = true;      // true: images in [0,1] by sigmoid; false: in [-1,1] by tanh
 };
 
 // Shapes: z [N,latent] -> [N,channels,size,size].
-// Errors: ValueError for options outside of their domain; ShapeError.
-// Source: igul222/improved_wgan_training, gan_mnist.py and gan_cifar.py. Transposed convolutions are padded
-// by 2 on all sides; TensorFlow pads by 1 before and 2 behind.
+// Errors: ValueError for options out of range; ShapeError.
+// Source: igul222/improved_wgan_training, gan_mnist.py and gan_cifar.py. Transposed convolutions have a padding
+// of 2 on all sides; TensorFlow's have 1 before and 2 after.
 class WGANGPSmallGenerator final : public nn::LayerWith<WGANGPSmallGeneratorOptions> {
  public:
   explicit WGANGPSmallGenerator(Options options = {}) : LayerWith(std::move(options)) { build(); }
@@ -109,9 +109,9 @@ class WGANGPSmallGenerator final : public nn::LayerWith<WGANGPSmallGeneratorOpti
 };
 
 struct WGANGPSmallDiscriminatorOptions {
-  int64_t size = 28;     // of the images: 28 or 32
-  int64_t channels = 1;  // of the images
-  int64_t width = 64;    // channels of the first layer; each layer behind has twice as many
+  int64_t size = 28;     // height and width of the images: 28 or 32
+  int64_t channels = 1;  // channels of the images
+  int64_t width = 64;    // channels of the first layer; each following layer has twice as many
 };
 
 // Shapes: x [N,channels,size,size] -> [N,1].
@@ -132,8 +132,8 @@ class WGANGPSmallDiscriminator final : public nn::LayerWith<WGANGPSmallDiscrimin
   nn::Sequential main_{this, "main"};
 };
 
-// The generator's options for CIFAR-10: 32 pixels, three channels, twice the width, batch norm, tanh. The
-// discriminator's: {.size = 32, .channels = 3, .width = 128}.
+// Returns the generator's options for CIFAR-10: 32x32 pixels, 3 channels, width 128, batch norm, tanh. The
+// matching discriminator has the options {.size = 32, .channels = 3, .width = 128}.
 WGANGPSmallGeneratorOptions wgan_gp_cifar();
 
 }  // namespace gradus::models

@@ -1,3 +1,4 @@
+// Activation layers: each calls the op of the same name with the layer's options.
 #include "gradus/nn/layers/activations.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Activation layers. Each applies the op of its name to every element; Softmax, Softmin, LogSoftmax and GLU
-// apply it along one dimension.
+// Activation layers. Each applies the op of the same name (gradus/autograd/ops/activations.h, softmax.h) to every
+// element; Softmax, Softmin, LogSoftmax, Softmax2d and GLU apply it along one dim.
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"
@@ -9,7 +9,7 @@ namespace gradus::nn {
 
 struct NoOptions {};
 
-// Base of the activations without options. F is the op.
+// Base of activations without options; F is the op.
 template <Tensor (*F)(const Tensor&)> class PlainActivation : public LayerWith<NoOptions> {
  public:
   using LayerWith::LayerWith;
@@ -66,7 +66,7 @@ class Mish final : public PlainActivation<&mish> {
  public:
   using PlainActivation::PlainActivation;
 };
-// The exponential linear unit with the constants that keep mean 0 and variance 1
+// scale * ELU with alpha 1.6733 and scale 1.0507, which preserve mean 0 and variance 1
 class SELU final : public PlainActivation<&selu> {
  public:
   using PlainActivation::PlainActivation;
@@ -114,9 +114,9 @@ struct RReLUOptions {
   double lower = 1.0 / 8, upper = 1.0 / 3;
 };
 extern template class ModuleWith<RReLUOptions, Layer>;
-// x where x >= 0, else a x. In training a is uniform in [lower, upper] for each element; in evaluation it is
-// the mean of lower and upper.
-// Source: Xu et al., "Empirical evaluation of rectified activations", 2015.
+// x where x >= 0, else a x. In training a is drawn for each element from the uniform distribution on [lower,
+// upper]; in evaluation a is (lower + upper) / 2. Source: Xu et al., "Empirical evaluation of rectified
+// activations", 2015.
 class RReLU final : public LayerWith<RReLUOptions> {
  public:
   using LayerWith::LayerWith;
@@ -144,7 +144,7 @@ struct GELUOptions {
   Gelu approximate = Gelu::kExact;
 };
 extern template class ModuleWith<GELUOptions, Layer>;
-// x Phi(x), Phi the normal distribution function
+// x Phi(x), Phi the cumulative distribution function of the standard normal distribution
 class GELU final : public LayerWith<GELUOptions> {
  public:
   using LayerWith::LayerWith;
@@ -155,7 +155,7 @@ struct SoftplusOptions {
   double beta = 1, threshold = 20;
 };
 extern template class ModuleWith<SoftplusOptions, Layer>;
-// log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold
+// log(1 + exp(beta x)) / beta; x where beta x > threshold
 class Softplus final : public LayerWith<SoftplusOptions> {
  public:
   using LayerWith::LayerWith;
@@ -183,7 +183,7 @@ class Hardshrink final : public LayerWith<ShrinkOptions> {
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
 };
-// x moved toward 0 by lambda, and no further than 0
+// sign(x) max(|x| - lambda, 0)
 class Softshrink final : public LayerWith<ShrinkOptions> {
  public:
   using LayerWith::LayerWith;
@@ -206,7 +206,7 @@ struct GLUOptions {
   int64_t dim = -1;
 };
 extern template class ModuleWith<GLUOptions, Layer>;
-// a sigmoid(b), a and b the halves of x along `dim`
+// a sigmoid(b), where a and b are the halves of x along `dim`
 class GLU final : public LayerWith<GLUOptions> {
  public:
   using LayerWith::LayerWith;

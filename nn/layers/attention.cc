@@ -1,3 +1,4 @@
+// MultiheadAttention: projections, masks, split into heads, scaled dot-product attention, output projection.
 #include "gradus/nn/layers/attention.h"
 
 #include <cmath>
@@ -15,11 +16,12 @@
 namespace gradus::nn {
 namespace {
 
-// Returns a mask as scaled_dot_product_attention takes it: true where a key takes part.
-Tensor taking_part(const Tensor& mask) { return mask.dtype() == DType::kBool ? logical_not(mask) : mask; }
+// Converts a mask of MultiheadAttention, where true excludes a key, to a mask of scaled_dot_product_attention,
+// where true includes a key. Floating-point masks are the same for both.
+Tensor to_op_mask(const Tensor& mask) { return mask.dtype() == DType::kBool ? logical_not(mask) : mask; }
 
-// Returns one mask with the effect of both. Either may be undefined.
-Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
+// Combines two masks of scaled_dot_product_attention. Either may be undefined.
+Tensor combine_masks(const Tensor& a, const Tensor& b, DType dtype) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   if (a.dtype() == DType::kBool && b.dtype() == DType::kBool) return logical_and(a, b);
   const auto added = [&](const Tensor& m) {
@@ -28,15 +30,15 @@ Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
   return added(a) + added(b);
 }
 
-// Returns x with one more slice at the end of dim 0: `what` [1,1,E] expanded, or zeros if undefined.
-Tensor with_one_more(const Tensor& x, const Tensor& what) {
-  const Tensor row = what.defined() ? expand(what, {1, x.size(1), x.size(2)})
-                                    : zeros({1, x.size(1), x.size(2)}, {x.dtype(), x.device()});
-  return cat({x, row}, 0);
+// Appends one key or value to x [S,N,E] along dim 0: `row` [1,1,E], expanded, or zeros if it is undefined.
+Tensor append_row(const Tensor& x, const Tensor& row) {
+  const Tensor expanded = row.defined() ? expand(row, {1, x.size(1), x.size(2)})
+                                        : zeros({1, x.size(1), x.size(2)}, {x.dtype(), x.device()});
+  return cat({x, expanded}, 0);
 }
 
 // Reshapes [L,N,heads*d] -> [N,heads,L,d].
-Tensor heads_apart(const Tensor& x, int64_t heads) {
+Tensor split_heads(const Tensor& x, int64_t heads) {
   return permute(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), {1, 2, 0, 3});
 }
 
@@ -75,6 +77,7 @@ void MultiheadAttention::zero_biases() {
   if (options().bias) init::zeros_(out_proj.bias);
 }
 
+// Returns the projected query, key and value.
 std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                 const Tensor& value) const {
   if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value))
@@ -86,17 +89,17 @@ std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tenso
   return {linear(query, w[0], b[0]), linear(key, w[1], b[1]), linear(value, w[2], b[2])};
 }
 
-// Returns the hint of errors about arguments that fit in the other order of batch and sequence.
+// Returns the hint in errors about arguments whose shapes are valid for the opposite batch_first.
 std::string MultiheadAttention::other_order() const {
   return options().batch_first ? "; they fit with batch_first = false, which reads them as [L,N,embed_dim]"
                                : "; they fit with batch_first = true, which reads them as [N,L,embed_dim]";
 }
 
-// Returns one mask over [N,heads,L,S] with the effect of attn_mask and key_padding_mask.
+// Combines attn_mask and key_padding_mask to one mask that broadcasts to [N,heads,L,S + added keys].
 Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
                                        DType dtype) const {
   const int64_t extra = options().add_bias_kv + options().add_zero_attn, heads = options().num_heads;
-  // Added keys are never masked.
+  // Extends a mask by zeros (false) for the keys of add_bias_kv and add_zero_attn, which are never masked.
   const auto widened = [&](const Tensor& m) {
     if (extra == 0) return m;
     Shape shape = m.shape();
@@ -110,7 +113,7 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
       throw ShapeError("MultiheadAttention", "expected attn_mask [", l, ",", s, "] or [", n * heads, ",", l,
                        ",", s, "], given ", describe(m),
                        l == s && m.shape() == Shape{n, n} ? other_order() : "");
-    pairs = taking_part(widened(m));
+    pairs = to_op_mask(widened(m));
     if (m.dim() == 3) pairs = reshape(pairs, {n, heads, l, s + extra});
   }
   if (o.key_padding_mask.defined()) {
@@ -118,19 +121,20 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
       throw ShapeError("MultiheadAttention", "expected key_padding_mask [", n, ",", s, "], given ",
                        describe(o.key_padding_mask),
                        l == s && o.key_padding_mask.shape() == Shape{s, n} ? other_order() : "");
-    keys = reshape(taking_part(widened(o.key_padding_mask)), {n, 1, 1, s + extra});
+    keys = reshape(to_op_mask(widened(o.key_padding_mask)), {n, 1, 1, s + extra});
   }
-  return both(pairs, keys, dtype);
+  return combine_masks(pairs, keys, dtype);
 }
 
+// Attention for query [L,N,embed_dim], key [S,N,kdim], value [S,N,vdim].
 AttentionResult MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                            const AttentionCallOptions& o) {
   const int64_t l = query.size(0), n = query.size(1), s = key.size(0), heads = options().num_heads;
   std::vector<Tensor> qkv = project(query, key, value);
-  if (options().add_bias_kv) qkv[1] = with_one_more(qkv[1], bias_k), qkv[2] = with_one_more(qkv[2], bias_v);
-  if (options().add_zero_attn) qkv[1] = with_one_more(qkv[1], {}), qkv[2] = with_one_more(qkv[2], {});
-  const AttentionResult r = attention_with_weights(heads_apart(qkv[0], heads), heads_apart(qkv[1], heads),
-                                                   heads_apart(qkv[2], heads),
+  if (options().add_bias_kv) qkv[1] = append_row(qkv[1], bias_k), qkv[2] = append_row(qkv[2], bias_v);
+  if (options().add_zero_attn) qkv[1] = append_row(qkv[1], {}), qkv[2] = append_row(qkv[2], {});
+  const AttentionResult r = attention_with_weights(split_heads(qkv[0], heads), split_heads(qkv[1], heads),
+                                                   split_heads(qkv[2], heads),
                                                    {.mask = joined_mask(o, n, l, s, query.dtype()),
                                                     .causal = o.causal,
                                                     .dropout = is_training() ? options().dropout : 0.0});
@@ -145,7 +149,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
   return call([&] {
     const Options& o = options();
     const bool batch = query.dim() == 3;
-    const int times = o.batch_first && batch ? 1 : 0, places = 1 - times;
+    const int time_dim = o.batch_first && batch ? 1 : 0, batch_dim = 1 - time_dim;
     const auto sized = [&](const Tensor& x, int64_t size) {
       return x.dim() == query.dim() && x.size(-1) == (size ? size : *o.embed_dim);
     };
@@ -155,20 +159,20 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
     };
     const bool features =
         (query.dim() == 2 || batch) && sized(query, 0) && sized(key, o.kdim) && sized(value, o.vdim);
-    if (!features || !fits(times, places))
+    if (!features || !fits(time_dim, batch_dim))
       throw ShapeError("MultiheadAttention", "expected query, key, value ",
                        o.batch_first ? "[N,L,embed_dim], [N,S,kdim], [N,S,vdim]"
                                      : "[L,N,embed_dim], [S,N,kdim], [S,N,vdim]",
                        " or without N, given ", describe(query), ", ", describe(key), ", ", describe(value),
-                       features && batch && fits(places, times) ? other_order() : "");
-    // A tensor in several roles stays the same object, so that it is projected once.
-    const auto laid_out = [&](const Tensor& x) {
+                       features && batch && fits(batch_dim, time_dim) ? other_order() : "");
+    // Keeps the identity of a tensor that is passed several times, so that project() computes one product.
+    const auto time_first = [&](const Tensor& x) {
       return !batch ? unsqueeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x;
     };
-    const Tensor q = laid_out(query), k = key.is_same(query) ? q : laid_out(key),
+    const Tensor q = time_first(query), k = key.is_same(query) ? q : time_first(key),
                  v = value.is_same(query) ? q
                      : value.is_same(key) ? k
-                                          : laid_out(value);
+                                          : time_first(value);
     AttentionCallOptions masks = given;
     if (!batch && masks.key_padding_mask.defined())
       masks.key_padding_mask = unsqueeze(masks.key_padding_mask, 0);

@@ -1,4 +1,4 @@
-// MultiheadAttention: attention with several learned projections in parallel.
+// MultiheadAttention, as torch.nn.MultiheadAttention.
 #pragma once
 
 #include "gradus/autograd/ops/linalg/attention.h"
@@ -11,28 +11,29 @@ using gradus::AttentionResult;
 struct MultiheadAttentionOptions {
   Required<int64_t, "embed_dim"> embed_dim;
   Required<int64_t, "num_heads"> num_heads;
-  double dropout = 0;  // of the attention weights, in training
+  double dropout = 0;  // dropout probability of the attention weights, in training
   bool bias = true;
-  bool add_bias_kv = false;    // learns one more key and value
-  bool add_zero_attn = false;  // adds one more key and value of zeros, so that a query may attend to nothing
+  bool add_bias_kv = false;    // appends one learned key and value
+  bool add_zero_attn = false;  // appends one key and value of zeros, so that a query can attend to nothing
   int64_t kdim = 0, vdim = 0;  // sizes of keys and values; 0: embed_dim
   bool batch_first = false;
 };
 extern template class ModuleWith<MultiheadAttentionOptions>;
 
-// Masks and results of one call. In a bool mask true excludes: a key that is padding, or a pair of query and
-// key that may not attend. A floating-point mask is added to the scores.
+// Masks and results of one call. In a bool mask, true excludes a key (padding), or a pair of query and key. A
+// floating-point mask is added to the scores.
 struct AttentionCallOptions {
   Tensor key_padding_mask = {};      // [N,S], or [S] without a batch
   Tensor attn_mask = {};             // [L,S] or [N*num_heads,L,S]
-  bool causal = false;               // queries use only the keys up to their own position
+  bool causal = false;               // excludes keys at positions after the query's
   bool need_weights = true;          // false: the result's weights are undefined
   bool average_attn_weights = true;  // averages the weights over the heads
 };
 
-// Projects queries, keys and values, attends in num_heads parts of size embed_dim / num_heads, and projects
-// the joined result. Initial values: in_proj_weight Xavier-uniform, in_proj_bias and the bias of out_proj 0,
-// the weight of out_proj as Linear's, bias_k and bias_v Xavier-normal.
+// Projects queries, keys and values, splits them into num_heads heads of size embed_dim / num_heads, applies
+// scaled_dot_product_attention per head, concatenates the heads, and projects the result. Initial values:
+// projection weights Xavier-uniform, in_proj_bias and the bias of out_proj 0, the weight of out_proj as
+// Linear's, bias_k and bias_v Xavier-normal.
 // Shapes: query [L,N,embed_dim], key [S,N,kdim], value [S,N,vdim] -> output [L,N,embed_dim], weights [N,L,S]
 // or, not averaged, [N,num_heads,L,S]. With batch_first N is the first dim. Without a batch there is no N.
 // Source: Vaswani et al., "Attention is all you need", 2017.

@@ -1,3 +1,4 @@
+// Batch norm layers: running statistics, deferred statistics, batch norm over ranks, and fusion with activations.
 #include "gradus/nn/layers/batch_norm.h"
 
 #include <algorithm>
@@ -41,12 +42,14 @@ void BatchNorm::reset_running_stats() {
 }
 
 namespace {
-// False when a checkpoint computes its function again: the first run has counted the batch.
-bool counts_batches() { return !autograd::is_recomputing(); }
+// Whether a forward updates running statistics: not in the second run of a checkpoint, whose first run updated
+// them.
+bool updates_statistics() { return !autograd::is_recomputing(); }
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 }  // namespace
 
-// Returns the next batch's weight in the running statistics.
+// Returns the weight of the next batch in the running statistics: the momentum, or 1 / (number of batches + 1)
+// for a cumulative average.
 double BatchNorm::next_momentum() const {
   if (options().momentum && !all_alike_) return *options().momentum;
   return has_data(num_batches_tracked) ? 1 / (num_batches_tracked.item<double>() + 1) : 1;
@@ -54,7 +57,7 @@ double BatchNorm::next_momentum() const {
 
 void BatchNorm::defer_statistics(bool on) { deferred_ = on ? std::optional(Deferred()) : std::nullopt; }
 
-// Joins a batch with those collected, as forward_joined joins those of several processes.
+// Combines a batch's statistics with the collected ones (Chan, Golub and LeVeque, see forward_joined).
 void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_t batch_rows) {
   const double rows = double(batch_rows), all = deferred_->rows + rows;
   if (rows == 0) return;
@@ -63,9 +66,9 @@ void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_
     *deferred_ = {rows, mean, m2};
     return;
   }
-  const Tensor apart = mean - deferred_->mean;
-  const Tensor between = square(apart) * (deferred_->rows * rows / all);
-  *deferred_ = {all, deferred_->mean + apart * (rows / all), deferred_->m2 + m2 + between};
+  const Tensor delta = mean - deferred_->mean;
+  const Tensor between = square(delta) * (deferred_->rows * rows / all);
+  *deferred_ = {all, deferred_->mean + delta * (rows / all), deferred_->m2 + m2 + between};
 }
 
 void BatchNorm::apply_deferred_statistics() {
@@ -80,8 +83,8 @@ bool BatchNorm::joins_batches() const {
   return (is_training() || !running_mean.defined()) && reduction_ && reduction_->size() > 1;
 }
 
-// Returns op(x, weight, bias, running_mean, running_var, options). op is batch_norm or an op
-// that contains it.
+// Returns op(x, weight, bias, running_mean, running_var, options), where op is batch_norm or batch norm fused
+// with an activation.
 template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
@@ -89,9 +92,9 @@ template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   gradus::BatchNormFuncOptions o;
   o.training = by_batch;
   o.eps = options().eps;
-  const bool counts = by_batch && tracks && counts_batches();
+  const bool counts = by_batch && tracks && updates_statistics();
   if (counts && deferred_ && has_data(x)) {
-    // Statistics that move all the way are the batch's own; the variance is the unbiased one.
+    // With a momentum of 1 the op writes the batch's mean and unbiased variance into these tensors.
     const Tensor mean = zeros({*options().features}, {raw::channel_dtype(x.dtype()), x.device()});
     const Tensor var = zeros_like(mean);
     o.momentum = 1;
@@ -107,7 +110,7 @@ template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {
-  // Without data there is nothing to exchange: on the meta device shapes are all that counts.
+  // On the meta device there are no statistics to exchange.
   return joins_batches() && has_data(x) ? forward_joined(x) : forward_by(batch_norm, x);
 }
 
@@ -144,16 +147,16 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
   });
 }
 
-// Normalizes by the statistics of all batches that share the reduction, joined as in Chan, Golub and LeVeque,
-// "Updating formulae and a pairwise algorithm for computing sample variances", 1979. They are exact also
-// where the mean is large.
+// Normalizes by the combined statistics of the batches of all ranks of the reduction. Means and sums of squared
+// differences are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+// computing sample variances", 1979, which avoids cancellation for large means.
 Tensor BatchNorm::forward_joined(const Tensor& x) {
   check_input(x);
   const int64_t C = *options().features;
-  const BatchStatistics mine = batch_statistics(x);
+  const BatchStatistics local = batch_statistics(x);
   const Tensor count = empty({1}, {DType::kF64, x.device()});
   raw::fill_(count, double(C > 0 ? x.numel() / C : 0));
-  const Tensor all = reduction_->all_gather(cat({count, mine.mean, mine.m2}, 0));  // f64[size, 1 + 2 C]
+  const Tensor all = reduction_->all_gather(cat({count, local.mean, local.m2}, 0));  // f64[size, 1 + 2 C]
   const Tensor counts = detach(narrow(all, 1, 0, 1)), means = narrow(all, 1, 1, C),
                m2s = narrow(all, 1, 1 + C, C);
   const double rows = sum(counts).item<double>(), divisor = std::max(rows, 1.0);
@@ -165,7 +168,7 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
   const Tensor exact_mean = sum(counts * means, {0}, false) / divisor;
   const Tensor mean = gradus::to(exact_mean, wide);
   const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / divisor, wide);
-  if (running_mean.defined() && counts_batches()) {
+  if (running_mean.defined() && updates_statistics()) {
     if (deferred_) {
       collect(detach(mean), detach(var) * rows, int64_t(rows));
     } else {
@@ -177,7 +180,7 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
         raw::add_(num_batches_tracked, 1);
     }
   }
-  return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);
+  return batch_norm_by(local.x, mean, var, weight, bias, options().eps);
 }
 
 void BatchNorm1d::check_input(const Tensor& x) const {

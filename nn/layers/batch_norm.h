@@ -1,4 +1,4 @@
-// Batch normalization layers.
+// Batch normalization layers BatchNorm1d, BatchNorm2d and BatchNorm3d.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ namespace gradus::nn {
 struct BatchNormOptions {
   Required<int64_t, "features"> features;
   double eps = 1e-5;
-  // Weight of the newest batch in the running statistics; none: all batches have the same weight.
+  // running = (1 - momentum) running + momentum batch; nullopt: running statistics are averages over all batches.
   std::optional<double> momentum = 0.1;
   bool affine = true;               // learns weight and bias
-  bool track_running_stats = true;  // false: evaluation also uses the batch's statistics
+  bool track_running_stats = true;  // false: no running statistics; evaluation uses the batch's statistics
 };
 extern template class ModuleWith<BatchNormOptions, Layer>;
 
-// Normalizes each channel as batch_norm does: by the batch in training, by the running statistics in
-// evaluation. weight starts at 1, bias at 0, running_mean at 0, running_var at 1.
+// Normalizes each channel as batch_norm: by the statistics of the batch in training, by the running statistics in
+// evaluation. Initial values: weight 1, bias 0, running_mean 0, running_var 1.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:
   Parameter weight{this, "weight", initial(options().affine, 1)};
@@ -30,28 +30,28 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
 
-  // In training, the batches of all layers that share `reduction` count as one batch. Null: only
-  // this layer's batch.
+  // In training, normalizes over the batches of all ranks of `reduction` together (SyncBatchNorm). Null: over this
+  // rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
   const std::shared_ptr<StatisticsReduction>& reduction() const { return reduction_; }
 
-  // Forgets the batches seen.
+  // Resets running mean, running variance and the number of batches to their initial values.
   void reset_running_stats();
-  // While on, all batches have the same weight in the running statistics, whatever the momentum.
+  // While on, running statistics are averages over all batches, as with momentum nullopt.
   void weigh_all_batches_alike(bool on) { all_alike_ = on; }
-  // While on, the layer collects the batches that it sees in training, and leaves the running statistics as
-  // they are. Turning it off forgets what was collected.
+  // While on, the layer accumulates the statistics of its training batches and does not update the running
+  // statistics. Turning it off discards the accumulated statistics.
   void defer_statistics(bool on);
-  // Moves the running statistics once: all batches collected count as one.
+  // Updates the running statistics once with the accumulated statistics, as if all batches were one.
   void apply_deferred_statistics();
 
   Tensor forward(const Tensor& x) final;
-  // Return relu(layer(x)), leaky_relu(layer(x), slope), and relu(layer(x) + residual). Computed in one pass
-  // where possible: in training with one batch's statistics, and without hooks on the layer.
+  // Return relu(layer(x)), leaky_relu(layer(x), slope), and relu(layer(x) + residual). In training, uses the fused
+  // ops (batch_norm_relu, ...) unless the layer has hooks or normalizes over several ranks.
   Tensor relu(const Tensor& x);
   Tensor leaky_relu(const Tensor& x, double slope);
   Tensor add_relu(const Tensor& x, Tensor residual);
-  // Takes a ReLU or a LeakyReLU.
+  // Fuses a ReLU or a LeakyReLU.
   std::optional<Tensor> with_next(const Layer& next, const Tensor& x) override;
 
  protected:
@@ -68,7 +68,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   double next_momentum() const;
   void collect(const Tensor& mean, const Tensor& m2, int64_t rows);
 
-  // Of several batches: elements per channel, their mean, and the sum of squared differences from it.
+  // Accumulated statistics: number of elements per channel, mean, and sum of squared differences from the mean.
   struct Deferred {
     double rows = 0;
     Tensor mean, m2;  // f64[features]

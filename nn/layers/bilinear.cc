@@ -1,3 +1,4 @@
+// Bilinear layer.
 #include "gradus/nn/layers/bilinear.h"
 
 #include <cmath>
@@ -23,21 +24,21 @@ Tensor Bilinear::initial(bool wanted, const Shape& shape) const {
 Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
   return call([&] {
     const Options& o = options();
-    const auto front = [](const Tensor& x) {
+    const auto leading_shape = [](const Tensor& x) {
       Shape s = x.shape();
       s.erase(s.size() - 1);
       return s;
     };
     if (a.dim() < 1 || a.dim() != b.dim() || a.size(-1) != o.in1 || b.size(-1) != o.in2 ||
-        front(a) != front(b))
+        leading_shape(a) != leading_shape(b))
       throw ShapeError("Bilinear", "expected a [...,", *o.in1, "] and b [...,", *o.in2, "], given ",
                        describe(a), " and ", describe(b));
-    // One product with all of W, [rows,in1] by [in1,out*in2]; then each row's product with its b.
+    // half[r,o,:] = a_r^T W_o by one product [rows,in1] x [in1,out*in2]; then y[r,o] = half[r,o,:] . b_r.
     const Tensor rows = reshape(a, {-1, *o.in1});
     const Tensor w = reshape(permute(weight, {1, 0, 2}), {*o.in1, o.out * o.in2});
     const Tensor half = reshape(matmul(rows, w), {rows.size(0), *o.out, *o.in2});
     const Tensor y = sum(half * reshape(b, {rows.size(0), 1, *o.in2}), -1);
-    Shape shape = front(a);
+    Shape shape = leading_shape(a);
     shape.push_back(o.out);
     return reshape(bias.defined() ? y + bias : y, shape);
   });

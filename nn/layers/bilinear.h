@@ -1,4 +1,4 @@
-// Bilinear: a layer of two inputs, linear in each.
+// Bilinear: a layer with two inputs that is linear in each of them.
 #pragma once
 
 #include "gradus/nn/options.h"
@@ -13,7 +13,7 @@ struct BilinearOptions {
 };
 extern template class ModuleWith<BilinearOptions>;
 
-// Computes y_o = a^T W_o b + bias_o. Weight and bias start uniform in +-1/sqrt(in1).
+// y_o = a^T W_o b + bias_o. Initial weight and bias are uniform on +-1/sqrt(in1).
 // Shapes: a [...,in1], b [...,in2] -> [...,out]; weight [out,in1,in2], bias [out].
 // Errors: ShapeError.
 class Bilinear final : public ModuleWith<BilinearOptions> {

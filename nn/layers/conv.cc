@@ -1,3 +1,4 @@
+// Convolution layers for the six option types: initial parameters, padding modes, and the call of the op.
 #include "gradus/nn/layers/conv.h"
 
 #include <algorithm>
@@ -24,14 +25,14 @@ template <class O> std::string name_of_layer(const O& o) {
   return concat(kTransposed<O> ? "ConvTranspose" : "Conv", sizes(*o.kernel).size(), "d");
 }
 
-// Returns the element of a dim of size n that position i shows. i may lie before the start or after the end.
-int64_t reflected(int64_t i, int64_t n, PaddingMode mode) {
+// Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
+int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
   if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PaddingMode::kCircular) return (i + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-// Returns x padded with the values outside of it.
+// Returns x padded by the layer's padding mode, other than zeros.
 template <class O> Tensor padded(const Tensor& x, const O& o) {
   Tensor y = x;
   const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
@@ -40,16 +41,16 @@ template <class O> Tensor padded(const Tensor& x, const O& o) {
     const int64_t n = at < 1 ? 0 : x.size(at);
     const int64_t total = o.same_padding ? dilation[d] * (kernel[d] - 1) : 2 * padding[d];
     if (total == 0) continue;
-    const int64_t before = total / 2, most = total - before;
+    const int64_t before = total / 2, after = total - before;
     const int64_t limit = o.padding_mode == PaddingMode::kReflect    ? n - 1
                           : o.padding_mode == PaddingMode::kCircular ? n
-                          : n > 0                                    ? most
+                          : n > 0                                    ? after
                                                                      : 0;
-    if (most > limit)
-      throw ShapeError(name_of_layer(o), "padding ", most, " of this mode does not fit dim ", at, ": x ",
+    if (after > limit)
+      throw ShapeError(name_of_layer(o), "padding ", after, " of this mode does not fit dim ", at, ": x ",
                        describe(x));
     std::vector<int64_t> index;
-    for (int64_t i = -before; i < n + most; ++i) index.push_back(reflected(i, n, o.padding_mode));
+    for (int64_t i = -before; i < n + after; ++i) index.push_back(source_index(i, n, o.padding_mode));
     y = index_select(y, at, gradus::to(tensor(index, {int64_t(index.size())}), x.device()));
   }
   return y;
@@ -74,23 +75,23 @@ Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Co
   return conv_transpose3d(x, w, b, o);
 }
 
-// Convert the layer's options to the op's.
-gradus::Conv1dFuncOptions of_op(const Conv1dOptions& o) {
+// Convert the layer's options to options of the op.
+gradus::Conv1dFuncOptions to_op_options(const Conv1dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }
-gradus::Conv2dFuncOptions of_op(const Conv2dOptions& o) {
+gradus::Conv2dFuncOptions to_op_options(const Conv2dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }
-gradus::Conv3dFuncOptions of_op(const Conv3dOptions& o) {
+gradus::Conv3dFuncOptions to_op_options(const Conv3dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }
-gradus::ConvTranspose1dFuncOptions of_op(const ConvTranspose1dOptions& o) {
+gradus::ConvTranspose1dFuncOptions to_op_options(const ConvTranspose1dOptions& o) {
   return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
 }
-gradus::ConvTranspose2dFuncOptions of_op(const ConvTranspose2dOptions& o) {
+gradus::ConvTranspose2dFuncOptions to_op_options(const ConvTranspose2dOptions& o) {
   return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
 }
-gradus::ConvTranspose3dFuncOptions of_op(const ConvTranspose3dOptions& o) {
+gradus::ConvTranspose3dFuncOptions to_op_options(const ConvTranspose3dOptions& o) {
   return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
 }
 
@@ -122,18 +123,18 @@ template <class O> Tensor Conv<O>::forward(const Tensor& x) {
   const O& o = this->options();
   if constexpr (!kTransposed<O>) {
     if (o.padding_mode != PaddingMode::kZeros) {
-      auto unpadded = of_op(o);
+      auto unpadded = to_op_options(o);
       unpadded.padding = 0;
       unpadded.same_padding = false;
       return apply(padded(x, o), weight, bias, unpadded);
     }
   }
-  return apply(x, weight, bias, of_op(o));
+  return apply(x, weight, bias, to_op_options(o));
 }
 
 Tensor Conv2d::relu(const Tensor& x) {
   if (has_hooks() || options().padding_mode != PaddingMode::kZeros) return gradus::relu((*this)(x));
-  return call([&] { return conv2d_relu(x, weight, bias, of_op(options())); });
+  return call([&] { return conv2d_relu(x, weight, bias, to_op_options(options())); });
 }
 
 std::optional<Tensor> Conv2d::with_next(const Layer& next, const Tensor& x) {

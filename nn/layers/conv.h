@@ -1,11 +1,11 @@
-// Convolution layers over signals, images and volumes, and their transposes.
+// Convolution and transposed convolution layers over signals, images and volumes.
 #pragma once
 
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
 
-// The values outside of the input: zeros, its mirror image, its edge, or its other end.
+// The values of the padding: zeros, the mirror image without the edge, the edge, or the elements at the other end.
 enum class PaddingMode { kZeros, kReflect, kReplicate, kCircular };
 
 struct Conv1dOptions {
@@ -85,7 +85,8 @@ struct ConvTranspose3dOptions {
 };
 extern template class ModuleWith<ConvTranspose3dOptions, Layer>;
 
-// Base of the six layers. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements of the kernel).
+// Base of the six layers. Initial weight and bias are uniform on +-1/sqrt(weight.size(1) * elements of the
+// kernel).
 template <class O> class Conv : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
@@ -100,27 +101,27 @@ template <class O> class Conv : public LayerWith<O> {
   Tensor initial_bias() const;
 };
 
-// Convolves as conv1d does.
+// Applies conv1d.
 // Shapes: x [N,in,L] or [in,L] -> [N,out,P] or [out,P]; weight [out,in/groups,kernel], bias [out].
 class Conv1d final : public Conv<Conv1dOptions> {
  public:
   using Conv::Conv;
 };
 
-// Convolves as conv2d does.
+// Applies conv2d.
 // Shapes: x [N,in,H,W] or [in,H,W] -> [N,out,P,Q] or [out,P,Q]; weight
 // [out,in/groups,kernel.h,kernel.w], bias [out].
 class Conv2d final : public Conv<Conv2dOptions> {
  public:
   using Conv::Conv;
 
-  // Returns relu(layer(x)), as conv2d_relu does. With hooks, these see the layer's result.
+  // Returns relu(layer(x)), by conv2d_relu unless the layer has hooks, which get the result before the relu.
   Tensor relu(const Tensor& x);
-  // Takes a ReLU.
+  // Fuses a ReLU.
   std::optional<Tensor> with_next(const Layer& next, const Tensor& x) override;
 };
 
-// Convolves as conv3d does.
+// Applies conv3d.
 // Shapes: x [N,in,D,H,W] or [in,D,H,W] -> as many dims; weight
 // [out,in/groups,kernel.d,kernel.h,kernel.w], bias [out].
 class Conv3d final : public Conv<Conv3dOptions> {
@@ -128,21 +129,21 @@ class Conv3d final : public Conv<Conv3dOptions> {
   using Conv::Conv;
 };
 
-// Convolves as conv_transpose1d does.
+// Applies conv_transpose1d.
 // Shapes: x [N,in,L] or [in,L]; weight [in,out/groups,kernel], bias [out].
 class ConvTranspose1d final : public Conv<ConvTranspose1dOptions> {
  public:
   using Conv::Conv;
 };
 
-// Convolves as conv_transpose2d does.
+// Applies conv_transpose2d.
 // Shapes: x [N,in,H,W] or [in,H,W]; weight [in,out/groups,kernel.h,kernel.w], bias [out].
 class ConvTranspose2d final : public Conv<ConvTranspose2dOptions> {
  public:
   using Conv::Conv;
 };
 
-// Convolves as conv_transpose3d does.
+// Applies conv_transpose3d.
 // Shapes: x [N,in,D,H,W] or [in,D,H,W]; weight [in,out/groups,kernel.d,kernel.h,kernel.w], bias [out].
 class ConvTranspose3d final : public Conv<ConvTranspose3dOptions> {
  public:

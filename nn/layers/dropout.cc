@@ -1,3 +1,4 @@
+// Dropout layers: each calls the op of the same name.
 #include "gradus/nn/layers/dropout.h"
 
 #include "gradus/autograd/ops/dropout.h"

@@ -1,4 +1,4 @@
-// Dropout: sets random elements, or whole channels, to zero while training.
+// Dropout layers: set random elements, or whole channels, to zero in training.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -6,7 +6,7 @@
 namespace gradus::nn {
 
 struct DropoutOptions {
-  double p = 0.5;  // probability of a zero, in [0, 1]
+  double p = 0.5;  // probability with which an element is zeroed, in [0, 1]
 };
 extern template class ModuleWith<DropoutOptions, Layer>;
 
@@ -37,8 +37,8 @@ class Dropout3d final : public LayerWith<DropoutOptions> {
   Tensor forward(const Tensor& x) override;
 };
 
-// Dropout that keeps mean 0 and variance 1 after SELU: alpha_dropout, and for
-// whole channels feature_alpha_dropout.
+// Dropout that preserves mean 0 and variance 1 of SELU outputs: alpha_dropout, and feature_alpha_dropout for whole
+// channels.
 class AlphaDropout final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;

@@ -1,3 +1,4 @@
+// Embedding layer.
 #include "gradus/nn/layers/embedding.h"
 
 #include "gradus/autograd/ops/embedding.h"

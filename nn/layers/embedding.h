@@ -1,4 +1,4 @@
-// Embedding: a table of vectors, looked up by index.
+// Embedding: a learned table of vectors, looked up by index.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,18 @@ namespace gradus::nn {
 struct EmbeddingOptions {
   Required<int64_t, "num_embeddings"> num_embeddings;
   Required<int64_t, "embedding_dim"> embedding_dim;
-  // The row of this index starts at 0 and is not learned. Negative counts from the end.
+  // The row of this index is initialized to 0 and gets no gradient. Negative counts from the end.
   std::optional<int64_t> padding_idx = {};
-  std::optional<double> max_norm = {};  // longer rows are scaled down in the table when looked up
-  double norm_type = 2;                 // the p of the p-norm that max_norm bounds
-  bool scale_grad_by_freq = false;      // divides a row's gradient by how often the row is looked up
-  // The gradient has only the rows that were looked up; SGD, Adagrad, Adam and RMSprop step these rows alone.
+  std::optional<double> max_norm = {};  // a lookup first scales rows with a larger norm to this norm, in place
+  double norm_type = 2;                 // p of the p-norm in max_norm
+  bool scale_grad_by_freq = false;      // divides a row's gradient by its number of occurrences in the index
+  // The gradient is sparse: it has only the rows that were looked up. SGD, Adagrad, Adam and RMSprop update
+  // these rows alone.
   bool sparse = false;
 };
 extern template class ModuleWith<EmbeddingOptions, Layer>;
 
-// Looks up rows of weight as embedding does. weight starts normal with deviation 1.
+// Applies embedding. The initial weight is standard normal.
 // Shapes: index i64 or i32 [...] -> [...,embedding_dim]; weight [num_embeddings,embedding_dim].
 class Embedding final : public LayerWith<EmbeddingOptions> {
  public:

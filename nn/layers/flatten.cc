@@ -1,3 +1,4 @@
+// Flatten and Unflatten layers.
 #include "gradus/nn/layers/flatten.h"
 
 #include "gradus/autograd/ops/view.h"

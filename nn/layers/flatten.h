@@ -1,4 +1,4 @@
-// Flatten and Unflatten: join dimensions, and split one.
+// Flatten and Unflatten: merge several dims into one, and split one dim into several.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -6,7 +6,7 @@
 namespace gradus::nn {
 
 struct FlattenOptions {
-  int64_t start = 1, end = -1;  // the dimensions to join, both included
+  int64_t start = 1, end = -1;  // first and last of the dims to merge
 };
 extern template class ModuleWith<FlattenOptions, Layer>;
 
@@ -23,7 +23,7 @@ struct UnflattenOptions {
 };
 extern template class ModuleWith<UnflattenOptions, Layer>;
 
-// Splits a dim into several: the reverse of Flatten.
+// Splits a dim into several: the inverse of Flatten.
 // Shapes: x [N,C*H*W] -> [N,C,H,W] for dim 1, sizes {C,H,W}.
 class Unflatten final : public LayerWith<UnflattenOptions> {
  public:

@@ -1,3 +1,4 @@
+// GroupNorm, InstanceNorm and LocalResponseNorm layers.
 #include "gradus/nn/layers/group_norm.h"
 
 #include "gradus/autograd/ops/norm/group_norm.h"

@@ -1,5 +1,5 @@
-// Layers that normalize each sample over channels or positions: GroupNorm, InstanceNorm1d to 3d,
-// LocalResponseNorm. Weights start at 1, biases at 0.
+// Layers that normalize each sample over channels or positions: GroupNorm, InstanceNorm1d to InstanceNorm3d,
+// LocalResponseNorm. Initial weights are 1, initial biases 0.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -14,7 +14,7 @@ struct GroupNormOptions {
 };
 extern template class ModuleWith<GroupNormOptions, Layer>;
 
-// Normalizes each sample over groups of channels, as group_norm does.
+// Applies group_norm: normalizes each sample over groups of channels.
 // Shapes: x [N,channels,...] -> the same; weight, bias [channels].
 class GroupNorm final : public LayerWith<GroupNormOptions> {
  public:
@@ -30,13 +30,13 @@ class GroupNorm final : public LayerWith<GroupNormOptions> {
 struct InstanceNormOptions {
   Required<int64_t, "features"> features;
   double eps = 1e-5;
-  double momentum = 0.1;             // weight of the newest batch in the running statistics
+  double momentum = 0.1;             // running = (1 - momentum) running + momentum batch
   bool affine = false;               // learns weight and bias
   bool track_running_stats = false;  // tracks running statistics and uses them in evaluation
 };
 extern template class ModuleWith<InstanceNormOptions, Layer>;
 
-// Normalizes each channel of each sample over its positions, as instance_norm does.
+// Applies instance_norm: normalizes each channel of each sample over its positions.
 class InstanceNorm : public LayerWith<InstanceNormOptions> {
  public:
   Parameter weight{this, "weight", initial(options().affine, 1)};
@@ -55,7 +55,7 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
  private:
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;
-  const int positions_;  // number of a sample's dims without the channels
+  const int positions_;  // number of spatial dims
 };
 
 // Shapes: x [N,features,L] or [features,L] -> the same.
@@ -86,7 +86,7 @@ struct LocalResponseNormOptions {
 };
 extern template class ModuleWith<LocalResponseNormOptions, Layer>;
 
-// Divides by a power of the sum of squares over neighboring channels, as local_response_norm does.
+// Applies local_response_norm: divides by a power of the sum of squares over neighboring channels.
 // Shapes: x [N,C,...] -> the same.
 class LocalResponseNorm final : public LayerWith<LocalResponseNormOptions> {
  public:

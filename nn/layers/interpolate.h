@@ -9,13 +9,13 @@
 namespace gradus::nn {
 
 struct UpsampleOptions {
-  Dims size = {};                         // one per dim after the channels; or
-  std::vector<double> scale_factor = {};  // one per such dim, or one for all
+  Dims size = {};                         // output size, one entry per spatial dim; or
+  std::vector<double> scale_factor = {};  // output / input size, one entry per spatial dim or one for all
   Interpolation mode = Interpolation::kNearest;
   bool align_corners = false;
 };
 
-// Resizes as interpolate does.
+// Applies interpolate.
 // Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W].
 class Upsample final : public LayerWith<UpsampleOptions> {
  public:

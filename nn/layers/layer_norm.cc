@@ -1,3 +1,4 @@
+// LayerNorm and RMSNorm layers.
 #include "gradus/nn/layers/layer_norm.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace gradus::nn {
 namespace {
 
-// Returns a parameter of the sizes `shape`, or none.
+// Returns a tensor of this shape filled with `value`; undefined unless `wanted`.
 Tensor initial_parameter(const char* layer, const Shape& shape, bool wanted, double value) {
   if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
     throw ValueError(layer, "expected a shape of sizes >= 1, given ", shape);

@@ -1,4 +1,4 @@
-// Layers that normalize over the last dims: LayerNorm, RMSNorm. Weights start at 1, biases at 0.
+// Layers that normalize over the last dims: LayerNorm, RMSNorm. Initial weights are 1, initial biases 0.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct LayerNormOptions {
 };
 extern template class ModuleWith<LayerNormOptions, Layer>;
 
-// Normalizes over the last dims, of the sizes `shape`, as layer_norm does.
+// Applies layer_norm over the last dims, whose sizes are `shape`.
 // Shapes: x [...,shape] -> the same; weight, bias `shape`.
 class LayerNorm final : public LayerWith<LayerNormOptions> {
  public:
@@ -30,12 +30,12 @@ class LayerNorm final : public LayerWith<LayerNormOptions> {
 
 struct RMSNormOptions {
   Required<Shape, "shape"> shape;  // the sizes of the last dims; a number stands for one dim
-  std::optional<double> eps = {};  // none: the machine precision of the type computed in
+  std::optional<double> eps = {};  // nullopt: machine epsilon of f64 for f64, else of f32
   bool affine = true;              // learns a weight
 };
 extern template class ModuleWith<RMSNormOptions, Layer>;
 
-// Divides by the root mean square over the last dims, of the sizes `shape`, as rms_norm does.
+// Applies rms_norm over the last dims, whose sizes are `shape`.
 // Shapes: x [...,shape] -> the same; weight `shape`.
 class RMSNorm final : public LayerWith<RMSNormOptions> {
  public:

@@ -1,3 +1,4 @@
+// Linear layer.
 #include "gradus/nn/layers/linear.h"
 
 #include <cmath>

@@ -12,7 +12,7 @@ struct LinearOptions {
 };
 extern template class ModuleWith<LinearOptions, Layer>;
 
-// Computes y = x w^T + b. Weight and bias start uniform in +-1/sqrt(in).
+// y = x weight^T + bias. Initial weight and bias are uniform on +-1/sqrt(in).
 // Shapes: x [...,in] -> [...,out]; weight [out,in], bias [out].
 class Linear final : public LayerWith<LinearOptions> {
  public:
@@ -22,7 +22,7 @@ class Linear final : public LayerWith<LinearOptions> {
   Parameter bias{this, "bias", initial_bias(options())};
 
   Tensor forward(const Tensor& x) override;
-  // Returns relu(layer(x)), as linear_relu does. With hooks, these see the layer's result.
+  // Returns relu(layer(x)), by linear_relu unless the layer has hooks, which get the result before the relu.
   Tensor relu(const Tensor& x);
 
  private:

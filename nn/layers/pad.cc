@@ -1,3 +1,4 @@
+// Padding layers: each calls pad with its mode, and adds a batch dim to single samples.
 #include "gradus/nn/layers/pad.h"
 
 #include "gradus/autograd/ops/images/pad.h"

@@ -6,8 +6,8 @@
 
 namespace gradus::nn {
 
-// Cells before and after each dim, starting with the last dim. One number applies to all.
-// Negative numbers crop.
+// Numbers of elements to add before and after each spatial dim, starting with the last dim. A single number
+// applies to all sides. Negative numbers crop.
 struct Padding1d {
   int64_t left = 0, right = 0;
   template <std::integral T> constexpr Padding1d(T all) : left(all), right(all) {}
@@ -43,7 +43,7 @@ extern template class ModuleWith<ConstantPadOptions<Padding1d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding2d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding3d>, Layer>;
 
-// Base of the padding layers. kMode is a PadMode.
+// Base of the padding layers. kMode is the value of a PadMode.
 template <class O, int kMode> class PadLayer : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
@@ -76,7 +76,7 @@ class ZeroPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 0> {
   using PadLayer::PadLayer;
 };
 
-// Pads with x's mirror image, without repeating the edge.
+// Pads with x's mirror image, without the edge element.
 class ReflectionPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 1> {
  public:
   using PadLayer::PadLayer;
@@ -90,7 +90,7 @@ class ReflectionPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 1> {
   using PadLayer::PadLayer;
 };
 
-// Pads by repeating x's edge.
+// Pads by repeating x's edge element.
 class ReplicationPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 2> {
  public:
   using PadLayer::PadLayer;

@@ -1,3 +1,4 @@
+// PixelShuffle, PixelUnshuffle and ChannelShuffle layers.
 #include "gradus/nn/layers/pixel_shuffle.h"
 
 #include "gradus/autograd/ops/images/pixel_shuffle.h"
@@ -14,10 +15,10 @@ Tensor ChannelShuffle::forward(const Tensor& x) {
   if (x.dim() < 2 || x.size(1) % groups != 0)
     throw ShapeError("ChannelShuffle", "expected x [N,C,...] with C a multiple of ", groups, ", given ",
                      describe(x));
-  Shape apart = x.shape();
-  apart[1] = x.size(1) / groups;
-  apart.insert(1, groups);
-  return reshape(transpose(reshape(x, apart), 1, 2), x.shape());
+  Shape grouped = x.shape();
+  grouped[1] = x.size(1) / groups;
+  grouped.insert(1, groups);
+  return reshape(transpose(reshape(x, grouped), 1, 2), x.shape());
 }
 
 template class ModuleWith<ChannelShuffleOptions, Layer>;

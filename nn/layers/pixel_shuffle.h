@@ -1,5 +1,4 @@
-// Layers that move elements between channels and cells, or among channels: PixelShuffle, PixelUnshuffle,
-// ChannelShuffle.
+// PixelShuffle and PixelUnshuffle (rearrange channels to pixels and back), and ChannelShuffle.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -11,7 +10,7 @@ struct PixelShuffleOptions {
 };
 extern template class ModuleWith<PixelShuffleOptions, Layer>;
 
-// Spreads channels over cells, as pixel_shuffle does.
+// Applies pixel_shuffle with f = factor.
 // Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
 class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
  public:
@@ -19,7 +18,7 @@ class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
   Tensor forward(const Tensor& x) override;
 };
 
-// Gathers cells in channels, as pixel_unshuffle does.
+// Applies pixel_unshuffle with f = factor, the inverse of pixel_shuffle.
 // Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
 class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
  public:
@@ -32,7 +31,7 @@ struct ChannelShuffleOptions {
 };
 extern template class ModuleWith<ChannelShuffleOptions, Layer>;
 
-// Mixes the channels of groups: channel g * C/groups + c goes to c * groups + g.
+// Interleaves the channels of groups: channel g * C/groups + c becomes channel c * groups + g.
 // Shapes: x [N,C,...] -> the same.
 // Errors: ShapeError unless groups divides C.
 // Source: Zhang et al., "ShuffleNet", CVPR 2018.

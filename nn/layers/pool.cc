@@ -1,9 +1,10 @@
+// Pooling layers: each calls the op that its options select.
 #include "gradus/nn/layers/pool.h"
 
 namespace gradus::nn {
 namespace {
 
-// One overload of `pool` for each kind of layer.
+// One overload of `pool` per type of options.
 Tensor pool(const Tensor& x, const MaxPool1dOptions& o) { return max_pool1d(x, o); }
 Tensor pool(const Tensor& x, const MaxPool2dOptions& o) { return max_pool2d(x, o); }
 Tensor pool(const Tensor& x, const MaxPool3dOptions& o) { return max_pool3d(x, o); }

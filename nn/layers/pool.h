@@ -1,5 +1,5 @@
-// Pooling layers over signals, images and volumes: the ops of their names as layers. Samples without a batch
-// dim are accepted.
+// Pooling layers over signals, images and volumes; each applies the op of the same name
+// (gradus/autograd/ops/images/pool.h). Inputs may have no batch dim.
 #pragma once
 
 #include "gradus/autograd/ops/images/pool.h"
@@ -41,7 +41,7 @@ template <class O> class Pool : public LayerWith<O> {
 
 extern template class ModuleWith<MaxPool1dOptions, Layer>;
 
-// Take the maximum of each window.
+// The maximum of each window.
 class MaxPool1d final : public Pool<MaxPool1dOptions> {
  public:
   using Pool::Pool;
@@ -61,7 +61,7 @@ class MaxPool3d final : public Pool<MaxPool3dOptions> {
 
 extern template class ModuleWith<AvgPool1dOptions, Layer>;
 
-// Take the mean of each window.
+// The mean of each window.
 class AvgPool1d final : public Pool<AvgPool1dOptions> {
  public:
   using Pool::Pool;
@@ -81,7 +81,7 @@ class AvgPool3d final : public Pool<AvgPool3dOptions> {
 
 extern template class ModuleWith<LpPool1dOptions, Layer>;
 
-// Take the p-th root of the sum of each window's p-th powers.
+// The p-th root of the sum of each window's p-th powers.
 class LPPool1d final : public Pool<LpPool1dOptions> {
  public:
   using Pool::Pool;
@@ -93,7 +93,7 @@ class LPPool2d final : public Pool<LpPool2dOptions> {
   using Pool::Pool;
 };
 
-// Cut each sample into `output` windows and take their means, or their maxima.
+// The means, or maxima, of `output` windows that cover each sample.
 class AdaptiveAvgPool1d final : public Pool<AdaptiveAvgPool1dOptions> {
  public:
   using Pool::Pool;

@@ -1,3 +1,5 @@
+// RNN, LSTM and GRU: the products of all time steps with the input are one matrix product; the products with the
+// state and the cells run step by step.
 #include "gradus/nn/layers/recurrent.h"
 
 #include <algorithm>
@@ -102,32 +104,35 @@ template <class O> LSTMResult Recurrent<O>::run(const Tensor& given, const LSTMS
   Tensor x = !batch ? unsqueeze(given, 1) : o.batch_first ? transpose(given, 0, 1) : given;
   const int64_t n = x.size(1), count = o.num_layers * directions();
 
-  // Returns the part of a state for one direction of one layer.
+  // Splits a state into one tensor [N,size] per layer and direction; zeros if the state is undefined.
   const auto parts = [&](const char* name, const Tensor& t, int64_t size) {
     if (!t.defined()) return std::vector<Tensor>(size_t(count), zeros({n, size}, {x.dtype(), x.device()}));
     check_state(name, t, batch ? Shape{count, n, size} : Shape{count, size});
     return unbind(batch ? t : unsqueeze(t, 1), 0);
   };
   std::vector<Tensor> h = parts("h", state.h, output_size()), c;
-  const bool cells = gates_ == 4;
-  if (cells) c = parts("c", state.c, o.hidden_size);
+  const bool has_cell_state = gates_ == 4;
+  if (has_cell_state) c = parts("c", state.c, o.hidden_size);
 
   for (int64_t layer = 0; layer < o.num_layers; ++layer) {
     std::vector<Tensor> outputs;
     for (int64_t d = 0; d < directions(); ++d) {
       const size_t i = size_t(layer * directions() + d);
-      LSTMResult r = unroll(directions_[i], x, {h[i], cells ? c[i] : Tensor()}, d == 1);
+      LSTMResult r = unroll(directions_[i], x, {h[i], has_cell_state ? c[i] : Tensor()}, d == 1);
       outputs.push_back(r.output);
       h[i] = r.state.h;
-      if (cells) c[i] = r.state.c;
+      if (has_cell_state) c[i] = r.state.c;
     }
     x = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
     if (layer + 1 < o.num_layers && o.dropout > 0) x = dropout(std::move(x), o.dropout, this->is_training());
   }
-  const auto joined = [&](const std::vector<Tensor>& all) {
+  const auto stack_states = [&](const std::vector<Tensor>& all) {
     return all.empty() ? Tensor() : batch ? stack(all, 0) : squeeze(stack(all, 0), 1);
   };
-  return {!batch ? squeeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x, {joined(h), joined(c)}};
+  return {!batch          ? squeeze(x, 1)
+          : o.batch_first ? transpose(x, 0, 1)
+                          : x,
+          {stack_states(h), stack_states(c)}};
 }
 
 RNNResult RNN::operator()(const Tensor& x, const Tensor& h) {

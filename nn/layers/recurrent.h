@@ -4,11 +4,10 @@
 //   auto [y, state] = lstm(x);            // x [T,N,32] -> y [T,N,64], state.h and state.c [2,N,64]
 //   auto [y2, state2] = lstm(x2, state);  // continues from that state
 //
-// Sequences are [T,N,features], with batch_first [N,T,features], or [T,features] without a batch.
-// States are [layers * directions,N,hidden], or without N; the two directions of a layer follow one
-// another. A state that is not given is zero. Weights have torch.nn's names (weight_ih_l0,
-// weight_hh_l0_reverse, ...) and hold the gates one after the other (LSTM: i, f, g, o; GRU: r, z, n).
-// They start uniform in +-1/sqrt(hidden_size).
+// Sequences are [T,N,features], with batch_first [N,T,features], or [T,features] without a batch. States are
+// [layers * directions,N,hidden], or without N, ordered by layer and then direction. An omitted state is zeros.
+// Weights have the names and the layout of torch.nn (weight_ih_l0, weight_hh_l0_reverse, ...), with the gates
+// concatenated along dim 0 (LSTM: i, f, g, o; GRU: r, z, n). Initial weights are uniform on +-1/sqrt(hidden_size).
 #pragma once
 
 #include <memory>
@@ -43,7 +42,7 @@ struct LSTMOptions {
   bool batch_first = false;
   double dropout = 0;  // of the outputs of all layers but the last, in training
   bool bidirectional = false;
-  int64_t proj_size = 0;  // if positive, h is projected to that size
+  int64_t proj_size = 0;  // if positive, h is projected to this size
 };
 extern template class ModuleWith<LSTMOptions>;
 
@@ -58,7 +57,7 @@ struct GRUOptions {
 };
 extern template class ModuleWith<GRUOptions>;
 
-// The output of the last layer at all times, and the states of all layers after the last time.
+// The output of the last layer at all time steps, and the states of all layers after the last time step.
 struct RNNResult {
   Tensor output, h;
 };
@@ -67,10 +66,10 @@ struct LSTMResult {
   LSTMState state;
 };
 
-// Base of the three layers: the weights, and the loop over times, layers and directions.
+// Base of RNN, LSTM and GRU: the weights, and the loops over layers, directions and time steps.
 template <class O> class Recurrent : public ModuleWith<O> {
  protected:
-  // One direction of one layer.
+  // The parameters of one direction of one layer. w_hr is the projection of an LSTM.
   struct Direction {
     std::unique_ptr<Parameter> w_ih, w_hh, b_ih, b_hh, w_hr;
   };
@@ -78,13 +77,13 @@ template <class O> class Recurrent : public ModuleWith<O> {
   Recurrent(Module* parent, std::string name, O options, const char* type, int64_t gates);
   Recurrent(O options, const char* type, int64_t gates);
 
-  // Runs all times, layers and directions.
+  // Runs all layers and directions over all time steps.
   LSTMResult run(const Tensor& x, const LSTMState& state);
 
  private:
-  // Returns whether the biases of input and state may be added once for all times.
+  // Returns whether b_ih + b_hh may be added to the input's products of all time steps at once.
   virtual bool joins_biases() const { return true; }
-  // Returns the state after one time step. x_gates is the gates' product with the input.
+  // Returns the state after one time step. x_gates is the gates' matrix product with the input.
   virtual LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) = 0;
 
   void add_weights();
@@ -97,10 +96,10 @@ template <class O> class Recurrent : public ModuleWith<O> {
 
   const char* const type_;
   const int64_t gates_;
-  std::vector<Direction> directions_;  // layer 0 (forward, backward), layer 1, ...
+  std::vector<Direction> directions_;  // layer 0 forward, layer 0 reverse, layer 1 forward, ...
 };
 
-// In every layer h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of that sum.
+// Elman network: in every layer h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu instead of tanh.
 class RNN final : public Recurrent<RNNOptions> {
  public:
   RNN(Module* parent, std::string name, Options options)
@@ -128,7 +127,7 @@ class LSTM final : public Recurrent<LSTMOptions> {
   LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) override;
 };
 
-// Gated recurrent units: in every layer gru_cell of the gates W_ih x + b_ih and W_hh h + b_hh.
+// Gated recurrent unit: in every layer gru_cell of the gates W_ih x + b_ih and W_hh h + b_hh.
 class GRU final : public Recurrent<GRUOptions> {
  public:
   GRU(Module* parent, std::string name, Options options)
@@ -157,7 +156,8 @@ struct RecurrentCellOptions {
 };
 extern template class ModuleWith<RecurrentCellOptions>;
 
-// Base of the cells: weight_ih [gates * hidden,input], weight_hh [gates * hidden,hidden], bias_ih, bias_hh.
+// Base of the cells: weight_ih [gates * hidden,input], weight_hh [gates * hidden,hidden], bias_ih and bias_hh
+// [gates * hidden].
 template <class O> class RecurrentCell : public ModuleWith<O> {
  protected:
   RecurrentCell(Module* parent, std::string name, O options, const char* type, int64_t gates)
@@ -165,8 +165,8 @@ template <class O> class RecurrentCell : public ModuleWith<O> {
   RecurrentCell(O options, const char* type, int64_t gates)
       : ModuleWith<O>(options), type_(type), gates_(gates) {}
 
-  // Checks x [N,input] or [input]. Adds a batch dim to x and to the state; a state that is not
-  // given becomes zeros.
+  // Checks x [N,input] or [input] and the states. Replaces undefined states by zeros, adds a batch dim to x and
+  // to the states if x has none, and returns whether x had a batch dim.
   bool prepare(Tensor& x, std::initializer_list<Tensor*> state) const;
 
  private:

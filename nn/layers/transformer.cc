@@ -1,3 +1,4 @@
+// TransformerEncoderLayer and TransformerEncoder.
 #include "gradus/nn/layers/transformer.h"
 
 #include "gradus/autograd/ops/activations.h"

@@ -28,16 +28,15 @@ struct TransformerEncoderLayerOptions {
 };
 extern template class ModuleWith<TransformerEncoderLayerOptions, Layer>;
 
-// The masks, as MultiheadAttention takes them: true where a position may not attend, or numbers
-// added to the scores.
+// Masks as in MultiheadAttention: true excludes a position; floating-point masks are added to the scores.
 struct TransformerMasks {
   Tensor mask = {};                  // [T,T] or [N*nhead,T,T]
   Tensor src_key_padding_mask = {};  // [N,T]
-  bool causal = false;               // no position attends to a later one
+  bool causal = false;               // excludes positions after the query's
 };
 
-// Applies self-attention, then two linear layers. Each of the two parts has dropout, is added to its input,
-// and is normalized.
+// Self-attention, then a feed-forward network of two linear layers. Each of these two blocks has dropout, a
+// residual connection and a layer norm: norm(x + block(x)), or with norm_first x + block(norm(x)).
 // Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same.
 // Source: Vaswani et al., "Attention is all you need", 2017.
 class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOptions> {
@@ -75,8 +74,8 @@ struct TransformerEncoderOptions {
 };
 extern template class ModuleWith<TransformerEncoderOptions, Layer>;
 
-// Encoder layers one after the other. Each has initial weights of its own; torch.nn copies
-// those of one layer.
+// A stack of encoder layers. Each layer has its own random initial weights, whereas torch.nn copies those of one
+// layer.
 // Shapes: as TransformerEncoderLayer.
 class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
  public:

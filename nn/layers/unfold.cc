@@ -1,3 +1,4 @@
+// Unfold and Fold layers.
 #include "gradus/nn/layers/unfold.h"
 
 namespace gradus::nn {

@@ -1,4 +1,4 @@
-// Layers that cut images into windows and add them up again: Unfold, Fold.
+// Unfold (im2col) and Fold (col2im) as layers.
 #pragma once
 
 #include "gradus/autograd/ops/images/unfold.h"
@@ -8,7 +8,7 @@ namespace gradus::nn {
 
 extern template class ModuleWith<UnfoldOptions, Layer>;
 
-// Returns windows as columns, as unfold does.
+// Applies unfold: returns the windows of images as columns.
 // Shapes: x [N,C,H,W] -> [N,C KH KW,windows].
 class Unfold final : public LayerWith<UnfoldOptions> {
  public:
@@ -25,7 +25,7 @@ struct FoldOptions {
 };
 extern template class ModuleWith<FoldOptions, Layer>;
 
-// Adds columns up to images, as fold does.
+// Applies fold: adds columns to the windows of images.
 // Shapes: x [N,C KH KW,windows] -> [N,C,output.h,output.w].
 class Fold final : public LayerWith<FoldOptions> {
  public:

@@ -1,4 +1,4 @@
-// Fills the slots of Adam and its relatives.
+// Registers the CUDA kernels of Adam, AdamW, Adamax, NAdam and RAdam in their kernel slots.
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/adamax.h"
 #include "gradus/optim/optimizers/nadam.h"

@@ -1,4 +1,4 @@
-// Fills the slots of optimizers whose rules are element by element.
+// Registers the CUDA kernels of the other optimizers with element-wise rules in their kernel slots.
 #include "gradus/optim/optimizers/adadelta.h"
 #include "gradus/optim/optimizers/adagrad.h"
 #include "gradus/optim/optimizers/asgd.h"

@@ -1,4 +1,4 @@
-// Fills the slots of optimizers that need norms of each parameter.
+// Registers the CUDA kernels of LARS and LAMB, which need the norms of each parameter, in their kernel slots.
 #include "gradus/optim/optimizers/lamb.h"
 #include "gradus/optim/optimizers/lars.h"
 #include "gradus/optim/rules/lamb.h"

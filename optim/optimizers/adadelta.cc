@@ -1,3 +1,4 @@
+// Adadelta: checks of options and the step.
 #include "gradus/optim/optimizers/adadelta.h"
 
 #include "gradus/optim/rules/adadelta.h"

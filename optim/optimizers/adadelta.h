@@ -1,4 +1,4 @@
-// Adadelta.
+// The Adadelta optimizer, as torch.optim.Adadelta.
 #pragma once
 
 #include "gradus/optim/optimizer.h"

@@ -1,3 +1,4 @@
+// Adagrad: checks of options and the step.
 #include "gradus/optim/optimizers/adagrad.h"
 
 #include "gradus/optim/rules/adagrad.h"

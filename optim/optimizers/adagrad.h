@@ -1,4 +1,4 @@
-// Adagrad.
+// The Adagrad optimizer, as torch.optim.Adagrad.
 #pragma once
 
 #include "gradus/optim/optimizer.h"
@@ -20,8 +20,8 @@ struct AdagradOptions {
 extern template class OptimizerWith<AdagradOptions>;
 extern raw::StepSlot<AdagradOptions> adagrad_step_kernel;
 
-// s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps), with g = grad + weight_decay p; s
-// starts at initial_accumulator_value.
+// In step t = 1, 2, ...: s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps),
+// with g = grad + weight_decay p and initially s = initial_accumulator_value.
 // Source: Duchi et al., JMLR 12 (2011).
 class Adagrad final : public OptimizerWith<AdagradOptions> {
  public:

@@ -1,3 +1,4 @@
+// Adam and AdamW: checks of options and the steps.
 #include "gradus/optim/optimizers/adam.h"
 
 #include "gradus/optim/rules/adam.h"

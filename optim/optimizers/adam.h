@@ -1,4 +1,4 @@
-// Adam and AdamW.
+// The Adam and AdamW optimizers, as torch.optim.Adam and torch.optim.AdamW.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@ struct AdamOptions {
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-8;
-  double weight_decay = 0;  // weight_decay p is added to the gradient
-  bool amsgrad = false;     // divides by the largest second moment so far
+  double weight_decay = 0;  // adds weight_decay p to the gradient
+  bool amsgrad = false;     // uses the maximum of v over all steps in place of v
   bool maximize = false;
 
   void check() const;
@@ -29,7 +29,7 @@ struct AdamWOptions {
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-8;
-  double weight_decay = 1e-2;  // shrinks the parameter itself
+  double weight_decay = 1e-2;  // decoupled: p *= 1 - lr weight_decay
   bool amsgrad = false;
   bool maximize = false;
 

@@ -1,3 +1,4 @@
+// Adamax: checks of options and the step.
 #include "gradus/optim/optimizers/adamax.h"
 
 #include "gradus/optim/rules/adamax.h"

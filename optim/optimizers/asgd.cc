@@ -1,3 +1,4 @@
+// ASGD: checks of options and the step.
 #include "gradus/optim/optimizers/asgd.h"
 
 #include "gradus/optim/rules/asgd.h"
@@ -10,7 +11,7 @@ template class OptimizerWith<ASGDOptions>;
 void ASGDOptions::check() const {
   check_option(lr >= 0, "ASGD", "lr", ">= 0", lr);
   check_option(weight_decay >= 0, "ASGD", "weight_decay", ">= 0", weight_decay);
-  // A negative lambd would make the rate grow without bound, or change its sign.
+  // A negative lambd would let the rate eta diverge or become negative.
   check_option(lambd >= 0, "ASGD", "lambd", ">= 0", lambd);
 }
 

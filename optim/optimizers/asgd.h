@@ -1,4 +1,4 @@
-// Averaged stochastic gradient descent.
+// The ASGD optimizer (averaged stochastic gradient descent), as torch.optim.ASGD.
 #pragma once
 
 #include "gradus/optim/optimizer.h"
@@ -7,8 +7,8 @@ namespace gradus::optim {
 
 struct ASGDOptions {
   double lr = 1e-2;
-  double lambd = 1e-4, alpha = 0.75;  // decay, and exponent of the rate's decay
-  double t0 = 1e6;                    // the step after which parameters are averaged
+  double lambd = 1e-4, alpha = 0.75;  // see the formula of eta below
+  double t0 = 1e6;                    // step after which averaging starts
   double weight_decay = 0;
   bool maximize = false;
 
@@ -21,8 +21,8 @@ struct ASGDOptions {
 extern template class OptimizerWith<ASGDOptions>;
 extern raw::StepSlot<ASGDOptions> asgd_step_kernel;
 
-// p = (1 - lambd eta) p - eta g,  with g = grad + weight_decay p  and  eta = lr / (1 + lambd lr t)^alpha
-// after step t. State "ax" is the average of the parameters after step t0.
+// p = (1 - lambd eta) p - eta g, with g = grad + weight_decay p, initially eta = lr, and after step t
+// eta = lr / (1 + lambd lr t)^alpha. The state "ax" is the average of the parameters since step t0.
 // Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992).
 class ASGD final : public OptimizerWith<ASGDOptions> {
  public:

@@ -1,3 +1,5 @@
+// LAMB: checks of options and the step on CPUs, in two passes: the first updates the moments and measures the
+// norms of parameter and direction, the second computes the direction again and applies it.
 #include "gradus/optim/optimizers/lamb.h"
 
 #include "gradus/optim/rules/lamb.h"
@@ -17,20 +19,23 @@ void LAMBOptions::check() const {
 
 namespace {
 
+// Updates the moments of n elements.
 template <class T>
 void lamb_moments(int64_t n, const T* __restrict g, T* __restrict m, T* __restrict v,
                   const LAMBRule<T> rule) {
   for (int64_t i = 0; i < n; ++i) rule.update(g[i], m[i], v[i]);
 }
 
+// u = direction of the step before the trust ratio.
 template <class T>
 void lamb_directions(int64_t n, T* __restrict u, const T* __restrict p, const T* __restrict m,
                      const T* __restrict v, const LAMBRule<T> rule) {
   for (int64_t i = 0; i < n; ++i) u[i] = rule.direction(p[i], m[i], v[i]);
 }
 
-constexpr int64_t kTile = 512;
+constexpr int64_t kTile = 512;  // elements of the direction that are computed at a time
 
+// Computes the directions of n elements tile by tile, and calls f(directions, first, count) for each tile.
 template <class T, class F>
 void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBRule<T>& rule, F f) {
   T u[kTile];
@@ -41,8 +46,8 @@ void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBRule<T>
   }
 }
 
-void lamb_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
-  raw::dispatch_stored(some.dtype(), "lamb_step", [&]<class P, class T>() {
+void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
+  raw::dispatch_stored(first_param.dtype(), "lamb_step", [&]<class P, class T>() {
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::Squares& of_param, raw::Squares& of_direction) {

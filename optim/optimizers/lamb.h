@@ -1,4 +1,4 @@
-// LAMB.
+// The LAMB optimizer (layer-wise adaptive moments for batch training).
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@ struct LAMBOptions {
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-6, weight_decay = 0;
-  double max_norm = 0;          // bounds |p| in the ratio; 0: no bound
-  bool bias_correction = true;  // divides by 1 - beta^t as Adam does
+  double max_norm = 0;          // replaces |p| in the trust ratio by min(|p|, max_norm); 0: no bound
+  bool bias_correction = true;  // divides m and v by 1 - beta^t, as Adam
   bool maximize = false;
 
   void check() const;
@@ -26,7 +26,7 @@ extern template class OptimizerWith<LAMBOptions>;
 extern raw::StepSlot<LAMBOptions> lamb_step_kernel;
 
 // m, v as in Adam;  u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p;
-// p -= lr |p| / |u| u, with the 2-norms of each parameter as a whole. The ratio is 1 if a norm is 0.
+// p -= lr |p| / |u| u, with 2-norms over each whole parameter. The trust ratio |p| / |u| is 1 if a norm is 0.
 // Source: You et al., ICLR 2020 (arXiv:1904.00962), algorithm 2.
 class LAMB final : public OptimizerWith<LAMBOptions> {
  public:

@@ -1,3 +1,4 @@
+// LARS: checks of options and the step on CPUs, in two passes: norms of parameter and gradient, then the update.
 #include "gradus/optim/optimizers/lars.h"
 
 #include "gradus/optim/rules/lars.h"
@@ -24,8 +25,8 @@ void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T 
   for (int64_t i = 0; i < n; ++i) rule.step(rate, p[i], g[i], b[i], none, none);
 }
 
-void lars_step_cpu(const Tensor& some, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
-  raw::dispatch_stored(some.dtype(), "lars_step", [&]<class P, class T>() {
+void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
+  raw::dispatch_stored(first_param.dtype(), "lars_step", [&]<class P, class T>() {
     const auto rule = MakeLARS::of(o).rule<T>({});
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,

@@ -1,4 +1,4 @@
-// LARS.
+// The LARS optimizer (layer-wise adaptive rate scaling).
 #pragma once
 
 #include "gradus/optim/optimizer.h"
@@ -8,7 +8,7 @@ namespace gradus::optim {
 struct LARSOptions {
   Required<double, "lr"> lr;
   double momentum = 0.9, weight_decay = 0;
-  double trust_coefficient = 1e-3;  // step size relative to the parameter's size, at lr 1
+  double trust_coefficient = 1e-3;  // factor of the trust ratio |p| / |grad|
   double eps = 0;
   bool maximize = false;
 
@@ -22,9 +22,8 @@ extern template class OptimizerWith<LARSOptions>;
 extern raw::StepSlot<LARSOptions> lars_step_kernel;
 
 // b = momentum b + lr trust_coefficient |p| / (|grad| + weight_decay |p| + eps) g;  p -= b,
-// with g = grad + weight_decay p and the 2-norms of each parameter as a whole. The ratio is 1 if |p|
-// or |grad| is 0.
-// Source: You et al., arXiv:1708.03888, algorithm 1.
+// with g = grad + weight_decay p and 2-norms over each whole parameter. The factor of lr g is 1 if |p| or |grad|
+// is 0. Source: You et al., arXiv:1708.03888, algorithm 1.
 class LARS final : public OptimizerWith<LARSOptions> {
  public:
   LARS(const std::vector<Tensor>& params, LARSOptions options) { add_param_group(params, options); }

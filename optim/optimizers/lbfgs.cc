@@ -1,3 +1,5 @@
+// L-BFGS: two-loop recursion for the direction, and a line search for the strong Wolfe conditions with cubic
+// interpolation. Follows minFunc and torch.optim.LBFGS.
 #include "gradus/optim/optimizers/lbfgs.h"
 
 #include <algorithm>
@@ -20,49 +22,54 @@ template class OptimizerWith<LBFGSOptions>;
 namespace {
 
 double dot(const Tensor& a, const Tensor& b) { return raw::sum(raw::mul(a, b)).item<double>(); }
-double largest(const Tensor& x) { return raw::amax(raw::unary<functors::Abs>(x)).item<double>(); }
+double max_abs(const Tensor& x) { return raw::amax(raw::unary<functors::Abs>(x)).item<double>(); }
 
-// A point on the line from an iteration's start, at a distance of `t` times the direction.
+// A point x0 + t d on the line of a search, with the loss and the gradient there.
 struct Point {
   double t, loss;
   Tensor gradient;
-  double slope;  // of the loss along the line
+  double derivative;  // directional derivative of the loss along d
 };
 
-// Returns where the cubic through two points with their slopes has its minimum, within bounds. Returns the
-// middle of the bounds if it has none.
+// Returns the t at which the cubic through two points with their derivatives has its minimum, clamped to [low,
+// high]; the midpoint if the cubic has no minimum.
 double cubic_minimum(const Point& a, const Point& b, double low, double high) {
-  const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
-  const double square = d1 * d1 - a.slope * b.slope;
+  const double d1 = a.derivative + b.derivative - 3 * (a.loss - b.loss) / (a.t - b.t);
+  const double square = d1 * d1 - a.derivative * b.derivative;
   if (!(square >= 0)) return (low + high) / 2;
   const Point &left = a.t <= b.t ? a : b, &right = a.t <= b.t ? b : a;
   const double d2 = std::sqrt(square);
-  const double at =
-      right.t - (right.t - left.t) * ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2));
+  const double at = right.t - (right.t - left.t) * ((right.derivative + d2 - d1) /
+                                                    (right.derivative - left.derivative + 2 * d2));
   return std::min(std::max(at, low), high);
 }
 
-// Returns a point that satisfies the strong Wolfe conditions: its loss is below the start's by the decrease
-// that the start's slope predicts (times c1), and its slope is flatter than the start's (times c2). The
-// search begins at t. It first brackets such a point, then narrows the bracket. `length` is the direction's
-// largest element. After `most` evaluations beyond the first, returns the best point so far.
+// Returns a point that satisfies the strong Wolfe conditions, with f(t) the loss at x0 + t d:
+//   f(t) <= f(0) + c1 t f'(0)  and  |f'(t)| <= c2 |f'(0)|.
+// The search begins at t, brackets such a point, and then narrows the bracket (Nocedal and Wright, algorithms
+// 3.5 and 3.6). `length` is max |d_i|. After `max_evaluations` evaluations beyond the first, returns the best
+// point so far.
 template <class Evaluate>
-Point strong_wolfe(const Point& start, double t, double length, double tolerance, int64_t most,
+Point strong_wolfe(const Point& start, double t, double length, double tolerance, int64_t max_evaluations,
                    Evaluate evaluate) {
   constexpr double c1 = 1e-4, c2 = 0.9;
-  const auto is_high = [&](const Point& p) { return p.loss > start.loss + c1 * p.t * start.slope; };
-  const auto is_flat = [&](const Point& p) { return std::abs(p.slope) <= -c2 * start.slope; };
+  const auto violates_decrease = [&](const Point& p) {
+    return p.loss > start.loss + c1 * p.t * start.derivative;
+  };
+  const auto satisfies_curvature = [&](const Point& p) {
+    return std::abs(p.derivative) <= -c2 * start.derivative;
+  };
   int64_t evaluations = 0;
   Point before = start, now = evaluate(t);
   std::array<Point, 2> bracket;
   for (;; ++evaluations) {
-    if (evaluations >= most) {
+    if (evaluations >= max_evaluations) {
       bracket = {start, now};
       break;
     }
-    const bool rose = is_high(now) || (evaluations > 1 && now.loss >= before.loss);
-    if (!rose && is_flat(now)) return now;
-    if (rose || now.slope >= 0) {
+    const bool rose = violates_decrease(now) || (evaluations > 1 && now.loss >= before.loss);
+    if (!rose && satisfies_curvature(now)) return now;
+    if (rose || now.derivative >= 0) {
       bracket = {before, now};
       break;
     }
@@ -72,24 +79,25 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
   const auto lower = [&] { return bracket[0].loss <= bracket[1].loss ? 0 : 1; };
   int low = lower();
   bool near_edge = false;
-  for (; evaluations < most; ++evaluations) {
+  for (; evaluations < max_evaluations; ++evaluations) {
     const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
     if ((right - left) * length < tolerance) break;
     t = cubic_minimum(bracket[0], bracket[1], left, right);
-    // Two points in a row near the same edge, or one on it, are too little progress.
+    // Insufficient progress: two consecutive points near an edge of the bracket, or one on it. Moves t away from
+    // the edge.
     const double margin = 0.1 * (right - left);
     const bool near = std::min(right - t, t - left) < margin;
     const bool stuck = near && (near_edge || t >= right || t <= left);
     if (stuck) t = std::abs(t - right) < std::abs(t - left) ? right - margin : left + margin;
     near_edge = near && !stuck;
     const Point tried = evaluate(t);
-    if (is_high(tried) || tried.loss >= bracket[low].loss) {
+    if (violates_decrease(tried) || tried.loss >= bracket[low].loss) {
       bracket[1 - low] = tried;
       low = lower();
       continue;
     }
-    if (is_flat(tried)) return tried;
-    if (tried.slope * (bracket[1 - low].t - bracket[low].t) >= 0) bracket[1 - low] = bracket[low];
+    if (satisfies_curvature(tried)) return tried;
+    if (tried.derivative * (bracket[1 - low].t - bracket[low].t) >= 0) bracket[1 - low] = bracket[low];
     bracket[low] = tried;
   }
   return bracket[low];
@@ -196,7 +204,7 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
   const std::vector<Tensor>& params = parameters(0);
   const int64_t max_eval = o.max_eval ? o.max_eval : o.max_iter + o.max_iter / 4;
   int64_t evaluations = 0;
-  // Returns the loss at the present parameters. The closure leaves the gradients there.
+  // Returns the loss at the current parameters; the closure sets their gradients.
   const auto evaluate = [&] {
     const Tensor loss = closure();
     check_one_element(kind(), "the loss", loss);
@@ -208,7 +216,7 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
   double loss = evaluate();
   if (length_ == 0) return;
   Tensor gradient = gathered_gradient();
-  if (largest(gradient) <= o.tolerance_grad) return;
+  if (max_abs(gradient) <= o.tolerance_grad) return;
   for (int64_t iteration = 1;; ++iteration) {
     if (memory_.iterations > 0) {
       Pair change = pair_of(raw::sub(gradient, memory_.gradient), raw::mul(memory_.direction, memory_.t));
@@ -223,31 +231,31 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
     memory_.t =
         first ? std::min(1.0, 1 / raw::sum(raw::unary<functors::Abs>(gradient)).item<double>()) * o.lr : o.lr;
     const Tensor d = memory_.direction;
-    const double loss_before = loss, slope = dot(gradient, d);
-    if (slope > -o.tolerance_change) break;
+    const double loss_before = loss, derivative = dot(gradient, d);
+    if (derivative > -o.tolerance_change) break;
 
     if (o.line_search_fn == LineSearch::kStrongWolfe) {
       const std::vector<Tensor> start = copies(params);
-      const Point found = strong_wolfe({0, loss, gradient, slope}, memory_.t, largest(d), o.tolerance_change,
-                                       max_eval - evaluations, [&](double t) {
+      const Point found = strong_wolfe({0, loss, gradient, derivative}, memory_.t, max_abs(d),
+                                       o.tolerance_change, max_eval - evaluations, [&](double t) {
                                          move_parameters(d, t);
-                                         const double there = evaluate();
+                                         const double loss_at_t = evaluate();
                                          Tensor g = gathered_gradient();
                                          restore(params, start);
-                                         const double along = dot(g, d);
-                                         return Point{t, there, std::move(g), along};
+                                         const double derivative_at_t = dot(g, d);
+                                         return Point{t, loss_at_t, std::move(g), derivative_at_t};
                                        });
       loss = found.loss, gradient = found.gradient, memory_.t = found.t;
       move_parameters(d, memory_.t);
     } else {
       move_parameters(d, memory_.t);
-      if (iteration == o.max_iter) break;  // the next step begins with this evaluation
+      if (iteration == o.max_iter) break;  // the next call of step() begins with an evaluation here
       loss = evaluate();
       gradient = gathered_gradient();
     }
     if (iteration == o.max_iter || evaluations >= max_eval) break;
-    if (largest(gradient) <= o.tolerance_grad) break;
-    if (largest(raw::mul(d, memory_.t)) <= o.tolerance_change) break;
+    if (max_abs(gradient) <= o.tolerance_grad) break;
+    if (max_abs(raw::mul(d, memory_.t)) <= o.tolerance_change) break;
     if (std::abs(loss - loss_before) < o.tolerance_change) break;
   }
 }
@@ -286,9 +294,9 @@ void LBFGS::read_state(StateReader in) {
     const int64_t pairs = own.count("history");
     if (memory.iterations > 0) memory.direction = vector("d"), memory.gradient = vector("prev_flat_grad");
     for (int64_t i = 0; i < pairs; ++i) {
-      const bool is_there = own.contains(concat("old_dirs.", i));
+      const bool exists = own.contains(concat("old_dirs.", i));
       Tensor y = vector(concat("old_dirs.", i)), s = vector(concat("old_stps.", i));
-      if (!is_there) break;  // the number of pairs may be far too large
+      if (!exists) break;  // reports the first missing pair alone: a corrupt number of pairs can be huge
       if (y.defined() && s.defined()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));
     }
   }

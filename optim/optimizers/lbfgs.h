@@ -1,4 +1,4 @@
-// LBFGS: the limited-memory method of Broyden, Fletcher, Goldfarb and Shanno.
+// LBFGS: the limited-memory quasi-Newton method of Broyden, Fletcher, Goldfarb and Shanno, as torch.optim.LBFGS.
 #pragma once
 
 #include <deque>
@@ -12,11 +12,11 @@ enum class LineSearch { kNone, kStrongWolfe };
 
 struct LBFGSOptions {
   double lr = 1;
-  int64_t max_iter = 20;           // most iterations in a step
-  int64_t max_eval = 0;            // most evaluations of the closure in a step; 0: 5/4 of max_iter
-  double tolerance_grad = 1e-7;    // a step ends when no gradient is larger than this,
-  double tolerance_change = 1e-9;  // or when no parameter, or not the loss, changes by more than this
-  int64_t history_size = 100;      // pairs of vectors to keep, each as long as all parameters
+  int64_t max_iter = 20;           // maximum number of iterations per step
+  int64_t max_eval = 0;            // maximum number of evaluations of the closure per step; 0: 5/4 max_iter
+  double tolerance_grad = 1e-7;    // a step ends when all gradient elements are at most this,
+  double tolerance_change = 1e-9;  // or when the loss, or all parameters, change by at most this
+  int64_t history_size = 100;      // pairs of vectors (y, s) to keep, each as long as all parameters together
   LineSearch line_search_fn = LineSearch::kNone;
   bool maximize = false;
 
@@ -29,9 +29,9 @@ struct LBFGSOptions {
 };
 extern template class OptimizerWith<LBFGSOptions>;
 
-// Minimizes a function by its gradients: p += t d with d = -H g. H approximates the inverse of the second
-// derivatives, from the changes in the last steps. t is lr, or the result of a line search for the strong
-// Wolfe conditions. A step evaluates the function several times, by a closure:
+// Minimizes a function: p += t d with d = -H g. H approximates the inverse Hessian from the changes of
+// parameters and gradients in the last iterations. t is lr, or the result of a line search for the strong Wolfe
+// conditions. A step evaluates the function several times, by a closure:
 //
 //   optim::LBFGS opt(net.parameters(), {.line_search_fn = optim::LineSearch::kStrongWolfe});
 //   opt.step([&] {
@@ -42,9 +42,10 @@ extern template class OptimizerWith<LBFGSOptions>;
 //     return loss;
 //   });
 //
-// All parameters are one group on one device, in f32 or f64. Noise misleads the method: use whole batches. On
-// several ranks the closure must return the same loss, and leave the same gradients, on all of them.
-// Source: Nocedal and Wright, "Numerical Optimization", algorithms 7.5, 3.5 and 3.6; minFunc by M. Schmidt.
+// All parameters form one group on one device, in f32 or f64. The method requires a deterministic function:
+// compute the loss over the whole data set, not over random batches. On several ranks the closure must return
+// the same loss and compute the same gradients on every rank. Source: Nocedal and Wright, "Numerical
+// Optimization", algorithms 7.5, 3.5 and 3.6; minFunc by M. Schmidt.
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   // Errors: DTypeError unless parameters are f32 or f64; DeviceError for several devices.
@@ -60,7 +61,7 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   void read_state(StateReader in) override;
 
  private:
-  // y is the change of the gradients that the change s of the parameters caused; ys is their product.
+  // y = change of the gradient, s = change of the parameters in one iteration, ys = y . s.
   struct Pair {
     Tensor y, s;
     double ys;
@@ -68,14 +69,14 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   struct Memory {
     int64_t iterations = 0, evaluations = 0;
     double t = 0;                // step size of the last iteration
-    Tensor direction, gradient;  // its direction, and the gradient at its start
+    Tensor direction, gradient;  // direction of the last iteration, and gradient at its start
     std::deque<Pair> pairs;      // oldest first
   };
   static Pair pair_of(Tensor y, Tensor s);
-  // Returns -H g.
+  // Returns -H g, by the two-loop recursion of L-BFGS.
   static Tensor direction_of(const Memory& memory, const Tensor& gradient);
 
-  // Returns all gradients as one vector, with zeros for missing ones.
+  // Returns all gradients concatenated to one vector, with zeros for undefined ones.
   Tensor gathered_gradient() const;
   void move_parameters(const Tensor& direction, double t) const;
   void iterate(const std::function<Tensor()>& closure, Tensor& first_loss);

@@ -1,3 +1,4 @@
+// Lion: checks of options and the step.
 #include "gradus/optim/optimizers/lion.h"
 
 #include "gradus/optim/rules/lion.h"

@@ -1,4 +1,4 @@
-// Lion.
+// The Lion optimizer (evolved sign momentum).
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace gradus::optim {
 struct LionOptions {
   double lr = 1e-4;
   std::array<double, 2> betas = {0.9, 0.99};  // decay rates of the mean in the step, and of the stored mean
-  double weight_decay = 0;                    // shrinks the parameter itself
+  double weight_decay = 0;                    // decoupled, see the formula below
   bool maximize = false;
 
   void check() const;

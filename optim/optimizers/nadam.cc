@@ -1,3 +1,4 @@
+// NAdam: checks of options and the step.
 #include "gradus/optim/optimizers/nadam.h"
 
 #include "gradus/optim/rules/nadam.h"

@@ -1,4 +1,4 @@
-// NAdam.
+// The NAdam optimizer (Adam with Nesterov momentum), as torch.optim.NAdam.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct NAdamOptions {
 extern template class OptimizerWith<NAdamOptions>;
 extern raw::StepSlot<NAdamOptions> nadam_step_kernel;
 
-// As Adam, with Nesterov's look-ahead: it uses the momentum of the next step and the gradient of this one,
+// Adam with Nesterov momentum, with m and v as in Adam:
 //   p -= lr ((1 - mu_t) / (1 - M_t) g + mu_(t+1) / (1 - M_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + eps),
 // with mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), M_t = mu_1 ... mu_t, g = grad + weight_decay p.
 // Source: Dozat, ICLR 2016 workshop.

@@ -1,3 +1,4 @@
+// RAdam: checks of options and the step.
 #include "gradus/optim/optimizers/radam.h"
 
 #include "gradus/optim/rules/radam.h"

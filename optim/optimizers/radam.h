@@ -1,4 +1,4 @@
-// RAdam.
+// The RAdam optimizer (rectified Adam), as torch.optim.RAdam.
 #pragma once
 
 #include <array>
@@ -22,10 +22,10 @@ struct RAdamOptions {
 extern template class OptimizerWith<RAdamOptions>;
 extern raw::StepSlot<RAdamOptions> radam_step_kernel;
 
-// As Adam, but without the division by sqrt(v) in the first steps, and then with a factor r_t: v is too
-// uncertain at first. g = grad + weight_decay p. From rho_t > 5 on,
+// Adam without the division by sqrt(v) while rho_t <= 5, because v has a large variance in the first steps. For
+// rho_t > 5 the step of Adam is multiplied by
 //   r_t = sqrt((rho_t - 4) (rho_t - 2) r / ((r - 4) (r - 2) rho_t)),
-// with r = 2 / (1 - beta2) - 1 and rho_t = r - 2 t beta2^t / (1 - beta2^t).
+// with r = 2 / (1 - beta2) - 1 and rho_t = r - 2 t beta2^t / (1 - beta2^t). g = grad + weight_decay p.
 // Source: Liu et al., ICLR 2020, algorithm 2.
 class RAdam final : public OptimizerWith<RAdamOptions> {
  public:

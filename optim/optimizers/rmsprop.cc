@@ -1,3 +1,4 @@
+// RMSprop: checks of options and the step.
 #include "gradus/optim/optimizers/rmsprop.h"
 
 #include "gradus/optim/rules/rmsprop.h"

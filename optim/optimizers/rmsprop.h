@@ -1,4 +1,4 @@
-// RMSprop.
+// The RMSprop optimizer, as torch.optim.RMSprop.
 #pragma once
 
 #include "gradus/optim/optimizer.h"
@@ -8,7 +8,7 @@ namespace gradus::optim {
 struct RMSpropOptions {
   double lr = 1e-2;
   double alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
-  bool centered = false;  // divides by the standard deviation of gradients instead of their size
+  bool centered = false;  // divides by the standard deviation of gradients instead of their root mean square
   bool maximize = false;
 
   void check() const;
@@ -22,7 +22,7 @@ extern raw::StepSlot<RMSpropOptions> rmsprop_step_kernel;
 
 // v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g;
 // d = g / (sqrt(v - a^2 if centered, else v) + eps);  b = momentum b + d;  p -= lr b,
-// with g = grad + weight_decay p. Rounding never makes v - a^2 negative.
+// with g = grad + weight_decay p. A v - a^2 that is negative by rounding counts as 0.
 // Source: Tieleman and Hinton, lecture 6e (2012); centered: Graves, arXiv:1308.0850.
 class RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:

@@ -1,3 +1,4 @@
+// Rprop: checks of options and the step.
 #include "gradus/optim/optimizers/rprop.h"
 
 #include "gradus/optim/rules/rprop.h"

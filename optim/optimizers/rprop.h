@@ -1,4 +1,4 @@
-// Rprop.
+// The Rprop optimizer (resilient backpropagation), as torch.optim.Rprop.
 #pragma once
 
 #include <array>
@@ -8,9 +8,9 @@
 namespace gradus::optim {
 
 struct RpropOptions {
-  double lr = 1e-2;                               // the first step size of every element
-  std::array<double, 2> etas = {0.5, 1.2};        // factors when the gradient's sign changes, or stays
-  std::array<double, 2> step_sizes = {1e-6, 50};  // bounds of step sizes
+  double lr = 1e-2;                               // initial step size of every element
+  std::array<double, 2> etas = {0.5, 1.2};        // factors of a step size if the gradient's sign changes, or not
+  std::array<double, 2> step_sizes = {1e-6, 50};  // minimum and maximum step size
   bool maximize = false;
 
   void check() const;
@@ -22,10 +22,10 @@ struct RpropOptions {
 extern template class OptimizerWith<RpropOptions>;
 extern raw::StepSlot<RpropOptions> rprop_step_kernel;
 
-// Moves each element by its own step size against its gradient's sign. The step size grows while the
-// sign stays the same. When the sign changes, the step size shrinks and the element does not move.
-// For whole batches.
-// Source: Riedmiller and Braun, ICNN 1993.
+// Each element has its own step size: p -= step_size sign(grad). The step size is multiplied by etas[1] if the
+// sign of the gradient is unchanged. If the sign changes, the step size is multiplied by etas[0] and p is not
+// changed. For gradients over the whole data set, not over random batches. Source: Riedmiller and Braun, ICNN
+// 1993.
 class Rprop final : public OptimizerWith<RpropOptions> {
  public:
   explicit Rprop(const std::vector<Tensor>& params, RpropOptions options = {}) {

@@ -1,3 +1,4 @@
+// SGD: checks of options and the step.
 #include "gradus/optim/optimizers/sgd.h"
 
 #include "gradus/optim/rules/sgd.h"
@@ -28,7 +29,7 @@ void SGD::step_group(size_t group, const std::vector<raw::StepItem>& items) {
 
 bool SGD::steps_rows(size_t group) const {
   check_no_decay_of_rows("SGD", options(group).weight_decay);
-  return options(group).momentum == 0;  // momentum moves all rows at every step
+  return options(group).momentum == 0;  // momentum changes all rows in every step
 }
 
 }  // namespace gradus::optim

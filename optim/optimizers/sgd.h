@@ -1,4 +1,4 @@
-// Stochastic gradient descent with momentum.
+// The SGD optimizer (stochastic gradient descent with momentum), as torch.optim.SGD.
 #pragma once
 
 #include "gradus/optim/optimizer.h"
@@ -8,7 +8,7 @@ namespace gradus::optim {
 struct SGDOptions {
   Required<double, "lr"> lr;
   double momentum = 0, dampening = 0, weight_decay = 0;
-  bool nesterov = false;  // requires momentum, and no dampening
+  bool nesterov = false;  // requires momentum > 0 and dampening = 0
   bool maximize = false;
 
   void check() const;
@@ -20,7 +20,7 @@ struct SGDOptions {
 extern template class OptimizerWith<SGDOptions>;
 extern raw::StepSlot<SGDOptions> sgd_step_kernel;
 
-// g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, in the first step b = g;
+// g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, but b = g in the first step;
 // p -= lr (nesterov ? g + momentum b : b).
 class SGD final : public OptimizerWith<SGDOptions> {
  public:

@@ -1,4 +1,4 @@
-// The step of Adadelta.
+// The element-wise update of Adadelta, shared by CPU and CUDA kernels. Formula: optim/optimizers/adadelta.h.
 #pragma once
 
 #include <vector>
@@ -8,6 +8,8 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states v (square_avg),
+// u (acc_delta).
 template <class T> struct AdadeltaRule {
   static constexpr raw::Uses kUses = {true, true};
   T lr, rho, fresh, eps;
@@ -19,6 +21,7 @@ template <class T> struct AdadeltaRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 struct MakeAdadelta {
   double lr, rho, eps;
   template <class T> GRADUS_HD AdadeltaRule<T> rule(const raw::StepNumbers&) const {
@@ -26,7 +29,7 @@ struct MakeAdadelta {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void adadelta_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("adadelta_step", items, o.weight_decay, o.maximize, MakeAdadelta{o.lr, o.rho, o.eps});

@@ -1,4 +1,4 @@
-// The step of Adagrad.
+// The element-wise update of Adagrad, shared by CPU and CUDA kernels. Formula: optim/optimizers/adagrad.h.
 #pragma once
 
 #include <vector>
@@ -8,6 +8,7 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), state sum.
 template <class T> struct AdagradRule {
   static constexpr raw::Uses kUses = {true};
   T rate, eps;
@@ -17,6 +18,7 @@ template <class T> struct AdagradRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 struct MakeAdagrad {
   double lr, lr_decay, eps;
   template <class T> GRADUS_HD AdagradRule<T> rule(const raw::StepNumbers& n) const {
@@ -24,7 +26,7 @@ struct MakeAdagrad {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void adagrad_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, MakeAdagrad{o.lr, o.lr_decay, o.eps});

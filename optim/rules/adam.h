@@ -1,4 +1,4 @@
-// The step of Adam and AdamW.
+// The element-wise update of Adam and AdamW, shared by CPU and CUDA kernels. Formulas: optim/optimizers/adam.h.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,14 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
+// (exp_avg_sq), top (max_exp_avg_sq, for amsgrad).
 template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::Uses kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
   T shrink, rate, root, eps;
-  // Takes what depends on the learning rate and on the number of the step.
+  // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
+  // device.
   GRADUS_HD void take_varying(const AdamRule& other) {
     shrink = other.shrink, rate = other.rate, root = other.root;
   }
@@ -24,8 +27,9 @@ template <class T, bool amsgrad> struct AdamRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 template <bool amsgrad> struct MakeAdam {
-  double lr, beta1, beta2, eps, decay;  // decay of the parameter itself
+  double lr, beta1, beta2, eps, decay;  // decay: decoupled weight decay
   template <class T> GRADUS_HD AdamRule<T, amsgrad> rule(const raw::StepNumbers& n) const {
     return {.moments = raw::Moments<T>::of(beta1, beta2),
             .shrink = T(1 - lr * decay),
@@ -42,7 +46,7 @@ void apply_adam(const char* op, const std::vector<raw::StepItem>& items, const O
               MakeAdam<amsgrad>{o.lr, o.betas[0], o.betas[1], o.eps, decay});
 }
 
-// The kernels. Apply is a device's loop over elements.
+// The kernels for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void adam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   const auto apply = o.amsgrad ? &apply_adam<Apply, true, Options> : &apply_adam<Apply, false, Options>;

@@ -1,4 +1,4 @@
-// The step of Adamax.
+// The element-wise update of Adamax, shared by CPU and CUDA kernels. Formula: optim/optimizers/adamax.h.
 #pragma once
 
 #include <vector>
@@ -8,6 +8,8 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), u
+// (exp_inf).
 template <class T> struct AdamaxRule {
   static constexpr raw::Uses kUses = {true, true};
   T b1, c1, b2, rate, eps;
@@ -19,6 +21,7 @@ template <class T> struct AdamaxRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 struct MakeAdamax {
   double lr, beta1, beta2, eps;
   template <class T> GRADUS_HD AdamaxRule<T> rule(const raw::StepNumbers& n) const {
@@ -30,7 +33,7 @@ struct MakeAdamax {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void adamax_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("adamax_step", items, o.weight_decay, o.maximize,

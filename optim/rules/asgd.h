@@ -1,4 +1,4 @@
-// The step of averaged stochastic gradient descent.
+// The element-wise update of ASGD, shared by CPU and CUDA kernels. Formula: optim/optimizers/asgd.h.
 #pragma once
 
 #include <vector>
@@ -8,6 +8,7 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), state average (ax).
 template <class T> struct ASGDRule {
   static constexpr raw::Uses kUses = {true};
   T eta, shrink, mu;
@@ -17,7 +18,7 @@ template <class T> struct ASGDRule {
   }
 };
 
-// The numbers are eta and mu.
+// StepNumbers::more is {eta, mu}, where mu is the weight of the parameter in its average.
 struct MakeASGD {
   double lr, lambd, alpha, t0;
   template <class Options> static MakeASGD of(const Options& o) { return {o.lr, o.lambd, o.alpha, o.t0}; }
@@ -27,12 +28,12 @@ struct MakeASGD {
     n.more[1] = 1 / (averaged > 1 ? averaged : 1.0);
   }
   template <class T> GRADUS_HD ASGDRule<T> rule(const raw::StepNumbers& n) const {
-    const double eta = n.step == 1 ? lr : n.more[0];  // options may have changed before the first step
+    const double eta = n.step == 1 ? lr : n.more[0];  // lr may have changed between construction and first step
     return {T(eta), T(1 - lambd * eta), T(n.more[1])};
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void asgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("asgd_step", items, o.weight_decay, o.maximize, MakeASGD::of(o));

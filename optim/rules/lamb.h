@@ -1,4 +1,4 @@
-// The step of LAMB.
+// The update of LAMB, shared by CPU and CUDA kernels. Formula: optim/optimizers/lamb.h.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 
 namespace gradus::optim {
 
-// The directions are not stored but computed twice: for their norm, and for the step.
+// Two passes: measure() updates the moments and returns the values whose norms are computed, step() applies the
+// update. The direction is computed in both passes and not stored.
 template <class T> struct LAMBRule {
   static constexpr raw::Uses kUses = {true, true};
   static constexpr raw::Pass kMeasured = {
@@ -21,25 +22,28 @@ template <class T> struct LAMBRule {
   GRADUS_HD void update(T g, T& m, T& v) const { moments.update(sign * g, m, v); }
   GRADUS_HD T direction(T p, T m, T v) const { return first * m / (m::sqrt(v) * root + eps) + T(decay) * p; }
 
-  // Takes what depends on the learning rate and on the number of the step.
+  // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
+  // device.
   GRADUS_HD void take_varying(const LAMBRule& other) {
     first = other.first, root = other.root, lr = other.lr;
   }
-  // Of these the norms over a parameter are taken.
+  // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
+  // direction.
   GRADUS_HD raw::Two<T> measure(T p, T g, T& m, T& v, T&) const {
     update(g, m, v);
     return {p, direction(p, m, v)};
   }
-  // Given the norms.
+  // Returns lr times the trust ratio, from the norms of parameter and direction.
   GRADUS_HD T rate(double param, double direction) const {
     if (max_norm > 0) param = std::min(param, max_norm);
     return T(lr * (param > 0 && direction > 0 ? param / direction : 1.0));
   }
   GRADUS_HD void step(T rate, T& p, T, T& m, T& v, T&) const { p -= rate * direction(p, m, v); }
 };
+// Makes the rule of a parameter from the options and the step number.
 struct MakeLAMB {
   double lr, beta1, beta2, eps, decay, max_norm, sign;
-  double corrected1, corrected2;  // the betas again; 0 without bias correction
+  double corrected1, corrected2;  // betas of the bias correction; 0 without bias correction
   template <class Options> static MakeLAMB of(const Options& o) {
     return {.lr = o.lr,
             .beta1 = o.betas[0],

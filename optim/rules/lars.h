@@ -1,10 +1,12 @@
-// The step of LARS.
+// The update of LARS, shared by CPU and CUDA kernels. Formula: optim/optimizers/lars.h.
 #pragma once
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 
 namespace gradus::optim {
 
+// Two passes: measure() returns the values whose norms are computed, step() applies the update with the factor
+// that rate() computes from the norms. b is the state momentum_buffer.
 template <class T> struct LARSRule {
   static constexpr raw::Uses kUses = {true};
   static constexpr raw::Pass kMeasured = {
@@ -14,11 +16,12 @@ template <class T> struct LARSRule {
   T momentum, sign;
   double lr, trust, decay, eps;
 
-  // Takes what depends on the learning rate.
+  // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
   GRADUS_HD void take_varying(const LARSRule& other) { lr = other.lr; }
-  // Of these the norms over a parameter are taken.
+  // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
+  // gradient.
   GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
-  // Given the norms.
+  // Returns lr times the trust ratio, from the norms of parameter and gradient.
   GRADUS_HD T rate(double param, double grad) const {
     const double ratio = param > 0 && grad > 0 ? trust * param / (grad + decay * param + eps) : 1.0;
     return T(lr * ratio);
@@ -28,6 +31,7 @@ template <class T> struct LARSRule {
     p -= b;
   }
 };
+// Makes the rule of a parameter from the options and the step number.
 struct MakeLARS {
   double momentum, sign, lr, trust, decay, eps;
   template <class Options> static MakeLARS of(const Options& o) {

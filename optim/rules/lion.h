@@ -1,4 +1,4 @@
-// The step of Lion.
+// The element-wise update of Lion, shared by CPU and CUDA kernels. Formula: optim/optimizers/lion.h.
 #pragma once
 
 #include <vector>
@@ -8,6 +8,7 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize), state m (exp_avg).
 template <class T> struct LionRule {
   static constexpr raw::Uses kUses = {true};
   T lr, shrink, b1, c1, b2, c2;
@@ -17,6 +18,7 @@ template <class T> struct LionRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 struct MakeLion {
   double lr, beta1, beta2, decay;
   template <class T> GRADUS_HD LionRule<T> rule(const raw::StepNumbers&) const {
@@ -24,7 +26,7 @@ struct MakeLion {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("lion_step", items, 0, o.maximize, MakeLion{o.lr, o.betas[0], o.betas[1], o.weight_decay});

@@ -1,4 +1,4 @@
-// The step of NAdam.
+// The element-wise update of NAdam, shared by CPU and CUDA kernels. Formula: optim/optimizers/nadam.h.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,15 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
+// (exp_avg_sq).
 // p -= (now d + ahead m) / (sqrt(v) root + eps)
 template <class T> struct NAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
   T now, ahead, root, eps;
-  // Takes what depends on the learning rate and on the number of the step.
+  // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
+  // device.
   GRADUS_HD void take_varying(const NAdamRule& other) {
     now = other.now, ahead = other.ahead, root = other.root;
   }
@@ -23,13 +26,13 @@ template <class T> struct NAdamRule {
   }
 };
 
-// The first number is the product of the momentum's weights in all steps before.
+// StepNumbers::more[0] is the product mu_1 ... mu_(t-1).
 struct MakeNAdam {
   double lr, beta1, beta2, eps, momentum_decay;
   template <class Options> static MakeNAdam of(const Options& o) {
     return {o.lr, o.betas[0], o.betas[1], o.eps, o.momentum_decay};
   }
-  // The weight of the momentum in step `step`.
+  // Returns mu_t for t = step.
   GRADUS_HD double mu(double step) const { return beta1 * (1 - 0.5 * m::pow(0.96, step * momentum_decay)); }
   GRADUS_HD void advance(raw::StepNumbers& n) const { n.more[0] *= mu(n.step); }
   template <class T> GRADUS_HD NAdamRule<T> rule(const raw::StepNumbers& n) const {
@@ -42,7 +45,7 @@ struct MakeNAdam {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void nadam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("nadam_step", items, o.weight_decay, o.maximize, MakeNAdam::of(o));

@@ -1,4 +1,4 @@
-// The step of RAdam.
+// The element-wise update of RAdam, shared by CPU and CUDA kernels. Formula: optim/optimizers/radam.h.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,15 @@
 
 namespace gradus::optim {
 
-// p -= rate m / (root sqrt(v) + rest)
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
+// (exp_avg_sq).
+// p -= rate m / (root sqrt(v) + rest), with root = 1 and rest = eps, or root = 0 and rest = 1 while rho_t <= 5.
 template <class T> struct RAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
   T rate, root, rest;
-  // Takes what depends on the learning rate and on the number of the step.
+  // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
+  // device.
   GRADUS_HD void take_varying(const RAdamRule& other) {
     rate = other.rate, root = other.root, rest = other.rest;
   }
@@ -23,6 +26,7 @@ template <class T> struct RAdamRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 struct MakeRAdam {
   double lr, beta1, beta2, eps;
   template <class T> GRADUS_HD RAdamRule<T> rule(const raw::StepNumbers& n) const {
@@ -38,7 +42,7 @@ struct MakeRAdam {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void radam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("radam_step", items, o.weight_decay, o.maximize,

@@ -1,4 +1,4 @@
-// The step of RMSprop.
+// The element-wise update of RMSprop, shared by CPU and CUDA kernels. Formula: optim/optimizers/rmsprop.h.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,19 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states v (square_avg),
+// b (momentum_buffer), mean (grad_avg).
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::Uses kUses = {true, momentum, centered};
   T lr, keep, fresh, eps, mass;
-  // Takes what depends on the learning rate.
+  // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
   GRADUS_HD void take_varying(const RMSpropRule& other) { lr = other.lr; }
   GRADUS_HD void operator()(T& p, T d, T& v, T& b, T& mean) const {
     v = keep * v + fresh * d * d;
     T square = v;
     if constexpr (centered) {
       mean = keep * mean + fresh * d;
-      // Rounding may make the variance of a constant negative.
+      // Replaces a variance that is negative by rounding by 0, and keeps NaN.
       square = v - mean * mean;
       square = square > T(0) ? square : square < T(0) ? T(0) : square;
     }
@@ -28,6 +30,7 @@ template <class T, bool momentum, bool centered> struct RMSpropRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 template <bool has_momentum, bool centered> struct MakeRMSprop {
   double lr, alpha, eps, momentum;
   template <class T> GRADUS_HD RMSpropRule<T, has_momentum, centered> rule(const raw::StepNumbers&) const {
@@ -41,7 +44,7 @@ void apply_rmsprop(const std::vector<raw::StepItem>& items, const Options& o) {
               MakeRMSprop<momentum, centered>{o.lr, o.alpha, o.eps, o.momentum});
 }
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void rmsprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   if (o.momentum == 0)

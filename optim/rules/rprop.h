@@ -1,4 +1,4 @@
-// The step of Rprop.
+// The element-wise update of Rprop, shared by CPU and CUDA kernels. Algorithm: optim/optimizers/rprop.h.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 
 namespace gradus::optim {
 
+// Updates one element: parameter p, gradient d (negated to maximize), states previous (prev: the gradient of the
+// previous step, 0 after a change of sign), size (step_size).
 template <class T> struct RpropRule {
   static constexpr raw::Uses kUses = {true, true};
   T eta_minus, eta_plus, min_step, max_step;
@@ -23,6 +25,7 @@ template <class T> struct RpropRule {
   }
 };
 
+// Makes the rule of a parameter from the options and the step number.
 struct MakeRprop {
   double eta_minus, eta_plus, min_step, max_step;
   template <class T> GRADUS_HD RpropRule<T> rule(const raw::StepNumbers&) const {
@@ -30,7 +33,7 @@ struct MakeRprop {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void rprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("rprop_step", items, 0, o.maximize,

@@ -1,4 +1,4 @@
-// The step of stochastic gradient descent with momentum.
+// The element-wise update of SGD, shared by CPU and CUDA kernels. Formula: optim/optimizers/sgd.h.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,19 @@
 
 namespace gradus::optim {
 
+// Without momentum. Updates one element: parameter p, gradient d (negated to maximize, plus weight decay).
 template <class T> struct SGDRule {
   static constexpr raw::Uses kUses = {};
   T lr;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 };
+// Makes the rule of a parameter from the options and the step number.
 struct MakeSGD {
   double lr;
   template <class T> GRADUS_HD SGDRule<T> rule(const raw::StepNumbers&) const { return {T(lr)}; }
 };
 
-// b = keep b + take d;  p -= lr (direct d + ahead b)
+// With momentum; b is the state momentum_buffer: b = keep b + take d;  p -= lr (direct d + ahead b).
 template <class T> struct MomentumRule {
   static constexpr raw::Uses kUses = {true};
   T lr, keep, take, direct, ahead;
@@ -27,10 +29,11 @@ template <class T> struct MomentumRule {
     p -= lr * (direct * d + ahead * b);
   }
 };
+// Makes the rule of a parameter from the options and the step number.
 struct MakeMomentum {
   double lr, momentum, dampening, direct, ahead;
   template <class T> GRADUS_HD MomentumRule<T> rule(const raw::StepNumbers& n) const {
-    // A new buffer is zero. The first gradient enters it undamped.
+    // In the first step b = d, without dampening.
     const bool fresh = n.step == 1;
     return {.lr = T(lr),
             .keep = fresh ? T(0) : T(momentum),
@@ -40,7 +43,7 @@ struct MakeMomentum {
   }
 };
 
-// The kernel. Apply is a device's loop over elements.
+// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void sgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   if (o.momentum == 0) return Apply::rule("sgd_step", items, o.weight_decay, o.maximize, MakeSGD{o.lr});

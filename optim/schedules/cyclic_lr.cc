@@ -1,3 +1,4 @@
+// CyclicLR and OneCycleLR.
 #include "gradus/optim/schedules/cyclic_lr.h"
 
 #include <cmath>
@@ -11,8 +12,8 @@ void check_momentum(const char* op, const Optimizer& optimizer) {
     throw ValueError(op, "the optimizer has no momentum: expected cycle_momentum = false");
 }
 
-// Checks the options and sets the groups' initial rates before the schedule reads them.
-Optimizer& prepared(Optimizer& optimizer, const CyclicLROptions& o) {
+// Check the options, and set the groups' initial learning rates before the base class reads them.
+Optimizer& configured(Optimizer& optimizer, const CyclicLROptions& o) {
   constexpr const char* kOp = "CyclicLR";
   check_option(o.step_size_up >= 1, kOp, "step_size_up", ">= 1", double(o.step_size_up));
   check_option(o.step_size_down >= 0, kOp, "step_size_down", ">= 0", double(o.step_size_down));
@@ -26,7 +27,7 @@ Optimizer& prepared(Optimizer& optimizer, const CyclicLROptions& o) {
   return optimizer;
 }
 
-Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& o) {
+Optimizer& configured(Optimizer& optimizer, const OneCycleLROptions& o) {
   constexpr const char* kOp = "OneCycleLR";
   check_option(o.total_steps >= 0, kOp, "total_steps", ">= 1", double(o.total_steps));
   if (o.total_steps == 0 && (o.epochs < 1 || o.steps_per_epoch < 1))
@@ -47,11 +48,11 @@ Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& o) {
 }  // namespace
 
 CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
-    : LRSchedule(prepared(optimizer, options), "CyclicLR"), options_(std::move(options)) {
+    : LRSchedule(configured(optimizer, options), "CyclicLR"), options_(std::move(options)) {
   start();
 }
 
-// Returns the rate's position between base_lr and max_lr, from 0 to 1.
+// Returns the position in the triangular wave: 0 for base_lr, 1 for max_lr.
 double CyclicLR::height() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -60,7 +61,7 @@ double CyclicLR::height() const {
   return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
 }
 
-// Returns the factor of that height in this cycle.
+// Returns the factor of height() in this cycle or epoch, from the mode or scale_fn.
 double CyclicLR::scale() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -83,7 +84,7 @@ std::optional<double> CyclicLR::momentum(size_t group) const {
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
-    : LRSchedule(prepared(optimizer, options), "OneCycleLR"), options_(std::move(options)) {
+    : LRSchedule(configured(optimizer, options), "OneCycleLR"), options_(std::move(options)) {
   OneCycleLROptions& o = options_;
   if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
   const double total = double(o.total_steps), turn = o.pct_start * total - 1;
@@ -110,8 +111,8 @@ std::pair<const OneCycleLR::Phase*, double> OneCycleLR::place() const {
   const double epoch = double(last_epoch());
   double begin = 0;
   for (const Phase& phase : phases_) {
-    // The step after the last batch keeps the last rate; PyTorch would continue, even below 0. A phase of a
-    // few steps may have no length.
+    // Epochs after the last phase keep the last rate; PyTorch extrapolates, even to negative rates. A phase may
+    // have length 0 if there are few steps.
     if (epoch <= phase.end || &phase == &phases_.back())
       return {&phase, epoch > phase.end || phase.end <= begin ? 1.0 : (epoch - begin) / (phase.end - begin)};
     begin = phase.end;

@@ -1,5 +1,5 @@
-// Schedules that raise and lower the rate, once or repeatedly, and move the momentum in the opposite
-// direction: CyclicLR, OneCycleLR.
+// CyclicLR and OneCycleLR: schedules that raise and lower the learning rate, repeatedly or once, and change the
+// momentum in the opposite direction. As in torch.optim.lr_scheduler.
 #pragma once
 
 #include "gradus/optim/schedules/lr_schedule.h"
@@ -7,9 +7,9 @@
 namespace gradus::optim {
 
 enum class CyclicMode {
-  kTriangular,   // all cycles have the same height
-  kTriangular2,  // each cycle has half the height of the previous one
-  kExpRange      // heights fall as gamma^epoch
+  kTriangular,   // all cycles have the same amplitude
+  kTriangular2,  // each cycle has half the amplitude of the previous one
+  kExpRange      // the amplitude decreases as gamma^epoch
 };
 enum class CyclicScale { kCycle, kIterations };
 
@@ -20,20 +20,19 @@ struct CyclicLROptions {
   int64_t step_size_down = 0;  // 0: as step_size_up
   CyclicMode mode = CyclicMode::kTriangular;
   double gamma = 1;
-  // Replaces mode: a function that gives the factor of the height, from the cycle's number (the first is
-  // 1) or the epoch.
+  // Replaces mode: returns the factor of the amplitude for the cycle number (from 1) or the epoch, see scale_mode.
   std::function<double(double)> scale_fn = {};
   CyclicScale scale_mode = CyclicScale::kCycle;
-  bool cycle_momentum = true;  // moves the momentum from max_momentum, at the lowest rate, to base_momentum
+  bool cycle_momentum = true;  // momentum goes from max_momentum, at base_lr, to base_momentum, at max_lr
   PerGroup base_momentum = 0.8, max_momentum = 0.9;
 };
-// Moves the rate linearly from base_lr to max_lr in step_size_up steps and back in step_size_down steps,
-// repeatedly. If the optimizer has betas, beta1 is the momentum.
+// The rate increases linearly from base_lr to max_lr in step_size_up steps, and decreases in step_size_down steps,
+// repeatedly. For optimizers with betas, beta1 is the momentum.
 // Source: Smith, WACV 2017.
 class CyclicLR final : public LRSchedule {
  public:
-  // Errors: ValueError for sizes < 1, for another number of values than groups, and for cycle_momentum
-  // without a momentum.
+  // Errors: ValueError for step_size_up < 1 or step_size_down < 0, for a number of values other than 1 and the
+  // number of groups, and for cycle_momentum with an optimizer without momentum.
   CyclicLR(Optimizer& optimizer, CyclicLROptions options);
 
  private:
@@ -48,21 +47,21 @@ struct OneCycleLROptions {
   Required<PerGroup, "max_lr"> max_lr;
   int64_t total_steps = 0;  // 0: epochs * steps_per_epoch
   int64_t epochs = 0, steps_per_epoch = 0;
-  double pct_start = 0.3;  // share of the steps in which the rate rises
+  double pct_start = 0.3;  // fraction of the steps in which the rate increases
   Anneal anneal_strategy = Anneal::kCos;
-  bool cycle_momentum = true;  // max_momentum to base_momentum, at the highest rate, and back
+  bool cycle_momentum = true;  // momentum goes from max_momentum to base_momentum, at max_lr, and back
   PerGroup base_momentum = 0.85, max_momentum = 0.95;
   double div_factor = 25;         // the first rate is max_lr / div_factor
   double final_div_factor = 1e4;  // the last rate is the first / final_div_factor
-  bool three_phase = false;       // up, down to the first rate in as many steps, then to the last rate
+  bool three_phase = false;       // up to max_lr, down to the first rate in as many steps, then to the last rate
 };
-// Takes one step per batch, total_steps at most. The rate rises to max_lr, and falls to far below its first
-// value. The groups' own rates have no effect.
-// Source: Smith and Topin, arXiv:1708.07120.
+// One step per batch, at most total_steps. The rate increases from max_lr / div_factor to max_lr, and decreases
+// to the last rate. The groups' own learning rates have no effect. Source: Smith and Topin, arXiv:1708.07120.
 class OneCycleLR final : public LRSchedule {
  public:
-  // Errors: ValueError without steps, for pct_start outside [0, 1], factors <= 0, another number of values
-  // than groups, and cycle_momentum without a momentum.
+  // Errors: ValueError without total_steps or epochs and steps_per_epoch, for pct_start outside of [0, 1], for
+  // factors <= 0, for a number of values other than 1 and the number of groups, and for cycle_momentum with an
+  // optimizer without momentum.
   OneCycleLR(Optimizer& optimizer, OneCycleLROptions options);
 
  private:
@@ -75,7 +74,7 @@ class OneCycleLR final : public LRSchedule {
   double rate(size_t group, double base, double now) const override;
   std::optional<double> momentum(size_t group) const override;
   double level(size_t group, Level level) const;
-  // Returns the present phase, and the completed part of it, from 0 to 1.
+  // Returns the current phase, and the completed fraction of it, from 0 to 1.
   std::pair<const Phase*, double> place() const;
   double anneal(double from, double to, double done) const;
 

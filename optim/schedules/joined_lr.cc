@@ -1,3 +1,4 @@
+// SequentialLR and ChainedScheduler.
 #include "gradus/optim/schedules/joined_lr.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRSchedule*> schedu
   for (size_t i = 0; i < milestones_.size(); ++i)
     check_option(milestones_[i] >= (i ? milestones_[i - 1] : 1), kOp, "milestones", "ascending from 1 on",
                  double(milestones_[i]));
-  // Undoes what the schedules did when they were made, and starts the first one.
+  // Resets the learning rates that the constructors of the schedules have set, and starts the first schedule.
   for (size_t g = 0; g < optimizer.num_groups(); ++g) optimizer.set_lr(g, optimizer.initial_lr(g));
   for (LRSchedule* schedule : this->schedules()) schedule->set_epoch(-1);
   this->schedules()[0]->start();

@@ -1,4 +1,4 @@
-// Several schedules of one optimizer, in sequence or together.
+// SequentialLR and ChainedScheduler: several schedules of one optimizer, in sequence or combined.
 //
 //   optim::LinearLR warm_up(opt, {.start_factor = 0.01, .total_iters = 5});
 //   optim::CosineAnnealingLR decay(opt, {.t_max = 95});
@@ -9,8 +9,8 @@
 
 namespace gradus::optim {
 
-// Base of the joined schedules. The joined schedules must outlive it; only call step() of this object. Its
-// state contains theirs, as "schedule.0.last_epoch".
+// Base of SequentialLR and ChainedScheduler. The schedules must outlive this object, which alone calls their
+// step(). The state of this object contains theirs, as "schedule.0.last_epoch".
 class JoinedLR : public LRSchedule {
  public:
   State state_dict() const override;
@@ -25,7 +25,7 @@ class JoinedLR : public LRSchedule {
   std::vector<LRSchedule*> schedules_;
 };
 
-// Runs each schedule from its milestone to the next one, starting at its own epoch 0.
+// Uses schedule i from milestone i - 1 up to milestone i, starting at its epoch 0.
 class SequentialLR final : public JoinedLR {
  public:
   // Errors: also ValueError unless there is one milestone less than schedules, ascending from 1 on.
@@ -37,7 +37,7 @@ class SequentialLR final : public JoinedLR {
   std::vector<int64_t> milestones_;
 };
 
-// Steps all schedules each time, in order. Their factors multiply.
+// Each step() steps all schedules, in order. Their factors multiply.
 class ChainedScheduler final : public JoinedLR {
  public:
   ChainedScheduler(Optimizer& optimizer, std::vector<LRSchedule*> schedules)

@@ -4,8 +4,9 @@
 #include <cmath>
 #include <numbers>
 
-// Rates are computed by the same operations in the same order as in PyTorch. So they agree to the last bit
-// where no library function is involved. (This file is compiled without contraction to fused multiply-adds.)
+// Learning-rate schedules. Rates are computed by the same floating-point operations in the same order as in
+// PyTorch, and this file is compiled without contraction to fused multiply-adds, so rates are bitwise equal to
+// PyTorch's if no library function (cos, pow) is involved.
 
 namespace gradus::optim {
 
@@ -31,7 +32,7 @@ std::vector<double> LRSchedule::last_lr() const {
 }
 
 void LRSchedule::set_rates(double (LRSchedule::*rate)(size_t, double, double) const) {
-  // Groups added later start at the rate they have.
+  // Groups added to the optimizer later start at their own learning rate.
   for (size_t g = base_.size(); g < optimizer_.num_groups(); ++g) base_.push_back(optimizer_.initial_lr(g));
   std::vector<double> rates;
   for (size_t g = 0; g < base_.size(); ++g) {
@@ -71,7 +72,7 @@ State LRSchedule::state_dict() const {
   state.numbers.emplace_back("last_epoch", double(epoch_));
   state.numbers.emplace_back("num_steps", double(steps_));
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    // A group added since the last step has the rate that it was added with.
+    // A group added since the last step is not in base_ yet.
     state.numbers.emplace_back(concat("base_lr.", g), g < base_.size() ? base_[g] : optimizer_.initial_lr(g));
     state.numbers.emplace_back(concat("last_lr.", g), optimizer_.lr(g));
   }
@@ -225,7 +226,7 @@ CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROpti
 double CosineAnnealingLR::rate(size_t, double base, double now) const {
   const double eta = options_.eta_min, epoch = double(last_epoch()), t = double(options_.t_max);
   if (last_epoch() == 0) return now;
-  // The previous rate was eta_min.
+  // In the previous epoch the rate was eta_min, from which the recurrence below cannot continue.
   if ((last_epoch() - 1 - options_.t_max) % (2 * options_.t_max) == 0)
     return now + (base - eta) * (1 - std::cos(pi / t)) / 2;
   return (1 + std::cos(pi * epoch / t)) / (1 + std::cos(pi * (epoch - 1) / t)) * (now - eta) + eta;
@@ -266,17 +267,17 @@ SWALR::SWALR(Optimizer& optimizer, SWALROptions options)
   start();
 }
 double SWALR::rate(size_t group, double, double now) const {
-  const double goal = (*options_.swa_lr)[group];
-  // Returns the goal's share in the rate after `steps` steps.
-  const auto share = [&](int64_t steps) {
+  const double target_lr = (*options_.swa_lr)[group];
+  // Returns the weight of the target rate after `steps` steps: rate = start (1 - weight) + target_lr weight.
+  const auto weight = [&](int64_t steps) {
     const double t =
         std::max(0.0, std::min(1.0, double(steps) / double(std::max<int64_t>(1, options_.anneal_epochs))));
     return options_.anneal_strategy == Anneal::kLinear ? t : (1 - std::cos(pi * t)) / 2;
   };
   const int64_t steps = std::max<int64_t>(num_steps() - 1, options_.anneal_epochs == 0 ? 1 : 0);
-  const double before = share(steps - 1), after = share(steps);
-  const double start = before == 1 ? goal : (now - before * goal) / (1 - before);
-  return goal * after + start * (1 - after);
+  const double before = weight(steps - 1), after = weight(steps);
+  const double start = before == 1 ? target_lr : (now - before * target_lr) / (1 - before);
+  return target_lr * after + start * (1 - after);
 }
 
 }  // namespace gradus::optim

@@ -1,12 +1,12 @@
-// Learning-rate schedules, as in PyTorch. Each starts from the groups' rates at the time when the first
-// schedule was made. Most compute each new rate from the present one, so that schedules can be combined with
-// each other and with changes by hand.
+// Learning-rate schedules, as torch.optim.lr_scheduler. The base rates are the groups' rates at the construction
+// of the optimizer's first schedule. Most schedules compute the new rate from the current one, so that schedules
+// can be combined with each other and with set_lr.
 //
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
 //
-// optim/schedules/joined_lr.h runs several schedules in sequence or together. optim/schedules/plateau.h has
-// rates that follow a metric.
+// In the formulas below, base is the group's base rate. optim/schedules/joined_lr.h combines schedules;
+// optim/schedules/plateau.h has ReduceLROnPlateau.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@
 
 namespace gradus::optim {
 
-// An option with one value for all groups, or one value for each.
+// An option with one value for all groups, or one value per group.
 class PerGroup {
  public:
   PerGroup(double value) : values_{value} {}
   PerGroup(std::initializer_list<double> values) : values_(values) {}
   PerGroup(std::vector<double> values) : values_(std::move(values)) {}
   double operator[](size_t group) const { return values_[values_.size() == 1 ? 0 : group]; }
-  // Throws ValueError naming `op` and the option unless it has one value, or one for each group.
+  // Throws ValueError naming `op` and the option unless the option has one value, or one per group.
   void check(const char* op, const char* name, size_t groups) const;
 
  private:
@@ -36,47 +36,47 @@ class LRSchedule {
   LRSchedule(const LRSchedule&) = delete;
   LRSchedule& operator=(const LRSchedule&) = delete;
 
-  // Advances by one epoch (or by another unit that the caller counts) and sets the optimizer's rates.
-  // Errors: ValueError for a rate below 0, naming the schedule, the step and the rate. No rate is set then.
+  // Advances by one epoch (or by another unit, such as a batch) and sets the optimizer's learning rates.
+  // Errors: ValueError for a rate below 0, naming the schedule, the step and the rate. All rates are then
+  // unchanged.
   virtual void step();
-  // Returns to epoch 0 and sets the rates of that epoch. SequentialLR calls it when this
-  // schedule's turn comes.
+  // Goes back to epoch 0 and sets the rates of that epoch. Called by SequentialLR at this schedule's milestone.
   virtual void restart();
   int64_t last_epoch() const { return epoch_; }
-  std::vector<double> last_lr() const;  // for each group
+  std::vector<double> last_lr() const;  // the current rate of each group
   const Optimizer& optimizer() const { return optimizer_; }
 
   virtual State state_dict() const;
-  // Loads a state, and sets the optimizer's rates.
-  // Errors: ValueError listing what does not fit. Nothing is changed then.
+  // Loads a state, and sets the optimizer's learning rates.
+  // Errors: ValueError listing missing, unexpected and mismatching entries. The schedule is then unchanged.
   void load_state_dict(const State& state);
-  // Reads a state and leaves the changes to in.then(): load_state_dict as a part of a larger state's.
+  // Reads the schedule's part of a larger state, and registers the changes with in.then().
   virtual void read_state(StateReader in);
 
  protected:
-  // `optimizer` must outlive the schedule. `kind` is the schedule's name in errors: "StepLR". Every constructor
-  // ends with start().
+  // `optimizer` must outlive the schedule. `kind` is the schedule's name in errors: "StepLR". The constructor of a
+  // derived class must end with start().
   explicit LRSchedule(Optimizer& optimizer, const char* kind = "LRSchedule");
   // Sets the rates of epoch 0.
   void start();
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
-  // Returns the number of calls of step() so far, including the present one, plus 1 for start().
+  // Returns 1 (for start()) plus the number of calls of step(), including a call in progress.
   int64_t num_steps() const { return steps_; }
   Optimizer& optimizer() { return optimizer_; }
 
-  // Throws unless there is a next epoch.
+  // Throws if the schedule has no next epoch.
   virtual void check_step() const {}
-  // Called when the epoch has become last_epoch(). If it is 0, restart() or start() set it.
+  // Called after last_epoch() has changed: to 0 by start() or restart(), else by step().
   virtual void epoch_changed() {}
-  // Returns a group's rate in epoch last_epoch(), from its present rate and its initial one.
+  // Returns a group's rate in epoch last_epoch(), from its base rate and its current rate `now`.
   virtual double rate(size_t /*group*/, double /*base*/, double now) const { return now; }
-  // The same after restart().
+  // The same for epoch 0 after restart().
   virtual double rate_after_restart(size_t group, double base, double now) const {
     return rate(group, base, now);
   }
-  // Returns a group's momentum in epoch last_epoch(), if the schedule sets it.
+  // Returns a group's momentum in epoch last_epoch(); nullopt if the schedule does not set the momentum.
   virtual std::optional<double> momentum(size_t /*group*/) const { return {}; }
-  // Returns further numbers that belong to a subclass's state.
+  // Returns names of and pointers to further numbers of a derived class's state.
   virtual std::vector<std::pair<const char*, double*>> more_state() { return {}; }
 
  private:
@@ -88,7 +88,7 @@ class LRSchedule {
   int64_t epoch_ = 0, steps_ = 0;
 };
 
-// base f(epoch), with one f for all groups, or one for each.
+// base f(epoch), with one f for all groups, or one per group.
 class LambdaLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
@@ -100,7 +100,7 @@ class LambdaLR final : public LRSchedule {
   std::vector<Factor> factors_;
 };
 
-// The previous rate times f(epoch), from epoch 1 on. In a SequentialLR that turns to it, from epoch 0 on.
+// The previous rate times f(epoch), from epoch 1 on; after restart() (in a SequentialLR) from epoch 0 on.
 class MultiplicativeLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
@@ -129,7 +129,7 @@ class StepLR final : public LRSchedule {
 };
 
 struct MultiStepLROptions {
-  std::vector<int64_t> milestones = {};  // ascending; a repeated milestone counts repeatedly
+  std::vector<int64_t> milestones = {};  // ascending; a milestone that is listed twice counts twice
   double gamma = 0.1;
 };
 // base gamma^(number of milestones <= epoch)
@@ -147,7 +147,7 @@ struct ConstantLROptions {
   double factor = 1.0 / 3;
   int64_t total_iters = 5;
 };
-// factor base until epoch total_iters, then base: a warm-up in one stage.
+// factor base before epoch total_iters, then base: warm-up with a constant rate.
 class ConstantLR final : public LRSchedule {
  public:
   // Errors: ValueError unless factor is in (0, 1] and total_iters >= 0.
@@ -163,7 +163,7 @@ struct LinearLROptions {
   double start_factor = 1.0 / 3, end_factor = 1;
   int64_t total_iters = 5;
 };
-// base (start_factor + (end_factor - start_factor) min(epoch, total_iters) / total_iters): the usual warm-up.
+// base (start_factor + (end_factor - start_factor) min(epoch, total_iters) / total_iters): linear warm-up.
 class LinearLR final : public LRSchedule {
  public:
   // Errors: ValueError unless start_factor is in (0, 1], end_factor in [0, 1] and total_iters >= 1.
@@ -227,9 +227,8 @@ struct CosineAnnealingWarmRestartsOptions {
   int64_t t_mult = 1;            // each period is this many times as long as the previous one
   double eta_min = 0;
 };
-// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, t epochs after the last restart; T is
-// the period's length.
-// Source: Loshchilov and Hutter, ICLR 2017.
+// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, where t is the number of epochs since the last restart and
+// T the length of the current period. Source: Loshchilov and Hutter, ICLR 2017.
 class CosineAnnealingWarmRestarts final : public LRSchedule {
  public:
   // Errors: ValueError for t_0 < 1 or t_mult < 1.
@@ -250,7 +249,7 @@ struct SWALROptions {
   int64_t anneal_epochs = 10;
   Anneal anneal_strategy = Anneal::kCos;
 };
-// Changes the present rate to swa_lr over anneal_epochs epochs and keeps it there, for averaging weights.
+// Anneals the current rate to swa_lr over anneal_epochs epochs and then keeps it, for stochastic weight averaging.
 // Source: Izmailov et al., UAI 2018.
 class SWALR final : public LRSchedule {
  public:

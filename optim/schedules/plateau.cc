@@ -1,3 +1,4 @@
+// ReduceLROnPlateau.
 #include "gradus/optim/schedules/plateau.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// ReduceLROnPlateau: lowers the learning rate when a metric has stopped improving.
+// ReduceLROnPlateau: reduces the learning rate when a metric has stopped improving, as in
+// torch.optim.lr_scheduler.
 //
 //   optim::ReduceLROnPlateau schedule(opt, {.patience = 3});
 //   for (int epoch = 0; epoch < 50; ++epoch) { train(); schedule.step(validation_loss()); }
@@ -12,32 +13,32 @@ enum class MetricMode { kMin, kMax };
 enum class ThresholdMode { kRel, kAbs };
 
 struct ReduceLROnPlateauOptions {
-  MetricMode mode = MetricMode::kMin;  // whether lower or higher is better
+  MetricMode mode = MetricMode::kMin;  // whether a lower or a higher metric is better
   double factor = 0.1;
-  int64_t patience = 10;    // number of epochs without improvement to tolerate
-  double threshold = 1e-4;  // least improvement that counts
+  int64_t patience = 10;    // number of epochs without improvement before a reduction
+  double threshold = 1e-4;  // minimum improvement
   ThresholdMode threshold_mode = ThresholdMode::kRel;
-  int64_t cooldown = 0;  // epochs after a reduction that do not count as bad
+  int64_t cooldown = 0;  // epochs after a reduction that do not count as epochs without improvement
   PerGroup min_lr = 0;
-  double eps = 1e-8;  // smaller changes of a rate are not made
+  double eps = 1e-8;  // a rate is not reduced if the change is at most eps
 };
 
 class ReduceLROnPlateau {
  public:
   // `optimizer` must outlive the schedule.
-  // Errors: ValueError unless factor is in (0, 1), for a negative option, and for another number of
-  // min_lr than groups.
+  // Errors: ValueError unless factor is in (0, 1), for negative options, and for a number of min_lr other than 1
+  // and the number of groups.
   explicit ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
 
-  // Ends an epoch, given its metric. NaN is no improvement.
+  // Ends an epoch with this metric. NaN is no improvement.
   void step(double metric);
   int64_t last_epoch() const { return epoch_; }
   double best() const { return best_; }  // infinite before the first step
   std::vector<double> last_lr() const;   // for each group
 
   State state_dict() const;
-  // Loads a state, and sets the optimizer's rates.
-  // Errors: ValueError listing what does not fit. Nothing is changed then.
+  // Loads a state, and sets the optimizer's learning rates.
+  // Errors: ValueError listing missing, unexpected and mismatching entries. The schedule is then unchanged.
   void load_state_dict(const State& state);
 
  private:

@@ -1,3 +1,4 @@
+// Convolutions of 1 to 3 spatial dims, transposed convolutions, and their gradients to any order.
 #include "gradus/autograd/ops/images/conv.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -16,7 +17,7 @@ namespace {
 
 using raw::ConvGeometry;
 
-// The names of the three ops of one rank, for errors and recordings.
+// Op names for errors and recordings, indexed by the number of spatial dims.
 struct Names {
   const char *conv, *input_grad, *weight_grad;
 };
@@ -27,10 +28,10 @@ constexpr Names kNames[] = {{},
 const Names& names_of(const ConvGeometry& g) { return kNames[g.rank()]; }
 
 // Note [Three convolutions]
-// y = conv(x, w), dx = conv_input_grad(dy, w) and dw = conv_weight_grad(dy, x) are the three contractions
-// of one trilinear form. The derivative of each consists of the other two, to any order. The kernel of
-// the weight gradient computes the bias's gradient as well, and that op's derivative is a convolution
-// with a bias again.
+// With the trilinear form T(x, w, dy) = <conv(x, w), dy>, the ops y = conv(x, w), dx = conv_input_grad(dy, w) and
+// dw = conv_weight_grad(dy, x) are its partial derivatives. The derivatives of each op are the other two, to any
+// order. The weight gradient also computes the bias gradient; the derivative of this pair is a convolution with
+// bias.
 
 Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const ConvGeometry& g);
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
@@ -41,8 +42,9 @@ DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
 
-// Kernels read channels-last images. Of a batch's images one copy serves the weight's gradient, too.
-Tensor images_of(const Tensor& x, const ConvGeometry& g) {
+// Returns x in channels-last layout, which kernels read. The converted copy is saved for the weight gradient, so
+// that the backward need not convert again. Leaves a tracked x unchanged: kernels then convert it.
+Tensor as_channels_last(const Tensor& x, const ConvGeometry& g) {
   return x.dim() == g.rank() + 2 && !autograd::is_tracked(x) ? raw::channels_last(x) : x;
 }
 
@@ -66,18 +68,20 @@ void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias
   }
 }
 
+// y = conv(x, w) + bias for x with a batch dim, differentiable.
 Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
-  const Tensor x = images_of(images, g);
+  const Tensor x = as_channels_last(images, g);
   Tensor y = raw::conv(names_of(g).conv, x, w, bias, g);
   record_conv(y, x, w, bias, g);
   return y;
 }
 
+// relu(conv(x, w) + bias) by one op, recorded as conv followed by relu.
 Tensor rectified_conv(const char* op, const Tensor& images, const Tensor& w, const Tensor& bias,
                       const ConvGeometry& g) {
-  const Tensor x = images_of(images, g);
+  const Tensor x = as_channels_last(images, g);
   const Tensor y = raw::conv_relu(op, x, w, bias, g);
-  Tensor h = detach(y);  // relu's operand in the graph: neither rule reads it
+  Tensor h = detach(y);  // stands for the relu's operand in the graph; no rule reads its elements
   record_conv(h, x, w, bias, g);
   if (Recorder r{"relu", h})
     r.record(y, wrt(h, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));
@@ -118,7 +122,7 @@ std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const S
             vs[0] = empty(w_shape, {v.dtype(), v.device()});
             raw::fill_(vs[0], 0);
           }
-          for (Tensor& of_result : vs)  // brings both into the dtype of v
+          for (Tensor& of_result : vs)  // converts both to the dtype of v
             if (of_result.defined()) of_result = to(of_result, v.dtype());
           if (needs[0]) grads[0] = conv(v, vs[0], vs[1], g);
           if (needs[1]) grads[1] = input_grad(dy.get(), vs[0], v.shape(), g);
@@ -136,7 +140,7 @@ Tensor with_zeros_at_end(const Tensor& x, int64_t dim, int64_t count) {
   return slice_backward(x, shape, dim, 0);
 }
 
-// Replaces same_padding by equal numbers of zeros on both sides. An odd zero is added at the end of x.
+// Replaces same_padding by equal padding on both sides. If the total is odd, one zero is appended to x.
 Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   for (int d = 0; d < g.rank(); ++d) {
     if (g.stride[d] != 1) throw ValueError(op, "same_padding needs a stride of 1, given ", g.stride[d]);
@@ -151,15 +155,17 @@ Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   return x;
 }
 
-// Returns the geometry for a signal treated as an image of height 1.
+// Returns the geometry of a 1-d convolution for x viewed as an image of height 1.
 ConvGeometry as_image(ConvGeometry g) {
   g.stride.insert(0, 1), g.padding.insert(0, 0), g.dilation.insert(0, 1);
   return g;
 }
 
-Tensor conv_of(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g,
-               bool same_padding) {
-  if (x.dim() == g.rank() + 1) return squeeze(conv_of(op, unsqueeze(x, 0), w, bias, g, same_padding), 0);
+// Convolution with 1 to 3 spatial dims, with or without a batch dim; 1-d convolutions are computed as 2-d ones.
+Tensor conv_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g,
+                     bool same_padding) {
+  if (x.dim() == g.rank() + 1)
+    return squeeze(conv_any_rank(op, unsqueeze(x, 0), w, bias, g, same_padding), 0);
   const Tensor padded = same_padding ? pad_same(op, x, w, g) : x;
   if (g.rank() > 1) return conv(padded, w, bias, g);
   raw::check_conv(op, padded, w, bias, g);
@@ -193,25 +199,28 @@ Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const C
   return y;
 }
 
-Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
-                    const ConvGeometry& g, const Dims& output_padding) {
+// The same for transposed convolutions.
+Tensor conv_transpose_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                               const ConvGeometry& g, const Dims& output_padding) {
   check_floating(op, "x", x);
   check_same_dtype(op, "x", x, "weight", w);
   if (x.dim() == g.rank() + 1)
-    return squeeze(transpose_of(op, unsqueeze(x, 0), w, bias, g, output_padding), 0);
+    return squeeze(conv_transpose_any_rank(op, unsqueeze(x, 0), w, bias, g, output_padding), 0);
   const Shape shape = transposed_shape(op, x, w, g, output_padding);
-  Tensor source = x;  // with zeros added for an output padding of whole strides
+  Tensor extended = x;  // x, with zeros appended where the output padding is a stride or more
   for (int d = 0; d < g.rank(); ++d)
-    source = with_zeros_at_end(source, d + 2, output_padding[d] / g.stride[d]);
-  // Checks the arguments as those of the convolution with this gradient. Its x has the shape of
-  // the result here.
-  const Shape want = raw::check_conv(op, empty(shape, {x.dtype(), Device{DeviceType::kMeta, 0}}),
-                                     empty(w.shape(), {x.dtype(), Device{DeviceType::kMeta, 0}}), {}, g);
-  if (!(want == source.shape())) throw InternalError(op, ": ", want, " is not ", source.shape());
-  if (g.rank() > 1) return transposed_conv(op, source, w, bias, shape, g);
+    extended = with_zeros_at_end(extended, d + 2, output_padding[d] / g.stride[d]);
+  // Checks the arguments as those of the convolution whose input gradient this is; that convolution's input has
+  // the result's shape.
+  const Shape conv_shape =
+      raw::check_conv(op, empty(shape, {x.dtype(), Device{DeviceType::kMeta, 0}}),
+                      empty(w.shape(), {x.dtype(), Device{DeviceType::kMeta, 0}}), {}, g);
+  if (!(conv_shape == extended.shape()))
+    throw InternalError(op, ": ", conv_shape, " is not ", extended.shape());
+  if (g.rank() > 1) return transposed_conv(op, extended, w, bias, shape, g);
   Shape image = shape;
   image.insert(2, 1);
-  return squeeze(transposed_conv(op, unsqueeze(source, 2), unsqueeze(w, 2), bias, image, as_image(g)), 2);
+  return squeeze(transposed_conv(op, unsqueeze(extended, 2), unsqueeze(w, 2), bias, image, as_image(g)), 2);
 }
 
 }  // namespace
@@ -219,12 +228,12 @@ Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tens
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dFuncOptions& o) {
   const OpCall call("conv1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv1d"}) return conv1d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_of("conv1d", x, w, bias, o, o.same_padding);
+  return conv_any_rank("conv1d", x, w, bias, o, o.same_padding);
 }
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o) {
   const OpCall call("conv2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv2d"}) return conv2d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_of("conv2d", x, w, bias, o, o.same_padding);
+  return conv_any_rank("conv2d", x, w, bias, o, o.same_padding);
 }
 Tensor conv2d_relu(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o) {
   const OpCall call("conv2d_relu", {{"x", x}, {"weight", w}});
@@ -237,7 +246,7 @@ Tensor conv2d_relu(const Tensor& x, const Tensor& w, const Tensor& bias, const C
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dFuncOptions& o) {
   const OpCall call("conv3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv3d"}) return conv3d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_of("conv3d", x, w, bias, o, o.same_padding);
+  return conv_any_rank("conv3d", x, w, bias, o, o.same_padding);
 }
 
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
@@ -267,7 +276,7 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose1d"})
     return conv_transpose1d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return transpose_of(
+  return conv_transpose_any_rank(
       "conv_transpose1d", x, w, bias,
       Conv1dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding});
@@ -277,7 +286,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose2d"})
     return conv_transpose2d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return transpose_of(
+  return conv_transpose_any_rank(
       "conv_transpose2d", x, w, bias,
       Conv2dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding.h, o.output_padding.w});
@@ -287,7 +296,7 @@ Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose3d"})
     return conv_transpose3d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return transpose_of(
+  return conv_transpose_any_rank(
       "conv_transpose3d", x, w, bias,
       Conv3dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding.d, o.output_padding.h, o.output_padding.w});

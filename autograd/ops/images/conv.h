@@ -9,11 +9,11 @@
 
 namespace gradus {
 
-// Correlates each image with a bank of filters:
+// Cross-correlates each image with O filters:
 //   y[n,o,p,q] = bias[o] + sum over c,i,j of
 //       w[o,c,i,j] x[n, group(o) + c, p*stride - padding + i*dilation, q*stride - padding + j*dilation]
-// The C channels of x and the O filters are cut into `groups` independent parts; group(o) is the first
-// channel of o's part. The result lies channels-last. Computed in f64, f32 or bf16 with sums in f32. f16 is
+// The C channels of x and the O filters are divided into `groups` independent groups; group(o) is the first
+// channel of o's group. The result is channels-last. Computes in f64, in f32, or in bf16 with f32 sums. f16 is
 // computed in f32 and rounded once.
 // Shapes: x [N,C,H,W] or [C,H,W], w [O,C/groups,KH,KW], bias [O] or undefined -> y [N,O,P,Q] or [O,P,Q],
 //   P = floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1, Q alike.
@@ -28,7 +28,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
 Tensor conv2d_relu(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                    const Conv2dFuncOptions& options = {});
 
-// conv2d over signals and over volumes.
+// conv1d and conv3d: conv2d over signals and over volumes.
 // Shapes: x [N,C,L] or [C,L], w [O,C/groups,K], bias [O] or undefined -> y [N,O,P] or [O,P].
 // Errors: as conv2d.
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
@@ -57,11 +57,11 @@ std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, 
 std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv3dFuncOptions& options = {});
 
-// How a transposed convolution spreads its input.
+// Options of transposed convolutions.
 struct ConvTranspose1dFuncOptions {
   int64_t stride = 1;
-  int64_t padding = 0;         // cut off on both sides
-  int64_t output_padding = 0;  // added at the end, below stride or dilation
+  int64_t padding = 0;         // elements removed from both ends of the result
+  int64_t output_padding = 0;  // elements added to the end of the result; less than stride or dilation
   int64_t dilation = 1;
   int64_t groups = 1;
 };
@@ -80,12 +80,13 @@ struct ConvTranspose3dFuncOptions {
   int64_t groups = 1;
 };
 
-// Convolves transposed, as conv2d's gradient does. Every x[n,c,h,w] adds x[n,c,h,w] w[c,o,i,j] to
-//   y[n, group(c) + o, h*stride - padding + i*dilation, w*stride - padding + j*dilation].
-// Then bias[o] is added.
+// Transposed convolution, the gradient of conv2d with respect to its input. Each element adds
+// x[n,c,h,w] w[c,o,i,j] to
+//   y[n, group(c) + o, h*stride - padding + i*dilation, w*stride - padding + j*dilation],
+// to which bias[o] is added.
 // Shapes: x [N,C,H,W] or [C,H,W], w [C,O/groups,KH,KW], bias [O] or undefined -> y [N,O,P,Q] or [O,P,Q],
 //   P = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1, Q alike.
-// Errors: ShapeError for other dims, channels or groups that do not fit, or no result left; ValueError for a
+// Errors: ShapeError for other dims, channels or groups that do not fit, or an empty result; ValueError for a
 // stride, dilation or groups below 1, a negative padding, an output_padding below 0 or not below stride or
 // dilation; DTypeError, DeviceError.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},

@@ -1,3 +1,5 @@
+// grid_sample and affine_grid, composed of differentiable ops: each tap of the interpolation is an index_select of
+// pixels times a weight that depends on the grid.
 #include "gradus/autograd/ops/images/grid_sample.h"
 
 #include <algorithm>
@@ -34,30 +36,32 @@ void check(const Tensor& x, const Tensor& grid) {
     throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and grid ", describe(grid));
 }
 
-// Reflects positions at the edges of n cells as often as needed.
+// Reflects positions at the borders of an axis of n pixels until they lie inside. `aligned`: the borders are the
+// centers of the first and last pixels; otherwise their outer edges.
 Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
   const double low = aligned ? 0 : -0.5, span = aligned ? double(n - 1) : double(n);
   if (span == 0) return mul(at, 0);
-  const Tensor away = abs(sub(at, low)), turns = detach(floor(div(away, span)));
-  const Tensor rest = sub(away, mul(turns, span)), odd = remainder(turns, 2);
-  // An even number of turns gives rest, an odd one span - rest.
+  const Tensor distance = abs(sub(at, low)), reflections = detach(floor(div(distance, span)));
+  const Tensor rest = sub(distance, mul(reflections, span)), odd = remainder(reflections, 2);
+  // low + rest after an even number of reflections, low + span - rest after an odd number.
   return add(add(mul(rest, sub(1, mul(odd, 2))), mul(odd, span)), low);
 }
 
-// Returns positions in units of cells, on an axis of n cells.
+// Converts grid coordinates in [-1, 1] to pixel positions on an axis of n pixels: 0 is the center of the first.
 Tensor position(const Tensor& grid, int64_t n, const GridSampleOptions& o) {
   return o.align_corners ? mul(add(grid, 1), double(n - 1) / 2)
                          : div(sub(mul(add(grid, 1), double(n)), 1), 2);
 }
 
-// Returns positions moved inside as the padding demands.
+// Applies the padding mode to positions: reflection, then clamping to [0, n - 1]; no change for kZeros.
 Tensor padded(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   if (o.padding == SamplePadding::kZeros) return at;
-  const Tensor back = o.padding == SamplePadding::kReflection ? reflected(at, n, o.align_corners) : at;
-  return clamp(back, 0, double(n - 1));
+  const Tensor inside = o.padding == SamplePadding::kReflection ? reflected(at, n, o.align_corners) : at;
+  return clamp(inside, 0, double(n - 1));
 }
 
-// Cell indices of whole positions, with 0 for those outside; `inside` is 1 for a position inside, else 0.
+// Pixel indices of integer positions. For a position outside of the axis, index and inside are 0; else inside is
+// 1.
 struct Cells {
   Tensor index, inside;
 };
@@ -66,14 +70,14 @@ Cells cells_at(const Tensor& whole, int64_t n) {
   return {to(where(inside, whole, 0.0), DType::kI64), to(inside, whole.dtype())};
 }
 
-// The four cells around each position on an axis, and their weights by cubic convolution.
+// The four pixels around each position on an axis, and their weights of cubic convolution (Keys, a = -0.75).
 struct CubicTaps {
   std::array<Cells, 4> cells;
   std::array<Tensor, 4> weights;
 };
 CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   constexpr double a = -0.75;
-  // Weights of a cell at a distance of at most 1, and of one at a distance of 1 to 2.
+  // Weights of pixels at distance d: near for d <= 1, far for 1 < d < 2.
   const auto near = [](const Tensor& d) { return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1); };
   const auto far = [](const Tensor& d) {
     return sub(mul(add(mul(sub(mul(d, a), 5 * a), d), 8 * a), d), 4 * a);
@@ -84,7 +88,7 @@ CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   return taps;
 }
 
-// Returns the rows of pixels [N H W, C] at the given cells, times weight[N P Q].
+// Returns the rows of pixels [N*H*W, C] at `first` + (h, w), times weight [N,P,Q] and 0 for positions outside.
 Tensor read(const Tensor& pixels, Size2 size, const Tensor& first, const Cells& h, const Cells& w,
             const Tensor& weight) {
   const Tensor index = add(mul(add(first, h.index), size.w), w.index);
@@ -103,7 +107,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const Tensor pixels = reshape(permute(x, {0, 2, 3, 1}), {N * size.h * size.w, C});
   const Tensor vertical = position(select(grid, 3, 1), size.h, o),
                horizontal = position(select(grid, 3, 0), size.w, o);
-  // The first row of each image.
+  // n * H: multiplied by W, the row in `pixels` of the first pixel of image n.
   const Tensor first =
       reshape(mul(arange(N, {.dtype = DType::kI64, .device = x.device()}), size.h), {N, 1, 1});
   Tensor y;
@@ -124,13 +128,14 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
              one);
   } else {
     const Tensor top = detach(floor(v)), left = detach(floor(u));
-    const Tensor down = sub(v, top), right = sub(u, left), up = sub(1, down), back = sub(1, right);
+    const Tensor bottom_weight = sub(v, top), right_weight = sub(u, left), top_weight = sub(1, bottom_weight),
+                 left_weight = sub(1, right_weight);
     const Cells h0 = cells_at(top, size.h), h1 = cells_at(add(top, 1), size.h);
     const Cells w0 = cells_at(left, size.w), w1 = cells_at(add(left, 1), size.w);
-    y = add(add(read(pixels, size, first, h0, w0, mul(up, back)),
-                read(pixels, size, first, h0, w1, mul(up, right))),
-            add(read(pixels, size, first, h1, w0, mul(down, back)),
-                read(pixels, size, first, h1, w1, mul(down, right))));
+    y = add(add(read(pixels, size, first, h0, w0, mul(top_weight, left_weight)),
+                read(pixels, size, first, h0, w1, mul(top_weight, right_weight))),
+            add(read(pixels, size, first, h1, w0, mul(bottom_weight, left_weight)),
+                read(pixels, size, first, h1, w1, mul(bottom_weight, right_weight))));
   }
   return permute(reshape(y, {N, P, Q, C}), {0, 3, 1, 2});
 }

@@ -1,3 +1,5 @@
+// interpolate: builds a sparse matrix of input positions and weights (taps) per axis, and applies the matrices by
+// resample. kArea is adaptive average pooling.
 #include "gradus/autograd/ops/images/interpolate.h"
 
 #include <algorithm>
@@ -15,24 +17,26 @@ namespace {
 using Mode = Interpolation;
 constexpr const char* kOp = "interpolate";
 
-// One axis of a resizing. scale is 0 when none was given.
+// Input and output size of one axis. `scale` is 0 unless the user passed a scale factor.
 struct Axis {
   int64_t in, out;
   double scale;
   bool align_corners;
 };
 
-// Returns the distance between neighboring output cells, in input cells. T is x's dtype, in which PyTorch
-// computes positions, so that a nearest cell is the same as PyTorch's.
+// Returns the distance between neighboring output pixels in input pixels. T is x's dtype, in which PyTorch
+// computes positions; the nearest pixel is then the same as PyTorch's.
 template <class T> T step_of(const Axis& a) {
   if (a.align_corners) return a.out > 1 ? T(a.in - 1) / T(a.out - 1) : T(0);
   return a.scale > 0 ? T(1.0 / a.scale) : T(a.in) / T(a.out);
 }
 
+// Returns the position of output pixel i in input pixels: 0 is the center of the first.
 template <class T> T position(const Axis& a, T step, int64_t i) {
   return a.align_corners ? step * T(i) : step * (T(i) + T(0.5)) - T(0.5);
 }
 
+// nearest, linear and cubic add the taps of each output pixel: input pixels with their weights.
 template <class T> void nearest(AxisTaps& taps, const Axis& a, bool exact) {
   const T step = step_of<T>(a);
   for (int64_t i = 0; i < a.out; ++i) {
@@ -58,7 +62,7 @@ template <class T> void linear(AxisTaps& taps, const Axis& a) {
   }
 }
 
-// Keys' cubic convolution kernel at distance t.
+// Cubic convolution kernel of Keys at distance t.
 template <class T> T cubic_weight(T t, T a) {
   t = std::abs(t);
   if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
@@ -78,8 +82,8 @@ template <class T> void cubic(AxisTaps& taps, const Axis& a) {
   }
 }
 
-// Adds the taps of the filter, with normalized weights. When shrinking, the filter is widened to cover the
-// input between output cells.
+// Adds the taps of a triangle or cubic filter, with weights normalized to sum 1. For downsampling the filter is
+// widened by the ratio of the sizes.
 template <class T> void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic) {
   const T step = step_of<T>(a), shrink = std::max(step, T(1)), support = (is_cubic ? T(2) : T(1)) * shrink;
   std::vector<T> weights;
@@ -137,6 +141,7 @@ void check(const Tensor& x, const InterpolateOptions& o) {
   if (o.antialias && wanted != 2) throw ValueError(kOp, "antialias is for the modes bilinear and bicubic");
 }
 
+// Returns the sizes of spatial dim i of the input and of the result.
 Axis axis_of(const Tensor& x, const InterpolateOptions& o, int i) {
   const double scale =
       o.scale_factor.empty() ? 0 : o.scale_factor[o.scale_factor.size() == 1 ? 0 : size_t(i)];

@@ -1,3 +1,5 @@
+// pad: constant padding and cropping by a copy, other modes by resample with one source element per output
+// element.
 #include "gradus/autograd/ops/images/pad.h"
 
 #include <algorithm>
@@ -17,7 +19,7 @@ namespace {
 
 constexpr const char* kOp = "pad";
 
-// Numbers of cells to add before and after a dim.
+// Numbers of elements to add before and after a dim; negative ones crop.
 struct Sides {
   int64_t front = 0, back = 0;
 };
@@ -39,7 +41,7 @@ std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
   return sides;
 }
 
-// Writes `value` into the new cells of y. They form slabs, which overlap in the corners.
+// Writes `value` into the padding of y: a slab at both ends of each dim. Slabs overlap in the corners.
 void fill_sides(const Tensor& y, const std::vector<Sides>& sides, double value) {
   for (int d = 0; d < y.dim(); ++d) {
     const int64_t n = y.size(d), front = std::clamp<int64_t>(sides[size_t(d)].front, 0, n);
@@ -68,7 +70,8 @@ Tensor padded_by(const Tensor& x, const std::vector<Sides>& sides, double value)
   return y;
 }
 
-// Pads with a constant or crops. Zero padding and cropping are each other's transposes.
+// Pads with a constant or crops. The gradient of padding is cropping, and the gradient of cropping is zero
+// padding.
 Tensor constant_pad(const Tensor& x, const std::vector<int64_t>& pads, double value) {
   const Tensor y = padded_by(x, sides_of(x, pads), value);
   if (Recorder r{kOp, x})
@@ -88,7 +91,7 @@ void check_value(const Tensor& x, double value) {
     throw ValueError(kOp, "a value of ", value, " is none of ", t, ": x ", describe(x));
 }
 
-// Returns the cell, on an axis of n cells, that position i shows. i may lie outside.
+// Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
 int64_t source(PadMode mode, int64_t i, int64_t n) {
   if (mode == PadMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PadMode::kCircular) return (i % n + n) % n;
@@ -96,12 +99,13 @@ int64_t source(PadMode mode, int64_t i, int64_t n) {
 }
 
 std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode mode) {
-  const int64_t n = x.size(d), most = std::max(s.front, s.back);
+  const int64_t n = x.size(d), max_pad = std::max(s.front, s.back);
   if (n == 0) throw ShapeError(kOp, "dim ", d, " has no cells to pad with: x ", describe(x));
-  if (mode == PadMode::kReflect && most >= n)
-    throw ValueError(kOp, "cannot reflect ", most, " of the ", n, " cells of dim ", d, ": x ", describe(x));
-  if (mode == PadMode::kCircular && most > n)
-    throw ValueError(kOp, "cannot go round by ", most, " on the ", n, " cells of dim ", d, ": x ",
+  if (mode == PadMode::kReflect && max_pad >= n)
+    throw ValueError(kOp, "cannot reflect ", max_pad, " of the ", n, " cells of dim ", d, ": x ",
+                     describe(x));
+  if (mode == PadMode::kCircular && max_pad > n)
+    throw ValueError(kOp, "cannot go round by ", max_pad, " on the ", n, " cells of dim ", d, ": x ",
                      describe(x));
   check_bounds(kOp, "a size of x", n, 1, kMaxTable);
   check_bounds(kOp, "a size of the result", n + s.front + s.back, 0, kMaxTable);

@@ -1,11 +1,11 @@
-// Moving elements between channels and cells. Results are channels-last if x is, else row-major.
+// Pixel shuffle and channel shuffle. Results are channels-last if x is, else row-major.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
 
-// Spreads groups of factor^2 channels over squares of cells. With f = factor:
+// Rearranges factor^2 channels to squares of factor x factor pixels (sub-pixel convolution). With f = factor:
 //   y[n, c, h f + i, w f + j] = x[n, (c f + i) f + j, h, w]
 // Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
 // Errors: ShapeError for fewer than 3 dims or channels that f^2 does not divide; ValueError for a
@@ -13,7 +13,7 @@ namespace gradus {
 // Grad: pixel_unshuffle of dy.
 // Source: Shi et al. 2016, https://arxiv.org/abs/1609.05158
 Tensor pixel_shuffle(const Tensor& x, int64_t factor);
-// Gathers squares of factor x factor cells in channels: the inverse of pixel_shuffle.
+// Rearranges squares of factor x factor pixels to channels: the inverse of pixel_shuffle.
 // Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
 // Errors: ShapeError for fewer than 3 dims or sizes that f does not divide; ValueError for a factor below 1.
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor);

@@ -1,3 +1,5 @@
+// Max, average and Lp pooling. Rules use max_pool_scatter, max_pool_gather and avg_pool_spread, which are each
+// other's gradients; max pooling of a relu's result is recorded as one fused node.
 #include "gradus/autograd/ops/images/pool.h"
 
 #include <cmath>
@@ -36,28 +38,29 @@ Tensor avg_pool_over(const char* op, const Tensor& x, const PoolWindows& windows
 }
 
 // Note [Pooling a relu]
-// For max_pool2d(relu(x)) over disjoint windows, the backward needs only the relu's result h: x's gradient is
-// dy at each window's first maximum if that maximum is positive, and 0 elsewhere. So one node stands for both
-// ops, with the relu's edge. The relu's own node remains for other users of h. The pooling's node keeps h. If
-// nothing else holds h at the time of the backward, h's buffer is overwritten window by window and becomes
-// x's gradient: no index, no mask, no new memory. When the gradient of h itself is wanted, the node splits:
-// it then stands for the pooling only, with an edge to the relu.
+// The backward of max_pool2d(relu(x)) over disjoint windows needs only the relu's result h: dx is dy at the first
+// maximum of each window if this maximum is positive, and 0 elsewhere. One fused node therefore records both
+// ops: its edge is the relu's edge to x, and it saves h. The relu's own node remains for other consumers of h.
+// If no other reference to h exists during the backward, dx is written into h's buffer window by window, without
+// an index, a mask or new memory. If h itself is a target of the backward, the engine splits the node, which
+// then applies the rule of the pooling alone and has an edge to the relu.
 
 // Returns the relu node that made x, or null.
 const autograd::Node* relu_of(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   if (!slot || slot->is_leaf()) return nullptr;
   const auto* node = static_cast<const autograd::Node*>(slot.get());
-  // A recording with h as a leaf (a checkpoint's) does not know the op that made h.
+  // A recording that has h as a leaf (a checkpoint's) does not contain the relu.
   for (const auto& open : autograd::open_recordings())
     if (const auto* r = autograd::as_recording(open); r->follows(slot.get()) && !node->belongs_to(r))
       return nullptr;
   return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
 }
 
-// Returns the gradient of max_pool2d(relu(.)) given h = relu(.). Overwrites h if nothing else holds it.
+// Returns the gradient of max_pool2d(relu(x)) with respect to x, where h = relu(x). Writes it into h's buffer if
+// there is no other reference to h.
 Tensor max_pool_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows) {
-  if (autograd::is_tracked(dy)) {  // this backward will be differentiated; it is linear in dy
+  if (autograd::is_tracked(dy)) {  // second order: composed of differentiable ops, which are linear in dy
     const Tensor index = raw::max_pool(h, windows).second;
     return mul(max_pool_scatter(dy, index, windows), to(gt(h, 0), h.dtype()));
   }
@@ -97,8 +100,9 @@ class MaxPoolReluNode final : public autograd::Node {
 }  // namespace
 
 namespace {
-// Max pooling of signals and images. If a relu made x, its node is joined where possible.
-Tensor max_pool_maybe_of_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
+// Max pooling of signals and images. Records the fused node if x is the result of a relu, see Note [Pooling a
+// relu].
+Tensor max_pool_fusing_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
   const autograd::Node* relu = windows.are_disjoint() && windows.padding == Size3(0) ? relu_of(x) : nullptr;
   Recorder r{"max_pool2d(relu)", x};
   if (!relu || !r) return max_pool_over(op, x, windows);
@@ -118,7 +122,7 @@ std::pair<Tensor, Tensor> max_pool_with_indices_over(const char* op, const Tenso
   return {y, raw::max_pool_positions(index, windows)};
 }
 
-// Returns the p-th root of a window's sum of p-th powers; the sum is `mean` times `cells`.
+// Returns the p-th root of a window's sum of p-th powers, computed from their mean and the number of cells.
 Tensor root_of_sum(const Tensor& mean, double cells, double p) { return pow(mul(mean, cells), 1 / p); }
 
 void check_p(const char* op, double p) {
@@ -138,12 +142,12 @@ Size3 with(Size2 s) { return {1, s.h, s.w}; }
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options) {
   const OpCall call("max_pool1d", {{"x", x}});
   if (is_sample(x, 1)) return squeeze(max_pool1d(unsqueeze(x, 0), options), 0);
-  return max_pool_maybe_of_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
+  return max_pool_fusing_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
 }
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   const OpCall call("max_pool2d", {{"x", x}});
   if (is_sample(x, 2)) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
-  return max_pool_maybe_of_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
+  return max_pool_fusing_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
 }
 Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options) {
   const OpCall call("max_pool3d", {{"x", x}});
@@ -181,10 +185,10 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
   Shape shape{x.size(0), x.size(1)};
   for (int64_t s : size) shape.push_back(s);
   checked_numel(shape, "max_unpool");
-  const Shape lines{x.size(0), x.size(1), x.numel() == 0 ? 0 : x.numel() / (x.size(0) * x.size(1))};
+  const Shape rows{x.size(0), x.size(1), x.numel() == 0 ? 0 : x.numel() / (x.size(0) * x.size(1))};
   const Tensor none =
       zeros({x.size(0), x.size(1), size.product()}, {.dtype = x.dtype(), .device = x.device()});
-  return reshape(scatter(none, 2, reshape(indices, lines), reshape(x, lines)), shape);
+  return reshape(scatter(none, 2, reshape(indices, rows), reshape(x, rows)), shape);
 }
 
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options) {

@@ -1,6 +1,6 @@
-// Pooling over windows of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W], or of one of them
-// without N, differentiable to any order. gradus/tensor/ops/images/pool.h has the options. Results of batches
-// lie channels-last. 16-bit floats are computed in f32.
+// Pooling over windows of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W], with or without N,
+// differentiable to any order. Options: gradus/tensor/ops/images/pool.h. Results with a batch dim are
+// channels-last. 16-bit floats are computed in f32.
 #pragma once
 
 #include <utility>
@@ -10,10 +10,10 @@
 
 namespace gradus {
 
-// Take the maximum of each window:
+// Return the maximum of each window:
 //   y[n,c,p,q] = max over i,j of x[n, c, p*stride - padding + i*dilation, q*stride - padding + j*dilation]
-// The first of equal cells, row by row, wins and gets the gradient. A NaN wins over numbers. max_pool2d(x, 2)
-// is max_pool2d(x, {.kernel = 2}); stride and padding may follow.
+// Among equal maxima, the first in row-major order gets the gradient. NaN counts as larger than all numbers.
+// max_pool2d(x, 2) is max_pool2d(x, {.kernel = 2}).
 // Shapes: x [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q],
 //   P = floor((H + 2 padding - dilation (kernel-1) - 1) / stride) + 1, Q alike
 //   (ceil with ceil_mode, unless the last window would start beyond the image).
@@ -37,14 +37,14 @@ std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options);
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options);
 
-// Puts each element of x at the position in `indices`, and zeros elsewhere. It inverts max pooling as far as
-// possible. Of several elements at one position the last stays.
+// Partial inverse of max pooling: writes each element of x at its position in `indices`, and zeros elsewhere. If
+// several elements have one position, the last is kept.
 // Shapes: x and indices [N,C,...] -> [N,C,size...], or without N.
 // Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the result.
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
 
-// Take the mean of each window. The padding counts as zeros; without count_include_pad it does
-// not count at all.
+// Return the mean of each window. With count_include_pad the padding counts as zeros; without it, the mean is over
+// elements of x alone.
 // Shapes: as max_pool2d.
 // Errors: as max_pool2d; ValueError for a divisor below 0.
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
@@ -60,8 +60,8 @@ inline Tensor avg_pool3d(const Tensor& x, Size3 kernel, Size3 stride = 0, Size3 
   return avg_pool3d(x, AvgPool3dOptions{.kernel = kernel, .stride = stride, .padding = padding});
 }
 
-// Cut each image into `output` windows as even as possible, window p covering rows floor(pH/P) to
-// ceil((p+1)H/P), and take each one's mean or maximum.
+// Return the mean or maximum of `output` windows per image: window p of P covers rows floor(p H / P) to
+// ceil((p + 1) H / P) - 1, and columns likewise.
 // Shapes: x [N,C,H,W] -> [N,C,output.h,output.w], or without N.
 // Errors: ShapeError for other dims; ValueError for an output size below 1; DTypeError unless floating.
 Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output);
@@ -88,16 +88,16 @@ struct LpPool2dOptions {
   Size2 stride = 0;
   bool ceil_mode = false;
 };
-// Take the p-th root of the sum of each window's p-th powers; NaN where that sum is negative.
+// Lp pooling: the p-th root of the sum of each window's p-th powers; NaN where the sum is negative.
 // Errors: as avg_pool2d; ValueError for a p that is not positive and finite.
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& options);
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& options);
 
-// The ops that max pooling's derivatives consist of. max_pool_scatter moves a gradient to the cells that
-// `index` names; max_pool_gather reads those cells of x. Each is the other's gradient.
+// Backward ops of max pooling. max_pool_scatter adds dy to the elements of dx at `index`; max_pool_gather reads
+// x at `index`. Each is the gradient of the other.
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows);
 Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows);
-// Returns average pooling's gradient: each dy spread evenly over its window.
+// Backward op of average pooling: adds each element of dy, divided by the window's divisor, to its window.
 Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows);
 
 }  // namespace gradus

@@ -1,3 +1,4 @@
+// unfold (im2col) and fold (col2im), each the gradient of the other.
 #include "gradus/autograd/ops/images/unfold.h"
 
 #include "gradus/autograd/graph/record.h"

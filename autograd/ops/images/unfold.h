@@ -1,4 +1,5 @@
-// Windows of images as columns of a matrix. Results are row-major; 16-bit floats are computed in f32.
+// im2col and col2im: windows of images as columns of a matrix. Results are row-major; 16-bit floats are computed
+// in f32.
 #pragma once
 
 #include "gradus/tensor/ops/images/unfold.h"
@@ -15,7 +16,7 @@ namespace gradus {
 // Grad: fold of dy.
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 
-// Adds columns up to images of size `output` (col2im): the transpose of unfold.
+// Adds columns to the windows of images of size `output` (col2im): the transpose of unfold.
 // Shapes: x [N, C KH KW, P Q] -> [N,C,output.h,output.w].
 // Errors: as unfold; ShapeError also for other numbers of rows or columns.
 // Grad: unfold of dy.

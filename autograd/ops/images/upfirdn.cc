@@ -1,3 +1,4 @@
+// upfirdn2d (upsample, FIR filter, downsample) and its gradients, and the resampling functions of StyleGAN2.
 #include "gradus/autograd/ops/images/upfirdn.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -12,12 +13,12 @@ namespace {
 
 using raw::UpfirdnGeometry;
 
-// y is linear in x and in the kernel, and so are their gradients. These are three bilinear ops; the
-// derivatives of each consist of the other two.
+// y is bilinear in x and the kernel. forward (for y and dx) and kernel_grad (for dk) are each other's
+// derivatives, to any order.
 Tensor forward(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& g);
 Tensor kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g);
 
-// Returns the geometry that takes a gradient back to the input: up and down exchanged, the kernel turned.
+// Returns the geometry of the input's gradient: up and down exchanged, the kernel rotated by 180 degrees.
 UpfirdnGeometry backward_of(const UpfirdnGeometry& g) {
   return {g.output,  g.input, g.kernel, g.down, g.up, g.kernel.w - 1 - g.left, g.kernel.h - 1 - g.top,
           !g.flipped};
@@ -40,7 +41,7 @@ Tensor kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) 
   return dk;
 }
 
-// Padding before and after; an odd cell goes to the front, as in StyleGAN2.
+// Padding before and after a dim. If the total is odd, the front gets one more, as in StyleGAN2.
 struct Ends {
   int64_t front, back;
 };
@@ -51,7 +52,7 @@ Upfirdn2dOptions padded(Upfirdn2dOptions o, Ends h, Ends w) {
 
 void check_factor(const char* op, int64_t factor) { check_bounds(op, "factor", factor, 1); }
 
-// Halves, rounding down for negative numbers too.
+// Returns floor(n / 2).
 int64_t half(int64_t n) { return n >= 0 ? n / 2 : -((1 - n) / 2); }
 
 int64_t height(const Tensor& kernel) { return kernel.dim() > 0 ? kernel.size(0) : 1; }

@@ -1,3 +1,4 @@
+// Scaled dot-product attention, composed of matmul, softmax and dropout.
 #include "gradus/autograd/ops/linalg/attention.h"
 
 #include <cmath>
@@ -48,8 +49,8 @@ void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, co
 
 // Returns a bool[L,S] that is true where key s is no later than query l.
 Tensor causal_mask(int64_t l, int64_t s, Device device) {
-  const auto places = [&](int64_t n) { return arange(0, n, 1, {DType::kI64, device}); };
-  return ge(unsqueeze(places(l), 1), unsqueeze(places(s), 0));
+  const auto positions = [&](int64_t n) { return arange(0, n, 1, {DType::kI64, device}); };
+  return ge(unsqueeze(positions(l), 1), unsqueeze(positions(s), 0));
 }
 
 AttentionResult attend(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,

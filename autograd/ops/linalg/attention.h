@@ -1,4 +1,4 @@
-// Attention.
+// Scaled dot-product attention.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 namespace gradus {
 
 struct AttentionOptions {
-  Tensor mask = {};                  // bool: true where a key takes part; floating point: added to the scores
-  bool causal = false;               // a query uses only the keys up to its own position
+  Tensor mask = {};                  // bool: false masks a key; floating point: added to the scores
+  bool causal = false;               // masks keys at positions after the query's
   double dropout = 0;                // probability of dropping a weight; for training only
-  std::optional<double> scale = {};  // factor of the scores; none: 1 / sqrt(E)
+  std::optional<double> scale = {};  // factor of the scores; nullopt: 1 / sqrt(E)
 };
 
-// Returns, for each query, the average of the values, weighted by how well their keys match the query:
+// Returns for each query the average of the values, weighted by the softmax of the scores of their keys:
 //   y = w v,  w = softmax(scale q k^T + mask)
 // A query with all keys masked gives NaN.
 // Shapes: q [...,L,E], k [...,S,E], v [...,S,V], mask [...,L,S] -> [...,L,V]; leading dims broadcast.
@@ -23,7 +23,7 @@ struct AttentionOptions {
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
 
-// The same with the weights w [...,L,S], before any dropout.
+// The same, and also returns the weights w [...,L,S] before dropout.
 struct AttentionResult {
   Tensor output, weights;
 };

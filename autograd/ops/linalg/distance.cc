@@ -1,3 +1,4 @@
+// pairwise_distance, cosine_similarity, normalize and cdist, composed of norms and sums.
 #include "gradus/autograd/ops/linalg/distance.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -21,8 +22,8 @@ Shape check(const char* op, const Tensor& a, const Tensor& b) {
   return shape;
 }
 
-// Widens 16-bit floats to f32, to be rounded once at the end: the eps values that guard divisions
-// would be 0 in f16.
+// Converts 16-bit floats to f32: results are rounded once, and the eps values that prevent a division by 0 would
+// be 0 in f16.
 Tensor widened(const Tensor& x) { return x.dtype() == DType::kF64 ? x : to(x, DType::kF32); }
 
 // Returns max(|x|, eps) along `dim`. Where |x| < eps it is a constant.
@@ -45,7 +46,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
   if (o.dim < -shape.size() || o.dim >= shape.size())
     throw IndexError(op, "dim ", o.dim, " is out of range for ", shape.size(), " dims: ", describe(a),
                      " and ", describe(b));
-  // Counted from the end, it is the same dim of both operands, for any leading dims.
+  // A dim counted from the end is the same for both operands, even if their numbers of dims differ.
   const int64_t dim = o.dim < 0 ? o.dim : o.dim - shape.size();
   const Tensor x = expand(widened(a), shape), y = expand(widened(b), shape);
   return to(sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim),
@@ -71,7 +72,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
     throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
   if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, given ", p);
   const Tensor differences = unsqueeze(a, -2) - unsqueeze(b, -3);
-  // Over no coordinates every distance is 0, also for infinite p.
+  // Vectors of 0 elements have distance 0; norm would throw for an infinite p.
   return a.size(-1) == 0 ? sum(differences, -1) : norm(differences, {-1}, p);
 }
 

@@ -6,7 +6,7 @@
 namespace gradus {
 
 struct PairwiseDistanceOptions {
-  double p = 2;       // of the norm
+  double p = 2;       // exponent of the norm
   double eps = 1e-6;  // added to every difference, so that equal vectors have a gradient
   bool keepdim = false;
 };
@@ -17,7 +17,7 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanc
 
 struct CosineSimilarityOptions {
   int64_t dim = 1;
-  double eps = 1e-8;  // the least norm that is divided by
+  double eps = 1e-8;  // lower bound of the norms in the divisor
 };
 // Returns the cosine of the angle between a and b: sum a b / (max(|a|, eps) max(|b|, eps)) along `dim`.
 // Shapes: a, b broadcasting -> their shape without `dim`.
@@ -25,9 +25,9 @@ struct CosineSimilarityOptions {
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& options = {});
 
 struct NormalizeFuncOptions {
-  double p = 2;  // of the norm
+  double p = 2;  // exponent of the norm
   int64_t dim = 1;
-  double eps = 1e-12;  // the least norm that is divided by
+  double eps = 1e-12;  // lower bound of the norm in the divisor
 };
 // Returns x / max(|x|_p, eps) along a dim.
 // Errors: DTypeError unless floating point; IndexError.

@@ -1,3 +1,5 @@
+// einsum: parses the equation, then multiplies the operands from left to right, each pair as one batched matmul
+// after permutes and reshapes.
 #include "gradus/autograd/ops/linalg/einsum.h"
 
 #include <algorithm>
@@ -17,8 +19,8 @@ namespace {
 
 constexpr const char* kOp = "einsum";
 
-// A label is a letter. The dims of "..." have the labels '0', '1', ..., counted from the last dim, so
-// that they line up.
+// One label per dim: a letter, or for the dims of "..." '0', '1', ..., counted from the last dim, so that equal
+// labels broadcast against each other.
 using Labels = std::string;
 constexpr char kEllipsis = '.';
 
@@ -79,7 +81,7 @@ Labels expanded(Labels labels, int count) {
   return labels.replace(at, 1, dims);
 }
 
-// Takes the diagonal of two dims that have one label.
+// Replaces two dims with the same label by their diagonal.
 void take_diagonals(Operand& o, std::string_view equation) {
   for (size_t i = 0; i < o.labels.size(); ++i) {
     for (size_t j = o.labels.find(o.labels[i], i + 1); j != Labels::npos;
@@ -99,7 +101,7 @@ void take_diagonals(Operand& o, std::string_view equation) {
 }
 
 // Sums over the dims whose labels are not in `kept`.
-void sum_others(Operand& o, const Labels& kept) {
+void sum_except(Operand& o, const Labels& kept) {
   Dims dims;
   Labels left;
   for (size_t d = 0; d < o.labels.size(); ++d)
@@ -126,8 +128,8 @@ int64_t size_of(const Operand& o, const Labels& labels) {
 
 // Returns the product of two operands, summed over the labels that are not in `kept`.
 Operand product(Operand a, Operand b, const Labels& kept) {
-  sum_others(a, kept + b.labels);
-  sum_others(b, kept + a.labels);
+  sum_except(a, kept + b.labels);
+  sum_except(b, kept + a.labels);
   Labels batch, left, right, summed;
   for (char l : a.labels) (has(b.labels, l) ? (has(kept, l) ? batch : summed) : left) += l;
   for (char l : b.labels)
@@ -141,8 +143,8 @@ Operand product(Operand a, Operand b, const Labels& kept) {
   shape = shape_batch;
   for (char l : left) shape.push_back(size_of(a, {l}));
   for (char l : right) shape.push_back(size_of(b, {l}));
-  // Multiplies matrices [left,summed] and [summed,right] per element of the batch. Without a label to sum
-  // over, it multiplies elements.
+  // Multiplies matrices [left,summed] and [summed,right] for each batch index. Without a label to sum over,
+  // multiplies element-wise with broadcasting.
   const auto matrices = [&](const Operand& o, const Labels& rows, const Labels& columns) {
     Shape s = shape_batch;
     s.push_back(size_of(o, rows)), s.push_back(size_of(o, columns));
@@ -217,7 +219,8 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
 
   for (Operand& o : all) {
     take_diagonals(o, text);
-    // Removes a dim of size 1 where its label is longer elsewhere: without the dim the operand broadcasts.
+    // Removes a dim of size 1 whose label has a larger size in another operand: without the dim the operand
+    // broadcasts.
     for (size_t d = o.labels.size(); d-- > 0;)
       if (o.x.size(int64_t(d)) == 1 && sizes[o.labels[d]] != 1)
         o.x = squeeze(o.x, int64_t(d)), o.labels.erase(d, 1);
@@ -228,7 +231,7 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
     for (size_t later = i + 1; later < all.size(); ++later) kept += all[later].labels;
     y = product(y, all[i], kept);
   }
-  sum_others(y, result);
+  sum_except(y, result);
   return ordered(y, result);
 }
 

@@ -1,3 +1,5 @@
+// Matrix and vector products with checks of their shapes, composed of matmul. addmm, addmv and baddbmm have a
+// rule of their own.
 #include "gradus/autograd/ops/linalg/linalg.h"
 
 #include <limits>
@@ -33,8 +35,7 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, "a", a);
 }
 
-// Checks the product of a, with `a_dims` dims, and b: their inner sizes must agree and, for batches,
-// their batch sizes.
+// Checks the numbers of dims of a and b, their inner sizes and, for batches, the batch sizes.
 void check_product(const char* op, const Tensor& a, int a_dims, const Tensor& b, int b_dims) {
   check_pair(op, a, b);
   if (a.dim() != a_dims || b.dim() != b_dims)
@@ -206,17 +207,17 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
     Dims summed, kept, kept_sizes;
     int64_t length = 1;
     Side(const Tensor& x, const Dims& dims) {
-      std::array<bool, kMaxDims> taken{};
+      std::array<bool, kMaxDims> is_summed{};
       for (int64_t d : dims) {
         const int at = wrap_dim(d, x.dim(), "tensordot");
-        if (taken[at] || x.dim() == 0)
+        if (is_summed[at] || x.dim() == 0)
           throw ShapeError("tensordot", "dim ", d, " is named twice: ", dims, ", ", describe(x));
-        taken[at] = true;
+        is_summed[at] = true;
         summed.push_back(at);
         length *= x.size(at);
       }
       for (int d = 0; d < x.dim(); ++d)
-        if (!taken[d]) kept.push_back(d), kept_sizes.push_back(x.size(d));
+        if (!is_summed[d]) kept.push_back(d), kept_sizes.push_back(x.size(d));
     }
   };
   const Side left(a, dims_a), right(b, dims_b);
@@ -257,8 +258,8 @@ Tensor chain_matmul(const std::vector<Tensor>& matrices) {
   const int n = int(matrices.size());
   if (matrices[0].dim() != 2) throw ShapeError(op, "expected matrices, given ", describe(matrices[0]));
   for (int i = 1; i < n; ++i) check_product(op, matrices[i - 1], 2, matrices[i], 2);
-  // cost[i][j] is the cost of the product of matrices i to j; split[i][j] is the matrix after
-  // which it is cut.
+  // Dynamic programming over products of matrices i to j: cost[i][j] is the least number of multiplications, and
+  // split[i][j] the last matrix of the left factor.
   std::vector<std::vector<double>> cost(n, std::vector<double>(n, 0));
   std::vector<std::vector<int>> split(n, std::vector<int>(n, 0));
   for (int length = 2; length <= n; ++length)
@@ -286,7 +287,7 @@ Tensor matrix_power(const Tensor& x, int64_t n) {
     throw ShapeError(op, "expected square matrices, given ", describe(x));
   if (n < 0) throw ValueError(op, "the power must be at least 0, given ", n);
   if (n == 0) return zeros_like(x) + eye(x.size(-1), x.size(-1), {x.dtype(), x.device()});
-  Tensor result, power = x;  // x^(bits of n so far), x^(2^bit)
+  Tensor result, power = x;  // binary exponentiation: result = x^(low bits of n), power = x^(2^bit)
   for (; n > 0; n >>= 1) {
     if (n & 1) result = result.defined() ? matmul(result, power) : power;
     if (n > 1) power = matmul(power, power);
@@ -304,10 +305,10 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
   if (a.dim() == 0 || a.size(d) != 3 || b.size(d) != 3)
     throw ShapeError(op, "expected vectors of 3 in dim ", dim, both(a, b));
   broadcast_shapes(a.shape(), b.shape(), op);
-  const auto turned = [d](const Tensor& x, int64_t by) {
+  const auto rotated = [d](const Tensor& x, int64_t by) {
     return cat({narrow(x, d, by, 3 - by), narrow(x, d, 0, by)}, d);
   };
-  return turned(a, 1) * turned(b, 2) - turned(a, 2) * turned(b, 1);
+  return rotated(a, 1) * rotated(b, 2) - rotated(a, 2) * rotated(b, 1);
 }
 
 }  // namespace gradus

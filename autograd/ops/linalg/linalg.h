@@ -1,7 +1,6 @@
-// Special products of matrices and vectors, differentiable to any order. The general products,
-// matmul and linear, are in gradus/autograd/ops/linalg/matmul.h; sums of products by equation
-// are in gradus/autograd/ops/linalg/einsum.h.
-// Errors of all: DTypeError, DeviceError when operands differ; DTypeError unless floating, except for outer,
+// Matrix and vector products, differentiable to any order. matmul and linear are in
+// gradus/autograd/ops/linalg/matmul.h, einsum in gradus/autograd/ops/linalg/einsum.h.
+// Errors of all ops: DTypeError, DeviceError when operands differ; DTypeError unless floating, except for outer,
 // kron and cross.
 #pragma once
 
@@ -24,16 +23,15 @@ Tensor bmm(const Tensor& a, const Tensor& b);
 // Shapes: a [M,K], v [K] -> [M].
 // Errors: ShapeError for other dims or when K differs.
 Tensor mv(const Tensor& a, const Tensor& v);
-// Returns the sum of the products of two vectors' elements.
+// Dot product of two vectors.
 // Shapes: a [K], b [K] -> [].
 // Errors: ShapeError for other dims or when K differs.
 Tensor dot(const Tensor& a, const Tensor& b);
-// Returns the dot products along the last dims: y[i,j] = sum over k of a[i,k] b[j,k]. With a scalar,
-// multiplies by it.
+// Inner products along the last dims: y[i,j] = sum over k of a[i,k] b[j,k]. A scalar operand multiplies the other.
 // Shapes: a [...,K], b [---,K] -> [...,---].
 // Errors: ShapeError when K differs.
 Tensor inner(const Tensor& a, const Tensor& b);
-// Returns all products of two vectors' elements: y[i,j] = a[i] b[j].
+// Outer product: y[i,j] = a[i] b[j].
 // Shapes: a [M], b [N] -> [M,N].
 // Errors: ShapeError for other dims.
 Tensor outer(const Tensor& a, const Tensor& b);
@@ -62,26 +60,26 @@ Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOpt
 // Errors: ShapeError when they do not fit.
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias = {});
 
-// Sum products over the last `dims` dims of a and the first `dims` of b, or over pairs of listed dims.
+// Tensor contraction: sum of products over the last `dims` dims of a and the first `dims` of b, or over pairs of
+// listed dims.
 // Shapes: a [...,K1,K2], b [K1,K2,---] -> [...,---] for 2 dims.
 // Errors: ShapeError when the sizes, or the numbers of dims, differ; ValueError for a number below 0 or above
 // the number of dims of a or b; IndexError for a dim that they do not have.
 Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
 
-// Returns the Kronecker product: each element of a is replaced by its product with all of b. Missing leading
-// dims count as dims of size 1.
+// Kronecker product: the blocks a[i,j] b. Missing leading dims count as dims of size 1.
 // Shapes: a [M,N], b [P,Q] -> [MP,NQ].
 // Errors: ShapeError for more than 4 dims.
 Tensor kron(const Tensor& a, const Tensor& b);
-// Multiplies matrices in the order that takes the fewest multiplications.
-// Errors: ValueError for none; ShapeError unless all are matrices and neighbors fit.
+// Product of several matrices, in the order with the fewest scalar multiplications.
+// Errors: ValueError for no matrices; ShapeError unless all are matrices with matching inner sizes.
 Tensor chain_matmul(const std::vector<Tensor>& matrices);
 // Raises a square matrix, or each of a batch, to a power: x^n. n = 0 gives the identity.
 // Shapes: [...,M,M] -> [...,M,M].
 // Errors: ShapeError unless square; ValueError for n below 0.
 Tensor matrix_power(const Tensor& x, int64_t n);
-// Returns the cross products of vectors of 3 elements along `dim`. The other dims broadcast.
+// Cross product of vectors of 3 elements along `dim`. The other dims broadcast.
 // Shapes: a [...,3], b [...,3] -> [...,3].
 // Errors: ShapeError when the numbers of dims differ or a size in `dim` is not 3; IndexError for a dim that
 // they do not have.

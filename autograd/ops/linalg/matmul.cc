@@ -1,3 +1,4 @@
+// matmul and linear with backward rules, and linear_relu, which is recorded as linear followed by relu.
 #include "gradus/autograd/ops/linalg/matmul.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -21,7 +22,8 @@ Tensor as_rows(const Tensor& x) {
   return reshape(x, {lead.product(), x.size(-1)});
 }
 
-// The gradient of a weight that was cast stays in the dtype of the sums: rounding it would serve nobody.
+// Returns dy^T x. For a weight that was cast from f32 (`in_f32`), the gradient stays in f32, the dtype in which
+// sums are accumulated; a result in 16 bits would be rounded and then cast back.
 Tensor weight_grad(const Tensor& dy, const Tensor& x, bool in_f32) {
   if (!in_f32) return matmul(transposed(dy), x);
   Tensor dw = raw::matmul_in_f32(raw::transpose(dy, 0, 1), x);
@@ -34,11 +36,11 @@ Tensor weight_grad(const Tensor& dy, const Tensor& x, bool in_f32) {
   return dw;
 }
 
-// Return the gradients of matmul for operands of two dimensions or more. The engine sums over batch
-// dims that broadcast.
+// Return the gradients of matmul for operands of two dims or more. The engine sums over broadcast batch dims.
 Tensor matmul_left_grad(const Tensor& dy, const Tensor& b) { return matmul(dy, transposed(b)); }
 Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
-  // When b is one matrix for a whole batch, computes one large product instead of a sum over the batch.
+  // If all matrices of the batch are multiplied by one matrix b, computes one large product instead of a batch of
+  // products and their sum.
   if (b_dims == 2 && a.dim() > 2) return matmul(transposed(as_rows(a)), as_rows(dy));
   return matmul(transposed(a), dy);
 }
@@ -61,7 +63,7 @@ void record_linear(const Tensor& y, const Tensor& x, const Tensor& w, const Tens
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const OpCall call("matmul", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"matmul"}) return matmul(cast(a), cast(b));
-  // Vectors become matrices first, so that the rules handle matrices only.
+  // Views vectors as matrices, so that the rules handle matrices alone.
   if (a.dim() == 1 && b.dim() >= 1) return squeeze(matmul(unsqueeze(a, 0), b), b.dim() == 1 ? -1 : -2);
   if (b.dim() == 1 && a.dim() >= 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   Tensor y = raw::matmul(a, b);
@@ -84,7 +86,7 @@ Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias) {
   const OpCall call("linear_relu", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"linear"}) return linear_relu(cast(x), cast.weight(w), cast.weight(bias));
   const Tensor y = raw::linear_relu(x, w, bias);
-  const Tensor h = detach(y);  // relu's operand in the graph: neither rule reads it
+  const Tensor h = detach(y);  // stands for the relu's operand in the graph; no rule reads its elements
   record_linear(h, x, w, bias);
   if (Recorder r{"relu", h})
     r.record(y, wrt(h, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));

@@ -1,3 +1,5 @@
+// Cross-entropy and negative log-likelihood with class indices (fused kernels) or class probabilities (composed of
+// log_softmax).
 #include "gradus/autograd/ops/losses/cross_entropy.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -14,16 +16,17 @@
 namespace gradus {
 namespace {
 
-// 16-bit floats are computed as f32.
+// Whether x has 16 bits; such losses are computed in f32.
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
-Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
-                    const raw::CrossEntropySpec& spec) {
+// Cross-entropy, or nll_loss with spec.log_probs, with class indices as target.
+Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
+                         const raw::CrossEntropySpec& spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
   if (spec.reduction == Reduction::kBatchMean)
     throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
-  if (is_narrow(x)) return to(with_classes(widened(x), target, widened(weight), spec), x.dtype());
+  if (is_narrow(x)) return to(for_class_indices(widened(x), target, widened(weight), spec), x.dtype());
   if (autograd::is_tracked(weight))
     throw StateError(
         op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
@@ -36,7 +39,8 @@ Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
   return forward.loss;
 }
 
-Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+// Cross-entropy with class probabilities as target.
+Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
   if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
   if (target.shape() != x.shape()) {
@@ -51,7 +55,7 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
     throw ValueError(op, "expected label_smoothing in [0, 1], given ", o.label_smoothing);
   if (is_narrow(x)) {
     const CrossEntropyOptions wide{o.reduction, widened(o.weight), o.ignore_index, o.label_smoothing};
-    return to(with_probabilities(widened(x), widened(target), wide), x.dtype());
+    return to(for_class_probabilities(widened(x), widened(target), wide), x.dtype());
   }
   const int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
@@ -77,8 +81,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
     options.weight = cast(o.weight);
     return cross_entropy(cast(x), cast(target), options);
   }
-  if (is_floating(target.dtype())) return with_probabilities(x, target, o);
-  return with_classes(
+  if (is_floating(target.dtype())) return for_class_probabilities(x, target, o);
+  return for_class_indices(
       x, target, o.weight,
       {.reduction = o.reduction, .ignore_index = o.ignore_index, .smoothing = o.label_smoothing});
 }
@@ -90,8 +94,8 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) 
     options.weight = cast(o.weight);
     return nll_loss(cast(x), target, options);
   }
-  return with_classes(x, target, o.weight,
-                      {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
+  return for_class_indices(x, target, o.weight,
+                           {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
 }
 
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -100,29 +104,30 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
   const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;
-    // -a for every sample and class: the unscaled gradient for log-probabilities. It depends only
-    // on the targets.
+    // Let the loss of a sample be -sum_c a_c log p_c; a depends on targets, weight and smoothing alone. minus_a
+    // is the gradient of nll_loss with reduction kSum.
     raw::CrossEntropySpec plain = spec;
     plain.log_probs = true, plain.reduction = Reduction::kSum;
     const Tensor minus_a =
         raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, plain);
     const Tensor a = neg(sum(minus_a, {dim}, true));
-    const bool softmaxed = !spec.log_probs;
-    // dx = scale (a_sum softmax(x) - a), scale = dy or dy / total
+    const bool applies_softmax = !spec.log_probs;
+    // dx = scale (sum(a) softmax(x) - a), with scale = dy, or dy / total for kMean.
     const auto scaled = [spec, dim, total = forward.total](const Tensor& v) {
       const Tensor s = spec.reduction == Reduction::kNone && v.dim() > 0 ? unsqueeze(v, dim) : v;
       return spec.reduction == Reduction::kMean ? s / total : s;
     };
     r.record(dx,
              wrt(dy,
-                 [x = r.save(x), minus_a, a, dim, softmaxed, spec, total = forward.total](const Tensor& ddx) {
-                   const Tensor unit = softmaxed ? softmax(x.get(), dim) * a + minus_a : minus_a;
+                 [x = r.save(x), minus_a, a, dim, applies_softmax, spec,
+                  total = forward.total](const Tensor& ddx) {
+                   const Tensor unit = applies_softmax ? softmax(x.get(), dim) * a + minus_a : minus_a;
                    const Tensor per_sample = sum(ddx * unit, {dim}, false);
                    if (spec.reduction == Reduction::kNone) return per_sample;
                    return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
                  }),
-             wrt(x, [x = r.save(x), dy = r.save(dy), a, dim, softmaxed, scaled](const Tensor& ddx) {
-               if (!softmaxed) return Tensor();
+             wrt(x, [x = r.save(x), dy = r.save(dy), a, dim, applies_softmax, scaled](const Tensor& ddx) {
+               if (!applies_softmax) return Tensor();
                const Tensor p = softmax(x.get(), dim);
                return scaled(dy.get()) * a * p * (ddx - sum(ddx * p, {dim}, true));
              }));

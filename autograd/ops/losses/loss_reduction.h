@@ -1,4 +1,4 @@
-// Reduction of a loss's elements.
+// reduce_losses: applies a Reduction to the losses of all elements.
 #pragma once
 
 #include "gradus/autograd/ops/reduce.h"

@@ -1,3 +1,4 @@
+// Margin losses, composed of differentiable ops.
 #include "gradus/autograd/ops/losses/margin_losses.h"
 
 #include <limits>
@@ -42,10 +43,10 @@ void check_triplet(const char* op, const Tensor& anchor, const Tensor& positive,
 template <class Distance>
 Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                const Distance& distance, bool swap, double margin, Reduction reduction) {
-  const Tensor near = distance(anchor, positive);
-  Tensor far = distance(anchor, negative);
-  if (swap) far = minimum(far, distance(positive, negative));
-  return reduce_losses(op, hinge(near - far + margin), reduction);
+  const Tensor positive_distance = distance(anchor, positive);
+  Tensor negative_distance = distance(anchor, negative);
+  if (swap) negative_distance = minimum(negative_distance, distance(positive, negative));
+  return reduce_losses(op, hinge(positive_distance - negative_distance + margin), reduction);
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
   check_floating(op, "x", x);
   check_one_device(op, x, target);
   broadcast_shapes(x.shape(), target.shape(), op);
-  // For a target that is neither 1 nor -1, both terms count.
+  // As PyTorch: if the target is neither 1 nor -1, the loss is the sum of both terms.
   const Tensor losses = where(ne(target, 1), hinge(o.margin - x), 0) + where(ne(target, -1), x, 0);
   return reduce_losses(op, losses, o.reduction);
 }
@@ -90,7 +91,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
       (a.dim() == 2 && target.size(0) != a.size(0)))
     throw ShapeError(op, "expected a and b [N,D] with target [N], or [D] with [], given a ", describe(a),
                      ", b ", describe(b), ", target ", describe(target));
-  constexpr double eps = 1e-12;  // 0 in f16, so 16 bits are computed in f32
+  constexpr double eps = 1e-12;  // 0 in f16, so 16-bit inputs are computed in f32
   const DType type = promote(a.dtype(), b.dtype());
   const Tensor x = to(a, promote(type, DType::kF32)), y = to(b, promote(type, DType::kF32));
   const Tensor squares = (sum(square(x), -1) + eps) * (sum(square(y), -1) + eps);
@@ -170,16 +171,17 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   if (o.weight.defined() && o.weight.shape() != Shape{classes})
     throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));
 
-  const Tensor own = to(target, DType::kI64);
-  const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(own, -1));
-  // -x of the own class, by an op that checks whether there is one. The smallest number would be left out: it
-  // becomes -1, which is no class either.
+  const Tensor target_class = to(target, DType::kI64);
+  const Tensor others =
+      ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(target_class, -1));
+  // -x[target] by nll_loss, which checks that targets are classes. Negative targets are clamped to -1, because
+  // nll_loss would ignore a target equal to its ignore_index, the smallest i64.
   const Tensor minus_x =
-      nll_loss(x, clamp(own, -1),
+      nll_loss(x, clamp(target_class, -1),
                {.reduction = Reduction::kNone, .ignore_index = std::numeric_limits<int64_t>::min()});
   const Tensor excess = hinge(x + unsqueeze(minus_x, -1) + o.margin);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
-  Tensor losses = mean(terms, -1);  // the sum may leave f16's range
+  Tensor losses = mean(terms, -1);  // the sum could overflow in f16
   if (o.weight.defined()) losses = losses * sum(where(others, 0, o.weight), -1);
   return reduce_losses(op, losses, o.reduction);
 }

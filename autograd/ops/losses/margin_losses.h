@@ -1,7 +1,6 @@
-// Losses that require a margin between scores, similarities or distances. The mean of no elements is NaN.
+// Margin losses of scores, similarities and distances, as in torch.nn.functional. The mean of no elements is NaN.
 // Targets and weights are constants of any dtype unless stated otherwise.
-// Errors of all: ShapeError for shapes that do not fit together; DTypeError unless x
-// is floating; DeviceError.
+// Errors of all: ShapeError for shapes that do not match; DTypeError unless x is floating; DeviceError.
 #pragma once
 
 #include <functional>
@@ -15,7 +14,7 @@ struct HingeEmbeddingLossOptions {
   double margin = 1;
   Reduction reduction = Reduction::kMean;
 };
-// Computes x where target is 1 and max(0, margin - x) where it is -1, for distances x.
+// For distances x: loss = x where target is 1, max(0, margin - x) where target is -1.
 // Shapes: x, target broadcasting -> [] or, for kNone, their shape.
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target,
                             const HingeEmbeddingLossOptions& options = {});
@@ -24,7 +23,7 @@ struct MarginRankingLossOptions {
   double margin = 0;
   Reduction reduction = Reduction::kMean;
 };
-// Computes max(0, margin - target (a - b)); target 1 ranks a higher than b, -1 lower.
+// loss = max(0, margin - target (a - b)); target 1: a should be larger than b, -1: smaller.
 // Shapes: a, b and target broadcasting -> [] or, for kNone, their shape.
 Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                            const MarginRankingLossOptions& options = {});
@@ -33,26 +32,26 @@ struct CosineEmbeddingLossOptions {
   double margin = 0;
   Reduction reduction = Reduction::kMean;
 };
-// Computes 1 - cos(a, b) where target is 1 and max(0, cos(a, b) - margin) where it is -1.
+// loss = 1 - cos(a, b) where target is 1, max(0, cos(a, b) - margin) where target is -1.
 // Shapes: a, b [N,D] and target [N], or [D] and [] -> [] or, for kNone, target's shape.
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                              const CosineEmbeddingLossOptions& options = {});
 
 struct TripletMarginLossOptions {
   double margin = 1;
-  double p = 2;       // of the distance's norm
+  double p = 2;       // exponent of the norm
   double eps = 1e-6;  // added to every difference
-  bool swap = false;  // uses the smaller of the negative's distances to anchor and positive
+  bool swap = false;  // replaces d(anchor, negative) by min(d(anchor, negative), d(positive, negative))
   Reduction reduction = Reduction::kMean;
 };
-// Computes max(0, d(anchor, positive) - d(anchor, negative) + margin), d as pairwise_distance.
+// loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is pairwise_distance.
 // Shapes: all [...,D], broadcasting -> [] or, for kNone, [...].
 // Source: Balntas et al., "Learning local feature descriptors with triplets", BMVC 2016.
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginLossOptions& options = {});
 
 struct TripletMarginWithDistanceLossOptions {
-  std::function<Tensor(const Tensor&, const Tensor&)> distance = {};  // none: pairwise_distance
+  std::function<Tensor(const Tensor&, const Tensor&)> distance = {};  // empty: pairwise_distance
   double margin = 1;
   bool swap = false;
   Reduction reduction = Reduction::kMean;
@@ -62,10 +61,10 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
                                          const TripletMarginWithDistanceLossOptions& options = {});
 
 struct MultilabelSoftMarginLossOptions {
-  Tensor weight = {};  // [C]: of the classes
+  Tensor weight = {};  // [C]: weight of each class; undefined: 1
   Reduction reduction = Reduction::kMean;
 };
-// Computes the mean over classes of binary_cross_entropy_with_logits.
+// loss = mean over classes of binary_cross_entropy_with_logits(x, target).
 // Shapes: x, target [...,C] -> [] or, for kNone, [...].
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                    const MultilabelSoftMarginLossOptions& options = {});
@@ -73,11 +72,11 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
 struct MultiMarginLossOptions {
   int64_t p = 1;
   double margin = 1;
-  Tensor weight = {};  // [C]: of the target's class
+  Tensor weight = {};  // [C]: weight of the target's class; undefined: 1
   Reduction reduction = Reduction::kMean;
 };
-// Computes sum_c max(0, margin - x[target] + x[c])^p / C over all classes but the target.
-// Shapes: x [N,C] and target [N] class numbers, or [C] and [] -> [] or, for kNone, target's shape.
+// loss = sum over classes c != target of max(0, margin - x[target] + x[c])^p / C.
+// Shapes: x [N,C] and target [N] of class indices, or [C] and [] -> [] or, for kNone, target's shape.
 // Errors: also ValueError unless p is 1 or 2; IndexError for a target that is no class.
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& options = {});
 

@@ -1,3 +1,5 @@
+// Element-wise losses. One kernel computes losses and their reduction; rules use a fused backward kernel, or, for
+// second derivatives, the formulas below.
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
 
 #include <cmath>
@@ -25,9 +27,9 @@ using autograd::reduce_losses;
 using raw::PointLoss;
 using raw::PointLossSpec;
 
-// Return the derivative of each loss by public ops, for use in second derivatives: here with respect to x,
-// below with respect to the target.
-Tensor slope_in_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
+// Return the derivative of each loss with respect to x, or to the target, computed by differentiable ops. Used
+// if the backward itself is recorded.
+Tensor derivative_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   switch (s.kind) {
     case PointLoss::kSquaredError:
       return 2 * (x - t);
@@ -55,13 +57,13 @@ Tensor slope_in_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   throw InternalError("unknown point loss ", int(s.kind));
 }
 
-Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
+Tensor derivative_target(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   switch (s.kind) {
     case PointLoss::kSquaredError:
     case PointLoss::kAbsoluteError:
     case PointLoss::kSmoothL1:
     case PointLoss::kHuber:
-      return -slope_in_x(x, t, s);
+      return -derivative_x(x, t, s);
     case PointLoss::kBinaryCrossEntropy:
       return clamp(log1p(-x), -100) - clamp(log(x), -100);
     case PointLoss::kBinaryCrossEntropyWithLogits:
@@ -81,13 +83,13 @@ Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s)
   throw InternalError("unknown point loss ", int(s.kind));
 }
 
-// 16-bit floats are computed in f32 where several rounding errors would add up, or where a small constant
-// that guards a division would be 0.
+// Whether x has 16 bits. Such losses are computed in f32 if rounding errors would accumulate, or if a small
+// constant that prevents a division by 0 would be 0 in f16.
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
-// Makes y the result of an op that multiplies the losses by `factor`, and may sum them. `slope` may be
-// undefined. It is the gradient of x where that of y is 1, and the first backward that begins so takes it.
+// Records y = factor * losses, or their sum. `slope` is undefined, or the gradient of x for dy = 1, computed by
+// the forward kernel; the first backward whose dy is known to be 1 (is_known_ones) returns it.
 void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
             double factor, Tensor slope) {
   Recorder r{op, x, target};
@@ -98,16 +100,16 @@ void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& targ
                [x = r.save(x), target = r.save(target), spec, factor, times_factor,
                 slope = std::move(slope)](const Tensor& dy) mutable {
                  const Tensor v = x.get(), t = target.get();
-                 const bool again =
+                 const bool second_order =
                      autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
-                 if (!again && slope.defined() && autograd::is_known_ones(dy))
+                 if (!second_order && slope.defined() && autograd::is_known_ones(dy))
                    return std::exchange(slope, {});
-                 if (!again) return raw::point_loss_backward(dy, v, t, spec, factor);
+                 if (!second_order) return raw::point_loss_backward(dy, v, t, spec, factor);
                  const Tensor w = t.defined() ? wide(t) : full_like(wide(v), spec.target);
-                 return times_factor(dy) * slope_in_x(wide(v), w, spec);
+                 return times_factor(dy) * derivative_x(wide(v), w, spec);
                }),
            wrt(target, [x = r.save(x), target = r.save(target), spec, times_factor](const Tensor& dy) {
-             return times_factor(dy) * slope_in_target(wide(x.get()), wide(target.get()), spec);
+             return times_factor(dy) * derivative_target(wide(x.get()), wide(target.get()), spec);
            }));
 }
 
@@ -117,7 +119,7 @@ Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const Po
   return y;
 }
 
-// Returns the losses, reduced as reduce_losses() does, but in one op: the losses themselves need no memory.
+// As reduce_losses(op, losses_of(...), reduction), but for kMean and kSum in one op without memory for the losses.
 Tensor reduced_losses_of(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                          Reduction reduction) {
   if (reduction != Reduction::kMean && reduction != Reduction::kSum)
@@ -213,7 +215,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   if (!o.pos_weight.defined() && !o.weight.defined())
     return reduced_losses_of(op, x, target, spec, o.reduction);
   Tensor losses = losses_of(op, x, target, spec);
-  // The term -target log sigmoid(x) counts pos_weight times instead of once.
+  // Multiplies the term -target log sigmoid(x) of the losses by pos_weight.
   if (o.pos_weight.defined()) losses = losses - (o.pos_weight - 1) * target * logsigmoid(x);
   return reduce_losses(op, o.weight.defined() ? losses * o.weight : losses, o.reduction);
 }
@@ -245,7 +247,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
   if (o.reduction != Reduction::kBatchMean) return reduced_losses_of(op, x, target, spec, o.reduction);
   const Tensor losses = losses_of(op, x, target, spec);
   if (x.dim() == 0) throw ShapeError(op, "kBatchMean needs a batch, given x ", describe(x));
-  // A sum that no f16 holds may be a batch mean that one does.
+  // Sums in f32: the sum could overflow in f16 although the batch mean does not.
   return to(sum(wide(losses)) / double(x.size(0)), losses.dtype());
 }
 
@@ -282,7 +284,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
                        describe(var), ", x ", describe(x));
   }
   const Tensor errors = losses_of(op, x, target, {PointLoss::kSquaredError});
-  // The least variance is used without a gradient of its own.
+  // v = max(var, eps), with the gradient of var unchanged by the clamp.
   const Tensor constant = detach(v);
   v = v + (clamp(constant, o.eps) - constant);
   Tensor losses = 0.5 * (log(v) + errors / v);

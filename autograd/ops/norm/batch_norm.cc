@@ -1,3 +1,5 @@
+// Batch normalization with fused relu, leaky_relu and residual addition, and the two steps of batch
+// normalization over several devices (batch_statistics, batch_norm_by).
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
 #include <memory>
@@ -16,13 +18,14 @@
 namespace gradus {
 
 // Note [Rectified batch norm]
-// relu of a batch norm's temporary result gets no node of its own. Batch norm's rule uses dy only where the
-// result was positive; it computes that sign again from x. The gradient then passes through memory half as
-// often, and the result need not be kept. batch_norm_relu and batch_norm_leaky_relu are recorded in the same
-// way, and also rectify in the forward's pass; there a slope of 0 means relu. A leaky_relu of slope 0 is
-// another function: it makes -0 of negative numbers and NaN of -infinity, and stays an op of its own. With a
-// residual the sign cannot be computed from x, so batch_norm_add_relu keeps the result. If nothing else holds
-// it at the time of the backward, its buffer becomes x's gradient, and dy's that of the residual.
+// The relu of a batch norm's temporary result is fused into the batch norm's node (take_relu_over sets
+// negative_slope). The rule recomputes the sign of the result from x, and uses dy only where the result is
+// positive. The fusion halves the memory traffic of the gradient, and the result need not be saved.
+// batch_norm_relu and batch_norm_leaky_relu are recorded in the same way, and also apply the activation in the
+// forward kernel, where a slope of 0 means relu. A leaky_relu of slope 0 is a different function (it maps
+// negative numbers to -0 and -infinity to NaN) and is not fused. With a residual the sign cannot be computed
+// from x, so batch_norm_add_relu saves its result. If no other reference to the result exists during the
+// backward, its buffer is reused for x's gradient, and dy's buffer for the residual's.
 namespace {
 
 // Returns all dims except the channels'.
@@ -43,21 +46,22 @@ int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel()
 // Returns x in the dtype in which sums over its channels are computed.
 Tensor widened(const Tensor& x) { return to(x, raw::channel_dtype(x.dtype())); }
 
-// Computes the gradients of batch_norm by public ops, for further derivatives. They include x's part in
-// mean and variance.
+// Computes the gradients of batch_norm by differentiable ops, for second order. Includes the gradient of x
+// through mean and variance.
 raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
                                      double eps) {
   const Tensor dy = widened(dy_in), x = widened(x_in);
   const Dims dims = all_but_channels(x);
   const Tensor centered = x - mean(x, dims, true);
   const Tensor inv_std = rsqrt(mean(centered * centered, dims, true) + eps);
-  const Tensor normal = centered * inv_std;
+  const Tensor normalized = centered * inv_std;
   const Tensor scale = weight.defined() ? inv_std * per_channel(weight, x) : inv_std;
-  return {scale * (dy - mean(dy, dims, true) - normal * mean(dy * normal, dims, true)),
-          sum(dy * normal, dims, false), sum(dy, dims, false)};
+  return {scale * (dy - mean(dy, dims, true) - normalized * mean(dy * normalized, dims, true)),
+          sum(dy * normalized, dims, false), sum(dy, dims, false)};
 }
 
-// Normalizes by given statistics. They are constants, and may change before the backward.
+// Normalizes by the given statistics, which are constants. The rule saves a copy of the mean, because running
+// statistics may change before the backward.
 Tensor normalize_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                     const Tensor& bias, double eps) {
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
@@ -95,46 +99,49 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
     throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
 }
 
-// Returns what a pass over x moves. An empty batch is only counted, here.
-raw::RunningStatistics moved_by(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
-                                const BatchNormFuncOptions& options) {
+// Returns the running statistics for the kernel to update. For an empty batch, increments the number of batches
+// and returns none.
+raw::RunningStatistics statistics_to_update(const Tensor& x, const Tensor& running_mean,
+                                            const Tensor& running_var, const BatchNormFuncOptions& options) {
   const Tensor& batches = options.num_batches_tracked;
   if (x.numel() > 0) return {running_mean, running_var, batches, options.momentum};
   if (batches.defined()) raw::add_(batches, 1);
   return {};
 }
 
-// Records y: x normalized by the batch's own statistics, and leaky_relu of that. A later relu may join the
-// node if the slope is 1.
-void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+// Records y = leaky_relu(x normalized by the batch's own statistics). With a slope of 1, a later relu may be
+// fused into the node.
+void record_training(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, double negative_slope) {
   Recorder r{op, x, weight, bias};
   if (!r) return;
   const auto slope = std::make_shared<double>(negative_slope);
-  r.record_joint(
-      {&result.y, 1}, {x, weight, bias},
-      [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
-       var = r.save(result.var), eps,
-       slope](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
-        const Tensor v = x.get(), w = weight.get(), b = bias.get();
-        Tensor dy = std::move(dys[0]);
-        dys.clear();
-        const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-        if (again && *slope != 1) {
-          const Tensor y = raw::batch_norm(v, w, b, eps).y;
-          dy = *slope == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, *slope);
-        }
-        auto g = again ? batch_norm_grads(dy, v, w, eps)
-                       : raw::batch_norm_backward(
-                             dy, v, mean.get(), var.get(), w, b,
-                             {.eps = eps, .negative_slope = *slope, .in_place = autograd::may_reuse(dy)});
-        return {g.dx, g.dweight, g.dbias};
-      });
+  r.record_joint({&result.y, 1}, {x, weight, bias},
+                 [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
+                  var = r.save(result.var), eps,
+                  slope](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                   const Tensor v = x.get(), w = weight.get(), b = bias.get();
+                   Tensor dy = std::move(dys[0]);
+                   dys.clear();
+                   const bool second_order =
+                       autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+                   if (second_order && *slope != 1) {
+                     const Tensor y = raw::batch_norm(v, w, b, eps).y;
+                     dy = *slope == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, *slope);
+                   }
+                   auto g =
+                       second_order
+                           ? batch_norm_grads(dy, v, w, eps)
+                           : raw::batch_norm_backward(
+                                 dy, v, mean.get(), var.get(), w, b,
+                                 {.eps = eps, .negative_slope = *slope, .in_place = autograd::may_reuse(dy)});
+                   return {g.dx, g.dweight, g.dbias};
+                 });
   static_cast<autograd::Node&>(*result.y.ref()->slot).negative_slope = slope;
 }
 
-// The rule of batch_statistics. x reaches the result directly and through the statistics. Both gradients are
-// added here, so the direct one arrives unrounded.
+// The node of batch_statistics. x's gradient is the sum of the gradient of the first output (x itself) and of the
+// gradients through mean and m2. The first is accepted in the wider dtype, so that the sum is rounded once.
 class BatchStatisticsNode final : public autograd::Node {
  public:
   BatchStatisticsNode(autograd::Saved x, autograd::Saved mean)
@@ -155,10 +162,10 @@ class BatchStatisticsNode final : public autograd::Node {
     const Tensor none = zeros({v.size(1)}, {wide, v.device()});
     const Tensor offset = dmean.defined() ? to(dmean / double(rows), wide) : none;
     const Tensor slope = dm2.defined() ? to(2 * dm2, wide) : none;
-    bool again = false;
+    bool second_order = false;
     for (const Tensor* t : {&v, &offset, &slope, static_cast<const Tensor*>(&dx)})
-      again = again || autograd::is_tracked(*t);
-    if (!again) {
+      second_order = second_order || autograd::is_tracked(*t);
+    if (!second_order) {
       const bool in_place = dx.defined() && autograd::may_reuse(dx);
       return raw::batch_statistics_backward(dx, v, mean_.get(), offset, slope, in_place);
     }
@@ -170,7 +177,7 @@ class BatchStatisticsNode final : public autograd::Node {
   autograd::Saved x_, mean_;
 };
 
-bool is_like(const Tensor& t, const Tensor& x) {
+bool same_form(const Tensor& t, const Tensor& x) {
   return t.shape() == x.shape() && t.dtype() == x.dtype() && t.device() == x.device();
 }
 
@@ -182,9 +189,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   const char* op = "batch_norm";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return normalize_by(x, running_mean, running_var, weight, bias, options.eps);
-  const auto result =
-      raw::batch_norm(x, weight, bias, options.eps, moved_by(x, running_mean, running_var, options));
-  record_by_batch(op, x, weight, bias, result, options.eps, 1);
+  const auto result = raw::batch_norm(x, weight, bias, options.eps,
+                                      statistics_to_update(x, running_mean, running_var, options));
+  record_training(op, x, weight, bias, result, options.eps, 1);
   return result.y;
 }
 
@@ -195,8 +202,8 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return relu(batch_norm(x, weight, bias, running_mean, running_var, options));
   const auto result = raw::batch_norm_relu(x, {}, weight, bias, {.eps = options.eps},
-                                           moved_by(x, running_mean, running_var, options));
-  record_by_batch(op, x, weight, bias, result, options.eps, 0);
+                                           statistics_to_update(x, running_mean, running_var, options));
+  record_training(op, x, weight, bias, result, options.eps, 0);
   return result.y;
 }
 
@@ -209,8 +216,8 @@ Tensor batch_norm_leaky_relu(const Tensor& x, double slope, const Tensor& weight
   if (!options.training || slope == 0)
     return leaky_relu(batch_norm(x, weight, bias, running_mean, running_var, options), slope);
   const auto result = raw::batch_norm_relu(x, {}, weight, bias, {options.eps, slope},
-                                           moved_by(x, running_mean, running_var, options));
-  record_by_batch(op, x, weight, bias, result, options.eps, slope);
+                                           statistics_to_update(x, running_mean, running_var, options));
+  record_training(op, x, weight, bias, result, options.eps, slope);
   return result.y;
 }
 
@@ -220,12 +227,12 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
   const OpCall call("batch_norm_add_relu", {{"x", x}, {"residual", residual}});
   const char* op = "batch_norm_add_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
-  if (!options.training || !is_like(residual, x))
+  if (!options.training || !same_form(residual, x))
     return relu(batch_norm(x, weight, bias, running_mean, running_var, options) + residual);
   const bool reuses = autograd::may_reuse(residual);
   const auto result =
       raw::batch_norm_relu(x, detach(residual), weight, bias, {.eps = options.eps, .in_place = reuses},
-                           moved_by(x, running_mean, running_var, options));
+                           statistics_to_update(x, running_mean, running_var, options));
   const std::vector<Tensor> inputs{x, weight, bias, residual};
   if (Recorder r{op, inputs})
     r.record_joint(
@@ -276,10 +283,10 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                      const Tensor inv_std = rsqrt(widened(s) + eps);
                      const Tensor scale = w.defined() ? inv_std * w : inv_std;
                      Tensor dx, total, centered_total;
-                     bool again = false;
+                     bool second_order = false;
                      for (const Tensor* t : {&dy, &v, &m, &s, &w})
-                       again = again || (t->defined() && autograd::is_tracked(*t));
-                     if (again) {
+                       second_order = second_order || (t->defined() && autograd::is_tracked(*t));
+                     if (second_order) {
                        const Dims dims = all_but_channels(v);
                        const Tensor g = widened(dy);
                        dx = g * per_channel(scale, v);

@@ -1,3 +1,5 @@
+// Group norm, instance norm and local response norm. Group norm has fused kernels for first and second
+// derivatives.
 #include "gradus/autograd/ops/norm/group_norm.h"
 
 #include <algorithm>
@@ -21,9 +23,9 @@ namespace {
 
 DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 
-void check_image(const char* op, const Tensor& x, int least_dims) {
-  if (x.dim() < least_dims || x.dim() > 5)
-    throw ShapeError(op, "expected x of ", least_dims, " to 5 dims, [N,C,...]: x ", describe(x));
+void check_image(const char* op, const Tensor& x, int min_dims) {
+  if (x.dim() < min_dims || x.dim() > 5)
+    throw ShapeError(op, "expected x of ", min_dims, " to 5 dims, [N,C,...]: x ", describe(x));
   check_floating(op, "x", x);
 }
 
@@ -55,8 +57,8 @@ Dims all_but_channels(const Tensor& x) {
   return dims;
 }
 
-// Computes the gradients of the backward's results by public ops, for further derivatives. The formulas are
-// those of the kernel group_norm_double_backward.
+// Computes the gradients of group_norm_backward by differentiable ops, for third order. The formulas are those
+// of the kernel group_norm_double_backward.
 raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
                                               const Tensor& dy, const Tensor& x, const Tensor& weight,
                                               const raw::GroupNormSpec& spec) {
@@ -81,7 +83,7 @@ raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& d
   return {ddy, like_x(r * normal(h) - square(r) * z * of_std), sum(g * of_g, all_but_channels(x), false)};
 }
 
-// The gradients, as an op that has gradients too.
+// group_norm_backward as a recorded op, for second order.
 raw::GroupNormGrads recorded_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                                       const Tensor& mean, const Tensor& var, const raw::GroupNormSpec& spec) {
   const OpCall call("group_norm_backward", {{"dy", dy}, {"x", x}});
@@ -93,18 +95,20 @@ raw::GroupNormGrads recorded_backward(const Tensor& dy, const Tensor& x, const T
                        std::vector<Tensor> dds, autograd::Needs) -> std::vector<Tensor> {
                      const Tensor g = dy.get(), v = x.get(), w = weight.get();
                      if (!dds[0].defined()) dds[0] = zeros_like(v);
-                     const bool again = std::any_of(dds.begin(), dds.end(), autograd::is_tracked) ||
-                                        autograd::is_tracked(g) || autograd::is_tracked(v) ||
-                                        autograd::is_tracked(w);
-                     const auto grads = again ? double_grads_by_ops(dds[0], dds[1], dds[2], g, v, w, spec)
-                                              : raw::group_norm_double_backward(dds[0], dds[1], dds[2], g, v,
-                                                                                mean, var, w, spec);
+                     const bool third_order = std::any_of(dds.begin(), dds.end(), autograd::is_tracked) ||
+                                              autograd::is_tracked(g) || autograd::is_tracked(v) ||
+                                              autograd::is_tracked(w);
+                     const auto grads = third_order
+                                            ? double_grads_by_ops(dds[0], dds[1], dds[2], g, v, w, spec)
+                                            : raw::group_norm_double_backward(dds[0], dds[1], dds[2], g, v,
+                                                                              mean, var, w, spec);
                      return {grads.ddy, grads.dx, grads.dweight};
                    });
   }
   return g;
 }
 
+// Group norm, differentiable, with the mean and variance of each sample and group.
 raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                                 const raw::GroupNormSpec& spec) {
   raw::GroupNormResult result = raw::group_norm(x, weight, bias, spec);
@@ -118,9 +122,8 @@ raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& w
   return result;
 }
 
-// Moves running statistics [C] toward `factor` times the average over the batch of the
-// samples' statistics [N,C].
-void move_toward(const Tensor& running, const Tensor& samples, double factor, double momentum) {
+// running = (1 - momentum) running + momentum factor mean(samples over N), for running [C] and samples [N,C].
+void update_running(const Tensor& running, const Tensor& samples, double factor, double momentum) {
   const Tensor batch = raw::mul(raw::mean(samples, {0}, false), factor);
   raw::copy_(running, raw::lerp(raw::to(running, DType::kF64), batch, momentum));
 }
@@ -165,8 +168,8 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   if (x.size(1) == 0) return x;
   const raw::GroupNormResult result = normalized(op, x, weight, bias, {.groups = x.size(1), .eps = o.eps});
   if (running_mean.defined() && x.numel() > 0) {
-    move_toward(running_mean, result.mean, 1, o.momentum);
-    move_toward(running_var, result.var, double(positions) / double(positions - 1), o.momentum);
+    update_running(running_mean, result.mean, 1, o.momentum);
+    update_running(running_var, result.var, double(positions) / double(positions - 1), o.momentum);
   }
   return result.y;
 }

@@ -1,3 +1,4 @@
+// Layer norm and RMS norm with fused forward and backward kernels.
 #include "gradus/autograd/ops/norm/layer_norm.h"
 
 #include <limits>
@@ -37,7 +38,7 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
   }
 }
 
-// Computes the gradients by public ops, for further derivatives.
+// Computes the gradients by differentiable ops, for second order.
 raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight, int dims,
                                  const raw::LayerNormSpec& spec) {
   const DType type = wide(x.dtype());
@@ -49,12 +50,13 @@ raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor
   const Tensor normal = centered * inv_std;
   const Tensor gw = weight.defined() ? g * weight : g;
   const Tensor rest = normal * mean(gw * normal, last, true);
-  // An empty list of dims would mean all of them.
+  // sum() with an empty list would reduce all dims.
   const auto over_rows = [&](const Tensor& t) { return others.size() ? sum(t, others, false) : t; };
   return {inv_std * (spec.centered ? gw - mean(gw, last, true) - rest : gw - rest), over_rows(g * normal),
           over_rows(g)};
 }
 
+// Layer norm over the last `dims` dims, or RMS norm if spec.centered is false, differentiable.
 Tensor normalized(const char* op, const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
                   const raw::LayerNormSpec& spec) {
   const auto [y, stats] = raw::layer_norm(x, dims, weight, bias, spec);
@@ -63,10 +65,10 @@ Tensor normalized(const char* op, const Tensor& x, int dims, const Tensor& weigh
                    [x = r.save(x), weight = r.save(weight), stats = stats, dims, spec](
                        std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Tensor dy = dys[0], v = x.get(), w = weight.get();
-                     const bool again =
+                     const bool second_order =
                          autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-                     const auto g = again ? grads_by_ops(dy, v, w, dims, spec)
-                                          : raw::layer_norm_backward(dy, v, stats, w, dims, spec);
+                     const auto g = second_order ? grads_by_ops(dy, v, w, dims, spec)
+                                                 : raw::layer_norm_backward(dy, v, stats, w, dims, spec);
                      return {g.dx, g.dweight, g.dbias};
                    });
   return y;
@@ -84,10 +86,12 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
   const OpCall call("rms_norm", {{"x", x}});
-  const double least = eps.value_or(x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
-                                                             : double(std::numeric_limits<float>::epsilon()));
-  check("rms_norm", x, normalized_shape, least, {{"weight", &weight}});
-  return normalized("rms_norm", x, normalized_shape.size(), weight, {}, {.eps = least, .centered = false});
+  const double eps_or_default =
+      eps.value_or(x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
+                                            : double(std::numeric_limits<float>::epsilon()));
+  check("rms_norm", x, normalized_shape, eps_or_default, {{"weight", &weight}});
+  return normalized("rms_norm", x, normalized_shape.size(), weight, {},
+                    {.eps = eps_or_default, .centered = false});
 }
 
 }  // namespace gradus

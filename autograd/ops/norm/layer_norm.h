@@ -1,4 +1,4 @@
-// Normalization over the last dims of each sample, differentiable.
+// Layer norm and RMS norm, differentiable to any order.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-// Normalizes over the last dims, with the sizes `normalized_shape`:
+// Normalizes over the last dims, whose sizes are `normalized_shape`:
 //   y = (x - mean) / sqrt(var + eps) * weight + bias
 // The variance is the biased one. 16-bit floats are computed in f32. The result is row-major.
 // Shapes: x [...,S], weight and bias S (1 and 0 when undefined), of x's dtype or f32 -> x's shape.
@@ -17,8 +17,8 @@ namespace gradus {
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 
-// Divides by the root mean square over the last dims: y = x / sqrt(mean(x^2) + eps) * weight. By default eps
-// is the machine precision of the type computed in.
+// Divides by the root mean square over the last dims: y = x / sqrt(mean(x^2) + eps) * weight. eps defaults to the
+// machine epsilon of f64 for f64, else of f32.
 // Shapes: as layer_norm.
 // Errors: as layer_norm.
 // Source: Zhang and Sennrich, "Root mean square layer normalization", NeurIPS 2019.

@@ -1,3 +1,4 @@
+// ConvBlock: forward, with batch norm and ReLU fused.
 #include "gradus/models/gan/internal/conv_block.h"
 
 #include "gradus/autograd/ops/activations.h"

@@ -1,4 +1,4 @@
-// ConvBlock: a convolution, a norm and a rectifier.
+// ConvBlock: a convolution, followed by an optional norm and an optional ReLU or leaky ReLU.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 namespace gradus::models::internal {
 
 struct ConvBlockOptions {
-  nn::LayerFactory conv;       // the child "conv"
-  std::string norm_name = {};  // of the norm, which follows the convolution; "": there is none
-  nn::LayerFactory norm = {};
-  std::optional<double> slope = 0;  // of the rectifier below 0; none: there is no rectifier
+  nn::LayerFactory conv;       // makes the child "conv"
+  std::string norm_name = {};  // name of the norm's child
+  nn::LayerFactory norm = {};  // empty: no norm
+  std::optional<double> slope = 0;  // negative slope of the activation, 0 for ReLU; nullopt: no activation
 };
 
 // y = leaky_relu(norm(conv(x)), slope)
@@ -27,9 +27,8 @@ class ConvBlock final : public nn::Layer {
   std::optional<double> slope_;
 };
 
-// Returns the factory of a convolution whose weight starts normal by its number of outputs, for a rectifier
-// of this slope, and whose bias starts at 0.
-// Source: He et al., ICCV 2015.
+// Returns a factory of convolutions with Kaiming-normal initial weights by fan_out for a leaky ReLU of this
+// slope, and with initial bias 0. Source: He et al., ICCV 2015.
 template <class Conv> nn::LayerFactory kaiming(typename Conv::Options options, double slope) {
   return [options, slope](nn::Module* parent, const std::string& name) {
     auto conv = std::make_unique<Conv>(parent, name, options);

@@ -1,3 +1,4 @@
+// Checks of inputs of GANs' networks, and one-hot labels.
 #include "gradus/models/gan/internal/options.h"
 
 namespace gradus::models::internal {

@@ -1,4 +1,4 @@
-// What the options of GANs' networks have in common: their domains, and labels beside the latent vector.
+// Checks of options and inputs that the networks of GANs share, and the encoding of labels.
 #pragma once
 
 #include <bit>
@@ -13,18 +13,19 @@ inline void check_image_size(const char* network, int64_t size, int64_t least) {
     throw ValueError(network, "expected a size of ", least, ", ", 2 * least, ", ", 4 * least,
                      ", ... pixels, at most 65536, given ", size);
 }
-// Errors: ValueError unless `value` is in [least, 2^20], so that products of a few such numbers fit.
+// Errors: ValueError unless `value` is in [least, 2^20]. The bound prevents overflow of products of three such
+// numbers.
 inline void check_count(const char* network, const char* what, int64_t value, int64_t least = 1) {
   if (value < least || value > int64_t{1} << 20)
     throw ValueError(network, "expected ", what, " in [", least, ", ", int64_t{1} << 20, "], given ", value);
 }
 
-// Returns labels as columns of ones and zeros, in x's dtype.
+// Returns the one-hot encoding of labels in x's dtype.
 // Shapes: labels [N] -> [N,classes], where x is [N,...].
-// Errors: StateError for a network without labels; ShapeError; IndexError for a label that is no class.
+// Errors: StateError for a network without classes; ShapeError; IndexError for a label outside of [0, classes).
 Tensor one_hot_like(const char* network, const Tensor& x, const Tensor& labels, int64_t classes);
 
-// Errors: StateError if the network has classes: it is called with labels.
+// Errors: StateError if the network has classes and therefore must be called with labels.
 inline void check_unlabeled(const char* network, int64_t classes) {
   if (classes > 0)
     throw StateError(network, "the network has ", classes,
@@ -34,7 +35,7 @@ inline void check_unlabeled(const char* network, int64_t classes) {
 // Errors: ShapeError unless x is [N,channels,size,size].
 void check_images(const char* network, const Tensor& x, int64_t channels, int64_t size);
 
-// Returns the latent vectors, without dims of one pixel.
+// Returns the latent vectors z without spatial dims of size 1.
 // Shapes: z [N,latent] or [N,latent,1,1] -> [N,latent].
 // Errors: ShapeError.
 Tensor latent_vectors(const char* network, const Tensor& z, int64_t latent);

@@ -1,3 +1,4 @@
+// AdaptiveInstanceNorm layer of StyleGAN.
 #include "gradus/nn/layers/gan/adaptive_instance_norm.h"
 
 #include "gradus/autograd/ops/arithmetic.h"

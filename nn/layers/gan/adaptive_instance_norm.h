@@ -1,4 +1,4 @@
-// AdaptiveInstanceNorm: an instance norm whose scale and shift come from a style.
+// AdaptiveInstanceNorm: instance norm whose scale and shift are computed from a style vector.
 #pragma once
 
 #include "gradus/nn/layers/linear.h"
@@ -7,13 +7,13 @@ namespace gradus::nn {
 
 struct AdaptiveInstanceNormOptions {
   Required<int64_t, "channels"> channels;
-  Required<int64_t, "style"> style;  // the style's size
+  Required<int64_t, "style"> style;  // size of the style vector w
   double eps = 1e-8;
 };
 extern template class ModuleWith<AdaptiveInstanceNormOptions>;
 
-// y = instance_norm(x) (s0 + 1) + s1, where affine(w) = [s0, s1]. affine's learning rate is equalized, with a
-// gain of 1.
+// y = instance_norm(x) (s0 + 1) + s1, where [s0, s1] = affine(w). The layer affine has an equalized learning
+// rate with gain 1.
 // Shapes: x [N,channels,H,W], w [N,style] -> [N,channels,H,W].
 // Errors: ShapeError, DTypeError.
 // Source: Karras et al., "A style-based generator architecture for GANs", CVPR 2019.

@@ -1,3 +1,4 @@
+// BiasLeakyReLU layer of StyleGAN2.
 #include "gradus/nn/layers/gan/bias_leaky_relu.h"
 
 #include "gradus/autograd/ops/activations.h"

@@ -1,3 +1,4 @@
+// FirFilter2d: a depthwise convolution with fixed filters.
 #include "gradus/nn/layers/gan/fir.h"
 
 #include <cmath>
@@ -12,7 +13,7 @@
 
 namespace gradus::nn {
 
-// Returns the filter of each channel of `like`: [C,1,K,K].
+// Returns the filters [C,1,K,K] for the channels, dtype and device of `like`.
 Tensor FirFilter2d::filter(const Tensor& like) const {
   const Options& o = options();
   const double sum = std::accumulate(o.taps.begin(), o.taps.end(), 0.0);
@@ -22,7 +23,7 @@ Tensor FirFilter2d::filter(const Tensor& like) const {
         o.taps.size(), " taps of sum ", sum, ", up ", o.up, ", down ", o.down, ", padding ", o.padding);
   const int64_t K = int64_t(o.taps.size());
   std::vector<double> product;
-  // Filters are convolved with, not correlated: they are turned.
+  // conv2d cross-correlates, so the filter is rotated by 180 degrees.
   for (int64_t i = K; i-- > 0;)
     for (int64_t j = K; j-- > 0;)
       product.push_back(o.gain * o.taps[size_t(i)] * o.taps[size_t(j)] / (sum * sum));
@@ -37,7 +38,7 @@ Tensor FirFilter2d::forward(const Tensor& x) {
   const int64_t C = x.size(1), before = o.padding[0], behind = o.padding[1];
   Tensor y = x;
   if (o.up > 1) {
-    // A transposed convolution by a filter of one tap puts the zeros between pixels, and behind the last one.
+    // A transposed convolution with a 1x1 filter inserts up - 1 zeros after each pixel, including the last.
     const Tensor tap = ones({C, 1, 1, 1}, {x.dtype(), x.device()});
     y = conv_transpose2d(x, tap, {}, {.stride = o.up, .output_padding = o.up - 1, .groups = C});
   }

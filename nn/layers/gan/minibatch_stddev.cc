@@ -1,3 +1,4 @@
+// MinibatchStdDev layer, over one batch or over the batches of all ranks.
 #include "gradus/nn/layers/gan/minibatch_stddev.h"
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 
 namespace gradus::nn {
 
-// Returns what to append to the samples of a batch [N,C,H,W]: [N,channel_groups,1,1].
+// Returns the average standard deviation per sample and channel group of a batch [N,C,H,W]:
+// [N,channel_groups,1,1].
 Tensor MinibatchStdDev::deviations(const Tensor& batch) const {
   const Options& o = options();
   const int64_t n = batch.size(0), group = std::clamp<int64_t>(n, 1, o.group_size);
@@ -18,10 +20,10 @@ Tensor MinibatchStdDev::deviations(const Tensor& batch) const {
     throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W] with N at most or a multiple of ", o.group_size,
                      " and C a multiple of ", o.channel_groups, ", given ", describe(batch));
   const int64_t C = batch.size(1), H = batch.size(2), W = batch.size(3), groups = n / group;
-  // In f32, because eps would be 0 in f16.
+  // Computes in f32, because eps would be 0 in f16.
   const Tensor wide = batch.dtype() == DType::kF64 ? batch : gradus::to(batch, DType::kF32);
   const Tensor y = reshape(wide, {group, groups, o.channel_groups, C / o.channel_groups * H * W});
-  // [groups,channel_groups,...].
+  // Shape [groups,channel_groups,C/channel_groups*H*W].
   const Tensor deviation = sqrt(mean(square(y - mean(y, 0, true)), 0) + o.eps);
   const Tensor one =
       reshape(gradus::to(mean(deviation, -1), batch.dtype()), {1, groups, o.channel_groups, 1});
@@ -36,7 +38,7 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
   if (x.dim() != 4) throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W], given ", describe(x));
   const int64_t n = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   Tensor appended;
-  const bool has_data = x.device().type != DeviceType::kMeta;  // else there is nothing to exchange
+  const bool has_data = x.device().type != DeviceType::kMeta;  // meta tensors have no elements to exchange
   if (is_training() && reduction_ && reduction_->size() > 1 && has_data) {
     const int64_t ranks = reduction_->size();
     const Tensor of_ranks = reshape(reduction_->all_gather(reshape(x, {x.numel()})), {ranks, n, C, H, W});

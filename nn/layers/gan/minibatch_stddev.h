@@ -1,4 +1,5 @@
-// MinibatchStdDev: tells a discriminator how much the images of a batch differ.
+// MinibatchStdDev: appends the standard deviation over a group of images as a channel, from which a
+// discriminator can detect a lack of variation.
 #pragma once
 
 #include <memory>
@@ -9,15 +10,15 @@
 namespace gradus::nn {
 
 struct MinibatchStdDevOptions {
-  int64_t group_size = 4;      // most images in a group
+  int64_t group_size = 4;      // maximum number of images per group
   int64_t channel_groups = 1;  // number of channels to append
   double eps = 1e-8;
 };
 extern template class ModuleWith<MinibatchStdDevOptions, Layer>;
 
-// Splits the batch into groups: the images n, n + N/group_size, ... are a group. Averages the standard
-// deviations of all elements within a group and appends this average as channels. Each of the appended
-// channels averages over its share of x's channels.
+// Divides the batch into groups: images n, n + N/group_size, n + 2 N/group_size, ... form a group. Computes the
+// standard deviation over the group for each element, averages the deviations over C/channel_groups channels and
+// all positions, and appends the averages to each image of the group as channel_groups constant channels.
 // Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a
 // multiple of channel_groups.
 // Errors: ShapeError; ValueError for options < 1.
@@ -27,9 +28,9 @@ class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
 
-  // In training, the batches of all processes of `reduction` count as one of N size samples. Sample n of rank
-  // r is number n size + r there, as in a DataLoader's global batch. The batches must be of one shape. Null:
-  // only this process's batch.
+  // In training, groups are formed over the batches of all ranks of `reduction` together, N * size samples in
+  // which sample n of rank r has index n * size + r, as in a DataLoader's global batch. All ranks' batches must
+  // have one shape. Null: over this rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
 
  private:

@@ -1,3 +1,4 @@
+// NoiseInjection layer of StyleGAN.
 #include "gradus/nn/layers/gan/noise.h"
 
 #include "gradus/autograd/ops/arithmetic.h"

@@ -1,4 +1,4 @@
-// NoiseInjection: adds noise to the pixels of an image, as strong as the layer learns.
+// NoiseInjection: adds noise with a learned strength to the pixels of an image.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -6,19 +6,19 @@
 namespace gradus::nn {
 
 enum class NoiseMode {
-  kRandom,  // other noise for each image and call
-  kFixed,   // the buffer noise_const, of the options' size
-  kNone,
+  kRandom,  // new noise for each image and call
+  kFixed,   // the buffer noise_const
+  kNone,    // no noise
 };
 
 struct NoiseInjectionOptions {
-  Size2 size = 0;        // of noise_const; 0: there is none
-  int64_t channels = 1;  // of the strength: 1, or x's number of channels
+  Size2 size = 0;        // size of noise_const; 0: there is no noise_const
+  int64_t channels = 1;  // size of strength: 1, or x's number of channels
 };
 extern template class ModuleWith<NoiseInjectionOptions, Layer>;
 
-// y = x + strength n, n ~ N(0,1): one number for each pixel, for all channels the same.
-// Shapes: x [N,C,H,W] -> the same; strength [channels], which starts at 0; noise_const [1,1,size].
+// y = x + strength n with n ~ N(0,1) per pixel, the same for all channels.
+// Shapes: x [N,C,H,W] -> the same; strength [channels], initially 0; noise_const [1,1,size.h,size.w].
 // Errors: ShapeError unless x fits strength and noise; StateError for kFixed without noise_const.
 // Source: Karras et al., "A style-based generator architecture for GANs", CVPR 2019.
 class NoiseInjection final : public LayerWith<NoiseInjectionOptions> {
@@ -30,7 +30,7 @@ class NoiseInjection final : public LayerWith<NoiseInjectionOptions> {
   NoiseMode mode = NoiseMode::kRandom;
 
   Tensor forward(const Tensor& x) override;
-  // With noise of the caller's: n [N,1,H,W] or [1,1,H,W].
+  // The same with the caller's noise n [N,1,H,W] or [1,1,H,W].
   Tensor forward(const Tensor& x, const Tensor& n);
 
  private:

@@ -1,4 +1,4 @@
-// PixelNorm: every pixel's channels with a mean square of one.
+// PixelNorm: normalizes the channels of every pixel to a mean square of 1.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -7,7 +7,7 @@ namespace gradus::nn {
 
 struct PixelNormOptions {
   double eps = 1e-8;
-  bool eps_outside = false;  // y = x / (sqrt(mean of x^2) + eps), which has no gradient where x is 0
+  bool eps_outside = false;  // true: y = x / (sqrt(mean of x^2) + eps), which has no gradient at x = 0
 };
 extern template class ModuleWith<PixelNormOptions, Layer>;
 

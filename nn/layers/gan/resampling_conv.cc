@@ -1,3 +1,4 @@
+// UpConv2d and DownConv2d: convolutions with stride 2 and a 4x4 filter that combines a 3x3 filter with a 2x2 box.
 #include "gradus/nn/layers/gan/resampling_conv.h"
 
 #include <cmath>
@@ -23,10 +24,10 @@ template <class O> int64_t checked_fan(const char* layer, const O& o) {
   return 9 * o.in;
 }
 
-// Returns the 4x4 filters of a 3x3 convolution between pixels of which 2x2 are one: the sum of w at the four
-// places that it has there. It is one product, since each of a filter's 16 weights sums some of its 9.
-Tensor between_pixels(const Tensor& w) {
-  static const std::vector<float> places = [] {
+// Returns the 4x4 filters that are the convolution of the 3x3 filters w with a 2x2 box of ones: the sum of w at
+// its four offsets. Computed as one matrix product, because each of the 16 weights is a sum of some of the 9.
+Tensor convolve_with_box(const Tensor& w) {
+  static const std::vector<float> sum_matrix = [] {
     std::vector<float> all(9 * 16);
     for (size_t y = 0; y < 3; ++y)
       for (size_t x = 0; x < 3; ++x)
@@ -35,7 +36,7 @@ Tensor between_pixels(const Tensor& w) {
     return all;
   }();
   auto in_its_dtype = autocast(DType::kBF16, {.enabled = false});
-  const Tensor sums = raw::to(tensor(places, {9, 16}, w.device()), w.dtype());
+  const Tensor sums = raw::to(tensor(sum_matrix, {9, 16}, w.device()), w.dtype());
   return reshape(matmul(reshape(w, {w.size(0) * w.size(1), 9}), sums), {w.size(0), w.size(1), 4, 4});
 }
 
@@ -49,7 +50,7 @@ Tensor UpConv2d::initial_bias() const {
   return options().bias ? uniform({options().out}, 9 * options().in) : Tensor();
 }
 Tensor UpConv2d::forward(const Tensor& x) {
-  return conv_transpose2d(x, between_pixels(weight), bias, {.stride = 2, .padding = 1});
+  return conv_transpose2d(x, convolve_with_box(weight), bias, {.stride = 2, .padding = 1});
 }
 
 Tensor DownConv2d::initial_weight() const {
@@ -60,7 +61,7 @@ Tensor DownConv2d::initial_bias() const {
   return options().bias ? uniform({options().out}, 9 * options().in) : Tensor();
 }
 Tensor DownConv2d::forward(const Tensor& x) {
-  return conv2d(x, between_pixels(weight) * 0.25, bias, {.stride = 2, .padding = 1});
+  return conv2d(x, convolve_with_box(weight) * 0.25, bias, {.stride = 2, .padding = 1});
 }
 
 template class ModuleWith<UpConv2dOptions, Layer>;

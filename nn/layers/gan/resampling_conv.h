@@ -1,4 +1,4 @@
-// UpConv2d and DownConv2d: a 3x3 convolution and a resampling by 2 in one.
+// UpConv2d and DownConv2d: a 3x3 convolution fused with upsampling or downsampling by 2.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -18,8 +18,9 @@ struct DownConv2dOptions {
 };
 extern template class ModuleWith<DownConv2dOptions, Layer>;
 
-// Repeats each pixel 2x2 times and convolves: a transposed convolution with stride 2, whose 4x4 filter is the
-// sum of four shifted ones. Like a transposed convolution's, the filters are turned by 180 degrees.
+// Nearest-neighbor upsampling by 2 followed by a 3x3 convolution, computed as a transposed convolution with
+// stride 2 whose 4x4 filter is the sum of four shifted 3x3 filters. As in a transposed convolution, the filters
+// are rotated by 180 degrees.
 // Shapes: x [N,in,H,W] -> [N,out,2H,2W]; weight [in,out,3,3], bias [out].
 // Errors: as conv_transpose2d.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
@@ -35,7 +36,7 @@ class UpConv2d final : public LayerWith<UpConv2dOptions> {
   Tensor initial_bias() const;
 };
 
-// Convolves and averages every 2x2 pixels: a convolution with stride 2 by a 4x4 filter.
+// A 3x3 convolution followed by 2x2 average pooling, computed as a convolution with stride 2 and a 4x4 filter.
 // Shapes: x [N,in,H,W] -> [N,out,H/2,W/2]; weight [out,in,3,3], bias [out].
 // Errors: as conv2d.
 // Source: as UpConv2d.
