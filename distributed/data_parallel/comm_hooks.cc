@@ -5,15 +5,16 @@
 namespace gradus::dist {
 namespace {
 
+// Returns a hook that all-reduces the bucket in dtype `to`, if `to` is smaller than the bucket's dtype.
 CommHook cast_hook(DType to) {
   return [to](const GradBucket& bucket) -> std::function<void()> {
     if (size_of(bucket.buffer.dtype()) <= size_of(to)) return allreduce_hook()(bucket);
     bucket.divide(bucket.buffer);
-    const Tensor small = raw::to(bucket.buffer, to);
-    const Work work = all_reduce(small, {.group = bucket.group, .async_op = true});
+    const Tensor compressed = raw::to(bucket.buffer, to);
+    const Work work = all_reduce(compressed, {.group = bucket.group, .async_op = true});
     return [=, buffer = bucket.buffer] {
       work.wait();
-      raw::copy_(buffer, small);
+      raw::copy_(buffer, compressed);
     };
   };
 }
