@@ -8,6 +8,7 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Returns whether exactly one floating-point tensor crosses a cut after the call.
 bool is_narrow(const ModelTrace& trace, int call) {
   const auto plan = plan_if_possible(trace, {call});
   return plan && std::ranges::count_if(plan->needs[1], [&](const Crossing& c) {
