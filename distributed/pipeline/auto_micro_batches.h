@@ -9,11 +9,12 @@
 
 namespace gradus::dist::internal {
 
-// Note [Automatic micro-batches] Small micro-batches make kernels inefficient; large ones increase the
-// pipeline's idle time. Candidates are the divisors of the batch's number of rows. Before the first training
-// step all ranks measure their stages concurrently at a few micro-batch sizes. Times at other sizes are
-// interpolated linearly. simulate() predicts each candidate's time. The best candidates are then used in turn by
-// the next training steps, and the fastest one is chosen. All ranks make the same choice.
+// Note [Automatic micro-batches]
+// Small micro-batches make kernels inefficient; large ones increase the pipeline's idle time. Candidates are
+// the divisors of the batch's number of rows. Before the first training step all ranks measure their stages
+// concurrently at a few micro-batch sizes. Times at other sizes are interpolated linearly. simulate()
+// predicts each candidate's time. The best candidates are then used in turn by the next training steps, and
+// the fastest one is chosen. All ranks make the same choice.
 class AutoMicroBatches {
  public:
   struct Setting {

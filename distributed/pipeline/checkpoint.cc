@@ -21,12 +21,13 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Note [Checkpoints of several ranks] Saving: each rank of the first replica sends the names and shapes of its
-// tensors. The job's first rank writes the file. It requests the elements from their owners in the order of the
-// file, in pieces, so that it never has memory for a whole tensor of another rank. A final request tells the
-// owners that writing has ended.
-// Loading: each rank reads only its own tensors. The ranks combine the checksums of the tensors that they
-// have read, and compare the result with the file's checksum. State changes only after this check.
+// Note [Checkpoints of several ranks]
+// Saving: each rank of the first replica sends the names and shapes of its tensors. The job's first rank writes
+// the file. It requests the elements from their owners in the order of the file, in pieces, so that it never has
+// memory for a whole tensor of another rank. A final request tells the owners that writing has ended.
+//
+// Loading: each rank reads only its own tensors. The ranks combine the checksums of the tensors that they have
+// read, and compare the result with the file's checksum. State changes only after this check.
 
 constexpr const char* kOp = "Pipeline";
 constexpr const char* kModel = "model";

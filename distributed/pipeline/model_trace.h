@@ -11,11 +11,12 @@
 
 namespace gradus::dist::internal {
 
-// Note [Traces] A forward is C++ code, which cannot be inspected but can be run. On the meta device ops compute
-// shapes only, and report their operands to an Observer. One run records the nested module calls and the
-// operands of each op. Tensors are identified by their storage, so a view is identified with its base. A trace
-// is valid for the shapes of its inputs and the training mode. A forward whose calls depend on tensors' values
-// cannot be traced.
+// Note [Traces]
+// A forward is C++ code, which cannot be inspected but can be run. On the meta device ops compute shapes
+// only, and report their operands to an Observer. One run records the nested module calls and the operands of
+// each op. Tensors are identified by their storage, so a view is identified with its base. A trace is valid
+// for the shapes of its inputs and the training mode. A forward whose calls depend on tensors' values cannot
+// be traced.
 
 // Number of a storage in the trace; -1 for an undefined tensor.
 using Memory = int;

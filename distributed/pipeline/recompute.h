@@ -21,12 +21,13 @@ enum class Recompute : uint8_t {
 
 namespace internal {
 
-// Note [Recomputation] The first run of a forward uses a probe recording, which records the graph's edges
-// without saved tensors: it determines which outputs need a gradient. The second run is a normal recorded
-// forward, so a backward in two parts (I and W) needs only one second run. Inputs, random numbers and autocast
-// are those of the first run. Layers that update state in a forward (batch norm) skip the update if
-// is_recomputing(); the second run sees the buffers as the first run left them, even if other micro-batches have
-// changed them since. A rank runs the second forward before it waits for the gradients of later stages.
+// Note [Recomputation]
+// The first run of a forward uses a probe recording, which records the graph's edges without saved tensors:
+// it determines which outputs need a gradient. The second run is a normal recorded forward, so a backward in
+// two parts (I and W) needs only one second run. Inputs, random numbers and autocast are those of the first
+// run. Layers that update state in a forward (batch norm) skip the update if is_recomputing(); the second run
+// sees the buffers as the first run left them, even if other micro-batches have changed them since. A rank
+// runs the second forward before it waits for the gradients of later stages.
 
 // Returns whether the forward at index `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
 bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i);

@@ -9,9 +9,10 @@
 
 namespace gradus::dist {
 
-// Note [Schedules] A model is divided into stages, and a batch into micro-batches. An action computes one
-// micro-batch on one stage. A backward B is either one action, or two: I, the gradient of the stage's input, and
-// W, the gradients of its parameters. A rank runs its list in order, so the order does not depend on timing.
+// Note [Schedules]
+// A model is divided into stages, and a batch into micro-batches. An action computes one micro-batch on one
+// stage. A backward B is either one action, or two: I, the gradient of the stage's input, and W, the
+// gradients of its parameters. A rank runs its list in order, so the order does not depend on timing.
 //
 // Dependencies, for stage s and micro-batch k: an action waits for its predecessor in the list; F(s,k) for
 // F(s-1,k); B(s,k) and I(s,k) for F(s,k) and for B(s+1,k) or I(s+1,k); W(s,k) for I(s,k). If the dependencies

@@ -10,12 +10,13 @@
 
 namespace gradus::dist::internal {
 
-// Note [Automatic cuts] A cut may be placed after any module call. Candidates are the positions with the fewest
-// crossing tensors (between the blocks of a network, not within them); positions with more crossing tensors are
-// added until there are at least twice as many candidates as stages. The part of the model between two
-// candidates is a unit. Ranks measure different units concurrently, so that the measurement has the load of
-// training. A rank has memory for one unit at a time. Dynamic programming (balance.h) then finds the cuts that
-// minimize the time of the slowest stage.
+// Note [Automatic cuts]
+// A cut may be placed after any module call. Candidates are the positions with the fewest crossing tensors
+// (between the blocks of a network, not within them); positions with more crossing tensors are added until
+// there are at least twice as many candidates as stages. The part of the model between two candidates is a
+// unit. Ranks measure different units concurrently, so that the measurement has the load of training. A rank
+// has memory for one unit at a time. Dynamic programming (balance.h) then finds the cuts that minimize the
+// time of the slowest stage.
 
 struct CutOptions {
   int64_t memory_limit = 0;               // bytes per rank; 0: no limit

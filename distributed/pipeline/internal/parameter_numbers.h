@@ -11,9 +11,10 @@
 
 namespace gradus::dist::internal {
 
-// Note [Numbers of parameters] Optimizer state identifies parameters by index: "state.3.exp_avg" belongs to
-// parameter 3, counted over all parameter groups. The undivided state uses the indices of an optimizer in a
-// one-rank program, whose groups list parameters in the model's order. A rank's optimizer may have any order.
+// Note [Numbers of parameters]
+// Optimizer state identifies parameters by index: "state.3.exp_avg" belongs to parameter 3, counted over all
+// parameter groups. The undivided state uses the indices of an optimizer in a one-rank program, whose groups
+// list parameters in the model's order. A rank's optimizer may have any order.
 class ParameterNumbers {
  public:
   // Exchanges the names of the optimizers' parameters between all ranks of the job. Collective.
