@@ -25,7 +25,7 @@ Device checked(Device device) {
   return device;
 }
 
-// Returns a copy in pinned memory; x itself where there is no room for it, or x is on a device.
+// Returns a copy in pinned memory, or x if pinned memory is exhausted or x is on a device.
 Tensor pinned(const Tensor& x, Device device) {
   if (x.device() != kCPU || x.numel() == 0) return x;
   const Tensor dense = x.is_dense() ? x : raw::contiguous(x);

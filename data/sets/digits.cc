@@ -19,7 +19,7 @@ struct Point {
   float x, y;
 };
 
-// Points in a box 100 units wide and high, y downwards. A smooth stroke is a Catmull-Rom spline through them.
+// Points in a box of 100 x 100 units, y downward. A smooth stroke is a Catmull-Rom spline through the points.
 struct Stroke {
   bool smooth;
   std::vector<Point> points;
@@ -28,97 +28,154 @@ using Glyph = std::vector<Stroke>;
 
 constexpr bool kSmooth = true, kStraight = false;
 
-// clang-format off
-// The ways of writing each digit.
+// clang-format off The variants of each digit.
 const std::array<std::vector<Glyph>, 10>& glyphs() {
   static const std::array<std::vector<Glyph>, 10> all = {{
-      {  // 0: round; narrow; begun and ended at the top with a small overlap; left open
-          {{kSmooth, {{50, 0}, {17, 15}, {5, 50}, {17, 86}, {50, 100}, {83, 86}, {95, 50}, {83, 15},
-            {50, 0}}}},
-          {{kSmooth, {{55, 0}, {30, 20}, {20, 55}, {30, 90}, {50, 100}, {70, 85}, {80, 45}, {72, 10},
-            {55, 0}}}},
-          {{kSmooth, {{62, 6}, {30, 8}, {8, 40}, {15, 80}, {45, 100}, {80, 85}, {93, 45}, {75, 12},
-            {45, 4}, {35, 14}}}},
-          {{kSmooth, {{45, 2}, {15, 20}, {6, 55}, {20, 90}, {55, 100}, {88, 80}, {93, 40}, {75, 10},
-            {58, 6}}}},
+      {
+          // 0: round; narrow; begun and ended at the top with a small overlap; left open
+          {{kSmooth,
+            {{50, 0}, {17, 15}, {5, 50}, {17, 86}, {50, 100}, {83, 86}, {95, 50}, {83, 15}, {50, 0}}}},
+          {{kSmooth,
+            {{55, 0}, {30, 20}, {20, 55}, {30, 90}, {50, 100}, {70, 85}, {80, 45}, {72, 10}, {55, 0}}}},
+          {{kSmooth,
+            {{62, 6},
+             {30, 8},
+             {8, 40},
+             {15, 80},
+             {45, 100},
+             {80, 85},
+             {93, 45},
+             {75, 12},
+             {45, 4},
+             {35, 14}}}},
+          {{kSmooth,
+            {{45, 2}, {15, 20}, {6, 55}, {20, 90}, {55, 100}, {88, 80}, {93, 40}, {75, 10}, {58, 6}}}},
       },
-      {  // 1: bar; bar with a flag; with a flag and a foot; slightly bent
+      {
+          // 1: bar; bar with a flag; with a flag and a foot; slightly bent
           {{kStraight, {{50, 0}, {50, 100}}}},
           {{kStraight, {{28, 24}, {55, 0}, {55, 100}}}},
           {{kStraight, {{25, 22}, {52, 0}, {52, 100}}}, {kStraight, {{22, 100}, {82, 100}}}},
           {{kSmooth, {{58, 0}, {52, 35}, {48, 70}, {47, 100}}}},
       },
-      {  // 2: with a straight foot; with a loop; with a wavy foot; angular
+      {
+          // 2: with a straight foot; with a loop; with a wavy foot; angular
           {{kSmooth, {{12, 26}, {30, 4}, {62, 1}, {86, 20}, {76, 46}, {45, 74}, {10, 98}}},
-            {kStraight, {{10, 98}, {92, 95}}}},
-          {{kSmooth, {{14, 20}, {40, 0}, {75, 10}, {78, 40}, {50, 72}, {20, 95}, {6, 86}, {22, 76},
-            {50, 90}, {95, 94}}}},
+           {kStraight, {{10, 98}, {92, 95}}}},
+          {{kSmooth,
+            {{14, 20},
+             {40, 0},
+             {75, 10},
+             {78, 40},
+             {50, 72},
+             {20, 95},
+             {6, 86},
+             {22, 76},
+             {50, 90},
+             {95, 94}}}},
           {{kSmooth, {{10, 30}, {20, 8}, {55, 0}, {82, 18}, {70, 50}, {30, 82}, {8, 100}}},
-            {kSmooth, {{8, 100}, {35, 88}, {65, 98}, {95, 90}}}},
+           {kSmooth, {{8, 100}, {35, 88}, {65, 98}, {95, 90}}}},
           {{kStraight, {{14, 12}, {40, 0}, {74, 6}, {80, 36}, {12, 100}, {88, 100}}}},
       },
-      {  // 3: two bows; with a flat top; with a small loop in the middle; flattened
-          {{kSmooth, {{14, 16}, {42, 0}, {76, 12}, {72, 38}, {40, 48}}}, {kSmooth, {{40, 48}, {80, 58},
-            {86, 82}, {50, 100}, {10, 86}}}},
-          {{kStraight, {{14, 2}, {82, 2}, {44, 40}}}, {kSmooth, {{44, 40}, {80, 50}, {86, 78},
-            {52, 100}, {12, 88}}}},
-          {{kSmooth, {{18, 10}, {50, 0}, {78, 18}, {62, 42}, {38, 50}, {36, 42}, {56, 46}, {84, 62},
-            {78, 90}, {44, 100}, {10, 90}}}},
-          {{kSmooth, {{10, 8}, {50, 2}, {82, 22}, {50, 46}}}, {kSmooth, {{50, 46}, {90, 66}, {70, 94},
-            {30, 100}, {5, 94}}}},
+      {
+          // 3: two bows; with a flat top; with a small loop in the middle; flattened
+          {{kSmooth, {{14, 16}, {42, 0}, {76, 12}, {72, 38}, {40, 48}}},
+           {kSmooth, {{40, 48}, {80, 58}, {86, 82}, {50, 100}, {10, 86}}}},
+          {{kStraight, {{14, 2}, {82, 2}, {44, 40}}},
+           {kSmooth, {{44, 40}, {80, 50}, {86, 78}, {52, 100}, {12, 88}}}},
+          {{kSmooth,
+            {{18, 10},
+             {50, 0},
+             {78, 18},
+             {62, 42},
+             {38, 50},
+             {36, 42},
+             {56, 46},
+             {84, 62},
+             {78, 90},
+             {44, 100},
+             {10, 90}}}},
+          {{kSmooth, {{10, 8}, {50, 2}, {82, 22}, {50, 46}}},
+           {kSmooth, {{50, 46}, {90, 66}, {70, 94}, {30, 100}, {5, 94}}}},
       },
-      {  // 4: open top; closed; open with a short bar; with a curved left arm
+      {
+          // 4: open top; closed; open with a short bar; with a curved left arm
           {{kStraight, {{30, 2}, {10, 56}, {88, 54}}}, {kStraight, {{68, 20}, {62, 100}}}},
           {{kStraight, {{68, 0}, {6, 64}, {95, 64}}}, {kStraight, {{68, 0}, {68, 100}}}},
           {{kStraight, {{18, 2}, {16, 50}, {80, 50}}}, {kStraight, {{78, 2}, {76, 100}}}},
-          {{kSmooth, {{22, 0}, {12, 30}, {24, 52}, {55, 52}, {80, 40}}}, {kSmooth, {{84, 5}, {80, 45},
-            {68, 100}}}},
+          {{kSmooth, {{22, 0}, {12, 30}, {24, 52}, {55, 52}, {80, 40}}},
+           {kSmooth, {{84, 5}, {80, 45}, {68, 100}}}},
       },
-      {  // 5: with a roof; in one line; angular
-          {{kStraight, {{88, 3}, {26, 3}, {20, 44}}}, {kSmooth, {{20, 44}, {50, 36}, {84, 52}, {84, 82},
-            {48, 100}, {8, 88}}}},
-          {{kSmooth, {{86, 4}, {50, 2}, {26, 12}, {24, 36}, {52, 44}, {82, 60}, {76, 88}, {42, 100},
-            {10, 92}}}},
+      {
+          // 5: with a roof; in one line; angular
+          {{kStraight, {{88, 3}, {26, 3}, {20, 44}}},
+           {kSmooth, {{20, 44}, {50, 36}, {84, 52}, {84, 82}, {48, 100}, {8, 88}}}},
+          {{kSmooth,
+            {{86, 4}, {50, 2}, {26, 12}, {24, 36}, {52, 44}, {82, 60}, {76, 88}, {42, 100}, {10, 92}}}},
           {{kSmooth, {{30, 4}, {22, 40}, {55, 40}, {86, 60}, {74, 92}, {36, 100}, {10, 90}}},
-            {kStraight, {{30, 4}, {90, 2}}}},
+           {kStraight, {{30, 4}, {90, 2}}}},
       },
-      {  // 6: bowed; straight back; tall with a small loop
-          {{kSmooth, {{76, 3}, {40, 20}, {15, 58}, {24, 92}, {58, 100}, {84, 80}, {70, 54}, {40, 54},
-            {18, 76}}}},
-          {{kSmooth, {{50, 0}, {28, 35}, {16, 72}, {36, 98}, {70, 96}, {84, 72}, {62, 52}, {32, 60},
-            {20, 78}}}},
-          {{kSmooth, {{66, 0}, {34, 26}, {20, 64}, {30, 95}, {56, 100}, {70, 84}, {56, 68}, {36, 72},
-            {26, 86}}}},
+      {
+          // 6: bowed; straight back; tall with a small loop
+          {{kSmooth,
+            {{76, 3}, {40, 20}, {15, 58}, {24, 92}, {58, 100}, {84, 80}, {70, 54}, {40, 54}, {18, 76}}}},
+          {{kSmooth,
+            {{50, 0}, {28, 35}, {16, 72}, {36, 98}, {70, 96}, {84, 72}, {62, 52}, {32, 60}, {20, 78}}}},
+          {{kSmooth,
+            {{66, 0}, {34, 26}, {20, 64}, {30, 95}, {56, 100}, {70, 84}, {56, 68}, {36, 72}, {26, 86}}}},
       },
-      {  // 7: plain; with a bar; with a hook; curved
+      {
+          // 7: plain; with a bar; with a hook; curved
           {{kStraight, {{8, 5}, {90, 4}, {40, 100}}}},
           {{kStraight, {{10, 4}, {90, 4}, {38, 100}}}, {kStraight, {{30, 50}, {82, 48}}}},
           {{kStraight, {{10, 20}, {14, 3}, {90, 3}, {50, 100}}}},
-          {{kSmooth, {{6, 10}, {30, 3}, {60, 8}, {88, 4}}}, {kSmooth, {{88, 4}, {62, 40}, {50, 70},
-            {46, 100}}}},
+          {{kSmooth, {{6, 10}, {30, 3}, {60, 8}, {88, 4}}},
+           {kSmooth, {{88, 4}, {62, 40}, {50, 70}, {46, 100}}}},
       },
-      {  // 8: in one line; two rings; begun at the top right
-          {{kSmooth, {{50, 47}, {20, 28}, {30, 5}, {65, 1}, {80, 22}, {50, 47}, {16, 72}, {30, 97},
-            {70, 98}, {85, 72}, {50, 47}}}},
+      {
+          // 8: in one line; two rings; begun at the top right
+          {{kSmooth,
+            {{50, 47},
+             {20, 28},
+             {30, 5},
+             {65, 1},
+             {80, 22},
+             {50, 47},
+             {16, 72},
+             {30, 97},
+             {70, 98},
+             {85, 72},
+             {50, 47}}}},
           {{kSmooth, {{50, 0}, {24, 10}, {22, 34}, {50, 46}, {78, 34}, {76, 10}, {50, 0}}},
-            {kSmooth, {{50, 46}, {17, 58}, {14, 88}, {50, 100}, {86, 88}, {83, 58}, {50, 46}}}},
-          {{kSmooth, {{82, 12}, {50, 0}, {22, 16}, {40, 40}, {74, 62}, {78, 90}, {46, 100}, {20, 84},
-            {34, 60}, {68, 40}, {84, 10}}}},
+           {kSmooth, {{50, 46}, {17, 58}, {14, 88}, {50, 100}, {86, 88}, {83, 58}, {50, 46}}}},
+          {{kSmooth,
+            {{82, 12},
+             {50, 0},
+             {22, 16},
+             {40, 40},
+             {74, 62},
+             {78, 90},
+             {46, 100},
+             {20, 84},
+             {34, 60},
+             {68, 40},
+             {84, 10}}}},
       },
-      {  // 9: straight tail; curved tail; in one line
+      {
+          // 9: straight tail; curved tail; in one line
           {{kSmooth, {{80, 20}, {58, 0}, {26, 8}, {16, 32}, {40, 50}, {70, 42}, {82, 18}}},
-            {kStraight, {{82, 12}, {72, 100}}}},
+           {kStraight, {{82, 12}, {72, 100}}}},
           {{kSmooth, {{82, 16}, {55, 0}, {22, 12}, {20, 38}, {48, 50}, {78, 34}, {84, 14}}},
-            {kSmooth, {{84, 14}, {84, 55}, {70, 90}, {42, 100}, {16, 90}}}},
-          {{kSmooth, {{78, 12}, {42, 2}, {18, 26}, {36, 48}, {66, 36}, {80, 14}, {74, 50}, {56, 80},
-            {36, 100}}}},
+           {kSmooth, {{84, 14}, {84, 55}, {70, 90}, {42, 100}, {16, 90}}}},
+          {{kSmooth,
+            {{78, 12}, {42, 2}, {18, 26}, {36, 48}, {66, 36}, {80, 14}, {74, 50}, {56, 80}, {36, 100}}}},
       },
   }};
   return all;
 }
 // clang-format on
 
-// The random numbers of one image, in order.
+// The sequence of random numbers of one image.
 class Draws {
  public:
   Draws(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
@@ -131,7 +188,7 @@ class Draws {
     return block_[used_++];
   }
   float uniform(float low, float high) { return low + (high - low) * uniform_f32(bits()); }
-  // About normal, mean 0, standard deviation 1, within [-3.5, 3.5]: a sum of four uniforms.
+  // Approximately normal, mean 0, standard deviation 1, within [-3.5, 3.5]: a sum of four uniform numbers.
   float normal() {
     float sum = -2.f;
     for (int i = 0; i < 4; ++i) sum += uniform_f32(bits());
@@ -176,7 +233,7 @@ class Canvas {
  public:
   Canvas() { ink_.fill(0.f); }
 
-  // Draws a line with round ends, radius from `ra` to `rb`, edges one pixel soft.
+  // Draws a line with round ends, radius from `ra` to `rb`, and antialiased edges of one pixel.
   void line(Point a, Point b, float ra, float rb) {
     const float reach = std::max(ra, rb) + .6f;
     const int x0 = std::max(0, static_cast<int>(std::min(a.x, b.x) - reach));
@@ -197,7 +254,7 @@ class Canvas {
     }
   }
 
-  // Writes bytes: ink of brightness `pen`, plus uniform noise in [-noise, noise] on every pixel.
+  // Converts to bytes: coverage times `pen`, plus uniform noise in [-noise, noise] per pixel.
   void develop(Draws& draws, float pen, float noise, uint8_t* out) const {
     uint32_t bits = 0;
     for (int i = 0; i < kSide * kSide; ++i) {
@@ -242,13 +299,13 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
   Canvas canvas;
   const float radius = draws.uniform(.65f, 1.75f), swell = draws.uniform(0.f, .3f),
               phase = draws.uniform(0.f, 6.28f);
-  float drawn = 0.f;  // the pen presses harder and softer along the way
+  float drawn = 0.f;  // length drawn so far, which modulates the pen's width
   const auto pressure = [&] { return radius * (1.f + swell * std::sin(phase + drawn * .35f)); };
   for (const Stroke& stroke : glyph) {
     std::vector<Point> points = stroke.points;
     const bool closed = points.front().x == points.back().x && points.front().y == points.back().y;
     for (Point& p : points) p = {p.x + shake * draws.normal(), p.y + shake * draws.normal()};
-    // Most rings close.
+    // Closes most closed shapes exactly.
     if (closed && draws.chance(.8f)) points.back() = points.front();
     const int steps = stroke.smooth ? 5 : 4;
     Point from = place(points[0]);
@@ -292,7 +349,7 @@ ImagesInMemory generate(const GeneratedDigitsOptions& options) {
       }
     });
   };
-  // The images, then the labels.
+  // Layout: images, then labels.
   const HostTensor all =
       host_tensor(concat("digits:", options.train, ':', n, ':', options.seed), pixels + n, draw);
   const Shape image_shape{n, 1, kSide, kSide}, label_shape{n};
