@@ -1,3 +1,5 @@
+// Implementation of machine_peak.h: FMA chains in registers for the peak rate, and streaming loops for the
+// memory bandwidth, compiled per instruction set with Highway.
 #include "benchmarks/machine_peak.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of neighbor.h: times training steps while a busy child process is alternately running and
+// stopped.
 #include "benchmarks/neighbor.h"
 
 #include <sys/prctl.h>

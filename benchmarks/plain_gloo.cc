@@ -1,3 +1,4 @@
+// Implementation of PlainGloo: calls of gloo's collectives and messages over TCP.
 #include "benchmarks/plain_gloo.h"
 
 #include <chrono>

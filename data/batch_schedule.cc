@@ -1,3 +1,4 @@
+// Implementation of BatchSchedule: the bounds of an epoch's global batches.
 #include "gradus/data/batch_schedule.h"
 
 #include <algorithm>

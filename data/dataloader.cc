@@ -1,3 +1,5 @@
+// Implementation of DataLoader: worker threads read batches in order into a ring buffer, which the iterator
+// consumes.
 #include "gradus/data/dataloader.h"
 
 #include <algorithm>

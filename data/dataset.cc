@@ -1,3 +1,4 @@
+// Implementation of dataset.h: collation of samples into batches, TensorDataset, Subset and ConcatDataset.
 #include "gradus/data/dataset.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of Endless::next.
 #include "gradus/data/endless.h"
 
 namespace gradus::data {

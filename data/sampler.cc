@@ -1,3 +1,5 @@
+// Implementation of the samplers: Fisher-Yates shuffle, weighted sampling and sharding, with Philox random
+// numbers.
 #include "gradus/data/sampler.h"
 
 #include <algorithm>

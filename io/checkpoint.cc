@@ -1,3 +1,5 @@
+// Implementation of Checkpoint, save_checkpoint and load_checkpoint: conversion of values to text, names and
+// sections.
 #include "gradus/io/checkpoint.h"
 
 #include <algorithm>

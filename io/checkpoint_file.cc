@@ -1,3 +1,4 @@
+// Implementation of CheckpointWriter and CheckpointReader: safetensors files with a CRC-32 as the last tensor.
 #include "gradus/io/checkpoint_file.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of EventWriter: TFRecords with TensorFlow's Event messages, written with protobuf.h.
 #include "gradus/io/event_writer.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Implementation of FileReader and AtomicFile with POSIX calls.
 #include "gradus/io/file.h"
 
 #include <fcntl.h>

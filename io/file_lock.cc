@@ -1,3 +1,4 @@
+// Implementation of FileLock with flock and a lock file. See Note [Untrusted names].
 #include "gradus/io/file_lock.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Implementation of the safetensors format: a validating parser of the JSON header, and the writer.
 #include "safetensors_format.h"
 
 #include <algorithm>

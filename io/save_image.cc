@@ -1,3 +1,4 @@
+// Implementation of make_grid, and of PNG encoding with libpng.
 #include "gradus/io/save_image.h"
 
 #include <png.h>

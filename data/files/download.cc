@@ -1,3 +1,5 @@
+// Implementation of downloads with libcurl: mirrors, resuming, checksums, and a file lock per destination; and
+// the URLs and checksums of MNIST, FashionMNIST and CIFAR.
 #include "gradus/data/files/download.h"
 
 #include <curl/curl.h>

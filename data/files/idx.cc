@@ -1,3 +1,4 @@
+// Implementation of the IDX reader.
 #include "gradus/data/files/idx.h"
 
 #include <algorithm>

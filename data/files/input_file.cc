@@ -1,3 +1,4 @@
+// Implementation of InputFile: reads plain files, and gzip files with zlib.
 #include "gradus/data/files/input_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Implementation of unpack_tar: reads ustar headers and extracts members sequentially.
 #include "gradus/data/files/tar.h"
 
 #include <algorithm>

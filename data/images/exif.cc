@@ -1,3 +1,4 @@
+// Implementation of exif_orientation: a minimal TIFF parser.
 #include "gradus/data/images/exif.h"
 
 namespace gradus::data::internal {

@@ -1,3 +1,4 @@
+// Implementation of Image: copy-on-write pixels and lazy decoding.
 #include "gradus/data/images/image.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of decode_image: chooses the decoder, the scale and the orientation.
 #include "gradus/data/images/image_decoder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of resize, pad, flips and to_tensor of image_ops.h. The color functions are in image_color.cc.
 #include "gradus/data/images/image_ops.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of the JPEG decoder with libjpeg-turbo: decodes cropped and scaled regions, with limits against
+// malicious files.
 #include "gradus/data/images/jpeg.h"
 
 #include <algorithm>

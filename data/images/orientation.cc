@@ -1,3 +1,4 @@
+// Implementation of Orientation.
 #include "gradus/data/images/orientation.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Implementation of Picture: collects crops, resizes and flips, and evaluates them in as few passes as possible.
 #include "gradus/data/images/picture.h"
 
 #include <algorithm>

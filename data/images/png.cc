@@ -1,3 +1,4 @@
+// Implementation of the PNG decoder with libpng: decodes cropped regions, with limits against malicious files.
 #include "gradus/data/images/png.h"
 
 #include <png.h>

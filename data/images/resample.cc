@@ -1,3 +1,4 @@
+// Implementation of the resampling filters, with AVX2 code for rows of RGB pixels.
 #include "gradus/data/images/resample.h"
 
 #include <algorithm>

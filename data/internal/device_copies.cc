@@ -1,3 +1,4 @@
+// Implementation of DeviceCopies: pinned memory and asynchronous copies on a separate stream.
 #include "gradus/data/internal/device_copies.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Implementation of CIFAR10 and CIFAR100: reads the binary version into memory shared by the host's ranks.
 #include "gradus/data/sets/cifar.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of FakeData with Philox random numbers.
 #include "gradus/data/sets/fake_data.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of GeneratedText.
 #include "gradus/data/sets/generated_text.h"
 
 #include "gradus/tensor/base/error.h"

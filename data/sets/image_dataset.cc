@@ -1,3 +1,4 @@
+// Implementation of ImageDataset: reads, transforms and batches images, and replaces unreadable ones.
 #include "gradus/data/sets/image_dataset.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of ImageFolder: lists class folders recursively, with detection of link cycles.
 #include "gradus/data/sets/image_folder.h"
 
 #include <sys/stat.h>

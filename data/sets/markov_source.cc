@@ -1,3 +1,4 @@
+// Implementation of MarkovSource: transition probabilities, stationary distribution, entropy and sampling.
 #include "gradus/data/sets/markov_source.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Implementation of MNIST and FashionMNIST: finds and reads the IDX files into memory shared by the host's
+// ranks.
 #include "gradus/data/sets/mnist.h"
 
 #include <string>

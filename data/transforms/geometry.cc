@@ -1,3 +1,4 @@
+// Implementation of the geometric transforms, with torchvision's rounding of sizes and positions.
 #include "gradus/data/transforms/geometry.h"
 
 #include <algorithm>

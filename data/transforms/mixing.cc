@@ -1,3 +1,4 @@
+// Implementation of MixUp, CutMix and RandomChoice.
 #include "gradus/data/transforms/mixing.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of bcast_checkpoint: broadcasts names, values and shapes as one serialized message, then the
+// tensors' elements with bcast_list_.
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 
 #include <exception>

@@ -1,3 +1,5 @@
+// Implementation of bcast_list_ and check_synchronized: compares names, shapes and checksums over the ranks, and
+// broadcasts packed tensors.
 #include "gradus/distributed/data_parallel/bcast_list.h"
 
 #include <algorithm>

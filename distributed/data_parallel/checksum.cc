@@ -1,3 +1,4 @@
+// Implementation of checksums with XXH3, and of the search for NaN and infinity.
 #include "gradus/distributed/data_parallel/checksum.h"
 
 #define XXH_INLINE_ALL

@@ -1,3 +1,5 @@
+// The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression by a cast, and no
+// communication.
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"

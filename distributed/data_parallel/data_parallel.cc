@@ -1,3 +1,5 @@
+// Implementation of DataParallel: splits a batch, runs one replica of the model per device and thread, and
+// concatenates the results.
 #include "gradus/distributed/data_parallel/data_parallel.h"
 
 #include <algorithm>

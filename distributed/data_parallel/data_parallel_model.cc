@@ -1,3 +1,5 @@
+// Implementation of DataParallelModel: compares and broadcasts a model's tensors, finds new ones, and attaches
+// them to the all-reduce callback.
 #include "gradus/distributed/data_parallel/data_parallel_model.h"
 
 #include <algorithm>

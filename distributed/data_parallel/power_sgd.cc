@@ -1,3 +1,4 @@
+// Implementation of the PowerSGD hook (Vogels, Karimireddy, Jaggi, NeurIPS 2019). See Note [PowerSGD].
 #include "gradus/distributed/data_parallel/power_sgd.h"
 
 #include <algorithm>

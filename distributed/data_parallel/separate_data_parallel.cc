@@ -1,3 +1,4 @@
+// Implementation of SeparateDistributedDataParallel: one DataParallelModel per child module.
 #include "gradus/distributed/data_parallel/separate_data_parallel.h"
 
 #include <algorithm>

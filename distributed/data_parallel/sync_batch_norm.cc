@@ -1,3 +1,5 @@
+// Implementation of convert_sync_batchnorm and related functions: set a StatisticsReduction over ranks in
+// layers.
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 
 #include "gradus/autograd/ops/view.h"

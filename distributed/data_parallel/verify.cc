@@ -1,3 +1,5 @@
+// Implementation of verify: runs a training in several configurations, compares the states, and reports a likely
+// cause of differences.
 #include "gradus/distributed/data_parallel/verify.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Implementation of AutoMicroBatches.
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of Executor: runs forwards and backwards of stages in the order of the schedule, and sends and
+// receives activations and gradients through a Mailbox.
 #include "gradus/distributed/pipeline/executor.h"
 
 #include <algorithm>

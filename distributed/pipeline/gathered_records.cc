@@ -1,3 +1,4 @@
+// Implementation of gathered_records: serialization, clock offsets between hosts, and gather.
 #include "gradus/distributed/pipeline/gathered_records.h"
 
 #include <algorithm>

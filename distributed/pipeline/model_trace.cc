@@ -1,3 +1,5 @@
+// Implementation of trace_model: an Observer of ops and a CallFilter of module calls record a forward on the
+// meta device.
 #include "gradus/distributed/pipeline/model_trace.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Implementation of PipelineBase: options, layout of stages, division of batches, steps, and gradient clipping.
+// Checkpoints are in checkpoint.cc, automatic choices in measuring.cc, describe() in describe.cc.
 #include "gradus/distributed/pipeline/pipeline_base.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of PipelineReport.
 #include "gradus/distributed/pipeline/pipeline_report.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of write_trace.
 #include "gradus/distributed/pipeline/pipeline_trace.h"
 
 #include <map>

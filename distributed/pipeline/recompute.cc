@@ -1,3 +1,4 @@
+// Implementation of activation recomputation: which forwards are recomputed, and the scopes of the two runs.
 #include "gradus/distributed/pipeline/recompute.h"
 
 #include "gradus/tensor/ops/copy.h"

@@ -1,3 +1,5 @@
+// Implementation of the schedules (GPipe, 1F1B, interleaved, looped breadth-first, zero bubble) and of their
+// text format.
 #include "gradus/distributed/pipeline/schedule.h"
 
 #include <algorithm>

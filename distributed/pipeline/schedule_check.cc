@@ -1,3 +1,4 @@
+// Implementation of check_schedule: runs the dependency graph, and reports a cycle if the run gets stuck.
 #include "gradus/distributed/pipeline/schedule_check.h"
 
 #include <algorithm>

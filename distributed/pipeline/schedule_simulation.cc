@@ -1,3 +1,4 @@
+// Implementation of simulate: computes begin and end of each action in dependency order.
 #include "gradus/distributed/pipeline/schedule_simulation.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of plan_stages: data flow analysis of a model trace, which determines the tensors that cross
+// each cut.
 #include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of StagedModel: builds the model with memory for this rank's tensors only, and caches stage
+// plans by input shapes.
 #include "gradus/distributed/pipeline/staged_model.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of simulate: creates in-process worlds and runs the ranks under the Scheduler.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include "gradus/distributed/group/local_world.h"

@@ -1,3 +1,4 @@
+// Implementation of AttachedParams.
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of BackwardExchange as a queued collective of the group, and of the error text for different
+// bucket plans.
 #include "gradus/distributed/data_parallel/internal/backward_exchange.h"
 
 #include <algorithm>

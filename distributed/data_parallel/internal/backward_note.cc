@@ -1,3 +1,5 @@
+// Serialization of BackwardNote, checks that the notes of all ranks are consistent, and the derivation of the
+// Consensus.
 #include "gradus/distributed/data_parallel/internal/backward_note.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of Bucket: packs gradients into contiguous memory, and unpacks results.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 
 #include "gradus/distributed/group/collective_argument.h"

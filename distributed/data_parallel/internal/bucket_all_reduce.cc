@@ -1,3 +1,4 @@
+// Implementation of bucket_all_reduce.
 #include "gradus/distributed/data_parallel/internal/bucket_all_reduce.h"
 
 #include <cstring>

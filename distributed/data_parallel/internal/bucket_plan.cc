@@ -1,3 +1,4 @@
+// Implementation of assign_buckets and make_plan.
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of Gram-Schmidt orthonormalization and of a matrix product with results that do not depend on
+// threads or instruction sets.
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of PackedBroadcast: copies tensors into packs of about 25 MiB and broadcasts each.
 #include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
 
 #include "gradus/distributed/group/collectives.h"

@@ -1,3 +1,5 @@
+// Implementation of Reducer: the callbacks of a backward, the exchange of notes, delivery of gradients, and
+// join.
 #include "gradus/distributed/data_parallel/internal/reducer.h"
 
 #include <algorithm>

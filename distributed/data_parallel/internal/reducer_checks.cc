@@ -1,3 +1,4 @@
+// Implementation of the reducer's checks.
 #include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of the reducer's statistics.
 #include "gradus/distributed/data_parallel/internal/reducer_statistics.h"
 
 #include <algorithm>

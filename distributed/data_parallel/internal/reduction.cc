@@ -1,3 +1,5 @@
+// Implementation of Reduction: launches buckets in order, by all-reduce or comm hook, and delivers their
+// results.
 #include "gradus/distributed/data_parallel/internal/reduction.h"
 
 #include <algorithm>

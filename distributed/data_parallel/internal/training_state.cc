@@ -1,3 +1,4 @@
+// Implementation of TrainingState and compare.
 #include "gradus/distributed/data_parallel/internal/training_state.h"
 
 #include <algorithm>

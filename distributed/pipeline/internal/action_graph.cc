@@ -1,3 +1,4 @@
+// Construction of ActionGraph, with checks that the actions are complete.
 #include "gradus/distributed/pipeline/internal/action_graph.h"
 
 #include "gradus/distributed/pipeline/schedule_check.h"

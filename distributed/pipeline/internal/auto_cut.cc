@@ -1,3 +1,5 @@
+// Implementation of choose_cuts: finds candidate cuts, measures the units between them, and partitions the
+// units.
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of balance by dynamic programming in two passes: minimal time of the slowest stage, then
+// minimal crossing bytes.
 #include "gradus/distributed/pipeline/internal/balance.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of batch_rows.h.
 #include "gradus/distributed/pipeline/internal/batch_rows.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of ParameterNumbers.
 #include "gradus/distributed/pipeline/internal/parameter_numbers.h"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// Implementation of choose_recomputation.
 #include "gradus/distributed/pipeline/internal/recompute_choice.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implementation of recomputation groups: finds the ends of groups, and expands a schedule's stages to groups.
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"
 
 #include <algorithm>

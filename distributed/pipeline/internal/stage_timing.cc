@@ -1,3 +1,4 @@
+// Implementation of measure_stage.
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 
 #include <algorithm>
