@@ -97,8 +97,7 @@ class Replicas {
     model_ = make_on(make, caller.snapshot(), device(0));
     check_model();
     // Replicas are made with a separate generator: only their structure is used, so the caller's random
-    // numbers
-    // must not depend on the number of devices.
+    // numbers must not depend on the number of devices.
     Context replica_context = caller.snapshot();
     replica_context.recordings.clear();
     replica_context.generator = std::make_shared<RandomGenerator>();

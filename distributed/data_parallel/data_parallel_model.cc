@@ -201,8 +201,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
 
  private:
   // The reducer's group, which also carries the backwards: if only one rank's model has new tensors, the
-  // other
-  // ranks' next call in this group is a backward, and the mismatch is an error.
+  // other ranks' next call in this group is a backward, and the mismatch is an error.
   const Group& group() const { return internal::reducer_of(callback_).group(); }
   bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(true); }
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }

@@ -13,9 +13,8 @@ namespace {
 using internal::Reducer, internal::reducer_of;
 
 // Takes part in the other ranks' backwards until all ranks have joined. Each reducer has its own thread,
-// since
-// the order in which the other ranks use the reducers is unknown. Returns the group rank of a member with the
-// most backwards in the first reducer's group.
+// since the order in which the other ranks use the reducers is unknown. Returns the group rank of a member with
+// the most backwards in the first reducer's group.
 int serve(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks) {
   std::vector<std::exception_ptr> errors(callbacks.size());
   std::vector<std::thread> threads;

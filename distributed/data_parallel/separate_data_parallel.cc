@@ -16,8 +16,7 @@ constexpr const char* kOp = "SeparateDistributedDataParallel";
 }  // namespace
 
 // One DataParallelModel per part. A part is a direct child of the model, identified by the child's name, or
-// ""
-// for the parameters and buffers of the root module itself.
+// "" for the parameters and buffers of the root module itself.
 class SeparateModels::State {
  public:
   State(nn::Module& module, DistributedDataParallelOptions options)
@@ -97,8 +96,7 @@ class SeparateModels::State {
 
 // Runs before every recording of a manager: finds new tensors, and, if the manager is attached to the whole
 // model (`all`), attaches new parts. The watcher of a single part expires with the part's parameters;
-// parameters
-// that replace them are attached as a new part.
+// parameters that replace them are attached as a new part.
 class SeparateModels::Watcher final : public RecordingWatcher {
  public:
   Watcher(std::weak_ptr<State> state, bool all, std::vector<Callback> more)

@@ -18,8 +18,7 @@ class BackwardExchange {
   // Sends this rank's note, without waiting. `plan` is the text form of the bucket plan (BucketPlan::lines);
   // ranks exchange it for the error message if the plans' fingerprints differ.
   // Errors: notes() throws MismatchError on all ranks, naming a mismatching rank, if the notes contradict
-  // each
-  // other.
+  // each other.
   BackwardExchange(const Group& group, const BackwardNote& mine,
                    std::shared_ptr<const std::vector<std::string>> plan);
 
@@ -39,8 +38,7 @@ class BackwardExchange {
 };
 
 // All-gathers numbers, in the order of members. Collective and blocking; `mine` must have the same size on
-// all
-// members. For data that is too rare to be part of every note.
+// all members. For data that is too rare to be part of every note.
 std::vector<std::vector<int64_t>> exchange_numbers(const Group& group, const std::vector<int64_t>& mine);
 
 }  // namespace gradus::dist::internal

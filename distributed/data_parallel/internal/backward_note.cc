@@ -12,8 +12,7 @@ namespace {
 constexpr size_t kHeaderSize = 7;  // number of int64 before the bits of `reached`
 
 // Among the members selected by `selects`, returns the first whose value differs from the most frequent
-// value,
-// and a member with the most frequent value. Returns nullopt if all values are equal.
+// value, and a member with the most frequent value. Returns nullopt if all values are equal.
 template <class Counts, class Value>
 std::optional<std::pair<size_t, size_t>> find_minority(const std::vector<BackwardNote>& notes, Counts selects,
                                                        Value value) {

@@ -24,7 +24,7 @@ struct BackwardNote {
     kOuter = 1,           // an enclosing recording is open (double backward)
     kJoining = 2,         // within join()
     kDivideByActive = 4,  // !divide_by_initial_world_size
-    kEndEarly = 8,  // throw_on_early_termination
+    kEndEarly = 8,        // throw_on_early_termination
   };
   int64_t kind = kBackward;
   int64_t number = 0;    // number of the backward, counting those in no_sync unless uneven_no_sync is set

@@ -1,6 +1,5 @@
 // BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. Buckets
-// replace
-// many small messages by few large ones.
+// replace many small messages by few large ones.
 #pragma once
 
 #include <array>

@@ -65,10 +65,10 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
     Gradients gradients;                       // by index of the attached tensor
     std::optional<Reduction> reduction;        // nullopt within no_sync and in a group of one rank
     std::optional<PackedBroadcast> broadcast;  // of broadcast_after
-    bool outer = false;         // an enclosing recording may record this backward
-    int64_t tracked_bytes = 0;  // size of gradients reduced one by one, outside of buckets
-    bool agreed_error = false;  // all ranks throw the same error, so no failure report is sent
-    int owed_none = 0;          // recordings that ended without a backward during this backward
+    bool outer = false;                        // an enclosing recording may record this backward
+    int64_t tracked_bytes = 0;                 // size of gradients reduced one by one, outside of buckets
+    bool agreed_error = false;                 // all ranks throw the same error, so no failure report is sent
+    int owed_none = 0;  // recordings that ended without a backward during this backward
   };
 
   bool alone() const { return group().size() == 1; }

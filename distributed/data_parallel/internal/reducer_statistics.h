@@ -19,8 +19,7 @@ struct BucketTraffic {
 };
 
 // Updates `stats` for a synchronizing backward that began at `begun` and ends now. `computed` is the end of
-// its
-// computation.
+// its computation.
 void count(ReducerStats& stats, TimePoint begun, TimePoint computed,
            const std::vector<BucketTraffic>& buckets);
 

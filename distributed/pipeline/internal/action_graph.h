@@ -18,9 +18,7 @@ class ActionGraph {
   const Action& action(int32_t id) const { return *actions_[id]; }
   int rank(int32_t id) const { return lists_.rank_of_stage[action(id).stage]; }
   bool has_backwards() const { return has_backwards_; }
-  int32_t first(int rank) const {
-    return begins_[rank];
-  }  // the rank's actions are [first(rank), end(rank))
+  int32_t first(int rank) const { return begins_[rank]; }  // the rank's actions are [first(rank), end(rank))
   int32_t end(int rank) const { return begins_[rank + 1]; }
 
   // Calls f(id) for each action that the action depends on, except its predecessor in the list.
