@@ -1,11 +1,11 @@
-// Times collectives and messages between processes of this machine, against gloo by itself.
+// Benchmark of collectives and messages between processes of this machine, compared with gloo alone.
 //
-//   ./run collectives                      2, 4 and 8 ranks, through shared memory and through sockets alone
+//   ./run collectives                      2, 4 and 8 ranks, with shared memory and with sockets only
 //   ./run collectives --ranks 2 --only "all_reduce 25" --rounds 31
 //
-// Every round runs each side once; sides take turns in being first. A sample is the slowest rank's time for
-// calls that take some 20 ms, divided by the number of calls. Ratio: the time of gloo's fastest algorithm in
-// a round, divided by Gradus' time. Gradus checks in every call that the ranks do the same. gloo does not.
+// Every round runs each side once; the order alternates. A sample is the slowest rank's time for a number of calls
+// that take about 20 ms, divided by that number. Ratio: the time of gloo's fastest algorithm in a round, divided
+// by Gradus' time. Gradus checks in every call that all ranks make the same call; gloo does not.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -60,19 +60,19 @@ Args parse(int argc, char** argv) {
   return a;
 }
 
-// ---- what is measured ----
+// ---- benchmark cases ----
 
 struct Side {
   std::string name;
-  std::function<void()> run;  // one call; on every rank
+  std::function<void()> run;  // makes one call, on every rank
 };
 
 struct Comparison {
   std::string name;
-  size_t bytes = 0;             // of one rank's tensor
+  size_t bytes = 0;             // size of one rank's tensor
   std::vector<Side> sides;      // Gradus first
-  std::function<void()> reset;  // puts values in, of which `right` can tell whether one call did its work
-  std::function<bool()> right;
+  std::function<void()> reset;  // initializes the tensors
+  std::function<bool()> right;  // whether the result of one call after reset() is right
 };
 
 std::string size_text(size_t bytes) {
@@ -138,7 +138,7 @@ Comparison barrier_comparison(PlainGloo& gloo) {
   return c;
 }
 
-// From rank 0 to rank 1 and back; the others have nothing to do.
+// Ping-pong between ranks 0 and 1; other ranks do nothing.
 Comparison message_comparison(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank();
   Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
@@ -164,7 +164,7 @@ Comparison message_comparison(PlainGloo& gloo, size_t bytes) {
 using SideTimes = std::pair<std::string, std::vector<double>>;
 using Row = std::pair<std::pair<std::string, uint64_t>, std::vector<SideTimes>>;  // name, bytes
 
-// How many calls take some 20 ms; all ranks agree on rank 0's number.
+// Returns the number of calls that take about 20 ms, measured by rank 0 and broadcast.
 int calls_of(const Side& side) {
   for (int i = 0; i < 3; ++i) side.run();
   dist::barrier();
@@ -186,7 +186,7 @@ Row measure(const Comparison& c, int rounds) {
     calls.push_back(calls_of(side));
     row.second.emplace_back(side.name, std::vector<double>());
   }
-  for (int round = -1; round < rounds; ++round)  // the first one warms up
+  for (int round = -1; round < rounds; ++round)  // round -1 is a warm-up
     for (size_t i = 0; i < c.sides.size(); ++i) {
       const size_t side = (static_cast<size_t>(round + 1) + i) % c.sides.size();
       c.reset();
@@ -221,9 +221,9 @@ std::vector<Row> run_rank(const Args& args) {
   return rows;
 }
 
-// ---- figures ----
+// ---- results ----
 
-// Per round, the slowest rank's time.
+// Returns the slowest rank's time per round.
 std::vector<double> slowest(const std::vector<std::vector<Row>>& ranks, size_t row, size_t side) {
   std::vector<double> times = ranks[0][row].second[side].second;
   for (const auto& rows : ranks)
@@ -240,9 +240,8 @@ std::string time_text(double seconds) {
   return text;
 }
 
-// Prints one table, and adds its rows to the JSON. gloo has a function with options, which is what
-// programs call, and older classes that are prepared for one buffer; each of the two is represented by
-// its fastest algorithm.
+// Prints one table, and adds its rows to the JSON. gloo has a function with options, and older classes that are
+// prepared for one buffer; each of the two is represented by its fastest algorithm.
 void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& results,
             nlohmann::json& json) {
   std::printf("\n%d ranks, %-22s %10s %10s  %-27s %9s  %s\n", ranks,
@@ -251,7 +250,7 @@ void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& r
   for (size_t row = 0; row < results[0].size(); ++row) {
     const auto& [about, sides] = results[0][row];
     const std::vector<double> gradus_times = slowest(results, row, 0);
-    std::map<bool, size_t> best;  // by whether it is prepared
+    std::map<bool, size_t> best;  // is prepared -> index of the fastest side
     for (size_t side = 1; side < sides.size(); ++side) {
       const auto [it, first] = best.emplace(sides[side].first.starts_with("prepared "), side);
       if (!first && median(slowest(results, row, side)) < median(slowest(results, row, it->second)))
@@ -294,7 +293,7 @@ int run(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) command += concat(' ', argv[i]);
     std::printf("%s\n%d usable cores\n", command.c_str(), usable_cores());
   } else if (std::getenv(kSocketsOnly)) {
-    // As if each rank were on a host of its own.
+    // Makes each rank count as a separate host, which disables shared memory.
     setenv("GRADUS_HOST_ID", std::getenv("RANK"), 1);
   }
   nlohmann::json rows = nlohmann::json::array();
@@ -302,7 +301,7 @@ int run(int argc, char** argv) {
     for (const int ranks : args.ranks) {
       if (args.mode == (sockets_only ? "shared" : "sockets")) continue;
       if (!is_rank) sockets_only ? setenv(kSocketsOnly, "1", 1) : unsetenv(kSocketsOnly);
-      // Ranks come by here as well, on their way to the launch that they are part of.
+      // The launched processes run main(), too: each skips the launches before its own.
       const auto results =
           dist::launch<std::vector<Row>>({.nproc_per_node = ranks}, [&] { return run_rank(args); });
       if (!is_rank) report(ranks, sockets_only, results, rows);

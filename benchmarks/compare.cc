@@ -1,4 +1,5 @@
-// Compares Gradus with LibTorch: alternating runs with the same threads, reported as medians and ratios.
+// Benchmark of Gradus against LibTorch and oneDNN: alternating runs with the same number of threads, reported as
+// medians and ratios.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,48 +29,48 @@ struct Row {
   double gradus = 0, peer = 0, ratio = 0, low = 0, high = 0;
   int runs = 0;
   double of_bandwidth = 0,
-         of_onednn = 0;  // Gradus' share of what memory, or oneDNN alone, can do; 0: not measured
-  double times_f32 = 0;  // how much faster it is than Gradus' f32; 0: not measured
+         of_onednn = 0;  // Gradus' rate relative to memory bandwidth, or to oneDNN; 0: not measured
+  double times_f32 = 0;  // speedup over the same workload in f32; 0: not measured
   std::string alone;
 };
 
-// Seconds of one repetition, over samples of at least 20 ms.
-class Timed {
+// Measures the seconds per repetition of a workload in samples of at least 20 ms.
+class TimedWorkload {
  public:
-  explicit Timed(Workload w) : w_(std::move(w)) {
+  explicit TimedWorkload(Workload w) : w_(std::move(w)) {
     for (int i = 0; i < 2; ++i) w_.run();
-    times_ = std::max(1, static_cast<int>(0.02 / seconds_of(w_.run)));
-    quick_ = sample();
+    runs_per_sample_ = std::max(1, static_cast<int>(0.02 / seconds_of(w_.run)));
+    first_sample_ = sample();
   }
   double sample() const {
     return seconds_of([&] {
-             for (int i = 0; i < times_; ++i) w_.run();
+             for (int i = 0; i < runs_per_sample_; ++i) w_.run();
            }) /
-           times_ / w_.repetitions;
+           runs_per_sample_ / w_.repetitions;
   }
-  double quick() const { return quick_; }
+  double first_sample() const { return first_sample_; }
   const Workload& workload() const { return w_; }
 
  private:
   Workload w_;
-  int times_ = 1;
-  double quick_ = 0;
+  int runs_per_sample_ = 1;
+  double first_sample_ = 0;
 };
 
-// The fastest of a side's ways to do `name`; null when it has none.
-std::unique_ptr<Timed> fastest(Side side, const std::string& name) {
-  std::unique_ptr<Timed> best;
+// Returns a side's fastest variant of workload `name`; null if there is none.
+std::unique_ptr<TimedWorkload> fastest(Side side, const std::string& name) {
+  std::unique_ptr<TimedWorkload> best;
   for (const auto& [family, entry] : workloads(side)) {
     if (entry.name != name) continue;
-    auto candidate = std::make_unique<Timed>(entry.make());
-    if (!best || candidate->quick() < best->quick()) best = std::move(candidate);
+    auto candidate = std::make_unique<TimedWorkload>(entry.make());
+    if (!best || candidate->first_sample() < best->first_sample()) best = std::move(candidate);
   }
   return best;
 }
 
-// Times all sides in turn. The first of a pair changes from round to round.
+// Times all sides in every round. The order of Gradus and LibTorch alternates.
 Row compare(const std::string& family, const Entry& entry, int threads, int rounds) {
-  const Timed gradus(entry.make());
+  const TimedWorkload gradus(entry.make());
   const auto libtorch = fastest(Side::kLibTorch, entry.name), onednn = fastest(Side::kOneDNN, entry.name);
   const auto f32 = fastest(Side::kGradusF32, entry.name);
   std::vector<double> a, b, ratios, onednn_ratios, f32_ratios;
@@ -116,8 +117,8 @@ Row compare(const std::string& family, const Entry& entry, int threads, int roun
   return row;
 }
 
-// Peak resident memory, in MiB, of a process that runs one kind of training step: 8 steps, or at least 3 in
-// 10 s where steps are long.
+// Returns the peak resident memory in MiB of a child process that runs 8 training steps, or at least 3 steps if
+// they take more than 10 s.
 double resident_mib(Side side, const Entry& entry, int threads) {
   const pid_t child = fork();
   if (child == 0) {
@@ -133,7 +134,7 @@ double resident_mib(Side side, const Entry& entry, int threads) {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// The memory of training steps: of LibTorch's ways, the one that takes least counts.
+// Compares the memory of training steps with that of LibTorch's variant with the least memory.
 Row compare_memory(const std::string& family, const Entry& entry, const std::string& name, int threads) {
   Row row{family, name, "MiB"};
   row.gradus = resident_mib(Side::kGradus, entry, threads);
@@ -147,7 +148,7 @@ Row compare_memory(const std::string& family, const Entry& entry, const std::str
   return row;
 }
 
-// Training steps beside a busy process; of LibTorch's ways, the one that is fastest alone.
+// Times training steps beside a busy process, for Gradus and LibTorch's variant that is fastest without it.
 void report_neighbor(const std::vector<Entry>& entries, int threads, int rounds) {
   std::printf("%d threads, alone and beside a process that keeps one core busy\n\n", threads);
   std::printf("%-40s %-9s %10s %10s %8s %15s\n", "", "", "alone ms", "beside ms", "slower", "10%..90%");
@@ -209,7 +210,7 @@ int run(int argc, char** argv) {
 
   std::vector<Row> rows;
   for (const auto& [family, entry] :
-       workloads(Side::kGradus)) {  // in children of this still single-threaded process
+       workloads(Side::kGradus)) {  // measured in child processes, forked while this process has one thread
     const std::string name = entry.name + ", peak resident memory";
     if (entry.name.find("train step") != std::string::npos && wanted(family, name))
       rows.push_back(compare_memory(family, entry, name, threads));

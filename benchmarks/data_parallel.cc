@@ -1,14 +1,13 @@
-// Times data-parallel training steps of the MNIST network, or of a DCGAN.
+// Benchmark of data-parallel training steps of the MNIST network or a DCGAN.
 //
-//   ./run data-parallel               what the callback costs in a group of one; and ranks of one thread each
-//                                     against one process of as many threads, at equal global batch
+//   ./run data-parallel               overhead of the all-reduce callback in a group of one rank; and N ranks with
+//                                     one thread each against one process with N threads, at equal global batch
 //   ./run data-parallel --model dcgan           the same with a DCGAN for 32x32 pixels
-//   ./run data-parallel --link 1000   two ranks at the ends of a link of 1000 Mbit/s, as two network
-//                                     namespaces (needs root): a step with communication under computation,
-//                                     and without
+//   ./run data-parallel --link 1000   two ranks connected by a link of 1000 Mbit/s between two network namespaces
+//                                     (needs root): steps with and without overlap of
+//                                     communication and computation
 //
-// Sides run in turn in the same processes, and each is first in every other round. A time is
-// the slowest rank's.
+// Sides run alternately in the same processes; the order changes every round. Times are those of the slowest rank.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -76,9 +75,9 @@ Args parse(int argc, char** argv) {
 struct Side {
   std::string name;
   std::function<void()> step;
-  int threads = 0;  // 0: as it is
+  int threads = 0;  // 0: unchanged
 };
-using Times = std::vector<std::vector<double>>;  // per side: seconds per step, one per round
+using Times = std::vector<std::vector<double>>;  // [side][round]: seconds per step
 
 double slowest(double seconds) {
   const Tensor x = tensor({seconds});
@@ -88,7 +87,7 @@ double slowest(double seconds) {
 
 Times measure(const std::vector<Side>& sides, const Args& args) {
   Times times(sides.size());
-  for (int round = -1; round < args.rounds; ++round)  // the first one warms up
+  for (int round = -1; round < args.rounds; ++round)  // round -1 is a warm-up
     for (size_t i = 0; i < sides.size(); ++i) {
       const size_t side = (size_t(round + 1) + i) % sides.size();
       if (sides[side].threads > 0) set_num_threads(sides[side].threads);
@@ -147,7 +146,7 @@ template <class Step> ordered_json group_of_one(const Args& args) {
   return row;
 }
 
-// On every rank.
+// Runs on every rank.
 template <class Step> ordered_json ranks_against_threads(const Args& args) {
   const int ranks = dist::get_world_size();
   const bool first = dist::get_rank() == 0;
@@ -176,7 +175,7 @@ template <class Step> ordered_json ranks_against_threads(const Args& args) {
   return row;
 }
 
-// On both ranks.
+// Runs on both ranks.
 ordered_json over_link(const Args& args) {
   set_num_threads(1);
   const auto overlapped = dist::make_allreduce_cb(dist::ReduceOp::kMean);
@@ -207,14 +206,15 @@ ordered_json over_link(const Args& args) {
   return row;
 }
 
-// ---- a network of two hosts ----
+// ---- emulation of two hosts by network namespaces ----
 
 void must(const std::string& command) {
   if (std::system((command + " > /dev/null").c_str()) != 0)
     throw StateError("data_parallel", "could not run: ", command, " (network namespaces need root)");
 }
 
-// A process in a network of its own, which becomes rank `rank` once the parent has laid the cable.
+// A child process in its own network namespace, which becomes rank `rank` after the parent has created the virtual
+// link.
 struct Host {
   pid_t pid = -1;
   int ready = -1, go = -1;
@@ -268,7 +268,7 @@ int on_two_hosts(const Args& args, const std::function<int()>& body) {
   return worst;
 }
 
-// ---- all of it ----
+// ---- main ----
 
 void write_json(const Args& args, const ordered_json& rows) {
   if (args.json_file.empty()) return;
@@ -279,8 +279,7 @@ void write_json(const Args& args, const ordered_json& rows) {
 
 template <class Step> void on_one_host(const Args& args) {
   ordered_json rows = ordered_json::array();
-  // The launcher starts this program once per rank: what comes first here happens there as
-  // well, unless asked.
+  // The launcher starts this program once per rank, so main() also runs in the ranks, which skip this measurement.
   if (!dist::is_launched()) rows.push_back(group_of_one<Step>(args));
   const auto results = dist::launch<std::string>({.nproc_per_node = args.ranks, .threads_per_rank = 1},
                                                  [&] { return ranks_against_threads<Step>(args).dump(); });

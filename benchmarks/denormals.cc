@@ -1,4 +1,5 @@
-// Times kernels on denormal numbers: each on normal operands and, in turn, on the same numbers times 1e-38.
+// Benchmark of kernels on denormal numbers: times each kernel alternately on normal operands and on the same
+// operands times 1e-38.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
@@ -16,7 +17,7 @@ struct Case {
   std::function<void()> run;
 };
 
-// The cases on operands of a dtype that are about `scale`.
+// Returns the cases for a dtype, with operands of magnitude `scale`.
 std::vector<Case> cases(DType dtype, double scale) {
   const auto values = [=](const Shape& shape) { return to(randn(shape) * scale, dtype); };
   const auto image = [=](const Shape& shape) { return channels_last(values(shape)); };

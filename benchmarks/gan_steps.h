@@ -1,4 +1,4 @@
-// Training steps of GANs as the recipes of examples/gans make them, on one fixed batch of random images.
+// Training steps of GANs, as in the recipes of examples/gans, on one fixed batch of random images.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,11 @@ struct DcganStepOptions {
   Device device = kCPU;
 };
 
-// A step of both networks: images that are generated once serve the discriminator's and the generator's.
+// A training step of both networks of a DCGAN. The same generated images are used for the discriminator's and the
+// generator's loss.
 class DcganStep {
  public:
-  // `callbacks` see the gradients of both networks.
+  // `callbacks` are attached to the parameters of both networks.
   explicit DcganStep(DcganStepOptions o, const std::vector<Callback>& callbacks = {})
       : net_(o),
         real_(tanh(randn({o.batch, o.channels, o.size, o.size}, {.device = o.device}))),
@@ -60,7 +61,7 @@ class DcganStep {
   optim::Adam opt_d_, opt_g_;
 };
 
-// A critic's step, with the gradient penalty: a backward of a backward.
+// A training step of a WGAN-GP critic, whose gradient penalty needs double backward.
 class WganGpCriticStep {
  public:
   WganGpCriticStep(int64_t size, int64_t width, int64_t batch)
@@ -89,7 +90,7 @@ class WganGpCriticStep {
   optim::Adam opt_;
 };
 
-// A step of both networks at the largest size, as the recipe of examples/gans/pggan.cc makes it.
+// A training step of both networks of a progressive GAN at the largest resolution, as in examples/gans/pggan.cc.
 class PgganStep {
  public:
   PgganStep(int64_t size, int64_t width, int64_t batch)

@@ -1,14 +1,13 @@
-// Compares the time from photographs to batches with that of libjpeg-turbo alone.
+// Benchmark of image loading, compared with libjpeg-turbo alone.
 //
 //   ./run image-loader --data DIR
-//     RandomResizedCrop, flip, normalization and batching of DIR's JPEGs, which lie in one folder per class;
-//     and libjpeg-turbo decoding the same files, in whole, at the scales that the crops use; per core, with 1
-//     and 2 workers
+//     RandomResizedCrop, flip, normalization and batching of DIR's JPEGs (one folder per class), against
+//     libjpeg-turbo decoding the same whole files at the scales that the crops use; per core, with 1 and 2 workers
 //   ./run image-loader --data DIR --overlap
-//     training steps of a ResNet-18 with and without a loader beside them
+//     training steps of a ResNet-18 with and without a concurrent loader
 //
-// Sides run in turn, and each is first in every other round. Files lie in the page cache; each side
-// reads them again.
+// Sides run alternately; the order changes every round. Files are in the page cache, and each side reads them
+// again.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -20,7 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-// Needs size_t and FILE declared before.
+// jpeglib.h requires declarations of size_t and FILE.
 #include <jpeglib.h>
 
 #include "benchmarks/statistics.h"
@@ -78,7 +77,7 @@ std::vector<uint8_t> bytes_of(const fs::path& path) {
   return bytes;
 }
 
-// Decodes the whole image at 1/scale to RGB, its rows into `pixels`.
+// Decodes the whole image at 1/scale to RGB into `pixels`.
 void decode_alone(const std::vector<uint8_t>& file, unsigned scale, std::vector<uint8_t>& pixels) {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -100,7 +99,7 @@ void decode_alone(const std::vector<uint8_t>& file, unsigned scale, std::vector<
   jpeg_destroy_decompress(&info);
 }
 
-// The denominator at which the loader decodes a box.
+// Returns the scale denominator (1, 2, 4 or 8) with which the loader decodes a box.
 unsigned scale_of(Box box, int64_t size) {
   unsigned scale = 8;
   while (scale > 1 && std::min(box.width, box.height) < int64_t{scale} * size) scale /= 2;
@@ -112,7 +111,7 @@ struct Photo {
   int64_t height, width;
 };
 
-// Passes of `threads` threads over all photographs, which they share out.
+// Decodes all photos, divided between `threads` threads.
 void decode_all(const std::vector<Photo>& photos, const Args& args, int threads) {
   const data::RandomResizedCrop crop({.size = args.size});
   std::vector<std::thread> workers;
@@ -151,7 +150,7 @@ void report(const char* name, const std::vector<double>& v, const char* unit) {
 
 ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>& photos, const Args& args,
                              int workers) {
-  // One long epoch, so that its ends count for little.
+  // One long epoch, so that the cost of starting and ending an epoch is negligible.
   std::vector<int64_t> indices;
   for (int pass = 0; pass < args.passes; ++pass)
     for (int64_t i = 0; i < set.size(); ++i) indices.push_back(i);
@@ -159,7 +158,7 @@ ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>&
   data::DataLoader loader(repeated, {.batch_size = args.batch, .shuffle = true, .num_workers = workers});
   std::vector<double> alone, ours, ratio;
   const double images = static_cast<double>(photos.size()) * args.passes;
-  for (int round = -1; round < args.rounds; ++round) {  // the first one warms up
+  for (int round = -1; round < args.rounds; ++round) {  // round -1 is a warm-up
     double a = 0, b = 0;
     for (int side = 0; side < 2; ++side) {
       if ((side + round) % 2 != 0) {

@@ -1,3 +1,5 @@
+// Implementation of machine_peak.h: FMA chains in registers for the peak rate, and streaming loops for the
+// memory bandwidth, compiled per instruction set with Highway.
 #include "benchmarks/machine_peak.h"
 
 #include <algorithm>
@@ -25,7 +27,8 @@ namespace {
 
 constexpr int kChains = 12;
 
-// Independent chains of multiply-adds, enough to hide the latency.
+// Runs kChains independent chains of FMAs, enough to hide the latency. Returns a value that depends on all of
+// them.
 float chains(int64_t iterations) {
   const Floats a = hn::Set(kFloats, 0.999f), b = hn::Set(kFloats, 1e-3f);
   Floats sums[kChains];
@@ -39,7 +42,7 @@ float chains(int64_t iterations) {
   return sum;
 }
 
-// The floating-point operations of one iteration.
+// Returns the number of floating-point operations of one iteration.
 int flops_of_an_iteration() { return 2 * kChains * kLanes; }
 
 }  // namespace
@@ -51,8 +54,8 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// Reads R arrays and writes W: every output is the sum of the inputs. Returns something that
-// depends on all of it.
+// Reads R arrays and writes W arrays: every output is the sum of the inputs. Returns a value that depends on all
+// inputs, so that the compiler keeps the loads.
 template <int R, int W, bool kNonTemporal>
 float pass(float* const* in, float* const* out, int64_t begin, int64_t end) {
   constexpr int kVectors = 32 / kLanes;
@@ -104,7 +107,7 @@ template <class F> void on_threads(int threads, F f) {
 }
 
 double measure(const Mix& mix, int threads) {
-  constexpr int64_t kElements = int64_t{1} << 25;  // 128 MiB an array
+  constexpr int64_t kElements = int64_t{1} << 25;  // 128 MiB per array
   std::vector<std::unique_ptr<float, decltype(&std::free)>> memory;
   float *in[4] = {}, *out[2] = {};
   auto array = [&] {

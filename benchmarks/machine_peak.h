@@ -1,13 +1,13 @@
-// The machine's peak: multiply-adds per second in registers, and bytes per second from and to memory.
+// Measures the machine's peak floating-point rate (FMA in registers) and memory bandwidth, as reference values.
 #pragma once
 
 namespace gradus::bench {
 
-// f32 operations per second, multiply and add counted as two.
+// Returns f32 operations per second; an FMA counts as two.
 double peak_flops(int threads);
 
-// Bytes per second, read plus written, of a loop that passes through memory once with about this proportion
-// of reads and writes: the better of plain and of non-temporal stores. Measured once for each proportion.
+// Returns bytes per second, read plus written, of a streaming loop with about this ratio of reads to writes: the
+// maximum of regular and non-temporal stores. Results are cached per ratio.
 double peak_bandwidth(int threads, double reads, double writes);
 
 }  // namespace gradus::bench

@@ -1,4 +1,4 @@
-// One training step of the MNIST network, and the matrix products and convolutions in it alone.
+// A training step of the MNIST network, and its matrix products and convolutions without the rest of the step.
 #pragma once
 
 #include "gradus/gradus.h"
@@ -12,7 +12,7 @@ namespace gradus::bench {
 // Forward, backward and SGD with momentum on one fixed batch of random digits.
 class MnistStep {
  public:
-  // `callbacks` see the gradients.
+  // `callbacks` are attached to the parameters.
   explicit MnistStep(int64_t batch, std::vector<Callback> callbacks = {})
       : x_(randn({batch, 1, 28, 28})),
         y_(randint(0, 10, {batch})),
@@ -30,10 +30,10 @@ class MnistStep {
     return loss;
   }
 
-  // Bytes that a step cannot do without: parameters, gradients, optimizer state, and what the rules have
-  // saved when the forward is done.
+  // Returns the minimal memory of a step in bytes: parameters, gradients, optimizer state, and tensors saved for
+  // backward.
   int64_t needed_bytes() {
-    run();  // the optimizer has its state now
+    run();  // creates the optimizer's state
     const int64_t before = memory_stats().live_bytes;
     auto recording = gm_.record();
     const Tensor loss = nn::cross_entropy(net_(x_), y_);
@@ -49,9 +49,8 @@ class MnistStep {
   optim::SGD opt_;
 };
 
-// The step's convolutions and matrix products, forward and backward, on tensors that lie as they do in the
-// step; the second convolution's gradient has come down through dropout, pooling and relu there, so most
-// of it is zeros.
+// The step's convolutions and matrix products, forward and backward, on tensors with the same layouts as in the
+// step. The second convolution's gradient has passed through dropout, pooling and relu, so most of it is zeros.
 class MnistKernels {
  public:
   explicit MnistKernels(int64_t n)

@@ -1,3 +1,5 @@
+// Implementation of neighbor.h: times training steps while a busy child process is alternately running and
+// stopped.
 #include "benchmarks/neighbor.h"
 
 #include <sys/prctl.h>
@@ -14,7 +16,7 @@
 namespace gradus::bench {
 namespace {
 
-// A process that computes without end, stopped at first.
+// A child process with a busy loop, initially stopped.
 class Neighbor {
  public:
   Neighbor() : pid_(fork()) {
@@ -23,18 +25,18 @@ class Neighbor {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       for (std::atomic<unsigned> steps{0};;) steps.fetch_add(1, std::memory_order_relaxed);
     }
-    work(false);
+    set_running(false);
   }
   ~Neighbor() { kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0); }
   Neighbor(const Neighbor&) = delete;
   Neighbor& operator=(const Neighbor&) = delete;
-  void work(bool on) { kill(pid_, on ? SIGCONT : SIGSTOP); }
+  void set_running(bool on) { kill(pid_, on ? SIGCONT : SIGSTOP); }
 
  private:
   pid_t pid_;
 };
 
-// Of steps that take `seconds` or more together.
+// Runs steps for at least `seconds`. Returns the mean time of a step.
 double seconds_of_step(const Workload& w, double seconds) {
   int steps = 0;
   const double start = seconds_now();
@@ -44,21 +46,22 @@ double seconds_of_step(const Workload& w, double seconds) {
   return (seconds_now() - start) / steps;
 }
 
-// After a neighbor came or went: longer than Gradus goes without looking for it.
-constexpr double kSettle = 3;
-constexpr double kMeasure = 2;  // as long as Gradus goes without looking, so that its attempts are in it
+// Gradus checks periodically whether its cores are shared. After a change, wait longer than that period; then
+// measure for one period, so that the cost of the check is included.
+constexpr double kSettleSeconds = 3;
+constexpr double kMeasureSeconds = 2;
 
 Beside measure(Side side, const Entry& entry, int threads, int rounds) {
-  Neighbor neighbor;  // forked before there are threads
+  Neighbor neighbor;  // forks before threads exist
   (side == Side::kGradus ? set_up_gradus : set_up_libtorch)(threads);
   const Workload w = entry.make();
   std::vector<double> quiet, busy, ratios;
   for (int r = 0; r < rounds; ++r) {
     double seconds[2];
     for (const bool on : {r % 2 == 0, r % 2 != 0}) {
-      neighbor.work(on);
-      seconds_of_step(w, kSettle);
-      seconds[on] = seconds_of_step(w, kMeasure);
+      neighbor.set_running(on);
+      seconds_of_step(w, kSettleSeconds);
+      seconds[on] = seconds_of_step(w, kMeasureSeconds);
     }
     quiet.push_back(seconds[0]), busy.push_back(seconds[1]), ratios.push_back(seconds[1] / seconds[0]);
   }

@@ -1,13 +1,14 @@
-// Measures pipelines against theory: the simulation of the list that ran.
+// Benchmark of pipeline parallelism, compared with a simulation of the schedule (dist::simulate).
 //
-//   ./run pipeline                 models in two processes of one thread; a pipeline of one rank
-//   ./run pipeline --sleep         the executor alone: stages that sleep, in 2, 4 and 8 processes
-//   ./run pipeline --memory        what each of four processes holds
-//   ./run pipeline --choices       what is chosen by measuring against the best; what recording a step costs
+//   ./run pipeline                 models in two processes with one thread each; a pipeline of one rank
+//   ./run pipeline --sleep         only the executor: stages that sleep, in 2, 4 and 8 processes
+//   ./run pipeline --memory        peak memory of each of four processes
+//   ./run pipeline --choices       automatic choices against the optimum; overhead of recording steps
 //   ./run pipeline --models gpt --schedules 1f1b,zb-h1 --micro-batches 4,16 --rounds 11 --json figures.json
 //
-// A line is a case: what was measured, theory, their ratio, and whether the ratio meets its bar. Times are
-// medians over rounds. In a round the sides take turns, and the times of stages are measured anew.
+// Output: one line per case, with the measured and the predicted value, their ratio, and whether the ratio is
+// within its limit. Times are medians over rounds. Each round runs the sides alternately and measures the times
+// of stages again.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>

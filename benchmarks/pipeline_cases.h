@@ -1,4 +1,4 @@
-// What `./run pipeline` measures: cases beside their theory, each with a bar.
+// The benchmark cases of `./run pipeline`: measured and predicted values, with limits of their ratio.
 #pragma once
 
 #include <functional>
@@ -17,16 +17,16 @@ struct PipelineArgs {
   std::vector<int> micro_batches;
   std::vector<std::string> models;
   int rounds = 0;
-  bool reports = false;  // prints where the time of the models' steps went
+  bool reports = false;  // prints a PipelineReport for each model
 };
 
 struct PipelineCase {
-  enum Bar { kAtMost, kAtLeast, kWithin };  // of the ratio; kWithin: at most `limit` from 1
+  enum Bar { kAtMost, kAtLeast, kWithin };  // condition for the ratio; kWithin: |ratio - 1| <= limit
   std::string name, unit;
   double measured = 0, theory = 0;
   double ratio = 0;
   Bar bar = kAtMost;
-  double limit = 0;  // 0: no bar
+  double limit = 0;  // 0: no condition
 
   bool is_met() const {
     return limit == 0 || (bar == kAtMost    ? ratio <= limit
@@ -35,7 +35,7 @@ struct PipelineCase {
   }
 };
 
-// Prints a line for each case and keeps it for a file. Does nothing on other ranks than the first.
+// Prints a line per case and collects the cases for a JSON file, on the first rank only.
 class PipelineCases {
  public:
   void title(const std::string& text);
@@ -46,14 +46,14 @@ class PipelineCases {
   nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
 };
 
-bool loops(dist::Schedule schedule);  // has two stages per rank here
+bool loops(dist::Schedule schedule);  // whether the benchmark runs the schedule with two stages per rank
 
-// Run on each rank of a job.
+// Benchmarks that run on all ranks of a job.
 void sleeping_stages(const PipelineArgs& args, PipelineCases& cases);
 void speed_of_models(const PipelineArgs& args, PipelineCases& cases);
 void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases);
 void choices_of_pipelines(const PipelineArgs& args, PipelineCases& cases);
-// Runs in a process alone.
+// A benchmark that runs in a single process.
 void pipeline_of_one_rank(const PipelineArgs& args, PipelineCases& cases);
 
 // Returns the report of each recorded step, on the first rank.
@@ -68,7 +68,7 @@ template <class P> std::vector<dist::PipelineReport> step_reports(P& pipe) {
   return reports;
 }
 
-// Returns the median of a number of the reports.
+// Returns the median of number(report) over the reports.
 template <class F> double median_of(const std::vector<dist::PipelineReport>& reports, const F& number) {
   std::vector<double> numbers;
   for (const auto& r : reports) numbers.push_back(number(r));

@@ -1,4 +1,4 @@
-// What pipelines choose by measuring, against the best there is; and what it costs to record their steps.
+// Benchmark of a pipeline's automatic choices against the optimum, and of the overhead of recording steps.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -10,9 +10,9 @@
 namespace gradus::bench {
 namespace {
 
-constexpr int kUsual = 16;            // micro-batches of the model's usual size in a batch
-constexpr int kMaxSteps = 20;         // in which a number of micro-batches must be found
-constexpr int kMaxMicroBatches = 64;  // of micro-batches that the sweep tries
+constexpr int kDefaultMicroBatches = 16;  // a batch has this many micro-batches of PipelineModel::rows rows
+constexpr int kMaxSteps = 20;             // maximal number of steps until the choice must be final
+constexpr int kMaxMicroBatches = 64;      // maximal number of micro-batches in the sweep
 
 double over_ranks(double x, dist::ReduceOp op) {
   const Tensor all = tensor({x});
@@ -20,14 +20,14 @@ double over_ranks(double x, dist::ReduceOp op) {
   return all.item<double>();
 }
 
-// A pipeline that trains, without an optimizer, and shows what it has chosen.
-class Trained : public dist::Pipeline<nn::Layer> {
+// A pipeline that trains without an optimizer, and gives access to its automatic choice.
+class MeasuredPipeline : public dist::Pipeline<nn::Layer> {
  public:
-  Trained(const PipelineModel& model, int64_t example_rows, const dist::PipelineOptions& options)
+  MeasuredPipeline(const PipelineModel& model, int64_t example_rows, const dist::PipelineOptions& options)
       : Pipeline(model.make, model.input(example_rows), options), loss_(model.loss) {
     attach(gm_);
   }
-  // Returns the slowest rank's seconds.
+  // Runs a step. Returns the seconds of the slowest rank.
   double train(const Tensor& x, const Tensor& y) {
     dist::barrier();
     const double own = seconds_of([&] { step(gm_, x, y, loss_); });
@@ -41,12 +41,12 @@ class Trained : public dist::Pipeline<nn::Layer> {
   GradManager gm_;
 };
 
-// The number of micro-batches, against all divisors of the batch up to kMaxMicroBatches.
+// Compares the chosen number of micro-batches with all divisors of the batch up to kMaxMicroBatches.
 void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
-  const int64_t rows = kUsual * model.rows;
+  const int64_t rows = kDefaultMicroBatches * model.rows;
   const Tensor x = model.input(rows), y = model.target(rows);
   const dist::PipelineOptions cuts{.cut_after = model.cuts.at(dist::get_world_size())};
-  Trained chooser(model, model.rows, cuts);
+  MeasuredPipeline chooser(model, model.rows, cuts);
   int steps = 0;
   do chooser.train(x, y);
   while (++steps < kMaxSteps && !chooser.choice().done());
@@ -56,7 +56,7 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
 
   struct Side {
     int number;
-    std::unique_ptr<Trained> pipe;
+    std::unique_ptr<MeasuredPipeline> pipe;
     std::vector<double> seconds = {};
   };
   std::vector<Side> sides;
@@ -64,9 +64,9 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
     if (rows % number == 0) {
       dist::PipelineOptions o = cuts;
       o.micro_batches = number;
-      sides.push_back({number, std::make_unique<Trained>(model, model.rows, o)});
+      sides.push_back({number, std::make_unique<MeasuredPipeline>(model, model.rows, o)});
     }
-  for (int round = -1; round < args.rounds; ++round)  // the first one warms up
+  for (int round = -1; round < args.rounds; ++round)  // round -1 is a warm-up
     for (Side& s : sides) {
       const double seconds = s.pipe->train(x, y);
       if (round >= 0) s.seconds.push_back(seconds);
@@ -99,9 +99,10 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
              .limit = 1});
 }
 
-// Returns the reports of steps with the usual micro-batches.
-std::vector<dist::PipelineReport> reports_of(Trained& pipe, const PipelineModel& model, int steps) {
-  const Tensor x = model.input(kUsual * model.rows), y = model.target(kUsual * model.rows);
+// Returns the reports of steps with kDefaultMicroBatches micro-batches.
+std::vector<dist::PipelineReport> reports_of(MeasuredPipeline& pipe, const PipelineModel& model, int steps) {
+  const Tensor x = model.input(kDefaultMicroBatches * model.rows),
+               y = model.target(kDefaultMicroBatches * model.rows);
   pipe.train(x, y);
   pipe.record_steps(steps);
   for (int i = 0; i < steps; ++i) pipe.train(x, y);
@@ -110,9 +111,9 @@ std::vector<dist::PipelineReport> reports_of(Trained& pipe, const PipelineModel&
   return reports;
 }
 
-// The slowest stage, against their mean.
+// Compares the slowest stage of automatic cuts with the mean over stages.
 void balance_of_cuts(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
-  Trained pipe(model, model.rows, {.micro_batches = kUsual});
+  MeasuredPipeline pipe(model, model.rows, {.micro_batches = kDefaultMicroBatches});
   const auto reports = reports_of(pipe, model, args.rounds);
   if (dist::get_rank() > 0) return;
   std::printf("%s", pipe.describe().c_str());
@@ -135,11 +136,13 @@ void balance_of_cuts(const PipelineModel& model, const PipelineArgs& args, Pipel
              .limit = 1.08});
 }
 
-// Steps that are recorded, against steps that are not; and all calls of a recorder that is off.
+// Compares recorded steps with unrecorded steps, and measures the calls of a disabled recorder.
 void cost_of_records(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
-  Trained pipe(model, model.rows,
-               {.micro_batches = kUsual, .cut_after = model.cuts.at(dist::get_world_size())});
-  const Tensor x = model.input(kUsual * model.rows), y = model.target(kUsual * model.rows);
+  MeasuredPipeline pipe(
+      model, model.rows,
+      {.micro_batches = kDefaultMicroBatches, .cut_after = model.cuts.at(dist::get_world_size())});
+  const Tensor x = model.input(kDefaultMicroBatches * model.rows),
+               y = model.target(kDefaultMicroBatches * model.rows);
   pipe.train(x, y);
   std::vector<double> on, off, ratios;
   for (int i = 0; i < 2 * args.rounds; ++i)
@@ -168,7 +171,7 @@ void cost_of_records(const PipelineModel& model, const PipelineArgs& args, Pipel
       recorder.end();
     }
   });
-  const double per_step = seconds / kCalls * 2 * kUsual;  // an F and a B for each micro-batch
+  const double per_step = seconds / kCalls * 2 * kDefaultMicroBatches;  // one F and one B per micro-batch
   cases.add({.name = concat(model.name, ": a step, and without a recorder that is off"),
              .unit = "ms",
              .measured = 1e3 * median(off),
@@ -183,7 +186,7 @@ void choices_of_pipelines(const PipelineArgs& args, PipelineCases& cases) {
   set_num_threads(1);
   for (const std::string& name : args.models) {
     const PipelineModel model = pipeline_model(name);
-    cases.title(concat(name, ", ", kUsual * model.rows, " rows in a batch"));
+    cases.title(concat(name, ", ", kDefaultMicroBatches * model.rows, " rows in a batch"));
     balance_of_cuts(model, args, cases);
     compare_micro_batches(model, args, cases);
     cost_of_records(model, args, cases);

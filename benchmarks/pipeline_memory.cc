@@ -1,4 +1,5 @@
-// What ranks hold: the peak of a step against micro-batches held and what one of them takes.
+// Benchmark of pipeline memory: the peak memory of a step against (micro-batches in flight) * (bytes per
+// micro-batch).
 #include <algorithm>
 
 #include "benchmarks/pipeline_cases.h"
@@ -13,21 +14,21 @@ using dist::Schedule;
 constexpr int kMicroBatches = 8;
 
 struct Measured {
-  double kept = 0;         // a: what a micro-batch's forward leaves, per stage of the rank
-  double between = 0;      // what is left of it between I and W
-  double received = 0;     // what other ranks send for a micro-batch
-  double peak = 0;         // of the step, beside what was there before
-  int64_t parameters = 0;  // bytes
-  int64_t first_peak = 0;  // since the program began, before the first step
+  double kept = 0;         // bytes saved by the forward of a micro-batch, per stage of the rank
+  double between = 0;      // bytes still saved between I and W
+  double received = 0;     // bytes received from other ranks per micro-batch
+  double peak = 0;         // peak of the step, minus the memory before the step
+  int64_t parameters = 0;  // bytes of parameters
+  int64_t first_peak = 0;  // peak during construction, before the first step
 };
 
-// What a rank tells of its own part in a step.
-struct Noted {
+// Bytes on one rank in a recorded step; see Measured.
+struct RankBytes {
   int64_t kept = 0, between = 0, received = 0;
 };
 
-Noted noted(const dist::StepRecord& step) {
-  Noted n;
+RankBytes rank_bytes_of(const dist::StepRecord& step) {
+  RankBytes n;
   for (const dist::ActionRecord& a : step.actions) {
     if (a.action.kind == ActionKind::kForward) n.kept = a.held_bytes;
     if (a.action.kind == ActionKind::kInputGradient) n.between = a.held_bytes;
@@ -55,7 +56,7 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
   pipe.attach(gm);
   optim::SGD opt(pipe.parameters(), {.lr = 0.01, .momentum = 0.9});
   const Tensor x = model.input(micro_batches * model.rows), y = model.target(micro_batches * model.rows);
-  pipe.step(gm, x, y, model.loss);  // from now on there are gradients and momenta
+  pipe.step(gm, x, y, model.loss);  // creates gradients; opt.step() creates momenta
   opt.step();
   dist::barrier();
   const int64_t base = memory_stats().live_bytes;
@@ -64,10 +65,10 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
   pipe.step(gm, x, y, model.loss);
   m.peak = double(memory_stats().peak_bytes - base);
   const auto text = [&](const dist::PipelineRecord& record) {
-    // Each rank's own part, in the order of ranks.
+    // One serialized element per rank, for scatter_object.
     std::vector<std::string> parts;
     for (const dist::RankRecord& r : record.ranks) {
-      const Noted n = noted(r.steps[0]);
+      const RankBytes n = rank_bytes_of(r.steps[0]);
       parts.push_back(dist::to_wire(std::vector{n.kept, n.between, n.received}));
     }
     return parts;
@@ -81,7 +82,8 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
   return m;
 }
 
-// The most bytes that a list holds, when a micro-batch between I and W counts with its rest.
+// Returns the peak memory of a list's micro-batches, each of which counts one.kept, or one.between between I and
+// W.
 double most_bytes(const std::vector<dist::Action>& list, const Measured& one) {
   double bytes = 0, most = 0;
   for (const dist::Action& a : list) {
@@ -140,7 +142,7 @@ void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases) {
       const dist::RankPrediction own =
           dist::simulate(lists, std::vector<dist::StageTimes>(size_t(lists.stages()), {1, 1, 1}))
               .ranks[size_t(dist::get_rank())];
-      // The inputs of all that are held, and one forward with its own.
+      // The inputs of the other micro-batches in flight, and the peak of recomputing one micro-batch.
       add(concat(name, ", run again"), again.peak, double(own.most_held - 1) * one.received + one.peak,
           PipelineCase::kWithin, 0.10);
     }

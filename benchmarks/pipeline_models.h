@@ -1,4 +1,4 @@
-// The models of `./run pipeline`, with places to cut them.
+// The models of `./run pipeline`, with their cuts into stages.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,14 @@ namespace gradus::bench {
 
 struct PipelineModel {
   std::string name;
-  int64_t rows = 1;  // of a micro-batch
+  int64_t rows = 1;  // rows per micro-batch
   std::function<std::unique_ptr<nn::Layer>()> make;
   std::function<Tensor(int64_t rows)> input, target;
   std::function<Tensor(const Tensor& y, const Tensor& target)> loss;
   std::map<int, std::vector<std::string>> cuts;  // by number of stages
 };
 
-// Equal blocks, one after the other.
+// A sequence of kCount equal blocks.
 template <class Block> struct Blocks : nn::Layer {
   static constexpr int kCount = 8;
   template <class... Args> explicit Blocks(const Args&... args) {
@@ -48,7 +48,7 @@ struct MLPBlock : nn::Layer {
   Tensor forward(const Tensor& x) override { return relu(fc(x)); }
 };
 
-// A decoder's block at the width of a small GPT.
+// A decoder block with the width of a small GPT.
 // Shapes: x [N,64,256] -> the same.
 struct GPTBlock : nn::Layer {
   using Layer::Layer;

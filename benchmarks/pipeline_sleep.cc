@@ -1,4 +1,5 @@
-// The executor alone: stages that sleep instead of computing, so that any number of them fits on few cores.
+// Benchmark of the pipeline executor with stages that sleep instead of computing, so that many stages can run on
+// few cores.
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -12,16 +13,16 @@ using dist::Schedule;
 
 struct Sleeps {
   double forward = 0.010, input_gradient = 0.010, weight_gradient = 0.010;  // seconds
-  double latency = 0;     // a stage takes a message when it is so old
-  int64_t numbers = 512;  // f64 numbers of a message
-  bool in_parts = false;  // the two gradients sleep apart
+  double latency = 0;     // emulated latency: a stage waits until a message is this old, in seconds
+  int64_t numbers = 512;  // number of f64 elements per message
+  bool in_parts = false;  // the backward sleeps separately in I and W
   bool first = false, last = false;
 };
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// The first number of a message is the time at which it was made: the ranks of a host have one clock.
-Tensor made_now(int64_t numbers, Device device) {
+// Returns a message whose first element is the current time. Ranks on one host share the clock.
+Tensor message_with_time(int64_t numbers, Device device) {
   Tensor x = empty({1, numbers}, {.dtype = DType::kF64, .device = device});
   if (device.type != DeviceType::kMeta) *x.mutable_data<double>() = seconds_now();
   return x;
@@ -45,17 +46,17 @@ struct SleepingRule : autograd::Function {
   std::vector<Tensor> forward(const std::vector<Tensor>& xs) override {
     const Device device = xs[0].device();
     const Tensor made_at =
-        clone(narrow(xs[0], 1, 0, 1));  // an op, which shows that the stage reads its input
+        clone(narrow(xs[0], 1, 0, 1));  // an op that reads the input, for the trace of the model
     if (device.type != DeviceType::kMeta) {
       if (!sleeps.first) wait_for(made_at, sleeps.latency);
       sleep(sleeps.forward);
     }
-    return {made_now(sleeps.last ? 1 : sleeps.numbers, device)};
+    return {message_with_time(sleeps.last ? 1 : sleeps.numbers, device)};
   }
   std::vector<Tensor> backward(std::vector<Tensor> dys) override {
     if (!sleeps.last) wait_for(dys[0], sleeps.latency);
     sleep(sleeps.input_gradient + (sleeps.in_parts ? 0 : sleeps.weight_gradient));
-    return {made_now(sleeps.numbers, kCPU), ones({1}, {.dtype = DType::kF64})};
+    return {message_with_time(sleeps.numbers, kCPU), ones({1}, {.dtype = DType::kF64})};
   }
   const Sleeps sleeps;
 };
@@ -95,7 +96,7 @@ dist::ScheduleOptions options_of(Schedule s, int micro_batches) {
           .extra_warmup = s == Schedule::k1F1BSlowLinks ? 1 : 0};
 }
 
-// Steps of sleeping stages. Returns reports on the first rank.
+// Runs steps of sleeping stages. Returns their reports on the first rank.
 std::vector<dist::PipelineReport> run(Schedule schedule, int micro_batches, Sleeps sleeps, int rounds,
                                       std::vector<double>* step_seconds = nullptr) {
   const dist::ScheduleOptions o = options_of(schedule, micro_batches);
@@ -120,7 +121,7 @@ std::vector<dist::PipelineReport> run(Schedule schedule, int micro_batches, Slee
         [&] { pipe.step(gm, x, target, [](const Tensor& y, const Tensor&) { return sum(y); }); });
   };
   step();
-  // In turn with recorded steps, if the caller wants times without a record.
+  // If step_seconds is not null, alternates recorded and unrecorded steps, and times the unrecorded ones.
   for (int i = 0; step_seconds && i < 2 * rounds; ++i) {
     pipe.record_steps(i % 2);
     step_seconds->push_back(step());
@@ -130,20 +131,21 @@ std::vector<dist::PipelineReport> run(Schedule schedule, int micro_batches, Slee
   return step_reports(pipe);
 }
 
-// What a sleep takes, while the other ranks sleep as well.
-double slept(double seconds) {
-  constexpr int kTimes = 20;
+// Returns the actual duration of a sleep while the other ranks sleep concurrently.
+double measured_sleep(double seconds) {
+  constexpr int kRepetitions = 20;
   dist::barrier();
   return seconds_of([&] {
-           for (int i = 0; i < kTimes; ++i) sleep(seconds);
+           for (int i = 0; i < kRepetitions; ++i) sleep(seconds);
          }) /
-         kTimes;
+         kRepetitions;
 }
 
 struct Theory {
-  double forward = slept(0.010), backward = slept(0.020);
+  double forward = measured_sleep(0.010), backward = measured_sleep(0.020);
 
-  // The first stage's input has no gradient: it sleeps in W for both.
+  // Returns the prediction of simulate(). The first stage's input has no gradient: the stage sleeps in W for both
+  // parts.
   dist::SchedulePrediction of(Schedule s, int micro_batches, double latency = 0) const {
     const dist::ActionLists lists = make_schedule(s, options_of(s, micro_batches));
     std::vector<dist::StageTimes> times(size_t(lists.stages()), {forward, backward, 0});
@@ -173,7 +175,7 @@ void compare_makespans(const PipelineArgs& args, const Theory& theory, PipelineC
     }
 }
 
-// How long ranks wait for messages that were sent, as a part of the step.
+// Measures the fraction of the step that ranks wait for messages after they were sent.
 void send_large_messages(const PipelineArgs& args, PipelineCases& cases) {
   for (const Schedule s : {Schedule::k1F1B, Schedule::k1F1BSlowLinks}) {
     const auto reports = run(s, 32, {.numbers = (4 << 20) / 8}, args.rounds);

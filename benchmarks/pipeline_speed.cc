@@ -1,5 +1,5 @@
-// Steps of real models against theory: the simulation of the list that ran, with times of stages that were
-// measured alone, while the other ranks did the same work.
+// Benchmark of pipeline steps of real models, compared with a simulation of the schedule. The simulation uses
+// times of isolated stages, measured while the other ranks run the same work.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -22,7 +22,7 @@ void clear(const GradManager& gm) {
   for (Tensor p : gm.attached_tensors()) p.set_grad({});
 }
 
-// A pipeline that trains, without an optimizer.
+// A pipeline that trains without an optimizer.
 struct Trainer {
   Trainer(const PipelineModel& m, const dist::PipelineOptions& options)
       : model(m), pipe(m.make, m.input(1), options) {
@@ -37,11 +37,11 @@ struct Trainer {
   GradManager gm;
 };
 
-// All stages of a model on each rank, which run one after the other: all forwards of a stage, then those of
-// the next, and back. No messages.
-class StagesAlone {
+// Runs all stages of a model on each rank without messages: all forwards of a stage, then those of the next stage,
+// then the backwards in reverse order.
+class IsolatedStages {
  public:
-  StagesAlone(const PipelineModel& model, int stages, bool in_parts, const dist::Group& this_rank)
+  IsolatedStages(const PipelineModel& model, int stages, bool in_parts, const dist::Group& this_rank)
       : model_(model),
         lists_(lists(stages, in_parts)),
         staged_({.make = model.make,
@@ -59,7 +59,7 @@ class StagesAlone {
     executor_.recorder().keep(1);
   }
 
-  // Returns each stage's times, as means over the ranks, which measure at the same time.
+  // Returns each stage's times, averaged over the ranks, which measure concurrently.
   std::vector<dist::StageTimes> measure() {
     dist::internal::StepWork work{.gm = &gm_};
     work.inputs.assign(kMicroBatches, {input_});
@@ -106,7 +106,7 @@ class StagesAlone {
   Tensor input_, target_;
 };
 
-// What a user without pipelines writes: a loop over micro-batches on one rank.
+// The reference without a pipeline: gradient accumulation over micro-batches on one rank.
 class PlainLoop {
  public:
   explicit PlainLoop(const PipelineModel& model) : model_(model), net_(model.make()) {
@@ -162,7 +162,7 @@ std::vector<Side> sides_of(const PipelineModel& model, const PipelineArgs& args)
   return sides;
 }
 
-// How much faster zb-h1 is than 1f1b, beside what theory says of it.
+// Compares the speedup of zb-h1 over 1f1b with the simulated speedup.
 void add_gain(const PipelineModel& model, const std::vector<Side>& sides, PipelineCases& cases) {
   const Side *plain = nullptr, *zero = nullptr;
   for (const Side& s : sides) {
@@ -187,16 +187,16 @@ void compare(const PipelineModel& model, const PipelineArgs& args, PipelineCases
   const int ranks = dist::get_world_size(), most = *std::ranges::max_element(args.micro_batches);
   cases.title(concat(model.name, ", ", model.rows, " rows in a micro-batch: a step"));
   std::vector<Side> sides = sides_of(model, args);
-  std::map<std::pair<int, bool>, std::unique_ptr<StagesAlone>> alone;
+  std::map<std::pair<int, bool>, std::unique_ptr<IsolatedStages>> alone;
   const dist::Group this_rank = dist::new_subgroups(1);
   for (const Side& s : sides) {
     auto& stages = alone[{s.stages(), s.in_parts()}];
-    if (!stages) stages = std::make_unique<StagesAlone>(model, s.stages(), s.in_parts(), this_rank);
+    if (!stages) stages = std::make_unique<IsolatedStages>(model, s.stages(), s.in_parts(), this_rank);
   }
   PlainLoop loop(model);
   const Tensor x = model.input(most * model.rows), y = model.target(most * model.rows);
   std::vector<double> one_thread, all_threads, one_rank_theory;
-  for (int round = -1; round < args.rounds; ++round) {  // the first one warms up
+  for (int round = -1; round < args.rounds; ++round) {  // round -1 is a warm-up
     std::map<std::pair<int, bool>, std::vector<dist::StageTimes>> times;
     for (auto& [key, stages] : alone) times[key] = stages->measure();
     for (Side& s : sides) {

@@ -1,3 +1,4 @@
+// Implementation of PlainGloo: calls of gloo's collectives and messages over TCP.
 #include "benchmarks/plain_gloo.h"
 
 #include <chrono>
@@ -20,7 +21,7 @@
 namespace gradus::bench {
 namespace {
 
-// gloo finds its peers through our store.
+// Adapts a dist::Store to gloo's rendezvous interface.
 class Rendezvous : public gloo::rendezvous::Store {
  public:
   Rendezvous(dist::Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
@@ -56,16 +57,15 @@ class PlainGloo::Impl {
         device_(gloo::transport::tcp::CreateDevice("127.0.0.1")),
         context(connect()) {}
 
-  // Connections of their own: calls of different algorithms on the same ones may wait for each
-  // other for ever.
+  // Creates separate connections: different algorithms on the same connections may deadlock.
   Context connect() {
     auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
     Rendezvous rendezvous(store_, "plain_gloo/" + std::to_string(connected_++) + "/");
     context->connectFullMesh(rendezvous, device_);
     return context;
   }
-  // Another one for every call: a rank that is ahead sends for the next call what others still wait
-  // for in this one.
+  // Returns a new tag per call, so that messages of a rank that is ahead do not match receives of the previous
+  // call.
   uint32_t next_tag() { return tag_ = (tag_ + 1) % (1 << 24); }
 
  private:

@@ -1,4 +1,4 @@
-// gloo by itself, over its TCP transport on loopback, called as gloo's documentation says.
+// PlainGloo: the gloo library without Gradus, over its TCP transport on loopback, as a reference for collectives.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ namespace gradus::bench {
 
 class PlainGloo {
  public:
-  // Connects this rank with the others, which find each other through the store.
+  // Connects this rank with the others, with `store` as rendezvous.
   PlainGloo(int rank, int size, dist::Store& store);
   ~PlainGloo();
 
-  // A way to reduce x in place, on all ranks.
+  // An all-reduce algorithm, prepared for reducing x in place.
   struct AllReduce {
     std::string name;
     std::function<void()> run;
   };
-  // All algorithms that gloo has, prepared for this buffer.
+  // Returns all of gloo's all-reduce algorithms, prepared for this buffer.
   std::vector<AllReduce> all_reduces(float* x, size_t n);
   void broadcast(float* x, size_t n);
   void all_gather(float* x, size_t n, float* all);

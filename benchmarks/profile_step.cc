@@ -1,4 +1,4 @@
-// Says where the time of a model's training step goes.
+// Profiles a training step of a model: prints the time per op.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
@@ -20,15 +20,15 @@
 namespace gradus::bench {
 namespace {
 
-// A training step on one fixed batch.
+// A training step of a model on one fixed batch.
 struct Training {
-  std::string batch;  // in words
+  std::string batch;  // description of the batch
   std::function<void()> step;
 };
 
 struct Options {
-  int64_t batch = 0;  // 0: the model's own
-  bool bf16 = false;  // the forward in mixed precision
+  int64_t batch = 0;  // batch size; 0: the model's default
+  bool bf16 = false;  // run the forward under autocast to bf16
   Device device = kCPU;
 };
 using Model = std::function<Training(const Options&)>;
@@ -64,7 +64,7 @@ Model classifier(std::function<std::shared_ptr<nn::Layer>()> make, int64_t batch
   };
 }
 
-// A small GPT on rows of 256 characters.
+// A small GPT on sequences of 256 characters.
 Training gpt_step(const Options& o) {
   struct State {
     explicit State(Device device) : opt(net.to(device).parameters(), {.lr = 3e-4}) {
@@ -90,7 +90,7 @@ Training gpt_step(const Options& o) {
           }};
 }
 
-// A GAN, all of whose step is in mixed precision.
+// A GAN whose whole step runs under autocast if Options::bf16 is set.
 template <class Step>
 Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t, Device)> make) {
   return [=](const Options& o) {
@@ -103,7 +103,7 @@ Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t, Devic
   };
 }
 
-// Some of its ops have no kernel on a GPU.
+// For models with ops that have no GPU kernel: ignores Options::device.
 template <class Make> auto on_cpu(Make make) {
   return [make](int64_t batch, Device device) {
     if (device != kCPU) throw ValueError("profile_step", "this model trains on CPUs alone, not on ", device);

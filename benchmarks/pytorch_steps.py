@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times training steps in turn with PyTorch's: `tools/pytorch-steps.sh [--model resnet18] [--rounds N] ...`.
+"""Compares training steps with PyTorch's: `tools/pytorch-steps.sh [--model resnet18] [--rounds N] ...`.
 
-Both sides train the same network on one fixed batch. Of a GAN, images that are generated once serve the discriminator's
-step and the generator's. PyTorch runs channels-last, eager and compiled, each in a process that waits for its turn.
-Gradus' side is profile_step. The printed ratio is PyTorch's time divided by Gradus', the median over the rounds, with
-the 10th and 90th percentile; of fewer than 10 rounds, the least and the most. --cpu holds both sides to AVX2. On a GPU,
-f32 is computed in f32 on both sides, without tf32; profile_step must have been built with --config=cuda.
+Both sides train the same network on one fixed batch, in alternating order. In a GAN step, the same generated images
+are used for the discriminator's and the generator's loss. PyTorch runs channels-last, eager and compiled, each in a
+process that is idle while others are measured. Gradus' side is profile_step. The printed ratio is PyTorch's time
+divided by Gradus', the median over the rounds, with the 10th and 90th percentile, or minimum and maximum for fewer
+than 10 rounds. --cpu limits both sides to AVX2. On a GPU, both sides compute f32 without TF32; profile_step must be
+built with --config=cuda.
 """
 import argparse
 import os
@@ -20,8 +21,8 @@ GANS = {'dcgan64': {'size': 64, 'channels': 3, 'width': 64, 'batch': 64},
         'dcgan32': {'size': 32, 'channels': 1, 'width': 32, 'batch': 128}}
 CLASSIFIERS = {'mnist_cnn': (64, 1, 28, 10), 'resnet20': (128, 3, 32, 10), 'resnet18': (16, 3, 224, 1000),
                'resnet50': (8, 3, 224, 1000)}  # batch, channels, size, classes
-WARM_UP = 3  # steps, on both sides
-# What holds PyTorch's own loops, oneDNN and MKL to AVX2.
+WARM_UP = 3  # warm-up steps of both sides
+# Limits PyTorch's kernels, oneDNN, MKL and Gradus to AVX2.
 AVX2 = {'ATEN_CPU_CAPABILITY': 'avx2', 'ONEDNN_MAX_CPU_ISA': 'AVX2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2',
         'GRADUS_CPU': 'avx2'}
 
@@ -155,7 +156,7 @@ def gan(args, run):
             loss = bce(run_disc(real), 1) + bce(run_disc(fake.detach()), 0)
         loss.backward()
         opt_d.step()
-        disc.requires_grad_(False)  # the generator's step makes no gradients for the discriminator's weights
+        disc.requires_grad_(False)  # the generator's step needs no gradients of the discriminator's weights
         opt_g.zero_grad()
         with amp:
             loss = bce(run_disc(fake), 1)

@@ -1,4 +1,4 @@
-// Medians of timings, and the clock.
+// Timing helpers: clock, quantiles and medians.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ template <class F> double seconds_of(F&& f) {
   return seconds_now() - start;
 }
 
-// The q-quantile, by rank.
+// Returns the q-quantile: the nearest element of the sorted values.
 inline double quantile(std::vector<double> v, double q) {
   std::sort(v.begin(), v.end());
   return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];

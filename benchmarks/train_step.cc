@@ -1,5 +1,5 @@
-// Measures Gradus' training step alone: its time, the time of its convolutions and matrix products,
-// and its memory.
+// Measures a training step of the MNIST network: its time, the time of its convolutions and matrix products, and
+// its memory.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -38,13 +38,13 @@ int run(int argc, char** argv) {
   auto kernels = std::make_unique<MnistKernels>(batch);
   for (int i = 0; i < 5; ++i) step.run(), kernels->run();
   std::vector<double> step_ms, kernel_ms, ratio;
-  for (int64_t i = 0; i < steps; ++i) {  // in turn, so that both see the same machine
+  for (int64_t i = 0; i < steps; ++i) {  // alternating, so that both have the same conditions
     step_ms.push_back(1e3 * seconds_of([&] { step.run(); }));
     kernel_ms.push_back(1e3 * seconds_of([&] { kernels->run(); }));
     ratio.push_back(step_ms.back() / kernel_ms.back());
   }
 
-  kernels.reset();  // memory is that of the step alone
+  kernels.reset();  // frees its tensors before the measurement of memory
   const int64_t needed = step.needed_bytes();
   reset_peak_memory();
   step.run();

@@ -1,3 +1,4 @@
+// The registry of benchmark workloads (workloads.h).
 #include "benchmarks/workloads.h"
 
 #include <map>

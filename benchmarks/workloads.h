@@ -1,7 +1,7 @@
-// Registry of benchmark workloads. A workload has the same name for Gradus and for its peers. The files of a
-// family register its workloads while the program starts: ops/<family>_gradus.cc, ops/<family>_libtorch.cc, and
-// ops/<family>_onednn.cc for comparisons with oneDNN itself. Gradus' 16-bit workloads are also compared with the
-// same workloads in f32 (Side::kGradusF32).
+// Registry of benchmark workloads. Implementations of a workload in Gradus, LibTorch and oneDNN have the same
+// name. They are registered during static initialization by ops/<family>_gradus.cc, ops/<family>_libtorch.cc and
+// ops/<family>_onednn.cc. Gradus' 16-bit workloads are also compared with the same workloads in f32
+// (Side::kGradusF32).
 //
 //   static const AddWorkloads added(Side::kGradus, "pointwise", {
 //       {"add, 32M", [] { const Tensor a = randn({k32M}), b = randn({k32M});
@@ -17,21 +17,21 @@
 namespace gradus::bench {
 
 struct Workload {
-  std::string unit;           // "ms" or "ns", of one repetition
-  int repetitions = 1;        // per sample: enough for the clock
-  std::function<void()> run;  // one sample: `repetitions` times the work
-  double flops = 0;           // of one repetition, where they mean something
+  std::string unit;           // "ms" or "ns", per repetition
+  int repetitions = 1;        // repetitions per sample, enough for the resolution of the clock
+  std::function<void()> run;  // runs one sample: `repetitions` repetitions
+  double flops = 0;           // per repetition; 0: not reported
   double reads = 0,
-         writes = 0;  // bytes from and to memory, of one repetition, where that is what takes the time
+         writes = 0;  // bytes from and to memory per repetition, for memory-bound work; 0: not reported
 };
 
-// Work that takes milliseconds.
+// Returns a workload of one repetition per sample, for work that takes milliseconds.
 inline Workload work(std::function<void()> f, double flops = 0) { return {"ms", 1, std::move(f), flops}; }
-// Work that passes through memory once.
+// Returns a memory-bound workload that accesses each element once.
 inline Workload streaming(std::function<void()> f, double reads, double writes) {
   return {"ms", 1, std::move(f), 0, reads, writes};
 }
-// Work that takes less than a microsecond or so.
+// Returns a workload with many repetitions per sample, for work that takes about a microsecond or less.
 inline Workload tiny(std::function<void()> f) {
   return {"ns", 20000, [f = std::move(f)] {
             for (int i = 0; i < 20000; ++i) f();
@@ -40,8 +40,8 @@ inline Workload tiny(std::function<void()> f) {
 
 enum class Side { kGradus, kLibTorch, kOneDNN, kGradusF32 };
 
-// Workloads are built one at a time, so that memory is that of the one at hand. A name that a side adds
-// several times stands for several ways (layouts, say): the fastest one counts.
+// A factory of a workload. Only one workload exists at a time, which limits memory. Several entries of a side with
+// the same name are variants (layouts, for example), of which the fastest counts.
 struct Entry {
   std::string name;
   std::function<Workload()> make;
@@ -52,14 +52,14 @@ class AddWorkloads {
   AddWorkloads(Side side, const std::string& family, std::vector<Entry> entries);
 };
 
-// Families by name, each with its entries in the order of its file.
+// Returns pairs of family and entry, sorted by family, then in the order of the family's file.
 std::vector<std::pair<std::string, Entry>> workloads(Side side);
 
-// Set the number of threads and the seed of a side.
+// Set the number of threads and the random seed of a side.
 void set_up_gradus(int threads);
 void set_up_libtorch(int threads);
 
-// Four times the last-level cache of most processors, in f32 elements: 128 MiB.
+// Number of f32 elements in 128 MiB, which exceeds the last-level cache of most processors.
 inline constexpr long k32M = 1L << 25;
 
 }  // namespace gradus::bench

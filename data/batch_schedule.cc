@@ -1,3 +1,4 @@
+// Implementation of BatchSchedule: the bounds of an epoch's global batches.
 #include "gradus/data/batch_schedule.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace gradus::data::internal {
 namespace {
 
-// A batch size that stands for "all samples" may be the largest number there is.
+// Returns a * b, or the largest int64 on overflow: a user may pass the largest number as "all samples".
 int64_t product_or_max(int64_t a, int64_t b) {
   int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;

@@ -1,4 +1,5 @@
-// BatchSchedule: cuts one epoch's order into global batches, and each of them into the ranks' shares.
+// BatchSchedule: divides one epoch's order of samples into global batches. Note [Shares] describes how a
+// global batch is divided between ranks.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +9,37 @@
 
 namespace gradus::data::internal {
 
-// Returns the size of the global batch before which all ranks have got so many samples.
+// Returns the size of the next global batch after all ranks together have received `shown` samples.
 int64_t global_batch_size(const DataLoaderOptions& options, int64_t shown);
 
 // Note [Shares]
-// Global batch k holds the next samples of the order. Rank r gets its samples r, r + ranks, and so on. So
-// the number of ranks does not change which samples a step sees. All ranks have the same number of
-// batches, and no batch is empty. Less than a global batch may be left over at the end; Uneven says what
-// happens to it. When another number of ranks has begun an epoch, the rest of it is cut like a whole epoch
-// of that many samples. Sizes that change depend on the samples shown alone, so workers know them in advance.
+// Global batch k contains the next samples of the order. Rank r gets samples r, r + ranks, ... of the global
+// batch, so the samples of a step do not depend on the number of ranks. All ranks have the same number of
+// batches, and no batch is empty. Uneven defines what happens to the last samples of an epoch if they are
+// fewer than a global batch. If an epoch resumes with another number of ranks, its remaining samples are
+// divided like a whole epoch of that size. Changing batch sizes depend on the number of samples shown only,
+// so workers know them in advance.
 class BatchSchedule {
  public:
-  // Cuts the order's positions [from.samples, size). Uses the options batch_size, global_batch_size (or 0),
-  // global_batch_sizes (or none), world_size, drop_last and uneven.
+  // Divides positions [from.samples, size) of the order. Uses the options batch_size, global_batch_size,
+  // global_batch_sizes, world_size, drop_last and uneven.
   BatchSchedule(const DataLoaderOptions& options, const LoaderState& from, int64_t size);
 
   int64_t batches() const { return int64_t(bounds_.size()) - 1; }
-  // Batch k has positions [begin(k), end(k)). Positions from `size` on are repeated samples: see index_of.
+  // Global batch k has positions [begin(k), end(k)). Positions >= size are repeated samples: see index_of.
   int64_t begin(int64_t k) const { return bounds_[size_t(k)]; }
   int64_t end(int64_t k) const { return bounds_[size_t(k) + 1]; }
-  // Returns the index into the order: positions beyond its end start over at 0.
+  // Returns the index into the order: position modulo size.
   int64_t index_of(int64_t position) const { return position % size_; }
   bool is_repeated(int64_t position) const { return position >= size_; }
-  // Returns the position after k batches, which is `size` after the last one.
+  // Returns the position after k batches; `size` after the last batch.
   int64_t position_after(int64_t k) const { return k < batches() ? begin(k) : size_; }
   // Returns LoaderState::shown after k batches.
   int64_t shown_after(int64_t k) const { return shown_ + begin(k) - begin(0); }
 
  private:
   int64_t size_, shown_;
-  std::vector<int64_t> bounds_;  // of the batches
+  std::vector<int64_t> bounds_;  // batch k is [bounds_[k], bounds_[k + 1])
 };
 
 }  // namespace gradus::data::internal

@@ -1,3 +1,5 @@
+// Implementation of DataLoader: worker threads read batches in order into a ring buffer, which the iterator
+// consumes.
 #include "gradus/data/dataloader.h"
 
 #include <algorithm>
@@ -18,12 +20,12 @@
 namespace gradus::data {
 namespace {
 
-// "3, 1, 4, ... (64 samples)".
-std::string some_of(const std::vector<int64_t>& indices) {
-  constexpr size_t kShown = 8;
+// Returns "3, 1, 4, ... (64 samples)".
+std::string abbreviate(const std::vector<int64_t>& indices) {
+  constexpr size_t kMaxShown = 8;
   std::string text;
-  for (size_t i = 0; i < std::min(indices.size(), kShown); ++i) text += concat(i ? ", " : "", indices[i]);
-  return indices.size() > kShown ? concat(text, ", ... (", indices.size(), " samples)") : text;
+  for (size_t i = 0; i < std::min(indices.size(), kMaxShown); ++i) text += concat(i ? ", " : "", indices[i]);
+  return indices.size() > kMaxShown ? concat(text, ", ... (", indices.size(), " samples)") : text;
 }
 
 }  // namespace
@@ -31,22 +33,22 @@ std::string some_of(const std::vector<int64_t>& indices) {
 LoaderTimeoutError::LoaderTimeoutError(const std::string& dataset, std::chrono::milliseconds limit,
                                        std::vector<int64_t> indices)
     : Error("DataLoader", "dataloader timeout: no batch of ", dataset, " came within ", limit.count(),
-            " ms; samples ", some_of(indices), " are being read"),
+            " ms; samples ", abbreviate(indices), " are being read"),
       dataset(dataset),
       indices(std::move(indices)) {}
 
 namespace internal {
 
-// What a loader and its iterators share.
+// State that a loader shares with its iterators.
 struct LoaderPlan {
   DatasetRef dataset;
   DataLoaderOptions options;
   std::shared_ptr<const Sampler> sampler;
   uint64_t seed = 0;
   std::optional<DeviceCopies> copies;
-  LoaderState now;      // of the pass under way, or of the last one
-  LoaderState next;     // what begin() starts with
-  int64_t skipped = 0;  // samples of the pass so far
+  LoaderState current;  // state of the current pass, or else of the last one
+  LoaderState next;     // state from which begin() starts
+  int64_t skipped = 0;  // number of skipped samples in the current pass
 
   LoaderState state_at(uint64_t epoch, int64_t samples, int64_t shown) const {
     return {epoch, samples, seed, dataset->size(), shown};
@@ -57,25 +59,26 @@ namespace {
 
 uint64_t first_64_bits(const std::array<uint32_t, 4>& words) { return (uint64_t(words[0]) << 32) | words[1]; }
 
-// Random ops that read a sample draw numbers that depend on (seed, epoch), not on the worker or the time.
+// Returns the generator of an epoch's random ops, from which each sample's generator is derived. Its numbers
+// depend only on (seed, epoch), not on workers or timing.
 std::shared_ptr<RandomGenerator> epoch_generator(uint64_t seed, uint64_t epoch) {
   constexpr uint64_t kAugmentStream = uint64_t{3} << 62;
   return std::make_shared<RandomGenerator>(first_64_bits(philox(seed, kAugmentStream, epoch)));
 }
 
-// Random ops of a batch transform draw numbers that depend on (seed, epoch, position of the batch's first
-// sample in the order).
-std::shared_ptr<RandomGenerator> batch_generator(uint64_t seed, uint64_t epoch, int64_t place) {
+// Returns the generator of a batch transform. `position` is that of the batch's first sample in the order.
+std::shared_ptr<RandomGenerator> batch_generator(uint64_t seed, uint64_t epoch, int64_t position) {
   constexpr uint64_t kBatchStream = (uint64_t{3} << 62) + 1;
   const uint64_t epoch_key = first_64_bits(philox(seed, kBatchStream, epoch));
-  return std::make_shared<RandomGenerator>(first_64_bits(philox(epoch_key, 0, static_cast<uint64_t>(place))));
+  return std::make_shared<RandomGenerator>(
+      first_64_bits(philox(epoch_key, 0, static_cast<uint64_t>(position))));
 }
 
 }  // namespace
 
-// One pass over the data set. Batches are numbered. Workers take the numbers in order and may run ahead of
-// the consumer by the size of a ring of slots. The workers share ownership of the pass, because a stuck
-// worker may outlive it.
+// One pass over the data set. Workers read batches in order into a ring buffer of slots, whose size limits how far
+// they run ahead of the consumer. Workers share ownership of the pass, since a blocked worker may outlive the
+// loader.
 class Pass {
  public:
   Pass(std::shared_ptr<LoaderPlan> plan, const LoaderState& from)
@@ -93,35 +96,35 @@ class Pass {
   int64_t batches() const { return schedule_.batches(); }
   void make_ring(int64_t slots) { slots_.resize(static_cast<size_t>(slots)); }
 
-  // Says whether all batches were taken. If so, moves the loader to the start of its next epoch.
+  // Returns whether all batches have been delivered. If so, moves the loader to the start of its next epoch.
   bool finish() {
-    if (given_ < schedule_.batches()) return false;
-    if (plan_->now == state()) plan_->now = plan_->next;
+    if (delivered_ < schedule_.batches()) return false;
+    if (plan_->current == state()) plan_->current = plan_->next;
     return true;
   }
 
-  // Returns the next batch in order, or throws what reading it threw.
+  // Returns the next batch in order, or throws the exception of reading it.
   Batch take() {
-    Batch batch = plan_->copies ? take_from_device() : take_as_read();
-    ++given_;
-    plan_->now = state();
-    plan_->next.shown = plan_->now.shown;
+    Batch batch = plan_->copies ? take_from_device() : take_on_host();
+    ++delivered_;
+    plan_->current = state();
+    plan_->next.shown = plan_->current.shown;
     plan_->skipped += batch.skipped;
     return batch;
   }
 
-  // Runs in a worker.
-  void work(Context& context) {
+  // The main loop of a worker thread.
+  void run_worker(Context& context) {
     std::unique_lock lock(mutex_);
     while (true) {
       slot_free_.wait(lock, [&] {
-        return stopping_ || taken_ >= schedule_.batches() ||
-               taken_ < next_ + static_cast<int64_t>(slots_.size());
+        return stopping_ || next_to_read_ >= schedule_.batches() ||
+               next_to_read_ < next_to_take_ + static_cast<int64_t>(slots_.size());
       });
-      if (stopping_ || taken_ >= schedule_.batches()) return;
-      const int64_t number = taken_++;
+      if (stopping_ || next_to_read_ >= schedule_.batches()) return;
+      const int64_t number = next_to_read_++;
       ++reading_;
-      if (taken_ >= schedule_.batches()) slot_free_.notify_all();  // no batch is left for waiting workers
+      if (next_to_read_ >= schedule_.batches()) slot_free_.notify_all();  // ends the waiting workers
       lock.unlock();
       Slot result;
       try {
@@ -133,18 +136,18 @@ class Pass {
       lock.lock();
       if (--reading_ == 0) last_read_.notify_all();
       slot_of(number) = std::move(result);
-      if (number == next_) batch_ready_.notify_one();
+      if (number == next_to_take_) batch_ready_.notify_one();
     }
   }
 
-  // Stops the workers. Returns false when one is stuck, and then nobody may wait for it.
+  // Stops the workers. Returns false if a worker is blocked and must not be joined.
   bool stop() {
     const std::chrono::milliseconds limit = plan_->options.timeout;
     std::unique_lock lock(mutex_);
     stopping_ = true;
     slot_free_.notify_all();
     if (limit.count() == 0 || reading_ == 0) return true;
-    return !is_stuck_ && last_read_.wait_for(lock, limit, [&] { return reading_ == 0; });
+    return !timed_out_ && last_read_.wait_for(lock, limit, [&] { return reading_ == 0; });
   }
 
  private:
@@ -155,11 +158,11 @@ class Pass {
   };
 
   LoaderState state() const {
-    return plan_->state_at(epoch_, schedule_.position_after(given_), schedule_.shown_after(given_));
+    return plan_->state_at(epoch_, schedule_.position_after(delivered_), schedule_.shown_after(delivered_));
   }
 
-  // This rank's share of batch `number`.
-  Batch share_of(int64_t number) const {
+  // Returns indices, padding and global_size of this rank's share of global batch `number`.
+  Batch local_share(int64_t number) const {
     const DataLoaderOptions& options = plan_->options;
     Batch batch;
     const int64_t begin = schedule_.begin(number), end = schedule_.end(number);
@@ -171,8 +174,8 @@ class Pass {
     return batch;
   }
 
-  // Returns the batch that the user's `collate` makes of the samples.
-  Batch collated(const std::vector<int64_t>& indices) const {
+  // Reads samples and calls DataLoaderOptions::collate.
+  Batch read_collated(const std::vector<int64_t>& indices) const {
     std::vector<Sample> samples = get_samples(*plan_->dataset, indices);
     std::vector<int64_t> order = indices;
     const int64_t skipped = move_stand_ins_last(samples, order);
@@ -182,7 +185,7 @@ class Pass {
     return batch;
   }
 
-  // Counts the last samples of a batch that are repeated, stand in for others, or both.
+  // Returns Batch::padding: the number of samples that are repeated or replacements.
   static int64_t padding_of(const Batch& batch, const Batch& share) {
     const auto skipped = batch.indices.end() - batch.skipped;
     int64_t padding = batch.skipped;
@@ -191,7 +194,7 @@ class Pass {
     return padding;
   }
 
-  // Makes batch `number`; `context` is the calling thread's.
+  // Reads and transforms batch `number`. `context` is the calling thread's Context.
   Batch make(Context& context, int64_t number) const {
     Batch batch = read(context, number);
     const DataLoaderOptions& options = plan_->options;
@@ -205,11 +208,11 @@ class Pass {
   Batch read(Context& context, int64_t number) const {
     const RunningRange running = observed({.kind = RangeKind::kData, .name = "read batch"});
     context.generator = epoch_generator(plan_->seed, epoch_);
-    const Batch share = share_of(number);
+    const Batch share = local_share(number);
     const std::vector<int64_t>& indices = share.indices;
     const Dataset& dataset = *plan_->dataset;
     try {
-      Batch batch = plan_->options.collate ? collated(indices) : dataset.get_batch(indices);
+      Batch batch = plan_->options.collate ? read_collated(indices) : dataset.get_batch(indices);
       if (batch.skipped == 0) batch.indices = share.indices;
       batch.global_size = share.global_size;
       batch.padding = padding_of(batch, share);
@@ -217,52 +220,52 @@ class Pass {
     } catch (const SampleError&) {
       throw;
     } catch (const std::exception& e) {
-      // A user's get_batch did not say which sample failed: name the range.
+      // A user-defined get_batch does not report which sample failed: name the first and the number of others.
       const std::string range =
           indices.size() == 1 ? "" : concat("(or one of ", indices.size() - 1, " read with it) ");
       std::throw_with_nested(SampleError(dataset.name(), indices[0], range + e.what()));
     }
   }
 
-  // The copy of the batch behind it begins, if that has been read.
+  // Returns the next batch on the device. Starts the copy of the batch after it if that has been read.
   Batch take_from_device() {
     const DeviceCopies& copies = *plan_->copies;
-    DeviceCopies::Queued queued = ahead_ ? *std::exchange(ahead_, {}) : copies.queue(take_as_read());
-    if (next_is_read()) ahead_ = copies.queue(take_as_read());
+    DeviceCopies::Queued queued = next_copy_ ? *std::exchange(next_copy_, {}) : copies.queue(take_on_host());
+    if (next_is_read()) next_copy_ = copies.queue(take_on_host());
     return copies.receive(std::move(queued));
   }
 
-  Batch take_as_read() { return slots_.empty() ? read_here() : take_from_ring(); }
+  Batch take_on_host() { return slots_.empty() ? read_here() : take_from_ring(); }
 
-  // An error is left to the batch's own turn.
+  // Returns whether the next batch has been read without an error. Errors are thrown when the batch is taken.
   bool next_is_read() {
     const std::lock_guard lock(mutex_);
-    if (slots_.empty() || next_ >= schedule_.batches()) return false;
-    const Slot& slot = slot_of(next_);
+    if (slots_.empty() || next_to_take_ >= schedule_.batches()) return false;
+    const Slot& slot = slot_of(next_to_take_);
     return slot.ready && !slot.error;
   }
 
   Batch read_here() {
     Context context = Context::current().snapshot();
     ContextScope scope(context);
-    return make(context, next_++);
+    return make(context, next_to_take_++);
   }
 
   Batch take_from_ring() {
     const RunningRange running = observed({.kind = RangeKind::kData, .name = "wait for batch"});
     std::unique_lock lock(mutex_);
-    Slot& slot = slot_of(next_);
+    Slot& slot = slot_of(next_to_take_);
     const auto is_ready = [&] { return slot.ready; };
     const std::chrono::milliseconds limit = plan_->options.timeout;
     if (limit.count() == 0) {
       batch_ready_.wait(lock, is_ready);
     } else if (!batch_ready_.wait_for(lock, limit, is_ready)) {
-      is_stuck_ = true;
-      std::vector<int64_t> indices = share_of(next_).indices;
+      timed_out_ = true;
+      std::vector<int64_t> indices = local_share(next_to_take_).indices;
       throw LoaderTimeoutError(plan_->dataset->name(), limit, std::move(indices));
     }
     Slot taken = std::exchange(slot, Slot{});
-    ++next_;
+    ++next_to_take_;
     lock.unlock();
     slot_free_.notify_one();
     if (taken.error) std::rethrow_exception(taken.error);
@@ -275,20 +278,20 @@ class Pass {
   const uint64_t epoch_;
   const std::vector<int64_t> order_;
   const BatchSchedule schedule_;
-  int64_t given_ = 0;  // batches that the loop has got
-  std::optional<DeviceCopies::Queued> ahead_;
-  int64_t next_ = 0;   // batch that is taken from the ring, or read, next
-  int64_t taken_ = 0;  // batch that a worker takes next
+  int64_t delivered_ = 0;                          // number of batches that the loop has received
+  std::optional<DeviceCopies::Queued> next_copy_;  // enqueued copy of the next batch
+  int64_t next_to_take_ = 0;  // next batch to take from the ring, or to read without workers
+  int64_t next_to_read_ = 0;  // next batch for a worker to read
 
   std::mutex mutex_;
   std::condition_variable batch_ready_, slot_free_, last_read_;
   std::vector<Slot> slots_;
-  int64_t reading_ = 0;  // workers that are reading a batch
+  int64_t reading_ = 0;  // number of workers that are reading a batch
   bool stopping_ = false;
-  bool is_stuck_ = false;  // a batch did not come in time
+  bool timed_out_ = false;  // LoaderTimeoutError was thrown
 };
 
-// A pass with its workers.
+// A pass with its worker threads.
 class Prefetcher {
  public:
   Prefetcher(const std::shared_ptr<LoaderPlan>& plan, const LoaderState& from)
@@ -303,7 +306,7 @@ class Prefetcher {
           name_thread("data loader");
           context.threads = 1;  // the cores belong to the training loop
           ContextScope scope(context);
-          pass->work(context);
+          pass->run_worker(context);
         });
     } catch (...) {
       stop();
@@ -327,8 +330,8 @@ class Prefetcher {
       for (std::thread& worker : workers_) gradus::internal::forget_thread(worker);
       return;
     }
-    const bool ending = pass_->stop();
-    for (std::thread& worker : workers_) ending ? worker.join() : worker.detach();
+    const bool can_join = pass_->stop();
+    for (std::thread& worker : workers_) can_join ? worker.join() : worker.detach();
     workers_.clear();
   }
 
@@ -341,9 +344,10 @@ class Prefetcher {
 
 namespace {
 
-// Checks that this loader is like those of the other ranks. Ranks with different orders, or with different
-// cuts of one order, would train on some samples twice and wait for each other.
-void check_alike(Job& job, const Sampler& sampler, const DataLoaderOptions& o, const std::string& seed) {
+// Checks that the loaders of all ranks have the same order and batch sizes. Otherwise ranks would train on some
+// samples twice and on others never, or deadlock.
+void check_same_on_ranks(Job& job, const Sampler& sampler, const DataLoaderOptions& o,
+                         const std::string& seed) {
   std::string sizes;
   for (const auto& [shown, size] : o.global_batch_sizes)
     sizes += concat(sizes.empty() ? ", global_batch_sizes " : ",", shown, ':', size);
@@ -419,19 +423,19 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
       throw ValueError("DataLoader", "there is no full batch of ", size, " among the ", sampler->size(),
                        " samples of ", dataset->name());
   if (by_job && job->size > 1)
-    check_alike(*job, *sampler, options, options.shuffle ? concat(", seed ", seed) : "");
+    check_same_on_ranks(*job, *sampler, options, options.shuffle ? concat(", seed ", seed) : "");
   plan_ = std::make_shared<internal::LoaderPlan>(internal::LoaderPlan{
       std::move(dataset), std::move(options), std::move(sampler), seed, std::move(copies), {}, {}});
   set_epoch(0);
 }
 
 int64_t DataLoader::size() const {
-  const LoaderState from = {.shown = plan_->now.shown};
+  const LoaderState from = {.shown = plan_->current.shown};
   return internal::BatchSchedule(plan_->options, from, plan_->sampler->size()).batches();
 }
 
 int64_t DataLoader::global_batch_size() const {
-  return internal::global_batch_size(plan_->options, plan_->now.shown);
+  return internal::global_batch_size(plan_->options, plan_->current.shown);
 }
 
 const Dataset& DataLoader::dataset() const { return *plan_->dataset; }
@@ -440,17 +444,17 @@ const DataLoaderOptions& DataLoader::options() const { return plan_->options; }
 DataLoader::Iterator DataLoader::begin() {
   const LoaderState start = plan_->next;
   auto prefetcher = std::make_unique<internal::Prefetcher>(plan_, start);
-  plan_->now = start;
+  plan_->current = start;
   plan_->next = plan_->state_at(start.epoch + 1, 0, start.shown);
   plan_->skipped = 0;
   return Iterator(std::move(prefetcher));
 }
 
 void DataLoader::set_epoch(uint64_t epoch) {
-  plan_->now = plan_->next = plan_->state_at(epoch, 0, plan_->now.shown);
+  plan_->current = plan_->next = plan_->state_at(epoch, 0, plan_->current.shown);
 }
 
-LoaderState DataLoader::state() const { return plan_->now; }
+LoaderState DataLoader::state() const { return plan_->current; }
 
 int64_t DataLoader::skipped() const { return plan_->skipped; }
 
@@ -467,7 +471,7 @@ void DataLoader::set_state(const LoaderState& state) {
   if (state.shown < 0 || state.shown > kMaxShown)
     throw ValueError("DataLoader", "the state has shown ", state.shown, " samples, expected 0 to ",
                      kMaxShown);
-  plan_->now = plan_->next = state;
+  plan_->current = plan_->next = state;
 }
 
 DataLoader::Iterator::Iterator(std::unique_ptr<internal::Prefetcher> prefetcher)
@@ -480,7 +484,7 @@ DataLoader::Iterator::~Iterator() = default;
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
   batch_ = Batch{};
-  // An exception ends the pass: the workers have ended when it reaches the caller.
+  // If take() throws, destroying `prefetcher` joins the workers before the exception reaches the caller.
   std::unique_ptr<internal::Prefetcher> prefetcher = std::move(prefetcher_);
   if (!prefetcher || prefetcher->finish()) return *this;
   batch_ = prefetcher->take();

@@ -1,13 +1,14 @@
-// DataLoader: batches of a data set, read ahead by worker threads, in the sampler's order.
+// DataLoader: batches of a data set in the sampler's order, read in advance by worker threads, as
+// torch.utils.data.DataLoader.
 //
 //   data::DataLoader loader(train, {.batch_size = 64, .shuffle = true, .num_workers = 2});
 //   for (int epoch = 0; epoch < 14; ++epoch)
 //     for (const data::Batch& b : loader) step(b.input, b.target);
 //
-// The batches depend on the seed and the epoch alone, never on the number of workers. Each pass over the
-// loader is the next epoch; set_epoch is not needed for that.
+// The batches depend only on the seed and the epoch, not on the number of workers. Each iteration over the
+// loader is the next epoch, without calls of set_epoch.
 //
-// In a job of several ranks, each rank gets its share. An epoch has one order, which does not depend on the
+// In a job of several ranks, the loader shards by rank. An epoch has one order, which does not depend on the
 // number of ranks. The k-th batches of all ranks together are the k-th global batch of that order. Sample i
 // of a global batch goes to rank i % ranks. All ranks have the same number of batches.
 #pragma once
@@ -26,66 +27,66 @@
 
 namespace gradus::data {
 
-// What to do when the samples of an epoch do not make equal batches for all ranks.
+// How to divide the samples of an epoch if they do not give equal batches on all ranks.
 enum class Uneven {
-  // Every sample comes once, and the ranks' last batches differ by at most one sample. When fewer samples
-  // than ranks are left over, they join the batch before. When there is no batch before, the first samples
-  // come again until each rank has one.
+  // Every sample is used once, and the ranks' last batches differ by at most one sample. If fewer samples
+  // than ranks remain, they are added to the previous batch; without a previous batch, the first samples are
+  // repeated until each rank has one.
   kBalance,
-  // The first samples of the epoch come again until the last batches are equal (PyTorch's way).
+  // The first samples of the epoch are repeated until the last batches are equal, as in PyTorch.
   kPad,
-  // The samples that cannot be shared out equally are left out.
+  // Samples that cannot be divided equally are dropped.
   kDrop,
 };
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;  // per rank
-  // Batch size of all ranks together, instead of batch_size: any number of ranks then takes the same steps.
-  // It must be a multiple of the number of ranks. With kBalance, which then balances all batches, it only has
-  // to be at least the number of ranks.
+  // Batch size of all ranks together; replaces batch_size, so that the steps do not depend on the number of
+  // ranks. Must be a multiple of the number of ranks; with kBalance, which then balances all batches, at
+  // least the number of ranks.
   int64_t global_batch_size = 0;
-  // Global batch sizes that change in a training, instead of one, by the samples that all ranks together have
-  // got before, in all epochs: {{0, 64}, {60'000, 32}}. Workers read ahead across a change.
+  // Schedule of global batch sizes; replaces global_batch_size. Keys are numbers of samples that all ranks
+  // have received before, in all epochs: {{0, 64}, {60'000, 32}}.
   std::map<int64_t, int64_t> global_batch_sizes = {};
   bool shuffle = false;
-  int num_workers = 0;     // threads that read ahead; 0 reads in the calling thread
-  bool drop_last = false;  // leave out the last batch of an epoch when it is smaller
+  int num_workers = 0;     // number of reading threads; 0 reads in the calling thread
+  bool drop_last = false;  // drop the last batch of an epoch if it is smaller than batch_size
   Uneven uneven = Uneven::kBalance;
-  int prefetch_factor = 2;  // batches that each worker may be ahead
-  // Of shuffling and of random ops. By default the current generator's seed (manual_seed).
+  int prefetch_factor = 2;  // number of batches that are read in advance per worker
+  // Seed of shuffling and of random ops. Default: the current generator's seed (manual_seed).
   std::optional<uint64_t> seed = {};
-  std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
-  // This loader's share of every epoch: see shard(). By default the sampler's share if it has one, else
-  // that of this rank's replica when the loader is made (Job::replica, gradus/tensor/runtime/job.h).
-  // world_size = 1 gives every rank all samples.
-  // Errors: StateError for the job's share in a process that was started as a rank and has joined no job.
+  std::shared_ptr<const Sampler> sampler = {};  // replaces `shuffle`
+  // This loader's shard of every epoch: see shard(). Default: the sampler's share if it has one, otherwise
+  // that of this rank's replica (Job::replica, gradus/tensor/runtime/job.h) at construction. world_size = 1
+  // gives every rank all samples.
+  // Errors: StateError for the default in a process that was started as a rank but has not joined a job.
   int rank = -1;
   int world_size = -1;
-  // Makes a batch of samples, instead of Dataset::get_batch.
+  // Makes a batch from samples; replaces Dataset::get_batch.
   std::function<Batch(const std::vector<Sample>& samples, std::span<const int64_t> indices)> collate = {};
-  // Transforms each batch, in the worker that has read it: MixUp or CutMix, for example. Its random ops draw
-  // from a generator of the batch's own.
+  // Transforms each batch in the worker that has read it (MixUp, CutMix). Random ops in it draw from a
+  // separate generator per batch.
   std::function<Batch(Batch)> batch_transform = {};
-  // Where the loop gets its batches. By default where the data set makes them. The next batch, if workers
-  // have read it, is copied while the loop has the present one. The current stream waits for the copy, the
-  // host does not: docs/data.md.
-  // Errors: DeviceError where there is no such device, when the loader is made.
+  // Device of the batches. Default: the device on which the data set makes them. The next batch, if already
+  // read, is copied while the loop uses the current one. The current stream waits for the copy, the host does
+  // not: docs/data.md.
+  // Errors: the constructor throws DeviceError if the device does not exist.
   std::optional<Device> device = {};
-  // Longest wait for the workers' next batch, then LoaderTimeoutError. 0: no limit.
+  // Maximal time to wait for the workers' next batch before LoaderTimeoutError. 0: no limit.
   std::chrono::milliseconds timeout{0};
 };
 
-// A loader's position, as numbers for a checkpoint. It is the same on all ranks, and fits any number of
-// ranks. The fields seed and dataset_size say what it belongs to; a loader with other values refuses it.
+// A loader's position, for checkpoints. The position is the same on all ranks, and can be restored with any
+// number of ranks. set_state requires that seed and dataset_size match.
 struct LoaderState {
   uint64_t epoch = 0;
-  // The number of samples that all ranks together have got in this epoch, including the batch in hand. Once
-  // the last batch is in hand, it is the size of the epoch.
+  // Number of samples that all ranks together have received in this epoch, including the current batch. With
+  // the last batch, the size of the epoch.
   int64_t samples = 0;
   uint64_t seed = 0;
   int64_t dataset_size = 0;
-  // The number of samples that all ranks together have got in all epochs. Those that were left out do not
-  // count, those that came again do.
+  // Number of samples that all ranks together have received in all epochs, without dropped and with repeated
+  // samples.
   int64_t shown = 0;
 
   static void each(auto& s, auto&& f) {
@@ -95,13 +96,13 @@ struct LoaderState {
   bool operator==(const LoaderState&) const = default;
 };
 
-// A worker did not bring a batch in time. The pass is over. Its workers end when they can. Until then they
-// use the data set, so the data set must live.
+// A batch was not read within DataLoaderOptions::timeout. The iteration ends. The data set must outlive the
+// workers, which end after the reads in progress.
 struct LoaderTimeoutError : Error {
   LoaderTimeoutError(const std::string& dataset, std::chrono::milliseconds limit,
                      std::vector<int64_t> indices);
   std::string dataset;
-  std::vector<int64_t> indices;  // of the samples that are being read
+  std::vector<int64_t> indices;  // indices of the samples of the late batch
 };
 
 namespace internal {
@@ -113,50 +114,50 @@ class DataLoader {
  public:
   class Iterator;
 
-  // Errors: ValueError for an option outside its domain. ValueError when the ranks of a job would not
-  // share one order: their n-th loaders must be alike, unless they give rank or world_size, or a
-  // sampler with a share.
+  // Errors: ValueError for an invalid option. ValueError if the ranks of a job would not use the same order:
+  // the n-th loaders of all ranks must have equal options, unless rank, world_size, or a sampler with a share is
+  // set.
   explicit DataLoader(DatasetArg dataset, DataLoaderOptions options = {});
-  // Movable; a copy would share its place in the order.
+  // Movable, not copyable: a copy would share the position.
   DataLoader(DataLoader&&) = default;
   DataLoader& operator=(DataLoader&&) = default;
 
-  // Batches in an epoch; where their sizes change, in one that begins now.
+  // Number of batches in an epoch; with changing batch sizes, in an epoch that begins now.
   int64_t size() const;
-  // Samples that all ranks together get in the next full batch.
+  // Number of samples of all ranks together in the next full batch.
   int64_t global_batch_size() const;
   const Dataset& dataset() const;
   const DataLoaderOptions& options() const;
 
-  // Starts the next epoch, or continues from the state given to set_state. Workers run in a copy of
-  // the caller's Context.
-  // Errors: those of reading the first batch. While iterating, a worker's exception is thrown in place of its
-  // batch and ends the epoch.
+  // Starts the next epoch, or continues from the state passed to set_state. Workers run in a copy of the
+  // caller's Context.
+  // Errors: those of reading the first batch. The iterator throws a worker's exception in place of its batch,
+  // which ends the epoch.
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  // Returns the epoch that is under way. When none is, returns the next one.
+  // Returns the current epoch, or the next one between epochs.
   uint64_t epoch() const { return state().epoch; }
-  // Makes `epoch` the next one. LoaderState::shown stays.
+  // Sets the next epoch. LoaderState::shown does not change.
   void set_epoch(uint64_t epoch);
 
-  // Returns the position of the iteration. A state that is saved with a batch in hand resumes with the next
-  // batch. A state that is saved with the last batch in hand resumes with an empty pass, so that whatever a
-  // program does after an epoch happens once.
+  // Returns the position of the iteration. A state saved during a batch resumes with the next batch. A state
+  // saved during the last batch resumes with an empty epoch, so that code that runs after an epoch runs
+  // exactly once.
   LoaderState state() const;
-  // Returns how many samples of this pass, or of the last one, could not be read and were replaced by others
-  // (OnError::kSkip). Counts the batches that this rank has got so far.
+  // Returns the number of unreadable samples that were replaced (OnError::kSkip) in this rank's batches of
+  // the current, or else the last, epoch.
   int64_t skipped() const;
   // Makes the next begin() continue from `state`.
-  // Errors: ValueError when it belongs to another data set or seed, or has numbers that no loader reaches.
+  // Errors: ValueError for a state of another data set or seed, or with impossible numbers.
   void set_state(const LoaderState& state);
 
  private:
   std::shared_ptr<internal::LoaderPlan> plan_;
 };
 
-// An input iterator. Its batch is valid until the iterator moves on. Destroying the iterator stops the
-// workers: they finish the batch that they are reading, and read no more.
+// An input iterator. Its batch is valid until the next increment. The destructor stops the workers after the
+// batches that they are reading.
 class DataLoader::Iterator {
  public:
   using value_type = Batch;

@@ -1,3 +1,4 @@
+// Implementation of dataset.h: collation of samples into batches, TensorDataset, Subset and ConcatDataset.
 #include "gradus/data/dataset.h"
 
 #include <algorithm>
@@ -200,7 +201,7 @@ Subset Subset::first(DatasetArg dataset, int64_t count) {
 
 namespace {
 
-// `to` is `from` in another order. Returns `names`, which belong to `from`, in that order.
+// `to` is a permutation of `from`. Returns `names`, whose elements correspond to `from`, in the order of `to`.
 std::vector<int64_t> in_order_of(const std::vector<int64_t>& to, std::vector<int64_t> from,
                                  const std::vector<int64_t>& names) {
   constexpr int64_t kTaken = -1;

@@ -1,4 +1,4 @@
-// Dataset: a finite collection of samples that can be read by index, and the ways to combine them.
+// Dataset: a finite collection of samples that are read by index; Subset, ConcatDataset and TensorDataset.
 //
 //   class Squares : public data::Dataset {
 //    public:
@@ -25,7 +25,7 @@ namespace gradus::data {
 struct Sample {
   Tensor input;
   Tensor target = {};      // undefined when the data set has no targets
-  bool stands_in = false;  // replaces the requested sample, which cannot be read
+  bool stands_in = false;  // a replacement for the requested sample, which cannot be read
 };
 
 // Samples stacked along a new first dimension.
@@ -33,21 +33,21 @@ struct Batch {
   Tensor input;
   Tensor target = {};
   std::vector<int64_t> indices = {};  // the samples' indices in their data set
-  // The number of samples of this step on all ranks together, repeated samples included. Ranks may have
-  // unequal numbers of samples. The mean loss over all samples is the mean over the ranks of
+  // Number of samples of this step on all ranks together, including repeated samples. Ranks may have unequal
+  // numbers of samples. The mean loss over all samples is the mean over the ranks of
   //   sum of this rank's losses * ranks / global_size
   int64_t global_size = 0;
-  // The last `padding` samples are repeated (see Uneven), or stand in for samples that cannot be read. An
-  // evaluation counts size() - padding samples.
+  // The last `padding` samples are repeated samples (see Uneven) or replacements for unreadable samples. An
+  // evaluation counts the first size() - padding samples.
   int64_t padding = 0;
-  // The number of samples that could not be read. Other samples stand in for them, at the end of the batch.
-  // `indices` has the indices that were asked for.
+  // Number of unreadable samples. Their replacements are at the end of the batch; `indices` has the indices
+  // of the unreadable samples.
   int64_t skipped = 0;
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
 };
 
-// Reading a sample failed. The original exception is nested (std::rethrow_if_nested gives it).
+// Reading a sample failed. The original exception is nested (std::rethrow_if_nested).
 struct SampleError : Error {
   SampleError(const std::string& dataset_, int64_t index_, const std::string& cause)
       : Error(dataset_, "sample ", index_, ": ", cause), dataset(dataset_), index(index_) {}
@@ -55,7 +55,7 @@ struct SampleError : Error {
   int64_t index;
 };
 
-// All reading functions are const and are called from several threads at once.
+// Base class of data sets. Several threads call the const functions concurrently.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -63,8 +63,8 @@ class Dataset {
   // Names the data set in errors and logs.
   virtual std::string name() const { return "dataset"; }
   virtual int64_t size() const = 0;
-  // Reads one sample. Random ops draw from a generator of that sample's own, so augmentation does not depend
-  // on the worker that reads it.
+  // Reads one sample. Callers install a separate generator per sample, so that random augmentation does not
+  // depend on the worker.
   // Errors: IndexError outside [0, size()).
   virtual Sample get(int64_t index) const = 0;
   // Reads several samples as one batch. The default calls `get` and `collate`. Data sets in memory fill
@@ -85,20 +85,19 @@ class Dataset {
 
 // Stacks samples. All must agree in shape and dtype, and lie on the CPU.
 // Shapes: inputs [...] -> [N,...], targets likewise.
-// Errors: SampleError naming the first sample that differs from the one before it, or that lies
-// on another device.
+// Errors: SampleError naming the first sample that differs from the previous one, or that is not on the CPU.
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset);
 
-// Reads samples one by one, each with a generator of its own.
+// Reads samples one by one, each with a separate generator.
 // Errors: SampleError naming the sample.
 std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices);
 
-// Moves the samples that stand in for others, and their indices, to the end. Returns their number.
+// Moves replacement samples (Sample::stands_in), and their indices, to the end. Returns their number.
 int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
 
-// Holds a data set. It owns an rvalue or a shared_ptr, and `return set;` moves a local set into it. It
-// borrows an lvalue only where that is written out, as DatasetRef(set). The set must then outlive it.
+// A reference to a data set. It owns an rvalue or a shared_ptr; `return set;` moves a local set into it. It
+// borrows an lvalue only by explicit conversion, DatasetRef(set); the set must then outlive the reference.
 class DatasetRef {
  public:
   explicit DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}
@@ -114,8 +113,8 @@ class DatasetRef {
   std::shared_ptr<const Dataset> p_;
 };
 
-// A parameter that takes a data set. It borrows any lvalue, so the set must outlive the loader or the subset
-// that is made of it. A function that returns a subset of a local set passes std::move(set).
+// The type of data set parameters. It borrows any lvalue, so the set must outlive the loader or subset. A
+// function that returns a subset of a local set must pass std::move(set).
 class DatasetArg : public DatasetRef {
  public:
   using DatasetRef::DatasetRef;
@@ -126,7 +125,7 @@ class DatasetArg : public DatasetRef {
 // Rows of tensors: sample i is (inputs[i], targets[i]).
 class TensorDataset : public Dataset {
  public:
-  // Errors: ShapeError when the first dimensions differ or there is none.
+  // Errors: ShapeError if the first dimensions differ or a tensor has no dims.
   explicit TensorDataset(Tensor inputs, Tensor targets = {}, std::string name = "TensorDataset");
 
   std::string name() const override { return name_; }
@@ -144,7 +143,7 @@ class Subset : public Dataset {
  public:
   // Errors: IndexError for an index outside the data set.
   Subset(DatasetArg dataset, std::vector<int64_t> indices);
-  // The first `count` samples (all, when there are fewer).
+  // Returns the first min(count, dataset.size()) samples.
   static Subset first(DatasetArg dataset, int64_t count);
 
   std::string name() const override { return dataset_->name(); }
@@ -157,7 +156,7 @@ class Subset : public Dataset {
   std::vector<int64_t> indices_;
 };
 
-// The samples of several data sets, one set after the other.
+// The concatenation of several data sets.
 class ConcatDataset : public Dataset {
  public:
   explicit ConcatDataset(const std::vector<DatasetArg>& parts);  // Errors: ValueError for no parts

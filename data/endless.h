@@ -1,4 +1,4 @@
-// Endless: a loader's batches without end, epoch after epoch, for loops that count steps.
+// Endless: an endless sequence of a loader's batches over consecutive epochs, for loops that count steps.
 //
 //   data::Endless batches(loader);
 //   for (int step = 0; step < steps; ++step) {
@@ -15,16 +15,15 @@
 
 namespace gradus::data {
 
-// The loader's state() stays valid. When it is saved with a batch in hand, a loop over the resumed loader
-// begins with the next batch.
+// The loader's state() stays valid: a state saved during a batch resumes with the next batch.
 class Endless {
  public:
-  // Borrows the loader. Nothing else should iterate over it meanwhile.
+  // The loader must outlive the Endless, and must not be iterated over otherwise.
   explicit Endless(DataLoader& loader) : loader_(&loader) {}
 
-  // Returns the next batch. After the last batch of an epoch, begins the next epoch. The batch is valid
+  // Returns the next batch, beginning the next epoch after the last batch of an epoch. The batch is valid
   // until the next call.
-  // Errors: those of reading the batch; ValueError when the loader has no batches.
+  // Errors: those of reading the batch; ValueError if the loader has no batches.
   const Batch& next();
 
   class Iterator {

@@ -1,4 +1,4 @@
-// What all functions that read samples share: a random generator per sample, and errors that name the sample.
+// Helpers of functions that read samples: a random generator per sample, and errors that name the sample.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,8 @@
 
 namespace gradus::data::internal {
 
-// Gives each sample of a batch its own generator. All are derived from one draw of the Context's generator.
+// Installs a separate generator per sample of a batch as the Context's. All are derived from one draw of the
+// Context's original generator.
 class SampleGenerator {
  public:
   SampleGenerator() : context_(Context::current()), outer_(context_.generator), key_(outer_->next()) {
@@ -31,7 +32,7 @@ class SampleGenerator {
   PhiloxKey key_;
 };
 
-// Calls read(). Turns every exception into a SampleError; a SampleError itself passes unchanged.
+// Returns read(). Wraps every exception in a SampleError; a SampleError passes unchanged.
 template <class F> auto reading_sample(const Dataset& dataset, int64_t index, F&& read) {
   try {
     return read();

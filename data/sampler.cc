@@ -1,3 +1,5 @@
+// Implementation of the samplers: Fisher-Yates shuffle, weighted sampling and sharding, with Philox random
+// numbers.
 #include "gradus/data/sampler.h"
 
 #include <algorithm>
@@ -24,16 +26,16 @@ int64_t checked_size(const char* sampler, int64_t size) {
   return size;
 }
 
-// Uniform in [0, bound), by the high half of a 64 x 64 bit product: the bias is below bound / 2^64.
-uint64_t bounded(uint64_t bits, uint64_t bound) {
+// Maps uniform bits to [0, bound): the high half of the 128-bit product. The bias is below bound / 2^64.
+uint64_t uniform_below(uint64_t bits, uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
 }
 
-// Uniform in [0, 1).
+// Maps uniform bits to [0, 1).
 double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
-// Keeps these draws apart from the generators of ops, which number their streams from zero.
+// Distinct from the streams of the generators of ops, which are numbered from zero.
 constexpr uint64_t kShuffleStream = uint64_t{1} << 63;
 
 }  // namespace
@@ -49,7 +51,7 @@ std::vector<int64_t> RandomSampler::order(uint64_t epoch) const {
   std::vector<int64_t> v = iota(size_);
   for (size_t i = v.size(); i > 1; --i) {
     const auto bits = philox(seed_, kShuffleStream | epoch, i);
-    std::swap(v[i - 1], v[bounded((uint64_t(bits[0]) << 32) | bits[1], i)]);
+    std::swap(v[i - 1], v[uniform_below((uint64_t(bits[0]) << 32) | bits[1], i)]);
   }
   return v;
 }
@@ -104,7 +106,7 @@ int64_t DistributedSampler::size() const {
 std::vector<int64_t> DistributedSampler::order(uint64_t epoch) const {
   if (epoch_) epoch = *epoch_;
   std::vector<int64_t> v = options_.shuffle ? RandomSampler(size_, options_.seed).order(epoch) : iota(size_);
-  // Starts over at the first sample as often as needed.
+  // Repeats the samples from the first one until v has size() elements.
   for (size_t i = 0; static_cast<int64_t>(v.size()) < size(); ++i) v.push_back(v[i]);
   v.resize(static_cast<size_t>(size()));
   return v;

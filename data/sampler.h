@@ -1,5 +1,5 @@
-// Samplers: the order in which an epoch visits the samples. An order is a pure function of the epoch. So any
-// process can compute it again, to resume in the middle of an epoch or to take its share of it.
+// Samplers: the order in which an epoch visits the samples. An order is a pure function of the epoch, so that
+// any process can recompute it to resume in the middle of an epoch or to take its shard.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gradus::data {
 
-// A rank's share of an order, as shard() takes it.
+// The arguments of shard(): a rank's part of an order.
 struct Share {
   int rank = 0, world_size = 1;
 };
@@ -16,13 +16,12 @@ struct Share {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  // Samples in an epoch, over all ranks.
+  // Number of samples in an epoch, over all ranks.
   virtual int64_t size() const = 0;
-  // Returns the indices that epoch `epoch` visits, in order, over all ranks. All ranks must get
-  // the same order.
+  // Returns the indices that epoch `epoch` visits, in order, over all ranks. All ranks must compute the same
+  // order.
   virtual std::vector<int64_t> order(uint64_t epoch) const = 0;
-  // Returns the share that a loader with this sampler takes when the loader's options give none. Without a
-  // value, the loader takes the job's share.
+  // Returns the share for loaders whose options set none. nullopt: loaders use the job's rank and size.
   virtual std::optional<Share> share() const { return {}; }
 };
 
@@ -50,8 +49,8 @@ class RandomSampler : public Sampler {
   uint64_t seed_;
 };
 
-// Draws with replacement: every draw gives index i with probability weights[i] / sum of weights,
-// independently of the others. For sets whose classes differ in size.
+// Draws independently with replacement: P(index i) = weights[i] / sum of weights, as PyTorch's
+// WeightedRandomSampler. For sets with imbalanced classes.
 class ReplacementSampler : public Sampler {
  public:
   // An epoch has num_samples draws.
@@ -62,39 +61,39 @@ class ReplacementSampler : public Sampler {
   std::vector<int64_t> order(uint64_t epoch) const override;
 
  private:
-  std::vector<double> ends_;  // sums of the weights up to and including each
+  std::vector<double> ends_;  // inclusive prefix sums of the weights
   int64_t last_ = 0;          // the last index of positive weight
   int64_t num_samples_;
   uint64_t seed_;
 };
 
 struct DistributedSamplerOptions {
-  int num_replicas = -1;  // -1: the job's replicas
-  int rank = -1;          // -1: this one
+  int num_replicas = -1;  // -1: the job's number of replicas
+  int rank = -1;          // -1: this process's replica
   bool shuffle = true;
   uint64_t seed = 0;
-  bool drop_last = false;  // leave out the uneven rest; else repeat the first samples
+  bool drop_last = false;  // drop samples that do not divide evenly; false: repeat the first samples
 };
 
-// PyTorch's DistributedSampler, for programs that come from PyTorch. A DataLoader does not need it: the
-// loader shards by itself, and it advances its epochs without set_epoch. With this sampler, each rank of a
-// loader gets the same samples as in PyTorch. With shuffle it gets the same number of samples in another
-// order, because Gradus has other random numbers.
+// PyTorch's DistributedSampler, for programs ported from PyTorch. A DataLoader does not need it: the loader
+// shards by itself and advances epochs without set_epoch. Without shuffle, each rank gets the same samples as
+// in PyTorch; with shuffle, the same number of samples in a different order, since the random generators
+// differ.
 class DistributedSampler : public Sampler {
  public:
-  // Errors: ValueError for a negative size, and for a rank outside [0, num_replicas). StateError when rank or
-  // num_replicas is -1 in a process that was started as a rank and has joined no job.
+  // Errors: ValueError for a negative size, and for a rank outside [0, num_replicas). StateError if rank or
+  // num_replicas is -1 in a process that was started as a rank but has not joined a job.
   explicit DistributedSampler(int64_t size, const DistributedSamplerOptions& options = {});
 
-  // The number of samples of all replicas together. It is the same for each replica.
+  // Number of samples of all replicas together.
   int64_t size() const override;
   std::vector<int64_t> order(uint64_t epoch) const override;
   std::optional<Share> share() const override { return Share{options_.rank, options_.num_replicas}; }
 
   int64_t num_samples() const { return size() / options_.num_replicas; }  // of this replica
-  // Returns this replica's indices in the epoch of the last set_epoch, or in epoch 0.
+  // Returns this replica's indices in the epoch set by set_epoch, or in epoch 0.
   std::vector<int64_t> indices() const;
-  // Makes every order from now on that of `epoch`, also for a loader, until set_epoch is called again.
+  // Makes order() return the order of `epoch`, whatever its argument, until the next call of set_epoch.
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
 
  private:
@@ -103,9 +102,8 @@ class DistributedSampler : public Sampler {
   std::optional<uint64_t> epoch_;
 };
 
-// Returns the share of `rank`: positions rank, rank + world_size, ... of the order. For any number of ranks,
-// the first k samples of all ranks' shares are together the first k * world_size samples. Shares differ in
-// size by at most one sample.
+// Returns elements rank, rank + world_size, ... of the order. The first k elements of all ranks' shards are
+// together the first k * world_size elements. Sizes of shards differ by at most one.
 std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int world_size);
 
 }  // namespace gradus::data

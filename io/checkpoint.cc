@@ -1,3 +1,5 @@
+// Implementation of Checkpoint, save_checkpoint and load_checkpoint: conversion of values to text, names and
+// sections.
 #include "gradus/io/checkpoint.h"
 
 #include <algorithm>
@@ -15,7 +17,7 @@ namespace {
 using internal::quote;
 
 template <class T> std::string number_text(T v) {
-  std::array<char, 64> buffer;  // the shortest text that reads back as the same number
+  std::array<char, 64> buffer;  // to_chars writes the shortest text that parses to the same number
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), v).ptr};
 }
 
@@ -45,7 +47,7 @@ std::optional<std::string> from_hex(std::string_view text) {
   return out;
 }
 
-// Returns the rest of `name` below `prefix`, if it lies there.
+// Returns `name` without "prefix."; nullopt if `name` is not below `prefix`.
 std::optional<std::string_view> below(std::string_view prefix, std::string_view name) {
   if (prefix.empty()) return name;
   if (name.size() <= prefix.size() + 1 || !name.starts_with(prefix) || name[prefix.size()] != '.')

@@ -1,22 +1,22 @@
-// Checkpoints: everything a run needs to continue, in one file that is replaced as a whole and never lost.
+// Checkpoints: the state of a training run in one file, which is replaced atomically.
 //
 //   io::Checkpoint c;
 //   c.put("epoch", epoch);
-//   c.put("model", net);                       // whatever has a state, as "model.fc1.weight", ...
+//   c.put("model", net);                       // any Stateful object, as "model.fc1.weight", ...
 //   c.put("optimizer", opt);
-//   io::save_checkpoint("runs/last.ckpt", c);  // the previous one stays as runs/last.ckpt.previous
+//   io::save_checkpoint("runs/last.ckpt", c);  // keeps the previous file as runs/last.ckpt.previous
 //
 //   io::LoadedCheckpoint loaded = io::load_checkpoint("runs/last.ckpt");
-//   if (!loaded.warning.empty()) std::cerr << loaded.warning << '\n';  // the newest was damaged
+//   if (!loaded.warning.empty()) std::cerr << loaded.warning << '\n';  // the newest file was damaged
 //   loaded.checkpoint.get("model", net);
 //   loaded.checkpoint.get("optimizer", opt);
 //   epoch = loaded.checkpoint.get<int>("epoch");
 //
-// All that a training needs, of all ranks, in one call: gradus/train/training_state.h.
-// Tensors one by one: gradus/io/checkpoint_file.h.
+// See gradus/train/training_state.h for the state of all ranks in one call, and gradus/io/checkpoint_file.h for
+// reading and writing single tensors.
 //
-// A checkpoint file is a safetensors file (other programs can read its tensors): numbers and strings are its
-// metadata, and its last tensor, "__crc32__", is the CRC-32 of all bytes before it.
+// A checkpoint file is a safetensors file, so that other programs can read its tensors. Numbers and strings are in
+// the metadata. The last tensor, "__crc32__", is the CRC-32 of all preceding bytes.
 #pragma once
 
 #include <chrono>
@@ -46,7 +46,7 @@ concept HasStateDict = requires(T& x) { x.load_state_dict(std::as_const(x).state
 // Loaders.
 template <class T>
 concept HasState = requires(T& x) { x.set_state(std::as_const(x).state()); };
-// What state_dict() of an optimizer returns.
+// The type of an optimizer's state_dict().
 template <class T>
 concept TensorsAndNumbers = requires(const T& x) { x.tensors.begin()->second, x.numbers.begin()->second; };
 // An aggregate that lists its members: T::each(x, f) calls f("name", x.name) for each.
@@ -56,21 +56,21 @@ template <class T>
 concept IsState = TensorsAndNumbers<T> || HasFields<T>;
 }  // namespace internal
 
-// An object that Checkpoint::put and get take whole, besides tensors, numbers and strings. It has
-// state_dict() and load_state_dict(), or state() and set_state(). A user's own class returns NamedTensors, an
-// optim::State, or an aggregate with `static void each(auto& x, auto&& f)`, as data::LoaderState.
+// An object that Checkpoint::put and get accept in addition to tensors, numbers and strings. It has state_dict()
+// and load_state_dict(), or state() and set_state(). The state of a user-defined class is NamedTensors, an
+// optim::State, or an aggregate with `static void each(auto& x, auto&& f)`, such as data::LoaderState.
 template <class T>
 concept Stateful = internal::HasStateDict<T> || internal::HasState<T>;
 
 struct SaveOptions {
-  // How long another process that saves the file may go without writing.
+  // Maximal time to wait for another process that is saving the file but writes nothing.
   std::chrono::milliseconds patience{120'000};
 };
 
 // Named tensors, integers, doubles, booleans and strings. A dot in a name separates sections: "optimizer.lr".
 //
-// Numbers keep their exact value; a NaN stays some NaN. Strings may hold any bytes. Tensors are shared, not
-// copied: a save writes the values that they have at that time.
+// Numbers keep their exact value; the bits of a NaN may change. Strings may contain any bytes. Tensors are shared,
+// not copied: a save writes their values at the time of the save.
 class Checkpoint {
  public:
   // Sets `name`, replacing its value.
@@ -93,10 +93,10 @@ class Checkpoint {
   void put(const std::string& name, T value) {
     set(name, static_cast<double>(value));
   }
-  // Sets prefix.NAME for every member.
+  // Sets prefix.NAME for every element.
   void put(const std::string& prefix, const NamedTensors& tensors);
   void put(const std::string& prefix, const Checkpoint& section);
-  // Sets prefix.NAME for all parts of an object's state: put("net", net), put("optimizer", opt).
+  // Sets prefix.NAME for all entries of an object's state: put("net", net), put("optimizer", opt).
   template <Stateful T> void put(const std::string& prefix, const T& object) {
     if constexpr (internal::HasStateDict<T>)
       put(prefix, object.state_dict());
@@ -108,35 +108,33 @@ class Checkpoint {
 
   bool contains(const std::string& name) const { return values_.contains(name); }
   bool empty() const { return values_.empty(); }
-  // Returns the names, sorted: all for "", those that start with "model." for "model".
+  // Returns the names below `prefix`, sorted: all names for "", those that start with "model." for "model".
   std::vector<std::string> names(std::string_view prefix = "") const;
 
   // Returns the tensor `name`.
-  // Errors: FileError if there is none. The text lists the names that there are.
+  // Errors: FileError if there is none; the message lists the existing names.
   const Tensor& tensor(const std::string& name) const;
   // Returns the value `name` as an integer, float, double, bool or std::string.
-  // Errors: FileError if there is none, it is of another kind, or it does not fit T.
+  // Errors: FileError if there is none, or the value has another type or is out of range of T.
   template <class T> T get(const std::string& name) const;
-  // Gives an object the state that was put under `prefix`.
-  // Errors: FileError if there is none; those of the object's load_state_dict or set_state, which say
-  // what does not fit.
+  // Loads the state below `prefix` into an object.
+  // Errors: FileError if there is none; those of the object's load_state_dict or set_state.
   template <Stateful T> void get(const std::string& prefix, T& object) const;
   void get(const std::string& prefix, RandomGenerator& generator) const;
   // Sets x to the tensor or value `name`. A tensor is moved to the device of the tensor that it replaces.
-  // Errors: as tensor() and get<T>(); ShapeError, DTypeError when x is defined and has another
-  // shape or dtype.
+  // Errors: as tensor() and get<T>(); ShapeError, DTypeError if x is defined and has another shape or dtype.
   void get(const std::string& name, Tensor& x) const;
   template <class T>
     requires std::integral<T> || std::floating_point<T> || std::same_as<T, std::string>
   void get(const std::string& name, T& x) const {
     x = get<T>(name);
   }
-  // Returns the tensors below `prefix`, sorted by their names without it; all tensors for "".
+  // Returns the tensors below `prefix`, with the prefix removed from their names, sorted; all tensors for "".
   NamedTensors tensors(std::string_view prefix = "") const;
-  // Returns what lies below `prefix`, by names without it.
+  // Returns the entries below `prefix`, with the prefix removed from their names.
   Checkpoint section(std::string_view prefix) const;
-  // Calls f(name, value) for everything, sorted by name. A value is a Tensor, bool, int64_t, uint64_t,
-  // double or std::string.
+  // Calls f(name, value) for each entry, sorted by name. A value is a Tensor, bool, int64_t, uint64_t, double or
+  // std::string.
   template <class F> void each(F&& f) const {
     for (const auto& entry : values_) std::visit([&](const auto& v) { f(entry.first, v); }, entry.second);
   }
@@ -148,40 +146,40 @@ class Checkpoint {
   friend class CheckpointWriter;
 
   static std::string join(std::string_view prefix, std::string_view name);
-  // Return a value that is not a tensor as a string of a file's metadata, and back: "i64:-3", "f64:0.1".
+  // Convert a value that is not a tensor to a string of the file's metadata, and back: "i64:-3", "f64:0.1".
   static std::string to_text(const Value& value);
   static Value from_text(const FileReader& file, const std::string& name, std::string_view text);
   void set(const std::string& name, Value value);
   template <class T> T read_state(const std::string& prefix) const;
-  // Throws when nothing lies below `prefix`, unless the object's state `own` is empty too.
+  // Throws FileError if there is no entry below `prefix`, unless the object's state `own` is empty, too.
   void check_section(const std::string& prefix, const Checkpoint& own) const;
   const Value& value(const std::string& name, std::string_view wanted) const;
   [[noreturn]] void fail_kind(const std::string& name, std::string_view wanted) const;
 
   std::map<std::string, Value, std::less<>> values_;
-  std::string source_ = "checkpoint";  // for errors: its file, if it has one
+  std::string source_ = "checkpoint";  // the file's name, if any, for errors
 };
 
-// Writes a checkpoint, atomically and flushed to the disk. If `path` holds a good checkpoint, that becomes
-// PATH.previous. If it holds a damaged one, that is dropped, so that a good PATH.previous survives. A crash
-// at any moment leaves a good checkpoint.
+// Writes a checkpoint atomically and flushes it to the disk. An intact checkpoint at `path` is renamed to
+// PATH.previous; a damaged one is deleted, so that an intact PATH.previous survives. A crash at any moment leaves
+// an intact checkpoint.
 //
-// Errors: FileError when it cannot be written, or when another process that saves the same file has stopped
-// writing: the text names its process, host and time. The old files are then unchanged.
+// Errors: FileError if the file cannot be written, or if another process that is saving the file has stopped
+// making progress; the message names the process, host and time. The old files are then unchanged.
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
                      const SaveOptions& options = {});
 
 struct LoadedCheckpoint {
   Checkpoint checkpoint;
-  std::string path;        // the file it came from
-  std::string warning;     // why it is not the newest checkpoint; empty if it is
-  int64_t bytes_read = 0;  // of it, by this process
+  std::string path;        // the file that was loaded
+  std::string warning;     // why PATH.previous was loaded; empty if PATH was loaded
+  int64_t bytes_read = 0;  // number of bytes that this process has read from the file
 };
 
-// Reads PATH, or PATH.previous when PATH is missing, truncated, damaged or too large for the memory. The
-// tensors are in host memory.
+// Reads PATH, or PATH.previous if PATH is missing, truncated, damaged or too large for memory. The tensors are in
+// host memory.
 //
-// Errors: FileError naming both files and what is wrong with each.
+// Errors: FileError naming both files and the defect of each.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
 
 template <class T> T Checkpoint::get(const std::string& name) const {

@@ -1,3 +1,4 @@
+// Implementation of CheckpointWriter and CheckpointReader: safetensors files with a CRC-32 as the last tensor.
 #include "gradus/io/checkpoint_file.h"
 
 #include <algorithm>
@@ -24,11 +25,11 @@ Tensor without_data(DType dtype, const Shape& shape) {
 }
 
 // Returns whether `path` holds an intact checkpoint.
-bool is_good(const std::filesystem::path& path) {
+bool is_intact(const std::filesystem::path& path) {
   try {
     CheckpointReader(path).check();
     return true;
-  } catch (const std::exception&) {  // std::bad_alloc for its header, too
+  } catch (const std::exception&) {  // including std::bad_alloc for a corrupt header
     return false;
   }
 }
@@ -62,7 +63,7 @@ void CheckpointWriter::commit() {
   if (left_ != 0) throw InternalError("a checkpoint lacks ", left_, " bytes of its tensors");
   const uint32_t crc = file_.crc32();
   file_.write(&crc, kChecksumBytes);
-  file_.commit_keeping(is_good(path_) ? path_.string() + ".previous" : "");
+  file_.commit_keeping(is_intact(path_) ? path_.string() + ".previous" : "");
 }
 
 CheckpointReader::CheckpointReader(const std::filesystem::path& path)
@@ -100,7 +101,7 @@ Tensor CheckpointReader::read(int64_t place) {
 }
 
 Tensor CheckpointReader::read(const std::string& name) {
-  content_.tensor(name);  // throws if it is not there
+  content_.tensor(name);  // throws if there is none
   return read(places_.at(name));
 }
 
@@ -144,7 +145,7 @@ void CheckpointReader::check() {
 
 LoadedCheckpoint load_newest(const std::filesystem::path& path,
                              const std::function<LoadedCheckpoint(const std::filesystem::path&)>& load) {
-  // Returns an error's text without its "[load_checkpoint] ", because the final error starts with that.
+  // Returns an error's text without its "[load_checkpoint] " prefix, which the final error adds.
   const auto defect = [](const FileError& e) {
     const std::string text = e.what(), start = concat('[', kLoad, "] ");
     return text.starts_with(start) ? text.substr(start.size()) : text;

@@ -1,4 +1,5 @@
-// Checkpoint files, tensor by tensor: for what does not fit one memory, or lies on several ranks.
+// Reads and writes checkpoint files tensor by tensor, for checkpoints that exceed the memory of one process or
+// whose tensors are on several ranks.
 //
 //   io::CheckpointWriter out("runs/last.ckpt", content);    // content's tensors may be on the meta device
 //   for (const auto& [name, x] : out.tensors()) out.write(elements_of(name));
@@ -6,7 +7,7 @@
 //
 //   io::CheckpointReader in("runs/last.ckpt");
 //   const Tensor w = in.read("model.fc.weight");
-//   in.check();  // whether the file is whole
+//   in.check();  // throws FileError if the file is damaged
 #pragma once
 
 #include <cstdint>
@@ -21,19 +22,19 @@
 
 namespace gradus::io {
 
-// Writes what save_checkpoint writes.
+// Writes the same file as save_checkpoint.
 class CheckpointWriter {
  public:
-  // Begins the file. Of the tensors it takes names, dtypes and shapes.
+  // Writes the header. Uses only names, dtypes and shapes of the tensors.
   // Errors: as save_checkpoint.
   CheckpointWriter(const std::filesystem::path& path, const Checkpoint& content,
                    const SaveOptions& options = {});
   // Returns the content's tensors, in the order in which their elements must be written.
   const NamedTensors& tensors() const { return tensors_; }
-  // Writes the next elements: those of a tensor, or of a row-major part of it.
+  // Writes the next elements: a whole tensor, or the next elements of a tensor in row-major order.
   // Errors: FileError; DeviceError for a tensor without data.
   void write(const Tensor& elements);
-  // Puts the file in its place, and the one before at PATH.previous, if that is good.
+  // Replaces PATH by the new file. The previous file becomes PATH.previous if it is intact.
   // Errors: FileError; InternalError unless all elements have been written.
   void commit();
 
@@ -41,33 +42,34 @@ class CheckpointWriter {
   const std::filesystem::path path_;
   AtomicFile file_;
   NamedTensors tensors_;
-  int64_t left_ = 0;  // bytes to write
+  int64_t left_ = 0;  // number of bytes still to be written
 };
 
-// Reads what load_checkpoint reads.
+// Reads the files of load_checkpoint.
 class CheckpointReader {
  public:
-  // Reads all but the tensors' elements.
-  // Errors: FileError as load_checkpoint, of this file.
+  // Reads the header and all values except tensors' elements.
+  // Errors: FileError as load_checkpoint, without the fallback to PATH.previous.
   explicit CheckpointReader(const std::filesystem::path& path);
   // Returns the values, and the tensors on the meta device.
   const Checkpoint& content() const { return content_; }
 
-  // Reads a tensor, into host memory. The elements may be damaged: see check.
-  // Errors: FileError if it is not there, or cannot be read.
+  // Reads a tensor into host memory. Does not verify the elements: see check.
+  // Errors: FileError if the tensor does not exist or cannot be read.
   Tensor read(const std::string& name);
-  Checkpoint read();  // everything
+  Checkpoint read();  // reads all tensors
 
-  // What has been read, as checksums: they may come from another reader of the file.
+  // Checksums of the parts of the file that a reader has read.
   struct Checksums {
     uint32_t header = 0;
-    std::map<int64_t, uint32_t> tensors;  // by their place in the file
+    std::map<int64_t, uint32_t> tensors;  // by position in the file
   };
   const Checksums& checksums() const { return checksums_; }
-  // Takes what another reader has read as read.
-  // Errors: FileError if that reader has read another file.
+  // Adds the checksums of another reader of the file, so that check() need not read those tensors.
+  // Errors: FileError if the checksums are of another file.
   void join(const Checksums& others);
-  // Checks the whole file, and for that reads what has not been read, without keeping it.
+  // Verifies the checksum of the whole file. Reads the tensors without a checksum so far, without keeping their
+  // elements.
   // Errors: FileError if the file is damaged.
   void check();
   int64_t bytes_read() const { return file_.bytes_read(); }
@@ -76,19 +78,19 @@ class CheckpointReader {
   Tensor read(int64_t place);
 
   FileReader file_;
-  SafetensorsHeader header_;  // without the format's own entries
+  SafetensorsHeader header_;  // without reserved entries ("__...")
   std::map<std::string, int64_t> places_;
   Checkpoint content_;
   Checksums checksums_;
 };
 
-// Returns load(PATH). If that is a FileError, returns load(PATH.previous), with a warning.
-// Errors: FileError naming both files and what is wrong with each; other errors of `load`.
+// Returns load(PATH). If load(PATH) throws FileError, returns load(PATH.previous) with a warning.
+// Errors: FileError naming both files and the defect of each; other errors of `load`.
 LoadedCheckpoint load_newest(const std::filesystem::path& path,
                              const std::function<LoadedCheckpoint(const std::filesystem::path&)>& load);
 
-// Reads PATH, or PATH.previous, as load_checkpoint does, and checks it whole, but keeps no elements: the
-// tensors of the result are on the meta device.
+// Reads and verifies PATH or PATH.previous as load_checkpoint does, without keeping elements: the tensors of the
+// result are on the meta device.
 // Errors: as load_checkpoint.
 LoadedCheckpoint inspect_checkpoint(const std::filesystem::path& path);
 

@@ -1,3 +1,4 @@
+// Implementation of EventWriter: TFRecords with TensorFlow's Event messages, written with protobuf.h.
 #include "gradus/io/event_writer.h"
 
 #include <fcntl.h>
@@ -49,7 +50,7 @@ constexpr int kDType = 1, kShape = 2, kStringVal = 8, kDTString = 7, kDim = 2, k
 namespace metadata {
 constexpr int kPluginData = 1, kPluginName = 1, kContent = 2;
 }
-// Field numbers of TensorBoard's table of runs (plugins/hparams).
+// Field numbers of TensorBoard's HParams plugin (plugins/hparams).
 namespace hparams {
 constexpr int kExperiment = 2, kSessionStart = 3;
 constexpr int kInfos = 4, kMetrics = 5, kInfoName = 1, kInfoType = 4, kMetricName = 1, kMetricTag = 2;
@@ -97,14 +98,14 @@ ProtoWriter plugin(std::string_view name, std::string_view content) {
   return m.message(metadata::kPluginData, data);
 }
 
-// Returns a record: length, its checksum, the event, its checksum. Numbers are little-endian.
+// Returns a TFRecord: length, CRC of the length, event, CRC of the event. Numbers are little-endian.
 std::string record_of(const std::string& event) {
   const auto number = [](uint64_t v, int bytes) {
     std::string text;
     for (int i = 0; i < bytes; ++i) text += static_cast<char>(v >> 8 * i);
     return text;
   };
-  // The format masks checksums, because the checksum of data that contain their own checksum is a constant.
+  // The format masks checksums, since the CRC of data that contain their own CRC is a constant.
   const auto masked = [](std::string_view data) {
     const uint32_t c = internal::crc32c(data);
     return (c >> 15 | c << 17) + 0xa282ead8u;
@@ -114,9 +115,9 @@ std::string record_of(const std::string& event) {
 }
 
 // Note [Names of event files]
-// Readers take a folder's files in the order of their names, and a purge only affects earlier files. So the
-// name of a new file has a time at least one second after those of the files that are there, even if another
-// machine's clock was ahead when it wrote them.
+// Readers process a folder's files in the order of their names, and a purge affects only earlier files. So the
+// time in the name of a new file is at least one second after those of existing files, even if another machine
+// with a fast clock wrote them.
 int64_t seconds_for(const fs::path& folder) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   constexpr size_t kDigits = 10;
@@ -142,7 +143,8 @@ std::string host_name() {
   return name;
 }
 
-// Upper ends of buckets that grow by a tenth, on both sides of zero, as TensorFlow and PyTorch have them.
+// Returns the upper limits of histogram buckets, which grow by a factor of 1.1 on both sides of zero, as in
+// TensorFlow.
 const std::vector<double>& bucket_limits() {
   static const std::vector<double> limits = [] {
     std::vector<double> positive;
@@ -168,11 +170,11 @@ ProtoWriter histogram_of(const Tensor& values) {
     if (!std::isfinite(v)) continue;
     low = std::min(low, v), high = std::max(high, v);
     ++n, sum += v, squares += v * v;
-    const auto bucket = std::upper_bound(limits.begin(), limits.end() - 1, v);  // [limit before, limit)
+    const auto bucket = std::upper_bound(limits.begin(), limits.end() - 1, v);  // [previous limit, limit)
     ++counts[static_cast<size_t>(bucket - limits.begin())];
   }
-  // Keeps the buckets in use, and one empty bucket before them. The limit of that one is where the first
-  // bucket in use begins.
+  // Writes the range of nonempty buckets, and one empty bucket before it, whose limit is the lower end of the
+  // range.
   size_t begin = 0, end = 1;
   if (n > 0) {
     while (counts[begin] == 0) ++begin;
@@ -242,9 +244,9 @@ void EventWriter::fail(const char* what, int error) const {
   throw FileError(kOp, path_.string(), ": ", what, ": ", std::generic_category().message(error));
 }
 
-// Note [Whole records]
-// A record is one write at the end of the file. When the disk takes only a part of it, the part is cut off
-// again. Readers stop at an incomplete record and would not see the records after it.
+// Note [Complete records]
+// Each record is appended with one write. After a partial write the file is truncated to its previous size, since
+// readers stop at an incomplete record.
 void EventWriter::append(const std::string& event) {
   const std::string record = record_of(event);
   const std::lock_guard lock(mutex_);
@@ -326,7 +328,7 @@ void EventWriter::add_hparams(const std::vector<std::pair<std::string, HParam>>&
 void EventWriter::flush() {
   const std::lock_guard lock(mutex_);
   if (fd_ < 0) throw StateError(kOp, path_.string(), " is closed");
-  // Pipes and some file systems have nothing to flush.
+  // Pipes and some file systems do not support fsync.
   if (::fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP) fail("cannot flush", errno);
 }
 

@@ -1,3 +1,4 @@
+// Implementation of FileReader and AtomicFile with POSIX calls.
 #include "gradus/io/file.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Linux moves at most 2 GiB in one call.
+// Linux transfers at most 2 GiB per call.
 constexpr int64_t kChunk = int64_t{1} << 28;
 
 std::string reason(int error) { return std::generic_category().message(error); }
@@ -36,7 +37,7 @@ uint32_t extend_crc(uint32_t crc, const void* data, int64_t bytes) {
 
 FileReader::FileReader(const fs::path& path, FileOptions options)
     : path_(path), options_(std::move(options)) {
-  // O_NONBLOCK: opening a named pipe must not wait for its writer.
+  // O_NONBLOCK: opening a named pipe would otherwise block until there is a writer.
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) fail("cannot open: ", reason(errno));
   struct stat info {};
@@ -92,8 +93,7 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
   if (fs::is_directory(path_, ignored))
     throw FileError(options_.op, path_.string(), ": expected a file name, given a folder");
   turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.patience);
-  // A killed writer may have left this name behind, or somebody put a link here:
-  // Note [A name that may be anybody's].
+  // The name may be a remnant of a killed writer, or a malicious link: Note [Untrusted names] in file_lock.cc.
   ::unlink(temporary_.c_str());
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail(concat("cannot create ", temporary_.filename().string()));
@@ -132,14 +132,13 @@ void AtomicFile::sync_folder() const {
 }
 
 // Note [Keeping the previous file]
-// The old file gets a second name, NAME.previous.tmp. Then the new file takes its place. Then the second
-// name becomes NAME.previous. So a crash leaves NAME and NAME.previous as: old and older; or new and older;
-// or new and old.
+// 1. link NAME to NAME.previous.tmp; 2. rename the new file to NAME; 3. rename NAME.previous.tmp to NAME.previous.
+// A crash leaves NAME and NAME.previous as: old and older, new and older, or new and old.
 void AtomicFile::commit_keeping(const fs::path& previous) {
   if (::fsync(fd_) != 0) fail("cannot flush");
   if (!internal::is_named(fd_, temporary_)) {
     errno = EEXIST;
-    fail("another writer took its place");  // possible on a file system without locks
+    fail("another writer took its place");  // possible only on a file system without locks
   }
   const fs::path second = previous.string() + ".tmp";
   bool linked = false, moved = false;
@@ -147,7 +146,7 @@ void AtomicFile::commit_keeping(const fs::path& previous) {
     ::unlink(second.c_str());
     linked = ::link(path_.c_str(), second.c_str()) == 0;
     if (!linked && errno != ENOENT) {
-      // This file system has no hard links: for a moment there is only the previous file.
+      // The file system has no hard links: only the previous file exists for a moment.
       if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
         fail("cannot keep the previous file");
       moved = ::rename(path_.c_str(), previous.c_str()) == 0;
@@ -166,7 +165,7 @@ void AtomicFile::commit_keeping(const fs::path& previous) {
   if (!linked) return;
   if (::rename(second.c_str(), previous.c_str()) != 0)
     fail("is saved, but the previous file could not be kept");
-  ::unlink(second.c_str());  // rename does nothing when both names are one file
+  ::unlink(second.c_str());  // rename does nothing if both names refer to the same file
   sync_folder();
 }
 

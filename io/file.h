@@ -1,9 +1,9 @@
-// Files from and to disk. FileReader reads a file and never past its end. AtomicFile replaces a
-// file as a whole, so that a crash at any moment leaves either the old content or the new.
+// FileReader reads a file with bounds checks. AtomicFile replaces a file atomically: a crash at any moment leaves
+// either the old content or the new.
 //
 //   io::AtomicFile file("model.bin", {.op = "save_model"});
 //   file.write(data, bytes);
-//   file.commit();        // without it (an exception, say) model.bin stays as it was
+//   file.commit();        // without commit (after an exception, for example) model.bin does not change
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,9 @@
 namespace gradus::io {
 
 struct FileOptions {
-  std::string op = "file";  // what errors say was being done
-  bool checksum = false;    // keep the CRC-32 of the bytes read or written
-  // AtomicFile: how long another writer of the same file may go without writing.
+  std::string op = "file";  // name of the operation in errors
+  bool checksum = false;    // compute the CRC-32 of the bytes read or written
+  // AtomicFile: maximal time to wait for another writer of the same file that writes nothing.
   std::chrono::milliseconds patience{120'000};
 };
 
@@ -30,9 +30,9 @@ namespace internal {
 class FileLock;
 }
 
-// Reads a regular file from front to back, or from where seek says.
+// Reads a regular file sequentially, from the beginning or from a position set by seek.
 //
-// Errors: FileError naming the file when it is missing, not a regular file, not readable, or ends too early.
+// Errors: FileError naming the file if it is missing, not a regular file, unreadable, or too short.
 class FileReader {
  public:
   explicit FileReader(const std::filesystem::path& path, FileOptions options = {.op = "read_file"});
@@ -43,10 +43,10 @@ class FileReader {
   int64_t size() const { return size_; }
   int64_t remaining() const { return size_ - position_; }
   void read(void* into, int64_t bytes);
-  // Goes to a byte of the file. The checksum begins anew.
+  // Sets the position in bytes. Resets the checksum.
   void seek(int64_t position);
   int64_t bytes_read() const { return bytes_read_; }
-  // CRC-32 of the bytes read so far, or since the last seek (with FileOptions::checksum).
+  // Returns the CRC-32 of the bytes read since the last seek or the beginning (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
 
   // Throws a FileError that starts with the file's name.
@@ -54,8 +54,8 @@ class FileReader {
     throw FileError(options_.op, path_.string(), ": ", parts...);
   }
 
-  // Returns f(), which reads this file. Whatever f throws becomes a FileError. That includes std::bad_alloc:
-  // there is too little memory for what the file claims to hold.
+  // Returns f(), which parses this file. Exceptions of f become FileErrors, including std::bad_alloc, which a
+  // corrupt size in the file may cause.
   template <class F> auto parse(F&& f) const {
     try {
       return f();
@@ -78,15 +78,15 @@ class FileReader {
   uint32_t crc_ = 0;
 };
 
-// Returns the CRC-32 of two runs of bytes, one behind the other, from theirs.
+// Returns the CRC-32 of the concatenation of two byte sequences from the CRC-32 of each (zlib's crc32_combine).
 uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second);
 
-// Writes a new version of a file beside it, as NAME.tmp, and puts it in its place with `commit`. Processes
-// and threads that write the same file take turns; NAME.lock says who writes.
+// Writes a new version of a file as NAME.tmp in the same folder; `commit` renames it to NAME. Writers of the same
+// file, in any thread or process, are serialized; NAME.lock names the current writer.
 //
 // Errors: FileError naming the file, with the system's reason (no such folder, permission, no space, beyond
-// `ulimit -f`, ...), or with the process that holds the file (a stopped one, for example). The old file is
-// then unchanged, and NAME.tmp is gone.
+// `ulimit -f`, ...), or with the process that has locked the file. The old file is then unchanged, and NAME.tmp is
+// removed.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path, FileOptions options = {.op = "write_file"});
@@ -95,14 +95,14 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, int64_t bytes);
-  // CRC-32 of the bytes written so far (with FileOptions::checksum).
+  // Returns the CRC-32 of the bytes written so far (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
 
   // Flushes to the disk and replaces the file.
   void commit() { commit_keeping({}); }
-  // Replaces the file, and the old file becomes `previous` in the same folder (empty: it is dropped). At
-  // every moment the file itself is there, old or new. The old `previous` goes only when the new file is in
-  // place. On a file system without hard links, only `previous` is there for a moment.
+  // Replaces the file and renames the old file to `previous` in the same folder (empty: deletes it). The file
+  // exists at every moment, with the old or the new content; the old `previous` is removed only after the new file
+  // is in place. On a file system without hard links, only `previous` exists for a moment.
   void commit_keeping(const std::filesystem::path& previous);
 
  private:
@@ -119,10 +119,10 @@ class AtomicFile {
 };
 
 // Returns the content of a file.
-// Errors: FileError; also for one larger than `max_bytes`, before any of it is read.
+// Errors: FileError, also for a file larger than `max_bytes`, which is not read.
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes = int64_t{1} << 32);
 
-// Replaces the content of a file (AtomicFile).
+// Replaces the content of a file atomically (AtomicFile).
 void write_file(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace gradus::io

@@ -1,3 +1,4 @@
+// Implementation of FileLock with flock and a lock file. See Note [Untrusted names].
 #include "gradus/io/file_lock.h"
 
 #include <fcntl.h>
@@ -22,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Closes a file descriptor at the end of a scope. Keeps errno.
+// Closes a file descriptor at the end of a scope. Preserves errno.
 struct Descriptor {
   int fd;
   ~Descriptor() {
@@ -32,8 +33,8 @@ struct Descriptor {
   }
 };
 
-// "process 12 on host a, since 2026-01-31 12:00:00 UTC"
-std::string myself() {
+// Returns "process 12 on host a, since 2026-01-31 12:00:00 UTC".
+std::string process_text() {
   char host[256] = "", time[64] = "";
   ::gethostname(host, sizeof host - 1);
   const std::time_t now = std::time(nullptr);
@@ -42,8 +43,8 @@ std::string myself() {
   return concat("process ", ::getpid(), " on host ", host, ", since ", time);
 }
 
-// Returns what the lock's file says of its holder, without unprintable bytes, because anybody may
-// have written it.
+// Returns the content of the lock file, which names its owner, without unprintable bytes, since the file is
+// untrusted.
 std::string holder_of(const std::filesystem::path& lock) {
   const Descriptor file{::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   char text[400];
@@ -53,16 +54,16 @@ std::string holder_of(const std::filesystem::path& lock) {
   return holder.empty() ? "a process that has not said who it is" : holder;
 }
 
-// Returns properties that change as a file grows.
+// Returns properties of a file that change when the file is written.
 auto state_of(const std::filesystem::path& file) {
   struct stat info {};
   if (::lstat(file.c_str(), &info) != 0) info = {};
   return std::tuple(info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
-// Returns whether this process may write: it has the lock, or this file system has no locks. In the second
-// case writers do not take turns.
-bool lock_at_once(int fd) {
+// Tries to lock without waiting. Returns true if the file is locked, or if the file system has no locks; then
+// writers are not serialized.
+bool try_lock(int fd) {
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0)
     if (errno != EINTR) return errno != EWOULDBLOCK;
   return true;
@@ -77,26 +78,26 @@ bool is_named(int fd, const std::filesystem::path& name) {
          opened.st_dev == named.st_dev;
 }
 
-// Note [A name that may be anybody's]
-// A process writes only to a file that it has created itself, under a name that was free (O_EXCL). So it
-// never writes through a link that somebody put there. A file that is there already belongs to a writer, or a
-// killed writer left it behind. In the second case nobody has it locked, and the next writer removes it.
-// Whoever locks a file then checks that the file still has its name.
+// Note [Untrusted names]
+// A process writes only to files that it has created itself with O_EXCL, so it never writes through a symbolic
+// link. An existing lock file belongs to a writer, or is a remnant of a killed writer. A remnant is not locked,
+// and the next writer removes it. After locking a file, a process checks that the file still has its name.
 bool FileLock::try_take() {
   Descriptor mine{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
   if (mine.fd >= 0) {
-    if (!lock_at_once(mine.fd) || !is_named(mine.fd, name_)) return false;
+    if (!try_lock(mine.fd) || !is_named(mine.fd, name_)) return false;
     fd_ = std::exchange(mine.fd, -1);
     const gradus::internal::QuietSignals quiet;
-    const std::string text = myself();
-    (void)!::write(fd_, text.data(), text.size());  // on a full disk, writing the file itself gives the error
+    const std::string text = process_text();
+    (void)!::write(fd_, text.data(),
+                   text.size());  // on a full disk, writing the locked file reports the error
     return true;
   }
   if (errno != EEXIST) throw std::system_error(errno, std::generic_category());
   const Descriptor there{::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   if (there.fd < 0 && errno == ENOENT) return false;
   if (there.fd < 0 && errno != ELOOP) throw std::system_error(errno, std::generic_category());
-  const bool left_over = there.fd < 0 || (lock_at_once(there.fd) && is_named(there.fd, name_));
+  const bool left_over = there.fd < 0 || (try_lock(there.fd) && is_named(there.fd, name_));
   if (left_over && ::unlink(name_.c_str()) != 0 && errno != ENOENT)
     throw std::system_error(errno, std::generic_category());
   return false;
@@ -126,7 +127,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::pat
 }
 
 FileLock::~FileLock() {
-  // The name is removed before the descriptor closes and the lock ends: until then nobody else uses the name.
+  // Removes the name before closing the descriptor releases the lock: until then no other process uses the name.
   if (is_named(fd_, name_)) ::unlink(name_.c_str());
   ::close(fd_);
 }

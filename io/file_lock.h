@@ -1,4 +1,4 @@
-// FileLock: makes the writers of one file take turns, in any process and on any host.
+// FileLock: a lock file with exclusive access for the writers of one file, in any process and on any host.
 #pragma once
 
 #include <chrono>
@@ -7,14 +7,14 @@
 
 namespace gradus::io::internal {
 
-// Holds NAME.lock beside the file NAME. NAME.lock says who writes, and is removed with the lock. A killed
-// writer leaves it behind, and the next writer takes over.
+// Locks NAME.lock in the folder of the file NAME. NAME.lock contains the writer's process, host and time, and is
+// removed with the lock. The next writer takes over a NAME.lock that a killed writer has left.
 class FileLock {
  public:
-  // Waits for other writers. `growing` is the file that they write to. A writer makes progress while
-  // that file grows.
-  // Errors: FileError naming the holder (process, host, since when) once it has made no progress for
-  // `patience`; FileError when the lock's file cannot be made.
+  // Waits for the lock. `growing` is the file that the current writer writes: the writer makes progress while that
+  // file grows.
+  // Errors: FileError naming the writer (process, host, time) after it has made no progress for `patience`;
+  // FileError if the lock file cannot be created.
   FileLock(const std::filesystem::path& path, const std::filesystem::path& growing, const std::string& op,
            std::chrono::milliseconds patience);
   ~FileLock();
@@ -28,7 +28,7 @@ class FileLock {
   int fd_ = -1;
 };
 
-// Returns whether `fd` is the file that has this name.
+// Returns whether `fd` refers to the file that currently has this name.
 bool is_named(int fd, const std::filesystem::path& name);
 
 }  // namespace gradus::io::internal

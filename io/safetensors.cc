@@ -1,3 +1,4 @@
+// Implementation of safetensors.h with the functions of safetensors_format.h.
 #include "gradus/io/safetensors.h"
 
 #include <algorithm>

@@ -1,12 +1,11 @@
-// Safetensors files: named tensors and a few strings. Python's safetensors library reads and writes this
-// public format, so that weights move to and from other frameworks.
+// Reads and writes safetensors files: named tensors and string metadata, in the format of Hugging Face's
+// safetensors library, to exchange weights with other frameworks.
 //
 //   io::save_safetensors("net.safetensors", {{"fc.weight", w}, {"fc.bias", b}}, {{"format", "gradus"}});
 //   Tensor w = io::load_safetensors("net.safetensors").at("fc.weight");
 //
-// A file is 8 bytes of header length (little endian), a JSON header, and the elements of all tensors,
-// row-major, one after the other. Nothing in a file is trusted: all of the header is checked before the first
-// tensor is made.
+// Format: 8 bytes of header length (little endian), a JSON header, and the elements of all tensors, row-major,
+// without gaps. Files are untrusted: the whole header is checked before any tensor is allocated.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +30,8 @@ struct SafetensorsFile {
   Metadata metadata;
 
   bool contains(std::string_view name) const;
-  // Returns the tensor of that name.
-  // Errors: FileError listing the names that there are.
+  // Returns the tensor of this name.
+  // Errors: FileError listing the existing names if there is none.
   const Tensor& at(std::string_view name) const;
 
   std::string path;  // for errors
@@ -50,24 +49,23 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  // in the order of the file, without gaps or overlaps
   Metadata metadata;
-  int64_t bytes = 0;  // of the header: where in the file the elements begin
+  int64_t bytes = 0;  // size of the header: position of the elements in the file
 };
 
-// Writes tensors of any dtype, device and layout, atomically (AtomicFile). The elements lie row-major, the
-// widest dtypes first, then by name, as the reference library orders them.
+// Writes tensors of any dtype, device and layout, atomically (AtomicFile). Elements are row-major; tensors are
+// ordered by descending dtype size, then by name, as in the reference library.
 //
-// Errors: ValueError for an undefined tensor, a name that occurs twice, is "__metadata__" or not UTF-8;
-// DeviceError for a tensor without data (meta); FileError when the file cannot be written.
+// Errors: ValueError for an undefined tensor, and for a name that occurs twice, is "__metadata__" or is not UTF-8;
+// DeviceError for a tensor without data (meta); FileError if the file cannot be written.
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                       const Metadata& metadata = {});
 
-// Reads all tensors, into host memory.
+// Reads all tensors into host memory.
 //
-// Errors: FileError naming the file and what is wrong with it: missing, truncated, malformed, or a dtype that
-// Gradus does not have.
+// Errors: FileError naming the file and its defect: missing, truncated, malformed, or an unsupported dtype.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
-// Reads and checks the header alone: names, dtypes, shapes.
+// Reads and checks only the header: names, dtypes, shapes.
 // Errors: as load_safetensors.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
@@ -78,7 +76,7 @@ class SafetensorsReader {
   // Errors: as load_safetensors.
   explicit SafetensorsReader(const std::filesystem::path& path);
   const SafetensorsHeader& header() const { return header_; }
-  // Reads one of the header's tensors, into host memory.
+  // Reads one of the header's tensors into host memory.
   // Errors: as load_safetensors.
   Tensor read(const SafetensorsEntry& entry);
 

@@ -1,3 +1,4 @@
+// Implementation of the safetensors format: a validating parser of the JSON header, and the writer.
 #include "safetensors_format.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little endian");
 
-constexpr int64_t kMaxHeaderBytes = 100'000'000;  // as the reference library
+constexpr int64_t kMaxHeaderBytes = 100'000'000;  // limit of the reference library
 constexpr int64_t kMaxNumel = int64_t{1} << 62;
 constexpr std::string_view kMetadata = "__metadata__";
 
@@ -24,7 +25,7 @@ struct FileDType {
   std::string_view name;
   DType dtype;
 };
-// In the order of the reference library: widest first.
+// In the reference library's order of tensors: by descending size.
 constexpr std::array<FileDType, 10> kFileDTypes{{{"I64", DType::kI64},
                                                  {"F64", DType::kF64},
                                                  {"F32", DType::kF32},
@@ -42,12 +43,12 @@ size_t rank_of(DType t) {
   return i;
 }
 
-// Returns the text, with each byte for which `hides` holds written as a hexadecimal number: \x1f.
-template <class F> std::string escaped(std::string_view text, F hides) {
+// Returns the text, with each byte for which `is_escaped` returns true written in hexadecimal: \x1f.
+template <class F> std::string escaped(std::string_view text, F is_escaped) {
   std::string out;
   for (const char c : text) {
     const auto u = static_cast<unsigned char>(c);
-    if (hides(u)) {
+    if (is_escaped(u)) {
       constexpr char kHex[] = "0123456789abcdef";
       out += {'\\', 'x', kHex[u >> 4], kHex[u & 15]};
     } else {
@@ -63,7 +64,7 @@ std::string quote_bytes(std::string_view bytes) {
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
-// Receives the JSON header token by token. Refuses every nesting other than that of a header:
+// SAX parser of the JSON header. Rejects every structure other than that of a header:
 //   {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -172,7 +173,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    // Shows the text without the library's error number, and without most of a long token.
+    // Removes the library's error number, and truncates long tokens.
     const std::string_view text = e.what();
     const size_t start = text.find("] ");
     std::string shown(text.substr(start == text.npos ? 0 : start + 2, 160));
@@ -213,8 +214,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   int offsets_ = 0;
 };
 
-// Returns the element count, or none if it is too large. Empty dimensions count as 1, so that strides
-// cannot overflow either.
+// Returns the element count, or nullopt if it exceeds kMaxNumel. Empty dimensions count as 1, so that strides
+// cannot overflow.
 std::optional<int64_t> bounded_extent(const Shape& shape) {
   int64_t n = 1;
   for (const int64_t d : shape)
@@ -222,7 +223,8 @@ std::optional<int64_t> bounded_extent(const Shape& shape) {
   return n;
 }
 
-// Checks that every tensor has the bytes that its shape needs, and that together they fill the file.
+// Checks that the byte range of every tensor matches its shape and dtype, and that the ranges fill the file
+// exactly.
 void check_layout(const FileReader& file, std::vector<SafetensorsEntry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -246,7 +248,7 @@ void check_layout(const FileReader& file, std::vector<SafetensorsEntry>& entries
   if (at != file.remaining()) file.fail("has ", file.remaining(), " bytes of data; its tensors fill ", at);
 }
 
-// How other files begin that users take for safetensors files, and what those files are.
+// First bytes and descriptions of other kinds of files that users mistake for safetensors files.
 struct OtherFormat {
   std::string_view start, what;
 };
@@ -259,9 +261,9 @@ constexpr OtherFormat kOtherFormats[] = {
     {"<", "a web page, in the place of the file"},
 };
 
-// Throws the error for a file that does not begin with the length of a header. `length` is its first 8 bytes;
-// the bytes after them help to tell what it is.
-[[noreturn]] void refuse(FileReader& file, uint64_t length) {
+// Throws the error for a file that does not begin with a valid header length. `length` is the first 8 bytes; the
+// error names the actual kind of file, if known.
+[[noreturn]] void throw_not_safetensors(FileReader& file, uint64_t length) {
   constexpr int64_t kShown = 24;
   std::string start(8, '\0');
   std::memcpy(start.data(), &length, 8);
@@ -310,7 +312,7 @@ SafetensorsHeader read_header(FileReader& file) {
   uint64_t length = 0;
   file.read(&length, 8);
   const auto most = static_cast<uint64_t>(std::min(kMaxHeaderBytes, file.remaining()));
-  if (length == 0 || length > most) refuse(file, length);
+  if (length == 0 || length > most) throw_not_safetensors(file, length);
   std::string text(length, '\0');
   file.read(text.data(), static_cast<int64_t>(length));
 

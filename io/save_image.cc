@@ -1,3 +1,4 @@
+// Implementation of make_grid, and of PNG encoding with libpng.
 #include "gradus/io/save_image.h"
 
 #include <png.h>
@@ -26,7 +27,7 @@ Tensor as_batch(const Tensor& x, std::string_view op) {
   return view_as_strided(x, shape, strides, x.impl().offset);
 }
 
-// Clamps to [low, high], and maps that interval to [0, 1].
+// Clamps to [low, high], and maps [low, high] linearly to [0, 1].
 void normalize(std::span<float> pixels, double low, double high) {
   const double scale = 1 / std::max(high - low, 1e-5);
   for (float& v : pixels) v = static_cast<float>((std::clamp<double>(v, low, high) - low) * scale);
@@ -34,7 +35,7 @@ void normalize(std::span<float> pixels, double low, double high) {
 
 void normalize_by_extrema(std::span<float> pixels) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const double v : pixels) {  // NaN fails both comparisons
+  for (const double v : pixels) {  // NaN fails both comparisons and is ignored
     if (v < low) low = v;
     if (v > high) high = v;
   }
@@ -55,7 +56,7 @@ Tensor normalized(const Tensor& batch, const GridOptions& options) {
   return result;
 }
 
-// Returns the image as bytes, with the channels innermost.
+// Converts the image to bytes, channels-last.
 std::vector<uint8_t> pixels_of(const Tensor& image) {
   const int64_t channels = image.size(0), area = image.size(1) * image.size(2);
   std::vector<uint8_t> pixels(static_cast<size_t>(channels * area));

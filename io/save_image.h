@@ -1,4 +1,4 @@
-// Images out of tensors: PNG files, and grids of many images in one.
+// Writes tensors as PNG files; make_grid arranges a batch of images in one image.
 //
 //   io::save_image("samples.png", generator(noise), {.nrow = 8, .normalize = true});
 #pragma once
@@ -18,27 +18,26 @@ struct GridOptions {
   int64_t nrow = 8;        // images in a row
   int64_t padding = 2;     // pixels between images and around the grid
   bool normalize = false;  // shift and scale value_range to [0, 1]; the result is f32
-  // By default, the smallest and the largest value.
+  // Default: the smallest and the largest value of all images.
   std::optional<std::pair<double, double>> value_range = std::nullopt;
-  bool scale_each = false;  // each image by its own smallest and largest value
+  bool scale_each = false;  // normalize each image by its own smallest and largest value
   double pad_value = 0;
 };
 
-// Lays a batch [N,C,H,W] out as one image [C,H',W'], row by row, as torchvision's make_grid does. Images of
-// one channel become images of three. A single image gets no border. [C,H,W] and [H,W] are single images.
+// Arranges a batch [N,C,H,W] as one image [C,H',W'], row by row, as torchvision's make_grid. One-channel images
+// are converted to three channels. A single image, [C,H,W] or [H,W], gets no border.
 //
-// Errors: ShapeError for other shapes or no images; ValueError for nrow < 1, padding < 0, or a value_range
-// that does not begin below its end.
+// Errors: ShapeError for other shapes or N = 0; ValueError for nrow < 1, padding < 0, or an empty value_range.
 Tensor make_grid(const Tensor& images, const GridOptions& options = {});
 
-// Returns an image [C,H,W] with 1 (gray), 3 (RGB) or 4 (RGBA) channels, or [H,W], as a PNG file's bytes. u8
-// values stay as they are. Floating-point values in [0, 1] are scaled to 0 ... 255 and rounded. Values
-// outside are cut off, and NaN becomes 0.
+// Encodes an image [C,H,W] with 1 (gray), 3 (RGB) or 4 (RGBA) channels, or [H,W], as a PNG file. u8 values are
+// unchanged.
+// Floating-point values are clamped to [0, 1], scaled to 255 and rounded; NaN becomes 0.
 //
 // Errors: ShapeError for other shapes; DTypeError for other dtypes.
 std::string encode_png(const Tensor& image);
 
-// Writes an image, or a batch as a grid, as a PNG file (atomically: AtomicFile).
+// Writes an image, or a batch as a grid, as a PNG file, atomically (AtomicFile).
 // Errors: those of make_grid, encode_png and AtomicFile.
 void save_image(const std::filesystem::path& path, const Tensor& images, const GridOptions& options = {});
 

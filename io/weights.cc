@@ -1,3 +1,4 @@
+// Implementation of load_weights and save_weights.
 #include "gradus/io/weights.h"
 
 namespace gradus::io {

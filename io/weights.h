@@ -1,7 +1,7 @@
-// Weights of a whole module: from a safetensors file, and into one.
+// Loads and saves the weights of a module as a safetensors file.
 //
 //   models::ResNet net(models::resnet50({.classes = 10}));
-//   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // not the head: its size differs
+//   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // without the head, whose size differs
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,11 @@
 
 namespace gradus::io {
 
-// Copies a file's tensors into the parameters and buffers of the same names, converted to their dtypes: a
-// file in f16 fits a module in f32. Returns the names that were passed over.
-// Errors: FileError as load_safetensors; ValueError naming the file and every name that is missing,
-// unexpected or misshapen. Nothing is changed then.
+// Copies a file's tensors into the parameters and buffers of the same names, with conversion of floating-point
+// dtypes.
+// Returns the names that were skipped.
+// Errors: FileError as load_safetensors; ValueError naming the file and every missing or unexpected name and every
+// mismatching shape. The module does not change after an error.
 nn::LoadReport load_weights(nn::Module& module, const std::filesystem::path& path,
                             nn::LoadOptions options = {});
 

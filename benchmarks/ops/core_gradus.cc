@@ -1,4 +1,4 @@
-// The training step of the MNIST network and the smallest ops, as a Gradus user would write them.
+// Workloads: the training step of the MNIST network and the smallest ops, in Gradus.
 #include "benchmarks/mnist_step.h"
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"

@@ -1,4 +1,4 @@
-// The training step of the MNIST network and the smallest ops, as a LibTorch user would write them.
+// Workloads: the training step of the MNIST network and the smallest ops, in LibTorch.
 #include <cstdint>
 #include <memory>
 

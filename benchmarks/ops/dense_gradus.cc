@@ -1,4 +1,4 @@
-// Matrix products and convolutions.
+// Workloads: matrix products and convolutions, in Gradus.
 #include "benchmarks/ops/shapes.h"
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"

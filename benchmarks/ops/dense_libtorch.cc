@@ -1,4 +1,4 @@
-// Matrix products, and convolutions in both of LibTorch's layouts.
+// Workloads: matrix products and convolutions, in LibTorch, with NCHW and channels-last layouts.
 #include <string>
 #include <vector>
 

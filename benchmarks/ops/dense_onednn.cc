@@ -1,5 +1,5 @@
-// Matrix products and convolutions by oneDNN alone. Images are channels-last. Weights lie in oneDNN's
-// preferred layout. Nothing is reordered within the measurement.
+// Workloads: matrix products and convolutions, with oneDNN alone. Images are channels-last, weights are in
+// oneDNN's preferred layout, so the measurement contains no reorders.
 #include <memory>
 
 #include "benchmarks/ops/shapes.h"
@@ -13,7 +13,7 @@ using onednn::Desc;
 using onednn::Pass;
 using onednn::Plan;
 
-// Memory of this layout; its bytes are in `held`.
+// Returns oneDNN memory of this layout with random contents. Appends the owner of its bytes to `held`.
 dnnl::memory filled(const Desc& layout, std::vector<Tensor>& held) {
   held.push_back(onednn::scratch(layout));
   auto* p = static_cast<float*>(held.back().raw_ptr());

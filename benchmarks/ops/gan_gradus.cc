@@ -1,4 +1,4 @@
-// A training step of a small DCGAN (Radford et al., ICLR 2016), as a Gradus user would write it.
+// Workload: a training step of a small DCGAN (Radford et al., ICLR 2016), in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -19,7 +19,7 @@ struct Generator : nn::Layer {
       this, "up3", {.in = 2 * kWidth, .out = kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
   nn::BatchNorm2d norm3{this, "norm3", {.features = kWidth}};
   nn::ConvTranspose2d up4{this, "up4", {.in = kWidth, .out = 3, .kernel = 4, .stride = 2, .padding = 1}};
-  Tensor forward(const Tensor& z) override {  // [N,kLatent,1,1] to [N,3,32,32]
+  Tensor forward(const Tensor& z) override {  // [N,kLatent,1,1] -> [N,3,32,32]
     return tanh(up4(relu(norm3(up3(relu(norm2(up2(relu(norm1(up1(z)))))))))));
   }
 };

@@ -1,4 +1,4 @@
-// A training step of a small DCGAN (Radford et al., ICLR 2016), as a LibTorch user would write it.
+// Workload: a training step of a small DCGAN (Radford et al., ICLR 2016), in LibTorch.
 #include <cstdint>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// Training steps of the models of models/gan, as a Gradus user would write them.
+// Workloads: training steps of the networks in models/gan, in Gradus.
 #include <memory>
 
 #include "benchmarks/gan_steps.h"

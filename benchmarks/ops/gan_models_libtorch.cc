@@ -1,4 +1,4 @@
-// Training steps of the networks of models/gan, as a LibTorch user would write them.
+// Workloads: training steps of the networks in models/gan, in LibTorch.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -39,7 +39,7 @@ torch::Tensor images(int64_t batch, int64_t channels, int64_t size, bool channel
   const auto x = torch::tanh(torch::randn({batch, channels, size, size}));
   return channels_last ? x.contiguous(at::MemoryFormat::ChannelsLast) : x;
 }
-// What optimizer.zero_grad() does, but without a pass over the gradients.
+// Sets gradients to undefined, as optimizer.zero_grad(set_to_none=true) does.
 void clear_grad(nn::Sequential& net) {
   for (auto& p : net->parameters()) p.mutable_grad().reset();
 }
@@ -65,7 +65,7 @@ class DcganStep {
     clear_grad(disc_);
     (cross_entropy(disc_->forward(real_), 1) + cross_entropy(disc_->forward(fake.detach()), 0)).backward();
     opt_d_.step();
-    for (auto& p : disc_->parameters()) p.requires_grad_(false);  // no gradients that nobody wants
+    for (auto& p : disc_->parameters()) p.requires_grad_(false);  // their gradients are not needed
     clear_grad(gen_);
     cross_entropy(disc_->forward(fake), 1).backward();
     opt_g_.step();
@@ -152,7 +152,7 @@ class WganGpCriticStep {
   }
 
  private:
-  // Channels of a layer for `pixels` by `pixels` pixels.
+  // Returns the number of channels at resolution `pixels` x `pixels`.
   static int64_t channels_at(int64_t base, int64_t pixels) { return std::min<int64_t>(base / pixels, 512); }
 
   static nn::Sequential generator(int64_t size, int64_t base) {
@@ -199,7 +199,7 @@ class WganGpCriticStep {
   torch::optim::Adam opt_{critic_->parameters(), torch::optim::AdamOptions(1e-4).betas({0.5, 0.9})};
 };
 
-// ---- both ----
+// ---- registration ----
 
 std::vector<Entry> steps() {
   struct Dcgan {

@@ -1,4 +1,4 @@
-// Pooling, resizing, padding and moving of image cells.
+// Workloads: pooling, resizing, padding and pixel rearrangement of images, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

@@ -1,4 +1,5 @@
-// Pooling, resizing, padding and moving of image cells, in both of LibTorch's layouts.
+// Workloads: pooling, resizing, padding and pixel rearrangement of images, in LibTorch, with NCHW and
+// channels-last layouts.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Losses with their gradients.
+// Workloads: losses with their gradients, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

@@ -1,4 +1,4 @@
-// Losses with their gradients.
+// Workloads: losses with their gradients, in LibTorch.
 #include <cstdint>
 
 #include <torch/torch.h>

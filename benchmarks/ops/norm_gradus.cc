@@ -1,4 +1,4 @@
-// Normalizations, and the ops that follow them.
+// Workloads: batch norm in training, alone and followed by relu, with gradients, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

@@ -1,4 +1,5 @@
-// Normalizations, and the ops that follow them, in both of LibTorch's layouts.
+// Workloads: batch norm in training, alone and followed by relu, with gradients, in LibTorch, with NCHW and
+// channels-last layouts.
 #include <cstdint>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Optimizer steps over ten million parameters, and over many small ones.
+// Workloads: optimizer steps over tensors of ten million elements, and over many small parameters, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -16,7 +16,7 @@ std::vector<Tensor> parameters(int64_t number, int64_t size) {
   return all;
 }
 
-// `states`: tensors of state that are read and written.
+// `states`: number of state tensors per parameter that a step reads and writes.
 template <class O, class Options> Entry step(const char* name, int states, Options options) {
   return {name, [=] {
             const auto opt = std::make_shared<O>(parameters(100, kLarge), options);
@@ -25,7 +25,7 @@ template <class O, class Options> Entry step(const char* name, int states, Optio
           }};
 }
 
-// A step of an embedding of 50,000 words, 2,048 of which are read, with gradients of these rows alone.
+// A step of an embedding with 50,000 rows and a sparse gradient of the 2,048 rows that were read.
 template <class O, class Options> Entry sparse_step(const char* name, Options options) {
   struct State {
     explicit State(Options options) : opt(words.parameters(), options) { gm.attach(words.parameters()); }

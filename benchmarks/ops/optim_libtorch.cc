@@ -1,4 +1,4 @@
-// Optimizer steps over ten million parameters, and over many small ones.
+// Workloads: optimizer steps over tensors of ten million elements, and over many small parameters, in LibTorch.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -29,7 +29,7 @@ Entry step(const char* name, int64_t number, int64_t size, Options options) {
           }};
 }
 
-// A step of an embedding of 50,000 words, 2,048 of which are read, with gradients of these rows alone.
+// A step of an embedding with 50,000 rows and a sparse gradient of the 2,048 rows that were read.
 template <class O, class Options> Entry sparse_step(const char* name, Options options) {
   return {name, [=] {
             torch::nn::Embedding words(torch::nn::EmbeddingOptions(50000, 256).sparse(true));

@@ -1,4 +1,4 @@
-// Element-wise ops on arrays of four times the last-level cache.
+// Workloads: element-wise ops on arrays that exceed the last-level cache, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -11,7 +11,7 @@ template <class F> Entry unary(const char* name, F f) {
             return streaming([=] { f(x); }, double(x.nbytes()), double(x.nbytes()));
           }};
 }
-// More computation than memory.
+// A compute-bound op.
 template <class F> Entry costly(const char* name, F f) {
   return {name, [f] {
             const Tensor x = rand({k32M});

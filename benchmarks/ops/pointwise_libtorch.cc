@@ -1,4 +1,4 @@
-// Element-wise ops on arrays of four times the last-level cache.
+// Workloads: element-wise ops on arrays that exceed the last-level cache, in LibTorch.
 #include <torch/torch.h>
 
 #include "benchmarks/workloads.h"

@@ -1,4 +1,4 @@
-// Reductions, scans, softmax and sorting: over everything, rows, and columns.
+// Workloads: reductions, scans, softmax and sorting, over all elements, rows, and columns, in LibTorch.
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-// Training steps of residual networks, as a Gradus user would write them.
+// Workloads: training steps of residual networks, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 #include "gradus/models/resnet.h"
@@ -49,7 +49,7 @@ std::vector<Entry> steps() {
   return entries;
 }
 
-// What the steps in bf16 are measured against besides LibTorch.
+// The f32 references of the bf16 steps (Side::kGradusF32).
 std::vector<Entry> steps_in_f32() {
   std::vector<Entry> entries;
   for (const Step& s : kSteps)

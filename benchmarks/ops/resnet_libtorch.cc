@@ -1,4 +1,4 @@
-// Training steps of residual networks, as a LibTorch user would write them.
+// Workloads: training steps of residual networks, in LibTorch.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -92,7 +92,7 @@ struct ResNetImpl : nn::Module {
 };
 TORCH_MODULE(ResNet);
 
-// Casting to bf16 within a scope.
+// A scope of autocast to bf16.
 class Autocast {
  public:
   explicit Autocast(bool enabled) : enabled_(enabled) {

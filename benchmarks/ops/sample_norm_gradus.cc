@@ -1,4 +1,4 @@
-// Normalizations of each sample by itself.
+// Workloads: per-sample normalizations (group, instance, layer and local response norm), in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

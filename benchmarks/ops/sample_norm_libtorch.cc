@@ -1,4 +1,5 @@
-// Normalizations of each sample by itself, in both of LibTorch's layouts.
+// Workloads: per-sample normalizations (group, instance, layer and local response norm), in LibTorch, with NCHW and
+// channels-last layouts.
 #include <cstdint>
 #include <string>
 #include <vector>

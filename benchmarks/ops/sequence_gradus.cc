@@ -1,11 +1,11 @@
-// Attention and recurrent layers.
+// Workloads: attention and recurrent layers, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {
 namespace {
 
-// The gradients of everything that f depends on.
+// A workload that computes f and the gradients of all leaves.
 template <class F> auto training(std::vector<Tensor> leaves, Tensor dy, F f) {
   return work([=] {
     GradManager gm;

@@ -1,4 +1,4 @@
-// Attention and recurrent layers.
+// Workloads: attention and recurrent layers, in LibTorch.
 #include <cstdint>
 #include <vector>
 
@@ -39,7 +39,7 @@ Entry encoder(const char* name, int64_t batch, int64_t time, int64_t size) {
       name, [=] {
         torch::nn::TransformerEncoderLayer layer(
             torch::nn::TransformerEncoderLayerOptions(size, 8).dim_feedforward(4 * size).dropout(0));
-        // LibTorch's has no batch_first.
+        // The layout is [time, batch, size].
         auto x = torch::randn({time, batch, size}).requires_grad_(), dy = torch::randn({time, batch, size});
         std::vector<torch::Tensor> leaves = layer->parameters();
         leaves.push_back(x);

@@ -1,4 +1,4 @@
-// The convolutions and matrix products that all sides run.
+// The shapes of the convolutions and matrix products that all sides run.
 #pragma once
 
 namespace gradus::bench {
@@ -26,7 +26,7 @@ inline constexpr ConvShape kConvShapes[] = {
     {"16x64x28, 64 3x3 dilated", 16, 64, 28, 64, 3, 1, 2, 1, 2},
 };
 
-// Transposed: from N x C x HW to O channels.
+// Transposed convolutions from C to O channels.
 inline constexpr ConvShape kTransposedShapes[] = {
     {"16x256x8, 128 4x4 s2", 16, 256, 8, 128, 4, 2, 1, 1},
     {"16x64x32, 3 4x4 s2", 16, 64, 32, 3, 4, 2, 1, 1},

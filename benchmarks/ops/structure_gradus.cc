@@ -1,4 +1,4 @@
-// Copies, joins, gathers and scatters of arrays larger than the cache.
+// Workloads: copies, concatenations, gathers and scatters of arrays larger than the cache, in Gradus.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -7,11 +7,11 @@ namespace {
 
 constexpr int64_t k8M = 1L << 23, kRows = 4096, kColumns = 2048;  // kRows x kColumns = k8M
 
-// Makes its inputs and gives back the work.
+// `make` creates the inputs and returns the workload.
 template <class F> Entry entry(const char* name, F make) {
   return {name, [make] { return work(make()); }};
 }
-// An op of one [4096,2048] matrix.
+// A workload of an op on one [4096,2048] matrix.
 template <class F> Entry of_matrix(const char* name, F f) {
   return {name, [f] {
             const Tensor x = randn({kRows, kColumns});

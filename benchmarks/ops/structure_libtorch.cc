@@ -1,4 +1,4 @@
-// Copies, joins, gathers and scatters of arrays larger than the cache.
+// Workloads: copies, concatenations, gathers and scatters of arrays larger than the cache, in LibTorch.
 #include <cstdint>
 
 #include <torch/torch.h>

@@ -1,3 +1,4 @@
+// Implementation of cache_dir, by the XDG Base Directory Specification.
 #include "gradus/data/files/cache_dir.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Where data sets are kept when the user names no folder.
+// The default folder of data sets.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 namespace gradus::data {
 
 // Returns $XDG_CACHE_HOME/gradus, or ~/.cache/gradus. Creates nothing.
-// Errors: FileError when there is no home folder.
+// Errors: FileError if there is no home folder.
 std::filesystem::path cache_dir();
 
 }  // namespace gradus::data

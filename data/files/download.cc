@@ -1,3 +1,5 @@
+// Implementation of downloads with libcurl: mirrors, resuming, checksums, and a file lock per destination; and
+// the URLs and checksums of MNIST, FashionMNIST and CIFAR.
 #include "gradus/data/files/download.h"
 
 #include <curl/curl.h>
@@ -29,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOp = "download";
 
-// The ".part" file, of which an earlier download may have left a beginning. Processes take turns.
+// The ".part" file, possibly with the beginning of an interrupted download. A file lock serializes processes.
 class PartFile {
  public:
   explicit PartFile(const fs::path& file)
@@ -39,7 +41,7 @@ class PartFile {
     struct stat info {};
     const bool ours = fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
     if (ours) return;
-    // Somebody put a link here. The file that it leads to must not be written to.
+    // The path is a symbolic link, whose target must not be written to.
     if (fd_ >= 0) ::close(fd_);
     ::unlink(path_.c_str());
     fd_ = ::open(path_.c_str(), kFlags | O_EXCL, 0644);
@@ -70,7 +72,7 @@ class PartFile {
       done += static_cast<size_t>(k);
     }
   }
-  // Makes the part the finished file, durably.
+  // Renames the part to `to` durably.
   void commit(const fs::path& to) {
     if (::fsync(fd_) != 0 || ::rename(path_.c_str(), to.c_str()) != 0)
       throw FileError(kOp, "cannot write ", to.string(), ": ", std::strerror(errno));
@@ -87,14 +89,14 @@ class PartFile {
   int fd_ = -1;
 };
 
-// One HTTP exchange.
+// State of one HTTP request.
 struct Transfer {
   const DownloadRequest& request;
   PartFile& part;
   CURL* curl = nullptr;
-  int64_t offset = 0;  // bytes of an earlier download
+  int64_t offset = 0;  // number of bytes from an earlier download
   bool checked_status = false;
-  std::string refused;           // why the body is not wanted
+  std::string refused;           // the reason why the body is rejected; empty: accepted
   std::exception_ptr exception;  // from a callback; must not cross the C library
 
   int64_t number(CURLINFO info) const {
@@ -160,8 +162,8 @@ struct Transfer {
 
 struct Outcome {
   bool complete = false;
-  bool retry = false;  // worth asking the same mirror again
-  std::string text;    // what went wrong
+  bool retry = false;  // whether the same mirror may succeed without the part
+  std::string text;    // description of the failure
 };
 
 long milliseconds(double seconds) { return static_cast<long>(std::ceil(std::max(seconds, 0.001) * 1000)); }
@@ -197,10 +199,10 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   const CURLcode code = curl_easy_perform(curl);
   if (t.exception) std::rethrow_exception(t.exception);
   const long status = t.status();
-  if (code == CURLE_FILESIZE_EXCEEDED) t.refused = t.too_large();  // by the server's announcement
+  if (code == CURLE_FILESIZE_EXCEEDED) t.refused = t.too_large();  // according to Content-Length
   if (!t.refused.empty()) return {false, false, t.refused};
   if (status == 416 && t.offset > 0) {
-    part.clear();  // the part is not the beginning of this file
+    part.clear();  // range not satisfiable: the part is not a prefix of this file
     return {false, true, "HTTP 416"};
   }
   if (status != 0 && status != 200 && status != 206) return {false, false, concat("HTTP ", status)};
@@ -213,7 +215,7 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   return {true, false, {}};
 }
 
-// Says what is wrong with the content of `path`; "" when nothing is.
+// Checks size and checksums of `path`. Returns the mismatch; "" if there is none.
 std::string mismatch(const fs::path& path, const DownloadRequest& request) {
   const auto differs = [](const char* what, const std::string& expected, const std::string& found) {
     return expected == found ? "" : concat(what, " is ", found, ", expected ", expected);
@@ -230,7 +232,7 @@ std::string mismatch(const fs::path& path, const DownloadRequest& request) {
   }
 }
 
-// Gets the file from one mirror into `part`. Returns "" or what went wrong.
+// Downloads the file from one mirror into `part`. Returns "" or the failure.
 std::string try_mirror(const DownloadRequest& request, const std::string& url, PartFile& part) {
   constexpr int kAttempts = 3;
   std::string problem;
@@ -241,8 +243,8 @@ std::string try_mirror(const DownloadRequest& request, const std::string& url, P
       problem = mismatch(part.path(), request);
       if (problem.empty()) return {};
       part.clear();
-      // The part may have been the beginning of another file: start over, once. A file that came in one piece
-      // would stay wrong.
+      // After resuming, the part may have been a prefix of another file: retry once from the start. A file that
+      // was downloaded without resuming is wrong on the mirror.
       if (!resumed) return problem;
       continue;
     }
@@ -280,7 +282,7 @@ void download(const DownloadRequest& request) {
   if (error)
     throw FileError(kOp, "cannot create ", request.path.parent_path().string(), ": ", error.message());
   PartFile part(request.path);
-  if (is_there()) {  // another process was faster
+  if (is_there()) {  // another process has completed the download
     part.remove();
     return;
   }

@@ -1,4 +1,4 @@
-// Downloads: a file from the first mirror that gives it, complete and with the right checksum.
+// Downloads files over HTTP(S) from a list of mirrors, with resuming and SHA-256 verification (libcurl).
 //
 //   data::download({.urls = {"https://a.example/x.gz", "https://b.example/x.gz"},
 //                   .path = "x.gz",
@@ -15,7 +15,7 @@
 
 namespace gradus::data {
 
-// The progress of a download, in bytes. `total` is 0 while it is unknown.
+// The progress of a download, in bytes. `total` is 0 while unknown.
 struct DownloadProgress {
   std::string file;
   int64_t done = 0;
@@ -24,29 +24,28 @@ struct DownloadProgress {
 
 struct DownloadRequest {
   std::vector<std::string> urls;    // mirrors, in order of preference; http or https
-  std::filesystem::path path;       // where the file goes; its folder is created
+  std::filesystem::path path;       // the destination; its folder is created
   std::string sha256 = {};          // of the file; empty: not checked
   std::string sha256_content = {};  // of the unpacked gzip file; empty: not checked
   // Limit for the file, and for its unpacked content while sha256_content is checked.
   int64_t max_bytes = int64_t{1} << 30;
   double connect_timeout = 15;  // seconds
   double stall_timeout = 30;    // seconds without a byte
-  // Called now and then from the downloading thread. An exception from it ends the download and
-  // reaches the caller.
+  // Called periodically in the thread that called download(). Its exception ends the download and propagates
+  // to the caller.
   std::function<void(const DownloadProgress&)> progress = {};
 };
 
-// No mirror gave the file; the text says what each one answered.
+// All mirrors failed; the message contains the answer of each.
 struct DownloadError : Error {
   using Error::Error;
 };
 
-// Makes sure that `path` holds the file. Does nothing when the file is there with the right checksum.
-// Else downloads to `path` + ".part", verifies, and renames. With a checksum to prove the result, it
-// completes a part that an interrupted download has left. Processes that want the same file wait for the
-// one that fetches it.
-// Errors: DownloadError; ValueError for a request without URL or path; FileError when the folder
-// cannot be written.
+// Downloads the file unless `path` exists with the right checksum. Downloads to `path` + ".part", verifies,
+// and renames. If the request has a checksum, an interrupted download is resumed. Concurrent processes that
+// request the same file wait for the one that downloads it.
+// Errors: DownloadError; ValueError for a request without URL or path; FileError if the folder cannot be
+// written.
 void download(const DownloadRequest& request);
 
 using ProgressFunction = std::function<void(const DownloadProgress&)>;

@@ -1,3 +1,4 @@
+// Implementation of the IDX reader.
 #include "gradus/data/files/idx.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ std::string hex(std::span<const unsigned char> bytes) {
 }
 
 struct ElementType {
-  DType dtype = DType::kU8;  // of the tensor
-  int64_t bytes = 1;         // in the file
+  DType dtype = DType::kU8;  // dtype of the tensor
+  int64_t bytes = 1;         // size of an element in the file
 };
 
 ElementType element_type(unsigned char code, const std::filesystem::path& path) {
@@ -101,7 +102,7 @@ IdxFile::IdxFile(const std::filesystem::path& path, IdxOptions options) : file_(
     if (file_.read(bytes.data(), 4) != 4) fail("ends inside its header: expected ", ndim, " dimensions");
     const int64_t size = static_cast<int64_t>(big_endian(bytes.data(), 4));
     shape_.push_back(size);
-    // An empty dimension counts as 1 here. So sizes that overflow are refused even when the array is empty.
+    // An empty dimension counts as 1, so that overflowing sizes are rejected even if the array is empty.
     if (size == 0) is_empty = true;
     if (__builtin_mul_overflow(content, std::max<int64_t>(size, 1), &content))
       fail("claims ", shape_, " elements so far: too large");

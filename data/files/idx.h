@@ -1,4 +1,4 @@
-// IDX files: the arrays that MNIST and its relatives come in. Plain or gzip.
+// Reads IDX files, the array format of MNIST, plain or gzip-compressed.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 namespace gradus::data {
 
 struct IdxOptions {
-  int64_t max_bytes = int64_t{4} << 30;  // of the array; a larger one is refused before memory is taken
+  int64_t max_bytes = int64_t{4} << 30;  // limit of the array's size, checked before memory is allocated
 };
 
-// An IDX file with a header that has been read and checked.
+// An open IDX file whose header has been read and checked.
 // Errors: as read_idx.
 class IdxFile {
  public:
@@ -25,7 +25,7 @@ class IdxFile {
   int64_t bytes() const { return shape_.product() * size_of(dtype_); }  // of the array
   const std::filesystem::path& path() const { return file_.path(); }
   std::string identity() const { return file_.identity(); }
-  // Writes the array to `out`, row-major. To be called once.
+  // Writes the array to `out`, row-major. Must be called at most once.
   void read(void* out);
 
  private:
@@ -38,9 +38,9 @@ class IdxFile {
 };
 
 // Reads an IDX file: two zero bytes, a type (08 u8, 09 i8, 0B i16, 0C i32, 0D f32, 0E f64), the number of
-// dimensions, each dimension as a big-endian 32-bit number, then the elements, big-endian, row-major. The
-// tensor has the type's dtype. The size that the header claims is checked against the file's size before
-// memory is taken, and the content must end where the header says.
+// dimensions, each dimension as a big-endian 32-bit number, then the elements, big-endian, row-major. Returns
+// a tensor of the corresponding dtype (u8, i32, f32 or f64). The header's size is checked against the file's
+// size before memory is allocated, and the content must end exactly after the last element.
 // Errors: FileError naming the file, what was expected and what was found.
 Tensor read_idx(const std::filesystem::path& path, IdxOptions options = {});
 

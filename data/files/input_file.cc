@@ -1,3 +1,4 @@
+// Implementation of InputFile: reads plain files, and gzip files with zlib.
 #include "gradus/data/files/input_file.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@ struct InputFile::State {
   std::string identity;
 
   bool gzip = false;
-  bool inflating = false;  // zlib's state exists
+  bool inflating = false;  // zlib's state is initialized
   bool member_open = false;
   bool at_end = false;
   z_stream z{};
@@ -58,8 +59,7 @@ struct InputFile::State {
 
   int64_t read_gzip(void* out, int64_t bytes) {
     int64_t done = 0;
-    // The loop runs once more after the last byte, so that the checksum and the length at a member's end
-    // are always checked.
+    // The loop runs once more after the last byte, to check the checksum and length at the end of a gzip member.
     while (!at_end) {
       if (z.avail_in == 0) refill();
       if (z.avail_in == 0) {
@@ -79,7 +79,7 @@ struct InputFile::State {
       if (code == Z_STREAM_END) {
         member_open = false;
       } else if (code == Z_BUF_ERROR || (code == Z_OK && done == bytes && z.avail_in > 0)) {
-        if (done == bytes) break;  // asked for no more
+        if (done == bytes) break;  // the request is complete
       } else if (code != Z_OK) {
         fail("the gzip data is damaged (", z.msg ? z.msg : "zlib error", ")");
       }
@@ -93,7 +93,7 @@ InputFile::InputFile(const std::filesystem::path& path, std::string_view op)
   State& s = *state_;
   s.path = path;
   s.op = op;
-  // Without O_NONBLOCK, opening a named pipe would wait for a writer.
+  // O_NONBLOCK: opening a named pipe would otherwise block until there is a writer.
   s.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (s.fd < 0) s.fail(errno == ENOENT ? "no such file" : std::strerror(errno));
   struct stat info {};

@@ -1,5 +1,5 @@
-// InputFile: reads a file from outside, plain or gzip (told apart by content), never more than the
-// caller asks for.
+// InputFile: reads an untrusted file, plain or gzip (detected by content), with a limit on the number of
+// bytes per read.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ class InputFile {
   ~InputFile();
   InputFile(InputFile&&) noexcept;
 
-  // Reads up to `bytes` (unpacked) bytes; fewer only at the end.
-  // Errors: FileError for a read error, and for gzip data that is damaged, cut short or followed
-  // by something else.
+  // Reads up to `bytes` decompressed bytes, fewer only at the end. Returns their number.
+  // Errors: FileError for a read error, and for gzip data that is damaged, truncated or followed by other
+  // data.
   int64_t read(void* out, int64_t bytes);
 
   const std::filesystem::path& path() const;
   bool is_gzip() const;
   int64_t file_size() const;
-  // Returns a name of the content on this host: device, inode, size and time of the last change.
+  // Returns an identifier of the content on this host: device, inode, size and modification time.
   std::string identity() const;
-  // Returns the most bytes that the content can unpack to: the file's size, or 1032 times that for gzip, the
-  // limit of deflate.
+  // Returns an upper bound of the content's decompressed size: the file's size, for gzip times 1032, the
+  // maximal compression ratio of deflate.
   int64_t max_content_size() const;
 
  private:

@@ -1,3 +1,4 @@
+// Implementation of Sha256 with OpenSSL's EVP functions.
 #include "gradus/data/files/sha256.h"
 
 #include <fcntl.h>

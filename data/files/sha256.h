@@ -1,4 +1,4 @@
-// SHA-256 of files.
+// SHA-256 digests of byte streams and files.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gradus::data {
 
-// Takes bytes piece by piece.
+// Incremental SHA-256.
 class Sha256 {
  public:
   Sha256();
@@ -27,8 +27,8 @@ class Sha256 {
 // Returns the digest of a file.
 // Errors: FileError.
 std::string sha256_of_file(const std::filesystem::path& path);
-// Returns the digest of a gzip file's unpacked content (of the file itself when it is not gzip).
-// Errors: FileError, also for damaged gzip data and for a content of more than `max_bytes`.
+// Returns the digest of a gzip file's decompressed content, or of the file itself if it is not gzip.
+// Errors: FileError, also for damaged gzip data and for content of more than `max_bytes`.
 std::string sha256_of_content(const std::filesystem::path& path, int64_t max_bytes);
 
 }  // namespace gradus::data

@@ -1,3 +1,4 @@
+// Implementation of unpack_tar: reads ustar headers and extracts members sequentially.
 #include "gradus/data/files/tar.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ class Archive {
  public:
   explicit Archive(const fs::path& path) : file_(path, kOp) {}
 
-  // Reads the next header. False at the end.
+  // Reads the next header. Returns false at the end of the archive.
   bool next(Member& member) {
     std::array<char, kBlock> h{};
     const int64_t got = file_.read(h.data(), kBlock);
@@ -42,7 +43,7 @@ class Archive {
     return true;
   }
 
-  // Gives the content of a member to use(), piece by piece, and skips the padding of its last block.
+  // Passes the content of a member to use() in chunks, and skips the padding of the last block.
   template <class F> void read(const Member& member, F&& use) {
     std::vector<char> buffer(1 << 16);
     int64_t left = (member.size + kBlock - 1) / kBlock * kBlock, content = member.size;
@@ -76,7 +77,7 @@ class Archive {
     return value;
   }
 
-  // Checks the sum of the header's bytes. The eight bytes of the sum itself count as blanks.
+  // Checks the header's checksum: the sum of its bytes, with blanks in place of the checksum field.
   void check_sum(const Header& h) const {
     constexpr size_t kAt = 148, kSize = 8;
     int64_t sum = 0;

@@ -1,4 +1,4 @@
-// Unpacking of tar archives.
+// Extracts files from tar archives.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace gradus::data {
 
-// Unpacks the members `names` of a tar archive, plain or gzip, to `dir`/name. Skips members that are there
-// already. A file appears only when it is complete. Other members of the archive are passed over. Requested
-// members must be regular files of at most `max_bytes`.
-// Errors: FileError naming the archive and what is wrong with it, or the member that is missing.
+// Extracts the members `names` of a tar archive, plain or gzip, to `dir`/name. Skips members whose file
+// exists already. Each file is created atomically. Requested members must be regular files of at most
+// `max_bytes`.
+// Errors: FileError naming the archive and its defect, or the missing member.
 void unpack_tar(const std::filesystem::path& archive, const std::filesystem::path& dir,
                 const std::vector<std::string>& names, int64_t max_bytes = int64_t{1} << 30);
 

@@ -1,5 +1,5 @@
-// EncodedImage: the bytes of an image file and the options to decode it. ImageHeader: what the file
-// says of its image.
+// EncodedImage: the bytes of an image file and the options to decode it. ImageHeader: size and format of the
+// image.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct EncodedImage {
   template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {
     throw FileError("decode_image", name, ": ", parts...);
   }
-  // Checks the size that a file claims.
+  // Checks the size in the file's header.
   // Errors: FileError for a height or width below 1, or more pixels than DecodeOptions::max_pixels.
   void check_size(int64_t height, int64_t width) const {
     if (height < 1 || width < 1) fail("claims ", height, "x", width, " pixels: there is no image in it");
@@ -28,11 +28,11 @@ struct EncodedImage {
   }
 };
 
-// The size and kind of the image as the file has it, before it is turned upright.
+// The image's properties as stored in the file, before EXIF orientation is applied.
 struct ImageHeader {
   int64_t height = 0, width = 0, channels = 0;
-  int orientation = 1;  // EXIF's, 1 to 8
-  bool scales = false;  // the decoder can scale down
+  int orientation = 1;  // EXIF orientation, 1 to 8
+  bool scales = false;  // the decoder supports decoding at 1/2, 1/4 and 1/8 of the size
 };
 
 }  // namespace gradus::data::internal

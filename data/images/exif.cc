@@ -1,9 +1,10 @@
+// Implementation of exif_orientation: a minimal TIFF parser.
 #include "gradus/data/images/exif.h"
 
 namespace gradus::data::internal {
 namespace {
 
-// Reads numbers in the byte order that the first two bytes name. Numbers beyond the end are 0.
+// Reads numbers in the byte order given by the first two bytes ("II" or "MM"). Numbers beyond the end are 0.
 class TiffReader {
  public:
   explicit TiffReader(std::span<const uint8_t> bytes)

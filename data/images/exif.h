@@ -1,4 +1,4 @@
-// EXIF metadata: the one tag that says which way up a photograph is.
+// Reads the EXIF orientation tag.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,8 @@
 
 namespace gradus::data::internal {
 
-// Returns the orientation, 1 to 8, from a TIFF structure: the content of PNG's eXIf, or of JPEG's APP1
-// after "Exif\0\0". Returns 1 when the structure names none or is malformed, because that says nothing
-// about the pixels.
+// Returns the orientation, 1 to 8, from a TIFF structure: the content of PNG's eXIf chunk, or of JPEG's APP1
+// segment after "Exif\0\0". Returns 1 if the tag is missing or the structure is malformed.
 int exif_orientation(std::span<const uint8_t> tiff);
 
 }  // namespace gradus::data::internal

@@ -1,7 +1,6 @@
-// Image: 8-bit pixels, gray or RGB. They are decoded, or they come from a source that decodes them when
-// they are asked for.
+// Image: 8-bit pixels, gray or RGB, in memory or decoded lazily from an ImageSource.
 //
-//   const data::Image photo = data::decode_image("dog.jpg");  // knows its size; no pixel is decoded yet
+//   const data::Image photo = data::decode_image("dog.jpg");  // reads the header; decodes no pixels yet
 //   const data::Region r = photo.decode({.left = 40, .top = 0, .width = 600, .height = 600}, 224, 224);
 //   r.image.data();  // rows of r.image.width() pixels of 3 bytes
 #pragma once
@@ -21,16 +20,16 @@ struct Box {
 struct Region;
 class ImageSource;
 
-// A value: copies share their pixels until one of them is written to. Several threads must not use one Image
-// at once, but each may use its own copy.
+// A value with copy-on-write pixels. Threads must not use one Image concurrently, but each may use its own
+// copy.
 class Image {
  public:
   // No image.
   Image() = default;
-  // Takes memory for pixels and leaves them unset.
+  // Allocates uninitialized pixels.
   // Errors: ValueError for a size below 1 or channels other than 1 (gray) and 3 (RGB).
   Image(int64_t height, int64_t width, int64_t channels);
-  // Decodes when pixels are asked for.
+  // Decodes from the source on the first access to pixels.
   // Errors: ValueError for null.
   explicit Image(std::shared_ptr<const ImageSource> source);
 
@@ -41,38 +40,38 @@ class Image {
   int64_t bytes() const { return height_ * width_ * channels_; }
   Box whole() const { return {0, 0, width_, height_}; }
 
-  // Says whether the pixels are in memory.
+  // Returns whether the pixels are in memory.
   bool is_decoded() const { return pixels_ != nullptr; }
-  // Rows from the top, each of width() pixels of channels() bytes, without gaps. The first call decodes the
-  // whole image and keeps the pixels.
-  // Errors: as decode; StateError for no image.
+  // Returns the pixels u8[height,width,channels], row-major, top row first. The first call decodes the whole
+  // image and caches the pixels.
+  // Errors: as decode; StateError if !defined().
   const uint8_t* data() const;
-  // Returns the pixels to write to. Pixels that other Images share are copied first.
+  // Returns writable pixels. Pixels shared with other Images are copied first.
   uint8_t* mutable_data();
 
   // Returns the pixels of a box.
   // Errors: as decode.
   Image crop(Box box) const;
-  // Returns the pixels of a box, for a caller that will make them smaller. A source may scale the box down by
-  // 2, 4 or 8, as long as its height and width stay at least the given minima.
+  // Returns the pixels of a box, for a caller that downsizes them afterward. A source may scale the box down
+  // by 2, 4 or 8, as long as its height and width are at least the given minima.
   // Errors: ValueError for a box that is empty or not inside the image; FileError for damaged data.
   Region decode(Box box, int64_t min_height, int64_t min_width) const;
 
  private:
   int64_t height_ = 0, width_ = 0, channels_ = 0;
   mutable std::shared_ptr<uint8_t[]> pixels_;
-  mutable std::shared_ptr<const ImageSource> source_;  // until the pixels are there
+  mutable std::shared_ptr<const ImageSource> source_;  // null once the pixels are decoded
 };
 
-// Pixels that cover a box, perhaps scaled down, and the place of the box in them. When they are scaled, the
-// edges of the box may lie inside pixels. Then resize the rectangle (left, top, width, height) to resize the
-// box. When they are not scaled, `image` is the box.
+// Pixels that cover a box, possibly scaled down, and the box's position in them. After scaling, the edges of
+// the box may be at fractional pixels: to resize the box, resize the rectangle (left, top, width, height).
+// Without scaling, `image` is exactly the box.
 struct Region {
   Image image;
   double left = 0, top = 0, width = 0, height = 0;  // of the box, in pixels of `image`
 };
 
-// What an Image decodes from: a file's bytes, say. Its functions are called from several threads at once.
+// Decodes an Image lazily, for example from a file's bytes. Several threads call the functions concurrently.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
@@ -81,8 +80,7 @@ class ImageSource {
   virtual int64_t height() const = 0;
   virtual int64_t width() const = 0;
   virtual int64_t channels() const = 0;
-  // Does what Image::decode does. `box` lies inside the image, and the minima are at least 1 and at most
-  // the box's size.
+  // Implements Image::decode. `box` is inside the image, and the minima are in [1, size of the box].
   virtual Region decode(Box box, int64_t min_height, int64_t min_width) const = 0;
 
  protected:

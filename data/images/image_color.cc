@@ -1,5 +1,5 @@
-// Colors of images. Compiled without contraction to fused multiply-adds, so that results are rounded
-// as Pillow's are.
+// Color functions of image_ops.h. Compiled without contraction to fused multiply-adds, so that rounding matches
+// Pillow's.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,8 +14,8 @@ uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
 
-// Returns a + factor (b - a), in f32, clamped to [0, 255] and rounded toward zero. Factors above
-// 1 go beyond `b`.
+// Returns a + factor * (b - a), in f32, clamped to [0, 255] and rounded toward zero. A factor above 1
+// extrapolates.
 uint8_t blend(int a, int b, float factor) {
   const float value = static_cast<float>(a) + factor * static_cast<float>(b - a);
   return static_cast<uint8_t>(std::clamp(value, 0.f, 255.f));
@@ -34,7 +34,7 @@ Image map_bytes(const Image& image, const std::array<uint8_t, 256>& table) {
   return out;
 }
 
-// Blends every byte with the same number.
+// Blends every byte with a constant.
 Image blend_with(const Image& image, int constant, double factor) {
   std::array<uint8_t, 256> table;
   for (int v = 0; v < 256; ++v)
@@ -55,7 +55,7 @@ struct HSV {
   uint8_t h, s, v;
 };
 
-// Types and order of operations are Pillow's, because they decide how results are rounded.
+// Types and order of operations are Pillow's, since they determine the rounding.
 HSV to_hsv(const uint8_t* rgb) {
   const uint8_t r = rgb[0], g = rgb[1], b = rgb[2];
   const uint8_t high = std::max({r, g, b}), low = std::min({r, g, b});

@@ -1,3 +1,4 @@
+// Implementation of decode_image: chooses the decoder, the scale and the orientation.
 #include "gradus/data/images/image_decoder.h"
 
 #include <algorithm>
@@ -63,7 +64,7 @@ class FileSource : public ImageSource {
     return 1;
   }
 
-  // Decodes a box of the file's own rows and columns. Its edges are rounded outwards to scaled pixels.
+  // Decodes a box in the file's coordinates, before orientation, with edges rounded outward to scaled pixels.
   Region decode_in_file(Box box, int scale) const {
     const int64_t left = box.left / scale, right = (box.left + box.width + scale - 1) / scale;
     const int64_t top = box.top / scale, bottom = (box.top + box.height + scale - 1) / scale;

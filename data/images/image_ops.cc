@@ -1,3 +1,4 @@
+// Implementation of resize, pad, flips and to_tensor of image_ops.h. The color functions are in image_color.cc.
 #include "gradus/data/images/image_ops.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@ Image resize(const Image& image, Size2 size, Interpolation filter) {
 
 namespace {
 
-// Returns the row or column of the image that belongs at `i`, which may lie outside [0, size). Returns
-// -1 for the fill.
+// Returns the row or column in [0, size) whose pixels are copied to position `i`, which may be outside [0, size).
+// Returns -1 for the fill color.
 int64_t source_index(int64_t i, int64_t size, PaddingMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {

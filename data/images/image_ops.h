@@ -1,5 +1,4 @@
-// Functions of images, of which the transforms are made. Results equal Pillow's and
-// torchvision's, bit by bit.
+// Image functions used by the transforms. Results are bit for bit those of Pillow and torchvision.
 #pragma once
 
 #include <array>
@@ -12,12 +11,12 @@
 
 namespace gradus::data {
 
-// The pixels outside an image. kConstant: the fill. kEdge: the nearest pixel. kReflect: the image mirrored at
-// the middle of its edge pixels. kSymmetric: the image mirrored at the outer edge of its edge pixels.
+// Values of padding pixels, as in NumPy's pad. kConstant: the fill color. kEdge: the nearest pixel. kReflect:
+// mirrored without repeating the edge pixels. kSymmetric: mirrored including the edge pixels.
 enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 
-// Pixels on each side. One number is for all four sides. Of two numbers, the first is for left and right, the
-// second for above and below.
+// Numbers of padding pixels: one number for all sides; two numbers for left and right, top and bottom; or
+// four.
 struct Padding {
   int64_t left = 0, top = 0, right = 0, bottom = 0;
   constexpr Padding() = default;
@@ -29,7 +28,7 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-// A color. One number means gray. Gray images take the first channel.
+// A color. One number means gray. Gray images use the first channel.
 struct Fill {
   std::array<uint8_t, 3> rgb{};
   constexpr Fill() = default;
@@ -46,10 +45,9 @@ struct PadImageOptions {
 // Errors: ValueError for a size below 1.
 Image resize(const Image& image, Size2 size, Interpolation filter = Interpolation::kBilinear);
 // Adds pixels around the image.
-// Errors: ValueError for negative padding, and for kReflect when an image of one row or column would have
-// to be reflected.
+// Errors: ValueError for negative padding, and for kReflect of an image with one row or column.
 Image pad(const Image& image, Padding padding, PadImageOptions options = {});
-// Swap left and right (hflip), or above and below (vflip).
+// Mirror the image horizontally (hflip) or vertically (vflip).
 Image hflip(const Image& image);
 Image vflip(const Image& image);
 
@@ -58,13 +56,13 @@ Tensor to_tensor(const Image& image);
 
 // Returns luma, (19595 R + 38470 G + 7471 B + 2^15) / 2^16, in 1 or 3 equal channels.
 Image to_grayscale(const Image& image, int64_t channels = 1);
-// Blend the image with black (brightness), with the gray of its mean luma (contrast), or with its own luma
-// (saturation). Factor 1 gives the image, and factor 0 the other. A factor above 1 goes beyond the image.
+// Blend: factor * image + (1 - factor) * other, where `other` is black (brightness), the mean luma
+// (contrast), or the luma of each pixel (saturation).
 // Errors: ValueError for a negative factor.
 Image adjust_brightness(const Image& image, double factor);
 Image adjust_contrast(const Image& image, double factor);
 Image adjust_saturation(const Image& image, double factor);
-// Turns hues by `shift` of the circle, in Pillow's HSV.
+// Adds `shift` to the hue, in [0, 1) cycles, in Pillow's HSV.
 // Errors: ValueError outside [-0.5, 0.5].
 Image adjust_hue(const Image& image, double shift);
 

@@ -1,3 +1,5 @@
+// Implementation of the JPEG decoder with libjpeg-turbo: decodes cropped and scaled regions, with limits against
+// malicious files.
 #include "gradus/data/images/jpeg.h"
 
 #include <algorithm>
@@ -15,8 +17,8 @@
 namespace gradus::data::internal {
 namespace {
 
-// libjpeg-turbo reports errors by a function that must not return, and exceptions cannot pass through the
-// library. So on_error jumps back to guarded(), which throws.
+// libjpeg-turbo reports errors through a callback that must not return, and exceptions cannot pass through the C
+// library. So on_error longjmps to guarded(), which throws.
 struct ErrorManager : jpeg_error_mgr {
   std::jmp_buf jump;
   char text[JMSG_LENGTH_MAX] = {};
@@ -29,7 +31,7 @@ struct ErrorManager : jpeg_error_mgr {
   std::longjmp(errors.jump, 1);
 }
 
-// Returns whether all pixels are still right after this warning.
+// Returns whether a warning does not affect the pixels.
 bool is_harmless(int code) {
   return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM;
 }
@@ -41,7 +43,7 @@ void on_message(j_common_ptr info, int level) {
 
 void ignore_message(j_common_ptr) {}
 
-// Limits the number of scans. A few bytes can claim many scans, and each of them takes time for all pixels.
+// Limits the number of scans: a small malicious file can declare many scans, each of which processes all pixels.
 struct ScanLimit : jpeg_progress_mgr {
   int scans = 0;
 };
@@ -59,7 +61,7 @@ int max_scans(int64_t pixels, int64_t max_pixels) {
   return static_cast<int>(std::clamp<int64_t>(16 * max_pixels / pixels, 32, 500));
 }
 
-// What the library allocates. The destructor frees it, also after an exception.
+// Owns the library's allocations.
 struct State {
   jpeg_decompress_struct info{};
   ErrorManager errors{};
@@ -109,7 +111,7 @@ class JpegReader {
     state_.scan_limit.scans = max_scans(pixels, file_.options.max_pixels);
     state_.scan_limit.progress_monitor = check_scans;
     info_.progress = &state_.scan_limit;
-    // For a progressive file the library holds coefficients: 2 bytes for each of up to 4 components.
+    // For a progressive file the library stores coefficients: 2 bytes for each of up to 4 components.
     info_.mem->max_memory_to_use = static_cast<long>(16 * pixels + (int64_t{64} << 20));
     return {.height = info_.image_height,
             .width = info_.image_width,
@@ -152,9 +154,8 @@ class JpegReader {
     return out;
   }
 
-  // Returns whether the library smooths blocks by their neighbors. It does so for a progressive file
-  // with incomplete scans. It does not know the neighbors outside a cropped box, so such a file is
-  // decoded as a whole.
+  // Returns whether the library smooths blocks across block boundaries: in a progressive file with incomplete
+  // scans. Such a file is decoded as a whole, since smoothing needs neighbors outside a cropped box.
   bool is_smoothed() const {
     if (!info_.progressive_mode || !info_.coef_bits) return false;
     const int* bits = info_.coef_bits[0];
@@ -162,7 +163,8 @@ class JpegReader {
                        [](int missing) { return missing != 0; });
   }
 
-  // Runs a step of the library. Nothing in it may have a destructor, because an error jumps over destructors.
+  // Calls `step`, a sequence of library calls, and throws their errors. `step` must not create objects with
+  // destructors, which longjmp skips.
   template <class Step> void guarded(const Step& step) {
     if (setjmp(state_.errors.jump)) file_.fail("damaged or unsupported JPEG: ", state_.errors.text);
     step();
@@ -186,12 +188,11 @@ class JpegReader {
     });
   }
 
-  // Makes the library decode only the columns of the box, and the neighbors from which it smooths chroma at
-  // the box's edges.
+  // Restricts decoding to the columns of the box, plus the neighbors that chroma upsampling at its edges needs.
   void crop_columns(Box box, JDIMENSION& left, JDIMENSION& width) {
     constexpr int64_t kNeighbors = 2;
-    // With other chroma sampling the library gets some columns wrong. In progressive files it smooths blocks
-    // by their neighbors.
+    // Not restricted: with other chroma sampling some columns would be wrong, and progressive files are smoothed
+    // across blocks.
     if (info_.max_h_samp_factor > 2 || info_.progressive_mode) return;
     const int64_t begin = std::max<int64_t>(0, box.left - kNeighbors);
     const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbors);
@@ -216,7 +217,7 @@ class JpegReader {
         jpeg_read_scanlines(&info_, &row, 1);
         done(y);
       }
-      // What follows the last row is checked too.
+      // Also checks the data after the last row.
       if (info_.output_scanline == info_.output_height) jpeg_finish_decompress(&info_);
     });
   }

@@ -1,3 +1,4 @@
+// Implementation of Orientation.
 #include "gradus/data/images/orientation.h"
 
 #include <cstring>
@@ -44,7 +45,7 @@ Region Orientation::upright(const Region& file) const {
     std::swap(out.width, out.height);
   }
 
-  // Steps through the file's pixels for one step along the upright x and y.
+  // Strides in the file's pixels along the upright image's x and y.
   const int64_t along_x = flips_x ? -c : c, along_y = flips_y ? -w * c : w * c;
   const int64_t step_x = swaps ? along_y : along_x, step_y = swaps ? along_x : along_y;
   const uint8_t* row = file.image.data() + (flips_x ? (w - 1) * c : 0) + (flips_y ? (h - 1) * w * c : 0);

@@ -1,4 +1,4 @@
-// Orientation: the eight ways in which a file's rows and columns can lie in the upright image.
+// Orientation: the eight EXIF orientations, as transposition and mirroring.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace gradus::data::internal {
 
-// Pixel (x, y) of the upright image is the file's pixel (x, y), or (y, x) when `swaps`. With flips_x the
-// file's columns are counted from the right, with flips_y its rows from the bottom.
+// Pixel (x, y) of the upright image is the file's pixel (x, y), or (y, x) if `swaps`. With flips_x the file's
+// columns are counted from the right, with flips_y its rows from the bottom.
 struct Orientation {
   bool swaps = false, flips_x = false, flips_y = false;
 
   static Orientation from_exif(int value);  // 1 to 8
   bool is_upright() const { return !swaps && !flips_x && !flips_y; }
-  // Returns where a box of the upright image lies in the file's image of the given size.
+  // Converts a box of the upright image to coordinates of the file's image of this size.
   Box in_file(Box upright, int64_t file_height, int64_t file_width) const;
-  // Turns a region that was decoded from the file upright.
+  // Converts a region of the file's image to the upright image.
   Region upright(const Region& file) const;
 };
 

@@ -1,3 +1,4 @@
+// Implementation of Picture: collects crops, resizes and flips, and evaluates them in as few passes as possible.
 #include "gradus/data/images/picture.h"
 
 #include <algorithm>
@@ -150,8 +151,9 @@ Pixels pixels_of(const Image& image) {
   return {image.data(), image.height(), image.width(), image.channels()};
 }
 
-// Copies the pixels at the given rows and columns.
-Image pick(const Image& from, const std::vector<int32_t>& rows, const std::vector<int32_t>& columns) {
+// Copies the pixels at these rows and columns.
+Image gather_pixels(const Image& from, const std::vector<int32_t>& rows,
+                    const std::vector<int32_t>& columns) {
   const int64_t c = from.channels();
   Image out(static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()), c);
   const uint8_t* in = from.data();
@@ -174,7 +176,7 @@ Image Picture::resized() const {
   if (filter == Interpolation::kNearest) {
     const Image part = image_.crop(box_);
     const double h = static_cast<double>(box_.height), w = static_cast<double>(box_.width);
-    return pick(
+    return gather_pixels(
         part, internal::nearest_inputs(box_.height, 0, h, size.h, window_.top, window_.top + window_.height),
         internal::nearest_inputs(box_.width, 0, w, size.w, window_.left, window_.left + window_.width));
   }
@@ -186,11 +188,11 @@ Image Picture::resized() const {
   };
   AxisWeights y = weights_of_rows(box_.height, 0, static_cast<double>(box_.height));
   AxisWeights x = weights_of_columns(box_.width, 0, static_cast<double>(box_.width));
-  // The part of the box from which the window is made.
-  Box needed{box_.left + x.first, box_.top + y.first, x.last - x.first, y.last - y.first};
+  // The part of the box on which the window depends.
+  Box source_box{box_.left + x.first, box_.top + y.first, x.last - x.first, y.last - y.first};
   bool keeps_rows = size.h == box_.height, keeps_columns = size.w == box_.width;
-  if (keeps_rows) needed.top = box_.top + window_.top, needed.height = window_.height;
-  if (keeps_columns) needed.left = box_.left + window_.left, needed.width = window_.width;
+  if (keeps_rows) source_box.top = box_.top + window_.top, source_box.height = window_.height;
+  if (keeps_columns) source_box.left = box_.left + window_.left, source_box.width = window_.width;
   Image part;
   if (resize_->scaled_decoding) {
     const Region region = image_.decode(box_, size.h, size.w);
@@ -202,10 +204,11 @@ Image Picture::resized() const {
       keeps_rows = keeps_columns = false;
       part = part.crop({x.first, y.first, x.last - x.first, y.last - y.first});
     } else {
-      part = part.crop({needed.left - box_.left, needed.top - box_.top, needed.width, needed.height});
+      part = part.crop(
+          {source_box.left - box_.left, source_box.top - box_.top, source_box.width, source_box.height});
     }
   } else {
-    part = image_.crop(needed);
+    part = image_.crop(source_box);
   }
   const auto horizontal_pass = [&] {
     if (keeps_columns) return;
@@ -219,7 +222,7 @@ Image Picture::resized() const {
     internal::resample_columns(pixels_of(part), y, out.mutable_data());
     part = out;
   };
-  // Pillow's rule since version 13. The order matters, because the first pass rounds to 8 bits.
+  // Order of passes as in Pillow 13; it affects results, since the first pass rounds to 8 bits.
   const int64_t fewer_rows = box_.height - size.h, fewer_columns = box_.width - size.w;
   if (fewer_rows > std::max<int64_t>(0, 2 * fewer_columns)) {
     vertical_pass();
@@ -231,7 +234,7 @@ Image Picture::resized() const {
   return part;
 }
 
-// Runs all waiting steps except mirroring, and returns the pixels.
+// Applies all pending operations except mirroring, and returns the pixels.
 const Image& Picture::settled() {
   if (resize_) {
     image_ = resized();
@@ -256,8 +259,7 @@ Image mirrored(const Image& image) {
   return out;
 }
 
-// Converts bytes to floats in one pass. Rows are read from left to right, or from right to
-// left when mirrored.
+// Converts bytes to floats by table lookup, mirroring rows if `is_mirrored`.
 template <int kChannels>
 void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, float* out) {
   const int64_t w = image.width();
@@ -273,7 +275,7 @@ void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, f
 
 Strides pixel_strides(const Shape& shape) { return {1, shape[2] * shape[0], shape[0]}; }
 
-// Copies f32[C,H,W] of any strides, with the channels innermost.
+// Copies f32[C,H,W] with any strides to `out`, channels-last.
 void copy_channels_last(const Tensor& x, float* out) {
   const int64_t channels = x.size(0), h = x.size(1), w = x.size(2);
   const float* from = x.ptr<float>();

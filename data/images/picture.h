@@ -1,19 +1,19 @@
-// Picture: the value that goes through transforms: an Image up to ToTensor, a tensor from there on.
+// Picture: the argument of transforms: an Image before ToTensor, a tensor after it, with an optional mask.
 //
 //   data::Picture picture(photo);
 //   picture.crop({.left = 40, .top = 0, .width = 600, .height = 600}).resize(224).mirror();
 //   Tensor x = picture.to_float().tensor();  // f32[3,224,224]
 //
-// A picture may have a mask, with a class for each pixel. Cutting, resizing, padding or flipping the picture
-// does the same to its mask, with the same numbers. Nothing else changes the mask.
+// A picture may have a segmentation mask with a class per pixel. Crops, resizes, padding and flips change
+// picture and mask alike; other operations do not change the mask.
 //
 //   data::Picture pair(photo, mask);
 //   augment.apply(pair);
 //   pair.tensor(), pair.mask();  // f32[3,H,W], i64[H,W]
 //
-// Steps wait until their result is needed, so that several become one pass. Of a photograph only the box that
-// a crop leaves is decoded, as small as the resize after it allows. Conversion to normalized floats and
-// mirroring are one pass, which may write into a batch. Waiting changes no result.
+// Evaluation is lazy, so that several operations are one pass over the pixels: only the cropped box is
+// decoded, at the smallest scale that the resize allows, and conversion to normalized floats and mirroring
+// are one pass, which can write directly into a batch. Laziness does not change results.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@
 
 namespace gradus::data {
 
-// The float for each byte of each channel. Each step computes its values from those of the step before.
+// A lookup table: the float value of each byte of each channel. Pointwise steps are applied to the table.
 struct ValueTable {
   float of[3][256];
 
@@ -45,78 +45,78 @@ struct MaskOptions {
 class Picture {
  public:
   Picture(Image image);    // Errors: StateError for no image
-  Picture(Tensor tensor);  // Errors: StateError when undefined
+  Picture(Tensor tensor);  // Errors: StateError if undefined
   // Makes a picture with a mask. The mask has one byte for each pixel: its class.
   // Errors: ValueError unless the mask is gray and has the image's size.
   Picture(Image image, Image mask, MaskOptions options = {});
 
-  // Says whether the picture is still 8-bit pixels.
+  // Returns whether the picture is an image (8-bit pixels).
   bool is_image() const { return stage_ == Stage::kImage; }
+  // Sizes of the image or of the tensor [C,H,W].
   // Errors: ShapeError for a tensor without this dimension.
   int64_t height() const;
   int64_t width() const;
   int64_t channels() const;
 
   // Returns the pixels.
-  // Errors: StateError when it is a tensor.
+  // Errors: StateError for a tensor.
   Image image();
   // Returns the values, row-major.
-  // Errors: StateError when it is an image.
+  // Errors: StateError for an image.
   Tensor tensor();
   bool has_mask() const { return !mask_.empty(); }
-  // Returns the mask as it is now, i64[H,W].
-  // Errors: StateError when there is none.
+  // Returns the current mask, i64[H,W].
+  // Errors: StateError if there is no mask.
   Tensor mask();
 
-  // --- of an image; StateError when it is a tensor ---
-  // Crops to a box.
+  // --- operations on an image; StateError for a tensor --- Crops to a box.
   // Errors: ValueError unless the box is inside.
   Picture& crop(Box box);
-  // Resizes the image. With scaled_decoding, a photograph may be decoded at 1/2, 1/4 or 1/8 of its size, as
-  // long as that is not smaller than `size`. This is faster, and the result differs a little from Pillow's.
+  // Resizes the image. With scaled_decoding, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as the
+  // result is not smaller than `size`, which is faster but differs slightly from Pillow's result.
   // Errors: ValueError for a size below 1.
   Picture& resize(Size2 size, Interpolation filter = Interpolation::kBilinear, bool scaled_decoding = false);
-  // Swaps left and right.
+  // Mirrors horizontally (swaps left and right).
   Picture& mirror();
-  // Swaps above and below.
+  // Mirrors vertically (swaps top and bottom).
   Picture& flip();
-  // Adds pixels around the image. With PaddingMode::kConstant the mask gets MaskOptions::fill there.
+  // Adds pixels around the image. With PaddingMode::kConstant, padding pixels of the mask get MaskOptions::fill.
   // Errors: as gradus::data::pad.
   Picture& pad(Padding padding, PadImageOptions options = {});
   // Replaces the image.
-  // Errors: StateError for an image of another size when there is a mask, because the mask does not follow.
+  // Errors: StateError for an image of another size if the picture has a mask.
   Picture& set(Image image);
-  // Becomes a tensor f32[C,H,W], of bytes divided by 255.
+  // Converts to a tensor f32[C,H,W], the bytes divided by 255.
   Picture& to_float();
 
-  // --- of a tensor; StateError when it is an image ---
+  // --- operations on a tensor; StateError for an image ---
   Picture& set(Tensor tensor);
-  // Computes (x - mean) / std for each channel. `mean` and `std` have one number for each channel,
-  // or one for all.
-  // Errors: ValueError for any other number of them.
+  // x[c] = (x[c] - mean[c]) / std[c]. `mean` and `std` have one number per channel, or one for all channels.
+  // Errors: ValueError for any other length.
   Picture& normalize(std::span<const float> mean, std::span<const float> std);
-  // Adds offset[c] to channel c.
-  // Errors: ValueError unless there is one offset for each channel.
+  // x[c] += offset[c].
+  // Errors: ValueError unless `offset` has one number per channel.
   Picture& shift(std::span<const float> offset);
 
-  // --- for data sets and transforms themselves ---
-  // Throw unless this is an image (require_image), or a tensor (require_tensor).
-  // Errors: StateError that says where `op` belongs.
+  // --- for implementations of data sets and transforms ---
+
+  // Check that the picture is an image (require_image), or a tensor (require_tensor).
+  // Errors: StateError that says whether `op` belongs before or after ToTensor.
   void require_image(const char* op) const;
   void require_tensor(const char* op) const;
-  // Returns the table from bytes to floats. It is null for an image, and once the floats have been made.
+  // Returns the lookup table from bytes to floats. Null for an image, and after the floats have been computed.
   const std::shared_ptr<const ValueTable>& values() const { return values_; }
   void set_values(std::shared_ptr<const ValueTable> values) { values_ = std::move(values); }
-  // Returns a copy of the values that may be written to, with the channels innermost.
+  // Returns a writable copy of the values, channels-last.
   Tensor own_tensor();
   // Shape and dtype of the tensor.
   Shape shape() const;
   DType dtype() const;
-  // Writes f32[C,H,W] to `out`, channels innermost.
+  // Writes the values f32[C,H,W] to `out`, channels-last.
   void write_channels_last(float* out);
 
  private:
-  // kFloats: a tensor that is still pixels and a table.
+  // kFloats: a tensor that is represented by pixels and a lookup table.
   enum class Stage { kImage, kFloats, kTensor };
   struct Resize {
     Size2 size;
@@ -129,13 +129,13 @@ class Picture {
   void replace(Image image);
   const Image& settled();
 
-  std::vector<Picture> mask_;  // one, or none
+  std::vector<Picture> mask_;  // at most one element
   uint8_t mask_fill_ = 0;
   Stage stage_;
-  Image image_;                   // before the steps that wait:
-  Box box_;                       // of image_
-  std::optional<Resize> resize_;  // of the box
-  Box window_;                    // of the resized box
+  Image image_;                   // before the pending operations, which are, in order:
+  Box box_;                       // crop of image_
+  std::optional<Resize> resize_;  // resize of the crop
+  Box window_;                    // crop of the resized crop
   bool is_mirrored_ = false;
   std::shared_ptr<const ValueTable> values_;
   Tensor tensor_;

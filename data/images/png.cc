@@ -1,3 +1,4 @@
+// Implementation of the PNG decoder with libpng: decodes cropped regions, with limits against malicious files.
 #include "gradus/data/images/png.h"
 
 #include <png.h>
@@ -17,22 +18,22 @@ namespace gradus::data::internal {
 namespace {
 
 constexpr size_t kSignatureBytes = 8;
-constexpr int64_t kMaxWidth = 1'000'000;  // a row is held as up to 8 bytes a pixel, twice
+constexpr int64_t kMaxWidth = 1'000'000;  // libpng allocates two rows of up to 8 bytes per pixel
 
 uint32_t big_endian(const uint8_t* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
 }
 
-// What the chunks tell without unpacking anything.
-struct Survey {
-  uint64_t packed_bytes = 0;  // compressed bytes of pixels
+// Information from the chunk structure, without decompression.
+struct ChunkSummary {
+  uint64_t packed_bytes = 0;  // total size of the IDAT chunks
   int orientation = 1;
 };
 
 // Walks over the chunks (length, type, data, CRC) up to IEND.
 // Errors: FileError when a chunk goes past the end, or there is no IEND.
-Survey survey(const EncodedImage& file) {
-  Survey found;
+ChunkSummary scan_chunks(const EncodedImage& file) {
+  ChunkSummary found;
   const std::span<const uint8_t> all(file.bytes);
   for (size_t at = kSignatureBytes;;) {
     if (all.size() - at < 12) {
@@ -58,7 +59,7 @@ Survey survey(const EncodedImage& file) {
   }
 }
 
-// libpng's error function must not return. So on_error jumps back to guarded(), which throws.
+// libpng's error callback must not return, so on_error longjmps to guarded(), which throws.
 struct State {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -79,7 +80,7 @@ struct State {
   std::longjmp(state.jump, 1);
 }
 
-// Ignores warnings: they are about chunks that do not change the pixels.
+// Ignores warnings, which concern chunks that do not affect the pixels.
 void on_warning(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep to, size_t count) {
@@ -106,7 +107,7 @@ class PngReader {
     guarded([this] {
       png_structp png = state_.png;
       png_set_read_fn(png, &state_, read_bytes);
-      // Skips texts and color profiles, which may unpack to any size.
+      // Skips text and color profile chunks, whose decompressed size is unbounded.
       png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_chunk_malloc_max(png, 1 << 20);
       png_set_user_limits(png, kMaxWidth, PNG_UINT_31_MAX);
@@ -134,7 +135,7 @@ class PngReader {
     return {.height = height, .width = width, .channels = is_gray ? 1 : 3};
   }
 
-  // Checks that the compressed bytes can unpack to all pixels: deflate packs at most 1032 bytes into one.
+  // Checks that the compressed bytes can expand to all pixels: deflate's maximal compression ratio is 1032.
   void check_packed_size(uint64_t packed_bytes, int64_t height) {
     constexpr uint64_t kDeflateRatio = 1032;
     const uint64_t needed = png_get_rowbytes(state_.png, state_.info) * static_cast<uint64_t>(height);
@@ -174,13 +175,14 @@ class PngReader {
   }
 
  private:
-  // Runs a step of the library. Nothing in it may have a destructor, because an error jumps over destructors.
+  // Calls `step`, a sequence of library calls, and throws their errors. `step` must not create objects with
+  // destructors, which longjmp skips.
   template <class Step> void guarded(const Step& step) {
     if (setjmp(state_.jump)) file_.fail("damaged or unsupported PNG: ", state_.text);
     step();
   }
 
-  // Makes libpng give rows of 8-bit gray, RGB or indices. Returns the number of passes over them.
+  // Configures libpng to output rows of 8-bit gray, RGB or indices. Returns the number of passes over the rows.
   int set_output(int64_t channels) {
     const bool as_indices = file_.options.mode == ColorMode::kIndices;
     int passes = 1;
@@ -210,7 +212,7 @@ class PngReader {
             png_read_row(state_.png, target(y), nullptr);
             done(y);
           }
-        // Also checks the checksums of the last chunk.
+        // Also verifies the checksum of the last chunk.
         if (rows == png_get_image_height(state_.png, state_.info)) png_read_end(state_.png, nullptr);
       });
     } catch (const FileError&) {
@@ -232,7 +234,7 @@ bool is_png(const EncodedImage& file) {
 }
 
 ImageHeader read_png_header(const EncodedImage& file) {
-  const Survey found = survey(file);
+  const ChunkSummary found = scan_chunks(file);
   PngReader reader(file);
   ImageHeader header = reader.read_header();
   reader.check_packed_size(found.packed_bytes, header.height);

@@ -1,4 +1,4 @@
-// PNG files, by libpng.
+// Decodes PNG files with libpng.
 #pragma once
 
 #include "gradus/data/images/encoded_image.h"
@@ -7,12 +7,12 @@ namespace gradus::data::internal {
 
 bool is_png(const EncodedImage& file);
 
-// Checks the sequence of chunks, and reads those before the pixels.
+// Checks the sequence of chunks, and reads the chunks before the pixels.
 // Errors: FileError.
 ImageHeader read_png_header(const EncodedImage& file);
 
-// Decodes a box. `channels` is 3, or 1 for a gray file. In a file that is not interlaced, reads no further
-// than the box's last row.
+// Decodes a box. `channels` is 3, or 1 for a gray file. Decoding of a file that is not interlaced stops after the
+// box's last row.
 // Errors: FileError.
 Image decode_png(const EncodedImage& file, Box box, int64_t channels);
 

@@ -1,3 +1,4 @@
+// Implementation of the resampling filters, with AVX2 code for rows of RGB pixels.
 #include "gradus/data/images/resample.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace gradus::data::internal {
 namespace {
 
-constexpr int kPrecisionBits = 22;  // leaves two bits of room: weights may be negative, and above 1
+constexpr int kPrecisionBits = 22;  // fixed point; leaves two bits of headroom for weights outside [0, 1]
 
 double sinc(double x) {
   if (x == 0) return 1;
@@ -110,7 +111,7 @@ std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, in
   const double scale = (high - low) / static_cast<double>(out_size);
   std::vector<int32_t> inputs;
   double at = low + scale * 0.5;
-  // Adds up the steps as Pillow does, because the rounding of the sum changes the result.
+  // Accumulates the position like Pillow, since its rounding affects the result.
   for (int64_t i = 0; i < end; ++i, at += scale) {
     if (i < begin) continue;
     inputs.push_back(static_cast<int32_t>(std::clamp<int64_t>(static_cast<int64_t>(at), 0, in_size - 1)));
@@ -135,18 +136,18 @@ template <int kChannels> void resample_row(const uint8_t* in, const AxisWeights&
 
 #ifdef __AVX2__
 
-// Note [Rows of RGB]
-// Four inputs of three channels are multiplied at a time. The processor multiplies pairs of 16-bit numbers
-// and adds each pair. So a byte shuffle puts the pairs (r0,r1) (g0,g1) (b0,b1) into one half of a register,
-// and the same pairs of inputs 2 and 3 into the other half. A weight w of 24 bits does not fit 16 bits, so it
-// is split into 2^11 high + low. The sum modulo 2^32 is the same as with whole weights.
+// Note [RGB rows with AVX2]
+// Processes four RGB inputs at a time with _mm256_madd_epi16, which multiplies 16-bit numbers and adds
+// adjacent products. A byte shuffle puts the pairs (r0,r1) (g0,g1) (b0,b1) into one half of a register, and
+// the same pairs of inputs 2 and 3 into the other half. A weight w has 24 bits, which exceed 16, so w = 2^11
+// high + low. The sum modulo 2^32 is the same as with undivided weights.
 constexpr int kLowBits = 11, kGroup = 4;
 
 // The weights of each result, in groups of four inputs: low 0 and 1, low 2 and 3, high 0 and 1, high 2 and 3.
 struct SplitWeights {
-  int groups = 0;  // per result
+  int groups = 0;  // number of groups per result
   std::vector<int16_t> parts;
-  int64_t reach = 0;  // bytes from a row's start that may be read
+  int64_t reach = 0;  // number of bytes from a row's start that the loads may read
 
   explicit SplitWeights(const AxisWeights& x) {
     const int most = *std::max_element(x.count.begin(), x.count.end());
@@ -165,7 +166,7 @@ struct SplitWeights {
   }
 };
 
-// Writes one byte more than the row has.
+// Writes one byte beyond the end of the row.
 void resample_rgb_row(const uint8_t* in, const AxisWeights& x, const SplitWeights& weights, uint8_t* out) {
   const __m256i pairs = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,  //
                                          6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
@@ -201,7 +202,7 @@ void resample_rgb_rows(Pixels in, const AxisWeights& x, uint8_t* out) {
   std::vector<uint8_t> last(static_cast<size_t>(out_row) + 1);
   for (int64_t y = 0; y < in.height; ++y) {
     const uint8_t* from = in.data + y * in_row;
-    if (weights.reach > (in.height - y) * in_row) {  // would read beyond the image
+    if (weights.reach > (in.height - y) * in_row) {  // loads would read beyond the image
       std::memcpy(padded.data(), from, static_cast<size_t>(in_row));
       from = padded.data();
     }

@@ -1,6 +1,6 @@
-// Resampling of 8-bit images, bit by bit as Pillow 13 does it: a horizontal and a vertical pass with weights in
-// fixed point, each rounded to 8 bits. The vertical pass comes first where the height shrinks by more pixels than
-// twice those of the width.
+// Resampling of 8-bit images, bit for bit as in Pillow 13: a horizontal and a vertical pass with fixed-point
+// weights, each rounded to 8 bits. The vertical pass comes first if the height shrinks by more than twice as
+// many pixels as the width.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace gradus::data {
 
-// The filter of a resize. All except kNearest use all pixels under a pixel of the result ("antialias").
+// The filter of a resize. All except kNearest scale their support when downsampling (antialiasing).
 enum class Interpolation { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
 
 namespace internal {
 
-// The resampling of one axis: result i is the weighted sum of the inputs from start[i] on.
+// The weights of one axis: y[i] = sum_k weights[i * taps + k] * x[first + start[i] + k], for k < count[i].
 struct AxisWeights {
-  int64_t first = 0, last = 0;  // inputs that are needed: first .. last - 1
-  int taps = 0;                 // weights per result; those that are not needed are 0
-  std::vector<int32_t> start;   // per result, counted from `first`
-  std::vector<int32_t> count;   // per result: weights that are needed
+  int64_t first = 0, last = 0;  // range [first, last) of the inputs that are read
+  int taps = 0;                 // number of weights per result, including zeros at the end
+  std::vector<int32_t> start;   // per result, relative to `first`
+  std::vector<int32_t> count;   // per result, number of weights without zeros at the end
   std::vector<int32_t> weights;
 };
 
-// Returns the weights of results [begin, end). The `out_size` results cover the part [low, high) of `in_size`
-// inputs. Not for kNearest.
+// Returns the weights of results [begin, end) of a resize of inputs [low, high), out of `in_size`, to `out_size`
+// results. Not for kNearest.
 AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_size, Interpolation filter,
                          int64_t begin, int64_t end);
 
-// Returns the input that each of the results [begin, end) copies, for kNearest.
+// Returns the index of the input that each of the results [begin, end) copies, for kNearest.
 std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, int64_t out_size, int64_t begin,
                                     int64_t end);
 

@@ -1,3 +1,4 @@
+// Implementation of DeviceCopies: pinned memory and asynchronous copies on a separate stream.
 #include "gradus/data/internal/device_copies.h"
 
 #include <cstring>
@@ -25,7 +26,7 @@ Device checked(Device device) {
   return device;
 }
 
-// Returns a copy in pinned memory; x itself where there is no room for it, or x is on a device.
+// Returns a copy in pinned memory, or x if pinned memory is exhausted or x is on a device.
 Tensor pinned(const Tensor& x, Device device) {
   if (x.device() != kCPU || x.numel() == 0) return x;
   const Tensor dense = x.is_dense() ? x : raw::contiguous(x);

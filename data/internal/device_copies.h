@@ -1,11 +1,11 @@
-// DeviceCopies: batches on their way to a device.
+// DeviceCopies: copies batches to a device asynchronously, overlapping with computation on the previous batch.
 //
-// Note [Batches on their way]
-// Whoever has read a batch puts it into pinned memory. The loop's thread queues its copy on a stream of the
-// loader's own, while the loop still has the batch before: so it is copied while that one is computed with.
-// When it is the batch's turn, the loop's current stream waits for the copy, and the host does not. Its block
-// on the device belongs to the loader's stream. Kernels tell the allocator which streams use it, so that the
-// next copy into it waits for them. The pinned block is used again when its copy has been made.
+// Note [Copies of batches]
+// The worker that has read a batch copies it into pinned memory. The loop's thread enqueues the copy to the
+// device on the loader's stream while the loop uses the previous batch. When the loop receives the batch, its
+// current stream waits for the copy; the host does not. The device memory belongs to the loader's stream.
+// Kernels register the streams that use it with the allocator, so that the next copy into it waits for them.
+// Pinned memory is reused after its copy has completed.
 #pragma once
 
 #include "gradus/data/dataset.h"
@@ -15,19 +15,19 @@ namespace gradus::data::internal {
 
 class DeviceCopies {
  public:
-  // Errors: DeviceError where there is no such device.
+  // Errors: DeviceError if the device does not exist.
   explicit DeviceCopies(Device device);
 
-  // Returns the batch where the device can copy it from by itself. On any thread.
+  // Returns the batch in pinned memory. May be called from any thread.
   Batch pin(Batch batch) const;
 
   struct Queued {
     Batch batch;
     Event arrived;
   };
-  // Queues the copy of a batch.
+  // Enqueues the copy of a batch to the device.
   Queued queue(Batch batch) const;
-  // Returns the batch on the device, for what is queued on the current stream from now on.
+  // Makes the current stream wait for the copy, and returns the batch on the device.
   Batch receive(Queued queued) const;
 
  private:

@@ -1,3 +1,4 @@
+// Implementation of CIFAR10 and CIFAR100: reads the binary version into memory shared by the host's ranks.
 #include "gradus/data/sets/cifar.h"
 
 #include <algorithm>
@@ -16,9 +17,9 @@ constexpr int64_t kSide = 32, kPixels = kSide * kSide, kImageBytes = 3 * kPixels
 }  // namespace
 
 struct CifarSet::Kind {
-  const char* name;     // in errors
-  const char* folder;   // of the unpacked archive
-  int64_t label_bytes;  // before each image; the last one is the label
+  const char* name;     // name of the data set in errors
+  const char* folder;   // folder in the archive
+  int64_t label_bytes;  // number of label bytes before each image, of which the last is used
   int64_t classes;
   const char* class_file;
   const char* origin;
@@ -26,9 +27,9 @@ struct CifarSet::Kind {
   int64_t record_bytes() const { return label_bytes + kImageBytes; }
   static const Kind& cifar10();
   static const Kind& cifar100();
-  // Returns the files of the set, in order, or none when they are not there.
+  // Returns the files of the set, in order; empty if they do not exist.
   std::vector<fs::path> files(const fs::path& dir, bool train) const;
-  // Errors: FileError when they are not there.
+  // Errors: FileError if they do not exist.
   std::vector<fs::path> find(const fs::path& dir, bool train) const;
   ImagesInMemory load(const std::vector<fs::path>& files, const Transform& transform) const;
 };
@@ -54,7 +55,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Copies an image of three planes to one with the channels innermost.
+// Converts an image from planar (CHW) to channels-last (HWC).
 void interleave(const uint8_t* planes, uint8_t* out) {
   for (int64_t i = 0; i < kPixels; ++i) {
     out[3 * i] = planes[i];
@@ -63,7 +64,7 @@ void interleave(const uint8_t* planes, uint8_t* out) {
   }
 }
 
-// Returns the lines up to the first empty one, without blanks and carriage returns at their ends.
+// Returns the lines up to the first empty one, without trailing blanks and carriage returns.
 std::vector<std::string> read_names(const fs::path& path, const std::string& op) {
   constexpr size_t kMaxBytes = 64 << 10;
   std::string text(kMaxBytes + 1, '\0');
@@ -90,7 +91,7 @@ std::vector<fs::path> CifarSet::Kind::files(const fs::path& dir, bool train) con
     } else if (!train) {
       found = {folder / "test_batch.bin"};
     } else {
-      // Numbers are consecutive. A set may have more parts than the original's 5.
+      // Files are numbered consecutively. A set may have more files than the original 5.
       for (int i = 1; is_there(folder / concat("data_batch_", i, ".bin")); ++i)
         found.push_back(folder / concat("data_batch_", i, ".bin"));
     }
@@ -131,7 +132,7 @@ ImagesInMemory CifarSet::Kind::load(const std::vector<fs::path>& files, const Tr
     parts.push_back({std::move(file), bytes / record});
   }
 
-  // The images, then the labels.
+  // Layout: images, then labels.
   const HostTensor all = host_tensor(key, n * (kImageBytes + 1), [&](uint8_t* images) {
     uint8_t* labels = images + n * kImageBytes;
     std::vector<uint8_t> buffer(static_cast<size_t>(record));

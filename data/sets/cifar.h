@@ -13,14 +13,14 @@
 namespace gradus::data {
 
 struct CifarOptions {
-  bool train = true;                 // the training images; else the test images
-  Transform transform = ToTensor();  // what becomes of each image when it is read
+  bool train = true;                 // true: training images; false: test images
+  Transform transform = ToTensor();  // applied to each image when it is read
 };
 
-// The base of CIFAR10 and CIFAR100.
+// Base class of CIFAR10 and CIFAR100.
 class CifarSet : public ImagesInMemory {
  public:
-  // Names of the classes, in the order of their labels. Empty when the folder has no file of names.
+  // Returns the names of the classes, by label. Empty if the folder has no file of names.
   const std::vector<std::string>& classes() const { return classes_; }
 
  protected:
@@ -34,20 +34,19 @@ class CifarSet : public ImagesInMemory {
 // 50,000 training and 10,000 test images of 10 classes (Krizhevsky 2009).
 class CIFAR10 : public CifarSet {
  public:
-  // Reads data_batch_1.bin, data_batch_2.bin and so on, as many as there are, or test_batch.bin, and the
-  // names of the classes in batches.meta.txt, from `dir` or from the cifar-10-batches-bin below it. Files may
-  // hold any number of images.
-  // Errors: FileError when there is no file (says where it was looked for) or one is malformed.
+  // Reads data_batch_1.bin, data_batch_2.bin, ... (as many as exist) or test_batch.bin, and the class names in
+  // batches.meta.txt, from `dir` or `dir`/cifar-10-batches-bin. Files may contain any number of images.
+  // Errors: FileError if a file is malformed or there is none; the error lists the searched folders.
   explicit CIFAR10(const std::filesystem::path& dir, CifarOptions options = {});
-  // Says whether the files of training and test images are there.
+  // Returns whether the files of training and test images exist.
   static bool available(const std::filesystem::path& dir);
 };
 
 // 50,000 training and 10,000 test images of 100 classes. Each class belongs to one of 20 coarse classes.
 class CIFAR100 : public CifarSet {
  public:
-  // Reads train.bin or test.bin, and fine_label_names.txt, from `dir` or from the cifar-100-binary below it.
-  // Labels are the fine ones.
+  // Reads train.bin or test.bin, and fine_label_names.txt, from `dir` or `dir`/cifar-100-binary. Labels are the
+  // fine labels.
   // Errors: as CIFAR10.
   explicit CIFAR100(const std::filesystem::path& dir, CifarOptions options = {});
   static bool available(const std::filesystem::path& dir);

@@ -1,3 +1,4 @@
+// Implementation of GeneratedDigits: stroke templates of the digits, random deformation, and rasterization.
 #include "gradus/data/sets/digits.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ struct Point {
   float x, y;
 };
 
-// Points in a box 100 units wide and high, y downwards. A smooth stroke is a Catmull-Rom spline through them.
+// Points in a box of 100 x 100 units, y downward. A smooth stroke is a Catmull-Rom spline through the points.
 struct Stroke {
   bool smooth;
   std::vector<Point> points;
@@ -29,7 +30,8 @@ using Glyph = std::vector<Stroke>;
 constexpr bool kSmooth = true, kStraight = false;
 
 // clang-format off
-// The ways of writing each digit.
+
+// The variants of each digit.
 const std::array<std::vector<Glyph>, 10>& glyphs() {
   static const std::array<std::vector<Glyph>, 10> all = {{
       {  // 0: round; narrow; begun and ended at the top with a small overlap; left open
@@ -118,7 +120,7 @@ const std::array<std::vector<Glyph>, 10>& glyphs() {
 }
 // clang-format on
 
-// The random numbers of one image, in order.
+// The sequence of random numbers of one image.
 class Draws {
  public:
   Draws(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
@@ -131,7 +133,7 @@ class Draws {
     return block_[used_++];
   }
   float uniform(float low, float high) { return low + (high - low) * uniform_f32(bits()); }
-  // About normal, mean 0, standard deviation 1, within [-3.5, 3.5]: a sum of four uniforms.
+  // Approximately normal, mean 0, standard deviation 1, within [-3.5, 3.5]: a sum of four uniform numbers.
   float normal() {
     float sum = -2.f;
     for (int i = 0; i < 4; ++i) sum += uniform_f32(bits());
@@ -176,7 +178,7 @@ class Canvas {
  public:
   Canvas() { ink_.fill(0.f); }
 
-  // Draws a line with round ends, radius from `ra` to `rb`, edges one pixel soft.
+  // Draws a line with round ends, radius from `ra` to `rb`, and antialiased edges of one pixel.
   void line(Point a, Point b, float ra, float rb) {
     const float reach = std::max(ra, rb) + .6f;
     const int x0 = std::max(0, static_cast<int>(std::min(a.x, b.x) - reach));
@@ -197,7 +199,7 @@ class Canvas {
     }
   }
 
-  // Writes bytes: ink of brightness `pen`, plus uniform noise in [-noise, noise] on every pixel.
+  // Converts to bytes: coverage times `pen`, plus uniform noise in [-noise, noise] per pixel.
   void develop(Draws& draws, float pen, float noise, uint8_t* out) const {
     uint32_t bits = 0;
     for (int i = 0; i < kSide * kSide; ++i) {
@@ -242,13 +244,13 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
   Canvas canvas;
   const float radius = draws.uniform(.65f, 1.75f), swell = draws.uniform(0.f, .3f),
               phase = draws.uniform(0.f, 6.28f);
-  float drawn = 0.f;  // the pen presses harder and softer along the way
+  float drawn = 0.f;  // length drawn so far, which modulates the pen's width
   const auto pressure = [&] { return radius * (1.f + swell * std::sin(phase + drawn * .35f)); };
   for (const Stroke& stroke : glyph) {
     std::vector<Point> points = stroke.points;
     const bool closed = points.front().x == points.back().x && points.front().y == points.back().y;
     for (Point& p : points) p = {p.x + shake * draws.normal(), p.y + shake * draws.normal()};
-    // Most rings close.
+    // Closes most closed shapes exactly.
     if (closed && draws.chance(.8f)) points.back() = points.front();
     const int steps = stroke.smooth ? 5 : 4;
     Point from = place(points[0]);
@@ -292,7 +294,7 @@ ImagesInMemory generate(const GeneratedDigitsOptions& options) {
       }
     });
   };
-  // The images, then the labels.
+  // Layout: images, then labels.
   const HostTensor all =
       host_tensor(concat("digits:", options.train, ':', n, ':', options.seed), pixels + n, draw);
   const Shape image_shape{n, 1, kSide, kSide}, label_shape{n};

@@ -1,3 +1,4 @@
+// Implementation of FakeData with Philox random numbers.
 #include "gradus/data/sets/fake_data.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace gradus::data {
 namespace {
 
-// Draws of the seed: labels, then pixels.
+// Philox streams of the seed.
 constexpr uint64_t kLabelStream = 0, kFirstPixelStream = 1;
 
 }  // namespace
@@ -18,7 +19,7 @@ FakeData::FakeData(FakeDataOptions options) : ImageDataset(options.transform), o
   const FakeDataOptions& o = options_;
   if (o.size < 1 || o.classes < 1)
     throw ValueError("FakeData", "size and classes must be at least 1, given ", o.size, " and ", o.classes);
-  Image(o.image_size.h, o.image_size.w, o.channels);  // checks them
+  Image(o.image_size.h, o.image_size.w, o.channels);  // the constructor checks the sizes
 }
 
 Image FakeData::image(int64_t index) const {

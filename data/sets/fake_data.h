@@ -1,4 +1,4 @@
-// FakeData: images of random bytes with random labels, for tests and for measuring a program without files.
+// FakeData: images of random bytes with random labels, as torchvision's, for tests and benchmarks without files.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace gradus::data {
 
 struct FakeDataOptions {
-  int64_t size = 1000;  // images
+  int64_t size = 1000;  // number of images
   Size2 image_size = 224;
   int64_t channels = 3;
   int64_t classes = 10;
@@ -18,10 +18,10 @@ struct FakeDataOptions {
   Transform transform = ToTensor();
 };
 
-// An image and its label depend on (seed, index) alone.
+// An image and its label depend only on (seed, index).
 class FakeData : public ImageDataset {
  public:
-  // Errors: ValueError for a size, image size or number of classes below 1, or channels other than 1 and 3.
+  // Errors: ValueError for a size, image size or number of classes below 1, or channels other than 1 or 3.
   explicit FakeData(FakeDataOptions options = {});
 
   std::string name() const override { return "FakeData"; }

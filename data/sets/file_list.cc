@@ -1,3 +1,4 @@
+// Implementation of FileList.
 #include "gradus/data/sets/file_list.h"
 
 namespace gradus::data::internal {

@@ -1,3 +1,4 @@
+// Implementation of GeneratedText.
 #include "gradus/data/sets/generated_text.h"
 
 #include "gradus/tensor/base/error.h"
@@ -15,7 +16,7 @@ GeneratedText::GeneratedText(GeneratedTextOptions options)
 
 Sample GeneratedText::get(int64_t index) const {
   check_index(index);
-  // Stream 0 has the source's own numbers.
+  // Stream 0 is used for the source's probabilities.
   const uint64_t stream = 2 * uint64_t(index) + (options_.train ? 1 : 2);
   return internal::next_character_sample(source_.draw(options_.context + 1, options_.seed, stream));
 }

@@ -1,3 +1,4 @@
+// Implementation of host_tensor with Job::share.
 #include "gradus/data/sets/host_tensor.h"
 
 #include "gradus/tensor/runtime/job.h"

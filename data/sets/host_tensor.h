@@ -1,4 +1,4 @@
-// HostTensor: bytes that the ranks of a host share as one copy in memory (see Job::share).
+// HostTensor: read-only bytes in memory that all ranks on a host share (see Job::share).
 #pragma once
 
 #include <functional>
@@ -8,20 +8,20 @@
 
 namespace gradus::data {
 
-// Bytes of this process's own, and those that it shares with other ranks of its host.
+// Numbers of bytes that belong to this process alone, and that it shares with other ranks on its host.
 struct MemoryUse {
   int64_t own = 0;
   int64_t shared = 0;
 };
 
 struct HostTensor {
-  Tensor bytes;  // u8[N]; not to be written to
+  Tensor bytes;  // u8[N], read-only
   MemoryUse memory;
 };
 
-// Returns `size` bytes with the contents that `key` names. The first rank to ask for `key` writes
+// Returns `size` bytes that are identified by `key` on this host. The first rank that requests `key` initializes
 // them with fill().
-// Errors: what fill() throws.
+// Errors: those of fill().
 HostTensor host_tensor(const std::string& key, int64_t size, const std::function<void(uint8_t* out)>& fill);
 
 }  // namespace gradus::data

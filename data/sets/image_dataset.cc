@@ -1,3 +1,4 @@
+// Implementation of ImageDataset: reads, transforms and batches images, and replaces unreadable ones.
 #include "gradus/data/sets/image_dataset.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ Tensor label_tensor(int64_t label) {
 
 bool is_image_tensor(const Picture& p) { return p.dtype() == DType::kF32 && p.shape().size() == 3; }
 
-// Returns the image after the transform, as a tensor.
+// Returns the transformed image, which is a tensor.
 Picture transformed(const ImageDataset& set, int64_t index) {
   Picture picture(set.image(index));
   set.transform().apply(picture);
@@ -65,9 +66,9 @@ Sample ImageDataset::get(int64_t index) const {
 struct ImageDataset::BatchWriter {
   const ImageDataset& set;
   Batch batch;
-  std::vector<Sample> others = {};  // instead of batch.input, when the transform gives no f32[C,H,W]
+  std::vector<Sample> others = {};  // replaces batch.input if the transform's result is not f32[C,H,W]
   int64_t written = 0;
-  int64_t first = 0;  // the first sample's index
+  int64_t first = 0;  // index of the first sample
 
   void write(int64_t index) {
     Picture picture = transformed(set, index);

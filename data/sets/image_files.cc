@@ -1,3 +1,4 @@
+// Implementation of ImageFiles: checks and reads image files, and records unreadable ones.
 #include "gradus/data/sets/image_files.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ImageFiles: labeled image files, each read, decoded and transformed when its sample is asked for.
+// ImageFiles: a data set of labeled image files, which are read, decoded and transformed on access.
 //
 //   data::ImageFiles pets({{"a/cat.jpg", 0}, {"b/dog.png", 1}}, {.transform = resize_and_crop});
 #pragma once
@@ -16,17 +16,16 @@
 
 namespace gradus::data {
 
-// What to do about a file that is missing, damaged or no image.
+// What to do about a file that is missing, damaged or not an image.
 enum class OnError {
   kThrow,  // throw a SampleError naming the sample and the file, in place of its batch
-  // Let another sample stand in: the next readable one, in the order of the set. Batches keep their sizes, on
-  // all ranks, and epochs keep their length. Samples that stand in come last in their batch and count as its
-  // padding, so an evaluation counts each readable sample once. Batch::skipped and DataLoader::skipped say
-  // how many there were.
+  // Replace the sample by the next readable one, in the order of the set. Sizes of batches and epochs do not
+  // change on any rank. Replacements come last in their batch and count as padding, so an evaluation counts each
+  // readable sample once. Batch::skipped and DataLoader::skipped return their number.
   kSkip,
 };
 
-// What to read of every file when the set is made.
+// What the constructor reads of every file.
 enum class Check {
   kNothing,
   kHeaders,  // format and size
@@ -34,10 +33,10 @@ enum class Check {
 };
 
 struct ImageFilesOptions {
-  Transform transform = ToTensor();  // what becomes of each image when it is read
+  Transform transform = ToTensor();  // applied to each image when it is read
   DecodeOptions decode = {};
   OnError on_error = OnError::kThrow;
-  // With OnError::kThrow, a FileError names the files that fail; with kSkip the set is made without them.
+  // Files that fail the check: FileError naming them with OnError::kThrow; left out with kSkip.
   Check check = Check::kNothing;
 };
 
@@ -53,7 +52,7 @@ struct UnreadableFile {
 
 class ImageFiles : public ImageDataset {
  public:
-  // Errors: FileError, with Check; ValueError for no files, or none that can be read.
+  // Errors: FileError if a file fails the check; ValueError if `files` is empty or all files are left out.
   explicit ImageFiles(const std::vector<ImageFile>& files, const ImageFilesOptions& options = {});
 
   std::string name() const override { return name_; }
@@ -63,8 +62,7 @@ class ImageFiles : public ImageDataset {
   int64_t label(int64_t index) const override;
   std::filesystem::path path(int64_t index) const;
 
-  // The number of files found unreadable so far (OnError::kSkip), each counted once, and the
-  // first 1000 of them.
+  // Return the number of distinct files found unreadable so far (OnError::kSkip), and the first 1000 of them.
   int64_t unreadable() const;
   std::vector<UnreadableFile> unreadable_files() const;
 

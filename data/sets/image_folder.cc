@@ -1,3 +1,4 @@
+// Implementation of ImageFolder: lists class folders recursively, with detection of link cycles.
 #include "gradus/data/sets/image_folder.h"
 
 #include <sys/stat.h>
@@ -19,10 +20,10 @@ constexpr const char* kOp = "ImageFolder";
 
 struct Folder {
   fs::path path;
-  std::vector<std::string> files;  // the samples
+  std::vector<std::string> files;  // names of the samples
 };
 
-// Identifies a file, whatever its name.
+// Identifies a file independently of its path.
 using FileId = std::pair<dev_t, ino_t>;
 
 FileId id_of(const fs::path& path) {
@@ -45,19 +46,19 @@ template <class F> void for_each_in(const fs::path& folder, F&& f) {
   if (error) throw FileError(kOp, folder.string(), ": cannot be listed: ", error.message());
 }
 
-// A link that leads nowhere counts as a file. Reading it gives the error.
+// A broken link counts as a file; reading the sample reports the error.
 bool is_folder(const fs::directory_entry& entry) {
   std::error_code ignored;
   return entry.is_directory(ignored);
 }
 
-class Walk {
+class FolderWalk {
  public:
-  explicit Walk(const std::vector<std::string>& extensions)
+  explicit FolderWalk(const std::vector<std::string>& extensions)
       : extensions_(extensions.empty() ? std::vector<std::string>{".jpg", ".jpeg", ".png"} : extensions),
         refuses_others_(extensions.empty()) {}
 
-  // Returns a class's folders with images, sorted.
+  // Returns the folders below a class folder that contain images, sorted.
   std::vector<Folder> folders(const fs::path& root) {
     found_.clear();
     descend(root);
@@ -74,7 +75,7 @@ class Walk {
 
  private:
   void descend(const fs::path& path) {
-    // A few links on each level can multiply to more folders than anybody can wait for.
+    // Symbolic links can multiply the number of folders exponentially with depth.
     constexpr int64_t kMaxFolders = 1'000'000;
     if (++visited_ > kMaxFolders)
       throw FileError(kOp, path.string(), ": comes after ", kMaxFolders, " other folders, the limit");
@@ -127,8 +128,8 @@ std::vector<std::string> class_names(const fs::path& root) {
   return names;
 }
 
-// "cat, dog and 3 more".
-std::string some_of(const std::vector<std::string>& names) {
+// Returns "cat, dog and 3 more".
+std::string abbreviate(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   std::string text;
   for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += (i ? ", " : "") + names[i];
@@ -148,7 +149,7 @@ struct ImageFolder::Listing {
 
 ImageFolder::Listing ImageFolder::list(const fs::path& root, const ImageFolderOptions& options) {
   Listing listing{class_names(root), {}};
-  Walk walk(options.extensions);
+  FolderWalk walk(options.extensions);
   std::vector<std::string> empty;
   for (size_t label = 0; label < listing.classes.size(); ++label) {
     const std::vector<Folder> folders = walk.folders(root / listing.classes[label]);
@@ -161,7 +162,7 @@ ImageFolder::Listing ImageFolder::list(const fs::path& root, const ImageFolderOp
   }
   if ((!empty.empty() && !options.allow_empty) || listing.files.size() == 0)
     throw FileError(kOp, root.string(), ": no images (", walk.extensions(), ") for ", empty.size(), " of ",
-                    listing.classes.size(), " classes: ", some_of(empty));
+                    listing.classes.size(), " classes: ", abbreviate(empty));
   return listing;
 }
 

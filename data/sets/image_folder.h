@@ -20,20 +20,18 @@ struct ImageFolderOptions {
   DecodeOptions decode = {};
   OnError on_error = OnError::kThrow;
   Check check = Check::kNothing;
-  // Name endings of the files that are samples, in small letters. The case of the files' names does not
-  // matter. By default .jpg, .jpeg and .png. Other kinds of files that torchvision reads are then an error,
-  // rather than left out.
+  // File name extensions of samples, in lower case; compared without regard to case. Default: .jpg, .jpeg and
+  // .png; files of other types that torchvision reads are then an error instead of being ignored.
   std::vector<std::string> extensions = {};
-  bool allow_empty = false;  // classes without images
+  bool allow_empty = false;  // allow classes without images
 };
 
 class ImageFolder : public ImageFiles {
  public:
-  // Lists `root`. Its folders, sorted by name, are the classes 0, 1, ... The files in them and in folders
-  // below are the samples, sorted by class, then by folder, then by name. This is torchvision's order.
-  // Links are followed.
-  // Errors: FileError naming what cannot be listed, a link that leads back to a folder above it, a root
-  // without folders, or classes without images; and as ImageFiles.
+  // Lists `root`. Its folders, sorted by name, are the classes 0, 1, ... All files below a class folder are its
+  // samples, in torchvision's order: by class, folder, name. Symbolic links are followed.
+  // Errors: FileError for a folder that cannot be listed, a cycle of links, a root without folders, or classes
+  // without images; and as ImageFiles.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 
   const std::vector<std::string>& classes() const { return classes_; }

@@ -1,3 +1,4 @@
+// Implementation of ImagesInMemory, with table lookup for pointwise transforms.
 #include "gradus/data/sets/images_in_memory.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// ImagesInMemory: labeled images as bytes in memory. Base of MNIST, GeneratedDigits and CIFAR10.
+// ImagesInMemory: base class of MNIST, GeneratedDigits and CIFAR10: labeled images as bytes in memory.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,10 @@ namespace gradus::data {
 
 class ImagesInMemory : public ImageDataset {
  public:
-  // `memory` says how many of the bytes are this process's own and how many are shared. By default all
-  // are its own.
+  // `memory`: how many bytes are shared between ranks. Default: none.
   // Shapes: images u8[N,1,H,W], or u8[N,3,H,W] channels-last; labels u8[N].
-  // Errors: ShapeError; DTypeError; ValueError for a label of `num_classes` or more, or for a transform that
-  // needs another number of channels.
+  // Errors: ShapeError; DTypeError; ValueError for a label >= num_classes, or for a transform that requires
+  // another number of channels.
   ImagesInMemory(std::string name, Tensor images, Tensor labels, int64_t num_classes, Transform transform,
                  std::optional<MemoryUse> memory = {});
 
@@ -25,13 +24,13 @@ class ImagesInMemory : public ImageDataset {
   int64_t size() const override { return images_.size(0); }
   Image image(int64_t index) const override;
   int64_t label(int64_t index) const override;
-  // Reads a batch. A pointwise transform's values go straight from the bytes into the batch.
-  // Errors: IndexError with a pointwise transform, else as ImageDataset.
+  // Reads a batch. With a pointwise transform, bytes are converted directly into the batch by table lookup.
+  // Errors: IndexError with a pointwise transform; otherwise as ImageDataset.
   Batch get_batch(std::span<const int64_t> indices) const override;
 
   int64_t num_classes() const { return num_classes_; }
-  const Tensor& images() const { return images_; }     // u8[N,C,H,W], channels-last; not to be written to
-  const Tensor& labels() const { return labels_; }     // u8[N]; not to be written to
+  const Tensor& images() const { return images_; }     // u8[N,C,H,W], channels-last, read-only
+  const Tensor& labels() const { return labels_; }     // u8[N], read-only
   const MemoryUse& memory() const { return memory_; }  // of images and labels
 
  private:
@@ -41,7 +40,7 @@ class ImagesInMemory : public ImageDataset {
   Tensor images_, labels_;
   int64_t num_classes_;
   MemoryUse memory_;
-  std::shared_ptr<const ValueTable> values_;  // of a pointwise transform
+  std::shared_ptr<const ValueTable> values_;  // lookup table of a pointwise transform; null for others
 };
 
 }  // namespace gradus::data

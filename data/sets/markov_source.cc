@@ -1,3 +1,4 @@
+// Implementation of MarkovSource: transition probabilities, stationary distribution, entropy and sampling.
 #include "gradus/data/sets/markov_source.h"
 
 #include <cmath>
@@ -24,8 +25,8 @@ double entropy_of(std::span<const double> probabilities) {
   return h;
 }
 
-// Returns which outcome a uniform number in [0, 1) means.
-size_t outcome(std::span<const double> probabilities, double u) {
+// Inverse transform sampling: returns the outcome for a uniform number u in [0, 1).
+size_t sample_outcome(std::span<const double> probabilities, double u) {
   size_t i = 0;
   for (; i + 1 < probabilities.size() && u >= probabilities[i]; ++i) u -= probabilities[i];
   return i;
@@ -50,7 +51,7 @@ int64_t checked_states(const MarkovSourceOptions& o) {
 MarkovSource::MarkovSource(MarkovSourceOptions options)
     : options_(options), states_(checked_states(options)) {
   const size_t n = size_t(options_.characters), order = size_t(options_.order);
-  std::vector<double> w(order * n * n);  // of the last character, of the one before, ...
+  std::vector<double> w(order * n * n);  // [order,n,n], from the last character backward
   for (size_t i = 0; i < w.size(); ++i) w[i] = kSpread * (2 * uniform(options_.seed, 0, i) - 1);
   next_.resize(size_t(states_) * n);
   for (size_t s = 0; s < size_t(states_); ++s) {
@@ -71,7 +72,7 @@ std::span<const double> MarkovSource::next(int64_t state) const {
   return std::span(next_).subspan(size_t(state) * n, n);
 }
 
-// Every character may follow every other, so the iteration converges, whatever it begins with.
+// All transition probabilities are positive, so power iteration converges from any start.
 void MarkovSource::find_stationary() {
   constexpr int kMaxRounds = 10'000;
   const size_t n = size_t(options_.characters), states = size_t(states_);
@@ -91,7 +92,7 @@ void MarkovSource::find_stationary() {
 double MarkovSource::entropy(int64_t length) const {
   if (length < 0) throw ValueError("MarkovSource", "expected a length >= 0, given ", length);
   if (length >= options_.order) return entropy_of(stationary_) + double(length - options_.order) * rate_;
-  // Of the first characters of a state.
+  // Entropy of the first characters of a state: sums the stationary distribution over the remaining characters.
   int64_t blocks = 1;
   for (int64_t k = 0; k < length; ++k) blocks *= options_.characters;
   std::vector<double> p(size_t(blocks), 0.0);
@@ -101,11 +102,11 @@ double MarkovSource::entropy(int64_t length) const {
 
 std::vector<uint8_t> MarkovSource::draw(int64_t length, uint64_t seed, uint64_t stream) const {
   const size_t n = size_t(options_.characters), states = size_t(states_);
-  size_t state = outcome(stationary_, uniform(seed, stream, 0));
+  size_t state = sample_outcome(stationary_, uniform(seed, stream, 0));
   std::vector<uint8_t> drawn;
   for (size_t place = states / n; place > 0; place /= n) drawn.push_back(uint8_t(state / place % n));
   while (int64_t(drawn.size()) < length) {
-    const size_t c = outcome(next(int64_t(state)), uniform(seed, stream, drawn.size()));
+    const size_t c = sample_outcome(next(int64_t(state)), uniform(seed, stream, drawn.size()));
     drawn.push_back(uint8_t(c));
     state = (state * n + c) % states;
   }

@@ -1,5 +1,5 @@
-// MarkovSource: a source of random characters whose entropy is known, and with it the least loss of a model
-// that predicts the next one.
+// MarkovSource: a source of random characters with known entropy, which is the minimal loss of a model that
+// predicts the next character.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,32 @@ namespace gradus::data {
 
 struct MarkovSourceOptions {
   int64_t characters = 27;
-  int64_t order = 2;  // how many characters before one it depends on
+  int64_t order = 2;  // k: number of previous characters that a character depends on
   uint64_t seed = 0;
 };
 
-// A stationary Markov chain. After characters x1, ..., xk (k the order, xk the last), the next one is c with
-// probability proportional to exp(w1(x1,c) + ... + wk(xk,c)). The w are drawn once, uniform in [-2.5, 2.5).
-// So every character of the last k matters, and none by itself says what follows.
+// A stationary Markov chain of order k: after characters x1, ..., xk (xk the last),
+//   P(c) proportional to exp(w1(x1,c) + ... + wk(xk,c)),  w_i uniform in [-2.5, 2.5), drawn once.
+// So the next character depends on all of the last k characters.
 class MarkovSource {
  public:
-  // Errors: ValueError for fewer than 2 or more than 256 characters, an order below 1, and for more than 2^22
-  // probabilities, characters^(order + 1).
+  // Errors: ValueError for fewer than 2 or more than 256 characters, an order below 1, and if
+  // characters^(order + 1), the number of probabilities, exceeds 2^22.
   explicit MarkovSource(MarkovSourceOptions options = {});
 
-  // Returns the probability of each next character. A state is the last k characters as a number in base
-  // `characters`, the oldest first.
+  // Returns the probability of each next character. A state is the last k characters as digits of a number in base
+  // `characters`, oldest first.
   std::span<const double> next(int64_t state) const;
-  // Returns the probability of each state, in the long run: the stationary distribution, by power iteration.
+  // Returns the stationary distribution of states, computed by power iteration.
   const std::vector<double>& stationary() const { return stationary_; }
 
-  // Returns the entropy of a character given all before it, in nats.
+  // Returns the entropy of a character given all previous characters, in nats.
   double entropy() const { return rate_; }
-  // Returns the entropy of `length` characters in a row, in nats.
+  // Returns the joint entropy of `length` consecutive characters, in nats.
   // Errors: ValueError for length < 0.
   double entropy(int64_t length) const;
 
-  // Draws `length` characters in a row. The same numbers of `seed` and `stream` give the same ones.
+  // Draws `length` consecutive characters, which are a function of `seed` and `stream`.
   std::vector<uint8_t> draw(int64_t length, uint64_t seed, uint64_t stream) const;
 
  private:

@@ -1,3 +1,5 @@
+// Implementation of MNIST and FashionMNIST: finds and reads the IDX files into memory shared by the host's
+// ranks.
 #include "gradus/data/sets/mnist.h"
 
 #include <string>
@@ -12,9 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Kind {
-  const char* name;    // in errors, and of the folder that other tools use
+  const char* name;    // name in errors, and of torchvision's folder
   double mean, std;    // of the training images
-  const char* origin;  // where to get the files
+  const char* origin;  // source of the files, for errors
 };
 
 constexpr Kind kMnist{"MNIST", 0.1307, 0.3081,
@@ -27,14 +29,14 @@ std::vector<fs::path> folders(const fs::path& dir, const Kind& kind) {
   return {dir, dir / kind.name / "raw", dir / "raw"};
 }
 
-// Returns the names that the file may have: both spellings are in circulation. `stem` is "train-images", for
-// example, and `rank` the 3 of idx3.
+// Returns the possible names of a file, which exists in two spellings. `stem` is "train-images", for example, and
+// `rank` the 3 of idx3.
 std::vector<std::string> names(const std::string& stem, int rank) {
   const std::string ending = concat("idx", rank, "-ubyte");
   return {stem + "-" + ending, stem + "-" + ending + ".gz", stem + "." + ending, stem + "." + ending + ".gz"};
 }
 
-// Returns the file, or an empty path.
+// Returns the path of the file; empty if it does not exist.
 fs::path find(const fs::path& dir, const Kind& kind, const std::string& stem, int rank) {
   for (const fs::path& folder : folders(dir, kind)) {
     for (const std::string& name : names(stem, rank)) {

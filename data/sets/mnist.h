@@ -12,20 +12,20 @@
 namespace gradus::data {
 
 struct MnistOptions {
-  bool train = true;  // the training images; else the test images
-  // What becomes of each image when it is read. By default ToTensor, then Normalize to mean 0 and standard
-  // deviation 1 over the training images.
+  bool train = true;  // true: training images; false: test images
+  // Applied to each image when it is read. Default: ToTensor, then Normalize to mean 0 and standard deviation 1
+  // over the training images.
   std::optional<Transform> transform = {};
 };
 
 // Handwritten digits (LeCun, Cortes, Burges). Normalizes with mean 0.1307 and std 0.3081.
 class MNIST : public ImagesInMemory {
  public:
-  // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images), each plain or
-  // with .gz, from `dir` or from the MNIST/raw below it.
-  // Errors: FileError when a file is missing (says where it was looked for and how to get it) or malformed.
+  // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images), each plain or with
+  // .gz, from `dir` or `dir`/MNIST/raw.
+  // Errors: FileError if a file is missing (lists the searched folders and a source) or malformed.
   explicit MNIST(const std::filesystem::path& dir, MnistOptions options = {});
-  // Says whether the files of all training and test images are there.
+  // Returns whether the files of all training and test images exist.
   static bool available(const std::filesystem::path& dir);
 };
 
@@ -33,7 +33,7 @@ class MNIST : public ImagesInMemory {
 // and std 0.3530.
 class FashionMNIST : public ImagesInMemory {
  public:
-  // Reads the files that MNIST reads, from `dir` or from the FashionMNIST/raw below it.
+  // Reads the same files as MNIST, from `dir` or `dir`/FashionMNIST/raw.
   explicit FashionMNIST(const std::filesystem::path& dir, MnistOptions options = {});
   static bool available(const std::filesystem::path& dir);
 };

@@ -1,3 +1,4 @@
+// Implementation of SegmentationFiles.
 #include "gradus/data/sets/segmentation_files.h"
 
 #include <utility>

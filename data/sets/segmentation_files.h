@@ -1,4 +1,4 @@
-// SegmentationFiles: image files, each with a mask file that has a class for each pixel.
+// SegmentationFiles: a data set of image files with mask files, which have a class per pixel.
 //
 //   data::SegmentationFiles train({{"a.jpg", "a.png"}, {"b.jpg", "b.png"}}, {.transform = augment});
 //   for (const data::Batch& b : data::DataLoader(train, {.batch_size = 8, .shuffle = true}))
@@ -21,16 +21,16 @@ struct SegmentationFile {
 };
 
 struct SegmentationFilesOptions {
-  // Changes each image and, with the same random numbers, its mask. Crops, resizes, padding and flips change
-  // both. Colors change the image alone.
+  // Applied to each image and its mask: crops, resizes, padding and flips change both, with the same random
+  // numbers; other transforms change the image only.
   Transform transform = ToTensor();
-  DecodeOptions decode = {.exif_orientation = false};  // of images and masks; neither is turned
-  MaskOptions mask = {};                               // the mask's class where a transform pads
+  DecodeOptions decode = {.exif_orientation = false};  // of images and masks
+  MaskOptions mask = {};                               // class of padding pixels
 };
 
 class SegmentationFiles : public Dataset {
  public:
-  // Takes PNG files as masks, gray or with a palette. The stored numbers are the classes.
+  // Masks are PNG files, gray or with a palette; the stored values are the classes.
   // Errors: ValueError for no files.
   explicit SegmentationFiles(std::vector<SegmentationFile> files, SegmentationFilesOptions options = {});
 
@@ -38,8 +38,8 @@ class SegmentationFiles : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   const SegmentationFile& file(int64_t index) const;  // Errors: IndexError
   // Returns the transformed image, and the mask i64[H,W].
-  // Errors: IndexError; FileError, also for a mask of another size than its image; StateError when the
-  // transform leaves an image.
+  // Errors: IndexError; FileError, also for a mask whose size differs from its image's; StateError if the
+  // transform does not produce a tensor.
   Sample get(int64_t index) const override;
 
  private:

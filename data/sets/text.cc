@@ -1,3 +1,4 @@
+// Implementation of read_text, Characters and TextWindows.
 #include "gradus/data/sets/text.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Text, character by character, for models that predict the next one.
+// Character-level text data sets for language models.
 //
 //   const std::string text = data::read_text("input.txt");
 //   const data::Characters characters(text);
@@ -27,7 +27,7 @@ struct ReadTextOptions {
 // Errors: FileError for a file that is missing, damaged, empty or longer than max_bytes.
 std::string read_text(const std::filesystem::path& file, ReadTextOptions options = {});
 
-// The characters of a text, numbered. A character is a byte.
+// A character vocabulary: maps the bytes that occur in a text to numbers.
 class Characters {
  public:
   // Numbers the characters that occur in `text`, in ascending order.
@@ -35,12 +35,12 @@ class Characters {
   explicit Characters(std::string_view text);
 
   int64_t size() const { return int64_t(all_.size()); }
-  const std::string& all() const { return all_; }  // in order
-  // Returns the number of a character, -1 of one that is not there.
+  const std::string& all() const { return all_; }  // all characters, by number
+  // Returns the number of a character; -1 if it is not in the vocabulary.
   int64_t number(char c) const { return number_[uint8_t(c)]; }
 
-  // Return the numbers of a text's characters, i64[T], and the text of such numbers, of any shape.
-  // Errors: ValueError for a character that is not there; IndexError for a number outside [0, size()).
+  // encode returns the numbers of a text's characters, i64[T]; decode the text of numbers, of any shape.
+  // Errors: ValueError for a character that is not in the vocabulary; IndexError for a number outside [0, size()).
   Tensor encode(std::string_view text) const;
   std::string decode(const Tensor& numbers) const;
 
@@ -50,18 +50,18 @@ class Characters {
 };
 
 struct TextWindowsOptions {
-  Required<int64_t, "context"> context;  // characters of an input
-  int64_t stride = 1;                    // from the beginning of a window to that of the next
+  Required<int64_t, "context"> context;  // characters per input
+  int64_t stride = 1;                    // distance between the starts of consecutive windows
   std::string name = "TextWindows";
 };
 
-// Parts of a text, as long as a model's context. Sample i is characters i stride, i stride + 1, ... as input,
-// and as target the characters that follow each of them.
+// Windows of a text: with b = i * stride, sample i has input text[b, b + context) and target text[b + 1, b +
+// context + 1).
 // Shapes: input, target i64[context].
 class TextWindows : public Dataset {
  public:
   // Errors: ValueError for a context or stride below 1, a text of fewer than context + 1 characters, and a
-  // character that is not there.
+  // character that is not in the vocabulary.
   TextWindows(const Characters& characters, std::string_view text, TextWindowsOptions options);
 
   std::string name() const override { return options_.name; }
@@ -74,7 +74,7 @@ class TextWindows : public Dataset {
 };
 
 namespace internal {
-// Returns numbers 0 to T - 1 as input, and 1 to T as target.
+// numbers[T + 1] -> input numbers[0, T), target numbers[1, T + 1).
 Sample next_character_sample(std::span<const uint8_t> numbers);
 }  // namespace internal
 

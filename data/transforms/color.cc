@@ -1,3 +1,4 @@
+// Implementation of the color transforms.
 #include "gradus/data/transforms/color.h"
 
 #include <algorithm>

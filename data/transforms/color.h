@@ -1,4 +1,4 @@
-// Transforms of colors. Names, defaults and distributions are torchvision's, results Pillow's.
+// Color transforms. Names, defaults and distributions are torchvision's; results equal Pillow's.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gradus::data {
 
-// The range of a random factor or shift: [low, high], or an amount on either side of the neutral value.
+// The range of a random factor or shift: [low, high], or [neutral - amount, neutral + amount].
 struct Jitter {
   double amount = 0;
   Interval interval = {};
@@ -19,17 +19,16 @@ struct Jitter {
 };
 
 struct ColorJitterOptions {
-  // Factors in [max(0, 1 - amount), 1 + amount], or in a given interval that is not negative.
+  // Range of factors: [max(0, 1 - amount), 1 + amount], or a nonnegative interval.
   Jitter brightness = {}, contrast = {}, saturation = {};
-  // Shift as a part of the circle of hues: in [-amount, amount] with amount at most 0.5, or in a given
-  // interval inside [-0.5, 0.5].
+  // Range of the hue shift in cycles: [-amount, amount] with amount <= 0.5, or an interval inside [-0.5, 0.5].
   Jitter hue = {};
 };
 
-// Varies brightness, contrast, saturation and hue, in random order.
+// Changes brightness, contrast, saturation and hue randomly, in random order.
 class ColorJitter : public TransformStep {
  public:
-  // Errors: ValueError for amounts and intervals other than these.
+  // Errors: ValueError for amounts and intervals outside the ranges above.
   explicit ColorJitter(ColorJitterOptions options = {});
   void apply(Picture& picture) const override;
 

@@ -1,3 +1,4 @@
+// Implementation of the geometric transforms, with torchvision's rounding of sizes and positions.
 #include "gradus/data/transforms/geometry.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ void check_interval(const char* op, const char* option, Interval i) {
     throw ValueError(op, option, " must be an interval above 0, given ", i.low, " to ", i.high);
 }
 
-// Rounds to the nearest integer, halves to the even one.
+// Rounds to the nearest integer, ties to even.
 int64_t round_even(double x) { return static_cast<int64_t>(std::nearbyint(x)); }
 
 // Returns `side` * to / from, rounded down, at least 1.

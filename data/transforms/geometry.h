@@ -1,4 +1,4 @@
-// Transforms that cut, resize, pad and flip images. Names, defaults and distributions are torchvision's.
+// Transforms that crop, resize, pad and flip images. Names, defaults and distributions are torchvision's.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gradus::data {
 
-// A height and a width, or one number for the shorter side. One number keeps the ratio of the sides.
+// A height and a width, or one number for the shorter side, which keeps the aspect ratio.
 struct ResizeSize {
   Size2 both;  // used when `shorter` is 0
   int64_t shorter = 0;
@@ -22,16 +22,15 @@ struct ResizeSize {
 struct ResizeOptions {
   Required<ResizeSize, "size"> size;
   Interpolation interpolation = Interpolation::kBilinear;
-  std::optional<int64_t> max_size = {};  // of the longer side, when `size` is the shorter side's
-  // Decodes photographs at 1/2, 1/4 or 1/8 where that is enough: faster, but no longer bit by
-  // bit Pillow's result.
+  std::optional<int64_t> max_size = {};  // limit of the longer side if `size` is one number
+  // Decodes JPEGs at 1/2, 1/4 or 1/8 of their size if large enough: faster, but not bit for bit Pillow's result.
   bool scaled_decoding = false;
 };
 
 // Resizes with antialiasing, as Pillow does.
 class Resize : public TransformStep {
  public:
-  // Errors: ValueError for sizes below 1, and for a max_size that is not above the shorter side's size.
+  // Errors: ValueError for sizes below 1, and for a max_size that is not greater than the shorter side's size.
   explicit Resize(ResizeOptions options);
   void apply(Picture& picture) const override;
 
@@ -43,7 +42,7 @@ struct CenterCropOptions {
   Required<Size2, "size"> size;
 };
 
-// Cuts out the middle of the image. A smaller image is padded with black first.
+// Crops the center of the image. A smaller image is first padded with black.
 class CenterCrop : public TransformStep {
  public:
   explicit CenterCrop(CenterCropOptions options);  // Errors: ValueError for sizes below 1
@@ -55,13 +54,13 @@ class CenterCrop : public TransformStep {
 
 struct RandomCropOptions {
   Required<Size2, "size"> size;
-  Padding padding = 0;         // added first
-  bool pad_if_needed = false;  // then pads both sides of what is still smaller than `size`
+  Padding padding = 0;         // added before the crop
+  bool pad_if_needed = false;  // then pads both sides of dimensions that are smaller than `size`
   Fill fill = 0;
   PaddingMode padding_mode = PaddingMode::kConstant;
 };
 
-// Cuts out a box at a random place in the image.
+// Crops a box at a uniformly random position.
 class RandomCrop : public TransformStep {
  public:
   explicit RandomCrop(RandomCropOptions options);  // Errors: ValueError for sizes below 1
@@ -81,19 +80,18 @@ struct RandomResizedCropOptions {
   Interval scale = {0.08, 1};         // area of the box / area of the image
   Interval ratio = {3. / 4, 4. / 3};  // width / height of the box
   Interpolation interpolation = Interpolation::kBilinear;
-  // As in ResizeOptions, but true by default: the crop is random anyway. false gives Pillow's
-  // result bit by bit.
+  // As in ResizeOptions, but true by default. false gives bit for bit Pillow's result.
   bool scaled_decoding = true;
 };
 
-// Cuts out a box of random area and ratio of sides, and resizes it.
+// Crops a box of random area and aspect ratio, and resizes it to `size`.
 class RandomResizedCrop : public TransformStep {
  public:
   // Errors: ValueError for sizes below 1, and intervals that are empty or not above 0.
   explicit RandomResizedCrop(RandomResizedCropOptions options);
   void apply(Picture& picture) const override;
-  // Draws the box for an image of this size. When ten draws do not fit, returns the largest box in the middle
-  // with an allowed ratio.
+  // Draws the box for an image of this size. If ten draws do not fit into the image, returns the largest centered
+  // box with an allowed aspect ratio.
   Box draw_box(int64_t height, int64_t width) const;
 
  private:
@@ -104,7 +102,7 @@ struct FlipOptions {
   double p = 0.5;
 };
 
-// Swaps left and right, or above and below, with probability p.
+// Mirrors horizontally (RandomHorizontalFlip) or vertically (RandomVerticalFlip) with probability p.
 class RandomHorizontalFlip : public TransformStep {
  public:
   explicit RandomHorizontalFlip(FlipOptions options = {});  // Errors: ValueError unless 0 <= p <= 1

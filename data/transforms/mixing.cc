@@ -1,3 +1,4 @@
+// Implementation of MixUp, CutMix and RandomChoice.
 #include "gradus/data/transforms/mixing.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ void check_batch(const char* op, const Batch& batch, int dims) {
                      "] and targets [N], given inputs ", describe(x), ", targets ", describe(batch.target));
 }
 
-// Returns the input in memory that nothing else uses, with each sample's elements in one piece.
+// Returns the input in exclusively owned memory, with each sample's elements contiguous.
 Tensor own_input(const Tensor& x) {
   const int64_t n = x.size(0), item = x.numel() / n;
   const bool samples_apart = n == 1 || x.stride(0) == item;

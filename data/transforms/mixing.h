@@ -1,11 +1,11 @@
-// Mixing the samples of a batch: MixUp and CutMix, with soft targets.
+// Batch transforms that mix samples: MixUp and CutMix, with soft targets.
 //
 //   data::DataLoader loader(train, {.batch_size = 128, .shuffle = true,
 //                                   .batch_transform = data::MixUp({.num_classes = 10, .alpha = 0.2})});
 //   for (const data::Batch& b : loader) loss = nn::cross_entropy(net(b.input), b.target);
 //
-// Each sample is mixed with the one before it in the batch, the first with the last. Random numbers come from
-// the Context's generator; a loader gives each batch its own.
+// Sample i is mixed with sample i - 1 of the batch, sample 0 with the last. Random numbers come from the Context's
+// generator; a loader installs a separate generator per batch.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 
 namespace gradus::data {
 
-// Returns class numbers as probabilities: 1 for the class, 0 for the others.
+// Returns the one-hot encoding of class numbers.
 // Shapes: labels i64[N] -> f32[N,classes].
-// Errors: ValueError naming a number that is no class; DTypeError, ShapeError for other tensors.
+// Errors: ValueError naming a number outside [0, classes); DTypeError, ShapeError for other tensors.
 Tensor soft_targets(const Tensor& labels, int64_t classes);
 
 struct MixUpOptions {
@@ -27,14 +27,13 @@ struct MixUpOptions {
   double alpha = 1;  // of the beta distribution
 };
 
-// Mixes whole samples (Zhang et al. 2018) with one r ~ Beta(alpha, alpha) for the batch. Targets are mixed
-// alike, as probabilities.
+// MixUp (Zhang et al. 2018), with one r ~ Beta(alpha, alpha) per batch. One-hot targets are mixed in the same way.
 //   input[i] = r input[i] + (1 - r) input[i - 1]
 // Shapes: input f32[N,...], target i64[N] -> input, target f32[N,num_classes].
 class MixUp {
  public:
   explicit MixUp(MixUpOptions options);  // Errors: ValueError unless alpha > 0 and there is a class
-  // Errors: ValueError, ShapeError, DTypeError for a batch that is not of these shapes.
+  // Errors: ValueError, ShapeError, DTypeError for a batch of other shapes or dtypes.
   Batch operator()(Batch batch) const;
 
  private:
@@ -46,11 +45,11 @@ struct CutMixOptions {
   double alpha = 1;  // of the beta distribution
 };
 
-// Replaces a box of each image by that box of the sample before it (Yun et al. 2019). The whole batch has one
-// r ~ Beta(alpha, alpha), and one center of the box, uniform over the image. The box is cut off at the
-// image's edges. Targets are weighed by the two areas that result.
+// CutMix (Yun et al. 2019): replaces a box of each image by the same box of the previous sample. The batch has one
+// r ~ Beta(alpha, alpha), and one box, whose center is uniform over the image:
 //   s = sqrt(1 - r) / 2
-//   height = 2 int(H s), width = 2 int(W s)
+//   height = 2 int(H s), width = 2 int(W s), clipped to the image
+// Targets are mixed in proportion to the areas.
 // Shapes: input f32[N,C,H,W], target i64[N] -> input, target f32[N,num_classes].
 class CutMix {
  public:
@@ -61,7 +60,7 @@ class CutMix {
   CutMixOptions options_;
 };
 
-// Applies one of several batch transforms, each with the same probability.
+// Applies one of several batch transforms, chosen with equal probabilities.
 class RandomChoice {
  public:
   explicit RandomChoice(std::vector<std::function<Batch(Batch)>> choices);  // Errors: ValueError for none

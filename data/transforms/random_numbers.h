@@ -1,5 +1,5 @@
-// RandomNumbers: the random numbers of one transform for one sample. They follow from the next draw of
-// the Context's generator.
+// RandomNumbers: a Philox stream of random numbers for one transform and sample, keyed by one draw of the
+// Context's generator.
 #pragma once
 
 #include <array>
@@ -51,7 +51,7 @@ class RandomNumbers {
   double beta(double alpha) {
     const double a = gamma(alpha), b = gamma(alpha);
     if (a + b > 0) return a / (a + b);
-    return chance(0.5) ? 1 : 0;  // both were rounded to 0
+    return chance(0.5) ? 1 : 0;  // a and b underflowed
   }
 
  private:

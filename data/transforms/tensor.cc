@@ -1,3 +1,4 @@
+// Implementation of Normalize, Lighting and RandomErasing.
 #include "gradus/data/transforms/tensor.h"
 
 #include <algorithm>

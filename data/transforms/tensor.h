@@ -1,4 +1,4 @@
-// Transforms from images to tensors, and of tensors. Names, defaults and distributions are torchvision's.
+// Conversion of images to tensors, and transforms of tensors. Names, defaults and distributions are torchvision's.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace gradus::data {
 
-// Turns an image into f32[C,H,W], its bytes divided by 255.
+// Converts an image to f32[C,H,W], the bytes divided by 255.
 class ToTensor : public TransformStep {
  public:
   void apply(Picture& picture) const override { picture.to_float(); }
@@ -19,20 +19,20 @@ class ToTensor : public TransformStep {
 };
 
 struct NormalizeOptions {
-  std::vector<double> mean = {}, std = {};  // one number for each channel, or one for all
+  std::vector<double> mean = {}, std = {};  // one number per channel, or one for all channels
 };
 
-// x[c] -> (x[c] - mean[c]) / std[c].
+// y[c] = (x[c] - mean[c]) / std[c].
 class Normalize : public TransformStep {
  public:
-  // Errors: ValueError for no numbers, and a std that is not above 0.
+  // Errors: ValueError for empty lists, and a std that is not positive.
   explicit Normalize(NormalizeOptions options);
   void apply(Picture& picture) const override;  // Errors: ValueError for another number of channels
   bool is_pointwise() const override { return true; }
 
  private:
   std::vector<float> mean_, std_;
-  std::shared_ptr<const ValueTable> of_plain_;  // ValueTable::plain(), normalized
+  std::shared_ptr<const ValueTable> of_plain_;  // ValueTable::plain() after normalization
 };
 
 struct LightingOptions {
@@ -44,13 +44,12 @@ struct LightingOptions {
       {{-0.5675, 0.7192, 0.4009}, {-0.5808, -0.0045, -0.8140}, {-0.5836, -0.6948, 0.4203}}};
 };
 
-// Adds AlexNet's noise along the principal components of colors (Krizhevsky et al. 2012). Each a_k is normal
-// with mean 0 and standard deviation `std`. Belongs between ToTensor and Normalize.
-//   x[c] + sum_k a_k values[k] vectors[c][k]
+// AlexNet's PCA color noise (Krizhevsky et al. 2012), to be used between ToTensor and Normalize:
+//   y[c] = x[c] + sum_k a_k values[k] vectors[c][k],  a_k ~ N(0, std^2)
 class Lighting : public TransformStep {
  public:
   explicit Lighting(LightingOptions options = {});  // Errors: ValueError for a negative std
-  void apply(Picture& picture) const override;      // Errors: ValueError for other than three channels
+  void apply(Picture& picture) const override;      // Errors: ValueError unless there are three channels
 
  private:
   LightingOptions options_;
@@ -60,17 +59,17 @@ struct RandomErasingOptions {
   double p = 0.5;
   Interval scale = {0.02, 0.33};    // area of the box / area of the image
   Interval ratio = {0.3, 3.3};      // height / width of the box
-  std::vector<double> value = {0};  // one number for each channel, or one for all
-  bool random_value = false;        // instead of `value`: standard normal numbers
+  std::vector<double> value = {0};  // one number per channel, or one for all channels
+  bool random_value = false;        // use standard normal numbers instead of `value`
 };
 
-// Overwrites a random box with probability p (Zhong et al. 2017). Belongs after ToTensor.
+// Overwrites a random box with probability p (Zhong et al. 2017). To be used after ToTensor.
 class RandomErasing : public TransformStep {
  public:
-  // Errors: ValueError for a p outside [0, 1], a scale that is no interval in [0, 1], a ratio that is no
-  // interval above 0, or no value.
+  // Errors: ValueError for p outside [0, 1], a scale that is not an interval in [0, 1], a ratio that is not an
+  // interval of positive numbers, or an empty `value`.
   explicit RandomErasing(RandomErasingOptions options = {});
-  // Errors: ValueError for another number of values than channels.
+  // Errors: ValueError if the length of `value` is neither 1 nor the number of channels.
   void apply(Picture& picture) const override;
 
  private:

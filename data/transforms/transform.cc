@@ -1,3 +1,4 @@
+// Implementation of Compose, RandomApply and Lambda.
 #include "gradus/data/transforms/transform.h"
 
 #include <algorithm>

@@ -1,12 +1,11 @@
-// Transform: a step that an image goes through on its way into a batch, and ways to make and join such steps.
+// Transform: a preprocessing or augmentation step for images; Compose, RandomApply and Lambda.
 //
 //   const data::Transform transform = data::Compose({
 //       data::RandomResizedCrop({.size = 224}), data::RandomHorizontalFlip(), data::ToTensor(),
 //       data::Normalize({.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}})});
 //
-// A user's own step derives from TransformStep, or is a Lambda. Random steps draw from the
-// Context's generator. A loader gives each sample its own generator, so that results depend on
-// (seed, epoch, sample) alone.
+// User-defined steps derive from TransformStep or use Lambda. Random steps draw from the Context's generator. A
+// loader installs a separate generator per sample, so that results depend only on (seed, epoch, sample).
 #pragma once
 
 #include <concepts>
@@ -21,13 +20,13 @@
 
 namespace gradus::data {
 
-// apply() is called from several threads at once.
+// Base class of transforms. Several threads call apply() concurrently.
 class TransformStep {
  public:
   virtual ~TransformStep() = default;
   virtual void apply(Picture& picture) const = 0;
-  // Says whether the step only computes floats, each from its channel and its byte, as ToTensor and Normalize
-  // do. Data sets in memory then compute the floats of all 256 bytes once.
+  // Returns whether each output float depends only on its channel and its byte, as in ToTensor and Normalize. Data
+  // sets in memory then precompute a lookup table of 256 values per channel.
   virtual bool is_pointwise() const { return false; }
   // Returns the picture after this step: flip(image).image().
   Picture operator()(Picture picture) const {
@@ -36,7 +35,7 @@ class TransformStep {
   }
 };
 
-// A handle to a step. Copies share the step.
+// A shared reference to a step.
 class Transform {
  public:
   template <class Step>
@@ -51,7 +50,7 @@ class Transform {
   std::shared_ptr<const TransformStep> step_;
 };
 
-// Applies steps one after the other.
+// Applies steps in order.
 class Compose : public TransformStep {
  public:
   explicit Compose(std::vector<Transform> steps) : steps_(std::move(steps)) {}
@@ -67,7 +66,7 @@ struct RandomApplyOptions {
   double p = 0.5;
 };
 
-// Applies all steps with probability p, else none.
+// Applies all steps with probability p; otherwise none.
 class RandomApply : public TransformStep {
  public:
   // Errors: ValueError unless 0 <= p <= 1.

@@ -1,4 +1,4 @@
-// All transforms of images.
+// Umbrella header of all image transforms.
 #pragma once
 
 #include "gradus/data/transforms/color.h"

@@ -1,3 +1,4 @@
+// The functions make_allreduce_cb and the scope NoSync. The callback itself is internal/reducer.cc.
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Implementation of bcast_checkpoint: broadcasts names, values and shapes as one serialized message, then the
+// tensors' elements with bcast_list_.
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 
 #include <exception>
@@ -14,27 +16,29 @@ namespace {
 
 constexpr const char* kOp = "bcast_checkpoint";
 
-// The types of a checkpoint's values. Everything but the tensors' elements travels as bytes.
+// The types of a checkpoint's entries. Names, values, dtypes and shapes are serialized; tensors' elements are
+// broadcast separately.
 enum class ValueKind : uint8_t { kTensor, kBool, kI64, kU64, kF64, kString };
 
-struct Writer {
+// A visitor for Checkpoint::each: serializes the entries, and collects the tensors.
+struct CheckpointWriter {
   WireWriter wire;
   std::vector<Tensor> tensors;
 
   void operator()(const std::string& name, const Tensor& x) {
-    head(name, ValueKind::kTensor);
+    header(name, ValueKind::kTensor);
     wire.put(x.dtype());
     wire.put(std::vector<int64_t>(x.shape().begin(), x.shape().end()));
     tensors.push_back(x);
   }
-  void operator()(const std::string& name, bool v) { head(name, ValueKind::kBool), wire.put(v); }
-  void operator()(const std::string& name, int64_t v) { head(name, ValueKind::kI64), wire.put(v); }
-  void operator()(const std::string& name, uint64_t v) { head(name, ValueKind::kU64), wire.put(v); }
-  void operator()(const std::string& name, double v) { head(name, ValueKind::kF64), wire.put(v); }
+  void operator()(const std::string& name, bool v) { header(name, ValueKind::kBool), wire.put(v); }
+  void operator()(const std::string& name, int64_t v) { header(name, ValueKind::kI64), wire.put(v); }
+  void operator()(const std::string& name, uint64_t v) { header(name, ValueKind::kU64), wire.put(v); }
+  void operator()(const std::string& name, double v) { header(name, ValueKind::kF64), wire.put(v); }
   void operator()(const std::string& name, const std::string& v) {
-    head(name, ValueKind::kString), wire.put(v);
+    header(name, ValueKind::kString), wire.put(v);
   }
-  void head(const std::string& name, ValueKind kind) { wire.put(name), wire.put(kind); }
+  void header(const std::string& name, ValueKind kind) { wire.put(name), wire.put(kind); }
 };
 
 template <class T> T take(WireReader& wire) {
@@ -43,6 +47,7 @@ template <class T> T take(WireReader& wire) {
   return value;
 }
 
+// Deserializes the output of CheckpointWriter. Appends an uninitialized tensor to `tensors` per tensor entry.
 void read(WireReader& wire, io::Checkpoint& checkpoint, std::vector<Tensor>& tensors) {
   while (wire.left()) {
     const auto name = take<std::string>(wire);
@@ -81,12 +86,12 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
                                       const BcastCheckpointOptions& options) {
   const Group& group = options.group;
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
-  get_group_rank(group, src);  // throws if src is no member
-  const bool mine = get_rank() == src;
+  get_group_rank(group, src);  // throws if src is not a member
+  const bool is_src = get_rank() == src;
   io::LoadedCheckpoint loaded;
-  Writer writer;
+  CheckpointWriter writer;
   std::exception_ptr error;
-  if (mine) {
+  if (is_src) {
     try {
       loaded = load();
       loaded.checkpoint.each(writer);
@@ -94,15 +99,15 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
       error = std::current_exception();
     }
   }
-  WireWriter head;
+  WireWriter header;
   for (const std::string& text : {error ? internal::error_to_wire(error) : "", loaded.path, loaded.warning})
-    head.put(text);
-  const std::string all = broadcast_object(mine ? head.take() + (error ? "" : writer.wire.take()) : "",
-                                           {.src = src, .group = group});
+    header.put(text);
+  const std::string message = broadcast_object(
+      is_src ? header.take() + (error ? "" : writer.wire.take()) : "", {.src = src, .group = group});
   if (error) std::rethrow_exception(error);
   std::vector<Tensor> tensors = std::move(writer.tensors);
-  if (!mine) {
-    WireReader wire(all);
+  if (!is_src) {
+    WireReader wire(message);
     std::string failure;
     for (std::string* text : {&failure, &loaded.path, &loaded.warning}) wire.get(*text);
     if (!failure.empty()) internal::throw_from_wire(failure, kOp, src, "failed to load");

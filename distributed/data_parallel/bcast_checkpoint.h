@@ -17,13 +17,12 @@ struct BcastCheckpointOptions {
   int src = -1;  // rank in the job; -1: the group's first
 };
 
-// Calls `load` on rank src, and returns its result on all ranks. Tensors are in host memory. Other ranks do
-// not call `load`.
-// Errors: what `load` throws, on all ranks; on ranks other than src, an exception that is not of
-// tensor/base/error.h becomes a PeerError. The group can be used afterward.
+// Calls `load` on rank src only, and returns its result on all ranks. Tensors are in host memory.
+// Errors: all ranks throw the exception of `load`. Exceptions other than those of tensor/base/error.h become
+// a PeerError on ranks other than src. The group stays usable after an error.
 io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()>& load,
                                       const BcastCheckpointOptions& options = {});
-// Does the same with io::load_checkpoint(path).
+// Loads with io::load_checkpoint(path).
 io::LoadedCheckpoint bcast_checkpoint(const std::filesystem::path& path,
                                       const BcastCheckpointOptions& options = {});
 

@@ -1,3 +1,5 @@
+// Implementation of bcast_list_ and check_synchronized: compares names, shapes and checksums over the ranks, and
+// broadcasts packed tensors.
 #include "gradus/distributed/data_parallel/bcast_list.h"
 
 #include <algorithm>
@@ -18,7 +20,7 @@ namespace {
 using internal::Op;
 constexpr const char* kOp = "bcast_list_";
 
-nn::StateDict numbered(const std::vector<Tensor>& tensors) {
+nn::StateDict with_numbers(const std::vector<Tensor>& tensors) {
   nn::StateDict named;
   for (const Tensor& x : tensors) named.emplace_back(concat("tensor ", named.size()), x);
   return named;
@@ -43,51 +45,55 @@ std::string ranks_text(const Group& group, const std::vector<size_t>& members) {
   return text;
 }
 
-// Returns the members whose entry `i` differs from the first member's. Lists may end before `i`.
-template <class T> std::vector<size_t> members_with_other(const std::vector<std::vector<T>>& all, size_t i) {
+// Returns the members whose entry `i` differs from that of member 0. Lists may be shorter than `i`.
+template <class T> std::vector<size_t> mismatching_members(const std::vector<std::vector<T>>& all, size_t i) {
   const auto at = [&](size_t member) { return i < all[member].size() ? &all[member][i] : nullptr; };
-  std::vector<size_t> others;
+  std::vector<size_t> mismatching;
   for (size_t m = 1; m < all.size(); ++m)
-    if (bool(at(m)) != bool(at(0)) || (at(m) && *at(m) != *at(0))) others.push_back(m);
-  return others;
+    if (bool(at(m)) != bool(at(0)) || (at(m) && *at(m) != *at(0))) mismatching.push_back(m);
+  return mismatching;
 }
 
-template <class T> std::vector<std::vector<T>> gather(Op op, const std::vector<T>& mine, const Group& group) {
+// Returns the lists of all members.
+template <class T>
+std::vector<std::vector<T>> gather(Op op, const std::vector<T>& local, const Group& group) {
   std::vector<std::vector<T>> all;
-  for (const std::string& bytes : internal::gather_strings(group.state(), op, to_wire(mine)))
+  for (const std::string& bytes : internal::gather_strings(group.state(), op, to_wire(local)))
     all.push_back(from_wire<std::vector<T>>(bytes));
   return all;
 }
 
 // Checks that all members have tensors of the same names, dtypes and shapes.
 // Errors: MismatchError if they do not.
-void check_forms(Op op, const nn::StateDict& tensors, const Group& group) {
-  std::vector<std::string> mine;
-  for (const auto& [name, x] : tensors) mine.push_back(concat(name, ' ', x.dtype(), x.shape()));
-  const auto all = gather(op, mine, group);
+void check_specs(Op op, const nn::StateDict& tensors, const Group& group) {
+  std::vector<std::string> local;
+  for (const auto& [name, x] : tensors) local.push_back(concat(name, ' ', x.dtype(), x.shape()));
+  const auto all = gather(op, local, group);
   size_t longest = 0;
-  for (const auto& forms : all) longest = std::max(longest, forms.size());
+  for (const auto& specs : all) longest = std::max(longest, specs.size());
   for (size_t i = 0; i < longest; ++i) {
-    const std::vector<size_t> others = members_with_other(all, i);
-    if (others.empty()) continue;
+    const std::vector<size_t> mismatching = mismatching_members(all, i);
+    if (mismatching.empty()) continue;
     const auto text = [&](size_t member) {
       return i < all[member].size() ? all[member][i] : concat("only ", all[member].size(), " tensors");
     };
-    throw MismatchError(name_of(op), group.ranks()[others[0]], "the tensors differ between ranks: rank ",
-                        group.ranks()[0], " has ", text(0), ", ", ranks_text(group, others), " ",
-                        text(others[0]));
+    throw MismatchError(name_of(op), group.ranks()[mismatching[0]], "the tensors differ between ranks: rank ",
+                        group.ranks()[0], " has ", text(0), ", ", ranks_text(group, mismatching), " ",
+                        text(mismatching[0]));
   }
 }
 
+// Checks that all members have bitwise equal tensors.
+// Errors: MismatchError if they do not.
 void check_values(Op op, const nn::StateDict& tensors, const Group& group) {
-  std::vector<int64_t> mine;
-  for (const auto& [name, x] : tensors) mine.push_back(internal::checksum_of(x));
-  const auto all = gather(op, mine, group);
-  for (size_t i = 0; i < mine.size(); ++i)
-    if (const std::vector<size_t> others = members_with_other(all, i); !others.empty())
-      throw MismatchError(name_of(op), group.ranks()[others[0]], tensors[i].first,
-                          " differs between ranks: ", ranks_text(group, others),
-                          others.size() == 1 ? " has" : " have", " another value than rank ",
+  std::vector<int64_t> local;
+  for (const auto& [name, x] : tensors) local.push_back(internal::checksum_of(x));
+  const auto all = gather(op, local, group);
+  for (size_t i = 0; i < local.size(); ++i)
+    if (const std::vector<size_t> mismatching = mismatching_members(all, i); !mismatching.empty())
+      throw MismatchError(name_of(op), group.ranks()[mismatching[0]], tensors[i].first,
+                          " differs between ranks: ", ranks_text(group, mismatching),
+                          mismatching.size() == 1 ? " has" : " have", " another value than rank ",
                           group.ranks()[0]);
 }
 
@@ -105,13 +111,13 @@ void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options) 
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
   const int root = get_group_rank(group, src);
   if (size == 1) return;
-  check_forms(Op::kBcastList, tensors, group);
+  check_specs(Op::kBcastList, tensors, group);
   internal::PackedBroadcast(group, tensors_of(tensors), root).finish();
   if (options.verify) check_values(Op::kBcastList, tensors, group);
 }
 
 void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options) {
-  bcast_list_(numbered(tensors), options);
+  bcast_list_(with_numbers(tensors), options);
 }
 
 void bcast_list_(const nn::Module& module, const BcastListOptions& options) {
@@ -124,16 +130,16 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
   // Other ranks may have no state yet, so names, dtypes and shapes are sent first.
   optim::State state = get_rank() == src ? optimizer.state_dict() : optim::State();
-  std::vector<std::pair<std::string, std::pair<DType, std::vector<int64_t>>>> forms;
+  std::vector<std::pair<std::string, std::pair<DType, std::vector<int64_t>>>> specs;
   for (const auto& [name, x] : state.tensors)
-    forms.push_back({name, {x.dtype(), {x.shape().begin(), x.shape().end()}}});
-  using Text = std::pair<decltype(forms), decltype(state.numbers)>;
+    specs.push_back({name, {x.dtype(), {x.shape().begin(), x.shape().end()}}});
+  using Text = std::pair<decltype(specs), decltype(state.numbers)>;
   const Text text =
-      from_wire<Text>(broadcast_object(to_wire(Text{forms, state.numbers}), {.src = src, .group = group}));
+      from_wire<Text>(broadcast_object(to_wire(Text{specs, state.numbers}), {.src = src, .group = group}));
   if (get_rank() != src) {
     state.numbers = text.second;
-    for (const auto& [name, form] : text.first)
-      state.tensors.emplace_back(name, empty(Shape(std::span(form.second)), {.dtype = form.first}));
+    for (const auto& [name, spec] : text.first)
+      state.tensors.emplace_back(name, empty(Shape(std::span(spec.second)), {.dtype = spec.first}));
   }
   bcast_list_(state.tensors, options);
   if (get_rank() != src) optimizer.load_state_dict(state);
@@ -141,7 +147,7 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
 
 void check_synchronized(const nn::StateDict& tensors, const Group& group) {
   if (get_world_size(group) == 1) return;
-  check_forms(Op::kCheckSynchronized, tensors, group);
+  check_specs(Op::kCheckSynchronized, tensors, group);
   check_values(Op::kCheckSynchronized, tensors, group);
 }
 

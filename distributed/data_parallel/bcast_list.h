@@ -1,4 +1,4 @@
-// bcast_list_: makes tensors, a model or an optimizer the same on all ranks.
+// bcast_list_: broadcasts tensors, a model or an optimizer from one rank to all ranks.
 //
 //   dist::bcast_list_(net.parameters());
 //   dist::bcast_list_(net);        // buffers as well
@@ -22,20 +22,20 @@ struct BcastListOptions {
   bool verify = true;  // compares a checksum of the result over all ranks
 };
 
-// Overwrites the tensors with rank src's, packed into few messages. Tensors keep their identity,
-// layout and device.
+// Overwrites the tensors' elements with those of rank src, packed into few messages. Tensors keep their
+// identity, layout and device.
 // Shapes: equal on all ranks, tensor by tensor.
-// Errors: MismatchError, before anything is changed, naming the ranks and the first tensor whose shape or
-// dtype differs; StateError if an open recording follows a tensor.
+// Errors: MismatchError, before any tensor is changed, naming the ranks and the first tensor whose shape or
+// dtype differs; StateError if an open recording tracks a tensor.
 void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options = {});
-// Does the same, with names for messages.
+// Error messages contain the names.
 void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options = {});
-// Does the same for a module's parameters and buffers.
+// Broadcasts a module's parameters and buffers.
 void bcast_list_(const nn::Module& module, const BcastListOptions& options = {});
-// Does the same for an optimizer's state and options. Ranks other than src need not have made a step yet.
+// Broadcasts an optimizer's state and options. Ranks other than src need no state of their own yet.
 void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options = {});
 
-// Compares tensors over all ranks, bit by bit, by checksums.
+// Compares the tensors of all ranks bit by bit, through checksums.
 // Errors: MismatchError, the same on all ranks, naming the first tensor that differs, and the ranks whose
 // value differs from that of the group's first rank.
 void check_synchronized(const nn::StateDict& tensors, const Group& group = {});

@@ -1,3 +1,4 @@
+// Implementation of checksums with XXH3, and of the search for NaN and infinity.
 #include "gradus/distributed/data_parallel/checksum.h"
 
 #define XXH_INLINE_ALL
@@ -17,18 +18,19 @@ Tensor in_host_memory(const Tensor& x) {
   return y;
 }
 
-// Returns the first element whose exponent bits are all set, as in NaN and infinity. One compare
-// per element vectorizes.
-template <class Word> int64_t find_exponent(const void* data, int64_t n, Word mask) {
-  const Word* const words = static_cast<const Word*>(data);
+// Returns the first element with all exponent bits (`mask`) set: NaN or infinity. Returns -1 if there is
+// none.
+// The inner loop has no branch, so that it vectorizes.
+template <class Bits> int64_t find_exponent(const void* data, int64_t n, Bits mask) {
+  const Bits* const bits = static_cast<const Bits*>(data);
   constexpr int64_t kBlock = 4096;
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t end = std::min(n, begin + kBlock);
     bool found = false;
-    for (int64_t i = begin; i < end; ++i) found |= (words[i] & mask) == mask;
+    for (int64_t i = begin; i < end; ++i) found |= (bits[i] & mask) == mask;
     if (!found) continue;
     for (int64_t i = begin;; ++i)
-      if ((words[i] & mask) == mask) return i;
+      if ((bits[i] & mask) == mask) return i;
   }
   return -1;
 }
@@ -36,9 +38,9 @@ template <class Word> int64_t find_exponent(const void* data, int64_t n, Word ma
 }  // namespace
 
 int64_t checksum_of(const Tensor& x) {
-  std::vector<int64_t> form{int64_t(x.dtype())};
-  for (const int64_t n : x.shape()) form.push_back(n);
-  const XXH64_hash_t seed = XXH3_64bits(form.data(), form.size() * sizeof(int64_t));
+  std::vector<int64_t> header{int64_t(x.dtype())};
+  for (const int64_t n : x.shape()) header.push_back(n);
+  const XXH64_hash_t seed = XXH3_64bits(header.data(), header.size() * sizeof(int64_t));
   const Tensor y = in_host_memory(x);
   return int64_t(XXH3_64bits_withSeed(y.raw_ptr(), size_t(y.nbytes()), seed));
 }

@@ -12,10 +12,11 @@ namespace gradus::dist::internal {
 // Elements count bit by bit, so 0 and -0 differ.
 // Source: XXH3, 64 bits (Collet, xxHash).
 int64_t checksum_of(const Tensor& x);
-// Returns one checksum for the whole list.
+// Returns one checksum of the list.
 int64_t checksum_of(const std::vector<Tensor>& xs);
 
-// Returns the first element that is NaN or infinite, in row-major order; -1 if there is none, as in integers.
+// Returns the row-major index of the first element that is NaN or infinite. Returns -1 if there is none or if
+// x has an integer dtype.
 int64_t first_not_finite(const Tensor& x);
 
 }  // namespace gradus::dist::internal

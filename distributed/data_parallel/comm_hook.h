@@ -1,8 +1,9 @@
-// Communication hooks: what replaces the all-reduce of a bucket of gradients.
+// Communication hooks, which replace the all-reduce of a gradient bucket, as PyTorch's DDP comm hooks.
 //
 //   auto cb = dist::make_allreduce_cb(kMean, {.comm_hook = dist::bf16_compress_hook()});
 //
-//   dist::CommHook scaled_by_ten = [](const dist::GradBucket& bucket) {                  // a user's own
+//   dist::CommHook scaled_by_ten = [](const dist::GradBucket& bucket) {                  // a user-defined
+// hook
 //     auto work = dist::all_reduce(bucket.buffer, {.op = kAvg, .group = bucket.group, .async_op = true});
 //     return [=] { work.wait(); mul_(bucket.buffer, 10); };
 //   };
@@ -18,60 +19,59 @@
 
 namespace gradus::dist {
 
-// A bucket of gradients under way, on one rank. All ranks see the same buckets in the same order, with
-// the same parameters.
+// This rank's gradients of one bucket. All ranks have the same buckets in the same order, with the same
+// parameters.
 struct GradBucket {
-  int index = 0;         // in the plan; buckets that no rank's backward reached are left out
-  bool is_last = false;  // of this backward
-  // [numel]: all gradients, one after the other, of one dtype, in host memory. The hook writes
-  // the result here.
+  int index = 0;         // index in the plan; a bucket that no rank's backward reached is skipped
+  bool is_last = false;  // whether this is the last bucket of this backward
+  // [numel]: all gradients, contiguous, of one dtype, in host memory. The hook writes the result here.
   Tensor buffer;
   std::vector<Tensor> gradients;  // views into buffer, in the parameters' shapes
   std::vector<Tensor> parameters;
-  ReduceOp op = ReduceOp::kAvg;  // the sum or mean that make_allreduce_cb was given
-  int divisor = 1;               // of a mean: how many ranks count (under join, fewer than all)
-  Group group;                   // the reducer's own: calls in it cannot meet other collectives
+  ReduceOp op = ReduceOp::kAvg;  // sum or mean: the op of make_allreduce_cb
+  int divisor = 1;               // of a mean: the number of contributing ranks (under join, maybe not all)
+  Group group;                   // the reducer's duplicate, separate from the program's own collectives
 
-  // Turns the sum over ranks into the result, in place: divides it if `op` is a mean.
+  // Turns the sum over ranks into the result, in place: divides by `divisor` if `op` is a mean.
   void divide(const Tensor& sum) const;
 };
 
-// Starts the communication of a bucket, and returns a function that completes it. When that function returns,
-// `buffer` holds the result, the same bits on all ranks. Hooks run in the order of buckets on all ranks.
-// Completions run once, in the same order, and may communicate. An empty completion means that all is done.
-// Hooks are not called in a group of one.
+// Starts the communication of a bucket, and returns a completion function. When the completion returns,
+// `buffer` must contain the result, with the same bits on all ranks. Hooks run in the order of buckets on all
+// ranks. Each completion runs once, in the same order, and may communicate. An empty completion means that
+// the buffer already contains the result. Hooks are not called in a group of one rank.
 using CommHook = std::function<std::function<void()>(const GradBucket& bucket)>;
 
-// Returns the all-reduce that is used without a hook.
+// Returns a hook that all-reduces the bucket, as the reducer does without a hook.
 CommHook allreduce_hook();
-// Return hooks that send f32 and f64 gradients as f16 or bf16, with half or a quarter of the bytes. A mean
-// divides before the cast, so that sums stay in range; values above 65504 become infinite in f16. Sums are
-// made in f32, and rounded again whenever they travel on.
+// Return hooks that cast f32 and f64 gradients to f16 or bf16 for the all-reduce. A mean divides before the
+// cast, so that sums stay in range; values above 65504 become infinite in f16. The all-reduce adds in f32 and
+// rounds each partial sum that it sends.
 CommHook fp16_compress_hook();
 CommHook bf16_compress_hook();
-// Returns a hook that sends nothing: every rank keeps its own gradient. To measure computation alone.
+// Returns a hook that sends nothing: every rank keeps its local gradient. For measuring computation alone.
 CommHook noop_hook();
 
 struct PowerSGDOptions {
   int64_t matrix_approximation_rank = 1;  // r: columns of P and Q
-  int64_t start_iter = 1000;              // backwards with plain all-reduce before compression starts
+  int64_t start_iter = 1000;              // number of backwards with plain all-reduce before compression
   double min_compression_rate = 2;        // compress [n,m] only if (n + m) * r * rate < n * m
-  bool use_error_feedback = true;         // add a step's compression error to the next gradient
-  bool warm_start = true;                 // start from the last step's Q
+  bool use_error_feedback = true;         // add the last step's compression error to the gradient
+  bool warm_start = true;                 // start from the last step's Q, not from random numbers
   double orthogonalization_epsilon = 0;   // added to norms, against division by zero
   uint64_t seed = 0;                      // of the first Q
 };
-// Returns a hook with low-rank compression of matrices. A parameter [n, ...] is taken as a
-// matrix [n, numel/n]:
+// Returns a hook with low-rank compression (PowerSGD). The gradient of a parameter [n, ...] is the matrix
+// M [n, numel/n]:
 //   P = M Q
 //   all-reduce P, orthogonalize P
 //   Q = M^T P
 //   all-reduce Q
 //   M = P Q^T
-// Gradients that would not get smaller travel uncompressed together with the Ps, and so do all 16-bit
-// gradients. The state belongs to the returned hook, which serves one callback: Q, and residuals of the size
-// of one gradient. A resumed run starts anew, with start_iter plain backwards. NaN and infinity reach all
-// ranks and leave nothing in the state.
+// Gradients that compression would not shrink by min_compression_rate, and 16-bit gradients, are sent
+// uncompressed in the message of the Ps. The returned hook owns the state (Q, and one residual per gradient)
+// and must serve one callback only. Checkpoints do not contain the state: a resumed run begins with
+// start_iter plain backwards. NaN and infinity reach all ranks and do not stay in the state.
 // Errors: ValueError for a rank below 1, or for start_iter below 2 with error feedback or warm
 // start, as in PyTorch.
 // Source: Vogels, Karimireddy, Jaggi, "PowerSGD", NeurIPS 2019.

@@ -1,3 +1,5 @@
+// The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression by a cast, and no
+// communication.
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"
@@ -5,15 +7,16 @@
 namespace gradus::dist {
 namespace {
 
+// Returns a hook that all-reduces the bucket in dtype `to`, if `to` is smaller than the bucket's dtype.
 CommHook cast_hook(DType to) {
   return [to](const GradBucket& bucket) -> std::function<void()> {
     if (size_of(bucket.buffer.dtype()) <= size_of(to)) return allreduce_hook()(bucket);
     bucket.divide(bucket.buffer);
-    const Tensor small = raw::to(bucket.buffer, to);
-    const Work work = all_reduce(small, {.group = bucket.group, .async_op = true});
+    const Tensor compressed = raw::to(bucket.buffer, to);
+    const Work work = all_reduce(compressed, {.group = bucket.group, .async_op = true});
     return [=, buffer = bucket.buffer] {
       work.wait();
-      raw::copy_(buffer, small);
+      raw::copy_(buffer, compressed);
     };
   };
 }

@@ -1,3 +1,5 @@
+// Implementation of DataParallel: splits a batch, runs one replica of the model per device and thread, and
+// concatenates the results.
 #include "gradus/distributed/data_parallel/data_parallel.h"
 
 #include <algorithm>
@@ -42,24 +44,24 @@ void check_devices(const nn::StateDict& tensors, Device device) {
                         ", the first of device_ids, but '", name, "' is ", describe(t));
 }
 
-// Copies every module's own mode, since parts of a model may be in evaluation mode.
+// Copies the training mode of each module, since single modules may be in evaluation mode.
 void copy_mode(nn::Module& from, nn::Module& to) {
-  const auto all = from.named_modules(), copies = to.named_modules();
-  for (size_t i = 0; i < std::min(all.size(), copies.size()); ++i)
-    copies[i].second->train(all[i].second->is_training());
+  const auto modules = from.named_modules(), copies = to.named_modules();
+  for (size_t i = 0; i < std::min(modules.size(), copies.size()); ++i)
+    copies[i].second->train(modules[i].second->is_training());
 }
 
-// A copy of the model on another device.
+// A replica of the model on another device.
 class Replica {
  public:
   Replica(const DataParallelBase::Factory& make, const Context& context, Device device)
       : device_(device), model_(make_on(make, context, device)) {
-    model_->to(Device{DeviceType::kMeta});  // its own weights are never used
+    model_->to(Device{DeviceType::kMeta});  // frees the weights that `make` initialized
   }
 
-  // Takes the original's mode, parameters and buffers. Parameters are copied differentiably, so gradients
-  // reach the original's parameters.
-  void take_over(nn::Layer& original) {
+  // Copies training mode, parameters and buffers of the original until release(). The copy of parameters is
+  // recorded, so gradients reach the original's parameters.
+  void copy_from(nn::Layer& original) {
     copy_mode(original, *model_);
     std::vector<Tensor> parameters;
     for (const Tensor& p : original.parameters()) parameters.push_back(to(p, device_));
@@ -68,7 +70,7 @@ class Replica {
     parameters_.emplace(*model_, parameters);
     buffers_.emplace(*model_, buffers, nn::ParameterScopeOptions{.partial = true});
   }
-  void give_up() {
+  void release() {
     buffers_.reset();
     parameters_.reset();
   }
@@ -94,12 +96,13 @@ class Replicas {
     check_options(options_);
     model_ = make_on(make, caller.snapshot(), device(0));
     check_model();
-    // Making copies must not advance the caller's random numbers, since only the copies' structure is used.
-    Context apart = caller.snapshot();
-    apart.recordings.clear();
-    apart.generator = std::make_shared<RandomGenerator>();
+    // Replicas are made with a separate generator: only their structure is used, so the caller's random
+    // numbers must not depend on the number of devices.
+    Context replica_context = caller.snapshot();
+    replica_context.recordings.clear();
+    replica_context.generator = std::make_shared<RandomGenerator>();
     for (size_t i = 1; i < options_.device_ids.size(); ++i)
-      others_.push_back(std::make_unique<Replica>(make, apart, device(i)));
+      replicas_.push_back(std::make_unique<Replica>(make, replica_context, device(i)));
   }
 
   nn::Layer& model() { return *model_; }
@@ -108,13 +111,14 @@ class Replicas {
     check_model();
     if (x.dim() == 0) throw ShapeError(kOp, "expected x with a dimension to split, given ", describe(x));
     const Device target = options_.output_device.value_or(device(0));
-    if (others_.empty()) return to((*model_)(to(x, device(0))), target);
+    if (replicas_.empty()) return to((*model_)(to(x, device(0))), target);
 
-    const bool is_empty = x.size(options_.dim) == 0;
-    std::vector<Tensor> parts = chunk(x, is_empty ? 1 : int64_t(options_.device_ids.size()), options_.dim);
-    for (size_t i = 0; i < parts.size(); ++i) parts[i] = to(parts[i], device(i));
-    const Standing standing(*this, parts.size());
-    std::vector<Tensor> results = run(parts);
+    const bool empty_batch = x.size(options_.dim) == 0;
+    std::vector<Tensor> chunks =
+        chunk(x, empty_batch ? 1 : int64_t(options_.device_ids.size()), options_.dim);
+    for (size_t i = 0; i < chunks.size(); ++i) chunks[i] = to(chunks[i], device(i));
+    const ReplicaScope scope(*this, chunks.size());
+    std::vector<Tensor> results = run(chunks);
     bool scalars = true;
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined()) throw ValueError(kOp, "the model returned no tensor on ", device(i));
@@ -125,36 +129,37 @@ class Replicas {
   }
 
  private:
-  // While one lives, the copies have the model's parameters and buffers.
-  class Standing {
+  // Gives replicas 1 to count - 1 the model's parameters and buffers; the destructor releases them.
+  class ReplicaScope {
    public:
-    Standing(Replicas& all, size_t count) : all_(all) {
+    ReplicaScope(Replicas& owner, size_t count) : owner_(owner) {
       try {
-        for (size_t i = 1; i < count; ++i) all.others_[i - 1]->take_over(*all.model_);
+        for (size_t i = 1; i < count; ++i) owner.replicas_[i - 1]->copy_from(*owner.model_);
       } catch (...) {
         end();
         throw;
       }
     }
-    ~Standing() { end(); }
+    ~ReplicaScope() { end(); }
 
    private:
     void end() {
-      for (auto& replica : all_.others_) replica->give_up();
+      for (auto& replica : owner_.replicas_) replica->release();
     }
-    Replicas& all_;
+    Replicas& owner_;
   };
 
   Device device(size_t i) const { return options_.device_ids[i]; }
-  nn::Layer& layer(size_t i) { return i == 0 ? *model_ : others_[i - 1]->model(); }
+  nn::Layer& layer(size_t i) { return i == 0 ? *model_ : replicas_[i - 1]->model(); }
 
   void check_model() const {
     check_devices(model_->named_parameters(), device(0));
     check_devices(model_->named_buffers(), device(0));
   }
 
-  std::vector<Tensor> run(const std::vector<Tensor>& parts) {
-    const size_t n = parts.size();
+  // Runs replica i on chunks[i], one thread each. Throws the exception of the first replica that threw.
+  std::vector<Tensor> run(const std::vector<Tensor>& chunks) {
+    const size_t n = chunks.size();
     std::vector<Tensor> results(n);
     std::vector<std::exception_ptr> errors(n);
     Context& caller = Context::current();
@@ -169,7 +174,7 @@ class Replicas {
     const auto run_one = [&](size_t i) {
       const ContextScope scope(contexts[i]);
       try {
-        results[i] = layer(i)(parts[i]);
+        results[i] = layer(i)(chunks[i]);
       } catch (Error& e) {
         e.add_context(concat(kOp, " on ", device(i)));
         errors[i] = std::current_exception();
@@ -197,7 +202,7 @@ class Replicas {
 
   DataParallelOptions options_;
   std::unique_ptr<nn::Layer> model_;
-  std::vector<std::unique_ptr<Replica>> others_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
 };
 
 }  // namespace internal

@@ -1,6 +1,6 @@
-// DataParallel: one process, several devices. Each forward splits the batch, runs one copy of the model
-// per device in a thread of its own, and joins the results. The gradients of all copies are summed in the
-// one model's parameters.
+// DataParallel: data parallelism in one process over several devices, as torch.nn.DataParallel. Each forward
+// splits the batch, runs one replica of the model per device in a separate thread, and concatenates the
+// results. The replicas' gradients are summed in the parameters of the first replica, the model.
 //
 //   dist::DataParallel<Net> net([] { return std::make_unique<Net>(); }, {.device_ids = {cpu1, cpu2}});
 //   gm.attach(net->parameters());
@@ -21,34 +21,34 @@
 namespace gradus::dist {
 
 struct DataParallelOptions {
-  std::vector<Device> device_ids = {};       // empty: the Context's device alone
+  std::vector<Device> device_ids = {};       // empty: the Context's device
   std::optional<Device> output_device = {};  // default: device_ids[0]
-  int64_t dim = 0;                           // dim along which inputs are split and outputs joined
+  int64_t dim = 0;                           // dim along which inputs are split and outputs concatenated
 };
 
 namespace internal {
 class Replicas;
 }
 
-// Calls `make` once per device, with the Context's device set to it. So `make` creates what the model holds
-// besides parameters and buffers on each device. In every forward, the copies take parameters, buffers and
-// training mode from the first model. Hooks that are added to the first model later are not copied.
+// Calls `make` once per device, with the Context's device set to that device. In every forward, the other
+// replicas get the parameters, buffers and training mode of the first replica. Hooks that are added to the
+// first replica later are not copied.
 //
-// What copies write into their buffers is lost. The first copy is the model itself and keeps its buffers. A
-// batch with fewer samples than devices runs on fewer devices. 0-dim results of the copies (losses) are
-// stacked into a vector. Random numbers differ between copies, and are the same in every run. With one
-// device, a forward is a plain call.
+// The first replica is the model itself and keeps its buffers; updates of the other replicas' buffers are
+// lost. A batch with fewer samples than devices runs on fewer devices. 0-dim results of the replicas (losses)
+// are stacked into a vector. Random numbers differ between replicas, and are reproducible from the Context's
+// seed. With one device, a forward is a plain call.
 //
 // Errors: ValueError for repeated devices; DeviceError for the meta device, and for parameters or buffers
-// that are not on device_ids[0]; ShapeError for x without dimensions; what a copy throws, with its device (if
-// several copies throw, the first copy's exception).
+// that are not on device_ids[0]; ShapeError for x without dimensions; the exception of a replica, with its
+// device added (if several replicas throw, that of the first).
 class DataParallelBase {
  public:
   using Factory = std::function<std::unique_ptr<nn::Layer>()>;
   DataParallelBase(Factory make, DataParallelOptions options);
   ~DataParallelBase();
   nn::Layer& layer();
-  // Shapes: x [..,N,..], with N at `dim`, on any device -> the model's result, joined at `dim`.
+  // Shapes: x [..,N,..], with N at `dim`, on any device -> the replicas' results, concatenated along `dim`.
   Tensor operator()(const Tensor& x);
 
  private:

@@ -1,3 +1,5 @@
+// Implementation of DataParallelModel: compares and broadcasts a model's tensors, finds new ones, and attaches
+// them to the all-reduce callback.
 #include "gradus/distributed/data_parallel/data_parallel_model.h"
 
 #include <algorithm>
@@ -14,10 +16,11 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Parameters by identity. Leaves are kept, not tensors: a parameter that the model drops must be free to go,
-// and no later one may be taken for it.
+// Names of parameters by identity. The map owns autograd leaves, not tensors: the leaf's address stays unique
+// after the model has destroyed the parameter, and the parameter's memory is not kept alive.
 class ParameterNames {
  public:
+  // Returns whether the parameter is new.
   // Errors: DTypeError unless floating point.
   bool add(const std::string& name, const Tensor& param) {
     const Ref<autograd::Leaf> leaf = autograd::leaf_of(param);
@@ -36,14 +39,14 @@ class ParameterNames {
   std::unordered_map<const AutogradSlot*, std::pair<Ref<autograd::Leaf>, std::string>> names_;
 };
 
-// One line each: what ranks compare.
+// Returns one line per tensor with name, dtype and shape, which ranks compare.
 std::vector<std::string> lines_of(const char* kind, const nn::StateDict& tensors) {
   std::vector<std::string> lines;
   for (const auto& [name, x] : tensors) lines.push_back(concat(kind, " '", name, "' ", x.dtype(), x.shape()));
   return lines;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
+std::string join_lines(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
   return text;
@@ -59,9 +62,11 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
+// Checks that all ranks have equal lines. `what` is the subject of the error message. Collective.
 // Errors: MismatchError, the same on all ranks, naming the first line that differs and the rank.
-void agree_on(Op maker, const std::string& what, const std::vector<std::string>& lines, const Group& group) {
-  const std::vector<std::string> all = gather_strings(group.state(), maker, joined(lines));
+void check_agreement(Op maker, const std::string& what, const std::vector<std::string>& lines,
+                     const Group& group) {
+  const std::vector<std::string> all = gather_strings(group.state(), maker, join_lines(lines));
   const std::vector<std::string> first = split_lines(all[0]);
   for (size_t r = 1; r < all.size(); ++r) {
     if (all[r] == all[0]) continue;
@@ -90,7 +95,7 @@ void check_options(std::string_view op, const DistributedDataParallelOptions& o)
 
 }  // namespace
 
-// Held by the wrapper alone; what managers keep for longer knows it weakly.
+// Owned by the wrapper. Callbacks in managers, which may live longer, have weak pointers.
 class DataParallelModel::State final : public autograd::LeafGuard {
  public:
   State(std::string owner, NamedTensors parameters, NamedTensors buffers,
@@ -128,7 +133,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
       };
     callback_ = std::make_shared<internal::Reducer>(ReduceOp::kMean, std::move(options), maker_);
     if (group().size() > 1)
-      agree_on(
+      check_agreement(
           maker_, "options",
           {concat("bucket_cap_mb = ", options_.bucket_cap_mb),
            concat("broadcast_buffers = ", broadcasts_buffers()), concat("init_sync = ", options_.init_sync),
@@ -141,10 +146,11 @@ class DataParallelModel::State final : public autograd::LeafGuard {
     take_in_new();
   }
 
-  // Finds parameters and buffers that the model did not have before, and makes them the same on all ranks.
+  // Finds parameters and buffers that are new since the last call. If there are any: compares their names,
+  // dtypes and shapes over the ranks, and broadcasts the group's first rank's values.
   void take_in_new() {
     nn::StateDict params, buffers;
-    std::unordered_set<std::string> changed;  // modules with a new parameter: their buffers are new as well
+    std::unordered_set<std::string> changed;  // modules with new parameters: their buffers count as new
     for (auto& [name, p] : parameters_())
       if (!names_->contains(p)) {
         changed.insert(module_of(name));
@@ -158,7 +164,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
     if (group().size() > 1) {
       std::vector<std::string> lines = lines_of("parameter", params);
       for (std::string& line : lines_of("buffer", buffers)) lines.push_back(std::move(line));
-      agree_on_models(lines, params.empty() ? buffers[0].first : params[0].first);
+      check_models_agree(lines, params.empty() ? buffers[0].first : params[0].first);
       std::vector<Tensor> all;
       for (const auto* list : {&params, &buffers})
         for (const auto& [name, x] : *list) all.push_back(x);
@@ -175,7 +181,8 @@ class DataParallelModel::State final : public autograd::LeafGuard {
     started_ = true;
   }
 
-  // Gradients that nobody reduces would train each rank apart.
+  // Errors: StateError if a recording tracks `param` but none of its callbacks all-reduces: the ranks'
+  // parameters would diverge.
   void check_recording(const Tensor& param, const std::vector<Callback>& callbacks) const override {
     const auto reduces = [](const Callback& c) {
       return dynamic_cast<const AllReduceCallback*>(c.object.get()) != nullptr;
@@ -193,15 +200,16 @@ class DataParallelModel::State final : public autograd::LeafGuard {
   const std::shared_ptr<AllReduceCallback>& callback() const { return callback_; }
 
  private:
-  // The reducer's own: a rank whose model has grown alone meets the others' backward there, and is told.
+  // The reducer's group, which also carries the backwards: if only one rank's model has new tensors, the
+  // other ranks' next call in this group is a backward, and the mismatch is an error.
   const Group& group() const { return internal::reducer_of(callback_).group(); }
   bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(true); }
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
-  void agree_on_models(const std::vector<std::string>& lines, const std::string& first) const {
-    if (!started_) return agree_on(maker_, "the models", lines, group());
+  void check_models_agree(const std::vector<std::string>& lines, const std::string& first) const {
+    if (!started_) return check_agreement(maker_, "the models", lines, group());
     try {
-      agree_on(maker_, "the models", lines, group());
+      check_agreement(maker_, "the models", lines, group());
     } catch (Error& error) {
       error.add_context(concat("while ranks agree on what is new in the model ('", first, "' first)"));
       throw;
@@ -232,28 +240,29 @@ class DataParallelModel::State final : public autograd::LeafGuard {
 
 namespace {
 
-// Attaches to its manager what is new in the model, before every recording.
-class NewParameters final : public RecordingWatcher {
+// Attaches the model's new parameters to its manager before every recording.
+class NewParameterWatcher final : public RecordingWatcher {
  public:
-  NewParameters(std::function<bool()> take_in_new, NamedTensors chosen, std::vector<Callback> callbacks)
+  NewParameterWatcher(std::function<bool()> take_in_new, NamedTensors chosen, std::vector<Callback> callbacks)
       : take_in_new_(std::move(take_in_new)), chosen_(std::move(chosen)), callbacks_(std::move(callbacks)) {}
 
   void recording_opened(GradManager& gm) override {
     if (!take_in_new_()) return;
-    const nn::StateDict now = chosen_();
-    std::vector<Tensor> fresh;
-    for (const auto& [name, p] : now)
-      if (!attached_.contains(p)) fresh.push_back(p);
-    if (fresh.empty()) return;
+    const nn::StateDict current = chosen_();
+    std::vector<Tensor> new_params;
+    for (const auto& [name, p] : current)
+      if (!attached_.contains(p)) new_params.push_back(p);
+    if (new_params.empty()) return;
     attached_.forget_dead();
-    for (const auto& [name, p] : now) attached_.add(name, p);
+    for (const auto& [name, p] : current) attached_.add(name, p);
     std::vector<Callback> callbacks{Callback(shared_from_this())};
     callbacks.insert(callbacks.end(), callbacks_.begin(), callbacks_.end());
-    gm.attach(fresh, std::move(callbacks));
+    gm.attach(new_params, std::move(callbacks));
   }
 
  private:
-  const std::function<bool()> take_in_new_;  // false: the wrapper is gone, and with it perhaps the model
+  const std::function<bool()>
+      take_in_new_;  // returns false if the wrapper, and maybe the model, is destroyed
   const NamedTensors chosen_;
   const std::vector<Callback> callbacks_;
   ParameterNames attached_;
@@ -276,7 +285,7 @@ std::weak_ptr<RecordingWatcher> DataParallelModel::attach(GradManager& gm, Named
     if (state) state->take_in_new();
     return bool(state);
   };
-  const auto watcher = std::make_shared<NewParameters>(take_in_new, std::move(chosen), std::move(more));
+  const auto watcher = std::make_shared<NewParameterWatcher>(take_in_new, std::move(chosen), std::move(more));
   watcher->recording_opened(gm);
   return watcher;
 }

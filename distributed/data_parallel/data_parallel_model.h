@@ -1,4 +1,5 @@
-// DataParallelModel: the parameters and buffers that have a reducer together. Both wrappers stand on it.
+// DataParallelModel: the parameters and buffers that share one reducer. DistributedDataParallel has one,
+// SeparateDistributedDataParallel one per sub-module.
 #pragma once
 
 #include <functional>
@@ -13,22 +14,23 @@
 
 namespace gradus::dist {
 
-// PyTorch's options, by their names. Ranks must agree on all that concern communication.
+// PyTorch's options and some of this library. Options that affect communication must be equal on all ranks.
 struct DistributedDataParallelOptions {
-  // At most one: inputs go there, and parameters must be there. Empty: nothing is moved, and parameters may
-  // be on several devices.
+  // At most one device: inputs are moved to it, and all parameters must be on it. Empty: inputs are not
+  // moved, and parameters may be on several devices.
   std::vector<Device> device_ids = {};
-  std::optional<Device> output_device = {};  // where a result goes; default: where it is
-  int64_t dim = 0;                           // accepted; one device takes the whole batch
-  // Buffers become those of the group's first rank. Default: yes; per sub-module no, as in mmengine.
+  std::optional<Device> output_device = {};  // results are moved to it; default: results are not moved
+  int64_t dim = 0;                           // ignored: one device gets the whole batch
+  // Broadcasts buffers from the group's first rank after each synchronizing backward. Default: true for
+  // DistributedDataParallel, false for SeparateDistributedDataParallel, as in mmengine.
   std::optional<bool> broadcast_buffers = {};
-  bool init_sync = true;  // false: the caller makes weights equal, also those that come later
+  bool init_sync = true;  // false: the caller makes the initial weights equal, also those of later modules
   Group process_group = {};
   double bucket_cap_mb = 25;
-  bool find_unused_parameters = false;  // accepted; every backward knows what it reaches, on every rank
-  bool check_reduction = false;         // accepted (deprecated in PyTorch); every backward ends complete
+  bool find_unused_parameters = false;  // ignored: every backward finds its unused parameters
+  bool check_reduction = false;         // ignored (deprecated in PyTorch)
   bool gradient_as_bucket_view = false;
-  bool static_graph = false;  // ranks reach the same parameters every time; a change is a StateError
+  bool static_graph = false;  // every backward reaches the same parameters; a change is a StateError
   CommHook comm_hook = {};
   int check_divergence_every = 0;
   bool check_finite = false;
@@ -37,10 +39,10 @@ struct DistributedDataParallelOptions {
 
 namespace internal {
 
-// Names and tensors as they are at the moment of the call: a model may grow.
+// Returns the current names and tensors. Later calls may return more, since a model may get new modules.
 using NamedTensors = std::function<nn::StateDict()>;
 
-// A callback that hears of recordings alone; gradients pass.
+// A callback that is notified of new recordings, and passes gradients on unchanged.
 class RecordingWatcher : public GradCallback, public std::enable_shared_from_this<RecordingWatcher> {
  public:
   void recording_opened(GradManager& gm) override = 0;
@@ -49,21 +51,22 @@ class RecordingWatcher : public GradCallback, public std::enable_shared_from_thi
   std::vector<Delivery> finish() override { return {}; }
 };
 
-// The parameters and buffers of a model, or of a part of one.
+// The parameters and buffers of a model or sub-module.
 class DataParallelModel {
  public:
-  // Collective over the group; `maker` is the wrapper, which ranks compare. `owner` is whose parameters they
-  // are, for messages.
-  // Errors: ValueError for a model without parameters, or options that do not fit; MismatchError naming the
-  // parameter whose name, shape or dtype differs between ranks, and the rank.
+  // Collective over the group. `maker` is the wrapper; ranks compare it. `owner` is the name of the module
+  // that has the parameters, for errors.
+  // Errors: ValueError for a model without parameters or invalid options; MismatchError naming the parameter
+  // whose name, shape or dtype differs between ranks, and the rank.
   DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
                     DistributedDataParallelOptions options, Op maker);
 
-  // Attaches what `chosen` names, some of the parameters, and what it names later, as long as the watcher
-  // lives: with the manager and one of them. Collective when the model has grown.
+  // Attaches the parameters that `chosen` returns, and, whenever a recording opens, those that it returns
+  // newly. The returned watcher lives as long as the manager and one attached parameter. Collective if the
+  // model has new tensors.
   std::weak_ptr<RecordingWatcher> attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more);
-  // Makes what the model got since the last time the same on all ranks; attach, and recordings of managers
-  // that it is attached to, do so by themselves. Collective when there is something.
+  // Compares and broadcasts the tensors that are new in the model since the last call. attach(), and each
+  // recording of an attached manager, call take_in_new. Collective if there are new tensors.
   void take_in_new();
   const std::shared_ptr<AllReduceCallback>& callback() const;
   Tensor to_device(const Tensor& x) const;  // an input
@@ -74,12 +77,12 @@ class DataParallelModel {
   std::shared_ptr<State> state_;
 };
 
-// "gen", or the type of what has no name.
+// Returns the module's name, or its type if it has no name.
 inline std::string owner_name(const nn::Module& module) {
   return module.name().empty() ? module.type_name() : module.name();
 }
 
-// A model with one reducer, as DistributedDataParallel has it.
+// The reducers of DistributedDataParallel: one for the whole model.
 class WholeModel {
  public:
   WholeModel(nn::Module& module, DistributedDataParallelOptions options);

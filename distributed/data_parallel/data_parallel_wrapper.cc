@@ -1,3 +1,4 @@
+// Loads state dicts whose names have the prefix "module." of PyTorch's wrappers.
 #include "gradus/distributed/data_parallel/data_parallel_wrapper.h"
 
 #include <unordered_set>

@@ -1,4 +1,4 @@
-// DataParallelWrapper: what DistributedDataParallel and SeparateDistributedDataParallel have in common.
+// DataParallelWrapper: the base class of DistributedDataParallel and SeparateDistributedDataParallel.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@ namespace gradus::dist::internal {
 
 template <class T> constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
 
-// module(args...), tensors among the arguments and a tensor result moved to where they belong.
+// Returns module(args...). Tensor arguments are moved to device_ids[0], a tensor result to output_device.
 template <class M, class... Args>
 decltype(auto) call(const DataParallelModel& model, M& module, Args&&... args) {
   const auto input = [&model]<class T>(T&& x) -> decltype(auto) {
@@ -32,18 +32,19 @@ template <class T>
 concept IsCallback = std::is_constructible_v<Callback, T>;
 template <IsCallback... C> std::vector<Callback> callbacks_of(C... c) { return {Callback(std::move(c))...}; }
 
-// Loads a state whose names may have what wrappers of other frameworks put in front of a model's names or of
-// its children's: "module.".
+// Loads a state dict. Names may contain "module.", the prefix that wrappers of other frameworks add to the
+// names of a model or of its children.
 nn::LoadReport load_without_wrappers(nn::Module& module, const nn::StateDict& state, nn::LoadOptions options);
 
-// A model of type M. `Self` is the wrapper, `Models` what it has of reducers.
+// Wraps a model of type M. `Self` is the derived class (CRTP). `Models` owns the reducers: WholeModel or
+// SeparateModels.
 template <class Self, class M, class Models> class DataParallelWrapper {
  public:
-  // Attaches the model's parameters, also later ones. `more`: callbacks that get the reduced gradients.
+  // Attaches the model's current and future parameters. The callbacks in `more` get the reduced gradients.
   template <IsCallback... C> void attach(GradManager& gm, C... more) {
     models_.attach_all(gm, callbacks_of(std::move(more)...));
   }
-  // Attaches those of a part of the model: for several managers. The part must live as long as they do.
+  // Attaches the parameters of one sub-module, for models with several managers. `part` must outlive `gm`.
   template <IsCallback... C> void attach(GradManager& gm, const nn::Module& part, C... more) {
     models_.attach(gm, part, callbacks_of(std::move(more)...));
   }
@@ -53,12 +54,12 @@ template <class Self, class M, class Models> class DataParallelWrapper {
   M& operator*() { return module_; }
   M& module() { return module_; }
 
-  // Calls the model: tensors go to device_ids[0], a tensor result to output_device.
+  // Calls the model. Tensor arguments are moved to device_ids[0], a tensor result to output_device.
   template <class... Args> decltype(auto) operator()(Args&&... args) {
     return call(models_.first(), module_, std::forward<Args>(args)...);
   }
 
-  // The model's own, as runners call them: model.train_step(data, optimizers).
+  // Forward to the model's functions of the same name, as mmengine's runners expect.
   template <class... Args> decltype(auto) train_step(Args&&... args) {
     return module_.train_step(std::forward<Args>(args)...);
   }
@@ -73,14 +74,14 @@ template <class Self, class M, class Models> class DataParallelWrapper {
   Self& eval() { return train(false); }
   std::vector<Tensor> parameters() const { return module_.parameters(); }
   nn::StateDict state_dict() const { return module_.state_dict(); }
-  // Takes names with or without a wrapper's "module." in them.
+  // Accepts names with or without a wrapper's "module." prefix.
   nn::LoadReport load_state_dict(const nn::StateDict& state, nn::LoadOptions options = {}) {
     return load_without_wrappers(module_, state, options);
   }
 
-  // Gradient accumulation: see AllReduceCallback::no_sync.
+  // See AllReduceCallback::no_sync.
   NoSync no_sync() { return NoSync(models_.callbacks()); }
-  // Uneven inputs: see dist::join.
+  // See dist::join. Broadcasts the model's buffers with its parameters.
   void join(const std::function<void()>& body, const JoinOptions& options = {}) {
     dist::join(models_.callbacks(), body, options, module_.buffers());
   }

@@ -1,33 +1,34 @@
-// DistributedDataParallel: a model whose gradients are those of all ranks together. Any model: also one with
-// several losses (GANs), whose ranks use different parameters, or that grows.
+// DistributedDataParallel: averages a model's gradients over all ranks, as PyTorch's class of this name. The
+// model may have several losses (GANs), use different parameters on different ranks, and get new modules.
 //
-//   dist::DistributedDataParallel ddp(net);      // compares the models, makes rank 0's weights everybody's
+//   dist::DistributedDataParallel ddp(net);      // compares the models, broadcasts rank 0's weights
 //   GradManager gm;
 //   ddp.attach(gm);
 //   { auto recording = gm.record(); gm.backward(loss(ddp(x), y)); opt.step().clear_grad(); }
 //
 //   { auto recording = gm.record({.only = ddp->disc.parameters()}); ... }      // a GAN under one manager
 //
-// The model stays the user's: ddp->disc is its member, names have no prefix, state_dict() is the model's own.
-// Parameters that the model gets later (a network that grows) are found when the next recording opens: ranks
-// agree on them, and take over rank 0's values. Buffers (running statistics) become rank 0's after every
-// backward that synchronizes. In a group of one nothing is communicated and gradients stay as they are.
+// The wrapper does not own or change the model: ddp->disc is the model's member, names have no prefix, and
+// state_dict() is that of the model. Parameters that the model gets later (progressive growing) are found
+// when the next recording opens: ranks compare them and broadcast rank 0's values. Buffers (running
+// statistics) are broadcast from rank 0 after every synchronizing backward. In a group of one rank nothing is
+// communicated and gradients do not change.
 //
-// In others, a recording of its parameters by a manager to which it is not attached,
-// gm.attach(net.parameters()) alone, is a StateError: nobody would reduce the gradients.
-// Except within no_sync().
+// In larger groups, a recording that tracks the model's parameters is a StateError if its manager is attached
+// to the parameters but not to the wrapper (gm.attach(net.parameters()) alone), since the gradients would not
+// be reduced. Recordings within no_sync() are exempt.
 #pragma once
 
 #include "gradus/distributed/data_parallel/data_parallel_wrapper.h"
 
 namespace gradus::dist {
 
-// Most of what it has is in data_parallel_wrapper.h.
+// Most member functions are in data_parallel_wrapper.h.
 template <class M>
 class DistributedDataParallel
     : public internal::DataParallelWrapper<DistributedDataParallel<M>, M, internal::WholeModel> {
  public:
-  // The module must outlive it. Collective over the group.
+  // The module must outlive the wrapper. Collective over the group.
   explicit DistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
       : DistributedDataParallel::DataParallelWrapper(module, std::move(options)) {}
 

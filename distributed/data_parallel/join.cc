@@ -1,4 +1,4 @@
-// dist::join: training loops of different lengths.
+// dist::join: training loops with different numbers of steps per rank.
 #include <exception>
 #include <thread>
 
@@ -12,8 +12,9 @@ namespace {
 
 using internal::Reducer, internal::reducer_of;
 
-// Serves all reducers, each in a thread of its own, since nothing tells which reducer the other ranks use
-// next. Returns the member that joined last in the first reducer's group.
+// Takes part in the other ranks' backwards until all ranks have joined. Each reducer has its own thread,
+// since the order in which the other ranks use the reducers is unknown. Returns the group rank of a member with
+// the most backwards in the first reducer's group.
 int serve(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks) {
   std::vector<std::exception_ptr> errors(callbacks.size());
   std::vector<std::thread> threads;

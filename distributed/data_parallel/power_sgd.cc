@@ -1,3 +1,4 @@
+// Implementation of the PowerSGD hook (Vogels, Karimireddy, Jaggi, NeurIPS 2019). See Note [PowerSGD].
 #include "gradus/distributed/data_parallel/power_sgd.h"
 
 #include <algorithm>
@@ -16,14 +17,16 @@ namespace gradus::dist {
 namespace internal {
 namespace {
 
-// Note [Low rank]
-// Each rank has a matrix M. Q [m,r] is orthonormal and the same on all ranks. P = sum of M Q is made
-// orthonormal. Then Q = mean of M^T P, and the result is P Q^T. This is the mean of the Ms, projected onto
-// the columns of P. The part of a rank's M that the projection loses, M - P (M^T P)^T, is added to the rank's
-// M of the next step.
+// Note [PowerSGD]
+// M [n,m] is a rank's gradient (plus the error of the last step), Q [m,r] is orthonormal and equal on all
+// ranks.
+//   P = orthonormalize(sum over ranks of M Q)   [n,r]
+//   Q = mean over ranks of M^T P                [m,r]
+//   result = P Q^T                              mean of the Ms, projected onto the columns of P
+//   error = M - P (M^T P)^T                     added to the same rank's M of the next step
 //
-// All ranks must get the same bits. Terms that are summed over ranks may be computed in any way. Everything
-// that each rank computes from the sums uses low_rank.h alone.
+// The result must be bit for bit the same on all ranks. Terms of a sum over ranks may come from any kernel.
+// Computations on the sums use only low_rank.h.
 
 bool is_zero(const Tensor& row) {
   const std::vector<double> values = row.to_vector<double>();
@@ -48,14 +51,14 @@ PowerSGD::PowerSGD(const PowerSGDOptions& options) : options_(options), generato
 }
 
 std::function<void()> PowerSGD::start(const GradBucket& bucket) {
-  const bool plain = backwards_ < options_.start_iter || size_of(bucket.buffer.dtype()) < 4;
+  const bool skip_compression = backwards_ < options_.start_iter || size_of(bucket.buffer.dtype()) < 4;
   std::vector<Item> items;
-  std::vector<Tensor> rest;
+  std::vector<Tensor> uncompressed;
   for (size_t i = 0; i < bucket.gradients.size(); ++i) {
     const Tensor& gradient = bucket.gradients[i];
-    Matrix* const matrix = plain ? nullptr : find_matrix(bucket.parameters[i]);
+    Matrix* const matrix = skip_compression ? nullptr : find_matrix(bucket.parameters[i]);
     if (!matrix) {
-      rest.push_back(gradient);
+      uncompressed.push_back(gradient);
       continue;
     }
     items.push_back({matrix, raw::view(gradient, {matrix->n, matrix->m}), {}});
@@ -66,10 +69,10 @@ std::function<void()> PowerSGD::start(const GradBucket& bucket) {
   if (items.empty())
     message = {bucket.buffer};
   else
-    message.insert(message.end(), rest.begin(), rest.end());
+    message.insert(message.end(), uncompressed.begin(), uncompressed.end());
   const Work work = all_reduce_coalesced(message, {.group = bucket.group, .async_op = true});
-  return [self = shared_from_this(), bucket, items = std::move(items), rest = std::move(rest),
-          work]() mutable { self->complete(bucket, items, rest, work); };
+  return [self = shared_from_this(), bucket, items = std::move(items), uncompressed = std::move(uncompressed),
+          work]() mutable { self->complete(bucket, items, uncompressed, work); };
 }
 
 PowerSGD::Matrix* PowerSGD::find_matrix(const Tensor& parameter) {
@@ -101,39 +104,39 @@ void PowerSGD::prepare(Item& item) {
     matrix.q = empty({matrix.r, matrix.m}, {.dtype = item.gradient.dtype()});
     draw(matrix.q);
   }
-  // Draws rows of zeros again: a direction that was lost, because all gradients were zero, would
-  // never come back.
+  // Replaces rows of zeros, which come from steps in which all gradients were zero: a zero row would stay
+  // zero.
   for (int64_t k = 0; k < matrix.r; ++k)
     if (const Tensor row = raw::select(matrix.q, 0, k); is_zero(row)) draw(row);
   orthonormalize(matrix.q, options_.orthogonalization_epsilon);
   item.p = raw::matmul(matrix.q, raw::transpose(item.source(), 0, 1));
 }
 
-void PowerSGD::complete(const GradBucket& bucket, std::vector<Item>& items, const std::vector<Tensor>& rest,
-                        const Work& work) {
+void PowerSGD::complete(const GradBucket& bucket, std::vector<Item>& items,
+                        const std::vector<Tensor>& uncompressed, const Work& work) {
   work.wait();
-  for (const Tensor& x : rest) bucket.divide(x);
+  for (const Tensor& x : uncompressed) bucket.divide(x);
   if (!items.empty()) {
-    std::vector<Tensor> own, qs;
+    std::vector<Tensor> local_qs, qs;
     for (Item& item : items) {
       orthonormalize(item.p, options_.orthogonalization_epsilon);
-      own.push_back(raw::matmul(item.p, item.source()));
-      qs.push_back(raw::clone(own.back()));
+      local_qs.push_back(raw::matmul(item.p, item.source()));
+      qs.push_back(raw::clone(local_qs.back()));
     }
     const Work sums = all_reduce_coalesced(qs, {.group = bucket.group, .async_op = true});
     for (size_t i = 0; i < items.size(); ++i)
-      if (options_.use_error_feedback) add_product(items[i].matrix->error, items[i].p, own[i], -1);
+      if (options_.use_error_feedback) add_product(items[i].matrix->error, items[i].p, local_qs[i], -1);
     sums.wait();
     for (size_t i = 0; i < items.size(); ++i) {
       Matrix& matrix = *items[i].matrix;
       bucket.divide(qs[i]);
       raw::fill_(items[i].gradient, 0);
       add_product(items[i].gradient, items[i].p, qs[i], 1);
-      // NaN or infinity on any rank is in every rank's Q. It reaches the result, but must not
-      // stay in the state.
-      const bool good = first_not_finite(qs[i]) < 0;
-      if (!good) matrix.error = Tensor();
-      matrix.q = good && options_.warm_start ? qs[i] : Tensor();
+      // NaN or infinity on any rank spreads to every rank's Q. The result contains it, but the state must
+      // not.
+      const bool finite = first_not_finite(qs[i]) < 0;
+      if (!finite) matrix.error = Tensor();
+      matrix.q = finite && options_.warm_start ? qs[i] : Tensor();
     }
   }
   if (bucket.is_last) end_backward();

@@ -1,4 +1,4 @@
-// PowerSGD: the state behind power_sgd_hook.
+// PowerSGD: implementation and state of power_sgd_hook (comm_hook.h).
 #pragma once
 
 #include <memory>
@@ -14,26 +14,26 @@ namespace gradus::dist::internal {
 class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
  public:
   explicit PowerSGD(const PowerSGDOptions& options);
-  // Starts a bucket. Returns the function that completes it.
+  // Starts the communication of a bucket. Returns the completion function.
   std::function<void()> start(const GradBucket& bucket);
 
  private:
-  // A parameter taken as a matrix, and its state from one step to the next. Factors are stored as rows.
+  // A parameter viewed as a matrix [n,m], and its state between steps. Factors are stored transposed.
   struct Matrix {
     Tensor parameter;
     int64_t n = 0, m = 0, r = 0;
-    Tensor error;  // [n,m]: what was not sent yet
-    Tensor q;      // [r,m], of the last step
+    Tensor error;  // [n,m], compression error of the last step (error feedback)
+    Tensor q;      // [r,m], Q^T of the last step
   };
-  // A matrix in a bucket under way.
+  // A matrix of a bucket in flight.
   struct Item {
     Matrix* matrix;
-    Tensor gradient;  // [n,m], in the bucket
-    Tensor p;         // [r,n]
+    Tensor gradient;  // [n,m], view of the bucket
+    Tensor p;         // [r,n], P^T
     const Tensor& source() const { return matrix->error.defined() ? matrix->error : gradient; }
   };
 
-  // Returns the matrix of a parameter, or null if the parameter's gradient travels uncompressed.
+  // Returns the matrix of a parameter, or null if the parameter's gradient is sent uncompressed.
   Matrix* find_matrix(const Tensor& parameter);
   void draw(const Tensor& x);
   void prepare(Item& item);

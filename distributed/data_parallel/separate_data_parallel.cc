@@ -1,3 +1,4 @@
+// Implementation of SeparateDistributedDataParallel: one DataParallelModel per child module.
 #include "gradus/distributed/data_parallel/separate_data_parallel.h"
 
 #include <algorithm>
@@ -14,7 +15,8 @@ constexpr const char* kOp = "SeparateDistributedDataParallel";
 
 }  // namespace
 
-// Parts are known by the name of their child; "" is what the root itself has.
+// One DataParallelModel per part. A part is a direct child of the model, identified by the child's name, or
+// "" for the parameters and buffers of the root module itself.
 class SeparateModels::State {
  public:
   State(nn::Module& module, DistributedDataParallelOptions options)
@@ -25,14 +27,15 @@ class SeparateModels::State {
       throw ValueError(kOp, "the model has no parameters: without any to learn it needs no ", kOp);
   }
 
-  // Of all parts, also those that a recording does not follow: they take part in its forward.
+  // Finds new tensors in all parts, also in parts that the current recording does not track, since they take
+  // part in the forward.
   void take_in_new() {
     for (const std::string& part : order_) models_.at(part).take_in_new();
     add_part("");
     for (const nn::Module* child : module_.children()) add_part(child->name());
   }
 
-  // Parts in the order in which they came, the same on all ranks.
+  // Returns the parts in the order in which they were found, which is equal on all ranks.
   const std::vector<std::string>& order() const { return order_; }
   DataParallelModel& model(const std::string& part) { return models_.at(part); }
 
@@ -46,7 +49,8 @@ class SeparateModels::State {
   }
   nn::StateDict buffers(const std::string& part) { return tensors(part, &nn::Module::named_buffers); }
 
-  // Errors: ValueError for a module that is no part.
+  // Returns the name of the part.
+  // Errors: ValueError if `part` is neither the model nor a child with parameters.
   std::string name_of(const nn::Module& part) const {
     const auto& children = module_.children();
     const bool is_part =
@@ -69,7 +73,7 @@ class SeparateModels::State {
     order_.push_back(part);
   }
 
-  // By the names that the whole model knows them by.
+  // Returns the part's tensors, with their names in the whole model.
   nn::StateDict tensors(const std::string& part, nn::StateDict (nn::Module::*list)() const) const {
     nn::StateDict all;
     if (part.empty()) {
@@ -86,12 +90,13 @@ class SeparateModels::State {
   DistributedDataParallelOptions options_;
   std::map<std::string, DataParallelModel> models_;
   std::vector<std::string> order_;
-  // The part that each parameter belongs to: the first that had it.
+  // The part of each parameter. A shared parameter belongs to the first part that has it.
   std::unordered_map<const AutogradSlot*, std::pair<Ref<autograd::Leaf>, std::string>> owners_;
 };
 
-// Before every recording of a manager: finds what is new, and attaches new parts to a manager that has all. A
-// part's own watcher goes with the part's parameters; what comes in their place is attached as a new part.
+// Runs before every recording of a manager: finds new tensors, and, if the manager is attached to the whole
+// model (`all`), attaches new parts. The watcher of a single part expires with the part's parameters;
+// parameters that replace them are attached as a new part.
 class SeparateModels::Watcher final : public RecordingWatcher {
  public:
   Watcher(std::weak_ptr<State> state, bool all, std::vector<Callback> more)

@@ -1,3 +1,5 @@
+// Implementation of convert_sync_batchnorm and related functions: set a StatisticsReduction over ranks in
+// layers.
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 
 #include "gradus/autograd/ops/view.h"
@@ -9,9 +11,10 @@
 namespace gradus::dist {
 namespace {
 
-class OverRanks final : public nn::StatisticsReduction {
+// Gathers the statistics of a layer's batch over the ranks of a group.
+class GroupStatisticsReduction final : public nn::StatisticsReduction {
  public:
-  explicit OverRanks(Group group) : group_(std::move(group)) {}
+  explicit GroupStatisticsReduction(Group group) : group_(std::move(group)) {}
   int size() const override { return group_.size(); }
   int rank() const override { return group_.rank(); }
   Tensor all_gather(const Tensor& x) override {
@@ -22,7 +25,7 @@ class OverRanks final : public nn::StatisticsReduction {
   const Group group_;
 };
 
-// Sets the reduction of all layers of type L.
+// Sets the reduction of all layers of type L. Returns the number of layers.
 template <class L>
 int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduction>& reduction) {
   int count = 0;
@@ -39,14 +42,14 @@ int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduct
 
 int convert_sync_batchnorm(nn::Module& module, const Group& group) {
   group.state().check_member("convert_sync_batchnorm");
-  return set_reduction<nn::BatchNorm>(module, std::make_shared<OverRanks>(group));
+  return set_reduction<nn::BatchNorm>(module, std::make_shared<GroupStatisticsReduction>(group));
 }
 
 int revert_sync_batchnorm(nn::Module& module) { return set_reduction<nn::BatchNorm>(module, nullptr); }
 
 int convert_sync_minibatch_stddev(nn::Module& module, const Group& group) {
   group.state().check_member("convert_sync_minibatch_stddev");
-  return set_reduction<nn::MinibatchStdDev>(module, std::make_shared<OverRanks>(group));
+  return set_reduction<nn::MinibatchStdDev>(module, std::make_shared<GroupStatisticsReduction>(group));
 }
 
 int revert_sync_minibatch_stddev(nn::Module& module) {

@@ -1,12 +1,12 @@
-// SyncBatchNorm: batch norm with the statistics of all ranks' batches together. It is not a type of its own,
-// but a batch norm with a reduction:
+// SyncBatchNorm: batch norm with statistics over the joined batch of all ranks. There is no class of this
+// name; convert_sync_batchnorm sets a reduction over ranks in existing layers:
 //
 //   dist::convert_sync_batchnorm(net);          // every batch norm in net, at any depth
 //
-// Each layer runs one collective in its forward and one in its backward. Batches may differ in size between
-// ranks, and be empty on some. Gradients of any order are those of the joined batch. In evaluation mode and
-// in a group of one, layers are plain. Every rank must run the same layers in the same order. Code that calls
-// the function batch_norm directly is not converted.
+// In training each layer runs one collective in its forward and one in its backward. Batch sizes may differ
+// between ranks, and may be 0. Gradients of any order are those of the joined batch. In evaluation mode and
+// in a group of one rank, layers do not communicate. Every rank must run the same layers in the same order.
+// Direct calls of the function batch_norm are not converted.
 #pragma once
 
 #include "gradus/distributed/group/group.h"
@@ -14,17 +14,17 @@
 
 namespace gradus::dist {
 
-// Makes every batch norm in the module synchronize. Returns how many there are. Parameters, buffers and
-// training mode stay.
+// Makes every batch norm in the module synchronize. Returns their number. Parameters, buffers and training
+// mode do not change.
 int convert_sync_batchnorm(nn::Module& module, const Group& group = {});
-// Makes every batch norm in the module plain again. Returns how many there are.
+// Undoes convert_sync_batchnorm. Returns the number of batch norms.
 int revert_sync_batchnorm(nn::Module& module);
 
-// Makes every MinibatchStdDev in the module look at the joined batch of all ranks. Returns how many there
-// are. In training each layer runs one collective in its forward and one in its backward. The ranks' batches
-// must be of one shape. Gradients of any order are those of the joined batch.
+// Makes every MinibatchStdDev in the module use the joined batch of all ranks. Returns their number. In
+// training each layer runs one collective in its forward and one in its backward. The ranks' batches must
+// have equal shapes. Gradients of any order are those of the joined batch.
 int convert_sync_minibatch_stddev(nn::Module& module, const Group& group = {});
-// Makes every MinibatchStdDev in the module look at its own rank's batch again. Returns how many there are.
+// Undoes convert_sync_minibatch_stddev. Returns the number of layers.
 int revert_sync_minibatch_stddev(nn::Module& module);
 
 }  // namespace gradus::dist

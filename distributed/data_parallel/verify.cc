@@ -1,3 +1,5 @@
+// Implementation of verify: runs a training in several configurations, compares the states, and reports a likely
+// cause of differences.
 #include "gradus/distributed/data_parallel/verify.h"
 
 #include <cmath>
@@ -31,22 +33,22 @@ using internal::TrainingState;
 using Cause = VerifyReport::Cause;
 using Names = std::vector<std::string>;
 
-// How a training run differs from the plain one.
+// The configuration of one training run.
 struct Setup {
   int world = 1;
-  bool same_batch = false;       // all ranks get rank 0's; compared with each other alone
-  bool sync_batch_norm = false;  // convert the model
-  bool weighted = false;         // count samples, not batches
-  bool other_seed = false;       // for the random numbers in training
+  bool same_batch = false;       // all ranks get rank 0's batch, and are compared with each other only
+  bool sync_batch_norm = false;  // call convert_sync_batchnorm on the model
+  bool weighted = false;         // multiply the loss by weight_of(batch)
+  bool other_seed = false;       // use another seed for random numbers during training
 };
 
 struct Outcome {
-  Comparison comparison;      // of the first step that differs, else of the last
-  double largest = 0;         // of all differences in all steps
-  bool drew_numbers = false;  // rank 0 used its generator
+  Comparison comparison;      // of the first step with a difference, or of the last step
+  double largest = 0;         // the largest relative difference in all steps
+  bool drew_numbers = false;  // rank 0 used its random generator
 };
 
-// Returns the names of the modules of type M for which `wanted` holds.
+// Returns the names of the modules of type M for which `wanted` returns true.
 template <class M, class Wanted> Names names_of(nn::Module& model, Wanted wanted) {
   Names names;
   for (auto& [name, module] : model.named_modules())
@@ -66,7 +68,7 @@ std::string list(const Names& names) {
 
 Tensor as_f64(const Tensor& x) { return x.defined() && is_floating(x.dtype()) ? raw::to(x, DType::kF64) : x; }
 
-// Runs the training in several ways.
+// Runs the training in several configurations and compares the results.
 class Verification {
  public:
   Verification(const internal::MakeModule& make, const internal::LossOf& loss, const data::Dataset& data,
@@ -80,7 +82,7 @@ class Verification {
 
  private:
   struct Shared {
-    std::vector<TrainingState> states;  // of all ranks, after the step
+    std::vector<TrainingState> states;  // per rank, after the current step
     Outcome outcome;
   };
 
@@ -101,11 +103,11 @@ class Verification {
   const internal::LossOf& loss_;
   const VerifyOptions& options_;
   const Context& caller_ = Context::current();
-  std::vector<data::Batch> joined_;  // of each step
-  // From the first run, the one with the joined batches.
-  std::optional<TrainingState> start_;
-  std::vector<TrainingState> expected_;  // after each step
-  Names batch_norms_, dropouts_;         // in training
+  std::vector<data::Batch> joined_;  // joined batch of each step
+  // Results of the first run, which trains one rank on the joined batches.
+  std::optional<TrainingState> start_;   // initial weights
+  std::vector<TrainingState> expected_;  // states after each step
+  Names batch_norms_, dropouts_;         // names of the layers in training mode
 };
 
 void Verification::check_options(const data::Dataset& data) const {
@@ -121,7 +123,7 @@ void Verification::check_options(const data::Dataset& data) const {
                      data.size(), " in ", data.name());
 }
 
-// Reads all batches in advance, so that samples with random changes are the same in all runs.
+// Reads all batches in advance, so that random transforms give the same samples in all runs.
 void Verification::read(const data::Dataset& data) {
   Context context = caller_.snapshot();
   context.recordings.clear();
@@ -141,7 +143,7 @@ void Verification::read(const data::Dataset& data) {
   }
 }
 
-// Returns the positions of a rank's samples. The ranks' samples interleave, as in a DataLoader.
+// Returns the positions of a rank's samples in the joined batch: rank, rank + world, ..., as in a DataLoader.
 std::vector<int64_t> Verification::positions_of(int step, int rank, int world) const {
   std::vector<int64_t> positions;
   for (int64_t at = rank; at < joined_[step].size(); at += world) positions.push_back(at);
@@ -159,7 +161,7 @@ data::Batch Verification::batch_of(const Setup& setup, int step, int rank) const
   return batch;
 }
 
-// Takes the first run's weights; later runs load them.
+// Stores the initial weights in the first run, and loads them in later runs.
 void Verification::take_weights(const nn::Module& model) {
   const TrainingState own(model, 0);
   if (!start_) {
@@ -231,7 +233,7 @@ void Verification::train(const Setup& setup, Shared& shared) {
     }
     shared.states[rank] = state;
     barrier();
-    if (rank == 0) {  // rank 0 reads the others' tensors
+    if (rank == 0) {  // ranks are threads: rank 0 reads all ranks' tensors
       Outcome& outcome = shared.outcome;
       outcome.comparison = compare(shared.states, setup.same_batch ? nullptr : &expected_[step], step,
                                    {.tolerance = options_.tolerance, .same_batch = setup.same_batch});
@@ -275,7 +277,7 @@ std::string Verification::text_of(const StateDifference& first) const {
   return std::move(text).str();
 }
 
-// ---- causes, as sentences that say what to do
+// ---- texts of the likely causes, with instructions
 
 std::string random_text(const Names& dropouts) {
   const std::string who =
@@ -335,12 +337,13 @@ std::string unknown_text(StateKind kind) {
          "The gradients agree, so look for what else writes to the parameter, from a rank's own batch.";
 }
 
+// Runs the training in other configurations until one removes or explains the first difference.
 std::pair<Cause, std::string> Verification::cause_of(const Comparison& comparison) {
   const StateDifference& first = *comparison.first;
   const int world = options_.world;
   const auto explains = [&](const Setup& setup) {
-    const std::optional<StateDifference> left = run(setup).comparison.first;
-    return !left || left->place() > first.place();
+    const std::optional<StateDifference> remaining = run(setup).comparison.first;
+    return !remaining || remaining->place() > first.place();
   };
   const Outcome same = run({.world = world, .same_batch = true});
   const bool random = run({.other_seed = true}).comparison.first.has_value();

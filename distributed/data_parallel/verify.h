@@ -1,5 +1,5 @@
-// verify: trains the user's model on W ranks and on one rank with the joined batch, and says
-// whether they agree.
+// verify: trains the user's model on W ranks and on one rank with the joined batch, and reports whether
+// the results agree.
 //
 //   auto report = dist::verify([] { return std::make_unique<Net>(); }, train_set, {.world = 4});
 //   if (!report) std::cout << report << '\n';          // in a test: EXPECT_TRUE(report) << report;
@@ -23,17 +23,16 @@ namespace gradus::dist {
 struct VerifyOptions {
   int world = 2;           // ranks, as threads
   int64_t batch_size = 8;  // per rank
-  int steps = 2;           // of SGD, with equal batches
-  // Whether to run one more step, in which some ranks have one sample more than others, as at the
-  // end of an epoch.
+  int steps = 2;           // number of SGD steps with equal batch sizes
+  // Adds a step in which some ranks have one sample more than others, as at the end of an epoch.
   bool unequal = true;
   double lr = 0.1;
-  // The largest difference that is allowed. It is relative to the tensor's largest element, or to a
-  // thousandth of the largest element among all gradients (parameters, buffers) if that is more, since some
-  // tensors are nothing but rounding errors.
+  // Maximal relative difference: |x - y| / max(max |tensor|, 1e-3 max |all gradients|), with parameters or
+  // buffers in place of gradients if the tensor is one. The second term is for tensors that consist of
+  // rounding errors only.
   double tolerance = 1e-9;
-  // Called after the model is made, on each rank and in the run with the joined batch. For example to switch
-  // off dropout, or to convert batch norms.
+  // Called with each newly made model, on every rank and in the run with the joined batch: to switch off
+  // dropout, or to convert batch norms.
   std::function<void(nn::Module&)> prepare = {};
   uint64_t seed = 0;
 };
@@ -42,7 +41,7 @@ struct VerifyReport {
   enum class Cause {
     kNone,
     kRandomness,           // the model draws random numbers
-    kDependsOnRank,        // from the same data, ranks compute different results
+    kDependsOnRank,        // ranks compute different results from the same data
     kSumOverBatch,         // the loss is a sum where a mean is expected
     kBatchNormStatistics,  // each rank normalizes by its own batch
     kUnequalBatches,       // a mean of means over batches of different sizes
@@ -51,11 +50,11 @@ struct VerifyReport {
   };
   bool agrees = true;
   std::string tensor;     // the first difference: "loss", "gradient of fc.weight", ...
-  int step = 0;           // in which it differs, from 0
+  int step = 0;           // first step with a difference, from 0
   int rank = -1;          // the rank that differs from rank 0; -1: the ranks agree with each other
-  double difference = 0;  // relative: that tensor's; if all agree, the largest
+  double difference = 0;  // relative difference of `tensor`; if `agrees`, the largest of all
   Cause cause = Cause::kNone;
-  std::string text;  // the whole report in sentences, with what to do
+  std::string text;  // the report with instructions
 
   explicit operator bool() const { return agrees; }
 };
@@ -69,15 +68,17 @@ VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetArg
                     const VerifyOptions& options);
 }  // namespace internal
 
-// Compares training on several ranks with training on one rank. make() builds the model as a std::unique_ptr.
-// All instances get the weights of one of them, in f64. The ranks train with make_allreduce_cb(kMean); one
-// rank trains on their joined batches. After every step, verify compares the loss (mean over ranks),
-// gradients, parameters and buffers, between the ranks and with the one rank. If they differ, further runs
-// find the cause: with another seed, the same batch on all ranks, SyncBatchNorm, or a weighted loss.
+// Compares training on several ranks with training on one rank. make() returns the model as a
+// std::unique_ptr. All instances start with the same weights, in f64. The ranks train with
+// make_allreduce_cb(kMean); a single rank trains on their joined batches. After every step, verify compares
+// the loss (mean over ranks), gradients, parameters and buffers, between the ranks and with the single rank.
+// If they differ, further runs search for the cause: another seed, the same batch on all ranks,
+// SyncBatchNorm, and a weighted loss.
 //
-// loss(model, batch) is the mean over the samples of all ranks, as training computes it. That is the mean
-// over the batch times batch.size() * dist::get_world_size() / batch.global_size; the factor is 1 for equal
-// batches. make, loss and prepare run on all ranks at once. The caller's Context stays as it is.
+// loss(model, batch) must return the rank's contribution to the mean over the samples of all ranks: mean over
+// the batch * batch.size() * dist::get_world_size() / batch.global_size. The factor is 1 for equal batches.
+// make, loss and prepare are called on all ranks concurrently, in threads. The caller's Context does not
+// change.
 // Errors: what the model throws; ValueError for fewer samples than ranks, a loss that is not finite, or a
 // model that has other tensors in a job of one rank.
 template <class Make, class Loss>
@@ -88,7 +89,7 @@ VerifyReport verify(Make make, data::DatasetArg data, const VerifyOptions& optio
                           [loss](nn::Module& m, const data::Batch& b) { return loss(static_cast<M&>(m), b); },
                           std::move(data), options);
 }
-// Does the same with cross entropy, weighted in this way.
+// Uses cross entropy, weighted by batch.size() * dist::get_world_size() / batch.global_size, as the loss.
 template <class Make>
 VerifyReport verify(Make make, data::DatasetArg data, const VerifyOptions& options = {}) {
   return verify(make, std::move(data), options, [](auto& model, const data::Batch& b) {

@@ -1,3 +1,4 @@
+// Implementation of AutoMicroBatches.
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 
 #include <algorithm>
@@ -10,42 +11,42 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kMostMicroBatches = 256;
-constexpr int kSizes = 4;   // at which stages are measured
-constexpr int kTried = 3;   // candidates that are run
-constexpr int kRounds = 2;  // that each of them is run
+constexpr int kMaxMicroBatches = 256;
+constexpr int kMaxMeasuredSizes = 4;    // micro-batch sizes at which stages are measured
+constexpr int kMaxTrialCandidates = 3;  // candidates that are used in trial steps
+constexpr int kTrialsPerCandidate = 2;  // trial steps per candidate
 
-struct Measured {
-  int64_t rows;  // of a micro-batch
+struct Measurement {
+  int64_t rows;  // rows of the micro-batch
   std::vector<StageTimes> stages;
 };
 
-// Returns the value at `rows` of the line through two measured sizes.
-std::vector<StageTimes> times_at(int64_t rows, const std::vector<Measured>& measured) {
-  if (measured.size() == 1) return measured[0].stages;
+// Interpolates linearly between the two measured sizes next to `rows`, or extrapolates from the nearest two.
+std::vector<StageTimes> interpolate_times(int64_t rows, const std::vector<Measurement>& measurements) {
+  if (measurements.size() == 1) return measurements[0].stages;
   size_t i = 1;
-  while (i + 1 < measured.size() && measured[i].rows < rows) ++i;
-  const Measured &a = measured[i - 1], &b = measured[i];
-  const double share = double(rows - a.rows) / double(b.rows - a.rows);
-  const auto between = [&](double x, double y) { return std::max(0.0, x + share * (y - x)); };
+  while (i + 1 < measurements.size() && measurements[i].rows < rows) ++i;
+  const Measurement &a = measurements[i - 1], &b = measurements[i];
+  const double fraction = double(rows - a.rows) / double(b.rows - a.rows);
+  const auto interpolate = [&](double x, double y) { return std::max(0.0, x + fraction * (y - x)); };
   std::vector<StageTimes> times;
   for (size_t s = 0; s < a.stages.size(); ++s) {
     const StageTimes &x = a.stages[s], &y = b.stages[s];
-    times.push_back({.forward = between(x.forward, y.forward),
-                     .input_gradient = between(x.input_gradient, y.input_gradient),
-                     .weight_gradient = between(x.weight_gradient, y.weight_gradient),
-                     .bytes = between(x.bytes, y.bytes),
-                     .input_bytes = between(x.input_bytes, y.input_bytes)});
+    times.push_back({.forward = interpolate(x.forward, y.forward),
+                     .input_gradient = interpolate(x.input_gradient, y.input_gradient),
+                     .weight_gradient = interpolate(x.weight_gradient, y.weight_gradient),
+                     .bytes = interpolate(x.bytes, y.bytes),
+                     .input_bytes = interpolate(x.input_bytes, y.input_bytes)});
   }
   return times;
 }
 
-// Returns a few of the sizes, from the smallest to the largest.
-std::vector<int64_t> some_of(const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> some;
-  const size_t n = sizes.size(), count = std::min<size_t>(n, kSizes);
-  for (size_t i = 0; i < count; ++i) some.push_back(sizes[count == 1 ? 0 : i * (n - 1) / (count - 1)]);
-  return some;
+// Returns at most kMaxMeasuredSizes evenly spaced elements, including the first and the last.
+std::vector<int64_t> subsample(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> selected;
+  const size_t n = sizes.size(), count = std::min<size_t>(n, kMaxMeasuredSizes);
+  for (size_t i = 0; i < count; ++i) selected.push_back(sizes[count == 1 ? 0 : i * (n - 1) / (count - 1)]);
+  return selected;
 }
 
 }  // namespace
@@ -53,19 +54,19 @@ std::vector<int64_t> some_of(const std::vector<int64_t>& sizes) {
 AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_(rows) {
   std::vector<int64_t> sizes;  // rows of a micro-batch, ascending
   for (int64_t size = 1; size <= rows; ++size)
-    if (rows % size == 0 && rows / size <= kMostMicroBatches) sizes.push_back(size);
-  // A batch in one piece is predicted from smaller pieces: it needs the most memory, and several ranks hardly
-  // ever run it.
+    if (rows % size == 0 && rows / size <= kMaxMicroBatches) sizes.push_back(size);
+  // With several ranks, the undivided batch is not measured but extrapolated: it needs the most memory, and a
+  // pipeline with one micro-batch is hardly ever the fastest.
   std::vector<int64_t> measurable = sizes;
   if (setting.lists(1).ranks() > 1 && measurable.size() > 2) measurable.pop_back();
-  std::vector<Measured> measured;
-  for (int64_t size : some_of(measurable)) measured.push_back({size, setting.measure(size)});
+  std::vector<Measurement> measurements;
+  for (int64_t size : subsample(measurable)) measurements.push_back({size, setting.measure(size)});
 
   double least_bytes = INFINITY;
   for (int64_t size : sizes) {
     const int number = int(rows / size);
     RecomputeChoice choice =
-        choose_recomputation(setting.recompute, setting.lists(number), times_at(size, measured),
+        choose_recomputation(setting.recompute, setting.lists(number), interpolate_times(size, measurements),
                              setting.rank_bytes, setting.memory_limit);
     const double bytes = choice.most_bytes();
     least_bytes = std::min(least_bytes, bytes);
@@ -77,14 +78,14 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
                      "no number of micro-batches keeps memory_limit = ", int64_t(setting.memory_limit),
                      " bytes: a rank needs at least ", int64_t(least_bytes));
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.choice.makespan; });
-  best_few_ = std::min(int(candidates_.size()), kTried);
-  trials_ = best_few_ > 1 ? best_few_ * kRounds : 0;
+  best_few_ = std::min(int(candidates_.size()), kMaxTrialCandidates);
+  trials_ = best_few_ > 1 ? best_few_ * kTrialsPerCandidate : 0;
 }
 
 int AutoMicroBatches::number_for(int64_t rows) const {
   const Candidate& c = candidates_[tried()];
   const double number = std::round(double(c.number) * double(rows) / double(rows_));
-  return int(std::clamp<double>(number, 1, double(std::min<int64_t>(rows, kMostMicroBatches))));
+  return int(std::clamp<double>(number, 1, double(std::min<int64_t>(rows, kMaxMicroBatches))));
 }
 
 void AutoMicroBatches::ran(int64_t rows, double seconds, const std::function<double(double)>& largest) {

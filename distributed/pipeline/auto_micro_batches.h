@@ -1,4 +1,4 @@
-// AutoMicroBatches: the number of micro-batches, chosen by measuring.
+// AutoMicroBatches: chooses the number of micro-batches from measured times.
 #pragma once
 
 #include <functional>
@@ -10,34 +10,36 @@
 namespace gradus::dist::internal {
 
 // Note [Automatic micro-batches]
-// Small micro-batches make kernels inefficient, large ones make ranks wait. Candidates are the divisors of
-// the batch. In the first training step each rank measures its stages at a few sizes, all ranks at once. For
-// other sizes the times lie on lines between. A simulation of the schedule predicts each candidate's time.
-// The best ones are then run, by turns, in the training's own steps. All ranks take the same decision.
+// Small micro-batches make kernels inefficient; large ones increase the pipeline's idle time. Candidates are
+// the divisors of the batch's number of rows. Before the first training step all ranks measure their stages
+// concurrently at a few micro-batch sizes. Times at other sizes are interpolated linearly. simulate()
+// predicts each candidate's time. The best candidates are then used in turn by the next training steps, and
+// the fastest one is chosen. All ranks make the same choice.
 class AutoMicroBatches {
  public:
   struct Setting {
-    // Returns the lists for so many micro-batches.
+    // Returns the schedule for this number of micro-batches.
     std::function<ActionLists(int micro_batches)> lists;
-    // Returns the times of all stages with so many rows in a micro-batch. Collective.
+    // Returns the times of all stages for a micro-batch of `rows` rows. Collective.
     std::function<std::vector<StageTimes>(int64_t rows)> measure;
-    std::vector<double> rank_bytes;         // what a rank holds besides micro-batches
-    double memory_limit = 0;                // bytes per rank; 0: none
-    std::vector<Recompute> recompute = {};  // of each stage
+    std::vector<double> rank_bytes;         // per rank, memory that does not depend on micro-batches
+    double memory_limit = 0;                // bytes per rank; 0: no limit
+    std::vector<Recompute> recompute = {};  // per stage
   };
-  // Measures. `rows` is the batch's, the same on all ranks. Collective.
-  // Errors: ValueError if no candidate keeps the memory limit.
+  // Measures the stages. `rows` is the number of rows of the batch, equal on all ranks. Collective.
+  // Errors: ValueError if every candidate exceeds the memory limit.
   AutoMicroBatches(int64_t rows, const Setting& setting);
 
-  // Returns the number for the next step.
+  // Returns the number of micro-batches for the next step, with a batch of `rows` rows.
   int number_for(int64_t rows) const;
-  // Takes notice of how long a training step took. Collective at the step that ends the trials.
+  // Records the duration of a training step. `largest` returns the maximum of its argument over all ranks;
+  // the step that ends the trials calls it, and is thus collective.
   void ran(int64_t rows, double seconds, const std::function<double(double)>& largest);
-  // Returns whether the choice is made.
+  // Returns whether the trials have ended and the choice is final.
   bool done() const { return tried_ == trials_; }
   // Returns "8 micro-batches of 4 rows (predicted 0.120 s, idle 0.111; ran in 0.123 s), chosen among ...".
   std::string describe() const;
-  // What the stages of the next step do, and of the steps to come as far as is known.
+  // next() is the recomputation of the next step, best() that of the best candidate so far.
   const RecomputeChoice& next() const { return candidates_[tried()].choice; }
   const RecomputeChoice& best() const { return candidates_[0].choice; }
 
@@ -45,14 +47,14 @@ class AutoMicroBatches {
   struct Candidate {
     int number = 1;
     RecomputeChoice choice;
-    double ran = -1;  // seconds for a batch of rows_; -1: not tried
+    double ran = -1;  // measured seconds for a batch of rows_ rows; -1: not measured
   };
   size_t tried() const { return done() ? 0 : size_t(tried_ % best_few_); }
 
   int64_t rows_;
-  std::vector<Candidate> candidates_;  // the best first
-  int trials_ = 0, tried_ = 0;         // steps
-  int best_few_ = 1;                   // candidates that are tried
+  std::vector<Candidate> candidates_;  // by ascending predicted time; measured ones by measured time
+  int trials_ = 0, tried_ = 0;         // numbers of planned and of completed trial steps
+  int best_few_ = 1;                   // number of candidates that get trial steps
 };
 
 }  // namespace gradus::dist::internal

@@ -1,4 +1,4 @@
-// PipelineBase: its checkpoints.
+// Checkpoints of PipelineBase: save, load and load_weights.
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -21,33 +21,34 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Note [One file of many ranks]
-// Saving: each rank of the first replica offers what it has, by name. The job's first rank writes. It asks
-// the owners for the elements in the order of the file, a piece at a time, so that it never holds another
-// rank's tensor, and an owner that is not asked any more knows that writing has ended.
-// Loading: each rank reads its tensors alone. The checksum of the whole file is joined from the checksums of
-// what the ranks have read. Only then anything is changed.
+// Note [Checkpoints of several ranks]
+// Saving: each rank of the first replica sends the names and shapes of its tensors. The job's first rank writes
+// the file. It requests the elements from their owners in the order of the file, in pieces, so that it never has
+// memory for a whole tensor of another rank. A final request tells the owners that writing has ended.
+//
+// Loading: each rank reads only its own tensors. The ranks combine the checksums of the tensors that they have
+// read, and compare the result with the file's checksum. State changes only after this check.
 
 constexpr const char* kOp = "Pipeline";
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kGenerator = "generator";
-constexpr uint32_t kTag = 0x636b7074;  // of messages that nothing else in the group sends
-constexpr int64_t kPieceBytes = 4 << 20;
+constexpr uint32_t kTag = 0x636b7074;  // "ckpt": tag of requests and pieces
+constexpr int64_t kMaxPieceBytes = 4 << 20;
 
-bool is_here(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
+bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 
-bool is_below(const std::string& name, const std::string& section) {
+bool is_in_section(const std::string& name, const std::string& section) {
   return name == section || name.starts_with(section + ".");
 }
 bool is_reserved(const std::string& name) {
-  return is_below(name, kModel) || is_below(name, kOptimizer) || is_below(name, kGenerator);
+  return is_in_section(name, kModel) || is_in_section(name, kOptimizer) || is_in_section(name, kGenerator);
 }
 
-// What a rank gives to the file.
-struct Offer {
+// A rank's contribution to the file; a visitor for Checkpoint::each.
+struct RankContents {
   std::vector<std::pair<std::string, double>> numbers;
-  NamedTensors tensors;  // where it was sent to, on the meta device
+  NamedTensors tensors;  // on meta if received from another rank
 
   void operator()(const std::string& name, const Tensor& x) { tensors.emplace_back(name, x); }
   void operator()(const std::string& name, double x) { numbers.emplace_back(name, x); }
@@ -56,10 +57,10 @@ struct Offer {
   }
 };
 
-std::string to_wire(const Offer& offer) {
+std::string to_wire(const RankContents& contents) {
   WireWriter wire;
-  wire.put(offer.numbers);
-  for (const auto& [name, x] : offer.tensors) {
+  wire.put(contents.numbers);
+  for (const auto& [name, x] : contents.tensors) {
     wire.put(name);
     wire.put(x.dtype());
     wire.put(x.shape());
@@ -67,10 +68,10 @@ std::string to_wire(const Offer& offer) {
   return wire.take();
 }
 
-Offer offer_of(std::string_view bytes) {
+RankContents contents_from_wire(std::string_view bytes) {
   WireReader wire(bytes);
-  Offer offer;
-  wire.get(offer.numbers);
+  RankContents contents;
+  wire.get(contents.numbers);
   while (wire.left()) {
     std::string name;
     DType dtype{};
@@ -78,34 +79,35 @@ Offer offer_of(std::string_view bytes) {
     wire.get(name);
     wire.get(dtype);
     wire.get(shape);
-    offer.tensors.emplace_back(name, empty(shape, {.dtype = dtype, .device = {DeviceType::kMeta}}));
+    contents.tensors.emplace_back(name, empty(shape, {.dtype = dtype, .device = {DeviceType::kMeta}}));
   }
-  return offer;
+  return contents;
 }
 
-// A part of a tensor that the writer asks for: elements from `first` on, in row-major order, at most
-// kPieceBytes. Tensor -1: no more.
-struct Piece {
+// A request for a piece of a tensor: the elements from `first` on, in row-major order, at most
+// kMaxPieceBytes.
+// Tensor -1 ends the requests.
+struct PieceRequest {
   int64_t tensor = -1, first = 0;
 };
 
 int64_t size_of_piece(const Tensor& x, int64_t first) {
-  return std::min(x.numel() - first, kPieceBytes / size_of(x.dtype()));
+  return std::min(x.numel() - first, kMaxPieceBytes / size_of(x.dtype()));
 }
 
-void ask(const Group& group, int member, const Piece& piece) {
+void request_piece(const Group& group, int member, const PieceRequest& piece) {
   send(tensor(std::vector<int64_t>{piece.tensor, piece.first}, {2}),
        {.dst = get_global_rank(group, member), .tag = kTag, .group = group});
 }
 
-// Sends the pieces of `tensors` that the group's first rank asks for.
+// Answers the requests of the group's first rank for pieces of `tensors`.
 void serve(const NamedTensors& tensors, const Group& group) {
   const int writer = get_global_rank(group, 0);
-  const Tensor asked = empty({2}, {.dtype = DType::kI64});
-  Piece last;
-  for (Tensor rows;;) {  // the tensor at hand, row-major
-    recv(asked, {.src = writer, .tag = kTag, .group = group});
-    const Piece piece{asked.ptr<int64_t>()[0], asked.ptr<int64_t>()[1]};
+  const Tensor request = empty({2}, {.dtype = DType::kI64});
+  PieceRequest last;
+  for (Tensor rows;;) {  // row-major copy of the last requested tensor
+    recv(request, {.src = writer, .tag = kTag, .group = group});
+    const PieceRequest piece{request.ptr<int64_t>()[0], request.ptr<int64_t>()[1]};
     if (piece.tensor < 0) return;
     if (piece.tensor != last.tensor) rows = raw::contiguous(raw::to(tensors.at(piece.tensor).second, kCPU));
     last = piece;
@@ -114,9 +116,11 @@ void serve(const NamedTensors& tensors, const Group& group) {
   }
 }
 
-// Writes the file, on the group's first rank. `offers` are the members'; `own` is this rank's, with data.
-void write(const std::filesystem::path& path, const io::Checkpoint& more, const std::vector<Offer>& offers,
-           const Offer& own, const Group& group, const io::SaveOptions& options) {
+// Writes the file, on the group's first rank. `all_contents` are those of the members, without data; `own` is
+// this rank's, with data.
+void write(const std::filesystem::path& path, const io::Checkpoint& more,
+           const std::vector<RankContents>& all_contents, const RankContents& own, const Group& group,
+           const io::SaveOptions& options) {
   struct Source {
     int member;
     int64_t tensor;
@@ -125,20 +129,20 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more, const 
   io::Checkpoint content = more;
   content.put(kGenerator, *Context::current().generator);
   for (int member = 0; member < group.size(); ++member) {
-    const Offer& offer = offers[member];
-    for (const auto& [name, value] : offer.numbers) {
+    const RankContents& contents = all_contents[member];
+    for (const auto& [name, value] : contents.numbers) {
       if (content.contains(name) && content.get<double>(name) != value)
         throw ValueError(kOp, "expected '", name, "' to be the same on all ranks, given ",
                          content.get<double>(name), " and, on rank ", get_global_rank(group, member), ", ",
                          value);
       content.put(name, value);
     }
-    for (size_t i = 0; i < offer.tensors.size(); ++i)
-      if (sources.try_emplace(offer.tensors[i].first, Source{member, int64_t(i)}).second)
-        content.put(offer.tensors[i].first, offer.tensors[i].second);
+    for (size_t i = 0; i < contents.tensors.size(); ++i)
+      if (sources.try_emplace(contents.tensors[i].first, Source{member, int64_t(i)}).second)
+        content.put(contents.tensors[i].first, contents.tensors[i].second);
   }
 
-  std::error_code error;  // the writer says what is wrong
+  std::error_code error;  // ignored: CheckpointWriter reports a missing folder
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
   io::CheckpointWriter file(path, content, options);
   for (const auto& [name, x] : file.tensors()) {
@@ -150,7 +154,7 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more, const 
     } else {
       for (int64_t first = 0; first < x.numel();) {
         const Tensor piece = empty({size_of_piece(x, first)}, {.dtype = x.dtype()});
-        ask(group, member, {number, first});
+        request_piece(group, member, {number, first});
         recv(piece, {.src = get_global_rank(group, member), .tag = kTag, .group = group});
         file.write(piece);
         first += piece.numel();
@@ -160,7 +164,8 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more, const 
   file.commit();
 }
 
-// Returns what the module loads of a file's tensors: its own are read, those of other ranks are without data.
+// Returns the file's tensors for module.load_state_dict: the module's own tensors are read, those of other
+// ranks have no data.
 // Errors: those of load_state_dict.
 NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn::LoadOptions& options,
                       const std::function<Tensor(const std::string&)>& read) {
@@ -174,23 +179,23 @@ NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn:
     const auto found = own.find(name);
     given.emplace_back(name, found != own.end() && fits(found->second, x) ? found->second : x);
   }
-  // Checks all names and shapes, and changes nothing: what fits is given itself.
+  // Checks all names and shapes without changing any tensor: matching tensors are loaded from themselves.
   const nn::LoadReport report = module.load_state_dict(given, options);
   for (const std::string& name : report.kept) own.erase(name);
   for (auto& [name, x] : given)
-    if (is_here(x) && own.contains(name)) x = read(name);
+    if (has_data(x) && own.contains(name)) x = read(name);
   return given;
 }
 
 using CheckCheckpoint = std::function<void(const io::LoadedCheckpoint&)>;
 
-// What a check has thrown about a whole file: no reason to try the previous one.
-struct Refused {
+// Wraps the exception of a CheckCheckpoint, so that load_newest does not fall back to the previous file.
+struct CheckFailed {
   std::exception_ptr error;
 };
 
-// Opens the file on all ranks, and has it checked.
-// Errors: FileError for a file that is damaged, else Refused.
+// Opens the file on all ranks and calls `check`.
+// Errors: FileError for a damaged file; CheckFailed if `check` throws on any rank.
 void open(std::optional<io::CheckpointReader>& file, const std::filesystem::path& path,
           const CheckCheckpoint& check) {
   std::exception_ptr error;
@@ -202,7 +207,7 @@ void open(std::optional<io::CheckpointReader>& file, const std::filesystem::path
     try {
       if (check) check(found);
     } catch (...) {
-      file->check();  // a damaged file may look like that of another training
+      file->check();  // reports damage first: a damaged file may fail `check`
       error = std::current_exception();
     }
     return std::string();
@@ -216,11 +221,11 @@ void open(std::optional<io::CheckpointReader>& file, const std::filesystem::path
   } catch (const DistributedError&) {
     throw;
   } catch (...) {
-    throw Refused{std::current_exception()};
+    throw CheckFailed{std::current_exception()};
   }
 }
 
-// Loads this file, or changes nothing.
+// Loads the file. State does not change after an error.
 io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& module, optim::Optimizer& opt,
                                const ParameterNumbers& numbers, const CheckCheckpoint& check) {
   std::optional<io::CheckpointReader> file;
@@ -254,7 +259,7 @@ io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& mo
     try {
       read(file->content());
     } catch (ValueError& e) {
-      file->check();  // a damaged file may look like that of another model
+      file->check();  // reports damage first: a damaged file may have wrong names and shapes
       e.add_context("while loading " + path.string());
       throw;
     }
@@ -283,14 +288,14 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
                         const io::Checkpoint& more, const io::SaveOptions& options) {
   const ParameterNumbers numbers(model_, opt);
   const bool is_first_replica = grid_.index("replica") == 0;
-  Offer own;
+  RankContents own;
   const std::vector<std::string> all = attempt(kOp, [&] {
     for (const std::string& name : more.names())
       if (is_reserved(name)) throw ValueError(kOp, "the pipeline itself saves '", name, "'");
     if (is_first_replica) {
       NamedTensors state;
       for (const auto& [name, x] : model_.module().state_dict())
-        if (is_here(x)) state.emplace_back(name, x);
+        if (has_data(x)) state.emplace_back(name, x);
       io::Checkpoint c;
       c.put(kModel, state);
       c.put(kOptimizer, numbers.undivided(opt.state_dict()));
@@ -302,16 +307,16 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
   std::exception_ptr error;
   if (get_rank() == 0) {
     try {
-      std::vector<Offer> offers;
+      std::vector<RankContents> all_contents;
       for (int member = 0; member < group_.size(); ++member)
-        offers.push_back(offer_of(all[get_global_rank(group_, member)]));
-      write(path, more, offers, own, group_, options);
+        all_contents.push_back(contents_from_wire(all[get_global_rank(group_, member)]));
+      write(path, more, all_contents, own, group_, options);
     } catch (const DistributedError&) {
       throw;
     } catch (...) {
       error = std::current_exception();
     }
-    for (int member = 1; member < group_.size(); ++member) ask(group_, member, {});
+    for (int member = 1; member < group_.size(); ++member) request_piece(group_, member, {});
   } else if (is_first_replica) {
     try {
       serve(own.tensors, group_);
@@ -333,8 +338,8 @@ io::LoadedCheckpoint PipelineBase::load(const std::filesystem::path& path, optim
     return io::load_newest(path, [&](const std::filesystem::path& p) {
       return load_file(p, model_.module(), opt, numbers, check);
     });
-  } catch (const Refused& refused) {
-    std::rethrow_exception(refused.error);
+  } catch (const CheckFailed& failed) {
+    std::rethrow_exception(failed.error);
   }
 }
 

@@ -1,3 +1,4 @@
+// Implementation of DeferredBatchNorm.
 #include "gradus/distributed/pipeline/deferred_batch_norm.h"
 
 namespace gradus::dist::internal {

@@ -1,4 +1,5 @@
-// DeferredBatchNorm: the micro-batches of a step count as one batch in the running statistics.
+// DeferredBatchNorm: updates running statistics once per step, from the joined rows of all its micro-batches,
+// as GPipe's deferred batch norm.
 #pragma once
 
 #include <vector>
@@ -7,7 +8,8 @@
 
 namespace gradus::dist::internal {
 
-// While it lives, the model's batch norms collect their batches' statistics.
+// Between construction and destruction the model's batch norms accumulate statistics of their batches instead
+// of updating the running statistics.
 class DeferredBatchNorm {
  public:
   explicit DeferredBatchNorm(nn::Module& model);
@@ -15,7 +17,7 @@ class DeferredBatchNorm {
   DeferredBatchNorm(const DeferredBatchNorm&) = delete;
   DeferredBatchNorm& operator=(const DeferredBatchNorm&) = delete;
 
-  // Updates the running statistics. Without it, a step that fails leaves them as they were.
+  // Updates the running statistics. A step that fails does not call apply, so the statistics do not change.
   void apply();
 
  private:

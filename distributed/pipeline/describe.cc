@@ -1,4 +1,4 @@
-// PipelineBase: its stages as text.
+// PipelineBase::describe.
 #include <algorithm>
 #include <iomanip>
 #include <set>
@@ -18,7 +18,7 @@ std::string PipelineBase::describe() {
   text << std::setprecision(3);
   double slowest = 0, total = 0;
   for (int s = 0; s < stages(); ++s) {
-    std::set<const nn::Module*> modules;  // that have no others inside
+    std::set<const nn::Module*> modules;  // modules without nested calls (layers)
     std::string last;
     for (size_t i = 0; i < cut.trace.calls.size(); ++i) {
       const TracedCall& call = cut.trace.calls[i];

@@ -1,3 +1,5 @@
+// Implementation of Executor: runs forwards and backwards of stages in the order of the schedule, and sends and
+// receives activations and gradients through a Mailbox.
 #include "gradus/distributed/pipeline/executor.h"
 
 #include <algorithm>
@@ -14,23 +16,24 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kMostSlots = 256;
-constexpr int kPrefetched = 2;  // actions whose messages may come in while one before them runs
+constexpr int kMaxSlots = 256;
+constexpr int kPrefetchedActions = 2;  // number of later actions whose receives are posted in advance
 
-using LocalKey = std::tuple<int, int, int, bool>;  // of an Address of this step
+// An Address without its step: stage, micro-batch, slot, gradient.
+using LocalKey = std::tuple<int, int, int, bool>;
 
 }  // namespace
 
-// A micro-batch on a stage, between its forward and the end of its backward.
+// State of a micro-batch on a stage between its forward and the end of its backward.
 struct Executor::Running {
   const Cut* cut = nullptr;
   bool recomputes = false;  // the forward runs again before the backward
-  nn::StateDict buffers;    // that the forward changed, as it left them
+  nn::StateDict buffers;    // copies of the buffers that the first run of the forward changed
   Recording recording;
   StageInput input;
-  std::vector<char> awaited;  // per slot: its maker waits for the gradient
+  std::vector<char> awaited;  // per slot: the sending stage waits for the input's gradient
   StageOutput output;
-  std::vector<char> tracked;  // per output: a gradient will come
+  std::vector<char> tracked;  // per output: the output is recorded and will receive a gradient
   Tensor loss;
 };
 
@@ -40,15 +43,15 @@ struct Executor::Step {
   uint64_t number;
   std::map<std::pair<int, int>, Running> running;  // by stage and micro-batch
   std::map<LocalKey, Parcel> local;                // between stages of this rank
-  std::vector<Tensor> losses;                      // of micro-batches, in order
+  std::vector<Tensor> losses;                      // of this rank's micro-batches, in order
 
   Running& at(const Action& a) { return running[{a.stage, a.micro_batch}]; }
 };
 
 Executor::Executor(StagedModel& model, const Group& group) : model_(model), group_(resolved(group)) {
-  // One stage more than there are: its messages are the loss and the tied gradients.
+  // The additional stage number addresses the loss and the gradients of tied parameters.
   if (group.size() > 1)
-    mailbox_ = std::make_unique<Mailbox>(group, Mailbox::Room{model.stages() + 1, kMostSlots});
+    mailbox_ = std::make_unique<Mailbox>(group, Mailbox::Room{model.stages() + 1, kMaxSlots});
 }
 
 Executor::~Executor() = default;
@@ -59,13 +62,13 @@ double Executor::run(const ActionLists& lists, const StepWork& work) {
   try {
     return run_list(step);
   } catch (...) {
-    // The others wait for what this rank does not send any more.
+    // The other ranks wait for messages that this rank will not send.
     if (mailbox_ || work.all_reduce)
       report_backward_failure(group_.state().world(), std::current_exception(), "failed in its step");
-    // Recordings that end without a backward tell the other replicas, which might hear of that before they
-    // hear of the failure. Within no_sync they tell nobody.
-    std::optional<NoSync> silent;
-    if (work.all_reduce) silent.emplace(work.all_reduce->no_sync());
+    // A recording that ends without a backward cancels the step on the other replicas, possibly before the
+    // failure reaches them. Within no_sync it does not.
+    std::optional<NoSync> no_sync_scope;
+    if (work.all_reduce) no_sync_scope.emplace(work.all_reduce->no_sync());
     step.running.clear();
     throw;
   }
@@ -83,22 +86,22 @@ double Executor::run_list(Step& step) {
         before[held.name] = parameter.grad();
         parameter.set_grad({});
       }
-  // A stage draws from its micro-batch's generator, not from the thread's.
+  // Stages draw random numbers from the generator of their micro-batch, not from the caller's.
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>();
   const ContextScope in_context(context);
 
   const std::vector<Place> order = order_of(lists);
   recorder_.begin_step(step.number);
-  std::optional<NoSync> not_yet;
-  if (work.all_reduce) not_yet.emplace(work.all_reduce->no_sync());
+  std::optional<NoSync> no_sync;
+  if (work.all_reduce) no_sync.emplace(work.all_reduce->no_sync());
   for (const Place& place : order) {
     const std::vector<Action>& list = lists.of_rank[place.list];
     const Action& action = list[place.index];
-    if (&place == &order.back()) not_yet.reset();  // each list ends with a backward
+    if (&place == &order.back()) no_sync.reset();  // the last action is a backward, which all-reduces
     const ReportedAction reported(to_string(action));
     try {
-      for (size_t j = place.index; j < std::min(list.size(), place.index + 1 + kPrefetched); ++j)
+      for (size_t j = place.index; j < std::min(list.size(), place.index + 1 + kPrefetchedActions); ++j)
         expect(step, list[j]);
       recorder_.begin(action);
       context.device = model_.device_of(action.stage);
@@ -126,7 +129,7 @@ double Executor::run_list(Step& step) {
   return share_loss(step);
 }
 
-// Returns what a failed forward was given in other shapes than this rank's trace has.
+// Returns a text for errors with the received inputs whose shapes differ from this rank's trace.
 std::string Executor::odd_inputs(const Step& step, const Action& action) const {
   const auto found = step.running.find({action.stage, action.micro_batch});
   if (found == step.running.end() || !found->second.cut) return "";
@@ -144,8 +147,9 @@ std::string Executor::odd_inputs(const Step& step, const Action& action) const {
   return text;
 }
 
-// A rank runs its list. A process with several devices runs the lists of all of them: it queues each action
-// when its turn would come if all actions took equally long, and the devices run them at the same time.
+// Returns the order in which this process runs or enqueues actions: the rank's list, or, with several
+// devices, the lists of all devices merged by their begin in a simulation with equal times. The devices run in
+// parallel.
 std::vector<Executor::Place> Executor::order_of(const ActionLists& lists) const {
   std::vector<Place> order;
   if (!model_.has_devices()) {
@@ -177,7 +181,7 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
     for (size_t slot = 0; slot < needs.size(); ++slot)
       if (running.awaited[slot]) {
         const Address address{step.number, s, k, int(slot), true};
-        // The gradient leaves as soon as it is complete.
+        // Sends the gradient as soon as backward has computed it.
         step.work.gm->attach(running.input.received[slot],
                              [this, &step, &running, slot, address, maker = needs[slot].stage](
                                  const Tensor&, const Tensor& dx) -> Tensor {
@@ -231,7 +235,7 @@ void Executor::backward(Step& step, const Action& action) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
   const StagePlan& plan = running.cut->plan;
-  if (running.recomputes) {  // before it waits for gradients
+  if (running.recomputes) {  // before waiting for gradients
     const SecondRun again(model_.module(), running.buffers);
     running.recording.resume();
     run_own_stage(step, action);
@@ -258,7 +262,7 @@ void Executor::backward(Step& step, const Action& action) {
   running.loss = {};
   const bool whole = action.kind == ActionKind::kBackward;
   if (roots.empty()) {
-    running.recording.backward();  // for its callbacks
+    running.recording.backward();  // calls the callbacks, which all ranks must do
   } else if (whole) {
     running.recording.backward(std::move(roots), std::move(dys));
   } else {
@@ -268,7 +272,7 @@ void Executor::backward(Step& step, const Action& action) {
     running.recording.backward_inputs(inputs, std::move(roots), std::move(dys));
   }
   for (size_t slot = 0; slot < running.awaited.size(); ++slot)
-    if (running.awaited[slot])  // no gradient arrived
+    if (running.awaited[slot])  // backward computed no gradient: sends an undefined tensor
       send(step, plan.needs[s][slot].stage, {step.number, s, k, int(slot), true}, {});
   running.input.received.clear();
   if (whole) step.running.erase({s, k});
@@ -280,7 +284,7 @@ void Executor::weight_gradient(Step& step, const Action& action) {
   step.running.erase({action.stage, action.micro_batch});
 }
 
-// Makes room for an action's messages, as far as it is known which will come.
+// Posts receives for the messages of an action, as far as they are known.
 void Executor::expect(Step& step, const Action& action) {
   if (!mailbox_) return;
   const int s = action.stage, k = action.micro_batch;
@@ -330,7 +334,8 @@ Parcel Executor::take(Step& step, int from_stage, const Address& address, const 
   return parcel;
 }
 
-// The owners of a tied parameter add up its gradients in the order of its stages.
+// Sums the gradients of tied parameters over their ranks, in the order of stages, so that all ranks get the
+// same bits. `before` has the gradients from before the step.
 void Executor::share_tied_gradients(Step& step, const std::map<std::string, Tensor>& before) {
   int number = 0;
   for (const auto& held : model_.state()) {

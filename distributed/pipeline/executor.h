@@ -1,4 +1,5 @@
-// Executor: runs a step's actions on this rank, and exchanges what crosses cuts.
+// Executor: runs this rank's actions of a schedule, and exchanges activations and gradients with the ranks of
+// other stages.
 #pragma once
 
 #include <functional>
@@ -19,18 +20,18 @@
 
 namespace gradus::dist::internal {
 
-// What the program gives for a step.
+// The input of one step.
 struct StepWork {
-  GradManager* gm = nullptr;                // null: forwards alone
+  GradManager* gm = nullptr;                // null: the step has forwards only
   std::vector<std::vector<Tensor>> inputs;  // per micro-batch
-  // Calls the model with a micro-batch's inputs, and what comes after it: returns the weighted loss, of one
-  // element, or an undefined tensor when there is none.
+  // Calls the model with a micro-batch's inputs and computes the loss. Returns the weighted loss, a tensor of
+  // one element, or an undefined tensor if the step has no loss.
   std::function<Tensor(int micro_batch)> compute;
-  std::vector<Recompute> recompute = {};  // of each stage; empty: never
-  double loss_scale = 1;                  // multiplies gradients, not the losses returned
-  PhiloxKey draw;                         // the step's: each micro-batch has a generator of its own
-  std::string program;                    // what runs, for errors: all ranks must run the same
-  // Of the all-reduce over replicas, null without: all backwards but this rank's last keep gradients back.
+  std::vector<Recompute> recompute = {};  // per stage; empty: kNever
+  double loss_scale = 1;                  // multiplies gradients, not the returned losses
+  PhiloxKey draw;                         // key from which each micro-batch's generator is derived
+  std::string program;                    // description of the step; ranks compare it
+  // The all-reduce over replicas, which only this rank's last backward runs; null without replicas.
   std::shared_ptr<AllReduceCallback> all_reduce = {};
 };
 
@@ -39,11 +40,11 @@ class Executor {
   Executor(StagedModel& model, const Group& group);
   ~Executor();
 
-  // Runs this rank's list. Returns the sum of the losses; every rank has it.
-  // Errors: those of the model, with the action; those of Mailbox. The other ranks hear of them: PeerError.
+  // Runs this rank's list. Returns the sum of the micro-batches' losses, on every rank.
+  // Errors: the model's exceptions, with the action added; those of Mailbox. The other ranks get a PeerError.
   double run(const ActionLists& lists, const StepWork& work);
-  // Gives all ranks the tensors that the last stage's rank has for each micro-batch. Each rank's lists have
-  // the same lengths.
+  // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
+  // of the same lengths.
   void share(std::vector<std::vector<Tensor>>& of_micro_batch);
 
   StepRecorder& recorder() { return recorder_; }
@@ -52,7 +53,7 @@ class Executor {
   struct Running;
   struct Step;
   struct Place {
-    size_t list, index;  // of an action
+    size_t list, index;  // position of an action: ActionLists::of_rank[list][index]
   };
 
   double run_list(Step& step);

@@ -1,3 +1,4 @@
+// Implementation of gathered_records: serialization, clock offsets between hosts, and gather.
 #include "gradus/distributed/pipeline/gathered_records.h"
 
 #include <algorithm>
@@ -15,11 +16,11 @@
 namespace gradus::dist::internal {
 namespace {
 
-template <class T> void put_all(WireWriter& writer, const std::vector<T>& items) {
+template <class T> void write_all(WireWriter& writer, const std::vector<T>& items) {
   static_assert(std::is_trivially_copyable_v<T>);
   writer.put(std::string_view(reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T)));
 }
-template <class T> void get_all(WireReader& reader, std::vector<T>& items) {
+template <class T> void read_all(WireReader& reader, std::vector<T>& items) {
   std::string bytes;
   reader.get(bytes);
   if (bytes.size() % sizeof(T) != 0) WireReader::fail();
@@ -35,8 +36,8 @@ std::string to_bytes(const std::vector<RankRecord>& records) {
     writer.put(uint64_t(r.steps.size()));
     for (const StepRecord& s : r.steps) {
       writer.put(s.number);
-      put_all(writer, s.actions);
-      put_all(writer, s.messages);
+      write_all(writer, s.actions);
+      write_all(writer, s.messages);
       writer.put(s.reduced_bytes);
     }
   }
@@ -52,8 +53,8 @@ void append_from_bytes(const std::string& bytes, std::vector<RankRecord>& record
     for (reader.get(steps); steps > 0; --steps) {
       StepRecord& s = r.steps.emplace_back();
       reader.get(s.number);
-      get_all(reader, s.actions);
-      get_all(reader, s.messages);
+      read_all(reader, s.actions);
+      read_all(reader, s.messages);
       reader.get(s.reduced_bytes);
     }
   }
@@ -105,14 +106,14 @@ int64_t clock_offset(const Group& group, const std::function<int64_t()>& now) {
 
 std::vector<RankRecord> gathered_records(std::vector<RankRecord> own, const Group& group) {
   if (group.size() == 1) return own;
-  // Ranks of one host have one clock.
+  // Ranks on the same host have the same clock.
   const std::vector<int>& host_of = group.state().world()->host_of;
-  const auto is_elsewhere = [&](int rank) {
+  const auto on_other_host = [&](int rank) {
     return host_of[size_t(rank)] != host_of[size_t(group.ranks().front())];
   };
-  if (std::ranges::any_of(group.ranks(), is_elsewhere)) {
+  if (std::ranges::any_of(group.ranks(), on_other_host)) {
     const int64_t offset = clock_offset(group, monotonic_now);
-    if (is_elsewhere(get_rank())) subtract(offset, own);
+    if (on_other_host(get_rank())) subtract(offset, own);
   }
   std::vector<RankRecord> all;
   for (const std::string& bytes :

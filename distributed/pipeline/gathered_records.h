@@ -1,4 +1,4 @@
-// Gathers what ranks recorded, with the times of one clock.
+// Gathers the ranks' step records, with all times converted to the first rank's clock.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace gradus::dist::internal {
 
-// Returns how many nanoseconds this rank's clock is ahead of the first member's, exact to half of the
-// shortest of several round trips. Collective over the group, which may carry no other messages.
+// Returns (this rank's clock - the first member's clock) in nanoseconds, measured as in NTP: the error is at
+// most half of the shortest of several round trips. Collective; the group must have no other traffic.
 int64_t clock_offset(const Group& group, const std::function<int64_t()>& now);
 
-// Returns the members' records, in order, on the group's first rank, and nothing elsewhere. Times become
-// those of the first rank's clock. Collective, as above.
+// Returns the members' records, in order, on the group's first rank, and an empty list on other ranks. Times
+// are converted to the first rank's clock. Collective; the group must have no other traffic.
 std::vector<RankRecord> gathered_records(std::vector<RankRecord> own, const Group& group);
 
 }  // namespace gradus::dist::internal

@@ -1,4 +1,4 @@
-// PipelineBase: what it measures, and chooses by that.
+// Automatic choices of PipelineBase from measured times: number of micro-batches and recomputation.
 #include <algorithm>
 
 #include "gradus/autograd/ops/ops.h"
@@ -14,7 +14,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Returns the largest of the job's numbers. Collective over the job.
+// Returns the maximum of x over all ranks. Collective over the job.
 double largest_of_all(double x) {
   const Tensor all = full({}, x, {.dtype = DType::kF64});
   if (get_world_size() > 1) all_reduce(all, {.op = ReduceOp::kMax});

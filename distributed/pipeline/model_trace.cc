@@ -1,3 +1,5 @@
+// Implementation of trace_model: an Observer of ops and a CallFilter of module calls record a forward on the
+// meta device.
 #include "gradus/distributed/pipeline/model_trace.h"
 
 #include <array>
@@ -12,6 +14,7 @@ namespace {
 
 constexpr Device kMeta{DeviceType::kMeta};
 
+// Records module calls (CallFilter) and ops (Observer) into a ModelTrace.
 class Tracer final : public Observer, public nn::internal::CallFilter {
  public:
   Tracer(ModelTrace& trace, nn::Module& model, const nn::StateDict& state) : trace_(trace) {
@@ -24,17 +27,17 @@ class Tracer final : public Observer, public nn::internal::CallFilter {
 
   Memory memory_of(const Tensor& x) {
     if (!x.defined()) return -1;
-    const auto [it, fresh] = memory_.try_emplace(x.storage().get(), trace_.memories);
-    // Held, so that no other tensor gets the same place.
-    if (fresh) held_.push_back(x), ++trace_.memories;
+    const auto [it, is_new] = memory_.try_emplace(x.storage().get(), trace_.memories);
+    // Kept alive, so that no later storage has the same address.
+    if (is_new) kept_alive_.push_back(x), ++trace_.memories;
     return it->second;
   }
 
   void launched(const char*, std::span<const Tensor* const> tensors) override {
-    TracedEvent op{.kind = TracedEvent::kOp, .call = open_};
+    TracedEvent op{.kind = TracedEvent::kOp, .call = open_call_};
     for (const Tensor* x : tensors) op.memory.push_back(memory_of(*x));
-    const auto draws = Context::current().generator->state();
-    op.draws = draws != std::exchange(draws_, draws);
+    const auto state = Context::current().generator->state();
+    op.draws = state != std::exchange(generator_state_, state);
     trace_.events.push_back(std::move(op));
   }
 
@@ -43,24 +46,24 @@ class Tracer final : public Observer, public nn::internal::CallFilter {
     const auto path = paths_.find(&module);
     trace_.calls.push_back({.module = &module,
                             .path = path == paths_.end() ? module.type_name() : path->second,
-                            .parent = open_,
+                            .parent = open_call_,
                             .hidden = recordings_of_thread() != recordings_});
     trace_.events.push_back({.kind = TracedEvent::kEnter, .call = call});
-    open_ = call;
+    open_call_ = call;
     return nullptr;
   }
 
   void leave(const nn::Module&, std::span<Tensor* const> tensors,
              const std::function<std::shared_ptr<const void>()>& copy) override {
-    TracedCall& call = trace_.calls[open_];
+    TracedCall& call = trace_.calls[open_call_];
     call.end = int(trace_.calls.size());
     for (const Tensor* x : tensors) {
       call.results.push_back(*x);
       call.memory.push_back(memory_of(*x));
     }
     call.result = copy();
-    trace_.events.push_back({.kind = TracedEvent::kLeave, .call = open_});
-    open_ = call.parent;
+    trace_.events.push_back({.kind = TracedEvent::kLeave, .call = open_call_});
+    open_call_ = call.parent;
   }
 
  private:
@@ -73,10 +76,10 @@ class Tracer final : public Observer, public nn::internal::CallFilter {
   ModelTrace& trace_;
   std::unordered_map<const nn::Module*, std::string> paths_;
   std::unordered_map<const Storage*, Memory> memory_;
-  std::vector<Tensor> held_;
-  std::array<uint64_t, 2> draws_ = Context::current().generator->state();
+  std::vector<Tensor> kept_alive_;
+  std::array<uint64_t, 2> generator_state_ = Context::current().generator->state();
   const std::vector<const Counted*> recordings_ = recordings_of_thread();
-  int open_ = -1;
+  int open_call_ = -1;
 };
 
 }  // namespace
@@ -89,7 +92,7 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
                        const std::function<std::vector<Tensor>()>& forward) {
   Context context = Context::current().snapshot();
   context.recordings.clear();
-  context.autocast = nullptr;  // a cast that one module keeps for others would look like its result
+  context.autocast = nullptr;  // its cache of casts would look like tensors that modules share
   context.generator = std::make_shared<RandomGenerator>();
   context.device = kMeta;
   const ContextScope in_context(context);
@@ -99,7 +102,7 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
   for (const auto& [name, t] : model.named_buffers()) state.emplace_back(name, on_meta(t));
   const nn::ParameterScope substituted(model, state);
 
-  GradManager gm;  // checkpoints hide what is inside from its recording
+  GradManager gm;  // its recording shows which calls are inside checkpoint(): they see other recordings
   gm.attach(model.parameters());
   const auto recording = gm.record();
   ModelTrace trace;

@@ -1,4 +1,5 @@
-// ModelTrace: what a model's forward does, learned by running it once on the meta device, without data.
+// ModelTrace: the module calls and ops of a model's forward, recorded by running the forward once on the meta
+// device (shapes without data).
 #pragma once
 
 #include <functional>
@@ -11,31 +12,32 @@
 namespace gradus::dist::internal {
 
 // Note [Traces]
-// A model's forward is plain C++, and cannot be read. It can be run: on the meta device kernels do not
-// compute, but tell their tensors. So one run shows the calls of modules, in order and nested, and which op
-// reads what. Memory stands for a value: a view has the memory of its base. A trace holds for the shapes of
-// its inputs and for the training mode. A forward whose calls depend on values cannot be traced.
+// A forward is C++ code, which cannot be inspected but can be run. On the meta device ops compute shapes
+// only, and report their operands to an Observer. One run records the nested module calls and the operands of
+// each op. Tensors are identified by their storage, so a view is identified with its base. A trace is valid
+// for the shapes of its inputs and the training mode. A forward whose calls depend on tensors' values cannot
+// be traced.
 
-// The trace's number of a tensor's memory. -1: of an undefined tensor.
+// Number of a storage in the trace; -1 for an undefined tensor.
 using Memory = int;
 
 struct TracedCall {
   const nn::Module* module = nullptr;
-  std::string path;                    // below the model; "": the model itself
-  int parent = -1;                     // the call that made it
-  int end = 0;                         // the first call after those inside
-  bool hidden = false;                 // within a checkpoint, which computes it again
-  std::vector<Tensor> results;         // on meta
-  std::vector<Memory> memory;          // of the results
-  std::shared_ptr<const void> result;  // as the module returned it
+  std::string path;                    // path in the model; "": the model itself
+  int parent = -1;                     // index of the enclosing call
+  int end = 0;                         // index of the next call that is not nested in this one
+  bool hidden = false;                 // inside a checkpoint() function
+  std::vector<Tensor> results;         // tensors of the returned value, on meta
+  std::vector<Memory> memory;          // storage of each result
+  std::shared_ptr<const void> result;  // copy of the returned value
 };
 
 struct TracedEvent {
   enum Kind { kEnter, kOp, kLeave } kind;
-  int call;  // kOp: the innermost one
-  // Of an op: its first result; then the others and what it read.
+  int call;  // kEnter, kLeave: the call; kOp: the innermost open call
+  // kOp: storage of the first result, then of the other results and the inputs.
   std::vector<Memory> memory = {};
-  bool draws = false;  // it drew random numbers
+  bool draws = false;  // the op drew random numbers
 };
 
 struct ModelTrace {
@@ -44,17 +46,18 @@ struct ModelTrace {
   std::vector<std::string> state;  // names of parameters and buffers
   std::vector<Memory> state_memory;
   std::vector<Memory> inputs;
-  std::vector<Memory> results;  // what the model returned
-  Memory memories = 0;          // how many
+  std::vector<Memory> results;  // storage of the model's results
+  Memory memories = 0;          // number of storages
 };
 
-// Runs `forward`, which calls the model with `inputs` and returns its result's tensors. The inputs are on
-// meta; the model's tensors are replaced by such meanwhile. The caller's generator stays as it is.
-// Errors: those of the forward; DeviceError if it asks for a value.
+// Runs `forward`, which calls the model with `inputs` and returns its result's tensors. The inputs must be on
+// meta; the model's tensors are replaced by meta tensors during the call. The caller's generator does not
+// change.
+// Errors: those of the forward; DeviceError if the forward reads a tensor's value.
 ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
                        const std::function<std::vector<Tensor>()>& forward);
 
-// Returns a tensor like x on the meta device.
+// Returns a meta tensor with the shape, strides and dtype of x.
 Tensor on_meta(const Tensor& x);
 
 }  // namespace gradus::dist::internal

@@ -1,16 +1,17 @@
-// Pipeline: a model cut into stages, one or more per rank, that trains as the undivided model does.
+// Pipeline: pipeline parallelism. The model is cut into stages, one or more per rank, and trains with the
+// results of the undivided model.
 //
 //   dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, example,
 //                            {.stages = 4, .micro_batches = 8, .cut_after = {"a", "b", "c"}});
 //   GradManager gm;
 //   pipe.attach(gm);                                                        // this rank's parameters
 //   optim::AdamW opt(pipe.parameters(), {.lr = 3e-4});
-//   for (const data::Batch& b : loader) {                                   // every rank runs the same loop
-//     double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);    // the same on every rank
-//     pipe.clip_grad_norm_(1.0);                                            // over all stages
+//   for (const data::Batch& b : loader) {                                   // all ranks run the same loop
+//     double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);    // equal on all ranks
+//     pipe.clip_grad_norm_(1.0);                                            // norm over all stages
 //     opt.step().clear_grad();
 //   }
-//   pipe.save("runs/last.ckpt", opt);  // with the undivided model's names: any number of stages reads it
+//   pipe.save("runs/last.ckpt", opt);  // the file does not depend on the number of stages
 #pragma once
 
 #include <memory>
@@ -29,14 +30,14 @@ template <class V> std::vector<Tensor> tensors_of(const V& value) {
   nn::internal::each_tensor(const_cast<V&>(value), [&](Tensor& x) { tensors.push_back(x); });
   return tensors;
 }
-// Returns a copy of `value` with other tensors.
+// Returns a copy of `value` whose tensors are replaced by `tensors`, in order.
 template <class V> V with_tensors(V value, std::span<const Tensor> tensors) {
   size_t i = 0;
   nn::internal::each_tensor(value, [&](Tensor& x) { x = tensors[i++]; });
   return value;
 }
 
-// Calls a loss. A function whose last argument are options gets the default ones.
+// Calls a loss function. A third argument (options) is default-constructed.
 template <class Loss, class Output, class Target>
 Tensor call_loss(const Loss& loss, const Output& output, const Target& target) {
   if constexpr (std::is_invocable_r_v<Tensor, const Loss&, const Output&, const Target&>)
@@ -48,41 +49,42 @@ Tensor call_loss(const Loss& loss, const Output& output, const Target& target) {
 
 }  // namespace internal
 
-// `Input` is what the model is called with: a tensor, or a vector, pair, tuple or struct of tensors. All have
-// the batch's rows as their first dim.
+// `Input` is the type of the model's argument: a tensor, or a vector, pair, tuple or struct of tensors. Dim 0
+// of every tensor is the batch's rows.
 template <class M, class Input = Tensor> class Pipeline : public internal::PipelineBase {
  public:
-  // What the model returns: tensors, as `Input`.
+  // The type of the model's result: a tensor or a structure of tensors, as `Input`.
   using Output = std::remove_cvref_t<std::invoke_result_t<M&, const Input&>>;
 
-  // Builds this rank's part of the model, with the numbers that the undivided model gets from the generator.
-  // `make` is called several times. `example` shows shapes and dtypes of an input. Collective over the job.
-  // Errors: ValueError for options that do not fit together, for what is not cut there (it lists what can
-  // be), and for ranks that are no multiple of the stages.
+  // Builds this rank's stages, initialized with the same random numbers as the undivided model. `make` is
+  // called several times. `example` is an input with the shapes and dtypes of a micro-batch. Collective over
+  // the job.
+  // Errors: ValueError for contradictory options, for cuts that are not possible (the error lists the
+  // possible ones), and if the number of ranks is not a multiple of the number of stages.
   Pipeline(std::function<std::unique_ptr<M>()> make, const Input& example, PipelineOptions options)
       : Pipeline(make, example, options, std::make_shared<std::optional<Output>>()) {}
 
   // Computes gradients of loss(model(input), target) as the undivided model does, and adds them to grad() of
-  // the attached parameters. Returns the loss. Every rank gives the whole batch of its replica, and gets the
-  // same number: the mean (or sum) over all replicas. Collective over the pipeline, and over the replicas.
-  // Errors: ShapeError for a batch without rows, or of tensors with other rows; the model's, with the action
-  // ("in 2F0") and, on the other ranks, as PeerError.
+  // the attached parameters. Every rank passes the whole batch of its replica. Returns the loss, the mean (or
+  // sum) over all replicas, equal on all ranks. Collective over the pipeline and over the replicas.
+  // Errors: ShapeError for a batch without rows, or with tensors of different numbers of rows; the model's
+  // exceptions, with the action ("in 2F0") added, which the other ranks get as PeerError.
   template <class Target, class Loss>
   double step(GradManager& gm, const Input& input, const Target& target, const Loss& loss,
               const StepOptions& options = {}) {
     return compute(&gm, input, target, loss, options);
   }
-  // Returns the loss alone.
+  // Returns the loss, without computing gradients.
   template <class Target, class Loss>
   double eval_step(const Input& input, const Target& target, const Loss& loss,
                    const StepOptions& options = {}) {
     return compute(nullptr, input, target, loss, options);
   }
 
-  // Returns the model's result for the whole batch, without recording. Its tensors are undefined on ranks
-  // other than the last stage's, unless `everywhere` is set. Collective over the pipeline alone: replicas may
-  // have other numbers of batches.
-  // Errors: as for step; ShapeError for a result without the batch's rows as its first dim.
+  // Returns the model's result for the whole batch, without recording. The tensors are defined on the last
+  // stage's rank only, unless `everywhere` is set. Collective over the pipeline, not over the replicas, which
+  // may run different numbers of batches.
+  // Errors: as for step; ShapeError if dim 0 of a result is not the batch's rows.
   Output forward(const Input& input, const ForwardOptions& options = {}) {
     const auto off = no_record();
     const auto model = [&](const Tensors& part) {
@@ -93,7 +95,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
                                   run_forward(internal::tensors_of(input), model, results, options));
   }
 
-  // The model. Tensors of other ranks' stages are on the meta device.
+  // Returns the model. Tensors of other ranks' stages are on the meta device.
   M& module() { return static_cast<M&>(model_.module()); }
 
  private:
@@ -121,7 +123,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
         options);
   }
 
-  std::shared_ptr<std::optional<Output>> shown_;  // on meta: what a result consists of
+  std::shared_ptr<std::optional<Output>> shown_;  // a result on meta, for the structure of Output
 };
 
 }  // namespace gradus::dist

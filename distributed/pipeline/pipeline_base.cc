@@ -1,3 +1,5 @@
+// Implementation of PipelineBase: options, layout of stages, division of batches, steps, and gradient clipping.
+// Checkpoints are in checkpoint.cc, automatic choices in measuring.cc, describe() in describe.cc.
 #include "gradus/distributed/pipeline/pipeline_base.h"
 
 #include <algorithm>
@@ -31,7 +33,7 @@ ScheduleOptions schedule_options(const PipelineOptions& o, int micro_batches) {
           .extra_warmup = o.extra_warmup};
 }
 
-// Returns the lists that a program gave; without any micro-batch if it gave none.
+// Returns PipelineOptions::lists, checked; empty lists if there are none.
 ActionLists given_lists(const PipelineOptions& o) {
   if (o.lists.empty()) return {};
   ActionLists lists = parse_schedule(o.lists);
@@ -41,6 +43,7 @@ ActionLists given_lists(const PipelineOptions& o) {
   return lists;
 }
 
+// Checks the options and fills in `stages`.
 PipelineOptions checked(PipelineOptions o) {
   if (o.micro_batches < 0) throw ValueError(kOp, "expected micro_batches >= 0, given ", o.micro_batches);
   if (o.micro_batch_size < 0)
@@ -72,15 +75,15 @@ PipelineOptions checked(PipelineOptions o) {
   return o;
 }
 
-// Where the number of micro-batches is not known yet, schedules are looked at with so many for each rank.
-constexpr int kUsualPerRank = 4;
+// Micro-batches per rank that the choice of cuts assumes while their number is not chosen yet.
+constexpr int kDefaultMicroBatchesPerRank = 4;
 
-// Says which stages this rank has. Chooses the cuts if none are given.
-StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, const Group& group,
-                          StageLayout& layout) {
-  const int usual = o.micro_batches > 0 ? o.micro_batches : kUsualPerRank * o.stages;
+// Adds cuts, ranks and devices of stages to `parts`. Chooses the cuts if the options have none.
+StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& o, const Group& group,
+                               StageLayout& layout) {
+  const int micro_batches = o.micro_batches > 0 ? o.micro_batches : kDefaultMicroBatchesPerRank * o.stages;
   const ActionLists lists =
-      o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, usual)) : given_lists(o);
+      o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, micro_batches)) : given_lists(o);
   layout.recompute = o.recompute_of_stage;
   if (layout.recompute.empty()) layout.recompute.assign(size_t(lists.stages()), o.recompute);
   if (int(layout.recompute.size()) != lists.stages())
@@ -121,17 +124,17 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
     : options_(checked(options)),
       grid_({{"replica", -1}, {"pipeline", options_.devices.empty() ? options_.stages : 1}}),
       group_(grid_.group("pipeline")),
-      model_(placed(parts, options_, group_, layout_)),
+      model_(with_layout(parts, options_, group_, layout_)),
       executor_(model_, group_),
       example_(parts.inputs) {
   const Group& replicas = grid_.group("replica");
   if (replicas.size() == 1) return;
-  // Those of the first replica, should the generators have differed.
-  std::vector<Tensor> own;
+  // The replicas' generators may differ, so the initial weights are broadcast from the first replica.
+  std::vector<Tensor> local;
   for (const auto& [name, tensor] : model_.module().state_dict())
-    if (tensor.device().type != DeviceType::kMeta) own.push_back(tensor);
-  bcast_list_(own, {.group = replicas});
-  // Replicas with other numbers of rows may have other numbers of micro-batches.
+    if (tensor.device().type != DeviceType::kMeta) local.push_back(tensor);
+  bcast_list_(local, {.group = replicas});
+  // uneven_no_sync: replicas with different numbers of rows may have different numbers of micro-batches.
   all_reduce_ = make_allreduce_cb(
       ReduceOp::kMean, {.group = replicas, .uneven_no_sync = true, .group_name = "replicas of a pipeline"});
 }
@@ -186,7 +189,7 @@ std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& parts,
 }
 
 int PipelineBase::micro_batches_for(int64_t rows) const {
-  int64_t number = stages();  // before it is chosen
+  int64_t number = stages();  // until the number is chosen
   if (options_.micro_batches > 0)
     number = options_.micro_batches;
   else if (options_.micro_batch_size > 0)
@@ -206,7 +209,7 @@ PipelineBase::CutBatch PipelineBase::cut(const Batch& batch, const std::string& 
   const int count = cut.lists.micro_batches;
   if (rows < count)
     throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, given ", rows);
-  // As even as it goes, larger ones first.
+  // Sizes differ by at most one row; larger micro-batches come first.
   for (int64_t k = 0, begin = 0; k < count; ++k) {
     const int64_t end = begin + rows / count + (k < rows % count);
     cut.parts.push_back({rows_between(batch.inputs, begin, end), rows_between(batch.targets, begin, end)});
@@ -246,7 +249,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   const std::vector<double> weights = weights_of(parts, options);
   work.compute = [&](int k) {
     const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)});
-    // A mean over nothing is not a number, and counts nothing.
+    // A micro-batch with no counted elements has weight 0, and its mean may be NaN: it is left out.
     return weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
   if (gm) work.all_reduce = all_reduce_;
@@ -294,10 +297,10 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
 }
 
 void PipelineBase::share_buffers() {
-  std::vector<Tensor> own;
+  std::vector<Tensor> local;
   for (const Tensor& x : model_.module().buffers())
-    if (x.device().type != DeviceType::kMeta) own.push_back(x);
-  if (!own.empty()) bcast_list_(own, {.group = grid_.group("replica"), .verify = false});
+    if (x.device().type != DeviceType::kMeta) local.push_back(x);
+  if (!local.empty()) bcast_list_(local, {.group = grid_.group("replica"), .verify = false});
 }
 
 double PipelineBase::clip_grad_norm_(double max_norm) {
@@ -306,8 +309,8 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
     if (p.grad().defined() && optim::internal::factor_of(p.grad()))
       throw StateError("clip_grad_norm_",
                        "a GradScaler has multiplied the gradients: call scaler.unscale_(opt) before");
-  // One number per parameter of the undivided model. Each comes from one rank, and all are added up in one
-  // order: so the norm does not depend on the cuts.
+  // squares[i] is the squared norm of the undivided model's parameter i, computed by one rank. The sum is
+  // always in the undivided order, so the norm does not depend on the cuts.
   const auto& state = model_.state();
   std::vector<double> squares(state.size());
   const auto off = no_record();

@@ -1,4 +1,5 @@
-// PipelineBase: what a pipeline does whatever the type of its model.
+// PipelineBase: the base class of Pipeline<M>, which does not depend on the type of the model; and the
+// options of pipelines.
 #pragma once
 
 #include <filesystem>
@@ -25,69 +26,72 @@ class GradScaler;
 namespace gradus::dist {
 
 struct PipelineOptions {
-  // Ranks that share the model; 0: all. More ranks than that are replicas: the first `stages` ranks are one
-  // pipeline, and so on. Each has samples of its own, of which loaders see to by themselves.
+  // Number of ranks of one pipeline; 0: all ranks. A job with more ranks has several replicas (data
+  // parallelism): ranks [0, stages) are the first pipeline, and so on. Each replica trains on different
+  // samples; data loaders shard by replica.
   int stages = 0;
-  // Devices of this process that share the model, instead of ranks. `stages` is then their number. Each
-  // process of a job has the whole model, and is a replica.
+  // Devices of this process that run the stages, instead of ranks. `stages` is then the number of devices.
+  // Each process of the job runs the whole model and is a replica.
   std::vector<Device> devices = {};
-  // Stages per rank or device, for the schedules that interleave. A rank then has several parts of the model.
+  // Stages per rank or device, for interleaved schedules (virtual stages).
   int interleave = 1;
   Schedule schedule = Schedule::k1F1B;
-  int extra_warmup = 0;  // of Schedule::k1F1BSlowLinks
-  // Parts of a batch. A batch of fewer rows has as many micro-batches as rows. 0: as micro_batch_size says.
+  int extra_warmup = 0;  // for Schedule::k1F1BSlowLinks; see ScheduleOptions
+  // Number of micro-batches, at most the batch's rows. 0: determined by micro_batch_size.
   int micro_batches = 0;
-  // Rows of a micro-batch. 0: the number of micro-batches is chosen by measuring, in the first training
-  // steps. Which one is chosen may differ from run to run.
+  // Rows per micro-batch. 0: the number of micro-batches is chosen from times measured in the first training
+  // steps; the choice may differ between runs.
   int64_t micro_batch_size = 0;
-  // The user's own lists instead of `schedule`: a text per rank, "0F0 0F1 0B0 0B1". Each rank's stages and
-  // the number of micro-batches are as they say; `interleave` and `micro_batches` are not used. Batches must
-  // have as many rows or more.
+  // User-defined action lists that replace `schedule`: one text per rank, "0F0 0F1 0B0 0B1". The lists define
+  // each rank's stages and the number of micro-batches; `interleave` and `micro_batches` are ignored. Batches
+  // must have at least one row per micro-batch.
   std::vector<std::string> lists = {};
-  // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}. Empty: the cuts are chosen by
-  // measuring the model's parts, so that the slowest stage is as fast as can be. The example should then have
-  // as many rows as a micro-batch.
+  // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}. Empty: the cuts are chosen from
+  // measured times to minimize the time of the slowest stage. The example should then have as many rows as a
+  // micro-batch.
   std::vector<std::string> cut_after = {};
-  // Bytes per rank that what is chosen by measuring must keep: cuts, numbers of micro-batches, which stages
-  // run again. 0: none. Counted are four times the parameters (with gradients and two moments), what stages
-  // have received, and what forwards leave behind.
+  // Memory limit in bytes per rank for automatic choices (cuts, number of micro-batches, recomputation); 0:
+  // no limit. The estimate is 4 * parameters (with gradients and two moments) + received activations + saved
+  // tensors of forwards.
   int64_t memory_limit = 0;
-  // Which forwards keep their inputs alone and run again before their backward. Nothing else changes: a step
-  // gives the same bits.
+  // Activation recomputation: forwards that save only their inputs and run again before their backward. The
+  // results are bit for bit the same.
   Recompute recompute = Recompute::kNever;
-  std::vector<Recompute> recompute_of_stage = {};  // instead, one for each stage
-  // Stages that run again do so in groups of so many layers, which keep what crosses from group to group and
-  // need the memory of one group. A layer ends where one floating tensor crosses: a block of a transformer or
-  // a ResNet. Each group is then a stage of its own, on the same rank. 0: a stage is one group.
+  std::vector<Recompute> recompute_of_stage = {};  // one per stage; replaces `recompute`
+  // Layers per recomputation group; 0: a stage is one group. A recomputed stage saves the activations between
+  // its groups, and needs the memory of one group at a time during backward. A layer ends where a single
+  // floating-point tensor crosses: a block of a transformer or a ResNet. Each group counts as a stage on the
+  // same rank.
   int recompute_every = 0;
-  // Batch norms move their running statistics once per step, by all its rows, instead of once per
-  // micro-batch. They normalize by the micro-batch all the same.
+  // Updates the running statistics of batch norms once per step, from all rows of the step, instead of once
+  // per micro-batch. Normalization uses the micro-batch's statistics in both cases.
   bool deferred_batch_norm = false;
 };
 
-// What the loss of a step is: a micro-batch's loss is weighted so that all together give the batch's.
+// How the losses of micro-batches combine to the batch's loss: each micro-batch's loss gets a weight.
 struct StepOptions {
   Reduction reduction = Reduction::kMean;  // or kSum
-  // The mean is one over the targets that differ from this: cross_entropy's ignore_index. Default: over rows.
+  // kMean averages over the targets that differ from this value: cross_entropy's ignore_index. Default: over
+  // the rows.
   std::optional<int64_t> ignore_index = {};
-  // Else the mean is one over what this counts in a micro-batch's targets.
+  // Returns the number of elements that kMean averages over, of one micro-batch. Overrides ignore_index.
   std::function<double(std::span<const Tensor> targets)> count = {};
-  // Multiplies the loss, but not the one that step returns. Gradients count as scaled on all ranks until
-  // scaler.unscale_ or scaler.step. The scaler needs `agree`.
+  // Scales the gradients, not the returned loss. Gradients are marked as scaled on all ranks until
+  // scaler.unscale_ or scaler.step. The scaler must have the option `agree`.
   optim::GradScaler* scaler = nullptr;
 };
 
 struct ForwardOptions {
-  bool everywhere = false;  // all ranks of the pipeline get the result
+  bool everywhere = false;  // broadcast the result to all ranks of the pipeline
 };
 
 namespace internal {
 
-// What a schedule's stages consist of.
+// How the schedule's stages are divided into recomputation groups.
 struct StageLayout {
-  std::vector<int> groups;           // how many each stage has; empty: one
-  std::vector<Recompute> recompute;  // of each group
-  std::vector<StageTimes> times;     // of the schedule's stages, if cuts were chosen by them
+  std::vector<int> groups;           // number of groups per stage; empty: one each
+  std::vector<Recompute> recompute;  // per group
+  std::vector<StageTimes> times;     // per stage, measured; empty unless the cuts were chosen automatically
 };
 
 class PipelineBase {
@@ -95,52 +99,56 @@ class PipelineBase {
   // Returns this rank's parameters, in the undivided model's order.
   std::vector<Tensor> parameters() const;
   nn::StateDict named_parameters() const { return model_.named_parameters(); }
-  // Attaches this rank's parameters, with replicas also the all-reduce over them. Buffers (running
-  // statistics) become the first replica's after every step, as DistributedDataParallel has it.
+  // Attaches this rank's parameters and, if there are replicas, the all-reduce over them. Buffers (running
+  // statistics) are broadcast from the first replica after every step, as in DistributedDataParallel.
   void attach(GradManager& gm);
-  // Scales the gradients of all stages so that the norm over all of them is at most max_norm. Returns the
-  // norm before; all ranks get the same number, whatever the cuts. Collective over the pipeline.
+  // Scales the gradients of all stages so that their total norm is at most max_norm. Returns the norm before
+  // scaling, which is equal on all ranks and does not depend on the cuts. Collective over the pipeline.
   // Errors: ValueError unless max_norm > 0.
   double clip_grad_norm_(double max_norm);
 
-  // Writes the training to one file, as io::save_checkpoint does; makes its folder. The file has the
-  // undivided model as "model", the optimizer of all its parameters as "optimizer", random numbers as
-  // "generator", and `more`: steps, a schedule, a loader. The job's first rank writes, and what ranks have in
-  // common is its own; buffers are the first replica's. Collective over the job.
-  // Errors, on all ranks: as io::save_checkpoint; ValueError for a name in `more` that is one of these, for
-  // an optimizer with other parameters than this pipeline's, and for one whose state belongs to no parameter.
+  // Writes a checkpoint of all ranks to one file, as io::save_checkpoint; creates the file's folder. The file
+  // contains the undivided model as "model", the optimizer state of all parameters as "optimizer", the
+  // generator as "generator", and the entries of `more` (step numbers, a learning-rate schedule, a loader).
+  // The job's first rank writes the file, with its own `more` and generator; the model's tensors come from
+  // the first replica. Collective over the job.
+  // Errors, on all ranks: as io::save_checkpoint; ValueError if `more` contains one of these names, if the
+  // optimizer has parameters that are not this pipeline's, or if an entry of its state belongs to no
+  // parameter.
   void save(const std::filesystem::path& path, const optim::Optimizer& opt, const io::Checkpoint& more = {},
             const io::SaveOptions& options = {});
-  // Reads what any number of ranks, in stages or not, has written by save or with these names. Each rank
-  // reads its own tensors only, so all must see the file. Returns what else it has. Collective over the job.
-  // `check` is called before anything is changed, on each rank, with the file's path and all that it holds,
-  // tensors on the meta device. What it throws is thrown on all ranks; it must not communicate.
-  // Errors, on all ranks: as io::load_checkpoint; ValueError for what does not fit. Nothing is changed then.
+  // Loads a checkpoint that save() has written with any number of ranks and stages, or a file with the same
+  // names. Each rank reads its own tensors from the file, so all ranks need access to it. Returns the other
+  // entries. Collective over the job. Calls `check` on each rank before any state changes, with the file's
+  // path and contents (tensors on the meta device). All ranks throw the exception of `check`, which must not
+  // communicate.
+  // Errors, on all ranks: as io::load_checkpoint; ValueError for contents that do not match model or
+  // optimizer. State does not change after an error.
   io::LoadedCheckpoint load(const std::filesystem::path& path, optim::Optimizer& opt,
                             const std::function<void(const io::LoadedCheckpoint&)>& check = {});
-  // Reads a safetensors file with the undivided model's names, as io::load_weights does, for example
-  // torchvision's. Of the file it takes what lies below `section`: "model" in a checkpoint, whose checksum
-  // it does not look at (io::inspect_checkpoint does). Each rank reads its own tensors only. Collective over
-  // the whole job.
-  // Errors, on all ranks: as io::load_weights. Nothing is changed then.
+  // Loads a safetensors file with the undivided model's names, as io::load_weights. Only names below
+  // `section` are used: "model" for a checkpoint. The checksum of a checkpoint is not verified (see
+  // io::inspect_checkpoint). Each rank reads only its own tensors. Collective over the job.
+  // Errors, on all ranks: as io::load_weights. State does not change after an error.
   nn::LoadReport load_weights(const std::filesystem::path& path, const nn::LoadOptions& options = {},
                               const std::string& section = "");
 
-  // Returns a text: a line per stage with its rank, the module that it ends with, its modules and parameters,
-  // what it receives and whether it runs again. Where something was chosen by measuring: the times of each
-  // stage, how much slower the slowest is than the mean, what a rank needs of the memory limit, and the
-  // number of micro-batches with what was predicted and measured.
+  // Returns a text with one line per stage: rank, last module, numbers of layers and parameters, received
+  // bytes, recomputation. After an automatic choice also: the times of each stage, the ratio of the slowest
+  // stage to the mean, memory compared to memory_limit, and the candidates for the number of micro-batches
+  // with predicted and measured times.
   std::string describe();
-  // Returns the number of stages. Each group of `recompute_every` is one.
+  // Returns the number of stages, where each group of `recompute_every` layers counts as a stage.
   int stages() const { return model_.stages(); }
-  // Returns the job's ranks in rows: along "pipeline" lie those of this pipeline, along "replica" those that
-  // hold the same stages.
+  // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension
+  // "replica":
+  // the ranks with the same stages.
   const Grid& grid() const { return grid_; }
-  // Records from now on what this rank does in a step, and keeps the last `steps` steps. 0 stops that. All
-  // ranks of the job do the same.
+  // Starts recording this rank's actions and messages, keeping the last `steps` steps; 0 stops recording. All
+  // ranks of the job must make the same call.
   // Errors: ValueError unless steps >= 0.
   void record_steps(int steps) { executor_.recorder().keep(steps); }
-  // Returns the steps that all ranks have recorded on the job's first rank, and nothing elsewhere. Collective
+  // Returns the recorded steps of all ranks on the job's first rank, and nullopt on other ranks. Collective
   // over the job.
   std::optional<PipelineRecord> gather_records();
   // Sets the training mode on all modules.
@@ -157,15 +165,16 @@ class PipelineBase {
 
   using Compute = std::function<Tensor(const Batch&)>;
 
-  // Runs a step: forwards and, with a manager, backwards. `compute` runs model and loss on one micro-batch.
+  // Runs a step: forwards and, if gm is not null, backwards. `compute` runs model and loss on one
+  // micro-batch.
   double run(GradManager* gm, const Batch& batch, const Compute& compute, const StepOptions& options);
 
-  // Runs forwards alone. `model` returns a micro-batch's tensors, of which there are `results`. Returns those
-  // of the whole batch, undefined on ranks that do not have them.
+  // Runs only forwards. `model` returns the `results` result tensors of a micro-batch. Returns the results of
+  // the whole batch, or undefined tensors on ranks without the last stage.
   Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& model,
                       size_t results, const ForwardOptions& options);
 
-  // A batch in micro-batches, and the lists that compute them.
+  // A batch divided into micro-batches, with the schedule for them.
   struct CutBatch {
     int64_t rows = 0;
     std::vector<Batch> parts;
@@ -175,34 +184,34 @@ class PipelineBase {
   CutBatch cut(const Batch& batch, const std::string& what) const;
   ActionLists lists_for(int micro_batches) const;
   int micro_batches_for(int64_t rows) const;
-  // Chooses the number of micro-batches. Collective over the job.
+  // Starts the choice of the number of micro-batches by measuring the stages. Collective over the job.
   void measure(const Batch& batch, const Compute& compute);
-  // Takes notice of how long a training step took, for the choice. Collective over the job.
+  // Passes the duration of a training step to the choice. Collective over the job.
   void note_time(int64_t rows, double seconds);
-  // Returns the times of all stages with so many rows of the batch. Collective over the job.
+  // Returns the times of all stages for the first `rows` rows of the batch. Collective over the job.
   std::vector<StageTimes> measure_stages(const Batch& batch, const Compute& compute, int64_t rows);
-  // Makes buffers (running statistics) those of the first replica. Collective over the replicas.
+  // Broadcasts buffers (running statistics) from the first replica. Collective over the replicas.
   void share_buffers();
   // Returns the weight of each micro-batch's loss. Collective over the replicas.
   std::vector<double> weights_of(const std::vector<Batch>& parts, const StepOptions& options) const;
 
-  // Returns which of the stages run again in the next step. kAuto: not chosen yet.
+  // Returns the recomputation mode of each stage in the next step. kAuto: not chosen yet.
   const std::vector<Recompute>& recompute() const;
-  // Chooses that for a number of micro-batches that was given. Collective over the job.
+  // Resolves Recompute::kAuto for a fixed number of micro-batches. Collective over the job.
   void choose_recompute(const Batch& batch, const Compute& compute);
-  // Returns what each rank or device needs besides micro-batches.
+  // Returns the memory in bytes of each rank or device for parameters, gradients and optimizer state.
   std::vector<double> rank_bytes();
 
   PipelineOptions options_;
   Grid grid_;
-  Group group_;  // this rank's pipeline
+  Group group_;  // the ranks of this pipeline
   StageLayout layout_;
   StagedModel model_;
   Executor executor_;
   Tensors example_;
-  std::optional<AutoMicroBatches> auto_;           // once it has measured
-  std::optional<RecomputeChoice> recompute_;       // the same, of a given number of micro-batches
-  std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null for one
+  std::optional<AutoMicroBatches> auto_;           // set by measure()
+  std::optional<RecomputeChoice> recompute_;       // set by choose_recompute()
+  std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null if there is one replica
 };
 
 }  // namespace internal

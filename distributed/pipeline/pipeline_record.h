@@ -1,4 +1,4 @@
-// PipelineRecord: what the ranks of a pipeline did in some steps, and when.
+// PipelineRecord: the actions and messages of a pipeline's ranks in some steps, with times.
 #pragma once
 
 #include <cstdint>
@@ -8,41 +8,42 @@
 
 namespace gradus::dist {
 
-// All times are nanoseconds on one clock: the monotonic one of the first rank's host.
+// All times are nanoseconds on the monotonic clock of the first rank's host.
 
 struct ActionRecord {
   Action action;
-  int64_t begin = 0, end = 0;  // begins when all that it waits for has come
-  int64_t held_bytes = 0;      // of all tensors of the process, as the action ends
+  int64_t begin = 0, end = 0;  // begins after all received inputs have arrived
+  int64_t held_bytes = 0;      // bytes of all live tensors of the process at the action's end
 };
 
 // One end of a message to or from another rank.
 struct MessageRecord {
-  int action = 0;  // which of the step's actions sends it, or waits for it
+  int action = 0;  // index in StepRecord::actions of the action that sends or receives the message
   bool received = false;
-  int peer = 0;  // the other rank: its place in the pipeline
-  // What is sent: the input number `slot` of a stage, or its gradient.
+  int peer = 0;  // the other rank, by its rank in the pipeline
+  // The message is input number `slot` of a stage, or the gradient of that input.
   int stage = 0, micro_batch = 0, slot = 0;
   bool gradient = false;
   int64_t bytes = 0;
-  int64_t begin = 0, end = 0;  // of the call; of a receive, the time that the rank waited
+  int64_t begin = 0, end = 0;  // duration of the send or receive call; a receive call blocks
 };
 
 struct StepRecord {
-  uint64_t number = 0;  // counts the pipeline's steps
+  uint64_t number = 0;  // number of the step, counted by the executor
   std::vector<ActionRecord> actions = {};
   std::vector<MessageRecord> messages = {};
-  int64_t reduced_bytes = 0;  // of gradients, given to the all-reduce over replicas
+  int64_t reduced_bytes = 0;  // size of the gradients that the all-reduce over replicas sent
 };
 
 struct RankRecord {
-  int rank = 0;     // in the job
-  int replica = 0;  // which pipeline it is part of
-  int place = 0;    // its place in the pipeline
+  int rank = 0;     // rank in the job
+  int replica = 0;  // index of the rank's pipeline
+  int place = 0;    // rank in the pipeline
   std::vector<StepRecord> steps = {};
 };
 
-// Has all ranks of the job, replica by replica, each in the order of its pipeline. All have the same steps.
+// The records of all ranks of the job, ordered by replica, then by rank in the pipeline. All ranks have the
+// same steps.
 struct PipelineRecord {
   std::vector<RankRecord> ranks;
 };

@@ -1,3 +1,4 @@
+// Implementation of PipelineReport.
 #include "gradus/distributed/pipeline/pipeline_report.h"
 
 #include <algorithm>
@@ -55,23 +56,23 @@ std::vector<StageTimes> times_of(std::span<const StageReport> stages) {
   size_t count = 0;
   for (const StageReport& s : stages) count = std::max(count, size_t(s.stage) + 1);
   std::vector<StageTimes> times(count);
-  std::vector<int> rows(count);
+  std::vector<int> counts(count);
   for (const StageReport& s : stages) {
     StageTimes& t = times[size_t(s.stage)];
-    const bool in_parts = s.input_gradient > 0 || s.weight_gradient > 0;
+    const bool split_backward = s.input_gradient > 0 || s.weight_gradient > 0;
     t.forward += s.forward;
-    t.input_gradient += in_parts ? s.input_gradient : s.backward;
+    t.input_gradient += split_backward ? s.input_gradient : s.backward;
     t.weight_gradient += s.weight_gradient;
-    ++rows[size_t(s.stage)];
+    ++counts[size_t(s.stage)];
   }
   for (size_t i = 0; i < times.size(); ++i)
     for (double StageTimes::*time :
          {&StageTimes::forward, &StageTimes::input_gradient, &StageTimes::weight_gradient})
-      times[i].*time /= std::max(rows[i], 1);
+      times[i].*time /= std::max(counts[i], 1);
   return times;
 }
 
-// One step of one pipeline: what each of its ranks did.
+// One step of one pipeline: the records of its ranks.
 using PipelineStep = std::vector<const StepRecord*>;
 
 ActionLists lists_of(const PipelineStep& step) {
@@ -88,7 +89,7 @@ ActionLists lists_of(const PipelineStep& step) {
   return lists;
 }
 
-// When each message was sent.
+// Identifies a message: stage, micro-batch, slot, gradient. sends_of returns the time at which each was sent.
 using Address = std::tuple<int, int, int, bool>;
 Address address_of(const MessageRecord& m) { return {m.stage, m.micro_batch, m.slot, m.gradient}; }
 std::map<Address, int64_t> sends_of(const PipelineStep& step) {
@@ -100,19 +101,19 @@ std::map<Address, int64_t> sends_of(const PipelineStep& step) {
 }
 
 int64_t most_held(const StepRecord& step) {
-  int64_t held = 0, most = 0;
+  int64_t held = 0, max = 0;
   for (const ActionRecord& a : step.actions)
     if (a.action.kind == ActionKind::kForward)
-      most = std::max(most, ++held);
+      max = std::max(max, ++held);
     else if (a.action.kind != ActionKind::kInputGradient)
       --held;
-  return most;
+  return max;
 }
 
-// Adds a step's times, in seconds, to the rank's.
+// Adds the times of one step, in seconds, to the rank's report.
 void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t end,
               const std::map<Address, int64_t>& sends) {
-  int64_t waited = 0, before_sending = 0;
+  int64_t waiting = 0, waiting_for_sender = 0;
   for (const MessageRecord& m : step.messages) {
     if (!m.received) {
       report.sent_bytes += double(m.bytes);
@@ -120,8 +121,8 @@ void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t
     }
     const auto sent = sends.find(address_of(m));
     if (m.action == 0 || sent == sends.end()) continue;  // the wait for the first action is the fill
-    waited += m.end - m.begin;
-    before_sending += std::clamp(sent->second, m.begin, m.end) - m.begin;
+    waiting += m.end - m.begin;
+    waiting_for_sender += std::clamp(sent->second, m.begin, m.end) - m.begin;
   }
   report.reduced_bytes += double(step.reduced_bytes);
   int64_t busy = 0;
@@ -130,13 +131,13 @@ void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t
   report.busy += seconds(busy);
   report.fill += seconds(first - begin);
   report.drain += seconds(end - last);
-  report.slower_stage += seconds(before_sending);
-  report.communication += seconds(waited - before_sending);
-  report.overhead += seconds(last - first - busy - waited);
+  report.slower_stage += seconds(waiting_for_sender);
+  report.communication += seconds(waiting - waiting_for_sender);
+  report.overhead += seconds(last - first - busy - waiting);
   report.most_held = std::max(report.most_held, most_held(step));
 }
 
-// Adds the steps of one pipeline to the report, whose times are sums.
+// Adds the steps of one pipeline to the report. The report's makespans are sums over steps until the end.
 void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, double& idle,
                   double& predicted_idle) {
   std::vector<StageReport> stages;
@@ -157,10 +158,10 @@ void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, dou
     const auto sends = sends_of(step);
     for (size_t rank = 0; rank < ranks.size(); ++rank)
       add_step(reports[rank], *step[rank], begin, end, sends);
-    const SchedulePrediction theory = simulate(lists_of(step), times);
+    const SchedulePrediction simulated = simulate(lists_of(step), times);
     report.makespan += seconds(end - begin);
-    report.predicted_makespan += theory.makespan;
-    predicted_idle += theory.idle_fraction * theory.makespan;
+    report.predicted_makespan += simulated.makespan;
+    predicted_idle += simulated.idle_fraction * simulated.makespan;
   }
   for (RankReport& r : reports) {
     idle += (r.fill + r.drain + r.slower_stage + r.communication + r.overhead) / double(reports.size());

@@ -1,3 +1,4 @@
+// Implementation of write_trace.
 #include "gradus/distributed/pipeline/pipeline_trace.h"
 
 #include <map>
@@ -11,24 +12,25 @@ namespace {
 
 using gradus::internal::TraceFile;
 
-constexpr int kActions = 0, kMessages = 1;  // rows
+constexpr int kActions = 0, kMessages = 1;  // thread ids of a rank's tracks
 
-std::string place(const char* phase, int rank, int row, int64_t at) {
+std::string event_head(const char* phase, int rank, int row, int64_t time) {
   return concat("\"ph\":\"", phase, "\",\"pid\":", rank, ",\"tid\":", row,
-                ",\"ts\":", TraceFile::microseconds(at));
+                ",\"ts\":", TraceFile::microseconds(time));
 }
 
-std::string range(const std::string& name, int rank, int row, int64_t begin, int64_t end) {
-  return concat(place("X", rank, row, begin), ",\"dur\":", TraceFile::microseconds(end - begin),
+std::string duration_event(const std::string& name, int rank, int row, int64_t begin, int64_t end) {
+  return concat(event_head("X", rank, row, begin), ",\"dur\":", TraceFile::microseconds(end - begin),
                 ",\"name\":", TraceFile::quoted(name));
 }
 
-void write_counter(TraceFile& file, const char* name, const char* unit, int rank, int64_t at, int64_t value) {
-  file.event(concat(place("C", rank, kActions, at), ",\"name\":\"", name, "\",\"args\":{\"", unit,
+void write_counter(TraceFile& file, const char* name, const char* unit, int rank, int64_t time,
+                   int64_t value) {
+  file.event(concat(event_head("C", rank, kActions, time), ",\"name\":\"", name, "\",\"args\":{\"", unit,
                     "\":", value, '}'));
 }
 
-// Numbers the messages: both ends of one get the same number.
+// Assigns flow ids to messages: the send and the receive of a message get the same id.
 class Flows {
  public:
   int64_t number_of(int replica, uint64_t step, const MessageRecord& m) {
@@ -42,12 +44,12 @@ class Flows {
 };
 
 void write_actions(TraceFile& file, int rank, const StepRecord& step) {
-  struct Moved {
+  struct MessageTotals {
     int64_t sent = 0, received = 0, waited = 0;
   };
-  std::vector<Moved> moved(step.actions.size());
+  std::vector<MessageTotals> totals(step.actions.size());
   for (const MessageRecord& m : step.messages) {
-    Moved& of_action = moved.at(size_t(m.action));
+    MessageTotals& of_action = totals.at(size_t(m.action));
     (m.received ? of_action.received : of_action.sent) += m.bytes;
     if (m.received) of_action.waited += m.end - m.begin;
   }
@@ -58,10 +60,10 @@ void write_actions(TraceFile& file, int rank, const StepRecord& step) {
       ++held;
     else if (a.action.kind != ActionKind::kInputGradient)
       --held;
-    file.event(concat(range(to_string(a.action), rank, kActions, a.begin, a.end),
+    file.event(concat(duration_event(to_string(a.action), rank, kActions, a.begin, a.end),
                       ",\"cat\":\"action\",\"args\":{\"step\":", step.number, ",\"held\":", held,
-                      ",\"received bytes\":", moved[i].received, ",\"sent bytes\":", moved[i].sent,
-                      ",\"waited us\":", TraceFile::microseconds(moved[i].waited), '}'));
+                      ",\"received bytes\":", totals[i].received, ",\"sent bytes\":", totals[i].sent,
+                      ",\"waited us\":", TraceFile::microseconds(totals[i].waited), '}'));
     write_counter(file, "held micro-batches", "micro-batches", rank, a.end, held);
     write_counter(file, "held bytes", "bytes", rank, a.end, a.held_bytes);
   }
@@ -72,11 +74,11 @@ void write_messages(TraceFile& file, const RankRecord& rank, const StepRecord& s
     const std::string name = concat(m.gradient ? "gradient of input " : "input ", m.slot, " of stage ",
                                     m.stage, ", micro-batch ", m.micro_batch);
     const int64_t flow = flows.number_of(rank.replica, step.number, m);
-    file.event(concat(range(name, rank.rank, kMessages, m.begin, m.end), ",\"cat\":\"",
+    file.event(concat(duration_event(name, rank.rank, kMessages, m.begin, m.end), ",\"cat\":\"",
                       m.received ? "receive" : "send", "\",\"args\":{\"step\":", step.number,
                       ",\"message\":", flow, ",\"bytes\":", m.bytes, ",\"peer\":", m.peer, '}'));
-    const int64_t at = m.received ? step.actions.at(size_t(m.action)).begin : m.begin;
-    file.event(concat(place(m.received ? "f" : "s", rank.rank, kActions, at),
+    const int64_t time = m.received ? step.actions.at(size_t(m.action)).begin : m.begin;
+    file.event(concat(event_head(m.received ? "f" : "s", rank.rank, kActions, time),
                       ",\"name\":\"message\",\"cat\":\"message\",\"id\":", flow,
                       m.received ? ",\"bp\":\"e\"" : ""));
   }

@@ -1,4 +1,4 @@
-// Traces of pipelines, for ui.perfetto.dev and chrome://tracing.
+// Writes a PipelineRecord in the Trace Event Format of ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace gradus::dist {
 
-// Writes trace events as JSON. Each rank is a process with a row for actions ("2F0") and one for messages,
-// where a receive lasts as long as the rank waited. An arrow leads from the action that sends a message to
-// the one that takes it. Counters show the micro-batches that the rank holds, and the bytes of its process.
+// Writes JSON. Each rank is a process with a track of actions ("2F0") and a track of messages; the duration
+// of a receive is the rank's waiting time. Flow arrows lead from the sending to the receiving action. Counters
+// show the rank's micro-batches in flight and the bytes of its process's tensors.
 // Errors: FileError naming the file.
 void write_trace(const PipelineRecord& record, const std::filesystem::path& path);
 

@@ -1,3 +1,4 @@
+// Implementation of activation recomputation: which forwards are recomputed, and the scopes of the two runs.
 #include "gradus/distributed/pipeline/recompute.h"
 
 #include "gradus/tensor/ops/copy.h"
@@ -6,9 +7,10 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Stands for the rule in which a checkpoint would run its function again.
-struct StageAgain final : AutogradSlot {
-  StageAgain() : AutogradSlot(false) {}
+// Context::running_node during the second run, where checkpoint() would have its own node. Makes
+// is_recomputing() true.
+struct RecomputingNode final : AutogradSlot {
+  RecomputingNode() : AutogradSlot(false) {}
   bool is_followed() const override { return false; }
 };
 
@@ -22,12 +24,12 @@ bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i) {
 }
 
 std::vector<char> stages_that_run_again(const std::vector<Recompute>& of_stage, const ActionLists& lists) {
-  std::vector<char> again(of_stage.size());
+  std::vector<char> recomputed(of_stage.size());
   for (const auto& list : lists.of_rank)
     for (size_t i = 0; i < list.size(); ++i)
       if (list[i].kind == ActionKind::kForward && runs_again(of_stage[size_t(list[i].stage)], list, i))
-        again[size_t(list[i].stage)] = true;
-  return again;
+        recomputed[size_t(list[i].stage)] = true;
+  return recomputed;
 }
 
 FirstRun::FirstRun(const nn::Module& model)
@@ -49,7 +51,7 @@ nn::StateDict FirstRun::changed_buffers() const {
 
 SecondRun::SecondRun(nn::Module& model, const nn::StateDict& changed_buffers)
     : buffers_(model, changed_buffers, {.partial = true}),
-      rule_(new StageAgain),
+      rule_(new RecomputingNode),
       outer_(std::exchange(Context::current().running_node, rule_.get())) {}
 
 SecondRun::~SecondRun() { Context::current().running_node = outer_; }

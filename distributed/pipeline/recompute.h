@@ -1,4 +1,5 @@
-// Recompute: a stage's forward that keeps no graph, and runs again before its backward.
+// Recompute: activation recomputation (checkpointing) of pipeline stages. The forward of a stage saves only
+// its inputs, and runs again before the backward.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +11,30 @@
 
 namespace gradus::dist {
 
-// Which forwards of a stage keep their inputs alone, and run again before their backward. They need less
-// memory, and about a third more time.
+// Which forwards of a stage are recomputed. Recomputation saves memory and takes about a third more time.
 enum class Recompute : uint8_t {
   kNever,
   kAlways,
-  kExceptLast,  // not where the backward follows at once, so that nothing would be saved
-  kAuto,        // as kExceptLast where the rank would else need more than the memory limit, else as kNever
+  kExceptLast,  // except forwards followed immediately by their backward, which would save no memory
+  kAuto,        // kExceptLast if the rank would otherwise exceed the memory limit; otherwise kNever
 };
 
 namespace internal {
 
 // Note [Recomputation]
-// The first run of a forward goes under a probe, which keeps edges but nothing that rules need: it shows
-// which outputs need a gradient. The second run is recorded as any forward, so a backward in two parts
-// needs only one. Inputs, random numbers and autocast are those of the first run. Layers that change their
-// state in a forward see is_recomputing() and do not; they have the state that the first run left, though
-// other micro-batches have changed it since. A rank runs a forward again before it waits for the gradients
-// of the stages after it.
+// The first run of a forward uses a probe recording, which records the graph's edges without saved tensors:
+// it determines which outputs need a gradient. The second run is a normal recorded forward, so a backward in
+// two parts (I and W) needs only one second run. Inputs, random numbers and autocast are those of the first
+// run. Layers that update state in a forward (batch norm) skip the update if is_recomputing(); the second run
+// sees the buffers as the first run left them, even if other micro-batches have changed them since. A rank
+// runs the second forward before it waits for the gradients of later stages.
 
-// Returns whether forward number `i` of a rank's list runs again. kAuto counts as kExceptLast.
+// Returns whether the forward at index `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
 bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i);
-// Returns for each stage whether any of its forwards does.
+// Returns for each stage whether any of its forwards is recomputed.
 std::vector<char> stages_that_run_again(const std::vector<Recompute>& of_stage, const ActionLists& lists);
 
-// The scope of a forward that will run again.
+// The scope of the first run of a recomputed forward.
 class FirstRun {
  public:
   explicit FirstRun(const nn::Module& model);
@@ -51,8 +51,8 @@ class FirstRun {
   std::vector<uint32_t> versions_;
 };
 
-// The scope of the same forward when it runs again: is_recomputing() is true, and the model has the buffers
-// that the first run left.
+// The scope of the second run: is_recomputing() is true, and the model has the buffers as the first run left
+// them.
 class SecondRun {
  public:
   SecondRun(nn::Module& model, const nn::StateDict& changed_buffers);

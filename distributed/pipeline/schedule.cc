@@ -1,3 +1,5 @@
+// Implementation of the schedules (GPipe, 1F1B, interleaved, looped breadth-first, zero bubble) and of their
+// text format.
 #include "gradus/distributed/pipeline/schedule.h"
 
 #include <algorithm>
@@ -13,33 +15,34 @@ constexpr std::string_view kNames[] = {
     "gpipe", "gpipe-lifo", "1f1b", "1f1b-slow-links", "interleaved-1f1b", "looped-breadth-first",
     "zb-h1", "zb-v"};
 
-constexpr ActionKind F = ActionKind::kForward, B = ActionKind::kBackward, I = ActionKind::kInputGradient,
-                     W = ActionKind::kWeightGradient;
+constexpr ActionKind kF = ActionKind::kForward, kB = ActionKind::kBackward, kI = ActionKind::kInputGradient,
+                     kW = ActionKind::kWeightGradient;
 
 void check(Schedule schedule, const ScheduleOptions& options) {
   constexpr auto kOp = "make_schedule";
-  const int64_t ranks = options.ranks, depth = options.stages_per_rank;
-  if (ranks < 1 || depth < 1 || options.micro_batches < 1)
+  const int64_t ranks = options.ranks, stages_per_rank = options.stages_per_rank;
+  if (ranks < 1 || stages_per_rank < 1 || options.micro_batches < 1)
     throw ValueError(kOp, "expected at least one rank, stage per rank and micro-batch, given ", ranks, ", ",
-                     depth, " and ", options.micro_batches);
+                     stages_per_rank, " and ", options.micro_batches);
   if (options.extra_warmup < 0)
     throw ValueError(kOp, "expected extra_warmup >= 0, given ", options.extra_warmup);
   if (options.extra_warmup > 0 && schedule != Schedule::k1F1BSlowLinks)
     throw ValueError(kOp, name_of(schedule), " has no extra warm-up; ", name_of(Schedule::k1F1BSlowLinks),
                      " has");
   const bool is_v = schedule == Schedule::kZeroBubbleV;
-  if (is_v && depth != 2) throw ValueError(kOp, name_of(schedule), " has 2 stages per rank, given ", depth);
+  if (is_v && stages_per_rank != 2)
+    throw ValueError(kOp, name_of(schedule), " has 2 stages per rank, given ", stages_per_rank);
 
   const int64_t kinds = is_v || schedule == Schedule::kZeroBubbleH1 ? 3 : 2;
-  // The rule of zb-v counts at least so many micro-batches.
+  // zero_bubble_v generates at least 2P-1 micro-batches and drops those that do not exist.
   const int64_t micro_batches = std::max<int64_t>(options.micro_batches, is_v ? 2 * ranks - 1 : 1);
-  const int64_t most_stages = kMaxActions / kinds / micro_batches;
-  if (ranks > most_stages / depth)
-    throw ValueError(kOp, ranks, " ranks with ", depth, " stages each and ", options.micro_batches,
+  const int64_t max_stages = kMaxActions / kinds / micro_batches;
+  if (ranks > max_stages / stages_per_rank)
+    throw ValueError(kOp, ranks, " ranks with ", stages_per_rank, " stages each and ", options.micro_batches,
                      " micro-batches have too many actions: the limit is ", kMaxActions);
 }
 
-// The list of one rank in the making. A chunk is one stage, or several that follow each other and run as one.
+// Builds the list of one rank. A chunk is a stage, or several consecutive stages that run as one.
 class RankList {
  public:
   RankList(int micro_batches, size_t size) : micro_batches_(micro_batches) { list_.reserve(size); }
@@ -48,16 +51,16 @@ class RankList {
   void add_chunk(int first, int last) { chunks_.push_back({first, last, {}}); }
   void add_chunk(int stage) { add_chunk(stage, stage); }
 
-  // Runs micro-batch k on a chunk's stages, the last one first in backward. There may be no such
-  // micro-batch: then it does nothing.
+  // Appends micro-batch k on the chunk's stages, in reverse order for backward. Does nothing if k >=
+  // micro_batches.
   void run(ActionKind kind, int chunk, int k) {
     if (k >= micro_batches_) return;
     const auto [first, last, done] = chunks_[chunk];
-    for (int i = 0; i <= last - first; ++i) list_.push_back({kind, kind == F ? first + i : last - i, k});
+    for (int i = 0; i <= last - first; ++i) list_.push_back({kind, kind == kF ? first + i : last - i, k});
   }
-  // Runs the chunk's next micro-batch of this kind.
+  // Appends the chunk's next micro-batch of this kind.
   void next(ActionKind kind, int chunk) { run(kind, chunk, chunks_[chunk].done[int(kind)]++); }
-  // Returns how many times next ran.
+  // Returns the number of calls of next(kind, chunk).
   int done(ActionKind kind, int chunk) const { return chunks_[chunk].done[int(kind)]; }
 
   std::vector<Action> take() { return std::move(list_); }
@@ -72,65 +75,67 @@ class RankList {
   std::vector<Action> list_;
 };
 
-// Runs `warmup` forwards; then F and B by turns; then the backwards left. Forwards take `group` micro-batches
-// through one chunk, then through the next; after all chunks comes the next group. Backwards do the same from
-// the last chunk to the first. `group` divides `micro_batches`.
-void forwards_then_turns(RankList& list, int chunks, int micro_batches, int group, int64_t warmup,
-                         bool newest_first) {
+// Appends `warmup` forwards, then F and B alternating, then the remaining backwards. Forwards run `group`
+// micro-batches on chunk 0, then on chunk 1, and so on, then the next group of micro-batches. Backwards do
+// the same from the last chunk to the first. `group` divides `micro_batches`. newest_first: backwards start with
+// the last micro-batch.
+void warmup_then_alternate(RankList& list, int chunks, int micro_batches, int group, int64_t warmup,
+                           bool newest_first) {
   const int n = chunks * micro_batches;
-  const int ahead = int(std::min<int64_t>(warmup, n));
+  const int warmup_count = int(std::min<int64_t>(warmup, n));
   const auto chunk_of = [&](int i) { return i / group % chunks; };
   const auto micro_batch_of = [&](int i) { return i / group / chunks * group + i % group; };
-  const auto forward = [&](int i) { list.run(F, chunk_of(i), micro_batch_of(i)); };
+  const auto forward = [&](int i) { list.run(kF, chunk_of(i), micro_batch_of(i)); };
   const auto backward = [&](int i) {
     const int k = micro_batch_of(i);
-    list.run(B, chunks - 1 - chunk_of(i), newest_first ? micro_batches - 1 - k : k);
+    list.run(kB, chunks - 1 - chunk_of(i), newest_first ? micro_batches - 1 - k : k);
   };
-  for (int i = 0; i < ahead; ++i) forward(i);
-  for (int i = ahead; i < n; ++i) {
+  for (int i = 0; i < warmup_count; ++i) forward(i);
+  for (int i = warmup_count; i < n; ++i) {
     forward(i);
-    backward(i - ahead);
+    backward(i - warmup_count);
   }
-  for (int i = n - ahead; i < n; ++i) backward(i);
+  for (int i = n - warmup_count; i < n; ++i) backward(i);
 }
 
 void zero_bubble_h1(RankList& list, int ranks, int rank, int micro_batches) {
-  const int ahead = std::min(micro_batches, ranks - 1 - rank);
-  for (int i = 0; i < ahead; ++i) list.next(F, 0);
+  const int warmup_count = std::min(micro_batches, ranks - 1 - rank);
+  for (int i = 0; i < warmup_count; ++i) list.next(kF, 0);
   for (int j = 0; j < micro_batches; ++j) {
-    list.next(F, 0);
-    list.next(I, 0);
-    if (j >= rank) list.next(W, 0);
+    list.next(kF, 0);
+    list.next(kI, 0);
+    if (j >= rank) list.next(kW, 0);
   }
-  while (list.done(W, 0) < micro_batches) list.next(W, 0);
+  while (list.done(kW, 0) < micro_batches) list.next(kW, 0);
 }
 
-// Chunk 0 is the stage on the way up, chunk 1 the one on the way down.
+// Chunk 0 is stage r, chunk 1 is stage 2P-1-r.
 void zero_bubble_v(RankList& list, int ranks, int rank, int micro_batches) {
   const int n = std::max(2 * ranks - 1, micro_batches);
-  const int behind = ranks - rank;
-  for (int i = 0; i < 2 * behind - 1; ++i) list.next(F, 0);
+  const int remaining_ranks = ranks - rank;
+  for (int i = 0; i < 2 * remaining_ranks - 1; ++i) list.next(kF, 0);
   for (int i = 0; i < rank; ++i) {
-    list.next(F, 1);
-    list.next(F, 0);
+    list.next(kF, 1);
+    list.next(kF, 0);
   }
-  for (int i = 0; i < behind; ++i)
-    for (ActionKind kind : {F, I, W}) list.next(kind, 1);
-  while (list.done(F, 1) < list.done(F, 0) || list.done(F, 0) < n) {
-    if (list.done(F, 0) < n) list.next(F, 0);
-    list.next(I, 0);
-    list.next(W, 0);
-    for (ActionKind kind : {F, I, W}) list.next(kind, 1);
+  for (int i = 0; i < remaining_ranks; ++i)
+    for (ActionKind kind : {kF, kI, kW}) list.next(kind, 1);
+  while (list.done(kF, 1) < list.done(kF, 0) || list.done(kF, 0) < n) {
+    if (list.done(kF, 0) < n) list.next(kF, 0);
+    list.next(kI, 0);
+    list.next(kW, 0);
+    for (ActionKind kind : {kF, kI, kW}) list.next(kind, 1);
   }
   for (int i = 0; i < rank; ++i)
-    for (int chunk : {0, 1}) list.next(I, chunk);
-  for (int i = 0; i < behind; ++i)
-    for (ActionKind kind : {I, W}) list.next(kind, 0);
+    for (int chunk : {0, 1}) list.next(kI, chunk);
+  for (int i = 0; i < remaining_ranks; ++i)
+    for (ActionKind kind : {kI, kW}) list.next(kind, 0);
   for (int chunk : {1, 0})
-    while (list.done(W, chunk) < n) list.next(W, chunk);
+    while (list.done(kW, chunk) < n) list.next(kW, chunk);
 }
 
-// Returns how many micro-batches go through a chunk in turn: about as many as there are ranks.
+// Returns the number of consecutive micro-batches per chunk: a divisor of micro_batches, at least `ranks` if
+// possible.
 int interleaved_group(int ranks, int micro_batches) {
   int rounds = std::max(1, micro_batches / ranks);
   while (micro_batches % rounds != 0) --rounds;
@@ -138,42 +143,43 @@ int interleaved_group(int ranks, int micro_batches) {
 }
 
 std::vector<Action> list_of_rank(Schedule schedule, const ScheduleOptions& options, int rank) {
-  const int ranks = options.ranks, depth = options.stages_per_rank, m = options.micro_batches;
+  const int ranks = options.ranks, stages_per_rank = options.stages_per_rank, m = options.micro_batches;
   const int kinds = schedule == Schedule::kZeroBubbleH1 || schedule == Schedule::kZeroBubbleV ? 3 : 2;
-  const int64_t behind = ranks - 1 - rank;
-  RankList list(m, size_t(kinds) * depth * m);
+  const int64_t later_ranks = ranks - 1 - rank;
+  RankList list(m, size_t(kinds) * stages_per_rank * m);
 
   switch (schedule) {
     case Schedule::kInterleaved1F1B:
     case Schedule::kLoopedBreadthFirst:
-      for (int chunk = 0; chunk < depth; ++chunk) list.add_chunk(chunk * ranks + rank);
+      for (int chunk = 0; chunk < stages_per_rank; ++chunk) list.add_chunk(chunk * ranks + rank);
       break;
     case Schedule::kZeroBubbleV:
       list.add_chunk(rank);
       list.add_chunk(2 * ranks - 1 - rank);
       break;
     default:
-      list.add_chunk(rank * depth, rank * depth + depth - 1);
+      list.add_chunk(rank * stages_per_rank, rank * stages_per_rank + stages_per_rank - 1);
   }
-  const auto turns = [&](int64_t warmup) { forwards_then_turns(list, 1, m, m, warmup, false); };
+  const auto alternate = [&](int64_t warmup) { warmup_then_alternate(list, 1, m, m, warmup, false); };
   switch (schedule) {
     case Schedule::kGPipe:
-      turns(m);
+      alternate(m);
       break;
     case Schedule::kGPipeLIFO:
-      forwards_then_turns(list, 1, m, m, m, true);
+      warmup_then_alternate(list, 1, m, m, m, true);
       break;
     case Schedule::k1F1B:
     case Schedule::k1F1BSlowLinks:
-      turns(behind * (int64_t(1) + options.extra_warmup));
+      alternate(later_ranks * (int64_t(1) + options.extra_warmup));
       break;
     case Schedule::kInterleaved1F1B: {
       const int group = interleaved_group(ranks, m);
-      forwards_then_turns(list, depth, m, group, int64_t(depth - 1) * group + 2 * behind, false);
+      warmup_then_alternate(list, stages_per_rank, m, group,
+                            int64_t(stages_per_rank - 1) * group + 2 * later_ranks, false);
       break;
     }
     case Schedule::kLoopedBreadthFirst:
-      forwards_then_turns(list, depth, m, m, int64_t(depth) * m, true);
+      warmup_then_alternate(list, stages_per_rank, m, m, int64_t(stages_per_rank) * m, true);
       break;
     case Schedule::kZeroBubbleH1:
       zero_bubble_h1(list, ranks, rank, m);
@@ -189,7 +195,7 @@ std::vector<Action> list_of_rank(Schedule schedule, const ScheduleOptions& optio
 
 constexpr std::string_view kSpace = " \t\n\r\v\f";
 
-// Reads a number of at most nine digits. Takes it off the text.
+// Parses a number of at most nine digits and removes it from the text. Returns whether there is one.
 bool take_number(std::string_view& text, int& number) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   if (digits < 1 || digits > 9) return false;
@@ -207,12 +213,12 @@ bool parse_action(std::string_view text, Action& action) {
   return take_number(text, action.micro_batch) && text.empty();
 }
 
-// Returns the beginning of a text from outside, fit to be printed.
+// Returns a quoted prefix of untrusted text, with unprintable characters replaced.
 std::string quoted(std::string_view text) {
-  constexpr size_t kMost = 20;
+  constexpr size_t kMaxLength = 20;
   std::string out = "'";
-  for (char c : text.substr(0, kMost)) out += c > ' ' && c <= '~' ? c : '?';
-  return out + (text.size() > kMost ? "...'" : "'");
+  for (char c : text.substr(0, kMaxLength)) out += c > ' ' && c <= '~' ? c : '?';
+  return out + (text.size() > kMaxLength ? "...'" : "'");
 }
 
 }  // namespace
@@ -246,7 +252,7 @@ ActionLists make_schedule(Schedule schedule, const ScheduleOptions& options) {
 
 ActionLists forwards_of(const ActionLists& lists) {
   ActionLists forwards = lists;
-  for (auto& list : forwards.of_rank) std::erase_if(list, [](const Action& a) { return a.kind != F; });
+  for (auto& list : forwards.of_rank) std::erase_if(list, [](const Action& a) { return a.kind != kF; });
   return forwards;
 }
 

@@ -1,4 +1,4 @@
-// check_schedule: whether the ranks' lists can run.
+// check_schedule: checks that a pipeline schedule can run without deadlock.
 #pragma once
 
 #include "gradus/distributed/pipeline/schedule.h"
@@ -6,20 +6,19 @@
 
 namespace gradus::dist {
 
-// Lists that cannot run.
+// Thrown for lists that cannot run.
 struct ScheduleError : ValueError {
   template <class... Parts>
   explicit ScheduleError(std::string_view op, std::vector<Action> circle, const Parts&... parts)
       : ValueError(op, parts...), cycle(std::move(circle)) {}
-  // Actions that wait for each other in a circle: each for the next one, and the last for the first. Empty
-  // where something else is wrong.
+  // A cycle of actions: each waits for the next, and the last for the first. Empty for other errors.
   std::vector<Action> cycle;
 };
 
-// Checks that the lists run to their end, whatever the times: each stage is on one rank, each F occurs once,
-// each backward once as B or as I and W, and no actions wait for each other in a circle. Lists of forwards
-// alone are valid. Takes time in proportion to the number of actions.
-// Errors: ScheduleError, which names the action that is missing, twice or misplaced, or prints the circle.
+// Checks that the lists run to their end for any durations of actions: each stage is on one rank, each F
+// occurs once, each backward once, either as B or as I and W, and the dependencies have no cycle. Lists of
+// forwards only are valid. Takes time proportional to the number of actions.
+// Errors: ScheduleError, which names a missing, repeated or misplaced action, or prints the cycle.
 void check_schedule(const ActionLists& lists);
 
 }  // namespace gradus::dist

@@ -1,3 +1,4 @@
+// Implementation of simulate: computes begin and end of each action in dependency order.
 #include "gradus/distributed/pipeline/schedule_simulation.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
   p.ranks.resize(lists.ranks());
   for (const auto& list : lists.of_rank) p.begins.emplace_back(list.size());
   std::vector<double> ends(graph.size());
-  const bool trains = graph.has_backwards();
+  const bool has_backwards = graph.has_backwards();
   std::vector<int64_t> held(lists.ranks());
   std::vector<double> bytes(lists.ranks());
   const auto next = graph.run_all([&](int32_t id) {
@@ -41,16 +42,16 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
                                                                                : links.backward));
     });
     double time = 0;
-    const double again = t.runs_again ? t.forward : 0;
+    const double recompute_time = t.runs_again ? t.forward : 0;
     switch (a.kind) {
       case ActionKind::kForward:
         time = t.forward;
         break;
       case ActionKind::kBackward:
-        time = again + t.input_gradient + t.weight_gradient;
+        time = recompute_time + t.input_gradient + t.weight_gradient;
         break;
       case ActionKind::kInputGradient:
-        time = again + t.input_gradient;
+        time = recompute_time + t.input_gradient;
         break;
       case ActionKind::kWeightGradient:
         time = t.weight_gradient;
@@ -60,7 +61,7 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
     p.begins[rank][id - graph.first(rank)] = begin;
     RankPrediction& r = p.ranks[rank];
     r.busy += time;
-    if (!trains) return;
+    if (!has_backwards) return;
     if (a.kind == ActionKind::kForward) {
       r.most_held = std::max(r.most_held, ++held[rank]);
       bytes[rank] += t.input_bytes + (t.runs_again ? 0 : t.bytes);

@@ -1,3 +1,5 @@
+// Implementation of plan_stages: data flow analysis of a model trace, which determines the tensors that cross
+// each cut.
 #include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <algorithm>
@@ -9,33 +11,37 @@ namespace {
 
 using Role = StagePlan::Role;
 
-// Where a value comes from. Values that ops between modules compute come from several.
+// An origin of a value. A value computed by ops between modules has several.
+//   kState: a parameter or buffer        kResult: a result of a call
+//   kKept: computed inside a call but not returned by it
+//   kDrawn: random numbers drawn between modules
 struct Source {
   enum Kind { kState, kResult, kKept, kDrawn } kind;
-  int of;          // the name in the state, or the call
-  int result = 0;  // of the call
+  int of;          // kState: index in ModelTrace::state; otherwise the call
+  int result = 0;  // kResult: index in the call's results
   int stage = 0;
   auto operator<=>(const Source&) const = default;
 };
 using Sources = std::vector<Source>;  // sorted
 
 void add(Sources& to, const Source& source) {
-  const auto at = std::ranges::lower_bound(to, source);
-  if (at == to.end() || *at != source) to.insert(at, source);
+  const auto position = std::ranges::lower_bound(to, source);
+  if (position == to.end() || *position != source) to.insert(position, source);
 }
 void add(Sources& to, const Sources& sources) {
   for (const Source& s : sources) add(to, s);
 }
 
+// Walks through the trace's events, assigns them to stages, and propagates the sources of every storage.
 class Planner {
  public:
   Planner(const ModelTrace& trace, StagePlan& plan)
-      : trace_(trace), plan_(plan), sources_(trace.memories), fresh_(trace.memories, true) {
+      : trace_(trace), plan_(plan), sources_(trace.memories), unwritten_(trace.memories, true) {
     for (Memory m : trace.inputs)
-      if (m >= 0) fresh_[m] = false;
+      if (m >= 0) unwritten_[m] = false;
     for (size_t i = 0; i < trace.state.size(); ++i) {
       add(sources_[trace.state_memory[i]], {Source::kState, int(i)});
-      fresh_[trace.state_memory[i]] = false;
+      unwritten_[trace.state_memory[i]] = false;
     }
   }
 
@@ -61,12 +67,12 @@ class Planner {
     for (Memory m : op.memory)
       if (m >= 0) add(read_here, sources_[m]);
     read(read_here, op.call < 0 ? "" : trace_.calls[op.call].path);
-    // The first is a result, and so is memory that no op had before.
+    // The first operand is a result; so is every storage that no earlier op used.
     for (size_t i = 0; i < op.memory.size(); ++i) {
       const Memory m = op.memory[i];
-      if (m < 0 || (i > 0 && !fresh_[m]) || is_state(m)) continue;
-      const bool is_new = fresh_[m];
-      fresh_[m] = false;
+      if (m < 0 || (i > 0 && !unwritten_[m]) || is_state(m)) continue;
+      const bool is_new = unwritten_[m];
+      unwritten_[m] = false;
       if (own_ >= 0)
         sources_[m] = {{Source::kKept, own_, 0, stage_}};
       else if (is_new)
@@ -77,7 +83,7 @@ class Planner {
     }
   }
 
-  // Notes what the running stage reads.
+  // Records that the current stage reads these sources: owners of state, and results of earlier stages.
   void read(const Sources& sources, const std::string& reader) {
     for (const Source& s : sources) {
       if (s.kind == Source::kState) {
@@ -103,7 +109,7 @@ class Planner {
     StagePlan::Call& planned = plan_.calls[call];
     if (planned.role == Role::kOwn) {
       own_ = -1;
-      // A module that returns views alone, and computes nothing, runs on every stage that has its input.
+      // A module that only returns views of its inputs runs on every stage, so its result need not be sent.
       const auto& memory = trace_.calls[call].memory;
       const auto computed = [&](Memory m) {
         return m >= 0 && std::ranges::any_of(sources_[m], [&](const Source& s) {
@@ -131,7 +137,7 @@ class Planner {
     return std::ranges::find(trace_.state_memory, m) != trace_.state_memory.end();
   }
 
-  // Each stage hears from the one before, which sends the state of the generator.
+  // Makes slot 0 of each stage an input from the previous stage, which also carries the generator's state.
   void add_links() {
     for (int s = 1; s < plan_.stages; ++s) {
       auto& needs = plan_.needs[s];
@@ -146,9 +152,9 @@ class Planner {
   const ModelTrace& trace_;
   StagePlan& plan_;
   std::vector<Sources> sources_;  // per memory
-  std::vector<char> fresh_;       // per memory: no op had it yet
+  std::vector<char> unwritten_;   // per storage: no op has used it yet
   int stage_ = 0;
-  int own_ = -1;  // the own call that is being run
+  int own_ = -1;  // the current kOwn call; -1: none
 };
 
 bool can_end_a_stage(const TracedCall& call) { return call.parent >= 0 && !call.hidden; }
@@ -161,9 +167,9 @@ std::vector<StagePlan::Sent> StagePlan::sends(int stage) const {
     for (size_t slot = 0; slot < needs[to].size(); ++slot) {
       const Crossing& value = needs[to][slot];
       if (value.stage != stage) continue;
-      auto at = std::ranges::find(sent, value, &Sent::value);
-      if (at == sent.end()) at = sent.insert(sent.end(), {value, {}});
-      at->to.emplace_back(to, int(slot));
+      auto position = std::ranges::find(sent, value, &Sent::value);
+      if (position == sent.end()) position = sent.insert(sent.end(), {value, {}});
+      position->to.emplace_back(to, int(slot));
     }
   return sent;
 }
@@ -186,9 +192,9 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts) {
     last_end = call.end;
     plan.calls[cut].cut = true;
     for (int outer = call.parent; outer >= 0; outer = trace.calls[outer].parent)
-      plan.calls[outer].role = Role::kInner;  // for now: a cut lies inside
+      plan.calls[outer].role = Role::kInner;  // temporary mark: the call contains a cut
   }
-  // A call without cuts inside is a stage's own, and what is inside with it.
+  // Outermost calls without a nested cut get kOwn, the calls nested in them kInner.
   for (size_t i = 0; i < trace.calls.size();) {
     if (plan.calls[i].role == Role::kInner) {
       plan.calls[i++].role = Role::kRun;

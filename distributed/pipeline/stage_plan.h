@@ -1,4 +1,5 @@
-// StagePlan: a traced model cut into stages: what each stage runs, needs from others, and owns.
+// StagePlan: divides a traced model into stages, and determines for each stage its module calls, its inputs
+// from other stages, and its parameters.
 #pragma once
 
 #include <string>
@@ -9,53 +10,54 @@
 namespace gradus::dist::internal {
 
 // Note [Cuts]
-// A cut lies after a call of a module. Stage s begins where the s-th of these calls returns.
-// Every stage runs the model's whole forward, unchanged: calls of other stages return at once, with
-// tensors on meta, and after the last call of its own the stage stops. What a module of an earlier stage
-// returned, and an op of this stage reads, is sent there: the value before a cut, and skip connections,
-// are found alike. Ops between calls run wherever their inputs are, so what crosses is always what a
-// module returned, or an input of the model.
+// A cut is placed after a module call. Stage s begins when the s-th of these calls returns. Every stage runs
+// the model's unchanged forward: calls of other stages return immediately, with tensors on meta, and the
+// stage stops after its last call. If an op of this stage reads the result of a module of an earlier stage,
+// the result is sent to this stage. This covers both the value at the cut and skip connections. Ops between
+// module calls run on every stage that has their inputs, so only results of modules and inputs of the model
+// are sent.
 
-// One result of a call that a later stage needs.
+// A result of a call that a later stage reads.
 struct Crossing {
-  int call = -1;  // -1: nothing but the state of the generator
-  int result = 0;
-  int stage = 0;  // that makes it
+  int call = -1;   // -1: no tensor, only the state of the generator
+  int result = 0;  // index in the call's results
+  int stage = 0;   // the stage that computes the result
   bool operator==(const Crossing&) const = default;
 };
 
 struct StagePlan {
   enum class Role : uint8_t {
-    kRun,   // on every stage: a cut lies inside, or it returns views alone
-    kOwn,   // runs on its stage; elsewhere it returns at once
-    kInner  // inside an own one
+    kRun,   // runs on every stage: it contains a cut, or it returns only views
+    kOwn,   // runs on its stage; returns immediately on other stages
+    kInner  // nested in a kOwn call
   };
   struct Call {
     Role role = Role::kRun;
     int stage = 0;
-    bool cut = false;  // the next stage begins when it has returned
+    bool cut = false;  // the next stage begins when this call returns
   };
 
   int stages = 1;
-  std::vector<Call> calls;                   // as in the trace
-  std::vector<std::vector<Crossing>> needs;  // per stage: slots; the first comes from the stage before
-  std::vector<std::vector<int>> owners;      // per name of the trace's state: the stages that read it
+  std::vector<Call> calls;                   // by index of ModelTrace::calls
+  std::vector<std::vector<Crossing>> needs;  // per stage: inputs (slots); slot 0 is from the previous stage
+  std::vector<std::vector<int>> owners;      // by index of ModelTrace::state: the stages that read the tensor
 
-  // Returns the calls of which `stage` sends results, with the stages that need them, later stages first.
+  // Returns the results that `stage` sends, with their destinations, later stages first.
   struct Sent {
     Crossing value;
-    std::vector<std::pair<int, int>> to;  // stage and slot
+    std::vector<std::pair<int, int>> to;  // {stage, slot}
   };
   std::vector<Sent> sends(int stage) const;
 };
 
-// Cuts after the given calls of the trace, in order.
-// Errors: ValueError where a cut cannot be: inside a checkpoint, two at one place, or where a stage reads
-// what a module of another keeps aside or what was drawn between modules.
+// Cuts after the given calls of the trace, in ascending order of their ends.
+// Errors: ValueError for an impossible cut: inside a checkpoint() function, with no call since the previous
+// cut, or if a stage reads a tensor that a module of another stage computed but did not return, or random
+// numbers that an earlier stage drew between modules.
 StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts);
 
-// Returns the calls after which the modules at these paths return.
-// Errors: ValueError, which lists the possible paths, for one that is not called, or called more than once.
+// Returns the calls of the modules at these paths, in ascending order of their ends.
+// Errors: ValueError, which lists the possible paths, for a module that is not called exactly once.
 std::vector<int> cuts_after(const ModelTrace& trace, const std::vector<std::string>& paths);
 
 }  // namespace gradus::dist::internal

@@ -1,3 +1,5 @@
+// Implementation of run_stage: skips module calls of earlier stages, replaces their results, and stops at the
+// end of the stage.
 #include "gradus/distributed/pipeline/stage_run.h"
 
 #include <algorithm>
@@ -8,17 +10,18 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Leaves the forward after a stage's last call. It is no error, and not caught as one.
+// Thrown to leave the forward after a stage's last call. Not derived from std::exception, so that user code
+// does not catch it as an error.
 struct EndOfStage {};
 
-// While a stage runs over the calls of earlier ones, their results are on meta. Ops between modules may meet
-// them beside tensors that are there: such ops belong to earlier stages, and are left out.
-class LeavesOutMeta final : public Observer {
+// Active while a stage passes the calls of earlier stages, whose results are on meta. Ops between modules
+// that mix meta tensors with tensors that have data belong to earlier stages and are skipped.
+class SkipMetaObserver final : public Observer {
  public:
-  explicit LeavesOutMeta(Ref<Observer> outer) : outer_(std::move(outer)) {
+  explicit SkipMetaObserver(Ref<Observer> outer) : outer_(std::move(outer)) {
     gradus::internal::observers.fetch_add(1);
   }
-  ~LeavesOutMeta() override { gradus::internal::observers.fetch_sub(1); }
+  ~SkipMetaObserver() override { gradus::internal::observers.fetch_sub(1); }
 
   bool leaves_out_meta() const override { return true; }
   void launched(const char* op, std::span<const Tensor* const> tensors) override {
@@ -38,6 +41,7 @@ class LeavesOutMeta final : public Observer {
   Ref<Observer> outer_;
 };
 
+// Skips the calls of earlier stages, and stores the results that the stage sends.
 class StageFilter final : public nn::internal::CallFilter {
  public:
   StageFilter(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input)
@@ -48,40 +52,40 @@ class StageFilter final : public nn::internal::CallFilter {
     if (stage_ == 0)
       begin();
     else
-      observer = make_ref<LeavesOutMeta>(outer_observer_);
+      observer = make_ref<SkipMetaObserver>(outer_observer_);
   }
   ~StageFilter() { Context::current().observer = outer_observer_; }
 
   const void* enter(const nn::Module& module) override {
-    if (ended_) {  // what comes after the model: the loss may call modules
-      open_.push_back(-1);
+    if (model_returned_) {  // the loss may call modules, which are not part of the model
+      open_calls_.push_back(-1);
       return nullptr;
     }
-    if (next_ == int(trace_.calls.size()) || trace_.calls[next_].module != &module)
+    if (next_call_ == int(trace_.calls.size()) || trace_.calls[next_call_].module != &module)
       throw ValueError(
           "Pipeline", "the model calls ", module.type_name(), " '", module.path(), "' where it called ",
-          next_ < int(trace_.calls.size()) ? "'" + trace_.calls[next_].path + "'" : "nothing more",
+          next_call_ < int(trace_.calls.size()) ? "'" + trace_.calls[next_call_].path + "'" : "nothing more",
           " before: which modules are called may depend on the inputs' shapes alone");
-    const int call = next_++;
-    open_.push_back(call);
+    const int call = next_call_++;
+    open_calls_.push_back(call);
     if (!is_skipped(call)) return nullptr;
-    next_ = trace_.calls[call].end;
+    next_call_ = trace_.calls[call].end;
     return trace_.calls[call].result.get();
   }
 
   void leave(const nn::Module&, std::span<Tensor* const> tensors,
              const std::function<std::shared_ptr<const void>()>&) override {
-    const int call = open_.back();
-    open_.pop_back();
+    const int call = open_calls_.back();
+    open_calls_.pop_back();
     if (call < 0) return;
-    ended_ = open_.empty();
+    model_returned_ = open_calls_.empty();
     if (is_skipped(call))
       replace(call, tensors);
     else if (plan_.calls[call].role == StagePlan::Role::kOwn)
-      keep(call, tensors);
+      store_result(call, tensors);
     if (!plan_.calls[call].cut) return;
-    if (++reached_ == stage_) begin();
-    if (reached_ > stage_) throw EndOfStage();
+    if (++reached_stage_ == stage_) begin();
+    if (reached_stage_ > stage_) throw EndOfStage();
   }
 
   StageOutput finish() {
@@ -99,14 +103,14 @@ class StageFilter final : public nn::internal::CallFilter {
     return plan_.calls[call].role == StagePlan::Role::kOwn && plan_.calls[call].stage < stage_;
   }
 
-  // Puts received tensors in the place of those on meta.
+  // Replaces the meta results of a skipped call by received tensors.
   void replace(int call, std::span<Tensor* const> tensors) const {
     const auto& needs = plan_.needs[stage_];
     for (size_t slot = 0; slot < needs.size(); ++slot)
       if (needs[slot].call == call) *tensors[needs[slot].result] = input_.received[slot];
   }
 
-  void keep(int call, std::span<Tensor* const> tensors) {
+  void store_result(int call, std::span<Tensor* const> tensors) {
     for (size_t i = 0; i < sends_.size(); ++i)
       if (sends_[i].value.call == call) output_.sent[i] = *tensors[sends_[i].value.result];
   }
@@ -118,10 +122,10 @@ class StageFilter final : public nn::internal::CallFilter {
   const std::vector<StagePlan::Sent> sends_;
   StageOutput output_;
   Ref<Observer> outer_observer_;
-  std::vector<int> open_;
-  bool ended_ = false;
-  int next_ = 0;     // call
-  int reached_ = 0;  // stage
+  std::vector<int> open_calls_;
+  bool model_returned_ = false;
+  int next_call_ = 0;      // expected next call of the trace
+  int reached_stage_ = 0;  // stage of the current position in the forward
 };
 
 }  // namespace

@@ -10,17 +10,18 @@
 namespace gradus::dist::internal {
 
 struct StageInput {
-  std::vector<Tensor> received;            // per slot of StagePlan::needs
-  std::array<uint64_t, 2> generator = {};  // its state as the stage begins
+  std::vector<Tensor> received;            // by slot of StagePlan::needs
+  std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's start
 };
 
 struct StageOutput {
-  std::vector<Tensor> sent;                // as StagePlan::sends
-  std::array<uint64_t, 2> generator = {};  // its state as the stage ended
+  std::vector<Tensor> sent;                // in the order of StagePlan::sends
+  std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's end
 };
 
-// Runs `forward`, which calls the model, as far as the stage goes. `forward` returns normally on the last
-// stage alone. The calling thread's generator has the given state when the stage begins.
+// Runs `forward`, which calls the model, up to the end of the stage. An exception leaves `forward` at the end
+// of the stage, except on the last stage, where it returns. Sets the calling thread's generator to
+// input.generator at the stage's start.
 // Errors: those of the forward; ValueError if the calls differ from the traced ones.
 StageOutput run_stage(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input,
                       const std::function<void()>& forward);

@@ -1,3 +1,5 @@
+// Implementation of StagedModel: builds the model with memory for this rank's tensors only, and caches stage
+// plans by input shapes.
 #include "gradus/distributed/pipeline/staged_model.h"
 
 #include <algorithm>
@@ -14,8 +16,9 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr Device kMeta{DeviceType::kMeta};
-constexpr size_t kMostKnown = 64;  // cuts for further shapes replace the oldest
+constexpr size_t kMaxCachedCuts = 64;  // FIFO: the oldest cut is replaced
 
+// Returns the cache key of a cut: shapes, dtypes and layouts of the inputs, and all modules' training modes.
 std::string signature_of(const std::vector<nn::Module*>& modules, std::span<const Tensor> inputs) {
   std::ostringstream text;
   for (const Tensor& x : inputs)
@@ -55,7 +58,7 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
   if (devices_.empty()) devices_.assign(parts_.rank_of_stage.size(), Context::current().device);
   std::vector<std::string> names;
   {
-    // Builds once without memory, to see who owns what. The generator is left as it was.
+    // Builds the model once on meta to determine the owners of its tensors. The generator does not change.
     Context context = Context::current().snapshot();
     context.generator = std::make_shared<RandomGenerator>(*context.generator);
     const ContextScope in_context(context);
@@ -65,12 +68,13 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
     names = everything_on_meta.names();
     place(make_cut(*model, parts_.inputs), *model);
   }
-  std::map<std::string, Device> places;
-  for (const Held& held : state_) places[held.name] = held.device;
+  std::map<std::string, Device> device_by_name;
+  for (const Held& held : state_) device_by_name[held.name] = held.device;
   nn::internal::Placement placement(names, [&](const std::string& name) {
-    // One that is not there was replaced: weight by weight_orig, say, which is made from it.
-    const auto place = places.lower_bound(name);
-    return place != places.end() && place->first.starts_with(name) ? place->second : kMeta;
+    // A name that is missing was replaced during construction, for example weight by weight_orig, which has
+    // the name as a prefix.
+    const auto place = device_by_name.lower_bound(name);
+    return place != device_by_name.end() && place->first.starts_with(name) ? place->second : kMeta;
   });
   module_ = parts_.make();
   for (const auto& [name, module] : module_->named_modules()) modules_.push_back(module);
@@ -83,7 +87,8 @@ Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) con
   return cut;
 }
 
-// A tensor that no op reads goes where the one registered before it goes.
+// Assigns each parameter and buffer to the ranks of the stages that read it. A tensor that no op reads is
+// assigned like the tensor registered before it.
 void StagedModel::place(const Cut& cut, const nn::Module& model) {
   std::set<std::string> parameters;
   for (const auto& [name, tensor] : model.named_parameters()) parameters.insert(name);
@@ -106,7 +111,7 @@ const Cut& StagedModel::cut_for(std::span<const Tensor> inputs) {
   const std::string signature = signature_of(modules_, inputs);
   const auto found = std::ranges::find(known_, signature, [](const auto& k) { return k->signature; });
   if (found != known_.end()) return (*found)->cut;
-  if (known_.size() == kMostKnown) known_.erase(known_.begin());
+  if (known_.size() == kMaxCachedCuts) known_.erase(known_.begin());
   known_.push_back(std::make_unique<Known>(Known{signature, make_cut(*module_, inputs)}));
   return known_.back()->cut;
 }

@@ -1,4 +1,4 @@
-// StagedModel: a model cut into stages, of which this rank holds some.
+// StagedModel: a model divided into stages, with memory for the tensors of this rank's stages only.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace gradus::dist::internal {
 
-// The trace and the plan for inputs of certain shapes.
+// The trace and the stage plan for inputs of given shapes.
 struct Cut {
   ModelTrace trace;
   StagePlan plan;
@@ -21,40 +21,39 @@ class StagedModel {
  public:
   struct Parts {
     std::function<std::unique_ptr<nn::Module>()> make;
-    // Calls the model, and returns its result's tensors.
+    // Calls the model and returns its result's tensors.
     std::function<std::vector<Tensor>(nn::Module&, std::span<const Tensor> inputs)> forward;
-    std::vector<Tensor> inputs;  // an example: shapes and dtypes count
+    std::vector<Tensor> inputs;  // example inputs, for shapes and dtypes
     std::vector<std::string> cut_after;
     std::vector<int> rank_of_stage;
     int rank = 0;
     std::vector<Device> device_of_stage = {};  // empty: all on Context::device
   };
-  // Builds the model with the numbers that one process gets from the generator. What other ranks own lies on
-  // the meta device.
-  // Errors: those of plan_stages; StateError if make() makes another model the second time.
+  // Builds the model, initialized with the same random numbers as in a single process. Tensors of other ranks
+  // are on the meta device.
+  // Errors: those of plan_stages; StateError if two calls of make() return different models.
   explicit StagedModel(Parts parts);
 
   nn::Module& module() { return *module_; }
   int stages() const { return int(parts_.rank_of_stage.size()); }
   int rank_of(int stage) const { return parts_.rank_of_stage[size_t(stage)]; }
   int rank() const { return parts_.rank; }
-  // Whether all stages are here, on several devices.
+  // Returns whether this process runs all stages, on several devices.
   bool has_devices() const { return !parts_.device_of_stage.empty(); }
-  // Returns where a stage of this rank computes.
+  // Returns the device of a stage of this rank.
   Device device_of(int stage) const { return devices_[size_t(stage)]; }
-  // Returns copies, by name, of the tensors that a stage reads and that lie on another device.
+  // Returns copies on the stage's device, by name, of the tensors that the stage reads from other devices.
   nn::StateDict from_other_devices(const Cut& cut, int stage) const;
 
-  // Returns how the model is cut for these inputs, with the model's modes of training as they are now.
+  // Returns the trace and plan for these inputs and the modules' current training modes (cached).
   const Cut& cut_for(std::span<const Tensor> inputs);
 
-  // Names of parameters and buffers, in the undivided model's order, and the ranks that hold them, in
-  // order of their stages.
+  // A parameter or buffer, and the ranks that have memory for it, in the order of their stages.
   struct Held {
     std::string name;
     bool is_parameter = false;
     std::vector<int> ranks;
-    Device device;  // where this rank has it; meta: it has not
+    Device device;  // its device on this rank; meta: not on this rank
   };
   const std::vector<Held>& state() const { return state_; }
   // Returns this rank's parameters by name, in the undivided model's order.
@@ -67,23 +66,23 @@ class StagedModel {
   Parts parts_;
   std::vector<Device> devices_;  // per stage
   std::unique_ptr<nn::Module> module_;
-  std::vector<nn::Module*> modules_;  // all of them: each action asks for its cut
+  std::vector<nn::Module*> modules_;  // all modules, cached for cut_for
   std::vector<Held> state_;
   struct Known {
     std::string signature;
     Cut cut;
   };
-  std::vector<std::unique_ptr<Known>> known_;  // the latest last
+  std::vector<std::unique_ptr<Known>> known_;  // cache of cut_for, oldest first
 };
 
-// Makes the model on the meta device. The generator stays as it is.
+// Makes the model on the meta device. The generator does not change.
 // Errors: ValueError if parts.make() returns null.
 std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts);
 
-// Errors: ValueError unless there is a cut between each two of the stages.
+// Errors: ValueError unless there are stages - 1 cuts.
 void check_cuts(const std::vector<std::string>& cut_after, int stages);
 
-// Traces the model as it is called with inputs of these shapes.
+// Traces the model for inputs of these shapes.
 // Errors: as trace_model of the forward.
 ModelTrace trace_model(nn::Module& model, const StagedModel::Parts& parts, std::span<const Tensor> inputs);
 

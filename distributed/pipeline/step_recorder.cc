@@ -1,3 +1,4 @@
+// Implementation of StepRecorder.
 #include "gradus/distributed/pipeline/step_recorder.h"
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// StepRecorder: notes what an executor does. While it is off, each call costs a branch.
+// StepRecorder: records the actions and messages of an executor. While recording is off, each call costs one
+// branch.
 #pragma once
 
 #include <deque>
@@ -13,23 +14,23 @@ int64_t monotonic_now();
 
 class StepRecorder {
  public:
-  // Keeps the last `steps` steps from now on; 0: none.
+  // Starts recording and keeps the last `steps` steps; 0 stops recording.
   void keep(int steps);
   const std::deque<StepRecord>& steps() const { return steps_; }
 
   void begin_step(uint64_t number) {
     if (keep_ > 0) step_ = {.number = number};
   }
-  void end_step();  // a step that fails has no end, and is dropped
+  void end_step();  // not called for a step that fails, which is discarded
   void begin(const Action& action) {
     if (keep_ > 0) step_.actions.push_back({.action = action, .begin = monotonic_now()});
   }
   void end();
-  // Of gradients, given to the all-reduce over replicas.
+  // Sets the size of the gradients sent by the all-reduce over replicas.
   void reduced(int64_t bytes) { step_.reduced_bytes = bytes; }
 
-  // Surround a call of the mailbox. An action is recorded as if it waited first: what it computed before, a
-  // forward once more, belongs to it.
+  // begin_message, and sent or received, surround a call of the mailbox. The waiting time of received() is
+  // moved in front of the action: the action's duration contains only computation.
   void begin_message() {
     if (keep_ > 0) message_begin_ = monotonic_now();
   }

@@ -1,7 +1,7 @@
-// Simulation: ranks as threads, under a scheduler that a seed drives. One thread runs at a time. At every
-// point where ranks meet (a wait, a notification, a message, a store operation), the seed decides which
-// thread goes on. It also decides how long a message takes, which message is lost, and which rank is killed.
-// Time is virtual. The same seed replays the same run.
+// simulate: deterministic simulation testing of distributed programs. Ranks are threads that run one at a time. At
+// every synchronization point (a wait, a notification, a message, a store operation), a seeded scheduler chooses
+// the thread that runs next. The seed also determines the delay of messages, which message is lost, and which rank
+// is killed. Time is virtual. The same seed replays the same run.
 //
 //   for (uint64_t seed = 0; seed < 10'000; ++seed)
 //     SimulationReport report = simulate(4, {.seed = seed, .kill = 0.1}, [] { ...collectives... });
@@ -19,27 +19,27 @@ namespace gradus::dist {
 
 struct SimulationOptions {
   uint64_t seed = 0;
-  double kill = 0;  // chance that one rank is killed, at a random point
-  double drop = 0;  // chance that a message is lost, and all later ones from that sender to that receiver
-  bool messages_only = false;  // as in RunRanksOptions
+  double kill = 0;  // probability that one rank is killed, at a random point
+  double drop = 0;  // probability that a message is lost, with all later ones of the same sender and receiver
+  bool messages_only = false;  // see RunRanksOptions
   int hosts = 1;
-  Milliseconds max_delay{50};     // of a message, virtual
-  Milliseconds timeout{10'000};   // of the ranks' calls, virtual
-  Milliseconds give_up{600'000};  // virtual; a run that lasts longer counts as hung
+  Milliseconds max_delay{50};     // maximal delay of a message, virtual time
+  Milliseconds timeout{10'000};   // timeout of the ranks' calls, virtual time
+  Milliseconds give_up{600'000};  // a run that takes longer counts as hung, virtual time
 };
 
 // How a run ended.
 struct SimulationReport {
   uint64_t seed = 0;
-  std::vector<std::exception_ptr> errors;  // per rank; null: its function returned
-  int killed = -1;                         // the rank that was killed, or -1
+  std::vector<std::exception_ptr> errors;  // per rank; null: `body` returned
+  int killed = -1;                         // the killed rank; -1: none
   bool dropped = false;                    // a message was lost
-  bool hung = false;                       // every rank waited forever; `trace` says for what
-  uint64_t trace_hash = 0;                 // equal for equal runs
-  std::vector<std::string> trace;          // the last decisions, oldest first
+  bool hung = false;                       // deadlock or timeout; `trace` has what each thread waits for
+  uint64_t trace_hash = 0;                 // hash of all events; equal for equal runs
+  std::vector<std::string> trace;          // the last events, oldest first
 };
 
-// Runs `body` on `world_size` ranks (threads with a `local` group as their world).
+// Runs `body` on `world_size` ranks, which are threads with an in-process world group.
 SimulationReport simulate(int world_size, const SimulationOptions& options,
                           const std::function<void()>& body);
 

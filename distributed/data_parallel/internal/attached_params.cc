@@ -1,3 +1,4 @@
+// Implementation of AttachedParams.
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
 
 #include <algorithm>
@@ -24,10 +25,10 @@ bool AttachedParams::forget_dead() {
 }
 
 std::vector<Tensor> AttachedParams::tensors() const {
-  std::vector<Tensor> alive;
+  std::vector<Tensor> existing;
   for (const AttachedParam& p : params_)
-    if (Tensor x = p.leaf->tensor(); x.defined()) alive.push_back(std::move(x));
-  return alive;
+    if (Tensor x = p.leaf->tensor(); x.defined()) existing.push_back(std::move(x));
+  return existing;
 }
 
 size_t AttachedParams::index_of(const Tensor& param) const {

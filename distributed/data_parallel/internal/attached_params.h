@@ -1,4 +1,4 @@
-// AttachedParams: the tensors that an all-reduce callback was attached with, in the order of attaching.
+// AttachedParams: the tensors to which an all-reduce callback is attached, in the order of attaching.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,11 @@ namespace gradus::dist::internal {
 
 struct AttachedParam {
   Ref<autograd::Leaf> leaf;
-  // The last synchronizing backward in which some rank reached it, or the one before the first.
+  // Number of the last synchronizing backward in which some rank reached the tensor. Initially the number of
+  // the last synchronizing backward before attaching.
   int64_t last_use;
-  bool unused_here = false;  // in the last one, though another rank reached it
-  Tensor kept = {};          // the gradient that no_sync keeps back
+  bool unused_here = false;  // in the last synchronizing backward, only other ranks reached the tensor
+  Tensor kept = {};          // gradient accumulated under no_sync
 };
 
 class AttachedParams {
@@ -24,21 +25,22 @@ class AttachedParams {
   using NameOf = std::function<std::string(const Tensor&)>;
   explicit AttachedParams(NameOf name_of) : given_name_(std::move(name_of)) {}
 
-  // Both return whether anything has changed.
+  // Appends a tensor unless it is attached already. Returns whether the list changed.
   bool add(const Tensor& param, int64_t last_use);
+  // Removes tensors that no longer exist. Returns whether the list changed.
   bool forget_dead();
 
   size_t size() const { return params_.size(); }
   AttachedParam& operator[](size_t i) { return params_[i]; }
   Tensor tensor(size_t i) const { return params_[i].leaf->tensor(); }
-  // Returns those that are alive.
+  // Returns the tensors that still exist.
   std::vector<Tensor> tensors() const;
   size_t index_of(const Tensor& param) const;
   std::string name_of(size_t i) const;
-  // Returns the names of those that are alive and for which `is` holds.
+  // Returns the names of the existing tensors for which `is` returns true.
   std::vector<std::string> names(const std::function<bool(const AttachedParam&)>& is) const;
 
-  // Adds a gradient to what is kept back.
+  // Adds a gradient to the accumulated gradient of tensor i (no_sync).
   void keep(size_t i, const Tensor& grad);
   void drop_kept();
 

@@ -1,4 +1,5 @@
-// BackwardExchange: ranks exchange notes at the start of a backward, so that all send the same buckets.
+// BackwardExchange: an all-gather of one BackwardNote per rank at the start of a backward. From the notes all
+// ranks derive the same set of buckets to send.
 #pragma once
 
 #include <memory>
@@ -11,18 +12,19 @@
 
 namespace gradus::dist::internal {
 
-// Notes under way.
+// An asynchronous exchange.
 class BackwardExchange {
  public:
-  // Sends this rank's note, without waiting. `plan` has the lines that the note's fingerprint is made from.
-  // Ranks compare the lines if the fingerprints differ.
-  // Errors: in notes(), MismatchError on all ranks if the members' notes do not fit; it names
-  // one that differs.
+  // Sends this rank's note, without waiting. `plan` is the text form of the bucket plan (BucketPlan::lines);
+  // ranks exchange it for the error message if the plans' fingerprints differ.
+  // Errors: notes() throws MismatchError on all ranks, naming a mismatching rank, if the notes contradict
+  // each other.
   BackwardExchange(const Group& group, const BackwardNote& mine,
                    std::shared_ptr<const std::vector<std::string>> plan);
 
   bool has_come() const { return work_.is_completed(); }
-  // Wait, and return what the members sent and what follows from it.
+  // Wait for the exchange. notes() returns the notes of all members, consensus() the decision derived from
+  // them.
   const BackwardNotes& notes();
   const Consensus& consensus();
 
@@ -35,8 +37,8 @@ class BackwardExchange {
   std::shared_ptr<Result> result_;
 };
 
-// Returns every member's numbers. Collective; all members give equally many. For the few cases in which a
-// note is not enough.
+// All-gathers numbers, in the order of members. Collective and blocking; `mine` must have the same size on
+// all members. For data that is too rare to be part of every note.
 std::vector<std::vector<int64_t>> exchange_numbers(const Group& group, const std::vector<int64_t>& mine);
 
 }  // namespace gradus::dist::internal

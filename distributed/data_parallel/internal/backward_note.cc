@@ -1,3 +1,5 @@
+// Serialization of BackwardNote, checks that the notes of all ranks are consistent, and the derivation of the
+// Consensus.
 #include "gradus/distributed/data_parallel/internal/backward_note.h"
 
 #include <algorithm>
@@ -7,22 +9,22 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr size_t kHead = 7;  // how many numbers precede the bits
+constexpr size_t kHeaderSize = 7;  // number of int64 before the bits of `reached`
 
-// Among the members that count, returns one with another value than most, and one with the value
-// that most have.
+// Among the members selected by `selects`, returns the first whose value differs from the most frequent
+// value, and a member with the most frequent value. Returns nullopt if all values are equal.
 template <class Counts, class Value>
-std::optional<std::pair<size_t, size_t>> find_odd(const std::vector<BackwardNote>& notes, Counts counts,
-                                                  Value value) {
+std::optional<std::pair<size_t, size_t>> find_minority(const std::vector<BackwardNote>& notes, Counts selects,
+                                                       Value value) {
   std::vector<size_t> all;
   for (size_t i = 0; i < notes.size(); ++i)
-    if (counts(notes[i])) all.push_back(i);
+    if (selects(notes[i])) all.push_back(i);
   const auto votes = [&](size_t i) {
     return std::ranges::count_if(all, [&](size_t j) { return value(notes[i]) == value(notes[j]); });
   };
-  const auto usual = std::ranges::max_element(all, {}, votes);
+  const auto majority = std::ranges::max_element(all, {}, votes);
   for (size_t i : all)
-    if (value(notes[i]) != value(notes[*usual])) return std::pair(i, *usual);
+    if (value(notes[i]) != value(notes[*majority])) return std::pair(i, *majority);
   return std::nullopt;
 }
 
@@ -36,57 +38,63 @@ bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJo
 }  // namespace
 
 std::vector<int64_t> write(const BackwardNote& note) {
-  std::vector<int64_t> text{note.kind,
-                            note.number,
-                            note.plan,
-                            note.attached,
-                            note.flags,
-                            note.checksum,
-                            int64_t(note.reached.size())};
-  text.resize(kHead + (note.reached.size() + 63) / 64);
+  std::vector<int64_t> record{note.kind,
+                              note.number,
+                              note.plan,
+                              note.attached,
+                              note.flags,
+                              note.checksum,
+                              int64_t(note.reached.size())};
+  record.resize(kHeaderSize + (note.reached.size() + 63) / 64);
   for (size_t i = 0; i < note.reached.size(); ++i)
-    if (note.reached[i]) text[kHead + i / 64] |= int64_t(uint64_t{1} << i % 64);
-  return text;
+    if (note.reached[i]) record[kHeaderSize + i / 64] |= int64_t(uint64_t{1} << i % 64);
+  return record;
 }
 
-std::optional<BackwardNote> read(const std::vector<int64_t>& text) {
-  if (text.size() < kHead || text[0] < 0 || text[0] > BackwardNote::kJoined || text[6] < 0 ||
-      text[6] > kMaxReached || text.size() != kHead + size_t(text[6] + 63) / 64)
+std::optional<BackwardNote> read(const std::vector<int64_t>& record) {
+  if (record.size() < kHeaderSize || record[0] < 0 || record[0] > BackwardNote::kJoined || record[6] < 0 ||
+      record[6] > kMaxReached || record.size() != kHeaderSize + size_t(record[6] + 63) / 64)
     return std::nullopt;
-  BackwardNote note{text[0], text[1], text[2], text[3], text[4], text[5], std::vector<bool>(text[6])};
-  for (size_t i = 0; i < note.reached.size(); ++i) note.reached[i] = text[kHead + i / 64] >> i % 64 & 1;
+  BackwardNote note{
+      record[0], record[1], record[2], record[3], record[4], record[5], std::vector<bool>(record[6])};
+  for (size_t i = 0; i < note.reached.size(); ++i)
+    note.reached[i] = record[kHeaderSize + i / 64] >> i % 64 & 1;
   return note;
 }
 
-std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& given,
+std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& received,
                                      const std::vector<int>& ranks,
                                      const std::function<std::string(size_t, size_t)>& difference) {
   const auto mismatch = [&](size_t i, const auto&... parts) {
     return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
   };
   std::vector<BackwardNote> notes;
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (!given[i]) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
-    notes.push_back(*given[i]);
+  for (size_t i = 0; i < received.size(); ++i) {
+    if (!received[i]) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
+    notes.push_back(*received[i]);
   }
   const auto all = [](const BackwardNote&) { return true; };
-  const auto here = [](const BackwardNote& n) { return n.kind != BackwardNote::kJoined; };
-  const auto backward = [](const BackwardNote& n) { return n.kind == BackwardNote::kBackward; };
-  if (const auto odd =
-          find_odd(notes, all, [](const auto& n) { return std::pair(n.plan, n.reached.size()); }))
-    return mismatch(odd->first, " attached other tensors to its all-reduce callback than rank ",
-                    ranks[odd->second], ", or gave it other options", difference(odd->first, odd->second));
-  if (const auto odd = find_odd(notes, all, [](const auto& n) { return n.flags & ~BackwardNote::kOuter; }))
-    return mismatch(odd->first, " is within join() and rank ", ranks[odd->second],
+  const auto not_joined = [](const BackwardNote& n) { return n.kind != BackwardNote::kJoined; };
+  const auto is_backward = [](const BackwardNote& n) { return n.kind == BackwardNote::kBackward; };
+  if (const auto mismatching =
+          find_minority(notes, all, [](const auto& n) { return std::pair(n.plan, n.reached.size()); }))
+    return mismatch(mismatching->first, " attached other tensors to its all-reduce callback than rank ",
+                    ranks[mismatching->second], ", or gave it other options",
+                    difference(mismatching->first, mismatching->second));
+  if (const auto mismatching =
+          find_minority(notes, all, [](const auto& n) { return n.flags & ~BackwardNote::kOuter; }))
+    return mismatch(mismatching->first, " is within join() and rank ", ranks[mismatching->second],
                     " is not, or has other options there");
-  if (const auto odd = find_odd(notes, here, [](const auto& n) { return n.number; }))
-    return mismatch(odd->first, " synchronizes its backward ", notes[odd->first].number, " where rank ",
-                    ranks[odd->second], " synchronizes its backward ", notes[odd->second].number,
+  if (const auto mismatching = find_minority(notes, not_joined, [](const auto& n) { return n.number; }))
+    return mismatch(mismatching->first, " synchronizes its backward ", notes[mismatching->first].number,
+                    " where rank ", ranks[mismatching->second], " synchronizes its backward ",
+                    notes[mismatching->second].number,
                     ": all ranks must run the same backwards, and under no_sync() the same of them");
-  if (const auto odd = find_odd(notes, backward, [](const auto& n) { return n.attached; }))
-    return mismatch(odd->first, " runs the backward of another manager than rank ", ranks[odd->second]);
-  if (const auto odd = find_odd(notes, backward, [](const auto& n) { return n.flags; }))
-    return mismatch(odd->first, " has an outer recording open and rank ", ranks[odd->second],
+  if (const auto mismatching = find_minority(notes, is_backward, [](const auto& n) { return n.attached; }))
+    return mismatch(mismatching->first, " runs the backward of another manager than rank ",
+                    ranks[mismatching->second]);
+  if (const auto mismatching = find_minority(notes, is_backward, [](const auto& n) { return n.flags; }))
+    return mismatch(mismatching->first, " has an outer recording open and rank ", ranks[mismatching->second],
                     " has none, or the other way round: what one rank differentiates, all must record");
   return std::nullopt;
 }

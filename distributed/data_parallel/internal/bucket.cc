@@ -1,3 +1,4 @@
+// Implementation of Bucket: packs gradients into contiguous memory, and unpacks results.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 
 #include "gradus/distributed/group/collective_argument.h"
@@ -36,7 +37,7 @@ std::vector<BucketPart> Bucket::parts(Gradients& gradients, FiniteCheck& check) 
     Gradient& g = gradients[i];
     BucketPart& part = parts.emplace_back(BucketPart{i, g.param.nbytes(), {}, false});
     if (!g.grad.defined()) continue;
-    check_can_average("backward", "a gradient", g.grad);  // the module may have moved
+    check_can_average("backward", "a gradient", g.grad);  // the module may have been moved since attaching
     part.grad = raw::contiguous(g.grad);
     wait_for_device(part.grad);
     check.look(i, part.grad);
@@ -53,7 +54,7 @@ int64_t Bucket::unpack(Gradients& gradients, std::vector<GradCallback::Delivery>
     } else if (as_views && g.param.is_row_major() && g.param.device() == kCPU) {
       to.push_back({g.param, std::move(view), true});
     } else {
-      // Back to where it came from, if nobody else has an eye on that.
+      // Reuses the memory of the local gradient if nothing else shares it.
       Tensor grad = g.grad.sole_owner() && g.grad.is_dense() ? std::move(g.grad) : empty_like(g.param);
       g.grad = Tensor();
       raw::copy_(grad, view);

@@ -1,4 +1,4 @@
-// Bucket: gradients of one dtype and device that travel together, in one piece of memory.
+// Bucket: gradients of one dtype and device that are reduced together, in one contiguous buffer.
 #pragma once
 
 #include <vector>
@@ -9,21 +9,22 @@
 
 namespace gradus::dist::internal {
 
-// An attached tensor in the backward under way.
+// An attached tensor and its gradient in the current backward.
 struct Gradient {
   Tensor param;
-  Tensor grad = {};       // this rank's
-  bool mine = false;      // reached here, or kept
-  bool used = false;      // on some rank
-  bool is_ours = false;   // nobody else looks at `grad`
-  bool in_place = false;  // it becomes the result itself
+  Tensor grad = {};       // this rank's gradient; undefined: zeros
+  bool mine = false;      // this rank has a gradient: reached by its backward or accumulated under no_sync
+  bool used = false;      // some rank has a gradient
+  bool is_ours = false;   // `grad` is the only owner of its memory, which may be overwritten
+  bool in_place = false;  // `grad` is reduced in its own memory and becomes the result
 };
 using Gradients = std::vector<Gradient>;
 
-// A gradient of so many bytes is not packed with others: it is reduced where it lies, if nobody else sees it.
+// Gradients of at least this size are sent in separate messages, and reduced in place if nothing else shares
+// their memory.
 inline constexpr int64_t kAloneBytes = 1 << 20;
 
-// A gradient as an all-reduce takes it: row-major, written by its device.
+// A gradient as the all-reduce reads it: row-major, with all device work completed.
 struct BucketPart {
   size_t param;
   int64_t bytes;
@@ -34,15 +35,15 @@ struct BucketPart {
 struct Bucket {
   DType dtype;
   bool as_views;               // gradient_as_bucket_view
-  std::vector<size_t> params;  // in the order of sending
-  Tensor memory = {};          // [elements of all]
+  std::vector<size_t> params;  // indices of attached tensors, in the order of sending
+  Tensor memory = {};          // [sum of numel]
 
-  // Takes new memory if somebody's gradients are still views of the last backward's.
+  // Allocates `memory`. Reuses the memory of the last backward unless gradients are still views of it.
   void make_room(const Gradients& gradients);
-  // Returns a view of the memory from this element on.
+  // Returns a row-major view of the memory that starts at element `offset`.
   Tensor view(int64_t offset, const Shape& shape) const;
-  // Calls f(param, its gradient, its view) for those that some rank uses, which lie in a row. Returns their
-  // number of elements.
+  // Calls f(index, gradient, view of memory) for the tensors that some rank uses; their views are adjacent.
+  // Returns the total number of elements.
   template <class F> int64_t for_each_used(Gradients& gradients, F f) const {
     int64_t offset = 0;
     for (size_t i : params) {
@@ -56,9 +57,9 @@ struct Bucket {
 
   // Copies this rank's used gradients into the memory. Returns the number of elements.
   int64_t pack(Gradients& gradients, FiniteCheck& check) const;
-  // Returns all of this rank's gradients, for an all-reduce that packs when it knows which are used.
+  // Returns all of this rank's gradients. The all-reduce packs them later, once the used ones are known.
   std::vector<BucketPart> parts(Gradients& gradients, FiniteCheck& check) const;
-  // Delivers the used gradients. Returns their bytes.
+  // Appends the used tensors' reduced gradients to `to`. Returns their size in bytes.
   int64_t unpack(Gradients& gradients, std::vector<GradCallback::Delivery>& to) const;
 };
 

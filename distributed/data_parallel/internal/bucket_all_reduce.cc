@@ -1,3 +1,4 @@
+// Implementation of bucket_all_reduce.
 #include "gradus/distributed/data_parallel/internal/bucket_all_reduce.h"
 
 #include <cstring>
@@ -12,41 +13,42 @@ Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<
                   size = config.group.size()](Collective& call) {
     const Consensus& consensus = exchange->consensus();
     traffic->start = clock_now();
-    // What is sent in one piece: small gradients that were packed, or a large one, where it lies if it may.
-    std::vector<std::pair<char*, int64_t>> pieces;
+    // Segments {data, bytes}, each reduced by one call: packed small gradients, or a single large gradient,
+    // which is reduced in its own memory if in_place.
+    std::vector<std::pair<char*, int64_t>> segments;
     std::vector<Tensor> in_place;
     char* const begin = static_cast<char*>(x.raw_ptr());
     char* end = begin;
     bool last_is_packed = false;
     for (const BucketPart& part : parts) {
       if (!consensus.used[part.param] || part.bytes == 0) continue;
-      const bool alone = part.bytes >= kAloneBytes;
-      char* at = end;
+      const bool separate = part.bytes >= kAloneBytes;
+      char* data_begin = end;
       end += part.bytes;
       if (part.in_place) {
-        at = static_cast<char*>(part.grad.raw_ptr());
+        data_begin = static_cast<char*>(part.grad.raw_ptr());
         in_place.push_back(part.grad);
       } else if (part.grad.defined()) {
-        std::memcpy(at, part.grad.raw_ptr(), size_t(part.bytes));
+        std::memcpy(data_begin, part.grad.raw_ptr(), size_t(part.bytes));
       } else {
-        std::memset(at, 0, size_t(part.bytes));
+        std::memset(data_begin, 0, size_t(part.bytes));
       }
-      if (!alone && last_is_packed)
-        pieces.back().second += part.bytes;
+      if (!separate && last_is_packed)
+        segments.back().second += part.bytes;
       else
-        pieces.emplace_back(at, part.bytes);
-      last_is_packed = !alone;
+        segments.emplace_back(data_begin, part.bytes);
+      last_is_packed = !separate;
     }
     const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());
     traffic->end = traffic->start;
     if (n == 0) return false;
-    // Division by fewer than all comes after the sum.
+    // With joined ranks the divisor may be less than the group's size: sum first, divide afterward.
     const int divisor = consensus.divisor;
     const ReduceOp reduce = op == ReduceOp::kAvg && divisor != size ? ReduceOp::kSum : op;
     call.record = {
         .op = Op::kAllReduce, .reduce = reduce, .dtype = x.dtype(), .ndim = 1, .dims = {n}, .bytes = bytes};
     call.move = [=](MatchedCall& matched) {
-      for (const auto& [data, bytes] : pieces) {
+      for (const auto& [data, bytes] : segments) {
         const int64_t count = bytes / size_of(x.dtype());
         matched.backend.all_reduce(matched.call, data, data, count, x.dtype(), reduce);
         if (reduce != op) finish_reduce(data, count, x.dtype(), op, divisor);

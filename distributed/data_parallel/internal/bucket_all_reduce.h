@@ -1,4 +1,4 @@
-// The all-reduce of a bucket, without a hook.
+// The all-reduce of a bucket for reducers without a comm hook.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,9 @@
 
 namespace gradus::dist::internal {
 
-// Returns a call that packs and sends when its turn has come. Then the exchange before it is over, and says
-// what is sent. `memory` gets the result, but for parts that are reduced in place.
+// Returns a queued collective that packs the used gradients into `memory` and all-reduces them. The group
+// runs its collectives in order, so when the call starts, `exchange` is complete and defines which gradients are
+// used. `memory` gets the result, except for gradients that are reduced in place. `traffic` gets the times.
 Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<BackwardExchange>& exchange,
                              const Tensor& memory, std::vector<BucketPart> parts,
                              const std::shared_ptr<BucketTraffic>& traffic);

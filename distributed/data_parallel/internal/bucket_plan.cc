@@ -1,3 +1,4 @@
+// Implementation of assign_buckets and make_plan.
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
 
 #include <algorithm>
@@ -6,16 +7,16 @@ namespace gradus::dist::internal {
 
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
                                                 std::span<const int64_t> limits) {
-  struct Open {
+  struct OpenBucket {
     DType dtype;
     Device device;
-    size_t limit = 0;  // index
+    size_t limit = 0;  // index in `limits`
     int64_t bytes = 0;
     std::vector<size_t> indices;
   };
-  std::vector<Open> open;
+  std::vector<OpenBucket> open;
   std::vector<std::vector<size_t>> buckets;
-  const auto close = [&](Open& o) {
+  const auto close = [&](OpenBucket& o) {
     buckets.push_back(std::move(o.indices));
     o.indices.clear();
     o.bytes = 0;
@@ -24,13 +25,13 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> item
   for (size_t i = 0; i < items.size(); ++i) {
     const BucketItem& item = items[i];
     auto o = std::ranges::find_if(
-        open, [&](const Open& o) { return o.dtype == item.dtype && o.device == item.device; });
-    if (o == open.end()) o = open.insert(o, Open{item.dtype, item.device});
+        open, [&](const OpenBucket& o) { return o.dtype == item.dtype && o.device == item.device; });
+    if (o == open.end()) o = open.insert(o, OpenBucket{item.dtype, item.device});
     o->indices.push_back(i);
     o->bytes += item.bytes;
     if (o->bytes >= limits[o->limit]) close(*o);
   }
-  for (Open& o : open)
+  for (OpenBucket& o : open)
     if (!o.indices.empty()) close(o);
   std::ranges::sort(buckets, {}, [](const auto& indices) { return indices[0]; });
   return buckets;
@@ -65,7 +66,7 @@ std::shared_ptr<BucketPlan> make_plan(const ReducerConfig& config, const Attache
                   uint64_t(o.check_finite) << 10 | uint64_t(bool(o.broadcast_after)) << 11 |
                   uint64_t(o.uneven_no_sync) << 12 | uint64_t(o.check_divergence_every) << 16);
   std::vector<BucketItem> items;
-  std::vector<Device> devices;  // ranks may use different ones: what counts is which are the same
+  std::vector<Device> devices;  // numbered by first occurrence, since device names may differ between ranks
   for (size_t i = n; i-- > 0;) {
     const Tensor x = params.tensor(i);
     items.push_back({x.nbytes(), x.dtype(), x.device()});

@@ -1,4 +1,5 @@
-// BucketPlan: how gradients are packed into buckets, few large messages instead of many small ones.
+// BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. Buckets
+// replace many small messages by few large ones.
 #pragma once
 
 #include <array>
@@ -20,14 +21,15 @@ struct BucketItem {
   Device device;
 };
 
-// Puts items, in their order, into buckets of one dtype and device each. A bucket is closed when it holds at
-// least its limit. The limit is limits[0] for the first bucket of a dtype and device, limits[1] for the next,
-// and so on; the last limit serves all further buckets. Returns the items' indices, with buckets ordered by
-// their first item. These are the lists of PyTorch's _compute_bucket_assignment_by_size.
+// Assigns items, in order, to buckets of one dtype and device each. A bucket is closed once its size reaches
+// its limit: limits[0] for the first bucket of a dtype and device, limits[1] for the second, and so on; the
+// last limit applies to all further buckets. Returns the items' indices per bucket, with buckets ordered by
+// their first item.
+// Source: the same result as PyTorch's _compute_bucket_assignment_by_size.
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
                                                 std::span<const int64_t> limits);
 
-// A hash of shapes and dtypes. Equal shapes and dtypes have equal values; others very likely do not.
+// A hash (FNV-1a, by 64-bit words) of options, shapes and dtypes.
 class Fingerprint {
  public:
   void add(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3; }
@@ -39,31 +41,32 @@ class Fingerprint {
 };
 
 // Note [Bucket order]
-// The plan follows from the attached tensors alone: in the reverse order of attaching, which is about the
-// order in which gradients come, grouped by dtype and device, closed at the caps. All ranks attach the same,
-// so all have the same plan, whatever they compute, and it never changes but with what is attached.
+// The plan depends on the attached tensors and the options only. Tensors are assigned in the reverse order of
+// attaching, which approximates the order in which backward produces gradients. All ranks attach the same
+// tensors, so all ranks have the same plan. The plan changes only when tensors are attached or destroyed.
 //
-// At the begin of a backward every rank knows from the graph which tensors it will reach, and tells the
-// others; the backward goes on meanwhile. A bucket holds what some rank reaches, and nothing else: it is cut
-// to size for each backward, and left out when that is empty. What is missing here counts as zeros. So no
-// bucket waits for a gradient that does not come, and no rank need know why another one takes another way.
+// At the start of a backward each rank determines from the graph which tensors it will reach, and sends this
+// set to the other ranks while the backward runs. In each backward a bucket contains exactly the gradients
+// that some rank reaches; a bucket without any is skipped. A gradient that this rank does not reach counts as
+// zeros. So no bucket waits for a gradient that is never computed, and ranks may take different paths through
+// the model.
 //
-// Buckets are sent strictly by index: one whose gradients are early waits for those before it. All ranks then
-// call the same collectives in the same order, though their gradients come in different orders.
+// Buckets are sent in the order of their indices: a bucket that is complete early waits for the buckets
+// before it. So all ranks run the same collectives in the same order, whatever the order of their gradients.
 struct BucketPlan {
   std::vector<Bucket> buckets;
-  std::vector<size_t> bucket_of;  // a tensor's bucket
-  int64_t fingerprint;
-  // What the plan is of: options, then a tensor each.
+  std::vector<size_t> bucket_of;  // index of each tensor's bucket
+  int64_t fingerprint;            // hash of everything that the plan depends on
+  // The fingerprint's input as text, for errors: one line with the options, then one line per tensor.
   std::shared_ptr<const std::vector<std::string>> lines;
-  // static_graph: the exchange that settled what is reached. Null: not yet.
+  // static_graph: the exchange whose consensus all later backwards reuse. Null before the first backward.
   std::shared_ptr<BackwardExchange> settled = {};
 };
 
-// Returns the caps in bytes of the first bucket and of the others.
-// Errors: ValueError for one that is not positive.
+// Returns the caps in bytes of the first bucket and of the other buckets.
+// Errors: ValueError for a cap that is not positive.
 std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options);
-// Errors: ValueError for more tensors than a note holds.
+// Errors: ValueError for more than kMaxReached tensors.
 std::shared_ptr<BucketPlan> make_plan(const ReducerConfig& config, const AttachedParams& params);
 
 }  // namespace gradus::dist::internal

@@ -1,4 +1,4 @@
-// JoinState: what a reducer knows of dist::join, within which ranks may end at different times.
+// JoinState: a reducer's state for dist::join, in which ranks may run out of data at different times.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ class JoinState {
   void end() noexcept { options_.reset(); }
   bool is_active() const { return options_.has_value(); }
 
-  // Returns the flags of a note.
+  // Returns the join-related flags of a BackwardNote.
   int64_t flags() const {
     if (!options_) return 0;
     int64_t flags = BackwardNote::kJoining;

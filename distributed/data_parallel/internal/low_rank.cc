@@ -1,3 +1,5 @@
+// Implementation of Gram-Schmidt orthonormalization and of a matrix product with results that do not depend on
+// threads or instruction sets.
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
 
 #include <algorithm>
@@ -9,7 +11,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Computes in f64 and in a fixed order, with eight partial sums, which fill one or two vector registers.
+// Accumulates in f64 in a fixed order: eight interleaved partial sums, which the compiler vectorizes.
 template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
   double sums[8] = {};
   int64_t i = 0;
@@ -22,15 +24,15 @@ template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
 }
 
 template <class T> void orthonormalize(T* x, int64_t r, int64_t n, double epsilon) {
-  const int passes = epsilon == 0 ? 2 : 1;  // epsilon is for vectors as they come
+  const int passes = epsilon == 0 ? 2 : 1;  // a second pass would add epsilon to a norm of 1
   std::vector<double> row(n);
   for (int64_t i = 0; i < r; ++i) {
     std::copy_n(x + i * n, n, row.begin());
     for (int pass = 0; pass < passes; ++pass) {
       for (int64_t j = 0; j < i; ++j) {
-        const T* const before = x + j * n;
-        const double along = dot(row.data(), before, n);
-        for (int64_t k = 0; k < n; ++k) row[k] -= along * double(before[k]);
+        const T* const previous = x + j * n;
+        const double projection = dot(row.data(), previous, n);
+        for (int64_t k = 0; k < n; ++k) row[k] -= projection * double(previous[k]);
       }
       const double norm = std::sqrt(dot(row.data(), row.data(), n)) + epsilon;
       if (norm == 0) break;

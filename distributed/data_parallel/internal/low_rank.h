@@ -1,14 +1,14 @@
-// Parts of low-rank compression that give the same bits on every machine. Unlike in a library's matrix
-// product, neither the number of threads nor the machine's instructions matter.
+// Linear algebra for PowerSGD whose results are bit for bit the same on every machine: unlike in a BLAS, they
+// do not depend on the number of threads or the instruction set.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {
 
-// Makes the rows of x [r,n] orthonormal, one after the other. A row of zeros may stay zero, and a row that
-// depends linearly on those before it may become zero. `epsilon` is added to norms.
-// Source: Gram-Schmidt, twice per vector.
+// Makes the rows of x [r,n] orthonormal, in order. A row of zeros may stay zero, and a row that is a linear
+// combination of earlier rows may become zero. `epsilon` is added to norms.
+// Source: Gram-Schmidt, with two passes per row if epsilon is 0, otherwise one.
 void orthonormalize(const Tensor& x, double epsilon);
 
 // Adds a product: out[n,m] += scale * a[r,n]^T b[r,m].

@@ -1,3 +1,4 @@
+// Implementation of PackedBroadcast: copies tensors into packs of about 25 MiB and broadcasts each.
 #include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
 
 #include "gradus/distributed/group/collectives.h"
@@ -6,17 +7,17 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int64_t kPackBytes = int64_t(25) << 20;
-constexpr int64_t kAlign = 16;  // alignment in bytes of each tensor in its pack
+constexpr int64_t kMaxPackBytes = int64_t(25) << 20;
+constexpr int64_t kAlignment = 16;  // in bytes, of each tensor in its pack
 
-int64_t room_of(const Tensor& x) { return (x.nbytes() + kAlign - 1) / kAlign * kAlign; }
+int64_t padded_bytes(const Tensor& x) { return (x.nbytes() + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Calls f(tensor, its elements in the pack, row-major) for each tensor.
+// Calls f(tensor, row-major view of its elements in the pack) for each tensor.
 template <class F> void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
-  char* at = static_cast<char*>(flat.raw_ptr());
+  char* data = static_cast<char*>(flat.raw_ptr());
   for (const Tensor& x : tensors) {
-    f(x, from_blob(at, x.shape(), {.dtype = x.dtype()}));
-    at += room_of(x);
+    f(x, from_blob(data, x.shape(), {.dtype = x.dtype()}));
+    data += padded_bytes(x);
   }
 }
 
@@ -26,12 +27,12 @@ PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& 
     : mine_(group.rank() == root) {
   std::vector<int64_t> bytes;
   for (const Tensor& x : tensors) {
-    if (packs_.empty() || bytes.back() + room_of(x) > kPackBytes) {
+    if (packs_.empty() || bytes.back() + padded_bytes(x) > kMaxPackBytes) {
       packs_.emplace_back();
       bytes.push_back(0);
     }
     packs_.back().tensors.push_back(x);
-    bytes.back() += room_of(x);
+    bytes.back() += padded_bytes(x);
   }
   for (size_t i = 0; i < packs_.size(); ++i) {
     Pack& pack = packs_[i];

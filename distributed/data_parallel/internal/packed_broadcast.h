@@ -1,4 +1,4 @@
-// PackedBroadcast: sends many tensors of one rank to all ranks, in few messages.
+// PackedBroadcast: broadcasts many tensors from one rank in few messages.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace gradus::dist::internal {
 
-// The broadcast is under way from construction to finish(), which writes the tensors. Tensors may have
-// any dtypes, layouts and devices. Shapes and dtypes must be equal on all ranks. Open recordings do not
-// see the broadcast.
+// The constructor starts the broadcast; finish() waits and writes the tensors. Tensors may have any dtypes,
+// layouts and devices. Shapes and dtypes must be equal on all ranks. Open recordings do not record the
+// broadcast.
 class PackedBroadcast {
  public:
-  // `root` is an index in the group.
+  // `root` is a rank in the group.
   PackedBroadcast(const Group& group, const std::vector<Tensor>& tensors, int root);
   void finish();
 

@@ -1,3 +1,5 @@
+// Implementation of Reducer: the callbacks of a backward, the exchange of notes, delivery of gradients, and
+// join.
 #include "gradus/distributed/data_parallel/internal/reducer.h"
 
 #include <algorithm>
@@ -24,8 +26,8 @@ ReducerConfig configure(ReduceOp op, AllReduceCallbackOptions options, Op maker)
     throw ValueError(internal::name_of(maker), "expected sum or mean, given ", dist::name_of(op));
   caps_of(options);
   group.state().check_member(internal::name_of(maker));
-  const Group own = group.size() == 1 ? group : duplicate(group, maker, options.group_name);
-  return {op, std::move(options), !World::current(), group, own};
+  const Group duplicated = group.size() == 1 ? group : duplicate(group, maker, options.group_name);
+  return {op, std::move(options), !World::current(), group, duplicated};
 }
 
 }  // namespace
@@ -59,22 +61,23 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
   b.outer = is_outer_recording_open();
   const int every = config_.options.check_divergence_every;
   const bool compare = every > 0 && (synchronized_ + 1) % every == 0;
-  BackwardNote mine = note(BackwardNote::kBackward);
+  BackwardNote local_note = note(BackwardNote::kBackward);
   if (plan_->settled) {
-    check_static(*plan_->settled, group(), mine.reached, params_);
+    check_static(*plan_->settled, group(), local_note.reached, params_);
     if (!join_.is_active() && !compare) {
       start_reduction(b, plan_->settled);
       return learn(b);
     }
   }
-  mine.attached = of_attached.value();
-  if (b.outer) mine.flags |= BackwardNote::kOuter;
-  if (compare) mine.checksum = checksum_of(tensors()) | 1;
-  send(mine);
+  local_note.attached = of_attached.value();
+  if (b.outer) local_note.flags |= BackwardNote::kOuter;
+  if (compare) local_note.checksum = checksum_of(tensors()) | 1;
+  send(local_note);
   start_reduction(b, last_exchange_);
 }
 
-// These hold the backward. A hook that they call may begin another one, which abandons it.
+// ready, landed and finish own a reference to the Backward: a hook that they call may begin another backward,
+// which fails and abandons the current one.
 
 std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
   const std::shared_ptr<Backward> b = backward_;
@@ -82,9 +85,9 @@ std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
   if (b && b->keeping) {
     params_.keep(i, grad);
   } else if (alone()) {
-    const Tensor whole = sum_of(params_[i].kept, grad);
-    if (b && whole.defined()) b->finite.look(i, whole);
-    return whole;
+    const Tensor total = sum_of(params_[i].kept, grad);
+    if (b && total.defined()) b->finite.look(i, total);
+    return total;
   } else if (b && b->gradients[i].mine) {
     b->reduction->put(i, params_[i].kept, grad);
     if (config_.options.overlap && !b->outer && (!config_.options.comm_hook || learn_if_come(*b)))
@@ -103,7 +106,7 @@ std::vector<GradCallback::Delivery> Reducer::landed() {
 
 std::vector<GradCallback::Delivery> Reducer::finish() {
   const std::shared_ptr<Backward> b = backward_;
-  // Another backward began within this one, and what it threw was caught: there is nothing left of this one.
+  // The Backward is closed if a hook began another backward and caught its error.
   const auto check_open = [&] {
     if (!b || b != backward_)
       throw StateError("backward", "an all-reduce callback serves one backward at a time");
@@ -135,7 +138,7 @@ std::vector<GradCallback::Delivery> Reducer::finish() {
 
 void Reducer::abandon(std::exception_ptr error) noexcept {
   try {
-    if (!error && backward_) {  // another recording's end, in the middle of a backward
+    if (!error && backward_) {  // another recording ended while this backward is running
       ++backward_->owed_none;
       return;
     }
@@ -145,7 +148,8 @@ void Reducer::abandon(std::exception_ptr error) noexcept {
     backward_ = nullptr;
     if (!alone() && !agreed) report_backward_failure(group().state().world(), error);
   } catch (...) {
-    // The job has failed, which the next call tells; or a simulation kills this rank.
+    // Either the job has failed, and the next call will throw the error, or a simulation is killing this
+    // rank.
   }
 }
 
@@ -161,7 +165,7 @@ int Reducer::serve_until_all_joined() {
     send(note(BackwardNote::kJoined));
     number_ = std::ranges::max(last_exchange_->notes(), {}, &BackwardNote::number).number;
     if (last_exchange_->consensus().active < 0) return before ? before->consensus().root() : 0;
-    config_.users_group.state().backward_begins();  // the others'
+    config_.users_group.state().backward_begins();  // as on the ranks that run this backward
     start_reduction(b, last_exchange_);
     learn(b);
     if (b.canceled()) {
@@ -173,7 +177,7 @@ int Reducer::serve_until_all_joined() {
   }
 }
 
-// ---- its beginning ----
+// ---- start of a backward ----
 
 Reducer::Backward& Reducer::open_backward() {
   backward_ = std::make_shared<Backward>(clock_now(), keeps(), config_.options.check_finite);
@@ -211,7 +215,7 @@ void Reducer::start_reduction(Backward& b, const std::shared_ptr<BackwardExchang
   b.reduction.emplace(config_, plan_, exchange, number_, b.gradients, b.finite);
 }
 
-// A recording ended without a backward.
+// Sends a kNone note: a recording ended without a backward.
 void Reducer::post_none() {
   count_backward();
   config_.users_group.state().recording_dropped();
@@ -222,8 +226,10 @@ void Reducer::post_none() {
   send(note(BackwardNote::kNone));
 }
 
-// ---- what all ranks reach ----
+// ---- consensus on the parameters that some rank reaches ----
 
+// Waits for the exchange of notes, throws the errors that follow from it, and passes the consensus to the
+// Reduction.
 void Reducer::learn(Backward& b) {
   Reduction& reduction = *b.reduction;
   if (reduction.consensus()) return;
@@ -253,45 +259,48 @@ void Reducer::learn(Backward& b) {
   if (settles && plan_) plan_->settled = exchange;
 }
 
-// Returns whether gradients may be delivered, as far as is known without waiting.
+// Calls learn() if the exchange has completed. Returns whether it has and the step is not canceled.
 bool Reducer::learn_if_come(Backward& b) {
   if (!b.reduction->exchange()->has_come()) return false;
   learn(b);
   return !b.canceled();
 }
 
-// Calls a check. What it throws, all ranks throw: nobody need be told.
+// Calls a check that throws on all ranks or on none, so that its error is not reported to the other ranks.
 template <class F> void Reducer::on_all(Backward& b, F check) {
   b.agreed_error = true;
   check();
   b.agreed_error = false;
 }
 
-// ---- its end ----
+// ---- end of a backward ----
 
+// Launches the remaining buckets, broadcasts buffers, and waits. Null `to`: discards the results.
 void Reducer::reduce_rest(Backward& b, std::vector<Delivery>* to) {
   b.reduction->launch_all();
   start_broadcast(b);
   b.reduction->land_all(to);
 }
 
-// Inside an outer recording.
+// Returns whether an enclosing recording tracks a gradient on any rank. Collective.
 bool Reducer::someone_tracks(const Backward& b) const {
-  const bool mine = std::ranges::any_of(b.gradients, [](const Gradient& g) {
+  const bool local = std::ranges::any_of(b.gradients, [](const Gradient& g) {
     return g.used && g.grad.defined() && autograd::is_tracked(g.grad);
   });
-  return std::ranges::any_of(exchange_numbers(group(), {mine}), [](const auto& theirs) { return theirs[0]; });
+  return std::ranges::any_of(exchange_numbers(group(), {local}),
+                             [](const auto& remote) { return remote[0]; });
 }
 
+// Reduces gradients one by one with the differentiable all-reduce, for an enclosing recording.
 void Reducer::deliver_tracked(Backward& b, std::vector<Delivery>& to) {
   for (const Bucket& bucket : b.reduction->plan().buckets)
     for (size_t i : bucket.params) {
       const Gradient& g = b.gradients[i];
       if (!g.used) continue;
       if (g.grad.defined()) b.finite.look(i, g.grad);
-      const Tensor mine = g.grad.defined() ? g.grad : zeros_like(g.param);
-      b.tracked_bytes += mine.nbytes();
-      to.push_back({g.param, functional::all_reduce(mine, config_.op, {config_.users_group})});
+      const Tensor grad = g.grad.defined() ? g.grad : zeros_like(g.param);
+      b.tracked_bytes += grad.nbytes();
+      to.push_back({g.param, functional::all_reduce(grad, config_.op, {config_.users_group})});
     }
   start_broadcast(b);
 }
@@ -311,6 +320,7 @@ void Reducer::conclude(Backward& b) {
   ++synchronized_;
 }
 
+// Updates the statistics, and clears the accumulated gradients that this backward has reduced.
 void Reducer::count(const Backward& b, TimePoint computed) {
   internal::count(stats_, b.begun, computed,
                   b.reduction ? b.reduction->traffic() : std::vector<BucketTraffic>());

@@ -1,10 +1,10 @@
-// Reducer: what stands behind an AllReduceCallback. It connects the parts: the attached tensors, the plan of
-// buckets over them, the exchange of notes at the start of a backward, and the reduction of the buckets that
-// some rank reached. Note [Bucket order] in bucket_plan.h.
+// Reducer: the implementation of AllReduceCallback, the counterpart of PyTorch's c10d::Reducer. It combines
+// AttachedParams, the BucketPlan, the BackwardExchange of notes and the Reduction of buckets. See Note
+// [Bucket order] in bucket_plan.h.
 //
-// A step's way: begin opens a Backward and sends this rank's note. ready puts gradients into the Reduction,
-// which launches full buckets. landed and finish deliver what has come. finish or abandon closes the
-// Backward. In reducer.cc these come first; what they call follows.
+// Calls during a step: begin() opens a Backward and sends this rank's note. ready() adds a gradient to the
+// Reduction, which launches complete buckets. landed() and finish() return reduced gradients. finish() or
+// abandon() closes the Backward.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace gradus::dist::internal {
 
 class Reducer final : public AllReduceCallback, public std::enable_shared_from_this<Reducer> {
  public:
-  // Collective: `maker` is what the user called; ranks compare it.
+  // Collective. `maker` is the function that the user called; ranks compare it.
   Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker);
 
   void attached_to(const Tensor& param) override;
@@ -42,19 +42,18 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   void leave_no_sync() { --no_sync_; }
   bool keeps() const { return no_sync_ > 0; }
 
-  // Of join(): between its begin and its end, ranks may end at different times.
   JoinState& join() { return join_; }
-  // Takes part in the others' backwards until all have come here. Returns the index of a member
-  // that came last.
-  // Errors: PeerError with throw_on_early_termination when others go on.
+  // Takes part in the other members' backwards, with zeros, until all members have called this function.
+  // Returns the group rank of a member with the most backwards.
+  // Errors: PeerError with throw_on_early_termination if another member starts a backward.
   int serve_until_all_joined();
 
   const Group& group() const { return config_.group; }
-  // Attached tensors that are alive, in the order of attaching.
+  // Returns the attached tensors that still exist, in the order of attaching.
   std::vector<Tensor> tensors() const { return params_.tensors(); }
 
  private:
-  // The backward under way.
+  // State of the current backward.
   struct Backward {
     Backward(TimePoint begun, bool keeping, bool check_finite)
         : begun(begun), keeping(keeping), finite(check_finite) {}
@@ -63,13 +62,13 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
     const TimePoint begun;
     const bool keeping;  // within no_sync
     FiniteCheck finite;
-    Gradients gradients;                 // of the attached tensors
-    std::optional<Reduction> reduction;  // none when keeping, or alone
-    std::optional<PackedBroadcast> broadcast;
-    bool outer = false;         // an outer recording may see it
-    int64_t tracked_bytes = 0;  // sent outside of buckets
-    bool agreed_error = false;  // all ranks throw the same
-    int owed_none = 0;          // recordings that were dropped meanwhile
+    Gradients gradients;                       // by index of the attached tensor
+    std::optional<Reduction> reduction;        // nullopt within no_sync and in a group of one rank
+    std::optional<PackedBroadcast> broadcast;  // of broadcast_after
+    bool outer = false;                        // an enclosing recording may record this backward
+    int64_t tracked_bytes = 0;                 // size of gradients reduced one by one, outside of buckets
+    bool agreed_error = false;                 // all ranks throw the same error, so no failure report is sent
+    int owed_none = 0;  // recordings that ended without a backward during this backward
   };
 
   bool alone() const { return group().size() == 1; }
@@ -94,11 +93,11 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
 
   const ReducerConfig config_;
   AttachedParams params_;
-  std::shared_ptr<BucketPlan> plan_;  // null: to be made
+  std::shared_ptr<BucketPlan> plan_;  // null: rebuilt by plan()
   JoinState join_;
-  int no_sync_ = 0;           // how many scopes are open
-  int64_t number_ = 0;        // of the last backward that ranks have in common
-  int64_t synchronized_ = 0;  // backwards
+  int no_sync_ = 0;           // number of open no_sync scopes
+  int64_t number_ = 0;        // number of the last backward; BackwardNote::number
+  int64_t synchronized_ = 0;  // number of completed synchronizing backwards
   std::shared_ptr<BackwardExchange> last_exchange_;
   std::shared_ptr<Backward> backward_;
   ReducerStats stats_;

@@ -1,3 +1,4 @@
+// Implementation of the reducer's checks.
 #include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 
 #include <algorithm>
@@ -31,7 +32,8 @@ void FiniteCheck::look_for_elements(size_t param, const Tensor& grad) {
   if (element_ >= 0) param_ = int64_t(param);
 }
 
-// The largest magnitude of a device's gradients is finite, or one of them is looked at element by element.
+// Computes the infinity norm per device. Searches the gradients element by element only if a norm is not
+// finite.
 void FiniteCheck::look_on_gpus() {
   std::map<int, std::vector<Tensor>> by_device;
   for (const auto& [param, grad] : on_gpus_) by_device[grad.device().index].push_back(grad);
@@ -60,19 +62,20 @@ std::string FiniteCheck::found(const Group& group, const AttachedParams& params)
 
 Divergence find_divergence(const Group& group, const AttachedParams& params) {
   const std::vector<Tensor> tensors = params.tensors();
-  std::vector<int64_t> mine;
-  for (const Tensor& x : tensors) mine.push_back(checksum_of(x));
-  const auto all = exchange_numbers(group, mine);
+  std::vector<int64_t> local;
+  for (const Tensor& x : tensors) local.push_back(checksum_of(x));
+  const auto all = exchange_numbers(group, local);
   for (size_t t = 0; t < tensors.size(); ++t) {
     const auto votes = [&](const auto& member) {
       return std::ranges::count_if(all, [&](const auto& other) { return other[t] == member[t]; });
     };
-    const auto usual = std::ranges::max_element(all, {}, votes);
-    const auto odd = std::ranges::find_if(all, [&](const auto& member) { return member[t] != (*usual)[t]; });
-    if (odd == all.end()) continue;
-    const int rank = group.ranks()[odd - all.begin()];
+    const auto majority = std::ranges::max_element(all, {}, votes);
+    const auto mismatching =
+        std::ranges::find_if(all, [&](const auto& member) { return member[t] != (*majority)[t]; });
+    if (mismatching == all.end()) continue;
+    const int rank = group.ranks()[mismatching - all.begin()];
     return {rank, concat(params.name_of(params.index_of(tensors[t])), " of rank ", rank,
-                         " is not that of rank ", group.ranks()[usual - all.begin()])};
+                         " is not that of rank ", group.ranks()[majority - all.begin()])};
   }
   throw InternalError("checksums that differ, of parameters that do not");
 }

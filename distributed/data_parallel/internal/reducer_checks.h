@@ -1,4 +1,5 @@
-// The checks that a callback's options ask for: of gradients, of parameters, of what a backward reaches.
+// The reducer's checks: device, finite gradients, equal parameters, and the set of reached parameters
+// (AllReduceCallbackOptions::check_finite, check_divergence_every, static_graph).
 #pragma once
 
 #include <optional>
@@ -18,13 +19,14 @@ class BackwardExchange;
 // Errors: DeviceError unless x is in host memory.
 void check_can_average(std::string_view op, std::string_view what, const Tensor& x);
 
-// check_finite: finds NaN and infinity in the gradients of one backward.
+// check_finite: searches the gradients of one backward for NaN and infinity.
 class FiniteCheck {
  public:
   explicit FiniteCheck(bool enabled) : enabled_(enabled) {}
-  // Looks at a gradient of this rank. Those on GPUs wait for found(), so that the host waits once.
+  // Checks a gradient of this rank. Gradients on GPUs are deferred to found(), so that the host synchronizes
+  // once.
   void look(size_t param, const Tensor& grad);
-  // Returns what all ranks have found, as text. Collective.
+  // Returns the findings of all ranks as text; empty if all gradients are finite. Collective.
   std::string found(const Group& group, const AttachedParams& params);
 
  private:
@@ -32,21 +34,21 @@ class FiniteCheck {
   void look_on_gpus();
 
   const bool enabled_;
-  int64_t param_ = -1, element_ = 0;  // the first that is not finite; -1: none
+  int64_t param_ = -1, element_ = 0;  // first element that is not finite; param_ is -1 if there is none
   std::vector<std::pair<size_t, Tensor>> on_gpus_;
 };
 
-// check_divergence_every: a tensor that is not the same on all ranks.
+// check_divergence_every: a tensor whose values differ between ranks.
 struct Divergence {
-  int rank;  // has another value than most ranks (on a tie, than the first)
+  int rank;  // the first rank that differs from the majority (on a tie, from the first rank)
   std::string text;
 };
-// Returns the first such tensor. Collective.
-// Errors: InternalError if all are the same, bit by bit.
+// Returns the first tensor that differs between ranks. Collective.
+// Errors: InternalError if all tensors are equal bit by bit.
 Divergence find_divergence(const Group& group, const AttachedParams& params);
 
-// static_graph: checks that this rank reaches the same as in the backward of `settled`.
-// Errors: StateError naming the first tensor that is reached now alone, or no longer.
+// static_graph: checks that this rank reaches the same tensors as in the backward of `settled`.
+// Errors: StateError naming the first tensor that only one of the two backwards reaches.
 void check_static(BackwardExchange& settled, const Group& group, const std::vector<bool>& reached,
                   const AttachedParams& params);
 

@@ -1,4 +1,4 @@
-// ReducerConfig: what a reducer was made with.
+// ReducerConfig: the constant settings of a reducer.
 #pragma once
 
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
@@ -8,11 +8,11 @@ namespace gradus::dist::internal {
 struct ReducerConfig {
   ReduceOp op;
   AllReduceCallbackOptions options;
-  bool without_job;  // made before there was one
-  // Collectives that an outer recording follows go through the user's group: their order is that of the
-  // program, while buckets are sent when they are ready.
+  bool without_job;  // created before init_process_group
+  // The group in the options. Carries the differentiable all-reduces of an enclosing recording, since the
+  // program defines their order, unlike that of buckets.
   Group users_group;
-  Group group;  // the reducer's own
+  Group group;  // the reducer's duplicate of users_group, for buckets and notes
 };
 
 }  // namespace gradus::dist::internal

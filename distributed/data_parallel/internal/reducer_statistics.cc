@@ -1,3 +1,4 @@
+// Implementation of the reducer's statistics.
 #include "gradus/distributed/data_parallel/internal/reducer_statistics.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ void count(ReducerStats& stats, TimePoint begun, TimePoint computed,
     return std::chrono::duration<double>(to - from).count();
   };
   stats = {.backwards = stats.backwards + 1, .canceled = stats.canceled, .buckets = int(buckets.size())};
-  TimePoint until = begun;  // counted up to here
+  TimePoint until = begun;  // communication before `until` is counted, so overlaps of buckets count once
   for (const BucketTraffic& bucket : buckets) {
     const TimePoint start = std::max(until, bucket.start), end = std::max(start, bucket.end);
     stats.bytes += bucket.bytes;

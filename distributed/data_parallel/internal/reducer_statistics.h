@@ -1,4 +1,4 @@
-// How ReducerStats come about.
+// Computes ReducerStats from the times of buckets.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,15 @@ namespace gradus::dist::internal {
 
 inline TimePoint clock_now() { return std::chrono::steady_clock::now(); }
 
-// When a bucket was under way. The thread that moves it writes the end, before its Work is done.
+// The interval in which a bucket was in flight. The communication thread writes `end` before the bucket's
+// Work completes.
 struct BucketTraffic {
   TimePoint start, end;
   int64_t bytes = 0;
 };
 
-// Counts a backward that synchronized, which ends now. `computed`: when it had nothing left to compute.
+// Updates `stats` for a synchronizing backward that began at `begun` and ends now. `computed` is the end of
+// its computation.
 void count(ReducerStats& stats, TimePoint begun, TimePoint computed,
            const std::vector<BucketTraffic>& buckets);
 

@@ -1,3 +1,5 @@
+// Implementation of Reduction: launches buckets in order, by all-reduce or comm hook, and delivers their
+// results.
 #include "gradus/distributed/data_parallel/internal/reduction.h"
 
 #include <algorithm>
@@ -40,7 +42,7 @@ void Reduction::use(const Consensus& consensus) {
 void Reduction::put(size_t param, const Tensor& kept, const Tensor& grad) {
   Gradient& g = gradients_[param];
   g.grad = sum_of(kept, grad);
-  // The engine's handle and this one: nobody else looks at it.
+  // The only references are those of the autograd engine and of this Gradient.
   g.is_ours = g.grad.defined() && g.grad.is_same(grad) && grad.ref()->use_count() == 2 &&
               grad.storage()->use_count() == 1 && !grad.storage()->is_external();
   --flights_[plan_->bucket_of[param]].waiting;
@@ -71,7 +73,7 @@ void Reduction::launch(bool finishing) {
   Collective call =
       bucket_all_reduce(config_, exchange_, bucket.memory, bucket.parts(gradients_, check_), flight.traffic);
   call.sizes = {number_, int64_t(index)};
-  // With nothing left to compute the last one goes in this thread.
+  // After the computation, the last bucket runs in this thread, which saves a switch of threads.
   flight.work = config_.group.state().run(std::move(call), !(finishing && index == last_), {});
 }
 
@@ -79,20 +81,20 @@ std::function<void()> Reduction::call_hook(size_t index) {
   const Bucket& bucket = plan_->buckets[index];
   const int64_t elements = bucket.pack(gradients_, check_);
   if (elements == 0) return {};
-  GradBucket given{.index = int(index),
-                   .is_last = index == last_,
-                   .buffer = bucket.view(0, {elements}),
-                   .op = config_.op,
-                   .divisor = consensus_->divisor,
-                   .group = config_.group};
+  GradBucket grad_bucket{.index = int(index),
+                         .is_last = index == last_,
+                         .buffer = bucket.view(0, {elements}),
+                         .op = config_.op,
+                         .divisor = consensus_->divisor,
+                         .group = config_.group};
   bucket.for_each_used(gradients_, [&](size_t, Gradient& g, const Tensor& view) {
-    given.gradients.push_back(view);
-    given.parameters.push_back(g.param);
+    grad_bucket.gradients.push_back(view);
+    grad_bucket.parameters.push_back(g.param);
   });
-  return config_.options.comm_hook(given);
+  return config_.options.comm_hook(grad_bucket);
 }
 
-// ---- landing ----
+// ---- delivering ----
 
 void Reduction::land_completed(Deliveries& to) {
   while (landed_ < launched_ && flights_[landed_].work.is_completed()) land(&to);
@@ -105,7 +107,7 @@ void Reduction::land_all(Deliveries* to) {
 void Reduction::land(Deliveries* to) {
   const size_t index = landed_++;
   Flight& flight = flights_[index];
-  flight.work.wait();  // throws what went wrong
+  flight.work.wait();  // throws the errors of the communication
   if (flight.complete) flight.complete();
   if (flight.traffic && config_.options.comm_hook) flight.traffic->end = clock_now();
   if (!to) return;

@@ -1,4 +1,4 @@
-// Reduction: the buckets of one backward under way. They are launched and land in their order.
+// Reduction: launches the buckets of one backward and delivers their results, both in the order of buckets.
 #pragma once
 
 #include <functional>
@@ -14,40 +14,40 @@ class Reduction {
  public:
   using Deliveries = std::vector<GradCallback::Delivery>;
 
-  // `number` is the backward's. The exchange says what ranks reach.
+  // `number` is that of the backward. `exchange` yields the tensors that each rank reaches.
   Reduction(const ReducerConfig& config, std::shared_ptr<BucketPlan> plan,
             std::shared_ptr<BackwardExchange> exchange, int64_t number, Gradients& gradients,
             FiniteCheck& check);
 
   const BucketPlan& plan() const { return *plan_; }
   const std::shared_ptr<BackwardExchange>& exchange() const { return exchange_; }
-  // Tells what all ranks reach, once the exchange is over.
+  // Sets the result of the exchange, which marks the gradients that some rank uses.
   void use(const Consensus& consensus);
-  // Returns what it was told; null before.
+  // Returns the consensus of use(); null before use().
   const Consensus* consensus() const { return consensus_; }
 
-  // Takes this rank's gradient of a tensor, the sum of both; either may be undefined.
+  // Sets this rank's gradient of a tensor to kept + grad; either may be undefined.
   void put(size_t param, const Tensor& kept, const Tensor& grad);
-  // Launches what may go, without waiting. An all-reduce need not know what the others reach: it finds out
-  // when its turn has come, after the exchange. A hook does, since it is called here.
+  // Launches the buckets that are complete and next in order, without waiting. With a comm hook, use() must
+  // have been called; the all-reduce without a hook reads the consensus later, when it runs.
   void launch_ready();
   void launch_all();
   bool has_landed() const { return landed_ == launched_; }
-  // Delivers buckets that were launched: those that have come, or after waiting for them, all.
+  // Appends the results of launched buckets that have completed, without waiting.
   void land_completed(Deliveries& to);
-  // Without `to`, what has come is dropped.
+  // Waits for all launched buckets and appends their results to `to`; null: discards the results.
   void land_all(Deliveries* to);
-  // Lets go of memory that may still be under way. Nothing more is launched, and nothing lands.
+  // Releases memory that communication may still use. No further bucket is launched or delivered.
   void abandon();
 
-  // Returns what was sent, of the buckets that some rank used.
+  // Returns the times and sizes of the buckets that some rank used.
   std::vector<BucketTraffic> traffic() const;
 
  private:
   struct Flight {
-    int waiting = 0;  // gradients that are still to come on this rank
+    int waiting = 0;  // number of gradients that this rank's backward has yet to compute
     Work work = {};
-    std::function<void()> complete = {};  // of a hook
+    std::function<void()> complete = {};  // completion of the comm hook
     std::shared_ptr<BucketTraffic> traffic = {};
   };
 
@@ -63,12 +63,12 @@ class Reduction {
   Gradients& gradients_;
   FiniteCheck& check_;
   const Consensus* consensus_ = nullptr;
-  std::vector<Flight> flights_;  // of each bucket
-  size_t launched_ = 0, landed_ = 0;
-  size_t last_ = 0;  // bucket that some rank uses
+  std::vector<Flight> flights_;       // one per bucket
+  size_t launched_ = 0, landed_ = 0;  // numbers of launched and of delivered buckets
+  size_t last_ = 0;                   // index of the last bucket that some rank uses
 };
 
-// a + b; either may be undefined.
+// Returns a + b. An undefined tensor counts as zeros; if both are undefined, the result is undefined.
 Tensor sum_of(const Tensor& a, const Tensor& b);
 
 }  // namespace gradus::dist::internal

@@ -1,3 +1,4 @@
+// Implementation of TrainingState and compare.
 #include "gradus/distributed/data_parallel/internal/training_state.h"
 
 #include <algorithm>
@@ -21,8 +22,7 @@ double largest_of(const nn::StateDict& tensors) {
   return largest;
 }
 
-// Returns the largest difference, relative to the larger of `floor` and the tensors' largest element. Missing
-// elements count as zeros.
+// Returns max |given - expected| / max(floor, max |given|, max |expected|). Missing elements count as zeros.
 Difference difference_of(const Tensor& given, const Tensor& expected, double floor) {
   std::vector<double> a = values(given), b = values(expected);
   a.resize(std::max(a.size(), b.size()));
@@ -73,7 +73,7 @@ Comparison compare(const std::vector<TrainingState>& ranks, const TrainingState*
     const double floor = 1e-3 * largest_of(first);
     for (size_t i = 0; i < first.size(); ++i) {
       const auto& [name, value] = first[i];
-      const auto look = [&, &name = name](const Tensor& given, const Tensor& other, int rank) {
+      const auto compare_tensors = [&, &name = name](const Tensor& given, const Tensor& other, int rank) {
         const Difference difference = difference_of(given, other, floor);
         result.largest = std::max(result.largest, difference.relative);
         if (difference.relative <= options.tolerance) return;
@@ -84,12 +84,12 @@ Comparison compare(const std::vector<TrainingState>& ranks, const TrainingState*
       const bool is_loss = kind == StateKind::kLoss;
       if (!is_loss || options.same_batch)
         for (size_t rank = 1; rank < ranks.size(); ++rank)
-          look(ranks[rank][kind].at(i).second, value, static_cast<int>(rank));
+          compare_tensors(ranks[rank][kind].at(i).second, value, static_cast<int>(rank));
       if (!expected) continue;
       double sum = 0;
       for (const TrainingState& state : ranks) sum += state.loss();
-      look(is_loss ? scalar(sum / double(ranks.size()), {.dtype = DType::kF64}) : value,
-           (*expected)[kind].at(i).second, -1);
+      compare_tensors(is_loss ? scalar(sum / double(ranks.size()), {.dtype = DType::kF64}) : value,
+                      (*expected)[kind].at(i).second, -1);
     }
   }
   return result;

@@ -1,4 +1,5 @@
-// TrainingState: the state after a training step, and where two states differ. For verify.
+// TrainingState: loss, gradients, parameters and buffers after a training step, and their comparison between
+// ranks. For verify.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@ struct TrainingState {
 // The largest difference between elements of two tensors.
 struct Difference {
   double relative = 0;
-  size_t at = 0;  // element
+  size_t at = 0;  // row-major index of the element
   double given = 0, expected = 0;
 };
 
@@ -40,28 +41,28 @@ struct StateDifference {
   StateKind kind = StateKind::kLoss;
   size_t index = 0;
   std::string name;
-  int rank = -1;  // differs from rank 0; -1: all ranks differ from the expected value
+  int rank = -1;  // the rank that differs from rank 0; -1: all ranks differ from the expected value
   Difference difference;
-  bool one_element = false;
+  bool one_element = false;  // the tensor has one element
 
   auto place() const { return std::tuple(step, kind, index); }
 };
 
 struct Comparison {
   std::optional<StateDifference> first;
-  double largest = 0;  // of all differences
-  std::string buffer;  // the first buffer that differs between ranks
+  double largest = 0;  // the largest relative difference
+  std::string buffer;  // name of the first buffer that differs between ranks
 };
 
 struct ComparisonOptions {
   double tolerance = 0;
-  // Whether ranks had the same batch: then their losses must be equal too.
+  // All ranks had the same batch, so their losses are compared as well.
   bool same_batch = false;
 };
 
-// Compares the ranks' states after a step with each other. Also compares them with `expected`, unless that is
-// null; there the loss is the mean of the ranks' losses. A difference is relative to the tensor's largest
-// element, or to a thousandth of the largest element of its kind if that is more.
+// Compares the ranks' states after a step with rank 0's. If `expected` is not null, also compares rank 0's
+// state, with the mean of the ranks' losses, with `expected`. Differences are relative:
+// |x - y| / max(max |tensor|, 1e-3 max |all tensors of this kind|).
 Comparison compare(const std::vector<TrainingState>& ranks, const TrainingState* expected, int step,
                    const ComparisonOptions& options);
 

@@ -1,4 +1,4 @@
-// ActionGraph: the actions of all ranks as numbers, and what each waits for.
+// ActionGraph: the dependency graph of a schedule's actions, which are numbered over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,10 @@ class ActionGraph {
   const Action& action(int32_t id) const { return *actions_[id]; }
   int rank(int32_t id) const { return lists_.rank_of_stage[action(id).stage]; }
   bool has_backwards() const { return has_backwards_; }
-  int32_t first(int rank) const {
-    return begins_[rank];
-  }  // the rank's actions are [first, first of the next)
+  int32_t first(int rank) const { return begins_[rank]; }  // the rank's actions are [first(rank), end(rank))
   int32_t end(int rank) const { return begins_[rank + 1]; }
 
-  // Calls f(id) for each action of other lists, or of this one, that the action waits for, besides the one
-  // before it in its list.
+  // Calls f(id) for each action that the action depends on, except its predecessor in the list.
   template <class F> void each_needed(int32_t id, F f) const {
     const Action& a = action(id);
     if (a.kind == ActionKind::kForward) {
@@ -36,7 +33,7 @@ class ActionGraph {
       if (a.stage + 1 < lists_.stages()) f(input_gradient_[place(a.stage + 1, a.micro_batch)]);
     }
   }
-  // Calls f(rank) for each rank that may have waited for the action.
+  // Calls f(rank) for each rank with an action that depends on this action.
   template <class F> void each_rank_waiting(int32_t id, F f) const {
     const Action& a = action(id);
     f(lists_.rank_of_stage[a.stage]);
@@ -44,7 +41,8 @@ class ActionGraph {
     if (a.kind != ActionKind::kForward && a.stage > 0) f(lists_.rank_of_stage[a.stage - 1]);
   }
 
-  // Calls run(id) for the actions, each after those it waits for. Returns how far each rank came.
+  // Calls run(id) for the actions in a topological order. Returns per rank the first action that did not run,
+  // because of a cycle, or end(rank).
   template <class F> std::vector<int32_t> run_all(F run) const {
     std::vector<int32_t> next(begins_.begin(), begins_.end() - 1);
     std::vector<char> done(actions_.size());
@@ -77,7 +75,7 @@ class ActionGraph {
   const ActionLists& lists_;
   std::vector<const Action*> actions_;
   std::vector<int32_t> begins_;
-  std::vector<int32_t> forward_, input_gradient_;  // by place; B counts as an input gradient
+  std::vector<int32_t> forward_, input_gradient_;  // action by place(stage, micro_batch); B counts as I
   bool has_backwards_ = false;
 };
 

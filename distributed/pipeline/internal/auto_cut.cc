@@ -1,3 +1,5 @@
+// Implementation of choose_cuts: finds candidate cuts, measures the units between them, and partitions the
+// units.
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 
 #include <algorithm>
@@ -16,14 +18,14 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kTimes = 4;  // numbers of a StageTimes
+constexpr int kNumbersPerUnit = 4;  // forward, input gradient, weight gradient, bytes
 
 int64_t tensors_received(const StagePlan& plan, int stage) {
   return std::ranges::count_if(plan.needs[stage], [](const Crossing& c) { return c.call >= 0; });
 }
 
-// Returns the calls after which the model may be cut, in order: those over which the fewest tensors go.
-std::vector<int> places(const ModelTrace& trace, int stages) {
+// Returns the calls after which the model may be cut with the fewest crossing tensors, in order.
+std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
   std::map<int64_t, std::vector<int>> by_width;
   for (const int call : outermost_calls(trace))
     if (const auto plan = plan_if_possible(trace, {call}))
@@ -36,17 +38,17 @@ std::vector<int> places(const ModelTrace& trace, int stages) {
   }
   std::ranges::sort(chosen, {}, [&](int c) { return trace.calls[c].end; });
   if (plan_if_possible(trace, chosen)) return chosen;
-  std::vector<int> together;  // those that go together
+  std::vector<int> compatible;  // cuts that plan_stages accepts together
   for (int call : chosen) {
-    together.push_back(call);
-    if (!plan_if_possible(trace, together)) together.pop_back();
+    compatible.push_back(call);
+    if (!plan_if_possible(trace, compatible)) compatible.pop_back();
   }
-  return together;
+  return compatible;
 }
 
-// Returns the bytes of the tensors that cross a cut behind each unit.
+// Returns for each unit the bytes of the tensors that cross a cut after it.
 std::vector<double> bytes_after(const Cut& units) {
-  std::map<std::pair<int, int>, int> last_reader;  // of a call's result
+  std::map<std::pair<int, int>, int> last_reader;  // {call, result} -> last unit that reads it
   for (int u = 0; u < units.plan.stages; ++u)
     for (const Crossing& c : units.plan.needs[u])
       if (c.call >= 0) last_reader[{c.call, c.result}] = u;
@@ -61,7 +63,7 @@ std::vector<double> bytes_after(const Cut& units) {
   return bytes;
 }
 
-// Gives the unit's tensors memory, and runs it.
+// Allocates the unit's tensors and measures the unit.
 StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool split,
                         const StagedModel::Parts& parts) {
   const nn::StateDict all = model.state_dict();
@@ -81,7 +83,7 @@ StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool spli
   return measure_stage(model, units, unit, split, [&] { return parts.forward(model, parts.inputs); });
 }
 
-// Returns the bytes of what units [begin, end) read of those before, each once.
+// Returns the bytes of the results of earlier units that units [begin, end) read, counting each result once.
 double received_bytes(const Cut& units, int begin, int end) {
   std::set<std::pair<int, int>> seen;
   double bytes = 0;
@@ -92,7 +94,7 @@ double received_bytes(const Cut& units, int begin, int end) {
   return bytes;
 }
 
-// Returns the bytes of the parameters that units [begin, end) read, each once.
+// Returns the bytes of the parameters that units [begin, end) read, counting each parameter once.
 double parameter_bytes(const Cut& units, const std::vector<double>& bytes_of_state, int begin, int end) {
   double bytes = 0;
   for (size_t i = 0; i < units.trace.state.size(); ++i)
@@ -137,7 +139,7 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   const std::unique_ptr<nn::Module> model = make_on_meta(parts);
   const int stages = lists.stages();
   Cut units{trace_model(*model, parts, parts.inputs), {}};
-  const std::vector<int> cuts = places(units.trace, stages);
+  const std::vector<int> cuts = candidate_cuts(units.trace, stages);
   if (int(cuts.size()) < stages - 1) {
     std::string text;
     for (int c : cuts) text += " " + units.trace.calls[c].path;
@@ -149,11 +151,11 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
 
   const bool split = splits_backwards(lists);
   const int ranks = get_world_size();
-  std::vector<double> numbers(size_t(n) * kTimes);
+  std::vector<double> numbers(size_t(n) * kNumbersPerUnit);
   for (int u = get_rank(); u < n; u += ranks) {
     const StageTimes t = measure_unit(*model, units, u, split, parts);
-    const double values[kTimes] = {t.forward, t.input_gradient, t.weight_gradient, t.bytes};
-    std::ranges::copy(values, numbers.begin() + std::ptrdiff_t(u) * kTimes);
+    const double values[kNumbersPerUnit] = {t.forward, t.input_gradient, t.weight_gradient, t.bytes};
+    std::ranges::copy(values, numbers.begin() + std::ptrdiff_t(u) * kNumbersPerUnit);
   }
   const Tensor all = tensor(numbers, {int64_t(numbers.size())});
   if (ranks > 1) all_reduce(all);
@@ -161,11 +163,11 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
 
   std::vector<StageTimes> times;
   for (int u = 0; u < n; ++u) {
-    const double* t = &numbers[size_t(u) * kTimes];
+    const double* t = &numbers[size_t(u) * kNumbersPerUnit];
     times.push_back({.forward = t[0], .input_gradient = t[1], .weight_gradient = t[2], .bytes = t[3]});
   }
-  // As one stage.
-  const auto joined = [&](int begin, int end) {
+  // Times of units [begin, end) as one stage.
+  const auto sum_of_units = [&](int begin, int end) {
     StageTimes total;
     for (int u = begin; u < end; ++u) {
       total.forward += times[u].forward;
@@ -184,54 +186,54 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   std::vector<Recompute> modes = options.recompute;
   modes.resize(size_t(stages), Recompute::kNever);
   std::vector<char> may_run_again = stages_that_run_again(modes, lists);
-  if (options.recompute_every > 0)  // all groups but the last one
+  if (options.recompute_every > 0)  // at least all groups except the last are recomputed
     for (int s = 0; s < stages; ++s) may_run_again[s] = modes[s] != Recompute::kNever;
   const std::vector<HeldMicroBatches> held = most_held(lists);
   const auto bytes_of = [&](int stage, int begin, int end, bool again) {
-    double kept = 0, running = 0;
+    double saved = 0, recomputed = 0;
     if (!again) {
-      kept = received_bytes(units, begin, end) + joined(begin, end).bytes;
+      saved = received_bytes(units, begin, end) + sum_of_units(begin, end).bytes;
     } else {
-      const int length = options.recompute_every > 0 ? options.recompute_every : n;
-      for (int u = begin; u < end; u += length) {
-        const int last = std::min(u + length, end);
-        kept += received_bytes(units, u, last);
-        running = std::max(running, joined(u, last).bytes);
+      const int group_length = options.recompute_every > 0 ? options.recompute_every : n;
+      for (int u = begin; u < end; u += group_length) {
+        const int group_end = std::min(u + group_length, end);
+        saved += received_bytes(units, u, group_end);
+        recomputed = std::max(recomputed, sum_of_units(u, group_end).bytes);
       }
     }
     return kBytesPerParameterByte * parameter_bytes(units, bytes_of_state, begin, end) +
-           double(held[stage].most) * kept + double(held[stage].most_in_backward) * running;
+           double(held[stage].most) * saved + double(held[stage].most_in_backward) * recomputed;
   };
   const auto runs_again = [&](int stage, int begin, int end) {
     if (modes[stage] != Recompute::kAuto || !may_run_again[stage]) return bool(may_run_again[stage]);
-    const auto beside = std::ranges::count(lists.rank_of_stage, lists.rank_of_stage[stage]);
-    return bytes_of(stage, begin, end, false) > limit / double(beside);
+    const auto stages_of_rank = std::ranges::count(lists.rank_of_stage, lists.rank_of_stage[stage]);
+    return bytes_of(stage, begin, end, false) > limit / double(stages_of_rank);
   };
   const std::vector<int> ends =
       balance(bytes_after(units), stages, [&](int stage, int begin, int end) -> double {
         const bool again = runs_again(stage, begin, end);
         if (options.memory_limit > 0 && bytes_of(stage, begin, end, again) > limit) return INFINITY;
-        const StageTimes t = joined(begin, end);
+        const StageTimes t = sum_of_units(begin, end);
         return (again ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
       });
 
   CutChoice choice;
-  std::vector<double> of_rank(size_t(lists.ranks()));
+  std::vector<double> bytes_of_rank(size_t(lists.ranks()));
   for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
     if (s + 1 < stages) choice.cut_after.push_back(units.trace.calls[cuts[ends[s] - 1]].path);
-    StageTimes stage = joined(begin, ends[s]);
+    StageTimes stage = sum_of_units(begin, ends[s]);
     stage.input_bytes = received_bytes(units, begin, ends[s]);
     stage.runs_again = runs_again(s, begin, ends[s]);
-    of_rank[lists.rank_of_stage[s]] += bytes_of(s, begin, ends[s], stage.runs_again);
+    bytes_of_rank[lists.rank_of_stage[s]] += bytes_of(s, begin, ends[s], stage.runs_again);
     choice.stages.push_back(stage);
   }
   for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
-    double& bytes = of_rank[lists.rank_of_stage[s]];
+    double& bytes = bytes_of_rank[lists.rank_of_stage[s]];
     if (bytes <= limit || !may_run_again[s] || choice.stages[s].runs_again) continue;
     bytes += bytes_of(s, begin, ends[s], true) - bytes_of(s, begin, ends[s], false);
     choice.stages[s].runs_again = true;
   }
-  if (ends.empty() || std::ranges::max(of_rank) > limit)
+  if (ends.empty() || std::ranges::max(bytes_of_rank) > limit)
     throw ValueError(
         "Pipeline", "no cut into ", stages, " stages keeps memory_limit = ", options.memory_limit,
         " bytes on each rank: the whole model needs ", int64_t(bytes_of(0, 0, n, may_run_again[0])),

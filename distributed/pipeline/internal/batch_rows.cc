@@ -1,3 +1,4 @@
+// Implementation of batch_rows.h.
 #include "gradus/distributed/pipeline/internal/batch_rows.h"
 
 #include <algorithm>
@@ -28,9 +29,9 @@ int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& ta
 }
 
 std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end) {
-  std::vector<Tensor> part;
-  for (const Tensor& x : tensors) part.push_back(x.defined() ? narrow(x, 0, begin, end - begin) : x);
-  return part;
+  std::vector<Tensor> views;
+  for (const Tensor& x : tensors) views.push_back(x.defined() ? narrow(x, 0, begin, end - begin) : x);
+  return views;
 }
 
 std::vector<Tensor> here(std::vector<Tensor> tensors) {

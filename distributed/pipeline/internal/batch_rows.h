@@ -1,4 +1,4 @@
-// A batch is tensors that have the same rows: the first of their dims.
+// Helpers for batches: lists of tensors with the same size of dim 0, the rows.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace gradus::dist::internal {
 
-// Returns the rows of a batch: the first size that all its tensors have.
-// Errors: ShapeError for tensors with other rows, or without dims, and for a batch without rows.
+// Returns the number of rows of a batch: size(0) of all its tensors.
+// Errors: ShapeError for tensors with different numbers of rows or without dims, and for a batch without
+// rows.
 int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& targets);
 
-// Returns views of rows begin to end - 1.
+// Returns views of rows [begin, end).
 std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end);
 
-// Returns the tensors on the device on which a stage is about to compute.
+// Returns the tensors on the Context's device, which is the current stage's.
 std::vector<Tensor> here(std::vector<Tensor> tensors);
 
 }  // namespace gradus::dist::internal

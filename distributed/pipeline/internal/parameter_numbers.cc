@@ -1,3 +1,4 @@
+// Implementation of ParameterNumbers.
 #include "gradus/distributed/pipeline/internal/parameter_numbers.h"
 
 #include <charconv>
@@ -13,7 +14,7 @@ namespace {
 constexpr const char* kOp = "Pipeline";
 constexpr std::string_view kState = "state", kGroup = "group";
 
-// "state.3.exp_avg" or "group.0.lr", in parts.
+// A parsed name: "state.3.exp_avg" or "group.0.lr".
 struct Name {
   std::string_view kind;
   size_t number = 0;
@@ -34,8 +35,8 @@ std::optional<Name> parse(std::string_view text) {
 
 std::string to_string(const Name& name) { return concat(name.kind, '.', name.number, '.', name.rest); }
 
-// Returns the group of whose size this is the name: "group.0.params".
-std::optional<size_t> sized_group(std::string_view text, size_t groups) {
+// Returns g if `text` is "group.<g>.params", the entry with the size of group g, and g < groups.
+std::optional<size_t> group_of_size_entry(std::string_view text, size_t groups) {
   const std::optional<Name> name = parse(text);
   if (!name || name->kind != kGroup || name->rest != "params" || name->number >= groups) return {};
   return name->number;
@@ -44,21 +45,21 @@ std::optional<size_t> sized_group(std::string_view text, size_t groups) {
 }  // namespace
 
 ParameterNumbers::ParameterNumbers(StagedModel& model, const optim::Optimizer& opt) {
-  std::vector<std::vector<std::string>> mine;  // names, by group
+  std::vector<std::vector<std::string>> local_names;  // names, by group
   const std::vector<std::string> all = attempt(kOp, [&] {
     std::unordered_map<const TensorImpl*, std::string> names;
     for (const auto& [name, p] : model.named_parameters()) names[p.ref().get()] = name;
     for (size_t g = 0; g < opt.num_groups(); ++g) {
-      mine.emplace_back();
+      local_names.emplace_back();
       for (const Tensor& p : opt.parameters(g)) {
         const auto found = names.find(p.ref().get());
         if (found == names.end())
           throw ValueError(kOp, "expected an optimizer over pipe.parameters(), given one with ", describe(p),
                            " in group ", g);
-        mine.back().push_back(found->second);
+        local_names.back().push_back(found->second);
       }
     }
-    return to_wire(mine);
+    return to_wire(local_names);
   });
 
   std::unordered_map<std::string, size_t> group_of;
@@ -77,15 +78,15 @@ ParameterNumbers::ParameterNumbers(StagedModel& model, const optim::Optimizer& o
                            ", and elsewhere in group ", group_of[name]);
   }
   std::unordered_map<std::string, size_t> number_of;
-  for (size_t g = 0; g < mine.size(); ++g) {
-    const size_t before = parameters_;
+  for (size_t g = 0; g < local_names.size(); ++g) {
+    const size_t first = parameters_;
     for (const auto& [name, p] : model.module().named_parameters())
       if (const auto group = group_of.find(name); group != group_of.end() && group->second == g)
         number_of[name] = parameters_++;
-    sizes_.push_back(parameters_ - before);
-    own_sizes_.push_back(mine[g].size());
+    sizes_.push_back(parameters_ - first);
+    own_sizes_.push_back(local_names[g].size());
   }
-  for (const auto& group : mine)
+  for (const auto& group : local_names)
     for (const std::string& name : group) {
       own_[number_of.at(name)] = undivided_.size();
       undivided_.push_back(number_of.at(name));
@@ -93,7 +94,7 @@ ParameterNumbers::ParameterNumbers(StagedModel& model, const optim::Optimizer& o
 }
 
 optim::State ParameterNumbers::undivided(const optim::State& own) const {
-  const auto translated = [&](const std::string& text) {
+  const auto translate = [&](const std::string& text) {
     std::optional<Name> name = parse(text);
     if (!name)
       throw ValueError(kOp, "the optimizer's '", text,
@@ -102,10 +103,10 @@ optim::State ParameterNumbers::undivided(const optim::State& own) const {
     return to_string(*name);
   };
   optim::State state;
-  for (const auto& [text, x] : own.tensors) state.tensors.emplace_back(translated(text), x);
+  for (const auto& [text, x] : own.tensors) state.tensors.emplace_back(translate(text), x);
   for (const auto& [text, value] : own.numbers) {
-    const std::optional<size_t> group = sized_group(text, sizes_.size());
-    state.numbers.emplace_back(translated(text), group ? double(sizes_[*group]) : value);
+    const std::optional<size_t> group = group_of_size_entry(text, sizes_.size());
+    state.numbers.emplace_back(translate(text), group ? double(sizes_[*group]) : value);
   }
   return state;
 }
@@ -116,7 +117,7 @@ optim::State ParameterNumbers::own(const optim::State& undivided,
     const std::optional<Name> name = parse(text);
     return name && name->kind == kState && name->number < parameters_ && !own_.contains(name->number);
   };
-  const auto translated = [&](const std::string& text) -> std::optional<std::string> {
+  const auto translate = [&](const std::string& text) -> std::optional<std::string> {
     std::optional<Name> name = parse(text);
     if (!name || name->kind != kState || !own_.contains(name->number)) return {};
     name->number = own_.at(name->number);
@@ -125,15 +126,15 @@ optim::State ParameterNumbers::own(const optim::State& undivided,
   optim::State state;
   for (const auto& [text, value] : undivided.numbers) {
     if (is_of_another_rank(text)) continue;
-    const std::optional<size_t> group = sized_group(text, sizes_.size());
+    const std::optional<size_t> group = group_of_size_entry(text, sizes_.size());
     if (group && value != double(sizes_[*group]))
       throw ValueError(kOp, "expected ", sizes_[*group], " parameters in the optimizer's group ", *group,
                        ", given ", value);
-    state.numbers.emplace_back(translated(text).value_or(text), group ? double(own_sizes_[*group]) : value);
+    state.numbers.emplace_back(translate(text).value_or(text), group ? double(own_sizes_[*group]) : value);
   }
   for (const auto& [text, x] : undivided.tensors) {
     if (is_of_another_rank(text)) continue;
-    const auto name = translated(text);
+    const auto name = translate(text);
     state.tensors.emplace_back(name.value_or(text), name ? read(text) : x);
   }
   return state;

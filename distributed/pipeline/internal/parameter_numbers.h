@@ -1,4 +1,4 @@
-// ParameterNumbers: translates an optimizer's state between this rank's parameters and the undivided model's.
+// ParameterNumbers: converts optimizer state between this rank's parameter indices and the undivided model's.
 #pragma once
 
 #include <functional>
@@ -12,30 +12,31 @@
 namespace gradus::dist::internal {
 
 // Note [Numbers of parameters]
-// An optimizer's state has numbers instead of names: "state.3.exp_avg" is of parameter 3, counted over all
-// groups. A program of one rank gives it the model's parameters in their order, in each group. So the
-// undivided state has the numbers of that order, whichever order a rank's optimizer has.
+// Optimizer state identifies parameters by index: "state.3.exp_avg" belongs to parameter 3, counted over all
+// parameter groups. The undivided state uses the indices of an optimizer in a one-rank program, whose groups
+// list parameters in the model's order. A rank's optimizer may have any order.
 class ParameterNumbers {
  public:
-  // Asks all ranks of the job which parameters their optimizers have. Collective.
-  // Errors, on all ranks: ValueError if an optimizer has a parameter that its rank's part of the model does
-  // not have, and if the groups differ between ranks.
+  // Exchanges the names of the optimizers' parameters between all ranks of the job. Collective.
+  // Errors, on all ranks: ValueError if an optimizer has a parameter that is not of its rank's stages, or if
+  // the parameter groups differ between ranks.
   ParameterNumbers(StagedModel& model, const optim::Optimizer& opt);
 
-  // Returns this rank's part of the undivided state.
-  // Errors: ValueError for a state that belongs to no parameter (LBFGS).
+  // Converts this rank's state to undivided indices.
+  // Errors: ValueError for an entry that belongs to no parameter (LBFGS).
   optim::State undivided(const optim::State& own) const;
-  // Returns what this rank's optimizer loads, and what no rank's does. The former's tensors are read(name).
-  // Errors: ValueError if the groups have other numbers of parameters.
+  // Converts an undivided state to this rank's indices. Entries of other ranks' parameters are dropped;
+  // unknown entries are kept unchanged. read(name) returns the data of this rank's tensors.
+  // Errors: ValueError if the sizes of parameter groups differ.
   optim::State own(const optim::State& undivided,
                    const std::function<Tensor(const std::string& name)>& read) const;
 
  private:
-  std::vector<size_t> undivided_;  // of this rank's numbers
-  std::map<size_t, size_t> own_;   // the reverse
-  std::vector<size_t> sizes_;      // of the groups, in the undivided optimizer
-  std::vector<size_t> own_sizes_;  // on this rank
-  size_t parameters_ = 0;          // of all groups
+  std::vector<size_t> undivided_;  // undivided index of each of this rank's indices
+  std::map<size_t, size_t> own_;   // inverse of undivided_
+  std::vector<size_t> sizes_;      // sizes of the undivided parameter groups
+  std::vector<size_t> own_sizes_;  // sizes of this rank's parameter groups
+  size_t parameters_ = 0;          // number of parameters in all undivided groups
 };
 
 }  // namespace gradus::dist::internal

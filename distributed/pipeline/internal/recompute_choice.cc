@@ -1,3 +1,4 @@
+// Implementation of choose_recomputation.
 #include "gradus/distributed/pipeline/internal/recompute_choice.h"
 
 #include <algorithm>
@@ -5,17 +6,17 @@
 namespace gradus::dist::internal {
 
 std::vector<HeldMicroBatches> most_held(const ActionLists& lists) {
-  std::vector<HeldMicroBatches> now(size_t(lists.stages())), most(now);
+  std::vector<HeldMicroBatches> current(size_t(lists.stages())), max(current);
   for (const auto& list : lists.of_rank)
     for (const Action& a : list) {
-      HeldMicroBatches &n = now[size_t(a.stage)], &m = most[size_t(a.stage)];
+      HeldMicroBatches &n = current[size_t(a.stage)], &m = max[size_t(a.stage)];
       const bool begins = a.kind == ActionKind::kBackward || a.kind == ActionKind::kInputGradient;
       const bool ends = a.kind == ActionKind::kBackward || a.kind == ActionKind::kWeightGradient;
       if (a.kind == ActionKind::kForward) m.most = std::max(m.most, ++n.most);
       if (begins) m.most_in_backward = std::max(m.most_in_backward, ++n.most_in_backward);
       if (ends) --n.most, --n.most_in_backward;
     }
-  return most;
+  return max;
 }
 
 double RecomputeChoice::most_bytes() const { return std::ranges::max(rank_bytes); }
@@ -24,13 +25,13 @@ RecomputeChoice choose_recomputation(std::vector<Recompute> of_stage, const Acti
                                      std::vector<StageTimes> stages, const std::vector<double>& rank_bytes,
                                      double limit) {
   of_stage.resize(stages.size(), Recompute::kNever);
-  const std::vector<char> may = stages_that_run_again(of_stage, lists);
+  const std::vector<char> can_recompute = stages_that_run_again(of_stage, lists);
   const std::vector<HeldMicroBatches> held = most_held(lists);
   const auto chosen = [&](size_t s) { return of_stage[s] != Recompute::kAuto; };
-  const auto freed = [&](int s) {  // for each second
+  const auto freed_per_second = [&](int s) {
     return double(held[size_t(s)].most) * stages[size_t(s)].bytes / std::max(stages[size_t(s)].forward, 1e-9);
   };
-  for (size_t s = 0; s < stages.size(); ++s) stages[s].runs_again = may[s] && chosen(s);
+  for (size_t s = 0; s < stages.size(); ++s) stages[s].runs_again = can_recompute[s] && chosen(s);
   for (;;) {
     const SchedulePrediction p = simulate(lists, stages);
     RecomputeChoice choice{of_stage, stages, p.makespan, p.idle_fraction, rank_bytes};
@@ -40,8 +41,8 @@ RecomputeChoice choose_recomputation(std::vector<Recompute> of_stage, const Acti
       if (limit == 0 || choice.rank_bytes[r] <= limit) continue;
       int best = -1;
       for (int s = 0; s < lists.stages(); ++s)
-        if (lists.rank_of_stage[size_t(s)] == int(r) && may[size_t(s)] && !stages[size_t(s)].runs_again &&
-            (best < 0 || freed(s) > freed(best)))
+        if (lists.rank_of_stage[size_t(s)] == int(r) && can_recompute[size_t(s)] &&
+            !stages[size_t(s)].runs_again && (best < 0 || freed_per_second(s) > freed_per_second(best)))
           best = s;
       if (best < 0) continue;
       of_stage[size_t(best)] = Recompute::kExceptLast;

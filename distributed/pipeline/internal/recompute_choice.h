@@ -1,4 +1,4 @@
-// choose_recomputation: which stages run their forwards again, so that ranks keep a memory limit.
+// choose_recomputation: chooses the stages whose forwards are recomputed, to meet a memory limit per rank.
 #pragma once
 
 #include <vector>
@@ -8,29 +8,30 @@
 
 namespace gradus::dist::internal {
 
-// Bytes that a rank needs for each byte of its parameters: with the gradient and two moments.
+// Memory per byte of parameters: the parameter, its gradient and two moments.
 inline constexpr double kBytesPerParameterByte = 4;
 
-// Micro-batches of a stage at once.
+// Maximal numbers of micro-batches in flight on a stage.
 struct HeldMicroBatches {
   int64_t most = 0;              // between F and the end of B or W
-  int64_t most_in_backward = 0;  // of them, those whose B or I has begun
+  int64_t most_in_backward = 0;  // between the begin of B or I and the end of B or W
 };
 std::vector<HeldMicroBatches> most_held(const ActionLists& lists);
 
 struct RecomputeChoice {
   std::vector<Recompute> of_stage;  // without kAuto
-  std::vector<StageTimes> stages;   // with runs_again
+  std::vector<StageTimes> stages;   // with runs_again set accordingly
   double makespan = 0, idle_fraction = 0;
-  std::vector<double> rank_bytes;  // estimates
+  std::vector<double> rank_bytes;  // estimated peak memory per rank
 
-  // Of the rank that needs most.
+  // Returns the maximum of rank_bytes.
   double most_bytes() const;
 };
 
-// Simulates the lists. While a rank needs more than `limit` bytes (0: no limit), one more of its stages with
-// kAuto runs again: the one that frees most bytes for its time. If all do, the rank may still need more.
-// `rank_bytes` are those that each rank has besides.
+// Greedy: simulates the lists, and while a rank needs more than `limit` bytes (0: no limit), recomputes one
+// more of its kAuto stages, the one that frees the most bytes per second of recomputation. A rank may exceed
+// the limit even with all its kAuto stages recomputed. `rank_bytes` is the memory of each rank that does not
+// depend on micro-batches.
 RecomputeChoice choose_recomputation(std::vector<Recompute> of_stage, const ActionLists& lists,
                                      std::vector<StageTimes> stages, const std::vector<double>& rank_bytes,
                                      double limit);

@@ -1,3 +1,4 @@
+// Implementation of recomputation groups: finds the ends of groups, and expands a schedule's stages to groups.
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Returns whether exactly one floating-point tensor crosses a cut after the call.
 bool is_narrow(const ModelTrace& trace, int call) {
   const auto plan = plan_if_possible(trace, {call});
   return plan && std::ranges::count_if(plan->needs[1], [&](const Crossing& c) {

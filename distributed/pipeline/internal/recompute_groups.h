@@ -1,4 +1,4 @@
-// Groups of a stage's layers, each of which runs again by itself.
+// Recomputation groups: consecutive layers of a stage that are recomputed separately.
 #pragma once
 
 #include <string>
@@ -9,27 +9,25 @@
 
 namespace gradus::dist::internal {
 
-// Note [Recomputation in groups]
-// A stage that runs again as a whole needs the memory of its whole forward. In groups of layers it keeps what
-// crosses from group to group, and needs the memory of one group. A group is a stage of its own that lies on
-// the same rank, and whose actions stand beside the others' in the list. So what is true of a stage that runs
-// again is true of a group: any forward will do, random numbers and the state of layers are those of the
-// first run, a backward in two parts needs one run, and groups at whose end the backward begins can be left
-// out. A checkpoint within the model would also fit a stage. But it takes a function of tensors, which a
-// forward written by hand would have to be made into, and it knows nothing of a state that other
-// micro-batches change before its backward.
+// Note [Recomputation groups]
+// A stage that is recomputed as a whole needs the memory of its whole forward. A stage in groups of layers
+// saves the activations between groups, and needs the memory of one group at a time. Each group is
+// implemented as a stage on the same rank, whose actions are adjacent in the list, so everything that applies
+// to recomputed stages (Note [Recomputation] in recompute.h) applies to groups. autograd's checkpoint() is
+// not used since it takes a function of tensors, which a stage of a forward is not, and does not restore
+// buffers that other micro-batches change before the backward.
 //
-// A layer ends where a single floating tensor crosses: it is a block of a transformer or a ResNet. Then no op
-// runs in two groups, and gradients are added up in the order of the undivided stage. Parameters that several
-// groups read are the exception: each group adds its gradient by itself.
+// A layer ends where a single floating-point tensor crosses, as after a block of a transformer or a ResNet. Then
+// no op runs in two groups, and gradients are added in the order of the undivided stage, except for parameters
+// that several groups read: each group adds its gradient separately.
 
-// Returns for each stage the modules after which a group ends within it: after each `every` layers. Stages
-// that never run again have none.
-// Errors: ValueError as cuts_after; unless there are as many stages as `of_stage` has.
+// Returns for each stage the paths of the modules after which a group ends: every `every` layers. Stages with
+// kNever have no groups. `of_stage` is the mode of each stage.
+// Errors: those of cuts_after and check_cuts.
 std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts,
                                                  const std::vector<Recompute>& of_stage, int every);
 
-// Returns the lists with so many stages in place of each one. Empty: with the same stages.
+// Replaces each stage s by groups_of_stage[s] stages. Returns `lists` if groups_of_stage is empty.
 ActionLists in_groups(const ActionLists& lists, const std::vector<int>& groups_of_stage);
 
 }  // namespace gradus::dist::internal

@@ -1,3 +1,4 @@
+// Implementation of measure_stage.
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 
 #include <algorithm>
@@ -13,30 +14,31 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Runs that count. Their number is the same everywhere, for batch norm may talk to other replicas.
-constexpr int kRuns = 4;
+// Number of measured runs, after one warm-up run. It is constant, so that collectives of synchronized batch
+// norms match between replicas.
+constexpr int kMeasuredRuns = 4;
 
 double median(std::vector<double> x) {
   std::ranges::sort(x);
   return (x[(x.size() - 1) / 2] + x[x.size() / 2]) / 2;
 }
 
-// Returns the time, in seconds, when the device has done what is queued.
-double now() {
+// Waits for the queued work of the device, and returns the time in seconds.
+double synchronized_time() {
   Event::record(current_stream(Context::current().device)).synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Puts gradients and buffers back.
-class Restored {
+// Restores the model's gradients and buffers in its destructor.
+class StateRestorer {
  public:
-  explicit Restored(nn::Module& model) {
+  explicit StateRestorer(nn::Module& model) {
     for (const Tensor& p : model.parameters())
       if (p.device().type != DeviceType::kMeta) parameters_.push_back(p), grads_.push_back(p.grad());
     for (const Tensor& b : model.buffers())
       if (b.device().type != DeviceType::kMeta) buffers_.push_back(b), copies_.push_back(clone(b));
   }
-  ~Restored() {
+  ~StateRestorer() {
     for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].set_grad(grads_[i]);
     for (size_t i = 0; i < buffers_.size(); ++i) copy_(buffers_[i], copies_[i]);
   }
@@ -46,8 +48,8 @@ class Restored {
   std::vector<Tensor> parameters_, grads_, buffers_, copies_;
 };
 
-// Returns a tensor like x, which is on meta.
-Tensor made_up(const Tensor& x) {
+// Returns a tensor with the shape and dtype of x on the Context's device: random, or zeros for integers.
+Tensor random_like(const Tensor& x) {
   const TensorOptions options{x.dtype(), Context::current().device};
   return is_floating(x.dtype()) ? randn(x.shape(), options) : zeros(x.shape(), options);
 }
@@ -60,51 +62,51 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
   context.generator = std::make_shared<RandomGenerator>();
   context.recordings.clear();
   const ContextScope in_context(context);
-  const Restored restored(model);
+  const StateRestorer restorer(model);
 
   StageTimes times;
   StageInput input;
   std::vector<Tensor> inputs;  // those that get a gradient
   for (const Crossing& need : cut.plan.needs[stage]) {
-    const Tensor x = need.call < 0 ? Tensor() : made_up(cut.trace.calls[need.call].results[need.result]);
+    const Tensor x = need.call < 0 ? Tensor() : random_like(cut.trace.calls[need.call].results[need.result]);
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
     input.received.push_back(x);
     if (x.defined()) times.input_bytes += double(x.nbytes());
   }
   GradManager gm;
-  gm.attach(restored.parameters());
+  gm.attach(restorer.parameters());
   gm.attach(inputs);
 
   std::vector<double> forwards, input_gradients, weight_gradients;
-  for (int run = 0; run <= kRuns; ++run) {
-    const double held = double(memory_stats(context.device).live_bytes), begin = now();
+  for (int run = 0; run <= kMeasuredRuns; ++run) {
+    const double bytes_before = double(memory_stats(context.device).live_bytes), begin = synchronized_time();
     Recording recording = gm.record();
     std::vector<Tensor> roots;
     StageOutput output = run_stage(cut.trace, cut.plan, stage, input, [&] { roots = forward(); });
     roots.insert(roots.end(), output.sent.begin(), output.sent.end());
     output.sent.clear();
-    const double middle = now();
+    const double middle = synchronized_time();
     std::erase_if(roots, [](const Tensor& y) { return !y.defined() || !autograd::is_tracked(y); });
     recording.pause();
     std::vector<Tensor> dys;
     for (const Tensor& y : roots) dys.push_back(ones_like(y));
-    if (run == 0) times.bytes = std::max(0.0, double(memory_stats(context.device).live_bytes) - held);
-    const double before_backward = now();
-    double between = 0;
+    if (run == 0) times.bytes = std::max(0.0, double(memory_stats(context.device).live_bytes) - bytes_before);
+    const double before_backward = synchronized_time();
+    double after_inputs = 0;
     if (roots.empty()) {
       recording.release();
     } else if (split) {
       recording.backward_inputs(inputs, std::move(roots), std::move(dys));
-      between = now();
+      after_inputs = synchronized_time();
       recording.backward_weights();
     } else {
       recording.backward(std::move(roots), std::move(dys));
     }
-    const double end = now();
-    if (run == 0) continue;  // the first one also makes plans and finds memory
+    const double end = synchronized_time();
+    if (run == 0) continue;  // warm-up: creates plans and allocates memory
     forwards.push_back(middle - begin);
-    input_gradients.push_back((between > 0 ? between : end) - before_backward);
-    weight_gradients.push_back(between > 0 ? end - between : 0);
+    input_gradients.push_back((after_inputs > 0 ? after_inputs : end) - before_backward);
+    weight_gradients.push_back(after_inputs > 0 ? end - after_inputs : 0);
   }
   times.forward = median(forwards);
   times.input_gradient = median(input_gradients);

@@ -1,4 +1,4 @@
-// measure_stage: how long a stage takes, measured by itself.
+// measure_stage: measures the time and memory of one stage.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace gradus::dist::internal {
 
-// Runs a stage of the model several times, with random numbers in place of what other stages send, and
-// returns the median of each of its times. `forward` calls the model, and the loss if there is one; it
-// returns what the backward begins with on the last stage. The model's gradients and buffers and the thread's
-// generator are as before when it returns. With `split`, the two parts of the backward run apart; else the
-// whole backward counts as `input_gradient`. `bytes` is what the process holds more after a forward: ranks
-// that are threads count each other's. `input_bytes` are those of the tensors that other stages send.
+// Runs a stage several times, with random inputs in place of other stages' results, and returns the median of
+// each time. `forward` calls the model and the loss, if there is one, and returns the tensors from which the
+// last stage's backward starts. The model's gradients and buffers and the thread's generator are restored. If
+// `split`, backward runs as I and W; otherwise the time of the whole backward is `input_gradient`. `bytes` is
+// the growth of the process's live memory in a forward; ranks that are threads of one process count each
+// other's memory. `input_bytes` is the size of the tensors that other stages send.
 // Errors: those of the model.
 StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool split,
                          const std::function<std::vector<Tensor>()>& forward);

@@ -1,13 +1,13 @@
-// Note [One at a time]
+// Note [Cooperative scheduling]
 //
-// Each simulated thread is a real thread that holds still unless it has the turn. The thread with the turn
-// calls hooks. In a hook it may give the turn to another thread that can run. A thread can run if it is not
-// waiting, if its `ready` holds, or if its time has come. If no thread can run, time jumps to the next moment
-// at which one could. If there is no such moment before `give_up`, the run hangs. The report says so, and all
-// threads are unwound.
+// Each simulated thread is a real thread that is blocked on its semaphore unless it is the running thread. The
+// running thread calls hooks, which may switch to another runnable thread. A thread is runnable if it is not
+// waiting, if its `ready` returns true, or if its deadline has passed. If no thread is runnable, virtual time
+// advances to the next event that may make one runnable. If there is no such event before `give_up`, the run
+// hangs: the report is marked and all threads are unwound.
 //
-// A rank that is killed is unwound by RankKilled: the next hook that each of its threads calls throws it.
-// Hooks that are called while a thread unwinds do not throw; join never throws.
+// Killing a rank: the next hook called by each of its threads throws RankKilled. Hooks called during unwinding do
+// not throw; join never throws.
 #include "gradus/distributed/simulation/internal/scheduler.h"
 
 #include <algorithm>
@@ -24,23 +24,24 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr TimePoint kStart{std::chrono::seconds(1000)};
-constexpr size_t kEventsKept = 256;
-constexpr uint64_t kMaxSteps = 3'000'000;    // a run with more goes in circles
-constexpr std::chrono::seconds kStuck{120};  // of real time without a hook: a thread waits outside of hooks
+constexpr size_t kMaxEvents = 256;
+constexpr uint64_t kMaxSteps = 3'000'000;  // a run with more steps counts as a livelock
+constexpr std::chrono::seconds kMaxRealWait{
+    120};  // real time without a hook: a thread blocks outside of hooks
 
 }  // namespace
 
 struct Scheduler::Thread {
   int number = 0, rank = -1;
-  uint64_t weight = 1;  // how often it is chosen, relative to others
+  uint64_t weight = 1;  // relative probability of being chosen
   std::binary_semaphore turn{0};
   std::thread::id id;
   bool done = false;
-  // While it waits:
+  // Arguments of the current wait_for:
   const std::function<bool()>* ready = nullptr;
   TimePoint until;
   const char* what = "";
-  bool must_finish = false;  // the wait goes on even if the rank is dead
+  bool must_finish = false;  // the wait continues even if the rank is dead
 };
 
 constinit thread_local Scheduler::Thread* Scheduler::self_ = nullptr;
@@ -71,7 +72,7 @@ SimulationReport Scheduler::run(const std::function<void(int)>& body) {
       }
     }));
   choose()->turn.release();
-  for (uint64_t seen = progress_; !finished_.try_acquire_for(kStuck); seen = progress_)
+  for (uint64_t seen = progress_; !finished_.try_acquire_for(kMaxRealWait); seen = progress_)
     if (seen == progress_) {
       std::fprintf(stderr, "simulation with seed %llu: stuck outside of any hook\n%s",
                    (unsigned long long)options_.seed, waits().c_str());
@@ -79,10 +80,10 @@ SimulationReport Scheduler::run(const std::function<void(int)>& body) {
     }
   for (std::thread& rank : ranks) rank.join();
 
-  const uint64_t kept = std::min<uint64_t>(event_count_, kEventsKept);
+  const uint64_t kept = std::min<uint64_t>(event_count_, kMaxEvents);
   std::vector<std::string> trace;
   for (uint64_t i = event_count_ - kept; i < event_count_; ++i)
-    trace.push_back(describe(events_[i % kEventsKept]));
+    trace.push_back(describe(events_[i % kMaxEvents]));
   report_.trace.insert(report_.trace.begin(), trace.begin(), trace.end());
   report_.hung = hung_;
   return std::move(report_);
@@ -115,9 +116,9 @@ bool Scheduler::drops(int from, int to) {
 }
 
 TimePoint Scheduler::arrival(int from, int to) {
-  // Most messages are fast.
-  const double share = std::pow(uniform(), 4);
-  const auto delay = std::chrono::duration_cast<TimePoint::duration>(options_.max_delay * share);
+  // The fourth power makes most delays short.
+  const double fraction = std::pow(uniform(), 4);
+  const auto delay = std::chrono::duration_cast<TimePoint::duration>(options_.max_delay * fraction);
   TimePoint& last = last_arrival_[{from, to}];
   last = std::max(last, now_ + delay);
   timers_.push(last);
@@ -129,7 +130,7 @@ std::thread Scheduler::start_thread(std::function<void()> body) {
 }
 
 void Scheduler::join(std::thread& thread) {
-  // Takes the latest thread with this id. An id is used again after its thread has been joined or detached.
+  // Searches backward for the latest thread with this id, since ids are reused after a join or detach.
   const auto it = std::find_if(threads_.rbegin(), threads_.rend(),
                                [&](const auto& t) { return t->id == thread.get_id(); });
   if (it == threads_.rend()) throw InternalError("a simulated thread joins one that is not simulated");
@@ -154,7 +155,7 @@ bool Scheduler::can_run(const Thread& thread) {
   if (!thread.ready || thread.until <= now_) return true;
   if (is_dead(thread) && !thread.must_finish) return true;
   judging_ = true;
-  bool ready = true;  // if it throws, the thread itself calls it again and gets the exception
+  bool ready = true;  // if `ready` throws, the thread runs, calls it again and gets the exception
   try {
     ready = (*thread.ready)();
   } catch (...) {
@@ -163,20 +164,20 @@ bool Scheduler::can_run(const Thread& thread) {
   return ready;
 }
 
-// Decides which thread has the turn next. Moves time on if no thread can run.
+// Chooses the thread that runs next. Advances time if no thread is runnable.
 Scheduler::Thread* Scheduler::choose() {
   for (;;) {
     deliver_due_news();
-    std::vector<Thread*> able;
+    std::vector<Thread*> runnable;
     uint64_t weights = 0;
     for (const auto& thread : threads_)
       if (!thread->done && can_run(*thread)) {
-        able.push_back(thread.get());
+        runnable.push_back(thread.get());
         weights += thread->weight;
       }
-    if (!able.empty()) {
-      uint64_t chosen = able.size() == 1 ? 0 : random() % weights;
-      for (Thread* thread : able) {
+    if (!runnable.empty()) {
+      uint64_t chosen = runnable.size() == 1 ? 0 : random() % weights;
+      for (Thread* thread : runnable) {
         if (chosen < thread->weight) return thread;
         chosen -= thread->weight;
       }
@@ -207,8 +208,8 @@ void Scheduler::deliver_due_news() {
   on_death_(report_.killed);
 }
 
-// Ends a run in which nothing can happen any more, or too much has happened. Records what each thread waits
-// for, and lets all threads unwind.
+// Ends a deadlocked run, or one that exceeds its limits. Records what each thread waits for, and makes all hooks
+// throw, so that all threads unwind.
 void Scheduler::give_up() {
   if (hung_) {
     std::fprintf(stderr, "simulation with seed %llu: threads that were to end do not\n%s",
@@ -237,7 +238,7 @@ std::thread Scheduler::launch(int rank, std::function<void()> body) {
       if (!is_dead(self)) body();
     } catch (const RankKilled&) {
     }
-    body = nullptr;  // what it holds is destroyed within the simulation
+    body = nullptr;  // destroys captured objects within the simulation
     record("ends", "");
     self.done = true;
     current_ = nullptr;
@@ -252,7 +253,7 @@ std::thread Scheduler::launch(int rank, std::function<void()> body) {
 
 bool Scheduler::is_dead(const Thread& thread) const { return hung_ || thread.rank == report_.killed; }
 
-// Begins every hook: advances time a little, and kills the victim if its time has come.
+// Start of every hook: advances time slightly, and kills the victim if it has reached its step number kill_at_.
 void Scheduler::enter(const char* kind, const char* what) {
   record(kind, what);
   now_ += std::chrono::microseconds(random() % 16);
@@ -289,7 +290,7 @@ void Scheduler::wait_for(const std::function<bool()>& ready, TimePoint until, co
 
 void Scheduler::record(const char* kind, const char* what) {
   progress_.fetch_add(1, std::memory_order_relaxed);
-  if (hung_) return;  // the trace ends with what led to the hang
+  if (hung_) return;  // the trace ends with the events before the hang
   Event event{now_, self_->number, self_->rank, kind, {}};
   std::strncpy(event.what.data(), what, event.what.size() - 1);
   const auto mix = [&](uint64_t value) {
@@ -298,10 +299,10 @@ void Scheduler::record(const char* kind, const char* what) {
   mix(uint64_t(now_.time_since_epoch().count()));
   mix(uint64_t(event.thread));
   for (const char* c = event.what.data(); *c; ++c) mix(uint64_t(*c));
-  if (events_.size() < kEventsKept)
+  if (events_.size() < kMaxEvents)
     events_.push_back(event);
   else
-    events_[event_count_ % kEventsKept] = event;
+    events_[event_count_ % kMaxEvents] = event;
   ++event_count_;
 }
 

@@ -1,5 +1,6 @@
-// Scheduler: runs the threads of a simulation one at a time, on virtual time, by the choices of a seed
-// (Note [One at a time] in scheduler.cc).
+// Scheduler: a deterministic, seeded scheduler that runs the threads of a simulation one at a time in virtual
+// time. See
+// Note [Cooperative scheduling] in scheduler.cc.
 #pragma once
 
 #include <array>
@@ -17,13 +18,13 @@ namespace gradus::dist::internal {
 
 class Scheduler final : public Simulation {
  public:
-  // `on_death(rank)` is called some virtual time after a rank was killed, to tell the other ranks.
-  // It must not wait.
+  // Calls `on_death(rank)` some virtual time after a rank was killed, to notify the other ranks. `on_death` must
+  // not block.
   Scheduler(int world_size, const SimulationOptions& options, std::function<void(int rank)> on_death);
   ~Scheduler();
 
-  // Runs body(rank) for each rank, on a thread of its own. Returns when all of them, and the threads that
-  // they started, have ended.
+  // Runs body(rank) for each rank in a separate thread. Returns when these threads, and all threads that they
+  // started, have ended.
   SimulationReport run(const std::function<void(int rank)>& body);
 
   TimePoint now() const override { return now_; }
@@ -45,7 +46,7 @@ class Scheduler final : public Simulation {
 
   uint64_t random();
   double uniform();
-  uint64_t log_uniform(double limit);  // 1..limit, each power of two as likely as the next
+  uint64_t log_uniform(double limit);  // in [1, limit], log-uniformly distributed
 
   std::thread launch(int rank, std::function<void()> body);
   Thread* choose();
@@ -65,16 +66,16 @@ class Scheduler final : public Simulation {
   const std::function<void(int)> on_death_;
   SimulationReport report_;
 
-  // Only the thread that has the turn uses what follows.
+  // The members below are accessed only by the running thread.
   std::vector<std::unique_ptr<Thread>> threads_;
   TimePoint now_;
   uint64_t draws_ = 0;
-  // Times at which something may become visible.
+  // Times at which a message arrives, so that the `ready` of a thread may become true.
   std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>> timers_;
-  bool judging_ = false;  // a thread's `ready` is being called
+  bool judging_ = false;  // can_run is evaluating a thread's `ready`, in which hooks do not switch threads
   bool hung_ = false;
 
-  double switch_chance_;  // at a step
+  double switch_chance_;  // probability of switching threads at a step
   int victim_ = -1;
   uint64_t steps_ = 0, victim_steps_ = 0, kill_at_ = 0;
   TimePoint death_news_ = TimePoint::max();
@@ -82,7 +83,7 @@ class Scheduler final : public Simulation {
   std::pair<int, int> cut_{-1, -1};
   std::map<std::pair<int, int>, TimePoint> last_arrival_;
 
-  std::vector<Event> events_;  // a ring
+  std::vector<Event> events_;  // ring buffer
   uint64_t event_count_ = 0;
 
   std::atomic<uint64_t> progress_{0};
