@@ -156,7 +156,7 @@ ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>&
     for (int64_t i = 0; i < set.size(); ++i) indices.push_back(i);
   const data::Subset repeated(set, std::move(indices));
   data::DataLoader loader(repeated, {.batch_size = args.batch, .shuffle = true, .num_workers = workers});
-  std::vector<double> alone, ours, ratio;
+  std::vector<double> decoder_rates, loader_rates, ratio;
   const double images = static_cast<double>(photos.size()) * args.passes;
   for (int round = -1; round < args.rounds; ++round) {  // round -1 is a warm-up
     double a = 0, b = 0;
@@ -168,16 +168,18 @@ ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>&
       }
     }
     if (round < 0) continue;
-    alone.push_back(a);
-    ours.push_back(b);
+    decoder_rates.push_back(a);
+    loader_rates.push_back(b);
     ratio.push_back(b / a);
   }
   std::printf("%d worker%s, per core\n", workers, workers == 1 ? "" : "s");
-  report("libjpeg-turbo, decoding alone", alone, "images/s");
-  report("decoding, cropping, resizing, normalizing, batching", ours, "images/s");
+  report("libjpeg-turbo, decoding alone", decoder_rates, "images/s");
+  report("decoding, cropping, resizing, normalizing, batching", loader_rates, "images/s");
   report("ratio", ratio, "        ");
-  return {
-      {"workers", workers}, {"decoder", median(alone)}, {"loader", median(ours)}, {"ratio", median(ratio)}};
+  return {{"workers", workers},
+          {"decoder", median(decoder_rates)},
+          {"loader", median(loader_rates)},
+          {"ratio", median(ratio)}};
 }
 
 ordered_json beside_training(const data::Dataset& set, const Args& args) {
@@ -192,30 +194,30 @@ ordered_json beside_training(const data::Dataset& set, const Args& args) {
     opt.step().clear_grad();
   };
   data::DataLoader none(set, {.batch_size = args.batch, .drop_last = true});
-  data::DataLoader beside(set, {.batch_size = args.batch, .num_workers = 1, .drop_last = true});
+  data::DataLoader concurrent_loader(set, {.batch_size = args.batch, .num_workers = 1, .drop_last = true});
   const data::Batch first = *none.begin();
   const double steps = static_cast<double>(none.size());
   const auto milliseconds = [&](auto&& f) { return 1e3 * seconds_of(f) / steps; };
   const auto train = [&](data::DataLoader& loader) {
     for (const data::Batch& b : loader) step(b.input, b.target);
   };
-  std::vector<double> alone, loading, in_turn, overlapped;
+  std::vector<double> step_alone, loading, in_turn, overlapped;
   for (int round = -1; round < args.rounds; ++round) {
     const double a = milliseconds([&] {
       for (int64_t i = 0; i < none.size(); ++i) step(first.input, first.target);
     });
     const double l = milliseconds([&] { load_all(none); });
-    const double t = milliseconds([&] { train(none); }), o = milliseconds([&] { train(beside); });
+    const double t = milliseconds([&] { train(none); }), o = milliseconds([&] { train(concurrent_loader); });
     if (round < 0) continue;
-    alone.push_back(a), loading.push_back(l), in_turn.push_back(t), overlapped.push_back(o);
+    step_alone.push_back(a), loading.push_back(l), in_turn.push_back(t), overlapped.push_back(o);
   }
   std::printf("ResNet-18, batch %lld, %d thread(s)\n", static_cast<long long>(args.batch), num_threads());
-  report("a training step alone", alone, "ms");
+  report("a training step alone", step_alone, "ms");
   report("loading a batch alone", loading, "ms");
   report("both in turn (no workers)", in_turn, "ms");
   report("both at once (1 worker)", overlapped, "ms");
   return {{"threads", num_threads()},
-          {"step_ms", median(alone)},
+          {"step_ms", median(step_alone)},
           {"load_ms", median(loading)},
           {"in_turn_ms", median(in_turn)},
           {"overlapped_ms", median(overlapped)}};

@@ -85,7 +85,7 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
 // Returns the peak memory of a list's micro-batches, each of which counts one.kept, or one.between between I and
 // W.
 double most_bytes(const std::vector<dist::Action>& list, const Measured& one) {
-  double bytes = 0, most = 0;
+  double bytes = 0, peak_bytes = 0;
   for (const dist::Action& a : list) {
     switch (a.kind) {
       case ActionKind::kForward:
@@ -100,9 +100,9 @@ double most_bytes(const std::vector<dist::Action>& list, const Measured& one) {
       case ActionKind::kWeightGradient:
         bytes -= one.between;
     }
-    most = std::max(most, bytes);
+    peak_bytes = std::max(peak_bytes, bytes);
   }
-  return most;
+  return peak_bytes;
 }
 
 }  // namespace

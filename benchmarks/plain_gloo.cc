@@ -34,9 +34,9 @@ class Rendezvous : public gloo::rendezvous::Store {
   }
   void wait(const std::vector<std::string>& keys) override { wait(keys, kDefaultTimeout); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    std::vector<std::string> ours;
-    for (const std::string& key : keys) ours.push_back(prefix_ + key);
-    store_.wait(ours, timeout);
+    std::vector<std::string> prefixed_keys;
+    for (const std::string& key : keys) prefixed_keys.push_back(prefix_ + key);
+    store_.wait(prefixed_keys, timeout);
   }
 
  private:

@@ -23,23 +23,23 @@ int64_t global_batch_size(const DataLoaderOptions& o, int64_t shown) {
 
 BatchSchedule::BatchSchedule(const DataLoaderOptions& o, const LoaderState& from, int64_t size)
     : size_(size), shown_(from.shown), bounds_{std::min(from.samples, size)} {
-  int64_t rest = size_ - begin(0);
+  int64_t remaining = size_ - begin(0);
   while (true) {
     const int64_t full = global_batch_size(o, shown_after(batches()));
-    if (rest < full) break;
+    if (remaining < full) break;
     bounds_.push_back(bounds_.back() + full);
-    rest -= full;
+    remaining -= full;
   }
-  if (rest == 0 || o.drop_last) return;
+  if (remaining == 0 || o.drop_last) return;
   const int64_t ranks = o.world_size;
-  if (o.uneven == Uneven::kBalance && rest < ranks && batches() > 0) {
+  if (o.uneven == Uneven::kBalance && remaining < ranks && batches() > 0) {
     bounds_.back() = size_;
     return;
   }
-  int64_t last = rest;
-  if (o.uneven == Uneven::kDrop) last = rest / ranks * ranks;
-  if (o.uneven == Uneven::kPad) last = (rest + ranks - 1) / ranks * ranks;
-  if (o.uneven == Uneven::kBalance) last = std::max(rest, ranks);
+  int64_t last = remaining;
+  if (o.uneven == Uneven::kDrop) last = remaining / ranks * ranks;
+  if (o.uneven == Uneven::kPad) last = (remaining + ranks - 1) / ranks * ranks;
+  if (o.uneven == Uneven::kBalance) last = std::max(remaining, ranks);
   if (last > 0) bounds_.push_back(bounds_.back() + last);
 }
 

@@ -351,14 +351,14 @@ void check_same_on_ranks(Job& job, const Sampler& sampler, const DataLoaderOptio
   std::string sizes;
   for (const auto& [shown, size] : o.global_batch_sizes)
     sizes += concat(sizes.empty() ? ", global_batch_sizes " : ",", shown, ':', size);
-  const std::string mine =
+  const std::string options_text =
       concat(sampler.size(), " samples, batch_size ", o.batch_size, ", global_batch_size ",
              o.global_batch_size, sizes, ", uneven ", int(o.uneven), ", drop_last ", o.drop_last, seed);
-  const std::string first = job.first_given("DataLoader", mine);
-  if (first != mine)
+  const std::string first = job.first_given("DataLoader", options_text);
+  if (first != options_text)
     throw ValueError("DataLoader",
                      "the ranks' loaders share one order, so they must be alike, but this one of rank ",
-                     job.rank, " has ", mine, ", and that of another rank has ", first,
+                     job.rank, " has ", options_text, ", and that of another rank has ", first,
                      "; give the same options and .seed, or .world_size = 1 for samples of one's own");
 }
 

@@ -83,8 +83,8 @@ class Dataset {
   void check_index(int64_t index) const;
 };
 
-// Stacks samples. All must agree in shape and dtype, and lie on the CPU.
-// Shapes: inputs [...] -> [N,...], targets likewise.
+// Stacks samples, which must have equal shapes and dtypes and be on the CPU.
+// Shapes: N inputs [...] -> [N,...]; the same for targets.
 // Errors: SampleError naming the first sample that differs from the previous one, or that is not on the CPU.
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset);

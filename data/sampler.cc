@@ -120,11 +120,11 @@ std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int worl
   if (world_size < 1 || rank < 0 || rank >= world_size)
     throw ValueError("shard", "rank must lie in [0, world_size), given rank ", rank, " of ", world_size);
   if (world_size == 1) return order;
-  std::vector<int64_t> mine;
-  mine.reserve(order.size() / static_cast<size_t>(world_size) + 1);
+  std::vector<int64_t> indices_of_rank;
+  indices_of_rank.reserve(order.size() / static_cast<size_t>(world_size) + 1);
   for (size_t i = static_cast<size_t>(rank); i < order.size(); i += static_cast<size_t>(world_size))
-    mine.push_back(order[i]);
-  return mine;
+    indices_of_rank.push_back(order[i]);
+  return indices_of_rank;
 }
 
 }  // namespace gradus::data

@@ -36,7 +36,7 @@ class SequentialSampler : public Sampler {
   int64_t size_;
 };
 
-// A permutation that depends on (size, seed, epoch) alone: Fisher-Yates with Philox numbers.
+// A permutation that depends only on (size, seed, epoch): Fisher-Yates shuffle with Philox random numbers.
 class RandomSampler : public Sampler {
  public:
   RandomSampler(int64_t size, uint64_t seed);  // Errors: ValueError for a negative size

@@ -92,10 +92,10 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path)
   });
 }
 
-Tensor CheckpointReader::read(int64_t place) {
+Tensor CheckpointReader::read(int64_t index) {
   return file_.parse([&] {
-    Tensor x = internal::read_tensor(file_, header_, header_.entries[size_t(place)]);
-    checksums_.tensors[place] = file_.crc32();
+    Tensor x = internal::read_tensor(file_, header_, header_.entries[size_t(index)]);
+    checksums_.tensors[index] = file_.crc32();
     return x;
   });
 }
@@ -107,14 +107,14 @@ Tensor CheckpointReader::read(const std::string& name) {
 
 Checkpoint CheckpointReader::read() {
   Checkpoint all = content_;
-  for (const auto& [name, place] : places_) all.values_[name] = read(place);
+  for (const auto& [name, index] : places_) all.values_[name] = read(index);
   return all;
 }
 
 void CheckpointReader::join(const Checksums& others) {
   bool same = others.header == checksums_.header;
-  for (const auto& [place, crc] : others.tensors)
-    same = same && checksums_.tensors.try_emplace(place, crc).first->second == crc;
+  for (const auto& [index, crc] : others.tensors)
+    same = same && checksums_.tensors.try_emplace(index, crc).first->second == crc;
   if (!same) file_.fail("is damaged, or is not the file that others have read");
 }
 

@@ -1,4 +1,5 @@
-// CRC-32C (Castagnoli), the checksum of the records of event files. zlib's CRC-32 has another polynomial.
+// crc32c: CRC-32C (Castagnoli polynomial), the checksum of event file records, by table lookup. zlib's crc32 uses
+// another polynomial.
 #pragma once
 
 #include <array>

@@ -129,8 +129,8 @@ int64_t seconds_for(const fs::path& folder) {
     const std::string digits = name.substr(kPrefix.size(), kDigits);
     if (name[kPrefix.size() + kDigits] != '.' || digits.find_first_not_of("0123456789") != std::string::npos)
       continue;
-    const int64_t theirs = std::stoll(digits);
-    if (theirs < 9'999'999'999) seconds = std::max(seconds, theirs + 1);
+    const int64_t existing = std::stoll(digits);
+    if (existing < 9'999'999'999) seconds = std::max(seconds, existing + 1);
   }
   return seconds;
 }

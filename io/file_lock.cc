@@ -83,10 +83,10 @@ bool is_named(int fd, const std::filesystem::path& name) {
 // link. An existing lock file belongs to a writer, or is a remnant of a killed writer. A remnant is not locked,
 // and the next writer removes it. After locking a file, a process checks that the file still has its name.
 bool FileLock::try_take() {
-  Descriptor mine{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
-  if (mine.fd >= 0) {
-    if (!try_lock(mine.fd) || !is_named(mine.fd, name_)) return false;
-    fd_ = std::exchange(mine.fd, -1);
+  Descriptor new_file{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
+  if (new_file.fd >= 0) {
+    if (!try_lock(new_file.fd) || !is_named(new_file.fd, name_)) return false;
+    fd_ = std::exchange(new_file.fd, -1);
     const gradus::internal::QuietSignals quiet;
     const std::string text = process_text();
     (void)!::write(fd_, text.data(),

@@ -1,7 +1,7 @@
-// Writes the wire format of protocol buffers, as far as event files use it.
+// ProtoWriter: encodes the subset of the protocol buffers wire format that event files use.
 //
 //   ProtoWriter value;
-//   value.bytes(1, "loss").f32(2, 0.25f);           // fields have numbers and may come in any order
+//   value.bytes(1, "loss").f32(2, 0.25f);           // field numbers and values; any order
 //   std::string record = ProtoWriter().message(5, value).take();
 #pragma once
 

@@ -267,10 +267,10 @@ constexpr OtherFormat kOtherFormats[] = {
   constexpr int64_t kShown = 24;
   std::string start(8, '\0');
   std::memcpy(start.data(), &length, 8);
-  const int64_t more = std::min(file.remaining(), kShown - 8);
-  start.resize(static_cast<size_t>(8 + more));
-  file.read(start.data() + 8, more);
-  if (more > 0 && start[8] == '{') {
+  const int64_t next_bytes = std::min(file.remaining(), kShown - 8);
+  start.resize(static_cast<size_t>(8 + next_bytes));
+  file.read(start.data() + 8, next_bytes);
+  if (next_bytes > 0 && start[8] == '{') {
     if (length > static_cast<uint64_t>(kMaxHeaderBytes))
       file.fail("says that its header has ", length, " bytes; expected at most ", kMaxHeaderBytes);
     file.fail("says that its header has ", length, " bytes, but only ", file.size() - 8, " follow");
@@ -332,9 +332,9 @@ Tensor read_tensor(FileReader& file, const SafetensorsHeader& header, const Safe
   file.read(x.raw_ptr(), bytes);
   if (entry.dtype == DType::kBool) {
     const auto* p = static_cast<const uint8_t*>(x.raw_ptr());
-    const auto* odd = std::find_if(p, p + bytes, [](uint8_t v) { return v > 1; });
-    if (odd != p + bytes)
-      file.fail("tensor ", quote(entry.name), " has a BOOL of ", int{*odd}, "; expected 0 or 1");
+    const auto* invalid = std::find_if(p, p + bytes, [](uint8_t v) { return v > 1; });
+    if (invalid != p + bytes)
+      file.fail("tensor ", quote(entry.name), " has a BOOL of ", int{*invalid}, "; expected 0 or 1");
   }
   return x;
 }

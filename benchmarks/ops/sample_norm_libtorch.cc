@@ -1,5 +1,5 @@
-// Workloads: per-sample normalizations (group, instance, layer and local response norm), in LibTorch, with NCHW and
-// channels-last layouts.
+// Workloads: per-sample normalizations (group, instance, layer and local response norm), in LibTorch, with NCHW
+// and channels-last layouts.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -35,13 +35,14 @@ constexpr const char* kOp = "download";
 class PartFile {
  public:
   explicit PartFile(const fs::path& file)
-      : path_(file.string() + ".part"), turn_(file, path_, kOp, io::FileOptions().patience) {
+      : path_(file.string() + ".part"), lock_(file, path_, kOp, io::FileOptions().patience) {
     constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     fd_ = ::open(path_.c_str(), kFlags, 0644);
     struct stat info {};
-    const bool ours = fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
-    if (ours) return;
-    // The path is a symbolic link, whose target must not be written to.
+    const bool is_regular_file =
+        fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
+    if (is_regular_file) return;
+    // The path is a symbolic or hard link, or not a regular file: replaces it without writing to its target.
     if (fd_ >= 0) ::close(fd_);
     ::unlink(path_.c_str());
     fd_ = ::open(path_.c_str(), kFlags | O_EXCL, 0644);
@@ -85,7 +86,7 @@ class PartFile {
       throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(errno));
   }
   const fs::path path_;
-  const io::internal::FileLock turn_;
+  const io::internal::FileLock lock_;
   int fd_ = -1;
 };
 

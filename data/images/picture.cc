@@ -324,9 +324,9 @@ Tensor Picture::own_tensor() {
   const Shape shape = this->shape();
   if (shape.size() != 3 || dtype() != DType::kF32)
     throw ShapeError("Picture", "expected f32[C,H,W], given ", describe(tensor_));
-  Tensor own = empty_strided(shape, pixel_strides(shape), {DType::kF32});
-  write_channels_last(own.ptr<float>());
-  return own;
+  Tensor floats = empty_strided(shape, pixel_strides(shape), {DType::kF32});
+  write_channels_last(floats.ptr<float>());
+  return floats;
 }
 
 Tensor Picture::tensor() {
@@ -356,13 +356,13 @@ template <class F> Picture& Picture::map_values(F&& f) {
     values_ = std::move(mapped);
     return *this;
   }
-  Tensor own = own_tensor();
-  float* p = own.ptr<float>();
-  const size_t channels = static_cast<size_t>(own.size(0));
-  for (int64_t i = 0; i < own.numel(); i += static_cast<int64_t>(channels)) {
+  Tensor floats = own_tensor();
+  float* p = floats.ptr<float>();
+  const size_t channels = static_cast<size_t>(floats.size(0));
+  for (int64_t i = 0; i < floats.numel(); i += static_cast<int64_t>(channels)) {
     for (size_t c = 0; c < channels; ++c) p[static_cast<size_t>(i) + c] = f(c, p[static_cast<size_t>(i) + c]);
   }
-  return set(own);
+  return set(floats);
 }
 
 Picture& Picture::normalize(std::span<const float> mean, std::span<const float> std) {

@@ -31,7 +31,7 @@ struct ChunkSummary {
 };
 
 // Walks over the chunks (length, type, data, CRC) up to IEND.
-// Errors: FileError when a chunk goes past the end, or there is no IEND.
+// Errors: FileError if a chunk extends beyond the end of the file, or IEND is missing.
 ChunkSummary scan_chunks(const EncodedImage& file) {
   ChunkSummary found;
   const std::span<const uint8_t> all(file.bytes);

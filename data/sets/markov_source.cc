@@ -104,7 +104,8 @@ std::vector<uint8_t> MarkovSource::draw(int64_t length, uint64_t seed, uint64_t 
   const size_t n = size_t(options_.characters), states = size_t(states_);
   size_t state = sample_outcome(stationary_, uniform(seed, stream, 0));
   std::vector<uint8_t> drawn;
-  for (size_t place = states / n; place > 0; place /= n) drawn.push_back(uint8_t(state / place % n));
+  for (size_t digit_weight = states / n; digit_weight > 0; digit_weight /= n)
+    drawn.push_back(uint8_t(state / digit_weight % n));
   while (int64_t(drawn.size()) < length) {
     const size_t c = sample_outcome(next(int64_t(state)), uniform(seed, stream, drawn.size()));
     drawn.push_back(uint8_t(c));

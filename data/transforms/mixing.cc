@@ -36,26 +36,26 @@ Tensor own_input(const Tensor& x) {
   const int64_t n = x.size(0), item = x.numel() / n;
   const bool samples_apart = n == 1 || x.stride(0) == item;
   if (x.sole_owner() && samples_apart) return x;
-  Tensor own = empty(x.shape(), {DType::kF32});
-  if (samples_apart) own = empty_like(x);
-  float* to = own.ptr<float>();
+  Tensor owned = empty(x.shape(), {DType::kF32});
+  if (samples_apart) owned = empty_like(x);
+  float* to = owned.ptr<float>();
   if (samples_apart) {
     std::copy_n(x.ptr<float>(), x.numel(), to);
-    return own;
+    return owned;
   }
   const std::vector<float> values = x.to_vector<float>();
   std::copy(values.begin(), values.end(), to);
-  return own;
+  return owned;
 }
 
 // target[i] = r target[i] + (1 - r) target[i - 1].
 Tensor mixed_targets(const Tensor& labels, int64_t classes, float r) {
-  const Tensor own = soft_targets(labels, classes);
-  const int64_t n = own.size(0);
-  Tensor mixed = empty(own.shape(), {DType::kF32});
+  const Tensor one_hot = soft_targets(labels, classes);
+  const int64_t n = one_hot.size(0);
+  Tensor mixed = empty(one_hot.shape(), {DType::kF32});
   for (int64_t i = 0; i < n; ++i) {
-    const float* a = own.ptr<float>() + i * classes;
-    const float* b = own.ptr<float>() + (i == 0 ? n - 1 : i - 1) * classes;
+    const float* a = one_hot.ptr<float>() + i * classes;
+    const float* b = one_hot.ptr<float>() + (i == 0 ? n - 1 : i - 1) * classes;
     float* to = mixed.ptr<float>() + i * classes;
     for (int64_t c = 0; c < classes; ++c) to[c] = r * a[c] + (1 - r) * b[c];
   }

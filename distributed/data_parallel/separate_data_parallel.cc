@@ -40,12 +40,13 @@ class SeparateModels::State {
   DataParallelModel& model(const std::string& part) { return models_.at(part); }
 
   nn::StateDict parameters(const std::string& part) {
-    nn::StateDict own;
+    nn::StateDict owned;
     for (auto& [name, p] : tensors(part, &nn::Module::named_parameters)) {
       const Ref<autograd::Leaf> leaf = autograd::leaf_of(p);
-      if (owners_.try_emplace(leaf.get(), leaf, part).first->second.second == part) own.emplace_back(name, p);
+      if (owners_.try_emplace(leaf.get(), leaf, part).first->second.second == part)
+        owned.emplace_back(name, p);
     }
-    return own;
+    return owned;
   }
   nn::StateDict buffers(const std::string& part) { return tensors(part, &nn::Module::named_buffers); }
 

@@ -163,13 +163,13 @@ data::Batch Verification::batch_of(const Setup& setup, int step, int rank) const
 
 // Stores the initial weights in the first run, and loads them in later runs.
 void Verification::take_weights(const nn::Module& model) {
-  const TrainingState own(model, 0);
+  const TrainingState model_state(model, 0);
   if (!start_) {
-    start_ = own.clone();
+    start_ = model_state.clone();
     return;
   }
   for (StateKind kind : {StateKind::kParameter, StateKind::kBuffer}) {
-    const nn::StateDict &from = (*start_)[kind], &to = own[kind];
+    const nn::StateDict &from = (*start_)[kind], &to = model_state[kind];
     for (size_t i = 0; i < std::max(from.size(), to.size()); ++i) {
       const auto text = [&](const nn::StateDict& dict) {
         return i < dict.size() ? concat(prefix(kind), dict[i].first, " ", describe(dict[i].second))

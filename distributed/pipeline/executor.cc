@@ -153,8 +153,8 @@ std::string Executor::odd_inputs(const Step& step, const Action& action) const {
 std::vector<Executor::Place> Executor::order_of(const ActionLists& lists) const {
   std::vector<Place> order;
   if (!model_.has_devices()) {
-    const size_t own = size_t(model_.rank());
-    for (size_t i = 0; i < lists.of_rank[own].size(); ++i) order.push_back({own, i});
+    const size_t local = size_t(model_.rank());
+    for (size_t i = 0; i < lists.of_rank[local].size(); ++i) order.push_back({local, i});
     return order;
   }
   const StageTimes equal = {.forward = 1, .input_gradient = 1, .weight_gradient = 1};
@@ -236,7 +236,7 @@ void Executor::backward(Step& step, const Action& action) {
   Running& running = step.at(action);
   const StagePlan& plan = running.cut->plan;
   if (running.recomputes) {  // before waiting for gradients
-    const SecondRun again(model_.module(), running.buffers);
+    const SecondRun second_run(model_.module(), running.buffers);
     running.recording.resume();
     run_own_stage(step, action);
     running.recording.pause();
@@ -260,10 +260,10 @@ void Executor::backward(Step& step, const Action& action) {
   }
   running.output.sent.clear();
   running.loss = {};
-  const bool whole = action.kind == ActionKind::kBackward;
+  const bool is_whole_backward = action.kind == ActionKind::kBackward;
   if (roots.empty()) {
     running.recording.backward();  // calls the callbacks, which all ranks must do
-  } else if (whole) {
+  } else if (is_whole_backward) {
     running.recording.backward(std::move(roots), std::move(dys));
   } else {
     std::vector<Tensor> inputs;
@@ -275,7 +275,7 @@ void Executor::backward(Step& step, const Action& action) {
     if (running.awaited[slot])  // backward computed no gradient: sends an undefined tensor
       send(step, plan.needs[s][slot].stage, {step.number, s, k, int(slot), true}, {});
   running.input.received.clear();
-  if (whole) step.running.erase({s, k});
+  if (is_whole_backward) step.running.erase({s, k});
 }
 
 void Executor::weight_gradient(Step& step, const Action& action) {
@@ -344,13 +344,14 @@ void Executor::share_tied_gradients(Step& step, const std::map<std::string, Tens
     const auto earlier = before.find(held.name);
     if (earlier == before.end()) continue;
     const Tensor parameter = model_.module().parameter(held.name);
-    const Tensor own = parameter.grad();
+    const Tensor local = parameter.grad();
     for (int rank : held.ranks)
-      if (rank != model_.rank()) mailbox_->send(rank, address, {.tensor = own});
+      if (rank != model_.rank()) mailbox_->send(rank, address, {.tensor = local});
     Tensor sum;
     for (int rank : held.ranks) {
-      const Tensor part = rank == model_.rank() ? own : mailbox_->take(rank, address, held.name).tensor;
-      if (part.defined()) sum = sum.defined() ? add(sum, part) : part;
+      const Tensor rank_gradient =
+          rank == model_.rank() ? local : mailbox_->take(rank, address, held.name).tensor;
+      if (rank_gradient.defined()) sum = sum.defined() ? add(sum, rank_gradient) : rank_gradient;
     }
     if (earlier->second.defined()) sum = sum.defined() ? add(earlier->second, sum) : earlier->second;
     parameter.set_grad(sum);

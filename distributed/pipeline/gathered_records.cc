@@ -104,8 +104,8 @@ int64_t clock_offset(const Group& group, const std::function<int64_t()>& now) {
   return 0;
 }
 
-std::vector<RankRecord> gathered_records(std::vector<RankRecord> own, const Group& group) {
-  if (group.size() == 1) return own;
+std::vector<RankRecord> gathered_records(std::vector<RankRecord> local, const Group& group) {
+  if (group.size() == 1) return local;
   // Ranks on the same host have the same clock.
   const std::vector<int>& host_of = group.state().world()->host_of;
   const auto on_other_host = [&](int rank) {
@@ -113,11 +113,11 @@ std::vector<RankRecord> gathered_records(std::vector<RankRecord> own, const Grou
   };
   if (std::ranges::any_of(group.ranks(), on_other_host)) {
     const int64_t offset = clock_offset(group, monotonic_now);
-    if (on_other_host(get_rank())) subtract(offset, own);
+    if (on_other_host(get_rank())) subtract(offset, local);
   }
   std::vector<RankRecord> all;
   for (const std::string& bytes :
-       gather_object(to_bytes(own), {.dst = group.ranks().front(), .group = group}))
+       gather_object(to_bytes(local), {.dst = group.ranks().front(), .group = group}))
     append_from_bytes(bytes, all);
   return all;
 }

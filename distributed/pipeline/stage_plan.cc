@@ -13,10 +13,10 @@ using Role = StagePlan::Role;
 
 // An origin of a value. A value computed by ops between modules has several.
 //   kState: a parameter or buffer        kResult: a result of a call
-//   kKept: computed inside a call but not returned by it
-//   kDrawn: random numbers drawn between modules
+//   kInternal: computed inside a call but not returned by it
+//   kRandom: random numbers drawn between modules
 struct Source {
-  enum Kind { kState, kResult, kKept, kDrawn } kind;
+  enum Kind { kState, kResult, kInternal, kRandom } kind;
   int of;          // kState: index in ModelTrace::state; otherwise the call
   int result = 0;  // kResult: index in the call's results
   int stage = 0;
@@ -63,10 +63,10 @@ class Planner {
 
  private:
   void run_op(const TracedEvent& op) {
-    Sources read_here;
+    Sources op_sources;
     for (Memory m : op.memory)
-      if (m >= 0) add(read_here, sources_[m]);
-    read(read_here, op.call < 0 ? "" : trace_.calls[op.call].path);
+      if (m >= 0) add(op_sources, sources_[m]);
+    read(op_sources, op.call < 0 ? "" : trace_.calls[op.call].path);
     // The first operand is a result; so is every storage that no earlier op used.
     for (size_t i = 0; i < op.memory.size(); ++i) {
       const Memory m = op.memory[i];
@@ -74,12 +74,12 @@ class Planner {
       const bool is_new = unwritten_[m];
       unwritten_[m] = false;
       if (own_ >= 0)
-        sources_[m] = {{Source::kKept, own_, 0, stage_}};
+        sources_[m] = {{Source::kInternal, own_, 0, stage_}};
       else if (is_new)
-        sources_[m] = read_here;
+        sources_[m] = op_sources;
       else
-        add(sources_[m], read_here);
-      if (own_ < 0 && op.draws) add(sources_[m], {Source::kDrawn, op.call, 0, stage_});
+        add(sources_[m], op_sources);
+      if (own_ < 0 && op.draws) add(sources_[m], {Source::kRandom, op.call, 0, stage_});
     }
   }
 
@@ -91,10 +91,10 @@ class Planner {
         if (owners.empty() || owners.back() != stage_) owners.push_back(stage_);
       } else if (s.stage < stage_) {
         const std::string& maker = s.of < 0 ? trace_.calls[0].path : trace_.calls[s.of].path;
-        if (s.kind == Source::kKept)
+        if (s.kind == Source::kInternal)
           throw ValueError("Pipeline", "'", reader, "' of stage ", stage_, " reads a tensor that '", maker,
                            "' of stage ", s.stage, " keeps aside: let '", maker, "' return it");
-        if (s.kind == Source::kDrawn)
+        if (s.kind == Source::kRandom)
           throw ValueError("Pipeline", "'", reader, "' of stage ", stage_,
                            " reads random numbers that were drawn on stage ", s.stage,
                            " between modules: draw them in a module (nn::Dropout)");
@@ -113,7 +113,7 @@ class Planner {
       const auto& memory = trace_.calls[call].memory;
       const auto computed = [&](Memory m) {
         return m >= 0 && std::ranges::any_of(sources_[m], [&](const Source& s) {
-                 return s.kind == Source::kKept && s.of == call;
+                 return s.kind == Source::kInternal && s.of == call;
                });
       };
       const bool views_alone = std::ranges::none_of(memory, computed) && !reads_state(call);

@@ -129,11 +129,11 @@ nn::StateDict StagedModel::from_other_devices(const Cut& cut, int stage) const {
 
 nn::StateDict StagedModel::named_parameters() const {
   const nn::StateDict all = module_->named_parameters();
-  nn::StateDict own;
+  nn::StateDict local;
   for (const Held& held : state_)
     if (held.is_parameter && std::ranges::find(held.ranks, parts_.rank) != held.ranks.end())
-      own.emplace_back(held.name, all.at(held.name));
-  return own;
+      local.emplace_back(held.name, all.at(held.name));
+  return local;
 }
 
 }  // namespace gradus::dist::internal

@@ -33,7 +33,7 @@ struct PGGANGeneratorOptions {
   double channel_decay = 1;
   int64_t channel_max = 512;
   nn::PixelNormOptions pixel_norm = {};
-  nn::init::FanMode up_fan = nn::init::FanMode::kFanIn;  // EqualizedLROptions::mode of upsampling convolutions
+  nn::init::FanMode up_fan = nn::init::FanMode::kFanIn;  // fan that scales upsampling convolutions
 };
 
 // Returns images without bounds on the values. Normalizes each z by a pixel norm. All layers have equalized
@@ -73,7 +73,7 @@ struct PGGANDiscriminatorOptions {
   double channel_decay = 1;
   int64_t channel_max = 512;
   int64_t group_size = 4;  // MinibatchStdDevOptions::group_size
-  bool last_conv = true;   // computes a convolution on 4x4 pixels; false: the convolution exists and is skipped
+  bool last_conv = true;   // applies a convolution to 4x4 pixels; false: has it, but skips it
 };
 
 // Returns scores without bounds; larger first scores for images that are classified as real.

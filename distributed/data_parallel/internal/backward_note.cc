@@ -13,9 +13,9 @@ constexpr size_t kHeaderSize = 7;  // number of int64 before the bits of `reache
 
 // Among the members selected by `selects`, returns the first whose value differs from the most frequent
 // value, and a member with the most frequent value. Returns nullopt if all values are equal.
-template <class Counts, class Value>
-std::optional<std::pair<size_t, size_t>> find_minority(const std::vector<BackwardNote>& notes, Counts selects,
-                                                       Value value) {
+template <class Selects, class Value>
+std::optional<std::pair<size_t, size_t>> find_minority(const std::vector<BackwardNote>& notes,
+                                                       Selects selects, Value value) {
   std::vector<size_t> all;
   for (size_t i = 0; i < notes.size(); ++i)
     if (selects(notes[i])) all.push_back(i);
@@ -28,7 +28,7 @@ std::optional<std::pair<size_t, size_t>> find_minority(const std::vector<Backwar
   return std::nullopt;
 }
 
-template <class Is> int first(const BackwardNotes& notes, Is is) {
+template <class Predicate> int first(const BackwardNotes& notes, Predicate is) {
   const auto it = std::ranges::find_if(notes, is);
   return it == notes.end() ? -1 : int(it - notes.begin());
 }

@@ -10,9 +10,9 @@ namespace gradus::dist::internal {
 
 void Bucket::make_room(const Gradients& gradients) {
   if (memory.defined() && memory.storage()->use_count() == 1) return;
-  int64_t room = 0;
-  for (size_t i : params) room += gradients[i].param.numel();
-  memory = empty({room}, {.dtype = dtype});
+  int64_t numel = 0;
+  for (size_t i : params) numel += gradients[i].param.numel();
+  memory = empty({numel}, {.dtype = dtype});
 }
 
 Tensor Bucket::view(int64_t offset, const Shape& shape) const {

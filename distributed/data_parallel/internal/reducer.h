@@ -43,7 +43,7 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   bool keeps() const { return no_sync_ > 0; }
 
   JoinState& join() { return join_; }
-  // Takes part in the other members' backwards, with zeros, until all members have called this function.
+  // join(): takes part in the other members' backwards, with zeros, until all members have called this function.
   // Returns the group rank of a member with the most backwards.
   // Errors: PeerError with throw_on_early_termination if another member starts a backward.
   int serve_until_all_joined();
@@ -72,6 +72,8 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   };
 
   bool alone() const { return group().size() == 1; }
+
+  // Start of a backward. post_none() sends the note of a recording that ended without a backward.
   Backward& open_backward();
   void count_backward();
   void forget_dead();
@@ -81,9 +83,15 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   void start_reduction(Backward& b, const std::shared_ptr<BackwardExchange>& exchange);
   void post_none();
 
+  // Exchange of notes. learn() waits for the consensus, throws its errors, and passes it to the Reduction;
+  // learn_if_come() does so only if the exchange has completed. on_all() calls a check that throws on all ranks or
+  // on none.
   void learn(Backward& b);
   bool learn_if_come(Backward& b);
   template <class F> void on_all(Backward& b, F check);
+
+  // End of a backward. reduce_rest() launches and awaits the remaining buckets. someone_tracks() returns whether
+  // an enclosing recording tracks a gradient on any rank; deliver_tracked() then uses differentiable all-reduces.
   void reduce_rest(Backward& b, std::vector<Delivery>* to);
   bool someone_tracks(const Backward& b) const;
   void deliver_tracked(Backward& b, std::vector<Delivery>& to);

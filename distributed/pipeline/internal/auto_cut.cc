@@ -69,7 +69,7 @@ StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool spli
   const nn::StateDict all = model.state_dict();
   std::set<std::string> parameters;
   for (const auto& [name, p] : model.named_parameters()) parameters.insert(name);
-  nn::StateDict own;
+  nn::StateDict unit_state;
   for (size_t i = 0; i < units.trace.state.size(); ++i) {
     const std::string& name = units.trace.state[i];
     if (std::ranges::find(units.plan.owners[i], unit) == units.plan.owners[i].end() || !all.contains(name))
@@ -77,9 +77,9 @@ StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool spli
     const Tensor& meta = all.at(name);
     const Tensor real = full(meta.shape(), 1, {meta.dtype(), kCPU});
     if (parameters.contains(name) && is_floating(meta.dtype())) normal_(real, 0, 0.02);
-    own.emplace_back(name, real);
+    unit_state.emplace_back(name, real);
   }
-  const nn::ParameterScope with_memory(model, own, {.partial = true});
+  const nn::ParameterScope with_memory(model, unit_state, {.partial = true});
   return measure_stage(model, units, unit, split, [&] { return parts.forward(model, parts.inputs); });
 }
 
@@ -189,9 +189,9 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   if (options.recompute_every > 0)  // at least all groups except the last are recomputed
     for (int s = 0; s < stages; ++s) may_run_again[s] = modes[s] != Recompute::kNever;
   const std::vector<HeldMicroBatches> held = most_held(lists);
-  const auto bytes_of = [&](int stage, int begin, int end, bool again) {
+  const auto bytes_of = [&](int stage, int begin, int end, bool recompute) {
     double saved = 0, recomputed = 0;
-    if (!again) {
+    if (!recompute) {
       saved = received_bytes(units, begin, end) + sum_of_units(begin, end).bytes;
     } else {
       const int group_length = options.recompute_every > 0 ? options.recompute_every : n;
@@ -211,10 +211,10 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   };
   const std::vector<int> ends =
       balance(bytes_after(units), stages, [&](int stage, int begin, int end) -> double {
-        const bool again = runs_again(stage, begin, end);
-        if (options.memory_limit > 0 && bytes_of(stage, begin, end, again) > limit) return INFINITY;
+        const bool recompute = runs_again(stage, begin, end);
+        if (options.memory_limit > 0 && bytes_of(stage, begin, end, recompute) > limit) return INFINITY;
         const StageTimes t = sum_of_units(begin, end);
-        return (again ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
+        return (recompute ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
       });
 
   CutChoice choice;

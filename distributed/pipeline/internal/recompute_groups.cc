@@ -39,10 +39,10 @@ std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts
     if (s == stage_ends.size()) break;
     if ((s > 0 && end_of(call) == stage_ends[s - 1]) || of_stage[s] == Recompute::kNever) continue;
     if (!is_narrow(trace, call) || ++layers % every != 0) continue;
-    std::vector<int> more = cuts;
-    more.insert(std::ranges::upper_bound(more, end_of(call), {}, end_of), call);
-    if (!plan_if_possible(trace, more)) continue;
-    cuts = std::move(more);
+    std::vector<int> extended = cuts;
+    extended.insert(std::ranges::upper_bound(extended, end_of(call), {}, end_of), call);
+    if (!plan_if_possible(trace, extended)) continue;
+    cuts = std::move(extended);
     ends[s].push_back(trace.calls[size_t(call)].path);
   }
   return ends;
@@ -57,11 +57,12 @@ ActionLists in_groups(const ActionLists& lists, const std::vector<int>& groups_o
     grouped.rank_of_stage.insert(grouped.rank_of_stage.end(), size_t(groups_of_stage[s]),
                                  lists.rank_of_stage[s]);
   for (const auto& list : lists.of_rank) {
-    auto& more = grouped.of_rank.emplace_back();
+    auto& list_of_groups = grouped.of_rank.emplace_back();
     for (const Action& a : list) {
       const int begin = first[size_t(a.stage)], end = first[size_t(a.stage) + 1];
       for (int i = 0; i < end - begin; ++i)
-        more.push_back({a.kind, a.kind == ActionKind::kForward ? begin + i : end - 1 - i, a.micro_batch});
+        list_of_groups.push_back(
+            {a.kind, a.kind == ActionKind::kForward ? begin + i : end - 1 - i, a.micro_batch});
     }
   }
   return grouped;

@@ -80,9 +80,9 @@ SimulationReport Scheduler::run(const std::function<void(int)>& body) {
     }
   for (std::thread& rank : ranks) rank.join();
 
-  const uint64_t kept = std::min<uint64_t>(event_count_, kMaxEvents);
+  const uint64_t num_events = std::min<uint64_t>(event_count_, kMaxEvents);
   std::vector<std::string> trace;
-  for (uint64_t i = event_count_ - kept; i < event_count_; ++i)
+  for (uint64_t i = event_count_ - num_events; i < event_count_; ++i)
     trace.push_back(describe(events_[i % kMaxEvents]));
   report_.trace.insert(report_.trace.begin(), trace.begin(), trace.end());
   report_.hung = hung_;
