@@ -158,7 +158,7 @@ TEST(OptimizerDict, AStateThatDoesNotFitChangesNothing) {
   for (auto& [name, v] : incomplete.numbers)
     if (name == "gen.group.0.lr") v = -1;
   EXPECT_ERROR(ValueError, two.both.load_state_dict(incomplete),
-               "gen.group.0: [SGD] expected lr >= 0, given -1", "missing: disc.group.0.lr");
+               "gen.group.0: [SGD] expected lr >= 0, got -1", "missing: disc.group.0.lr");
 }
 
 }  // namespace

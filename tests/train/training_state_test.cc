@@ -265,11 +265,11 @@ TEST(TrainingState, ErrorsNameTheFileAndThePart) {
   nn::Linear net({.in = 2, .out = 2}), wide({.in = 3, .out = 2});
   optim::SGD opt(net.parameters(), {.lr = 0.1});
   TrainingState({{"net", net}}).save(path);
-  EXPECT_THAT(io::error_of<FileError>([&] {
+  EXPECT_THAT(error_of<FileError>([&] {
                 TrainingState({{"net", net}, {"opt", opt}}).load(path);
               }),
               AllOf(HasSubstr("run.ckpt"), HasSubstr("'opt'"), HasSubstr("'net.weight'")));
-  EXPECT_THAT(io::error_of<ValueError>([&] {
+  EXPECT_THAT(error_of<ValueError>([&] {
                 TrainingState({{"net", wide}}).load(path);
               }),
               AllOf(HasSubstr("run.ckpt"), HasSubstr("'net'"), HasSubstr("[2,3]")));
@@ -312,7 +312,7 @@ TEST(TrainingState, RefusesAnOptimizerBetweenTheBatchesOfAStep) {
     wrapper.update_params(sum(net(ones({1, 2}))));
   };
   update();
-  EXPECT_THAT(io::error_of<StateError>([&] { state.save(dir / "run.ckpt"); }), HasSubstr("1 batches"));
+  EXPECT_THAT(error_of<StateError>([&] { state.save(dir / "run.ckpt"); }), HasSubstr("1 batches"));
   EXPECT_FALSE(std::filesystem::exists(dir / "run.ckpt"));
   update();
   state.save(dir / "run.ckpt");
@@ -323,7 +323,7 @@ TEST(TrainingState, RefusesAnOptimizerBetweenTheBatchesOfAStep) {
 TEST(TrainingState, NamesAreUnique) {
   nn::Linear a({.in = 2, .out = 2}), b({.in = 2, .out = 2});
   const auto error = [](std::initializer_list<TrainingState::Part> parts) {
-    return io::error_of<ValueError>([&] { TrainingState state(parts); });
+    return error_of<ValueError>([&] { TrainingState state(parts); });
   };
   EXPECT_THAT(error({{"net", a}, {"net", b}}), HasSubstr("two parts are named 'net'"));
   EXPECT_THAT(error({{"net", a}, {"net.head", b}}), HasSubstr("below"));
@@ -363,7 +363,7 @@ TEST(Checkpoint, TakesWhateverHasAState) {
   c.get("counter", other);
   EXPECT_EQ(other.now.count, 7);
   EXPECT_TRUE(other.now.on);
-  EXPECT_THAT(io::error_of<FileError>([&] { c.get("timer", other); }), HasSubstr("nothing below 'timer'"));
+  EXPECT_THAT(error_of<FileError>([&] { c.get("timer", other); }), HasSubstr("nothing below 'timer'"));
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ TEST(MistakesOnCuda, AreToldAtTheStart) {
     EXPECT_THAT(r.output, HasSubstr(text));
     EXPECT_THAT(r.output, Not(HasSubstr("loss"))) << "nothing was computed before";
   };
-  const std::string ranks = "--device cuda:0 goes with one rank alone, given 2";
+  const std::string ranks = "--device cuda:0 goes with one rank alone, got 2";
   for (const std::string program : {"mnist", "cifar10", "imagenet", "gan"})
     expect_error(program, {"--nproc", "2"}, ranks);
   for (const std::string program : {"cifar10", "imagenet"})

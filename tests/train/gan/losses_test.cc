@@ -196,7 +196,7 @@ TEST(GradientPenalty, ReportsWhatDoesNotFit) {
               }),
               HasSubstr("expected real and fake [N,...] alike, got f32[4,3]"));
   EXPECT_THAT(message([&] { gan::gradient_penalty(disc, x, x, rand({3})); }),
-              HasSubstr("expected alpha [4], given"));
+              HasSubstr("expected alpha [4], got"));
   EXPECT_THAT(message([&] { gan::gradient_penalty(disc, x, x, rand({4}), {.per_pixel = true}); }),
               HasSubstr("expected images for per_pixel"));
   EXPECT_THROW(gan::r1(disc, zeros({})), ShapeError);
