@@ -69,7 +69,7 @@ struct DataLoaderOptions {
   std::function<Batch(Batch)> batch_transform = {};
   // Device of the batches. Default: the device on which the data set makes them. The next batch, if already
   // read, is copied while the loop uses the current one. The current stream waits for the copy, the host does
-  // not: docs/data.md.
+  // not: docs/guide/data.md.
   // Errors: the constructor throws DeviceError if the device does not exist.
   std::optional<Device> device = {};
   // Maximal time to wait for the workers' next batch before LoaderTimeoutError. 0: no limit.

@@ -15,7 +15,7 @@
 //     opt.clear_grad();
 //   }
 //
-// bf16 has f32's range and needs no scaler; see docs/amp.md.
+// bf16 has f32's range and needs no scaler; see docs/guide/amp.md.
 //
 // If all parameters are on one GPU, the GPU decides whether a step is skipped, and the host does not wait. The
 // host waits in StepOutcome's conversion to bool, scale(), skipped_steps() and state_dict(). With `agree`, for

@@ -1,5 +1,5 @@
 // The ops that cast their operands under autocast, and the dtype they cast to. All other ops take their
-// operands as they are. docs/amp.md has the same list for users.
+// operands as they are. docs/guide/amp.md has the same list for users.
 #pragma once
 
 #include <cstdint>

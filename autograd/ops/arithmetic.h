@@ -2,7 +2,7 @@
 //
 // Operands of different shapes broadcast by NumPy's rule. Dtypes promote as in PyTorch: a number takes the
 // tensor's dtype unless its C++ type is of a higher category, in the order bool, integer, floating point
-// (docs/dtypes.md). The result has the operands' memory layout.
+// (docs/api/dtypes.md). The result has the operands' memory layout.
 // Errors of all ops: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on different
 // devices.
 #pragma once

@@ -23,7 +23,7 @@ struct InitOptions {
   // ranks see; must not exist before, and is removed once
   //                   they have met. It is this user's alone, in a folder that others may not write (or in
   //                   /tmp): else a FileError
-  // If a port is given, that port is used or the call fails. docs/distributed.md says how ranks
+  // If a port is given, that port is used or the call fails. docs/guide/distributed.md says how ranks
   // find each other.
   std::string init_method = "env://";
   int world_size = -1;  // -1: from init_method or the environment

@@ -1,6 +1,6 @@
 // Number: a scalar operand of an op, of kind bool, integer or floating point. The kind follows from the C++ type:
 // 2 is an integer, 2.0 floating point, true a bool. Type promotion depends on the kind, not on the value
-// (docs/dtypes.md).
+// (docs/api/dtypes.md).
 #pragma once
 
 #include <concepts>
