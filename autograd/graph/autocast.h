@@ -1,5 +1,6 @@
 // Automatic mixed precision, as torch.autocast: in a scope, matrix products and convolutions compute in bf16 or
-// f16, and ops that need precision in f32 (graph/cast_policy.h). Parameters stay f32. docs/guide/amp.md lists the ops.
+// f16, and ops that need precision in f32 (graph/cast_policy.h). Parameters stay f32. docs/guide/amp.md lists the
+// ops.
 //
 //   auto recording = gm.record();
 //   Tensor loss = [&] {

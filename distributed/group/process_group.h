@@ -18,13 +18,13 @@ namespace gradus::dist {
 
 struct InitOptions {
   std::string backend = "gloo";
-  // env:// MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or what the scheduler sets tcp://host:port rank 0
-  // hosts the store there; "?rank=0&world_size=2" may follow file:///path a file on a file system that all
-  // ranks see; must not exist before, and is removed once
-  //                   they have met. It is this user's alone, in a folder that others may not write (or in
-  //                   /tmp): else a FileError
-  // If a port is given, that port is used or the call fails. docs/guide/distributed.md says how ranks
-  // find each other.
+  //   env://            MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or the variables of the scheduler
+  //   tcp://host:port   rank 0 hosts the store there; "?rank=0&world_size=2" may follow
+  //   file:///path      a file on a file system that all ranks see. It must not exist before, and is removed once
+  //                     the ranks have met. It is this user's alone, in a folder that others may not write (or in
+  //                     /tmp): else a FileError
+  // If a port is given, that port is used or the call fails. docs/guide/distributed.md says how ranks find each
+  // other.
   std::string init_method = "env://";
   int world_size = -1;  // -1: from init_method or the environment
   int rank = -1;
