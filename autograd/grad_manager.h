@@ -120,7 +120,7 @@ class Recording {
   // of `inputs`: attached tensors whose callbacks, if any, are functions. backward_weights computes the
   // gradients of all other attached tensors. Both together give the gradients of `backward`. Between the two
   // calls the recording keeps only the tensors that backward_weights needs, and records no ops; other recordings
-  // may run theirs.
+  // may run their backwards.
   // Errors: as for `backward`; StateError for an input that is not attached, for a recording within another
   // recording (second order), and for calls in another order.
   void backward_inputs(TensorList inputs, TensorList roots = {}, TensorList dys = {});

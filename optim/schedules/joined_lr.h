@@ -10,7 +10,7 @@
 namespace gradus::optim {
 
 // Base of SequentialLR and ChainedScheduler. The schedules must outlive this object, which alone calls their
-// step(). The state of this object contains theirs, as "schedule.0.last_epoch".
+// step(). The state of this object contains their states, as "schedule.0.last_epoch".
 class JoinedLR : public LRSchedule {
  public:
   State state_dict() const override;
