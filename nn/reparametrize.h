@@ -35,7 +35,8 @@ void apply_spectral_norm(Layer& layer, const SpectralNormOptions& options);
 
 struct WeightNormOptions {
   std::string name = "weight";
-  std::optional<int64_t> dim = 0;  // one norm for each slice along this dim; nullopt: one norm of the whole weight
+  std::optional<int64_t> dim =
+      0;  // one norm for each slice along this dim; nullopt: one norm of the whole weight
 };
 
 // Computes the weight as g v / |v|. The parameters weight_g (initially the norms of weight) and weight_v

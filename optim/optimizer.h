@@ -72,7 +72,8 @@ class Optimizer {
   double lr(size_t group = 0) const;
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);
-  double momentum(size_t group = 0) const;  // beta1 for optimizers with betas; 0 for optimizers without momentum
+  double momentum(
+      size_t group = 0) const;  // beta1 for optimizers with betas; 0 for optimizers without momentum
   bool has_momentum() const;
   // Errors: ValueError for an optimizer without momentum, and for a value out of range.
   void set_momentum(size_t group, double momentum);
@@ -162,7 +163,8 @@ class Optimizer {
   void end_step(size_t group, size_t param, const raw::StepItem& item);
   std::vector<Group> groups_;
   bool master_weights_ = false, capturable_ = false;
-  int64_t accumulated_ = 0;  // number of batches accumulated since the last step, counted by an OptimizerWrapper
+  int64_t accumulated_ =
+      0;  // number of batches accumulated since the last step, counted by an OptimizerWrapper
 };
 
 // An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a static

@@ -19,8 +19,7 @@ std::string in_code(DType dtype) {
 }  // namespace
 
 bool internal::may_meet_meta(Device a, Device b) {
-  const Observer* o = observer();
-  return o && o->leaves_out_meta() && (a.type == DeviceType::kMeta || b.type == DeviceType::kMeta);
+  return Context::current().skip_meta_kernels && (a.type == DeviceType::kMeta || b.type == DeviceType::kMeta);
 }
 
 std::string how_to_convert(std::string_view name, DType dtype) {

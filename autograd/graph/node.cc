@@ -34,8 +34,11 @@ namespace {
 std::atomic<uint64_t> next_sequence{1};
 }
 
-Node::Node(const char* op)
-    : AutogradSlot(false), op_(op), sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+Node::Node(const char* op, NodeTraits traits)
+    : AutogradSlot(false),
+      op_(op),
+      traits_(traits),
+      sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
   const Context& context = Context::current();
   if (!context.module_path.empty()) module_path_ = context.module_path_text();
 }

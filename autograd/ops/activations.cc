@@ -8,6 +8,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
@@ -55,7 +56,7 @@ Tensor relu(Tensor&& temporary) {
   if (!autograd::may_reuse(x)) return relu(x);
   Tensor y = detach(x);
   raw::unary_<functors::Relu>("relu_", y);
-  if (autograd::take_relu_over(x)) return x;
+  if (autograd::fuse_relu_into_node_of(x)) return x;
   return record_relu(x, std::move(y));
 }
 

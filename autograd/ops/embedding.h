@@ -9,7 +9,7 @@ namespace gradus {
 
 struct EmbeddingFuncOptions {
   std::optional<int64_t> padding_idx = {};  // this row gets no gradient; negative counts from the end
-  bool scale_grad_by_freq = false;          // divides a row's gradient by its number of occurrences in `index`
+  bool scale_grad_by_freq = false;  // divides a row's gradient by its number of occurrences in `index`
   // The gradient of weight is sparse (gradus/autograd/graph/sparse_gradient.h). It is dense nevertheless if
   // weight is not on a CPU, or if a recording follows the backward.
   bool sparse = false;

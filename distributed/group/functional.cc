@@ -46,11 +46,13 @@ using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
 class CollectiveNode final : public autograd::Node {
  public:
   CollectiveNode(const internal::CallRecord& record, Group group, Rule rule)
-      : Node(name_of(record.op).data()), record_(record), group_(std::move(group)), rule_(std::move(rule)) {}
+      : Node(name_of(record.op).data(), {.required = true}),
+        record_(record),
+        group_(std::move(group)),
+        rule_(std::move(rule)) {}
 
-  bool runs_without_gradient() const override { return true; }
-
-  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
+  void run(const autograd::RuleArgs& args) override {
+    const auto& [dys, needs, dxs, ending] = args;
     bool mine = false;
     for (const Tensor& dy : dys) mine = mine || dy.defined();
     if (!internal::any_gradient(group_, record_, mine)) return;
@@ -69,7 +71,7 @@ class CollectiveNode final : public autograd::Node {
     internal::report_backward_failure(group_.state().world(), error);
   }
   // The result's tensor may keep this node alive for long. The node must not keep the job alive.
-  void drop_rule() override {
+  void drop(std::span<const char>) override {
     rule_ = nullptr;
     group_ = Group();
   }

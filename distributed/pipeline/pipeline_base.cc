@@ -247,10 +247,10 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   work.gm = gm;
   work.recompute = recompute();
   const std::vector<double> weights = weights_of(parts, options);
-  work.compute = [&](int k) {
-    const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)});
+  work.compute = [&](int k, bool is_last_stage) {
+    const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)}, is_last_stage);
     // A micro-batch with no counted elements has weight 0, and its mean may be NaN: it is left out.
-    return weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
+    return !is_last_stage || weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
   if (gm) work.all_reduce = all_reduce_;
   std::optional<DeferredBatchNorm> deferred;
@@ -281,8 +281,9 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
                                                 size_t results, const ForwardOptions& options) {
   auto [rows, parts, lists, work] = cut({inputs, {}}, options.everywhere ? "forward everywhere" : "forward");
   std::vector<Tensors> outputs(parts.size(), Tensors(results));
-  work.compute = [&](int k) {
-    outputs[size_t(k)] = model(here(parts[size_t(k)].inputs));
+  work.compute = [&](int k, bool is_last_stage) {
+    Tensors output = model(here(parts[size_t(k)].inputs));
+    if (is_last_stage) outputs[size_t(k)] = std::move(output);
     return Tensor();
   };
   executor_.run(forwards_of(lists), work);

@@ -33,7 +33,8 @@ struct PGGANGeneratorOptions {
   double channel_decay = 1;
   int64_t channel_max = 512;
   nn::PixelNormOptions pixel_norm = {};
-  nn::init::FanMode up_fan = nn::init::FanMode::kFanIn;  // EqualizedLROptions::mode of upsampling convolutions
+  nn::init::FanMode up_fan =
+      nn::init::FanMode::kFanIn;  // EqualizedLROptions::mode of upsampling convolutions
 };
 
 // Returns images without bounds on the values. Normalizes each z by a pixel norm. All layers have equalized
@@ -73,7 +74,8 @@ struct PGGANDiscriminatorOptions {
   double channel_decay = 1;
   int64_t channel_max = 512;
   int64_t group_size = 4;  // MinibatchStdDevOptions::group_size
-  bool last_conv = true;   // computes a convolution on 4x4 pixels; false: the convolution exists and is skipped
+  bool last_conv =
+      true;  // computes a convolution on 4x4 pixels; false: the convolution exists and is skipped
 };
 
 // Returns scores without bounds; larger first scores for images that are classified as real.

@@ -12,9 +12,10 @@ struct EmbeddingOptions {
   Required<int64_t, "embedding_dim"> embedding_dim;
   // The row of this index is initialized to 0 and gets no gradient. Negative counts from the end.
   std::optional<int64_t> padding_idx = {};
-  std::optional<double> max_norm = {};  // a lookup first scales rows with a larger norm to this norm, in place
-  double norm_type = 2;                 // p of the p-norm in max_norm
-  bool scale_grad_by_freq = false;      // divides a row's gradient by its number of occurrences in the index
+  std::optional<double> max_norm =
+      {};                           // a lookup first scales rows with a larger norm to this norm, in place
+  double norm_type = 2;             // p of the p-norm in max_norm
+  bool scale_grad_by_freq = false;  // divides a row's gradient by its number of occurrences in the index
   // The gradient is sparse: it has only the rows that were looked up. SGD, Adagrad, Adam and RMSprop update
   // these rows alone.
   bool sparse = false;

@@ -9,7 +9,8 @@ namespace gradus::optim {
 
 struct AdamaxOptions {
   double lr = 2e-3;
-  std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their maximum norm
+  std::array<double, 2> betas = {0.9,
+                                 0.999};  // decay rates of the mean of gradients, and of their maximum norm
   double eps = 1e-8, weight_decay = 0;
   bool maximize = false;
 

@@ -8,8 +8,8 @@
 namespace gradus::optim {
 
 struct RpropOptions {
-  double lr = 1e-2;                               // initial step size of every element
-  std::array<double, 2> etas = {0.5, 1.2};        // factors of a step size if the gradient's sign changes, or not
+  double lr = 1e-2;                         // initial step size of every element
+  std::array<double, 2> etas = {0.5, 1.2};  // factors of a step size if the gradient's sign changes, or not
   std::array<double, 2> step_sizes = {1e-6, 50};  // minimum and maximum step size
   bool maximize = false;
 

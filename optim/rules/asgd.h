@@ -28,7 +28,8 @@ struct MakeASGD {
     n.more[1] = 1 / (averaged > 1 ? averaged : 1.0);
   }
   template <class T> GRADUS_HD ASGDRule<T> rule(const raw::StepNumbers& n) const {
-    const double eta = n.step == 1 ? lr : n.more[0];  // lr may have changed between construction and first step
+    const double eta =
+        n.step == 1 ? lr : n.more[0];  // lr may have changed between construction and first step
     return {T(eta), T(1 - lambd * eta), T(n.more[1])};
   }
 };

@@ -53,7 +53,7 @@ struct OneCycleLROptions {
   PerGroup base_momentum = 0.85, max_momentum = 0.95;
   double div_factor = 25;         // the first rate is max_lr / div_factor
   double final_div_factor = 1e4;  // the last rate is the first / final_div_factor
-  bool three_phase = false;       // up to max_lr, down to the first rate in as many steps, then to the last rate
+  bool three_phase = false;  // up to max_lr, down to the first rate in as many steps, then to the last rate
 };
 // One step per batch, at most total_steps. The rate increases from max_lr / div_factor to max_lr, and decreases
 // to the last rate. The groups' own learning rates have no effect. Source: Smith and Topin, arXiv:1708.07120.

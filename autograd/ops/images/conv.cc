@@ -52,19 +52,19 @@ Tensor as_channels_last(const Tensor& x, const ConvGeometry& g) {
 void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   if (Recorder r{names_of(g).conv, x, w, bias}) {
     const bool filters = autograd::is_tracked(w) || autograd::is_tracked(bias);
-    r.record_joint(
-        {&y, 1}, {x, w, bias},
-        [x = filters ? r.save(x) : autograd::Saved(),
-         w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(), x_shape = x.shape(),
-         w_shape = w.shape(), g,
-         dtype = grad_dtype_of(w)](std::vector<Tensor> dys, autograd::Needs needs) mutable {
-          std::vector<Tensor> grads(3);
-          if (needs[1] || needs[2])
-            std::tie(grads[1], grads[2]) = weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
-          if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
-          return grads;
-        },
-        autograd::JointRuns::kApart);
+    r.record_joint({&y, 1}, {x, w, bias},
+                   [x = filters ? r.save(x) : autograd::Saved(),
+                    w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(), x_shape = x.shape(),
+                    w_shape = w.shape(), g,
+                    dtype = grad_dtype_of(w)](std::vector<Tensor> dys, autograd::Needs needs) mutable {
+                     std::vector<Tensor> grads(3);
+                     if (needs[1] || needs[2])
+                       std::tie(grads[1], grads[2]) =
+                           weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
+                     if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
+                     return grads;
+                   },
+                   {.deferrable = true});
   }
 }
 

@@ -12,7 +12,8 @@ enum class SamplePadding { kZeros, kBorder, kReflection };  // the values outsid
 struct GridSampleOptions {
   SampleMode mode = SampleMode::kBilinear;
   SamplePadding padding = SamplePadding::kZeros;
-  bool align_corners = false;  // true: -1 and 1 are the centers of the corner pixels; false: their outer edges
+  bool align_corners =
+      false;  // true: -1 and 1 are the centers of the corner pixels; false: their outer edges
 };
 
 // y[n,c,p,q] = x[n,c] interpolated at grid[n,p,q] = (horizontal, vertical), where an image extends from -1 to 1 in

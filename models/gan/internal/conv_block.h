@@ -10,9 +10,9 @@
 namespace gradus::models::internal {
 
 struct ConvBlockOptions {
-  nn::LayerFactory conv;       // makes the child "conv"
-  std::string norm_name = {};  // name of the norm's child
-  nn::LayerFactory norm = {};  // empty: no norm
+  nn::LayerFactory conv;            // makes the child "conv"
+  std::string norm_name = {};       // name of the norm's child
+  nn::LayerFactory norm = {};       // empty: no norm
   std::optional<double> slope = 0;  // negative slope of the activation, 0 for ReLU; nullopt: no activation
 };
 
