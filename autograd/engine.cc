@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <queue>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "gradus/autograd/graph/anomaly.h"
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
@@ -26,21 +28,20 @@ namespace {
 // A slot that this pass visits.
 struct Visit {
   AutogradSlot* slot = nullptr;
-  int dependencies = 0;         // edges into this slot whose nodes have not run yet
-  bool leads = false;           // whether this slot leads to a target
-  bool leads_to_first = false;  // to a target of the first part
+  int dependencies = 0;          // edges into this slot whose nodes have not run yet
+  bool leads = false;            // whether this slot leads to a target
+  bool leads_to_inputs = false;  // to a target that is not deferred
   bool scheduled = false;
-  bool deferred = false;    // the second part runs the remaining edges
   Tensor term;              // of a leaf: not yet added to dys[0], see Note [Sums of leaves]
   std::vector<Tensor> dys;  // gradients so far, per output
   std::vector<Event>
-      made;  // per dy: recorded by its producer, the consumer_stream's stream has not waited for it yet
-  std::vector<Tensor> dxs;  // of a deferred node whose rule has run for all edges
+      made;  // per dy: recorded by its producer; the consumer's stream has not waited for it yet
+  // Of a slot that has passed gradients on along the edges that lead to inputs, and waits for run_deferred:
+  bool deferred = false;
+  std::vector<Tensor> dxs;  // the other gradients, if the rule has computed all together; else `dys` is kept
 };
 
 constexpr int64_t kMaxPendingBytes = int64_t{32} << 20;
-
-enum class Part { kWhole, kFirst, kRest };
 
 // Makes a stream the current one of its device for a scope. Inline streams (cpu:0) need no scope.
 class OptionalStreamScope {
@@ -56,40 +57,28 @@ class OptionalStreamScope {
 // The state and the steps of one BackwardPass.
 class Pass {
  public:
-  explicit Pass(BackwardPass& p) : p_(p) {}
+  explicit Pass(BackwardPass& p) : p_(p), deferring_(!p.deferred.empty()) {}
 
+  // Runs all nodes; with deferred targets, all that lead to other targets.
   void run() {
     find_targets();
     mark();
-    begin();
+    if (!deferring_) begin();
     deliver_unreached();
     count_dependencies();
     seed_roots();
+    if (deferring_) release_roots();
     run_nodes();
     join();
   }
-
-  // See Note [Two parts].
-  void run_first() {
-    part_ = Part::kFirst;
-    find_targets();
-    mark();
-    deliver_unreached();
-    count_dependencies();
-    seed_roots();
-    // The second part needs the graph, and not the roots' elements.
-    for (const Tensor& root : p_.roots) roots_.push_back(root.ref()->slot);
-    p_.roots.clear();
-    run_nodes();
-    join();
-  }
-  void run_rest() {
-    part_ = Part::kRest;
+  // Runs what run() has deferred.
+  void run_deferred() {
+    deferring_ = false;
     for (const Stream& s : std::exchange(caller_streams_, current_streams()))
       order(s, caller_stream(s.device()));
     begin();
     deliver_unreached();
-    for (auto& [target, gradient] : std::exchange(deferred_targets_, {}))
+    for (auto& [target, gradient] : std::exchange(late_deliveries_, {}))
       p_.deliver(target, std::move(gradient));
     run_nodes();
     join();
@@ -103,13 +92,20 @@ class Pass {
     p_.begin(reached);
   }
 
-  bool is_in_part(size_t target) const {
-    return part_ == Part::kWhole || bool(p_.first[target]) == (part_ == Part::kFirst);
-  }
+  // Delivers nothing to the targets of this run that the roots do not reach.
   void deliver_unreached() {
-    for (size_t t = 0; t < p_.targets.size(); ++t)
-      if (is_in_part(t) && (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get())))
+    for (size_t t = 0; t < p_.targets.size(); ++t) {
+      const bool is_deferred = !p_.deferred.empty() && p_.deferred[t];
+      const bool is_of_this_run = deferring_ ? !is_deferred : p_.deferred.empty() || is_deferred;
+      if (is_of_this_run && (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get())))
         p_.deliver(t, Tensor());
+    }
+  }
+
+  // Keeps the graph of the roots, and releases their values.
+  void release_roots() {
+    for (const Tensor& root : p_.roots) root_slots_.push_back(root.ref()->slot);
+    p_.roots.clear();
   }
 
   void seed_roots() {
@@ -120,7 +116,6 @@ class Pass {
     }
   }
 
-  // Runs this part's nodes.
   void run_nodes() {
     for (size_t v = 0; v < visits_.size(); ++v)
       if (visits_[v].leads && visits_[v].dependencies == 0) schedule(v);
@@ -145,12 +140,11 @@ class Pass {
 
   // A fused node computes no gradient of the value between its ops. Splits the node if that value is a target.
   void split_if_target(AutogradSlot* slot) {
-    if (slot->is_leaf()) return;
-    Node* node = static_cast<Node*>(slot);
-    if (const uint64_t between = node->passed_over())
-      for (const Edge& t : p_.targets)
-        if (t.slot && !t.slot->is_leaf() && static_cast<Node*>(t.slot.get())->sequence() == between)
-          node->split(t);
+    for (const Edge& t : p_.targets) {
+      if (!t.slot || t.slot->is_leaf()) continue;
+      auto* node = dynamic_cast<FusesPreviousRelu*>(slot);
+      if (node && node->fused_relu() == static_cast<Node*>(t.slot.get())->sequence()) node->split(t);
+    }
   }
 
   // Returns the edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf
@@ -172,10 +166,10 @@ class Pass {
       size_t visit, edge;
     };
     std::vector<Step> path;
-    const auto is_first_target = [&](const AutogradSlot* slot) {
+    const auto is_input = [&](const AutogradSlot* slot) {
       const auto found = targets_of_.find(slot);
       return found != targets_of_.end() &&
-             std::ranges::any_of(found->second, [&](size_t t) { return p_.first[t]; });
+             std::ranges::any_of(found->second, [&](size_t t) { return !p_.deferred[t]; });
     };
     auto enter = [&](AutogradSlot* slot) {
       const auto [it, fresh] = index_.try_emplace(slot, visits_.size());
@@ -183,8 +177,8 @@ class Pass {
       split_if_target(slot);
       visits_.push_back({.slot = slot});
       visits_.back().leads =
-          targets_of_.count(slot) || (!slot->is_leaf() && static_cast<Node*>(slot)->runs_without_gradient());
-      visits_.back().leads_to_first = part_ == Part::kFirst && is_first_target(slot);
+          targets_of_.count(slot) || (!slot->is_leaf() && static_cast<Node*>(slot)->is_required());
+      visits_.back().leads_to_inputs = deferring_ && is_input(slot);
       path.push_back({it->second, 0});
     };
     auto walk = [&](AutogradSlot* from) {
@@ -201,15 +195,15 @@ class Pass {
         for (const Edge& e : edges)
           if (const auto found = e.slot ? index_.find(e.slot.get()) : index_.end(); found != index_.end()) {
             visits_[visit].leads = visits_[visit].leads || visits_[found->second].leads;
-            visits_[visit].leads_to_first =
-                visits_[visit].leads_to_first || visits_[found->second].leads_to_first;
+            visits_[visit].leads_to_inputs =
+                visits_[visit].leads_to_inputs || visits_[found->second].leads_to_inputs;
           }
         path.pop_back();
       }
     };
     for (const Tensor& root : p_.roots)
       if (root.ref()->slot) walk(root.ref()->slot.get());
-    if (!p_.keep_graph) required_nodes_ = p_.recording.nodes_that_must_run();
+    if (!p_.keep_graph) required_nodes_ = p_.recording.required_nodes();
     for (const Ref<Node>& node : required_nodes_) walk(node.get());
   }
 
@@ -226,16 +220,12 @@ class Pass {
     }
   }
 
-  // Whether this part runs the nodes that an edge leads to.
-  bool is_in_part(const Edge& e) const {
-    if (!e.slot || !leads(e.slot.get())) return false;
-    return part_ == Part::kWhole ||
-           visits_[index_.at(e.slot.get())].leads_to_first == (part_ == Part::kFirst);
-  }
+  // Returns whether gradients flow along an edge at all.
+  bool leads(const Edge& e) const { return e.slot && leads(e.slot.get()); }
+  bool leads_to_inputs(const Edge& e) const { return visits_[index_.at(e.slot.get())].leads_to_inputs; }
 
   void schedule(size_t v) {
-    if (visits_[v].scheduled) return;
-    if (part_ == Part::kFirst && !visits_[v].leads_to_first) return;
+    if (visits_[v].scheduled || (deferring_ && !visits_[v].leads_to_inputs)) return;
     visits_[v].scheduled = true;
     const AutogradSlot* slot = visits_[v].slot;
     ready_.emplace(slot->is_leaf() ? ~uint64_t{0} : static_cast<const Node*>(slot)->sequence(), v);
@@ -331,18 +321,18 @@ class Pass {
            std::ranges::all_of(found->second, [&](size_t t) { return p_.used_later[t]; });
   }
   void defer_sum(Visit& v, Tensor term) {
-    deferred_bytes_ += term.storage()->bytes();  // a view keeps all of it
+    pending_bytes_ += term.storage()->bytes();  // a view keeps all of it
     v.term = std::move(term);
-    deferred_leaves_.push_back(index_.at(v.slot));
-    if (deferred_bytes_ > kMaxPendingBytes) add_deferred_terms();
+    pending_leaves_.push_back(index_.at(v.slot));
+    if (pending_bytes_ > kMaxPendingBytes) add_deferred_terms();
   }
   void add_deferred_terms() {
     std::vector<Tensor> sums, terms;
-    for (const size_t v : std::exchange(deferred_leaves_, {})) {
+    for (const size_t v : std::exchange(pending_leaves_, {})) {
       sums.push_back(visits_[v].dys[0]);
       terms.push_back(std::exchange(visits_[v].term, {}));
     }
-    deferred_bytes_ = 0;
+    pending_bytes_ = 0;
     raw::add_all_(sums, terms);
   }
 
@@ -371,8 +361,8 @@ class Pass {
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
-      if (!is_in_part(t))  // a target of the second part on a path to a target of the first
-        deferred_targets_.emplace_back(
+      if (deferring_ && p_.deferred[t])  // a deferred target that leads to an input
+        late_deliveries_.emplace_back(
             t, output < v.dys.size() ? to_value_dtype(v.dys[output], *v.slot, output) : Tensor());
       else if (output >= v.dys.size())
         p_.deliver(t, Tensor());
@@ -384,9 +374,7 @@ class Pass {
   }
 
   bool leads_further(const Visit& v) const {
-    for (const Edge& e : edges_of(v.slot))
-      if (e.slot && leads(e.slot.get())) return true;
-    return false;
+    return std::ranges::any_of(edges_of(v.slot), [&](const Edge& e) { return leads(e); });
   }
 
   void run_node(size_t index) {
@@ -394,49 +382,48 @@ class Pass {
     if (visit.term.defined()) return complete_leaves_.push_back(index);
     for (size_t i = 0; i < visit.made.size(); ++i) wait_for_producer(visit, i);
     visit.made.clear();
-    if (!std::exchange(visit.deferred, false)) deliver_targets(visit);
-    AutogradSlot* slot = visit.slot;
+    const bool was_deferred = std::exchange(visit.deferred, false);
+    if (!was_deferred) deliver_targets(visit);
+    if (visit.slot->is_leaf())
+      pass_to_producer(visit);
+    else if (belongs(visit.slot))
+      run_rule(visit, was_deferred);
+    else
+      visit.dys.clear();
+  }
+
+  // Passes the gradient of a leaf that a recorded op computed on to that op.
+  void pass_to_producer(Visit& visit) {
+    const Edge& producer = static_cast<Leaf*>(visit.slot)->producer;
     std::vector<Tensor> dys = std::move(visit.dys);
-    bool any = false;
-    for (const Tensor& dy : dys) any = any || dy.defined();
-    if (slot->is_leaf()) {
-      const Edge& producer = static_cast<Leaf*>(slot)->producer;
-      if (is_in_part(producer)) {
-        if (any) accumulate(slot, producer, std::move(dys[0]));
-        count_down(producer);
-      } else if (producer.slot && leads(producer.slot.get())) {
-        defer(visit, std::move(dys), {});
-      }
-      return;
-    }
-    if (!belongs(slot)) return;
-    Node& node = *static_cast<Node*>(slot);
+    if (!leads(producer)) return;
+    if (deferring_ && !leads_to_inputs(producer)) return defer(visit, std::move(dys), {});
+    if (!dys.empty()) accumulate(visit.slot, producer, std::move(dys[0]));
+    count_down(producer);
+  }
+
+  // Runs a node's rule, and passes the gradients on. A deferred node runs the second time.
+  void run_rule(Visit& visit, bool was_deferred) {
+    Node& node = *static_cast<Node*>(visit.slot);
     const size_t n = node.edges().size();
     std::vector<char> now(n, 0), later(n, 0);
-    bool any_need = node.runs_without_gradient(), any_later = false;
-    for (size_t i = 0; i < n; ++i) {
-      const Edge& e = node.edges()[i];
-      now[i] = is_in_part(e);
-      later[i] = part_ == Part::kFirst && !now[i] && e.slot && leads(e.slot.get());
-      any_need = any_need || now[i];
-      any_later = any_later || later[i];
-    }
-    std::vector<Tensor> dxs = std::move(visit.dxs), kept_dys;
-    const bool in_parts = any_later && node.runs_in_parts();
-    if (dxs.empty()) {  // else the first part has run the rule
+    for (size_t i = 0; i < n; ++i)
+      if (const Edge& e = node.edges()[i]; leads(e)) {
+        now[i] = was_deferred ? !leads_to_inputs(e) : !deferring_ || leads_to_inputs(e);
+        later[i] = !was_deferred && !now[i];
+      }
+    const bool any_later = std::ranges::any_of(later, std::identity());
+    const bool splits = any_later && node.is_deferrable();  // else the rule computes all gradients at once
+    std::vector<Tensor> dys = std::move(visit.dys), dxs = std::move(visit.dxs), kept_dys;
+    if (dxs.empty()) {
       dxs.resize(n);
-      if (any_need && (any || node.runs_without_gradient())) {
-        if (in_parts) kept_dys = dys;
+      const bool any_dy = std::ranges::any_of(dys, [](const Tensor& dy) { return dy.defined(); });
+      if (node.is_required() || (any_dy && std::ranges::any_of(now, std::identity()))) {
+        if (splits) kept_dys = dys;
         std::vector<char> needs = now;
-        if (!in_parts)
+        if (!splits)
           for (size_t i = 0; i < n; ++i) needs[i] = now[i] || later[i];
-        dys.resize(node.outputs().size());
-        add_node_stream(node.stream());
-        const OptionalStreamScope scope(node.stream());
-        for (Tensor& dy : dys) dy = to_dense(dy);
-        run_rule(node, dys, needs, dxs, !in_parts);
-        for (size_t i = 0; i < n; ++i)
-          if (needs[i] && dxs[i].defined()) dxs[i] = conform_to(node.edges()[i], std::move(dxs[i]));
+        compute(node, dys, needs, dxs, !splits);
       }
     }
     dys.clear();
@@ -445,12 +432,26 @@ class Pass {
       accumulate(&node, node.edges()[i], std::move(dxs[i]));
       count_down(node.edges()[i]);
     }
-    if (any_later) defer(visit, std::move(kept_dys), in_parts ? std::vector<Tensor>() : std::move(dxs));
+    if (any_later) defer(visit, std::move(kept_dys), splits ? std::vector<Tensor>() : std::move(dxs));
   }
 
+  // Computes the gradients of the inputs in `needs`, in the form of these inputs.
+  void compute(Node& node, std::vector<Tensor>& dys, std::span<const char> needs, std::vector<Tensor>& dxs,
+               bool is_last) {
+    dys.resize(node.outputs().size());
+    add_node_stream(node.stream());
+    const OptionalStreamScope scope(node.stream());
+    for (Tensor& dy : dys) dy = to_dense(dy);
+    call(node, {.dys = dys, .needs = needs, .dxs = dxs, .ending = p_.keep_graph ? nullptr : &p_.recording},
+         is_last);
+    for (size_t i = 0; i < needs.size(); ++i)
+      if (needs[i] && dxs[i].defined()) dxs[i] = conform_to(node.edges()[i], std::move(dxs[i]));
+  }
+
+  // Leaves the gradients along the other edges to run_deferred.
   void defer(Visit& visit, std::vector<Tensor> dys, std::vector<Tensor> dxs) {
     for (const Tensor& dx : dxs)
-      if (dx.defined()) caller_stream(device_of(dx));  // registers the stream: run_rest waits for it
+      if (dx.defined()) caller_stream(device_of(dx));  // run_deferred's stream waits for this one
     visit.dys = std::move(dys);
     visit.dxs = std::move(dxs);
     visit.deferred = true;
@@ -462,13 +463,12 @@ class Pass {
     if (--visits_[v].dependencies == 0) schedule(v);
   }
 
-  void run_rule(Node& node, std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs,
-                bool is_last) {
+  // Calls a node's rule. In the last call the rule may consume what it saved.
+  void call(Node& node, const RuleArgs& args, bool is_last) {
     Context& context = Context::current();
     AutogradSlot* const outer_node = std::exchange(context.running_node, &node);
-    const bool ends = !p_.keep_graph && !node.belongs_to_others(&p_.recording);
-    const bool last = ends && is_last;
-    const bool outer_last = std::exchange(context.last_run, last);
+    const bool ends = args.ending && !node.belongs_to_others(args.ending);
+    const bool outer_last = std::exchange(context.last_run, ends && is_last);
     struct Restore {
       Context& c;
       AutogradSlot* node;
@@ -478,20 +478,16 @@ class Pass {
     const RunningRange running =
         observed({.kind = RangeKind::kBackward, .name = node.op(), .module = node.module_path()});
     try {
-      const RecordingState* ending = p_.keep_graph ? nullptr : &p_.recording;
-      node.run_for(ending, dys, needs, dxs);
-      check_gradients(dxs);
+      node.run(args);
+      check_gradients(args.dxs);
     } catch (Error& e) {
       e.add_context(concat("while running backward of ", node.op(),
                            node.module_path().empty() ? "" : " (" + node.module_path() + ")"));
       throw;
     }
-    if (!p_.keep_graph && node.runs_without_gradient()) p_.recording.has_run(node);
+    if (args.ending && node.is_required()) p_.recording.has_run(node);
     // Frees what the rule saved before the next node runs.
-    if (last)
-      node.drop_rule();
-    else if (ends)
-      node.drop_rules_of(needs);
+    if (ends) node.drop(is_last ? std::span<const char>() : args.needs);
   }
 
   BackwardPass& p_;
@@ -500,13 +496,12 @@ class Pass {
   std::vector<Visit> visits_;
   std::vector<Ref<Node>> required_nodes_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
-  std::vector<size_t> deferred_leaves_;  // visits with a pending term
-  std::vector<size_t> complete_leaves_;  // those of deferred_leaves_ that have received all gradients
-  int64_t deferred_bytes_ = 0;
-  Part part_ = Part::kWhole;
-  std::vector<Ref<AutogradSlot>> roots_;  // keep the graph alive between the parts
-  std::vector<std::pair<size_t, Tensor>>
-      deferred_targets_;  // second part's targets, with gradients from the first part
+  std::vector<size_t> pending_leaves_;   // visits with a pending term
+  std::vector<size_t> complete_leaves_;  // those of pending_leaves_ that have received all gradients
+  int64_t pending_bytes_ = 0;
+  bool deferring_;                                          // while run() defers targets
+  std::vector<Ref<AutogradSlot>> root_slots_;               // keep the graph until run_deferred
+  std::vector<std::pair<size_t, Tensor>> late_deliveries_;  // deferred targets that run() reached
   std::deque<Stream> caller_streams_ =
       current_streams();              // the current streams of the caller, one for each device
   std::vector<Stream> node_streams_;  // other streams that have run rules, sums or conversions
@@ -557,21 +552,21 @@ void run(BackwardPass& pass) {
   run_backward(pass, [&] { Pass(pass).run(); });
 }
 
-struct PassInParts::Impl {
-  explicit Impl(BackwardPass given) : backward(std::move(given)), pass(backward) {}
+struct DeferringPass::Impl {
+  explicit Impl(BackwardPass b) : backward(std::move(b)), pass(backward) {}
   BackwardPass backward;
   Pass pass;
 };
 
-PassInParts::PassInParts(BackwardPass pass) : impl_(std::make_unique<Impl>(std::move(pass))) {}
-PassInParts::~PassInParts() = default;
+DeferringPass::DeferringPass(BackwardPass pass) : impl_(std::make_unique<Impl>(std::move(pass))) {}
+DeferringPass::~DeferringPass() = default;
 
-void PassInParts::run_first() {
+void DeferringPass::run() {
   conform_dys(impl_->backward);
-  run_backward(impl_->backward, [&] { impl_->pass.run_first(); });
+  run_backward(impl_->backward, [&] { impl_->pass.run(); });
 }
-void PassInParts::run_rest() {
-  run_backward(impl_->backward, [&] { impl_->pass.run_rest(); });
+void DeferringPass::run_deferred() {
+  run_backward(impl_->backward, [&] { impl_->pass.run_deferred(); });
 }
 
 }  // namespace gradus::autograd

@@ -15,11 +15,11 @@ struct BackwardPass {
   std::vector<Tensor> dys;  // gradient of the root, one per root
   // The leaves or outputs of nodes whose gradients the pass delivers. Null edges count as not reached.
   std::vector<Edge> targets;
-  // Per target: whether its gradient is first read after this pass, or after its part of a pass in two parts.
-  // Empty: false for all.
+  // Per target: whether its gradient is first read after this pass, or after the run of a DeferringPass that delivers
+  // it. Empty: false for all.
   std::vector<char> used_later = {};
-  // Per target, for PassInParts: whether the first part computes it. Empty: the pass has one part.
-  std::vector<char> first = {};
+  // Per target: whether a DeferringPass defers it; the others are its inputs. Empty: false for all.
+  std::vector<char> deferred = {};
   // True: the recording stays open, records the ops of this backward, and keeps all saved tensors (PyTorch's
   // create_graph and retain_graph).
   bool keep_graph = false;
@@ -31,7 +31,7 @@ struct BackwardPass {
 };
 
 // Runs the pass. Only nodes on a path from a root to a target run, and nodes that run without a gradient
-// (Node::runs_without_gradient). Leaves come first, then the newest node; this order is the same on every
+// (NodeTraits::required). Leaves come first, then the newest node; this order is the same on every
 // rank. The recordings opened before `recording` record the rules' ops; under keep_graph `recording` itself
 // does too. An error thrown by a rule gets the prefix "while running backward of <op> (<module path>)".
 void run(BackwardPass& pass);
@@ -51,25 +51,24 @@ void run(BackwardPass& pass);
 // deferred and batched into few launches. The order of the additions is unchanged. Deferred terms hold at most
 // kMaxPendingBytes bytes.
 
-// Note [Two parts]
-// A pipeline stage sends the gradients of its inputs to the previous stage; the gradients of its parameters are
-// needed later (zero-bubble schedules: B and W). The first part runs the edges that lead to the inputs. For the
-// other edges of the same nodes it keeps the gradients of the node's outputs and the saved tensors of those edges'
-// rules. A node that computes all its gradients at once (JointRuns::kTogether, checkpoint, user-defined Function)
-// runs in the first part, which keeps the gradients for the second. The second part runs the remaining edges and
-// the nodes that lead to parameters alone. Each edge is run exactly once. A node that communicates with other
-// ranks (Node::runs_without_gradient) runs once: in the first part if it leads to an input, else in the second.
-// This choice is the same on every rank.
+// Note [Deferred weight gradients]
+// A stage of a pipeline sends the gradients of its inputs to another stage; the gradients of its parameters can wait
+// (zero-bubble schedules, Qi et al., ICLR 2024). run() runs the nodes that lead to inputs, and computes the gradients
+// along the edges that lead to inputs. For its other edges a node keeps the gradients of its outputs and what the
+// rules of these edges saved. Ops whose rule is not deferrable (NodeTraits: checkpoints, functions of users, rules of
+// all inputs) compute all gradients in run(), and keep those of the other edges. run_deferred() runs the edges that
+// are left, and the nodes that lead to parameters alone. No edge is run twice. Required nodes run once: in run() if
+// they lead to an input, else in run_deferred(); that is the same on every rank.
 
-// Runs a pass in two parts. The recording must not be finished in between.
-class PassInParts {
+// A pass that defers some targets. The recording must stay open in between.
+class DeferringPass {
  public:
-  explicit PassInParts(BackwardPass pass);
-  ~PassInParts();
-  // Delivers the targets of the first part.
-  void run_first();
-  // Calls begin, and delivers the other targets.
-  void run_rest();
+  explicit DeferringPass(BackwardPass pass);
+  ~DeferringPass();
+  // Delivers the targets that are not deferred. Does not call begin.
+  void run();
+  // Calls begin, and delivers the deferred targets.
+  void run_deferred();
 
  private:
   struct Impl;

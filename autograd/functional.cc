@@ -164,16 +164,13 @@ class CheckpointNode final : public Node {
  public:
   CheckpointNode(NaryFunction f, std::vector<Saved> xs, std::vector<Edge> used, ContextSnapshot snapshot,
                  bool communicates)
-      : Node("checkpoint"),
+      : Node("checkpoint", {.required = communicates}),
         f_(std::move(f)),
         xs_(std::move(xs)),
         used_(std::move(used)),
-        snapshot_(std::move(snapshot)),
-        communicates_(communicates) {}
+        snapshot_(std::move(snapshot)) {}
 
-  bool runs_without_gradient() const override { return communicates_; }
-
-  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
+  void run(const RuleArgs& args) override {
     std::vector<Tensor> inner;
     std::vector<Ref<AutogradSlot>> leaves;
     std::vector<Edge> targets(xs_.size() + used_.size());
@@ -182,22 +179,22 @@ class CheckpointNode final : public Node {
       inner.push_back(x.defined() ? alias(x) : x);
       if (!x.defined() || !is_floating(x.dtype())) continue;
       leaves.push_back(leaf_of(inner[i]));
-      if (needs[i]) targets[i] = {leaves.back(), 0};
+      if (args.needs[i]) targets[i] = {leaves.back(), 0};
     }
     for (size_t i = 0; i < used_.size(); ++i) {
       leaves.push_back(used_[i].slot);
-      if (needs[xs_.size() + i]) targets[xs_.size() + i] = used_[i];
+      if (args.needs[xs_.size() + i]) targets[xs_.size() + i] = used_[i];
     }
     const OpenScope scope(leaves);
     const Tensor y = snapshot_.call([&] { return f_(inner); });
     BackwardPass pass{.recording = *scope.state, .targets = std::move(targets)};
     // Moved: the gradient's buffer is free for reuse as soon as the first rule has read it.
-    if (dys[0].defined()) pass.roots.push_back(y), pass.dys.push_back(std::move(dys[0]));
-    pass.deliver = [&](size_t i, Tensor g) { dxs[i] = std::move(g); };
+    if (args.dys[0].defined()) pass.roots.push_back(y), pass.dys.push_back(std::move(args.dys[0]));
+    pass.deliver = [&](size_t i, Tensor g) { args.dxs[i] = std::move(g); };
     autograd::run(pass);
   }
 
-  void drop_rule() override {
+  void drop(std::span<const char>) override {
     f_ = nullptr;
     xs_.clear();
     used_.clear();
@@ -208,7 +205,6 @@ class CheckpointNode final : public Node {
   std::vector<Saved> xs_;
   std::vector<Edge> used_;  // graph inputs other than xs
   ContextSnapshot snapshot_;
-  bool communicates_;
 };
 
 // Returns the edges that lead from the probe's nodes, and from its result, to slots outside of the probe.

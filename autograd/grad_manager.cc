@@ -85,13 +85,13 @@ template <class Predicate> Objects objects_of(const ManagerState& manager, Predi
   return found;
 }
 
-struct HalfBackward;
+struct DeferredWeights;
 
 struct OpenRecording {
   std::shared_ptr<ManagerState> manager;
   Ref<RecordingState> state;
-  bool narrowed = false;               // opened with RecordOptions::only
-  std::shared_ptr<HalfBackward> half;  // set between backward_inputs and backward_weights
+  bool narrowed = false;                      // opened with RecordOptions::only
+  std::shared_ptr<DeferredWeights> deferred;  // between backward_inputs and backward_weights
 
   ~OpenRecording() { drop(); }
 
@@ -105,7 +105,7 @@ struct OpenRecording {
   void drop() {
     if (!state || state->finished()) return;
     finish();
-    half = nullptr;
+    deferred = nullptr;
     for_each_object(*manager, followed(), [](const auto& object) { object->abandon({}); });
   }
 
@@ -275,7 +275,7 @@ std::vector<Tensor> with_default_dys(ManagerState& manager, const std::vector<Te
       throw StateError("backward", roots.size() == 1 ? "the loss" : concat("root ", i, " of ", roots.size()),
                        " is undefined (none)");
     if (!is_floating(root.dtype()))
-      throw DTypeError("backward", "the root must be floating point, given ", describe(root));
+      throw DTypeError("backward", "the root must be floating point, got ", describe(root));
     if (dys[i].defined()) {
       if (!(dys[i].shape() == root.shape()))
         throw ShapeError("backward", "dy must have the root's shape: dy ", describe(dys[i]), ", root ",
@@ -291,11 +291,11 @@ std::vector<Tensor> with_default_dys(ManagerState& manager, const std::vector<Te
 
 }  // namespace
 
-// The state between backward_inputs and backward_weights.
-struct HalfBackward {
+// A backward that has computed the gradients of the inputs, and has deferred the others.
+struct DeferredWeights {
   Objects unfinished;
   Deliveries deliveries;
-  std::unique_ptr<PassInParts> pass;
+  std::unique_ptr<DeferringPass> pass;
 };
 
 void OpenRecording::check_open(const char* op) const {
@@ -320,7 +320,7 @@ template <class F> void OpenRecording::end_on_error(const Objects& unfinished, c
 
 void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
   check_open("backward");
-  if (half)
+  if (deferred)
     throw StateError("backward",
                      "this recording's backward has begun with backward_inputs: call backward_weights");
   manager->forget_dead();
@@ -378,13 +378,13 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
                                     const std::vector<Tensor>& given_dys) {
   constexpr auto kOp = "backward_inputs";
   check_open(kOp);
-  if (half) throw StateError(kOp, "this recording's backward has begun already: call backward_weights");
+  if (deferred) throw StateError(kOp, "this recording's backward has begun already: call backward_weights");
   if (!recordings_that_see(*state).empty())
     throw StateError(kOp,
                      "a backward in two parts is for first order alone, and a recording that was opened "
                      "before this one would record it for the second order");
   manager->forget_dead();
-  std::vector<char> first(manager->attached.size());
+  std::vector<char> is_deferred(manager->attached.size(), true);
   for (const Tensor& input : inputs) {
     const auto& slot = input.defined() ? input.ref()->slot : Ref<AutogradSlot>();
     const auto found = std::ranges::find_if(
@@ -395,28 +395,29 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
     if (std::ranges::any_of(found->callbacks, [](const Callback& c) { return bool(c.object); }))
       throw StateError(
           kOp, "an input's callbacks must be functions: a callback object sees a backward as a whole");
-    first[size_t(found - manager->attached.begin())] = true;
+    is_deferred[size_t(found - manager->attached.begin())] = false;
   }
   std::vector<Tensor> dys = checked_dys(roots, given_dys);
   Objects unfinished = objects_of(*manager, followed());
-  half = std::make_shared<HalfBackward>(HalfBackward{unfinished, {manager->attached, unfinished}, nullptr});
-  Deliveries& deliveries = half->deliveries;
+  deferred = std::make_shared<DeferredWeights>(
+      DeferredWeights{unfinished, {manager->attached, unfinished}, nullptr});
+  Deliveries& deliveries = deferred->deliveries;
   BackwardPass pass{.recording = *state,
                     .roots = roots,
                     .dys = std::move(dys),
                     .targets = targets(),
                     .used_later = used_later(),
-                    .first = first};
+                    .deferred = is_deferred};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
-  pass.deliver = [&deliveries, first](size_t t, Tensor grad) {
-    if (first[t])
-      deliveries.deliver_early(t, std::move(grad));
-    else
+  pass.deliver = [&deliveries, is_deferred](size_t t, Tensor grad) {
+    if (is_deferred[t])
       deliveries.deliver(t, std::move(grad));
+    else
+      deliveries.deliver_early(t, std::move(grad));
   };
-  half->pass = std::make_unique<PassInParts>(std::move(pass));
+  deferred->pass = std::make_unique<DeferringPass>(std::move(pass));
   end_on_error(unfinished, [&] {
-    half->pass->run_first();
+    deferred->pass->run();
     deliveries.store();
   });
   close_recording(state.get());
@@ -424,12 +425,12 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
 
 void OpenRecording::backward_weights() {
   check_open("backward_weights");
-  if (!half) throw StateError("backward_weights", "call backward_inputs first");
-  const std::shared_ptr<HalfBackward> rest = std::move(half);
-  end_on_error(rest->unfinished, [&] {
-    rest->pass->run_rest();
-    rest->deliveries.finish(rest->unfinished);
-    rest->deliveries.store();
+  if (!deferred) throw StateError("backward_weights", "call backward_inputs first");
+  const std::shared_ptr<DeferredWeights> weights = std::move(deferred);
+  end_on_error(weights->unfinished, [&] {
+    weights->pass->run_deferred();
+    weights->deliveries.finish(weights->unfinished);
+    weights->deliveries.store();
   });
   finish();
 }

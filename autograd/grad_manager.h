@@ -112,13 +112,13 @@ class Recording {
   void resume();
   // Computes the gradients of the attached tensors from the roots, runs the callbacks, sets or adds to `grad()`,
   // and ends the recording. `dys` default to ones for roots of one element. Without roots, only the callbacks and
-  // the nodes that run without a gradient (Node::runs_without_gradient) run.
+  // required nodes (NodeTraits::required) run.
   // Errors: StateError without a computation history and for an undefined root; ShapeError for a root of
   // several elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
-  // `backward` in two parts, for zero-bubble pipeline schedules. backward_inputs computes and stores the gradients
-  // of `inputs`: attached tensors whose callbacks, if any, are functions. backward_weights computes the
-  // gradients of all other attached tensors. Both together give the gradients of `backward`. Between the two
+  // `backward` with deferred weight gradients, for zero-bubble pipeline schedules. backward_inputs computes and
+  // stores the gradients of `inputs`: attached tensors whose callbacks, if any, are functions. backward_weights
+  // computes the gradients of all other attached tensors. Both together give the gradients of `backward`. Between the two
   // calls the recording keeps only the tensors that backward_weights needs, and records no ops; other recordings
   // may run their backwards.
   // Errors: as for `backward`; StateError for an input that is not attached, for a recording within another

@@ -65,13 +65,13 @@ class Check {
                          " is ", describe(inputs[i]));
       }
     }
-    if (differentiable_.empty()) throw DTypeError("gradcheck", "expected an f64 input, given none");
+    if (differentiable_.empty()) throw DTypeError("gradcheck", "expected an f64 input, got none");
   }
 
   GradCheckResult run() {
     const Tensor y = call(inputs_);
     if (!y.defined() || y.dtype() != DType::kF64) {
-      throw DTypeError("gradcheck", "expected an f64 result, given ", describe(y));
+      throw DTypeError("gradcheck", "expected an f64 result, got ", describe(y));
     }
     if (!same_bits(y, call(inputs_))) return fail("two calls with the same inputs give different results");
     const std::vector<Values> dys = projections(y.numel());

@@ -366,7 +366,7 @@ void check_same_on_ranks(Job& job, const Sampler& sampler, const DataLoaderOptio
 
 DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   const auto require = [&](bool ok, const char* option, const char* expected, int64_t given) {
-    if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", given ", given);
+    if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", got ", given);
   };
   require(options.batch_size >= 1, "batch_size", "at least 1", options.batch_size);
   require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers", "0 to 1024",

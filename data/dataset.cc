@@ -103,7 +103,7 @@ Batch Dataset::get_batch(std::span<const int64_t> indices) const {
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset) {
   if (samples.empty() || samples.size() != indices.size())
-    throw ValueError("collate", "needs one index per sample and at least one sample, given ", samples.size(),
+    throw ValueError("collate", "needs one index per sample and at least one sample, got ", samples.size(),
                      " samples and ", indices.size(), " indices");
   for (size_t i = 0; i < samples.size(); ++i) {
     for (const Tensor* t : {&samples[i].input, &samples[i].target}) {
@@ -132,13 +132,13 @@ DatasetRef::DatasetRef(std::shared_ptr<const Dataset> shared) : p_(std::move(sha
 TensorDataset::TensorDataset(Tensor inputs, Tensor targets, std::string name)
     : inputs_(std::move(inputs)), targets_(std::move(targets)), name_(std::move(name)) {
   if (inputs_.dim() == 0)
-    throw ShapeError(name_, "inputs need a first dimension to count samples by, given a scalar");
+    throw ShapeError(name_, "inputs need a first dimension to count samples by, got a scalar");
   if (targets_.defined() && (targets_.dim() == 0 || targets_.size(0) != inputs_.size(0)))
     throw ShapeError(name_, "inputs and targets must have the same first dimension: inputs ",
                      describe(inputs_), ", targets ", describe(targets_));
   for (Tensor* t : {&inputs_, &targets_}) {
     if (!t->defined()) continue;
-    if (t->device() != kCPU) throw DeviceError(name_, "expected tensors on cpu, given ", describe(*t));
+    if (t->device() != kCPU) throw DeviceError(name_, "expected tensors on cpu, got ", describe(*t));
     if (t->is_row_major()) continue;
     Tensor dense = empty(t->shape(), {.dtype = t->dtype()});
     copy_elements(*t, static_cast<char*>(dense.raw_ptr()));
@@ -193,7 +193,7 @@ Subset::Subset(DatasetArg dataset, std::vector<int64_t> indices)
 }
 
 Subset Subset::first(DatasetArg dataset, int64_t count) {
-  if (count < 0) throw ValueError("Subset", "count must not be negative, given ", count);
+  if (count < 0) throw ValueError("Subset", "count must not be negative, got ", count);
   std::vector<int64_t> indices(static_cast<size_t>(std::min(count, dataset->size())));
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
   return Subset(std::move(dataset), std::move(indices));

@@ -22,7 +22,7 @@ std::vector<int64_t> iota(int64_t size) {
 }
 
 int64_t checked_size(const char* sampler, int64_t size) {
-  if (size < 0) throw ValueError(sampler, "size must not be negative, given ", size);
+  if (size < 0) throw ValueError(sampler, "size must not be negative, got ", size);
   return size;
 }
 
@@ -62,13 +62,13 @@ ReplacementSampler::ReplacementSampler(const std::vector<double>& weights, int64
   ends_.reserve(weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
-      throw ValueError("ReplacementSampler", "weights must be finite and not negative, given weights[", i,
+      throw ValueError("ReplacementSampler", "weights must be finite and not negative, got weights[", i,
                        "] = ", weights[i]);
     if (weights[i] > 0) last_ = static_cast<int64_t>(i);
     ends_.push_back(sum += weights[i]);
   }
   if (!(sum > 0) || !std::isfinite(sum))
-    throw ValueError("ReplacementSampler", "the sum of the weights must be positive and finite, given ",
+    throw ValueError("ReplacementSampler", "the sum of the weights must be positive and finite, got ",
                      weights.size(), " weights of sum ", sum);
 }
 
@@ -118,7 +118,7 @@ std::vector<int64_t> DistributedSampler::indices() const {
 
 std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int world_size) {
   if (world_size < 1 || rank < 0 || rank >= world_size)
-    throw ValueError("shard", "rank must lie in [0, world_size), given rank ", rank, " of ", world_size);
+    throw ValueError("shard", "rank must lie in [0, world_size), got rank ", rank, " of ", world_size);
   if (world_size == 1) return order;
   std::vector<int64_t> indices_of_rank;
   indices_of_rank.reserve(order.size() / static_cast<size_t>(world_size) + 1);

@@ -132,10 +132,10 @@ void Checkpoint::get(const std::string& name, Tensor& x) const {
     return;
   }
   if (x.shape() != saved.shape())
-    throw ShapeError("checkpoint", source_, ": expected ", quote(name), " as ", describe(x), ", given ",
+    throw ShapeError("checkpoint", source_, ": expected ", quote(name), " as ", describe(x), ", got ",
                      describe(saved));
   if (x.dtype() != saved.dtype())
-    throw DTypeError("checkpoint", source_, ": expected ", quote(name), " as ", describe(x), ", given ",
+    throw DTypeError("checkpoint", source_, ": expected ", quote(name), " as ", describe(x), ", got ",
                      describe(saved));
   x = raw::to(saved, x.device());
 }
@@ -184,7 +184,7 @@ const Checkpoint::Value& Checkpoint::value(const std::string& name, std::string_
 void Checkpoint::fail_kind(const std::string& name, std::string_view wanted) const {
   const Value& v = values_.at(name);
   const Tensor* x = std::get_if<Tensor>(&v);
-  throw FileError("checkpoint", source_, ": expected ", quote(name), " as ", wanted, ", given ",
+  throw FileError("checkpoint", source_, ": expected ", quote(name), " as ", wanted, ", got ",
                   x ? "the tensor " + describe(*x) : quote(to_text(v)));
 }
 

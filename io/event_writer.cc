@@ -70,7 +70,7 @@ void check_text(std::string_view what, const std::string& text) {
 }
 
 void check_tag(const std::string& tag) {
-  if (tag.empty()) throw ValueError(kOp, "expected a tag, given an empty one");
+  if (tag.empty()) throw ValueError(kOp, "expected a tag, got an empty one");
   check_text("the tag", tag);
 }
 
@@ -283,7 +283,7 @@ void EventWriter::add_image(const std::string& tag, const Tensor& images, int64_
 void EventWriter::add_histogram(const std::string& tag, const Tensor& values, int64_t step) {
   ProtoWriter v = value_of(tag);
   if (values.numel() == 0)
-    throw ValueError("add_histogram", tag, ": expected elements, given ", describe(values));
+    throw ValueError("add_histogram", tag, ": expected elements, got ", describe(values));
   append(summary_event(step, v.message(value::kHistogram, histogram_of(values))));
 }
 

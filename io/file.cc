@@ -48,7 +48,7 @@ FileReader::FileReader(const fs::path& path, FileOptions options)
   }
   ::close(fd_);
   if (error != 0) fail("cannot examine: ", reason(error));
-  fail("expected a regular file, given a ", S_ISDIR(info.st_mode) ? "folder" : "device or pipe");
+  fail("expected a regular file, got a ", S_ISDIR(info.st_mode) ? "folder" : "device or pipe");
 }
 
 FileReader::~FileReader() { ::close(fd_); }
@@ -83,7 +83,7 @@ uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second) {
 AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
     : path_(path), temporary_(path.string() + ".tmp"), options_(std::move(options)) {
   if (!path_.has_filename())
-    throw FileError(options_.op, "expected a file name, given '", path_.string(), "'");
+    throw FileError(options_.op, "expected a file name, got '", path_.string(), "'");
   std::error_code ignored;
   const fs::path folder = folder_of(path_);
   if (!fs::exists(folder, ignored))
@@ -91,7 +91,7 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
   if (!fs::is_directory(folder, ignored))
     throw FileError(options_.op, path_.string(), ": ", folder.string(), " is not a folder");
   if (fs::is_directory(path_, ignored))
-    throw FileError(options_.op, path_.string(), ": expected a file name, given a folder");
+    throw FileError(options_.op, path_.string(), ": expected a file name, got a folder");
   turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.patience);
   // The name may be a remnant of a killed writer, or a malicious link: Note [Untrusted names] in file_lock.cc.
   ::unlink(temporary_.c_str());

@@ -19,7 +19,7 @@ Tensor as_batch(const Tensor& x, std::string_view op) {
   Shape shape = x.shape();
   Strides strides = x.strides();
   if (shape.size() < 2 || shape.size() > 4 || x.numel() == 0)
-    throw ShapeError(op, "expected images [N,C,H,W], [C,H,W] or [H,W] with pixels, given ", describe(x));
+    throw ShapeError(op, "expected images [N,C,H,W], [C,H,W] or [H,W] with pixels, got ", describe(x));
   while (shape.size() < 4) {
     shape.insert(0, 1);
     strides.insert(0, 0);
@@ -81,10 +81,10 @@ std::vector<uint8_t> pixels_of(const Tensor& image) {
 
 Tensor make_grid(const Tensor& images, const GridOptions& options) {
   constexpr char kOp[] = "make_grid";
-  if (options.nrow < 1) throw ValueError(kOp, "expected nrow of at least 1, given ", options.nrow);
-  if (options.padding < 0) throw ValueError(kOp, "expected padding of at least 0, given ", options.padding);
+  if (options.nrow < 1) throw ValueError(kOp, "expected nrow of at least 1, got ", options.nrow);
+  if (options.padding < 0) throw ValueError(kOp, "expected padding of at least 0, got ", options.padding);
   if (options.value_range && !(options.value_range->first < options.value_range->second))
-    throw ValueError(kOp, "expected a value_range that begins below its end, given [",
+    throw ValueError(kOp, "expected a value_range that begins below its end, got [",
                      options.value_range->first, ", ", options.value_range->second, "]");
   Tensor batch = as_batch(images, kOp);
   if (options.normalize) batch = normalized(batch, options);
@@ -110,15 +110,15 @@ Tensor make_grid(const Tensor& images, const GridOptions& options) {
 std::string encode_png(const Tensor& image) {
   constexpr char kOp[] = "encode_png";
   if (image.dim() != 2 && image.dim() != 3)
-    throw ShapeError(kOp, "expected an image [C,H,W] or [H,W], given ", describe(image));
+    throw ShapeError(kOp, "expected an image [C,H,W] or [H,W], got ", describe(image));
   const Tensor batch = as_batch(image, kOp);
   const Tensor x = view_as_strided(batch, {batch.size(1), batch.size(2), batch.size(3)},
                                    {batch.stride(1), batch.stride(2), batch.stride(3)}, batch.impl().offset);
   const int64_t channels = x.size(0);
   if (channels != 1 && channels != 3 && channels != 4)
-    throw ShapeError(kOp, "expected 1, 3 or 4 channels, given ", describe(image));
+    throw ShapeError(kOp, "expected 1, 3 or 4 channels, got ", describe(image));
   if (x.dtype() != DType::kU8 && !is_floating(x.dtype()))
-    throw DTypeError(kOp, "expected u8 or a floating-point dtype, given ", describe(image));
+    throw DTypeError(kOp, "expected u8 or a floating-point dtype, got ", describe(image));
   if (std::max(x.size(1), x.size(2)) > PNG_UINT_31_MAX / 8)
     throw ShapeError(kOp, "is too large for a PNG file: ", describe(image));
 

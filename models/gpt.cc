@@ -78,12 +78,12 @@ GPTOptions GPT::checked(const Options& o) {
                                     {"layers", o.layers},
                                     {"heads", o.heads},
                                     {"width", o.width}})
-    if (count < 1) throw ValueError("GPT", "expected ", name, " >= 1, given ", count);
+    if (count < 1) throw ValueError("GPT", "expected ", name, " >= 1, got ", count);
   if (o.width % o.heads != 0)
-    throw ValueError("GPT", "expected a width that is a multiple of the ", o.heads, " heads, given ",
+    throw ValueError("GPT", "expected a width that is a multiple of the ", o.heads, " heads, got ",
                      o.width);
   if (!(o.dropout >= 0 && o.dropout <= 1))
-    throw ValueError("GPT", "expected dropout in [0, 1], given ", o.dropout);
+    throw ValueError("GPT", "expected dropout in [0, 1], got ", o.dropout);
   return o;
 }
 
@@ -102,7 +102,7 @@ void GPT::build() {
 Tensor GPT::forward(const Tensor& x) {
   if (x.dim() != 2 || x.size(1) < 1 || x.size(1) > options().context)
     throw ShapeError("GPT", "expected tokens [N,T] with T from 1 to the context of ", options().context,
-                     ", given ", describe(x));
+                     ", got ", describe(x));
   const Tensor positions = arange(x.size(1), {DType::kI64, x.device()});
   Tensor y = drop(wte(x) + wpe(positions));
   for (auto& block : h) y = block(y);

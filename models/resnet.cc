@@ -203,7 +203,7 @@ ResNetOptions wide_resnet101_2(ResNetHead head) {
 
 ResNetOptions cifar_resnet(int64_t depth, ResNetHead head) {
   if (depth < 8 || depth % 6 != 2 || depth > 10000)
-    throw ValueError("cifar_resnet", "expected a depth of 6 n + 2, given ", depth);
+    throw ValueError("cifar_resnet", "expected a depth of 6 n + 2, got ", depth);
   const int64_t n = (depth - 2) / 6;
   Options o = options_of({n, n, n}, kBasic, head);
   o.stem = Options::Stem::kCifar;
@@ -272,7 +272,7 @@ Tensor ResNet::stem(const Tensor& x) {
 Tensor ResNet::stage(int64_t number, Tensor h) {
   const auto stages = static_cast<int64_t>(options().stages.size());
   if (number < 1 || number > stages)
-    throw ValueError("ResNet", "expected a stage from 1 to ", stages, ", given ", number);
+    throw ValueError("ResNet", "expected a stage from 1 to ", stages, ", got ", number);
   return (*layers_[size_t(number) + 1])(std::move(h));
 }
 

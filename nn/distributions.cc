@@ -68,7 +68,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Returns the one of probs and logits that is defined.
 const Tensor& defined_parameter(const char* op, const Tensor& probs, const Tensor& logits) {
   if (probs.defined() == logits.defined())
-    throw ValueError(op, "expected either probs or logits, given ", probs.defined() ? "both" : "neither");
+    throw ValueError(op, "expected either probs or logits, got ", probs.defined() ? "both" : "neither");
   const Tensor& x = probs.defined() ? probs : logits;
   check_floating(op, probs.defined() ? "probs" : "logits", x);
   return x;

@@ -15,7 +15,7 @@ namespace gradus::nn::init {
 namespace {
 
 void check(const char* op, const Tensor& x) {
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, given ", describe(x));
+  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, got ", describe(x));
   if (autograd::is_tracked(x))
     throw StateError(op, "an open recording follows the tensor: run its backward or release it first");
 }
@@ -93,7 +93,7 @@ const Tensor& fill_zero_mean_normal(const char* op, const Tensor& x, double stdd
 
 Fans fans(const Tensor& weight) {
   if (weight.dim() < 2)
-    throw ShapeError("fans", "fan_in and fan_out need at least 2 dimensions, given ", describe(weight));
+    throw ShapeError("fans", "fan_in and fan_out need at least 2 dimensions, got ", describe(weight));
   int64_t kernel = 1;
   for (int d = 2; d < weight.dim(); ++d) kernel *= weight.size(d);
   return {weight.size(1) * kernel, weight.size(0) * kernel};
@@ -126,20 +126,20 @@ const Tensor& ones_(const Tensor& x) { return constant_(x, 1); }
 
 const Tensor& uniform_(const Tensor& x, UniformOptions o) {
   if (!(o.low <= o.high))
-    throw ValueError("uniform_", "expected low <= high, given ", o.low, " and ", o.high);
+    throw ValueError("uniform_", "expected low <= high, got ", o.low, " and ", o.high);
   return fill_random("uniform_", x,
                      [=](const ElementBits& d) { return o.low + (o.high - o.low) * uniform(d()); });
 }
 
 const Tensor& normal_(const Tensor& x, NormalOptions o) {
-  if (!(o.stddev >= 0)) throw ValueError("normal_", "expected stddev >= 0, given ", o.stddev);
+  if (!(o.stddev >= 0)) throw ValueError("normal_", "expected stddev >= 0, got ", o.stddev);
   return fill_random("normal_", x, [=](const ElementBits& d) { return o.mean + o.stddev * normal(d()); });
 }
 
 const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
-  if (!(o.stddev > 0)) throw ValueError("trunc_normal_", "expected stddev > 0, given ", o.stddev);
+  if (!(o.stddev > 0)) throw ValueError("trunc_normal_", "expected stddev > 0, got ", o.stddev);
   if (!(o.low < o.high))
-    throw ValueError("trunc_normal_", "expected low < high, given ", o.low, " and ", o.high);
+    throw ValueError("trunc_normal_", "expected low < high, got ", o.low, " and ", o.high);
   // Mirrors an interval in the upper tail to the lower tail: normal_cdf near 1 loses all precision.
   const double sign = o.low > o.mean ? -1 : 1;
   const double ends[] = {sign * (o.low - o.mean) / o.stddev, sign * (o.high - o.mean) / o.stddev};

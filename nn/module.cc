@@ -88,7 +88,7 @@ void Module::check_new_name(const std::string& name) const {
     return std::any_of(list.begin(), list.end(), [&](const Slot& s) { return s.name == name; });
   };
   if (name.empty() || name.find('.') != std::string::npos)
-    throw ValueError("Module", "a name may not be empty or have a dot, given '", name, "'");
+    throw ValueError("Module", "a name may not be empty or have a dot, got '", name, "'");
   if (taken(parameters_) || taken(buffers_) ||
       std::any_of(children_.begin(), children_.end(), [&](const Module* c) { return c->name_ == name; }))
     throw ValueError("Module", "the name '", name, "' is taken in ", type_name(), path().empty() ? "" : " ",
@@ -116,7 +116,7 @@ void Module::adopt(const std::string& name, Tensor& member) const {
 void Module::register_parameter(std::string name, Tensor& member) {
   check_new_name(name);
   if (member.defined() && !is_floating(member.dtype()))
-    throw DTypeError("Module", "parameter '", name, "' must be floating point, given ", describe(member));
+    throw DTypeError("Module", "parameter '", name, "' must be floating point, got ", describe(member));
   adopt(name, member);
   parameters_.push_back({std::move(name), &member, true});
 }
@@ -294,9 +294,9 @@ LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) 
     }
     const Tensor& from = *it->second;
     if (!from.defined())
-      misfits.push_back(concat("\n    ", name, ": expected ", describe(own), ", given an undefined tensor"));
+      misfits.push_back(concat("\n    ", name, ": expected ", describe(own), ", got an undefined tensor"));
     else if (from.shape() != own.shape() || is_floating(from.dtype()) != is_floating(own.dtype()))
-      misfits.push_back(concat("\n    ", name, ": expected ", describe(own), ", given ", describe(from)));
+      misfits.push_back(concat("\n    ", name, ": expected ", describe(own), ", got ", describe(from)));
     else if (autograd::is_tracked(own))
       followed.push_back(name);
     else
@@ -357,7 +357,7 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* 
 }
 
 Module& Module::to(DType dtype) {
-  if (!is_floating(dtype)) throw DTypeError("Module::to", "expected a floating-point dtype, given ", dtype);
+  if (!is_floating(dtype)) throw DTypeError("Module::to", "expected a floating-point dtype, got ", dtype);
   convert(
       [&](const Tensor& t) { return is_floating(t.dtype()) && t.dtype() != dtype ? raw::to(t, dtype) : t; },
       "Module::to");
@@ -464,12 +464,12 @@ bool Module::is_substituted() const {
 ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) : module_(module) {
   const StateDict own = module.named_parameters();
   if (tensors.size() != own.size())
-    throw ValueError("ParameterScope", module.type_name(), " has ", own.size(), " parameters, given ",
+    throw ValueError("ParameterScope", module.type_name(), " has ", own.size(), " parameters, got ",
                      tensors.size(), " tensors");
   std::unordered_map<const TensorImpl*, const Tensor*> by_original;
   for (size_t i = 0; i < own.size(); ++i) {
     if (!tensors[i].defined() || tensors[i].shape() != own[i].second.shape())
-      throw ShapeError("ParameterScope", "'", own[i].first, "' is ", describe(own[i].second), ", given ",
+      throw ShapeError("ParameterScope", "'", own[i].first, "' is ", describe(own[i].second), ", got ",
                        describe(tensors[i]));
     by_original[own[i].second.ref().get()] = &tensors[i];
   }
@@ -499,7 +499,7 @@ ParameterScope::ParameterScope(Module& module, const StateDict& tensors, Paramet
       throw ValueError("ParameterScope", module.type_name(), " has no parameter or buffer '", name, "'");
     const auto& [slot, is_parameter] = it->second;
     if (!t.defined() || t.shape() != slot->shape())
-      throw ShapeError("ParameterScope", "'", name, "' is ", describe(*slot), ", given ", describe(t));
+      throw ShapeError("ParameterScope", "'", name, "' is ", describe(*slot), ", got ", describe(t));
     by_name[name] = &t;
     by_original.emplace(slot->ref().get(), &t);
     has_buffers = has_buffers || !is_parameter;

@@ -76,7 +76,7 @@ struct SpectralState {
 
 void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
   if (o.n_power_iterations < 1)
-    throw ValueError("spectral_norm", "expected n_power_iterations >= 1, given ", o.n_power_iterations);
+    throw ValueError("spectral_norm", "expected n_power_iterations >= 1, got ", o.n_power_iterations);
   const auto [member, weight] = take_parameter("spectral_norm", layer, o.name);
   const int dim = wrap_dim(o.dim.value_or(is_transposed(layer) ? 1 : 0), weight.dim(), "spectral_norm");
   const auto state = std::make_shared<SpectralState>();
@@ -134,7 +134,7 @@ static void compute_scaled(Layer& layer, Tensor& member, const Tensor& value, co
 }
 
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& o) {
-  if (!(o.lr_mul > 0)) throw ValueError("equalized_lr", "expected lr_mul > 0, given ", o.lr_mul);
+  if (!(o.lr_mul > 0)) throw ValueError("equalized_lr", "expected lr_mul > 0, got ", o.lr_mul);
   const auto [member, weight] = take_parameter("equalized_lr", layer, o.name);
   const init::Fans fans = init::fans(weight);
   const int64_t fan = (o.mode == init::FanMode::kFanIn) != is_transposed(layer) ? fans.in : fans.out;

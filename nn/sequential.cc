@@ -44,7 +44,7 @@ Tensor Sequential::forward_temporary(Tensor&& x) {
 Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x) {
   const auto count = static_cast<int64_t>(net.size());
   if (segments < 1 || segments > count)
-    throw ValueError("checkpoint_sequential", "expected 1 to ", count, " segments for as many layers, given ",
+    throw ValueError("checkpoint_sequential", "expected 1 to ", count, " segments for as many layers, got ",
                      segments);
   return net.call([&] {
     const int64_t length = count / segments;

@@ -16,9 +16,9 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
   if (options_.decay)
     check_option(*options_.decay >= 0 && *options_.decay < 1, kOp, "decay", "in [0, 1)", *options_.decay);
   if (!options_.decay && (options_.warm_up || options_.bias_correction))
-    throw ValueError(kOp, "warm_up and bias_correction are for averages with a decay, given none");
+    throw ValueError(kOp, "warm_up and bias_correction are for averages with a decay, got none");
   if (options_.warm_up && options_.bias_correction)
-    throw ValueError(kOp, "expected one of warm_up and bias_correction, given both");
+    throw ValueError(kOp, "expected one of warm_up and bias_correction, got both");
   follow(kOp);
 }
 

@@ -25,9 +25,9 @@ std::vector<Tensor> grads_of(const char* op, const std::vector<Tensor>& params) 
 }  // namespace
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipNormOptions options) {
-  if (!(max_norm >= 0)) throw ValueError("clip_grad_norm_", "expected max_norm >= 0, given ", max_norm);
+  if (!(max_norm >= 0)) throw ValueError("clip_grad_norm_", "expected max_norm >= 0, got ", max_norm);
   if (!(options.norm_type > 0))
-    throw ValueError("clip_grad_norm_", "expected norm_type > 0, given ", options.norm_type);
+    throw ValueError("clip_grad_norm_", "expected norm_type > 0, got ", options.norm_type);
   const std::vector<Tensor> grads = grads_of("clip_grad_norm_", params);
   const Tensor norm = raw::norm_of(grads, options.norm_type);
   if (options.error_if_nonfinite && !std::isfinite(norm.item<double>()))
@@ -39,7 +39,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipN
 
 void clip_grad_value_(const std::vector<Tensor>& params, double clip_value) {
   if (!(clip_value >= 0))
-    throw ValueError("clip_grad_value_", "expected clip_value >= 0, given ", clip_value);
+    throw ValueError("clip_grad_value_", "expected clip_value >= 0, got ", clip_value);
   raw::clip_by_value_(grads_of("clip_grad_value_", params), clip_value);
 }
 

@@ -29,7 +29,7 @@ OptimizerDict::OptimizerDict(std::initializer_list<Entry> optimizers) {
   for (const Entry& entry : optimizers) {
     const std::string& name = entry.name;
     if (name.empty() || name.find('.') != std::string::npos)
-      throw ValueError(kOp, "a name may not be empty or have a dot, given '", name, "'");
+      throw ValueError(kOp, "a name may not be empty or have a dot, got '", name, "'");
     if (contains(name)) throw ValueError(kOp, "the name '", name, "' is given more than once");
     for (const Entry& other : entries_)
       if (&other.wrapper->optimizer() == &entry.wrapper->optimizer())

@@ -28,7 +28,7 @@ OptimizerWrapper::OptimizerWrapper(Optimizer& optimizer, GradManager* gm, Optimi
     check_option(*options_.clip_value >= 0, kOp, "clip_value", ">= 0", *options_.clip_value);
   check_option(options_.norm_type > 0, kOp, "norm_type", "> 0", options_.norm_type);
   if (options_.clip_norm && options_.clip_value)
-    throw ValueError(kOp, "expected one of clip_norm and clip_value, given both");
+    throw ValueError(kOp, "expected one of clip_norm and clip_value, got both");
 }
 
 GradManager& OptimizerWrapper::manager() const {
@@ -100,7 +100,7 @@ void OptimizerWrapper::clip() {
 void OptimizerWrapper::initialize_count_status(int64_t done, int64_t total) {
   check_option(done >= 0, kOp, "done", ">= 0", double(done));
   if (total >= 0 && done > total)
-    throw ValueError(kOp, "expected at most ", total, " calls done, given ", done);
+    throw ValueError(kOp, "expected at most ", total, " calls done, got ", done);
   optimizer_.accumulated_ = 0;
   left_ = total < 0 ? -1 : total - done;
 }

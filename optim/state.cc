@@ -47,14 +47,14 @@ double StateReader::number(const std::string& name, double otherwise) {
 
 double StateReader::rate(const std::string& name) {
   const double v = number(name);
-  if (!(v >= 0 && std::isfinite(v))) wrong(name, concat("expected a finite number from 0 on, given ", v));
+  if (!(v >= 0 && std::isfinite(v))) wrong(name, concat("expected a finite number from 0 on, got ", v));
   return v;
 }
 
 int64_t StateReader::count(const std::string& name, int64_t least) {
   const double v = number(name, double(least));
   if (v >= double(least) && v < 0x1p53 && v == std::trunc(v)) return int64_t(v);
-  wrong(name, concat("expected a whole number from ", least, " on, given ", v));
+  wrong(name, concat("expected a whole number from ", least, " on, got ", v));
   return least;
 }
 
@@ -65,7 +65,7 @@ Tensor StateReader::tensor(const std::string& name, const Shape& shape, const Te
   const bool fits = given.defined() && given.shape() == shape;
   if (fits && is_floating(given.dtype()) == is_floating(copy.dtype())) return raw::copy_(copy, given), copy;
   wrong(name, concat("expected ", fits ? "a dtype like that of " : "the shape of ", describe(copy),
-                     ", given ", describe(given)));
+                     ", got ", describe(given)));
   return {};
 }
 

@@ -61,6 +61,8 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     if (device.type == DeviceType::kMeta) return observe(out, args...);
     const Function f = device.type == DeviceType::kCPU ? cpu : cuda;
     if (!f) throw_no_kernel(op_, device);
+    if (Context::current().skip_meta_kernels && internal::any_on_meta(tensors_of(out, args...))) [[unlikely]]
+      return;
     if (Observer* o = observer()) [[unlikely]]
       return launch_observed(*o, f, out, args...);
     if (device == kCPU) return f(out, args...);
@@ -92,7 +94,6 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
   // Launches with an observer. On queued CPU devices the range begins and ends on the stream's thread.
   [[gnu::noinline]] void launch_observed(Observer& o, Function f, const Tensor& out, Args... args) const {
     const internal::TensorPointers tensors = tensors_of(out, args...);
-    if (o.leaves_out_meta() && internal::any_on_meta(tensors)) return;
     const int64_t range = o.announce({.kind = RangeKind::kKernel, .name = op_, .tensors = tensors});
     Ref<Observer> observer(&o);
     const Stream stream = current_stream(out.device());

@@ -52,7 +52,7 @@ Dims memory_order(const Strides& strides) {
 // Errors: ShapeError unless x has one element.
 Tensor one_element_on_host(const Tensor& x) {
   if (x.numel() != 1)
-    throw ShapeError("item", "needs exactly one element, given ", describe(x), "; to_vector() gives all");
+    throw ShapeError("item", "needs exactly one element, got ", describe(x), "; to_vector() gives all");
   return internal::in_host_memory(x, "item");
 }
 
@@ -255,7 +255,7 @@ void append(const Row& row, int dim, const Shape& shape, std::vector<const Liter
   const bool expects_rows = dim + 1 < shape.size();
   for (const Literal& part : row) {
     if (part.is_row() != expects_rows)
-      throw ShapeError("tensor", "expected numbers in lists of one depth, given a list beside a number");
+      throw ShapeError("tensor", "expected numbers in lists of one depth, got a list beside a number");
     if (expects_rows)
       append(part.row(), dim + 1, shape, numbers);
     else

@@ -19,8 +19,7 @@ std::string in_code(DType dtype) {
 }  // namespace
 
 bool internal::may_meet_meta(Device a, Device b) {
-  const Observer* o = observer();
-  return o && o->leaves_out_meta() && (a.type == DeviceType::kMeta || b.type == DeviceType::kMeta);
+  return Context::current().skip_meta_kernels && (a.type == DeviceType::kMeta || b.type == DeviceType::kMeta);
 }
 
 std::string how_to_convert(std::string_view name, DType dtype) {
@@ -30,17 +29,17 @@ std::string how_to_convert(std::string_view name, DType dtype) {
 namespace internal {
 
 void throw_not_floating(std::string_view op, std::string_view name, const Tensor& x) {
-  throw DTypeError(op, "expected floating point, given ", name, ' ', describe(x),
+  throw DTypeError(op, "expected floating point, got ", name, ' ', describe(x),
                    how_to_convert(name, DType::kF32));
 }
 
 void throw_not_integers(std::string_view op, std::string_view what, std::string_view name, const Tensor& x) {
-  throw DTypeError(op, "expected ", what, " of an integer dtype, given ", name, ' ', describe(x),
+  throw DTypeError(op, "expected ", what, " of an integer dtype, got ", name, ' ', describe(x),
                    how_to_convert(name, DType::kI64));
 }
 
 void throw_not_bool(std::string_view op, std::string_view name, const Tensor& x) {
-  throw DTypeError(op, "expected bool, given ", name, ' ', describe(x), how_to_convert(name, DType::kBool));
+  throw DTypeError(op, "expected bool, got ", name, ' ', describe(x), how_to_convert(name, DType::kBool));
 }
 
 void throw_other_dtype(std::string_view op, std::string_view name, const Tensor& x,
@@ -53,7 +52,7 @@ void throw_other_dtype(std::string_view op, std::string_view name, const Tensor&
 
 void throw_not_one_element(std::string_view op, std::string_view what, const Tensor& x,
                            std::string_view otherwise) {
-  throw ShapeError(op, what, " must have one element", otherwise, ", given ", describe(x),
+  throw ShapeError(op, what, " must have one element", otherwise, ", got ", describe(x),
                    "; its mean() or sum() has one");
 }
 

@@ -172,7 +172,7 @@ def count(text):
     """600, 600k or 2M."""
     match = re.fullmatch(r"(\d+)([kM]?)", text)
     if not match or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, or one with k or M, given {text}")
+        raise argparse.ArgumentTypeError(f"expected a number above 0, or one with k or M, got {text}")
     return int(match[1]) * {"": 1, "k": 1000, "M": 1_000_000}[match[2]]
 
 

@@ -85,7 +85,7 @@ def rename(network, state, prefix, layers):
     wrong = [f"missing: {prefix}{old}" for old, _, _ in layers if old not in state]
     known = {old for old, _, _ in layers}
     wrong += [f"unexpected: {prefix}{printable(name)}" for name in sorted(state) if name not in known]
-    wrong += [f"{prefix}{old}: expected {list(shape)}, given {list(state[old].shape)}" for old, _, shape in layers
+    wrong += [f"{prefix}{old}: expected {list(shape)}, got {list(state[old].shape)}" for old, _, shape in layers
               if old in state and tuple(state[old].shape) != tuple(shape)]
     if wrong:
         raise ValueError(f"{prefix or 'it'} is no {network} of mmgeneration:\n  " + listed(wrong))
@@ -177,7 +177,7 @@ def reverse(state, dims, prefix, order):
         else:
             channels.add(int(state[name].shape[dim]))
     if len(channels) > 1:
-        wrong.append(f"{prefix}*: expected images of one number of channels, given {', '.join(map(str, sorted(channels)))}")
+        wrong.append(f"{prefix}*: expected images of one number of channels, got {', '.join(map(str, sorted(channels)))}")
     elif order == "bgr" and not channels <= {1, 3}:
         wrong.append(f"{prefix}*: images of {channels.pop()} channels are neither gray nor BGR; --channels rgb keeps their order")
     if wrong:

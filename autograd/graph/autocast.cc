@@ -101,10 +101,8 @@ bool can_cast(const Tensor& x) { return x.defined() && is_floating(x.dtype()) &&
 class CastNode final : public Node {
  public:
   explicit CastNode(DType wide) : Node("to"), wide_(wide) {}
-  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
-    dxs[0] = std::move(dys[0]);
-  }
-  void drop_rule() override {}
+  void run(const RuleArgs& args) override { args.dxs[0] = std::move(args.dys[0]); }
+  void drop(std::span<const char>) override {}
   DType gradient_dtype(size_t) const override { return wide_; }
 
  private:
@@ -167,7 +165,7 @@ Tensor Casting::weight(const Tensor& x) const {
 
 Autocast::Autocast(DType dtype, AutocastOptions options) : outer_(Context::current().autocast) {
   if (dtype != DType::kBF16 && dtype != DType::kF16)
-    throw DTypeError("autocast", "expected bf16 or f16, given ", dtype);
+    throw DTypeError("autocast", "expected bf16 or f16, got ", dtype);
   Ref<Counted>& scope = Context::current().autocast;
   if (!options.enabled) {
     scope = nullptr;

@@ -14,16 +14,16 @@ Tensor Tensor::grad() const {
 void Tensor::set_grad(const Tensor& grad) const {
   if (grad.defined()) {
     if (grad.is_same(*this))  // would be a cycle of references
-      throw ValueError("set_grad", "expected another tensor, given ", describe(*this),
+      throw ValueError("set_grad", "expected another tensor, got ", describe(*this),
                        " itself: pass a clone");
     if (!(grad.shape() == shape()))
-      throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ",
+      throw ShapeError("set_grad", "expected a gradient like the tensor, got ", describe(grad), " for ",
                        describe(*this));
     if (grad.dtype() != dtype())
-      throw DTypeError("set_grad", "expected ", dtype(), ", given ", describe(grad), " for ",
+      throw DTypeError("set_grad", "expected ", dtype(), ", got ", describe(grad), " for ",
                        describe(*this));
     if (!(autograd::elements_of(grad).device() == device()))
-      throw DeviceError("set_grad", "expected ", device(), ", given ", describe(grad), " for ",
+      throw DeviceError("set_grad", "expected ", device(), ", got ", describe(grad), " for ",
                         describe(*this));
   }
   autograd::leaf_of(*this)->grad = grad;
@@ -34,8 +34,11 @@ namespace {
 std::atomic<uint64_t> next_sequence{1};
 }
 
-Node::Node(const char* op)
-    : AutogradSlot(false), op_(op), sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+Node::Node(const char* op, NodeTraits traits)
+    : AutogradSlot(false),
+      op_(op),
+      traits_(traits),
+      sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
   const Context& context = Context::current();
   if (!context.module_path.empty()) module_path_ = context.module_path_text();
 }
@@ -74,7 +77,7 @@ Ref<Leaf> leaf_of(const Tensor& x) {
   TensorImpl& impl = x.impl();
   if (impl.slot && impl.slot->is_leaf()) return Ref<Leaf>(static_cast<Leaf*>(impl.slot.get()));
   if (!is_floating(x.dtype()))
-    throw DTypeError("attach", "only floating-point tensors have gradients, given ", describe(x));
+    throw DTypeError("attach", "only floating-point tensors have gradients, got ", describe(x));
   auto leaf = make_ref<Leaf>(&impl);
   leaf->producer = {std::move(impl.slot), impl.slot_index};
   impl.slot = leaf;

@@ -48,55 +48,51 @@ struct Membership {
   std::unique_ptr<Membership> also;  // the entry of the same node in another recording
 };
 
+// The arguments of one run of a node's rule.
+struct RuleArgs {
+  std::span<Tensor> dys;        // gradients of the outputs; undefined where none arrived
+  std::span<const char> needs;  // per input: whether to compute its gradient
+  std::span<Tensor> dxs;        // results, one per input
+  // The recording that this backward ends; null if the recording continues afterward.
+  const RecordingState* ending = nullptr;
+};
+
+// Properties of a node. The engine reads them.
+struct NodeTraits {
+  // Whether the gradients of some inputs can be computed first and those of the others later. A backward that defers
+  // weight gradients then runs the rule twice.
+  bool deferrable = false;
+  // Whether other ranks exchange gradients with this node. Its recordings keep such a node alive, and their backward
+  // runs it even if no gradient arrives, in the order of all nodes (newest first).
+  bool required = false;
+};
+
 // A recorded op. Subclasses have the op's backward rule, which computes the gradients of its inputs.
 class Node : public AutogradSlot {
  public:
-  explicit Node(const char* op);
+  explicit Node(const char* op, NodeTraits traits = {});
 
   bool is_followed() const override;
 
-  // Computes the gradients dxs[i] of the inputs with needs[i] != 0; `needs` and `dxs` have the length of edges().
-  // `dys` has the outputs' gradients; undefined ones did not arrive. At least one is defined, unless the node
-  // runs_without_gradient. Called at most once per recording, or once per part of a pass in two parts.
-  virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
-  // Drops the rule and its saved tensors.
-  virtual void drop_rule() = 0;
-  // Whether a backward in two parts may call `run` twice, each time for other inputs. The first of these runs must
-  // not consume saved tensors.
-  virtual bool runs_in_parts() const { return false; }
-  // Drops the saved tensors that only the gradients of these inputs need. For nodes that run in parts.
-  virtual void drop_rules_of(std::span<const char> inputs) { (void)inputs; }
-  // Whether the node must run even if no gradient arrives, because its backward communicates with other ranks.
-  // Recordings keep such a node alive, and their backward runs it in the order of all nodes (newest first). For
-  // each of its recordings exactly one of `run_for` and `skipped` is called; `run_for` in that recording's own
-  // backward.
-  virtual bool runs_without_gradient() const { return false; }
-  // Calls `run`. `ending` is the recording that this backward ends; null when that
-  // recording continues afterward.
-  virtual void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char> needs,
-                       std::span<Tensor> dxs) {
-    (void)ending;
-    run(dys, needs, dxs);
-  }
+  // Computes the gradients of the inputs in args.needs. Unless the node is required, at least one of args.dys is
+  // defined. Called once per recording, or twice for a deferrable node. For each recording of a required node,
+  // either `run` or `skipped` is called; `run` is called in that recording's own backward.
+  virtual void run(const RuleArgs& args) = 0;
+  // Drops what only the gradients of these inputs need; `inputs` has a flag per input, or is empty for all inputs.
+  // A part of the inputs is dropped for deferrable nodes alone.
+  virtual void drop(std::span<const char> inputs = {}) = 0;
   // Called when `recording` ends without having run this node: the recording was released (`error` is null), or
   // its backward threw `error` earlier.
   virtual void skipped(const RecordingState& recording, std::exception_ptr error) noexcept {
     (void)recording, (void)error;
   }
-  // For a fused node, which applies the rules of its own op and of the op that computed its input: the sequence
-  // number of that op's node. Otherwise 0. If the value between the two ops is a target, the engine calls `split`
-  // before the pass, with the edge to that value.
-  virtual uint64_t passed_over() const { return 0; }
-  virtual void split(const Edge& between) { (void)between; }
 
   // Returns a dtype, besides the output's own, in which the rule accepts the output's gradient. A gradient in this
   // dtype reaches the rule unchanged; a gradient in another dtype is cast to the output's dtype.
   virtual DType gradient_dtype(size_t output) const { return outputs_[output].dtype; }
 
-  // Slope of a leaky_relu fused into this op; 1 if none is fused, null if the op cannot fuse one. The rule reads
-  // the value. See Note [Rectified batch norm].
-  std::shared_ptr<double> negative_slope;
-
+  bool is_deferrable() const { return traits_.deferrable; }
+  bool is_required() const { return traits_.required; }
   const char* op() const { return op_; }
   const std::string& module_path() const { return module_path_; }
   uint64_t sequence() const { return sequence_; }
@@ -121,6 +117,7 @@ class Node : public AutogradSlot {
   void drop_edges();
 
   const char* op_;
+  const NodeTraits traits_;
   uint64_t sequence_;
   Stream stream_;
   std::vector<Edge> edges_;

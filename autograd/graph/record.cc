@@ -4,6 +4,7 @@
 
 #include "gradus/autograd/graph/anomaly.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/tensor/runtime/stream_use.h"
 
 namespace gradus::autograd {
@@ -12,22 +13,23 @@ namespace {
 // The node of an op with one JointRule.
 class JointNode final : public Node {
  public:
-  JointNode(const char* op, JointRule rule, JointRuns runs) : Node(op), rule_(std::move(rule)), runs_(runs) {}
+  JointNode(const char* op, JointRule rule, NodeTraits traits) : Node(op, traits), rule_(std::move(rule)) {}
 
-  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
-    std::vector<Tensor> moved(std::make_move_iterator(dys.begin()), std::make_move_iterator(dys.end()));
-    std::vector<Tensor> grads = rule_(std::move(moved), Needs(needs));
-    if (grads.size() != dxs.size())
-      throw StateError(op(), "its backward returned ", grads.size(), " gradients for ", dxs.size(),
+  void run(const RuleArgs& args) override {
+    std::vector<Tensor> dys(std::make_move_iterator(args.dys.begin()),
+                            std::make_move_iterator(args.dys.end()));
+    std::vector<Tensor> dxs = rule_(std::move(dys), Needs(args.needs));
+    if (dxs.size() != args.dxs.size())
+      throw StateError(op(), "its backward returned ", dxs.size(), " gradients for ", args.dxs.size(),
                        " inputs");
-    std::move(grads.begin(), grads.end(), dxs.begin());
+    std::move(dxs.begin(), dxs.end(), args.dxs.begin());
   }
-  void drop_rule() override { rule_ = nullptr; }
-  bool runs_in_parts() const override { return runs_ == JointRuns::kApart; }
+  void drop(std::span<const char> inputs) override {
+    if (inputs.empty()) rule_ = nullptr;  // inputs share what the rule saved
+  }
 
  private:
   JointRule rule_;
-  JointRuns runs_;
 };
 
 }  // namespace
@@ -114,10 +116,10 @@ Edge Recorder::edge_to(const Tensor& x) const {
 }
 
 void Recorder::record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs,
-                            JointRule rule, JointRuns runs) {
+                            JointRule rule, NodeTraits traits) {
   std::vector<Edge> edges;
   for (const Tensor& x : inputs) edges.push_back(edge_to(x));
-  attach(Ref<Node>(new JointNode(op_, std::move(rule), runs)), outputs, std::move(edges));
+  attach(Ref<Node>(new JointNode(op_, std::move(rule), traits)), outputs, std::move(edges));
 }
 
 void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges) {
@@ -131,7 +133,7 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     }
     node->outputs_.emplace_back(y);
     TensorImpl& impl = y.impl();
-    if (impl.slot) throw InternalError("[", op_, "] its result already has a place in the graph");
+    if (impl.slot) throw InternalError("[", op_, "] the result tensor is already recorded");
     impl.slot = node;
     impl.slot_index = static_cast<uint32_t>(i);
     if (i == 0) node->stream_ = current_stream(y.device());
@@ -149,20 +151,18 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     joined_[i]->enlist(*m);
     all_probes = all_probes && joined_[i]->is_probe();
   }
-  if (all_probes) node->drop_rule();
+  if (all_probes) node->drop();
   check_results(op_, outputs);
 }
 
 bool is_tracked(const Tensor& x) { return x.defined() && x.ref()->slot && x.ref()->slot->is_followed(); }
 
-bool take_relu_over(const Tensor& x) {
+bool fuse_relu_into_node_of(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   // Another reference to the slot is an edge of another node, whose input is the value before the relu.
   if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
-  const auto& slope = static_cast<Node&>(*slot).negative_slope;
-  if (!slope || *slope != 1) return false;
-  *slope = 0;
-  return true;
+  auto* node = dynamic_cast<FusesNextRelu*>(slot.get());
+  return node && node->fuse_relu();
 }
 
 bool may_reuse(const Tensor& x) {

@@ -58,35 +58,30 @@ using JointRule = std::function<std::vector<Tensor>(std::vector<Tensor> dys, Nee
 
 template <class... Rules> class RuleNode final : public Node {
  public:
-  RuleNode(const char* op, std::optional<Rules>&&... rules) : Node(op), rules_(std::move(rules)...) {}
+  RuleNode(const char* op, std::optional<Rules>&&... rules)
+      : Node(op, {.deferrable = true}), rules_(std::move(rules)...) {}
 
-  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
-    int left = 0;
-    for (char n : needs) left += n;
-    run_each(dys[0], needs, dxs, left, std::index_sequence_for<Rules...>());
+  void run(const RuleArgs& args) override {
+    int count = 0;
+    for (char n : args.needs) count += n;
+    run_each(args, count, std::index_sequence_for<Rules...>());
   }
-  void drop_rule() override {
-    std::apply([](auto&... r) { (r.reset(), ...); }, rules_);
-  }
-  bool runs_in_parts() const override { return true; }
-  void drop_rules_of(std::span<const char> inputs) override {
+  void drop(std::span<const char> inputs) override {
     size_t i = 0;
-    std::apply([&](auto&... r) { ((inputs[i++] ? r.reset() : void()), ...); }, rules_);
+    std::apply([&](auto&... rule) { ((inputs.empty() || inputs[i++] ? rule.reset() : void()), ...); },
+               rules_);
   }
 
  private:
-  template <size_t... I>
-  void run_each(Tensor& dy, std::span<const char> needs, std::span<Tensor> dxs, int left,
-                std::index_sequence<I...>) {
+  template <size_t... I> void run_each(const RuleArgs& args, int count, std::index_sequence<I...>) {
     // The last rule to run receives the only reference to the gradient.
-    ((needs[I] ? void(dxs[I] = (*std::get<I>(rules_))(--left ? Tensor(dy) : std::move(dy))) : void()), ...);
+    Tensor& dy = args.dys[0];
+    ((args.needs[I] ? void(args.dxs[I] = (*std::get<I>(rules_))(--count ? Tensor(dy) : std::move(dy)))
+                    : void()),
+     ...);
   }
   std::tuple<std::optional<Rules>...> rules_;
 };
-
-// How a backward in two parts runs a JointRule. kTogether: once, for all inputs. kApart: possibly twice, for
-// different inputs; Saved::take releases saved tensors in the last run alone.
-enum class JointRuns : uint8_t { kTogether, kApart };
 
 // Records an op on `inputs` in the open recordings that follow one of them. False if there are none: the op then
 // saves no tensors and makes no rule.
@@ -118,9 +113,10 @@ class Recorder {
     Ref<Node> node(new RuleNode<Rules...>(op_, keep(rules)...));
     attach(std::move(node), {&y, 1}, {edge_to(rules.input)...});
   }
-  // Makes `outputs` the outputs of a new node with one rule for all inputs. Undefined outputs get no slot.
+  // Makes `outputs` the outputs of a new node with one rule for all inputs. Undefined outputs get no slot. A
+  // deferrable rule may run twice, for different inputs; Saved::take releases saved tensors in the last run alone.
   void record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule,
-                    JointRuns runs = JointRuns::kTogether);
+                    NodeTraits traits = {});
   // Makes `outputs` the outputs of the caller's node.
   void attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges);
 
@@ -141,9 +137,6 @@ class Recorder {
   std::array<const TensorImpl*, 4> inputs_{};  // to name the input in errors
 };
 
-// Fuses a relu into the node that computed x, if the node supports it (Node::negative_slope) and no other node
-// has an edge to x. Returns whether it did: the result of the relu then takes over x's slot.
-bool take_relu_over(const Tensor& x);
 // Returns whether an op may write its result into x's buffer: x is its sole owner, is dense and not attached,
 // and no other GPU stream uses the buffer.
 bool may_reuse(const Tensor& x);

@@ -50,7 +50,7 @@ void RecordingState::enlist(Membership& m) {
   m.next = nodes_;
   if (nodes_) nodes_->previous = &m;
   nodes_ = &m;
-  if (m.node->runs_without_gradient()) must_run_.push_back(Ref<Node>(m.node));
+  if (m.node->is_required()) required_.push_back(Ref<Node>(m.node));
 }
 
 void RecordingState::unlink(Membership& m) {
@@ -83,19 +83,19 @@ std::vector<std::string> RecordingState::notes() const {
   return notes_;
 }
 
-std::vector<Ref<Node>> RecordingState::nodes_that_must_run() const {
+std::vector<Ref<Node>> RecordingState::required_nodes() const {
   std::lock_guard lock(mutex_);
-  return must_run_;
+  return required_;
 }
 
 void RecordingState::has_run(const Node& node) {
   Ref<Node> gone;  // may be the last reference; destroyed after the lock is released
   std::lock_guard lock(mutex_);
   const auto it =
-      std::find_if(must_run_.rbegin(), must_run_.rend(), [&](const auto& n) { return n.get() == &node; });
-  if (it == must_run_.rend()) return;
+      std::find_if(required_.rbegin(), required_.rend(), [&](const auto& n) { return n.get() == &node; });
+  if (it == required_.rend()) return;
   gone = std::move(*it);
-  must_run_.erase(std::next(it).base());
+  required_.erase(std::next(it).base());
 }
 
 Ref<Node> RecordingState::take_newest() {
@@ -118,12 +118,12 @@ void RecordingState::finish(std::exception_ptr error) {
   std::vector<Ref<Node>> skipped;        // may be the last references; destroyed after the lock is released
   {
     std::lock_guard lock(mutex_);
-    skipped.swap(must_run_);
+    skipped.swap(required_);
   }
   for (auto node = skipped.rbegin(); node != skipped.rend(); ++node) (*node)->skipped(*this, error);
   while (const Ref<Node> node = take_newest()) {
     if (node->open_memberships_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
-    node->drop_rule();
+    node->drop();
     node->drop_edges();
   }
 }

@@ -33,15 +33,15 @@ class RecordingState final : public Counted {
   uint64_t level() const { return level_; }
   bool finished() const { return finished_; }
   // Ends the recording: removes all nodes and records no further op. Nodes that belong to no other recording drop
-  // their rules and edges. Nodes that run without a gradient and have not run get skipped(*this, error); `error`
-  // is the exception of the recording's backward, or null.
+  // their rules and edges. Required nodes that have not run get skipped(*this, error); `error` is the exception of
+  // the recording's backward, or null.
   void finish(std::exception_ptr error = {});
 
   // Returns the live nodes, oldest first.
   std::vector<Ref<Node>> nodes() const;
-  // Returns the nodes that run without a gradient and have not run in this recording's backward, oldest first.
-  std::vector<Ref<Node>> nodes_that_must_run() const;
-  void has_run(const Node& node);  // removes a node from nodes_that_must_run
+  // Returns the required nodes (NodeTraits) that have not run in this recording's backward, oldest first.
+  std::vector<Ref<Node>> required_nodes() const;
+  void has_run(const Node& node);  // removes a node from required_nodes()
 
   // Adds a line to the output of explain(). Equal lines appear once.
   void add_note(const std::string& text);
@@ -65,9 +65,9 @@ class RecordingState final : public Counted {
   std::vector<Ref<Counted>> outer_;
   const uint64_t level_;
   bool is_probe_ = false;
-  mutable std::mutex mutex_;  // guards nodes_, must_run_ and notes_
+  mutable std::mutex mutex_;  // guards nodes_, required_ and notes_
   Membership* nodes_ = nullptr;
-  std::vector<Ref<Node>> must_run_;
+  std::vector<Ref<Node>> required_;
   std::vector<std::string> notes_;
   std::atomic<bool> communicates_{false};
   std::atomic<bool> finished_{false};

@@ -8,6 +8,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
@@ -55,7 +56,7 @@ Tensor relu(Tensor&& temporary) {
   if (!autograd::may_reuse(x)) return relu(x);
   Tensor y = detach(x);
   raw::unary_<functors::Relu>("relu_", y);
-  if (autograd::take_relu_over(x)) return x;
+  if (autograd::fuse_relu_into_node_of(x)) return x;
   return record_relu(x, std::move(y));
 }
 
@@ -160,7 +161,7 @@ Tensor tanh_backward(Tensor dy, const Tensor& y) {
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   const OpCall call("softplus", {{"x", x}});
   if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta, threshold);
-  if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, given ", beta);
+  if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, got ", beta);
   Tensor y = raw::unary<functors::Softplus>(x, beta, threshold);
   if (Recorder r{"softplus", x})
     r.record(y, wrt(x, [x = r.save(x), beta, threshold](const Tensor& dy) {
@@ -239,7 +240,7 @@ Tensor relu6(const Tensor& x) {
 Tensor hardtanh(const Tensor& x, Number low, Number high) {
   const OpCall call("hardtanh", {{"x", x}});
   if (!(low.to_double() <= high.to_double()))
-    throw ValueError("hardtanh", "expected low <= high, given ", low, " and ", high);
+    throw ValueError("hardtanh", "expected low <= high, got ", low, " and ", high);
   if (is_integral(x.dtype())) return clamp(x, low, high);
   Tensor y = raw::clamp(x, low, high);
   if (Recorder r{"hardtanh", x})
@@ -282,7 +283,7 @@ Tensor hardshrink(const Tensor& x, double lambda) {
 
 Tensor softshrink(const Tensor& x, double lambda) {
   const OpCall call("softshrink", {{"x", x}});
-  if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, given ", lambda);
+  if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, got ", lambda);
   Tensor y = raw::unary<functors::SoftShrink>(x, lambda);
   if (Recorder r{"softshrink", x})
     r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
@@ -293,7 +294,7 @@ Tensor softshrink(const Tensor& x, double lambda) {
 
 Tensor celu(const Tensor& x, double alpha) {
   const OpCall call("celu", {{"x", x}});
-  if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, given ", alpha);
+  if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, got ", alpha);
   Tensor y = raw::unary<functors::Celu>(x, alpha);
   if (Recorder r{"celu", x})
     r.record(y, wrt(x, [x = r.save(x), alpha](const Tensor& dy) {

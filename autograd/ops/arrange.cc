@@ -27,13 +27,13 @@ Tensor flip(const Tensor& x, const Dims& dims) {
 
 Tensor fliplr(const Tensor& x) {
   const OpCall call("fliplr", {{"x", x}});
-  if (x.dim() < 2) throw ShapeError("fliplr", "expected at least 2 dims, given x ", describe(x));
+  if (x.dim() < 2) throw ShapeError("fliplr", "expected at least 2 dims, got x ", describe(x));
   return flip(x, {1});
 }
 
 Tensor flipud(const Tensor& x) {
   const OpCall call("flipud", {{"x", x}});
-  if (x.dim() < 1) throw ShapeError("flipud", "expected at least 1 dim, given x ", describe(x));
+  if (x.dim() < 1) throw ShapeError("flipud", "expected at least 1 dim, got x ", describe(x));
   return flip(x, {0});
 }
 
@@ -55,7 +55,7 @@ Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
   const OpCall call("rot90", {{"x", x}});
   if (dims.size() != 2 || x.dim() < 2 ||
       wrap_dim(dims[0], x.dim(), "rot90") == wrap_dim(dims[1], x.dim(), "rot90"))
-    throw ShapeError("rot90", "expected two different dims, given ", dims, ": x ", describe(x));
+    throw ShapeError("rot90", "expected two different dims, got ", dims, ": x ", describe(x));
   switch ((k % 4 + 4) % 4) {
     case 1:
       return transpose(flip(x, {dims[1]}), dims[0], dims[1]);
@@ -99,7 +99,7 @@ Tensor diag(const Tensor& x, int64_t diagonal_) {
   const OpCall call("diag", {{"x", x}});
   if (x.dim() == 1) return diag_embed(x, {.offset = diagonal_});
   if (x.dim() == 2) return diagonal(x, {.offset = diagonal_});
-  throw ShapeError("diag", "expected a vector or a matrix, given x ", describe(x));
+  throw ShapeError("diag", "expected a vector or a matrix, got x ", describe(x));
 }
 
 Tensor repeat(const Tensor& x, const Dims& repeats) {
@@ -148,7 +148,7 @@ Tensor tile(const Tensor& x, const Dims& repeats) {
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
   const OpCall call("repeat_interleave", {{"x", x}});
   constexpr const char* kOp = "repeat_interleave";
-  if (repeats < 0) throw ValueError(kOp, "expected at least 0 repeats, given ", repeats);
+  if (repeats < 0) throw ValueError(kOp, "expected at least 0 repeats, got ", repeats);
   if (!dim) return repeat_interleave(reshape(x, {x.numel()}), repeats, 0);
   if (x.dim() == 0) return repeat_interleave(reshape(x, {1}), repeats, *dim);
   const int d = wrap_dim(*dim, x.dim(), kOp);
@@ -167,13 +167,13 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   if (x.dim() == 0) return repeat_interleave(reshape(x, {1}), counts, *dim, size);
   const int d = wrap_dim(*dim, x.dim(), kOp);
   if (counts.dtype() != DType::kI64 && counts.dtype() != DType::kI32)
-    throw DTypeError(kOp, "expected i64 or i32 counts, given counts ", describe(counts),
+    throw DTypeError(kOp, "expected i64 or i32 counts, got counts ", describe(counts),
                      how_to_convert("counts", DType::kI64));
   if (!may_meet(counts.device(), x.device()))
     throw DeviceError(kOp, "x is on ", x.device(), " but the counts on ", counts.device());
   const int64_t n = x.size(d);
   if (counts.dim() > 1 || (counts.numel() != n && counts.numel() != 1))
-    throw ShapeError(kOp, "expected ", n, " counts or one, given ", describe(counts), ": x ", describe(x));
+    throw ShapeError(kOp, "expected ", n, " counts or one, got ", describe(counts), ": x ", describe(x));
   const Tensor each = raw::expand(raw::reshape(counts, {counts.numel()}), {n});
   return index_select(x, d, raw::repeat_index(each, size));
 }
@@ -181,10 +181,10 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexing) {
   const OpCall call("meshgrid", "xs", xs);
   if (autograd::Casting cast{"meshgrid", xs}) return meshgrid(cast(xs), indexing);
-  if (xs.empty()) throw ValueError("meshgrid", "expected at least one vector, given none");
+  if (xs.empty()) throw ValueError("meshgrid", "expected at least one vector, got none");
   Shape grid;
   for (const Tensor& x : xs) {
-    if (x.dim() > 1) throw ShapeError("meshgrid", "expected vectors, given ", describe(x));
+    if (x.dim() > 1) throw ShapeError("meshgrid", "expected vectors, got ", describe(x));
     if (x.dtype() != xs[0].dtype())
       throw DTypeError("meshgrid", "vectors differ in dtype: ", describe(x), " after ", describe(xs[0]));
     if (!may_meet(x.device(), xs[0].device()))
@@ -206,9 +206,9 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexin
 
 Tensor cartesian_prod(const std::vector<Tensor>& xs) {
   const OpCall call("cartesian_prod", "xs", xs);
-  if (xs.empty()) throw ValueError("cartesian_prod", "expected at least one vector, given none");
+  if (xs.empty()) throw ValueError("cartesian_prod", "expected at least one vector, got none");
   for (const Tensor& x : xs)
-    if (x.dim() != 1) throw ShapeError("cartesian_prod", "expected vectors, given ", describe(x));
+    if (x.dim() != 1) throw ShapeError("cartesian_prod", "expected vectors, got ", describe(x));
   if (xs.size() == 1) return xs[0];
   std::vector<Tensor> columns;
   for (const Tensor& grid : meshgrid(xs)) columns.push_back(flatten(grid));
@@ -231,8 +231,8 @@ int64_t combination_count(int64_t n, int64_t r, bool with_replacement) {
 
 Tensor combinations(const Tensor& x, int64_t r, CombinationOptions options) {
   const OpCall call("combinations", {{"x", x}});
-  if (x.dim() != 1) throw ShapeError("combinations", "expected a vector, given ", describe(x));
-  if (r < 0) throw ValueError("combinations", "expected at least 0 elements at a time, given ", r);
+  if (x.dim() != 1) throw ShapeError("combinations", "expected a vector, got ", describe(x));
+  if (r < 0) throw ValueError("combinations", "expected at least 0 elements at a time, got ", r);
   if (r == 0) return reshape(narrow(x, 0, 0, 0), {0, 0});
   const int64_t n = x.numel(), step = options.with_replacement ? 0 : 1;
   const int64_t count = combination_count(n, r, options.with_replacement);
@@ -253,10 +253,10 @@ Tensor combinations(const Tensor& x, int64_t r, CombinationOptions options) {
 
 Tensor block_diag(const std::vector<Tensor>& xs) {
   const OpCall call("block_diag", "xs", xs);
-  if (xs.empty()) throw ValueError("block_diag", "expected at least one matrix, given none");
+  if (xs.empty()) throw ValueError("block_diag", "expected at least one matrix, got none");
   int64_t cols = 0, before = 0;
   for (const Tensor& x : xs) {
-    if (x.dim() > 2) throw ShapeError("block_diag", "expected matrices, given ", describe(x));
+    if (x.dim() > 2) throw ShapeError("block_diag", "expected matrices, got ", describe(x));
     cols = Checked("block_diag", cols) + (x.dim() == 0 ? 1 : x.shape().back());
   }
   std::vector<Tensor> rows;

@@ -130,7 +130,7 @@ Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
   const OpCall call("isclose", {{"a", a_in}, {"b", b_in}});
   const Tensor a = detach(a_in), b = detach(b_in);
   if (!(options.rtol >= 0) || !(options.atol >= 0))
-    throw ValueError("isclose", "expected rtol and atol >= 0, given ", options.rtol, " and ", options.atol);
+    throw ValueError("isclose", "expected rtol and atol >= 0, got ", options.rtol, " and ", options.atol);
   Tensor close = eq(a, b);
   if (options.equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
   if (is_integral(a.dtype()) && is_integral(b.dtype()) && options.rtol == 0 && options.atol < 1) return close;

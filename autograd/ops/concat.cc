@@ -96,23 +96,23 @@ Tensor atleast_3d(const Tensor& x) {
 
 Tensor hstack(const std::vector<Tensor>& xs) {
   const OpCall call("hstack", "xs", xs);
-  if (xs.empty()) throw ValueError("hstack", "expected at least one tensor, given none");
+  if (xs.empty()) throw ValueError("hstack", "expected at least one tensor, got none");
   const std::vector<Tensor> wide = each(xs, atleast_1d);
   return cat(wide, wide[0].dim() == 1 ? 0 : 1);
 }
 Tensor vstack(const std::vector<Tensor>& xs) {
   const OpCall call("vstack", "xs", xs);
-  if (xs.empty()) throw ValueError("vstack", "expected at least one tensor, given none");
+  if (xs.empty()) throw ValueError("vstack", "expected at least one tensor, got none");
   return cat(each(xs, atleast_2d), 0);
 }
 Tensor dstack(const std::vector<Tensor>& xs) {
   const OpCall call("dstack", "xs", xs);
-  if (xs.empty()) throw ValueError("dstack", "expected at least one tensor, given none");
+  if (xs.empty()) throw ValueError("dstack", "expected at least one tensor, got none");
   return cat(each(xs, atleast_3d), 2);
 }
 Tensor column_stack(const std::vector<Tensor>& xs) {
   const OpCall call("column_stack", "xs", xs);
-  if (xs.empty()) throw ValueError("column_stack", "expected at least one tensor, given none");
+  if (xs.empty()) throw ValueError("column_stack", "expected at least one tensor, got none");
   return cat(each(xs, [](const Tensor& x) { return x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x; }), 1);
 }
 
@@ -151,7 +151,7 @@ namespace {
 // Returns `dim`, the dim that hsplit, vsplit or dsplit splits, after a check of x's number of dims.
 int64_t checked_split_dim(const Tensor& x, int min_dims, int64_t dim, const char* op) {
   if (x.dim() < min_dims)
-    throw ShapeError(op, "expected at least ", min_dims, min_dims == 1 ? " dim" : " dims", ", given x ",
+    throw ShapeError(op, "expected at least ", min_dims, min_dims == 1 ? " dim" : " dims", ", got x ",
                      describe(x));
   return dim;
 }
@@ -215,7 +215,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   const OpCall call("split", {{"x", x}});
-  if (size < 1) throw ValueError("split", "expected pieces of at least 1, given ", size);
+  if (size < 1) throw ValueError("split", "expected pieces of at least 1, got ", size);
   std::vector<int64_t> sizes;
   int64_t left = x.size(dim);
   check_bounds("split", "number of pieces", left / size, 0, kMaxPieces);
@@ -228,7 +228,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   const OpCall call("chunk", {{"x", x}});
-  if (chunks < 1) throw ValueError("chunk", "expected at least 1 chunk, given ", chunks);
+  if (chunks < 1) throw ValueError("chunk", "expected at least 1 chunk, got ", chunks);
   const int64_t n = x.size(dim);
   if (n == 0) {
     check_bounds("chunk", "number of chunks", chunks, 1, kMaxPieces);

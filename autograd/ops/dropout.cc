@@ -30,7 +30,7 @@ void record_mask(const Tensor& y, const Tensor& x, const Tensor& mask, double sc
 }
 
 void check(const char* op, const Tensor& x, double p) {
-  if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
+  if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, got ", p);
   check_floating(op, "x", x);
 }
 
@@ -60,7 +60,7 @@ Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
 
 Tensor dropout(Tensor&& x, double p, bool training) {
   const OpCall call("dropout", {{"x", x}});
-  if (!(p >= 0 && p <= 1)) throw ValueError("dropout", "expected a probability between 0 and 1, given ", p);
+  if (!(p >= 0 && p <= 1)) throw ValueError("dropout", "expected a probability between 0 and 1, got ", p);
   check_floating("dropout", "x", x);
   if (!training || p == 0) return std::move(x);
   const double scale = p == 1 ? 0 : 1 / (1 - p);
@@ -72,7 +72,7 @@ Tensor dropout(Tensor&& x, double p, bool training) {
 Tensor dropout1d(const Tensor& x, double p, bool training) {
   const OpCall call("dropout1d", {{"x", x}});
   const char* op = "dropout1d";
-  if (x.dim() != 2 && x.dim() != 3) throw ShapeError(op, "expected [N,C,L] or [C,L], given ", describe(x));
+  if (x.dim() != 2 && x.dim() != 3) throw ShapeError(op, "expected [N,C,L] or [C,L], got ", describe(x));
   return drop_channels(op, x, p, training, x.dim() - 1);
 }
 
@@ -80,7 +80,7 @@ Tensor dropout2d(const Tensor& x, double p, bool training) {
   const OpCall call("dropout2d", {{"x", x}});
   const char* op = "dropout2d";
   if (x.dim() != 3 && x.dim() != 4)
-    throw ShapeError(op, "expected [N,C,H,W] or [N,C,L], given ", describe(x));
+    throw ShapeError(op, "expected [N,C,H,W] or [N,C,L], got ", describe(x));
   return drop_channels(op, x, p, training, 2);
 }
 
@@ -88,7 +88,7 @@ Tensor dropout3d(const Tensor& x, double p, bool training) {
   const OpCall call("dropout3d", {{"x", x}});
   const char* op = "dropout3d";
   if (x.dim() != 4 && x.dim() != 5)
-    throw ShapeError(op, "expected [N,C,D,H,W] or [C,D,H,W], given ", describe(x));
+    throw ShapeError(op, "expected [N,C,D,H,W] or [C,D,H,W], got ", describe(x));
   return drop_channels(op, x, p, training, x.dim() - 3);
 }
 
@@ -102,7 +102,7 @@ Tensor alpha_dropout(const Tensor& x, double p, bool training) {
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   const OpCall call("feature_alpha_dropout", {{"x", x}});
   const char* op = "feature_alpha_dropout";
-  if (x.dim() < 2) throw ShapeError(op, "expected [N,C,...], given ", describe(x));
+  if (x.dim() < 2) throw ShapeError(op, "expected [N,C,...], got ", describe(x));
   check(op, x, p);
   if (!training || p == 0) return x;
   return apply_alpha_mask(x, channel_mask(x, p, 2), p);

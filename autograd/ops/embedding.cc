@@ -20,7 +20,7 @@ namespace {
 Tensor flat(const Tensor& index) { return raw::reshape(index, {index.numel()}); }
 
 void check_table(const Tensor& weight, const Tensor& index, const char* op) {
-  if (weight.dim() != 2) throw ShapeError(op, "expected a matrix as weight, given ", describe(weight));
+  if (weight.dim() != 2) throw ShapeError(op, "expected a matrix as weight, got ", describe(weight));
   raw::check_index(index, weight, op);
 }
 
@@ -73,7 +73,7 @@ Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, i
   Shape expected = index.shape();
   expected.push_back(dy.dim() > 0 ? dy.shape().back() : 0);
   if (dy.shape() != expected)
-    throw ShapeError(kOp, "expected a row per index ", describe(index), ", given dy ", describe(dy));
+    throw ShapeError(kOp, "expected a row per index ", describe(index), ", got dy ", describe(dy));
   const int64_t width = expected.back();
   Tensor dw = raw::index_select_backward(raw::reshape(dy, {index.numel(), width}), {rows, width}, 0,
                                          flat(index), skip, kOp);
@@ -89,7 +89,7 @@ void embedding_renorm_(const Tensor& weight, const Tensor& index, double max_nor
   const OpCall call("embedding_renorm_", {{"weight", weight}, {"index", index}});
   constexpr const char* kOp = "embedding_renorm_";
   check_table(weight, index, kOp);
-  if (!(max_norm >= 0)) throw ValueError(kOp, "expected a norm of at least 0, given ", max_norm);
+  if (!(max_norm >= 0)) throw ValueError(kOp, "expected a norm of at least 0, got ", max_norm);
   const Tensor at = flat(index), rows = raw::index_select(weight, 0, at, kOp);
   const Tensor norm = raw::norm(rows, {1}, p, true);
   const Tensor exceeds = raw::gt(norm, max_norm);

@@ -134,8 +134,8 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number valu
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
   const OpCall call("index_fill", {{"x", x}, {"index", index}, {"value", value}});
   constexpr const char* kOp = "index_fill";
-  if (value.numel() != 1) throw ShapeError(kOp, "expected a value of one element, given ", describe(value));
-  if (index.dim() > 1) throw ShapeError(kOp, "expected a 1-dimensional index, given ", describe(index));
+  if (value.numel() != 1) throw ShapeError(kOp, "expected a value of one element, got ", describe(value));
+  if (index.dim() > 1) throw ShapeError(kOp, "expected a 1-dimensional index, got ", describe(index));
   raw::check_index(index, x, kOp);
   if (!may_meet(value.device(), x.device()))
     throw DeviceError(kOp, "x is on ", x.device(), " but the value on ", value.device());

@@ -118,7 +118,7 @@ Tensor xlogy(const Tensor& x, const Tensor& y) {
 Tensor logit(const Tensor& x, std::optional<double> eps) {
   const OpCall call("logit", {{"x", x}});
   if (autograd::Casting cast{"logit"}) return logit(cast(x), eps);
-  if (eps && !(*eps >= 0 && *eps < 0.5)) throw ValueError("logit", "expected 0 <= eps < 1/2, given ", *eps);
+  if (eps && !(*eps >= 0 && *eps < 0.5)) throw ValueError("logit", "expected 0 <= eps < 1/2, got ", *eps);
   const DType t = autograd::floating_dtype(x);
   const Tensor v = at_least_f32(raw::to(detach(x), t));
   const Tensor p = eps ? raw::clamp(v, *eps, 1 - *eps) : v;
@@ -338,7 +338,7 @@ Tensor digamma(const Tensor& x) {
 Tensor polygamma(int64_t n, const Tensor& x) {
   const OpCall call("polygamma", {{"x", x}});
   if (autograd::Casting cast{"polygamma"}) return polygamma(n, cast(x));
-  if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, given ", n);
+  if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, got ", n);
   Tensor y = raw::unary<functors::Polygamma>(x, n);
   if (Recorder r{"polygamma", x})
     r.record(y, wrt(x, [n, x = r.save(x)](const Tensor& dy) { return dy * polygamma(n + 1, x.get()); }));

@@ -19,14 +19,14 @@ namespace {
 
 // Checks that gates has shape [N, parts * H] for a state [N,H], and its dtype and device.
 void check_gates(const char* op, const char* name, const Tensor& gates, int64_t parts, const Tensor& state) {
-  if (state.dim() != 2) throw ShapeError(op, "expected a state [N,H], given ", describe(state));
+  if (state.dim() != 2) throw ShapeError(op, "expected a state [N,H], got ", describe(state));
   if (gates.shape() != Shape{state.size(0), parts * state.size(1)})
-    throw ShapeError(op, "expected ", name, " [", state.size(0), ",", parts * state.size(1), "], given ",
+    throw ShapeError(op, "expected ", name, " [", state.size(0), ",", parts * state.size(1), "], got ",
                      describe(gates));
   check_floating(op, name, gates);
   check_same_dtype(op, "state", state, name, gates);
   if (!may_meet(gates.device(), state.device()))
-    throw DeviceError(op, "expected all on one device, given ", describe(gates), " and ", describe(state));
+    throw DeviceError(op, "expected all on one device, got ", describe(gates), " and ", describe(state));
 }
 
 // Computes the gradients of lstm_cell by differentiable ops. dh or dc may be undefined.

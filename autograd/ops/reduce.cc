@@ -360,7 +360,7 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool rev
 
 Tensor diff(const Tensor& x, const DiffOptions& options) {
   const OpCall call("diff", {{"x", x}});
-  if (options.n < 0) throw ValueError("diff", "expected n of at least 0, given ", options.n);
+  if (options.n < 0) throw ValueError("diff", "expected n of at least 0, got ", options.n);
   if (x.dim() == 0) throw ShapeError("diff", "expected at least 1 dim: x ", describe(x));
   const int d = wrap_dim(options.dim, x.dim(), "diff");
   std::vector<Tensor> parts;

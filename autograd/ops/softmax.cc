@@ -49,7 +49,7 @@ Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
   const OpCall call("gumbel_softmax", {{"x", x}});
   if (autograd::Casting cast{"gumbel_softmax"}) return gumbel_softmax(cast(x), options);
   raw::check_reducible_float(x, {options.dim}, "gumbel_softmax");
-  if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, given ", options.tau);
+  if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, got ", options.tau);
   // Gumbel noise -log(-log(u)) with u = 1 - rand in (0, 1]; the clamp keeps the outer logarithm finite for u = 1.
   // Computed in f32 at least, because u would often round to 1 in 16 bits.
   const DType wide = promote(x.dtype(), DType::kF32);

@@ -127,7 +127,7 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   check_integers("bincount", "numbers", "x", x);
   if (x.dim() != 1) throw ShapeError("bincount", "expected 1 dim: x ", describe(x));
   if (options.minlength < 0)
-    throw ValueError("bincount", "expected minlength of at least 0, given ", options.minlength);
+    throw ValueError("bincount", "expected minlength of at least 0, got ", options.minlength);
   raw::check_has_values(x, "bincount");
   Tensor w = options.weights;
   if (w.defined()) {

@@ -212,7 +212,7 @@ Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t 
   Tensor x = y.is_channels_last() ? empty_channels_last(shape, options) : empty(shape, options);
   const int d = wrap_dim(dim, x.dim(), "slice_backward");
   const int64_t n = y.size(d);
-  if (start < 0) throw IndexError("slice_backward", "expected a start of at least 0, given ", start);
+  if (start < 0) throw IndexError("slice_backward", "expected a start of at least 0, got ", start);
   const int64_t stop = n > 0 ? Checked("slice_backward", n - 1) * step + start + 1 : start;
   const Tensor target = raw::slice(x, d, start, stop, step);
   if (target.shape() != y.shape())

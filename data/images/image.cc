@@ -17,7 +17,7 @@ std::shared_ptr<uint8_t[]> allocate(int64_t bytes) {
 void check_size(int64_t height, int64_t width, int64_t channels) {
   constexpr int64_t kMaxSide = int64_t{1} << 24;  // products of sizes do not overflow
   if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide || (channels != 1 && channels != 3))
-    throw ValueError("Image", "expected height and width of 1 to ", kMaxSide, " and 1 or 3 channels, given ",
+    throw ValueError("Image", "expected height and width of 1 to ", kMaxSide, " and 1 or 3 channels, got ",
                      height, "x", width, "x", channels);
 }
 

@@ -23,7 +23,7 @@ uint8_t blend(int a, int b, float factor) {
 
 void check_factor(const char* op, double factor) {
   if (!(factor >= 0) || !std::isfinite(factor))
-    throw ValueError(op, "the factor must not be negative, given ", factor);
+    throw ValueError(op, "the factor must not be negative, got ", factor);
 }
 
 Image map_bytes(const Image& image, const std::array<uint8_t, 256>& table) {
@@ -111,7 +111,7 @@ void from_hsv(HSV hsv, uint8_t* rgb) {
 
 Image to_grayscale(const Image& image, int64_t channels) {
   if (channels != 1 && channels != 3)
-    throw ValueError("to_grayscale", "channels must be 1 or 3, given ", channels);
+    throw ValueError("to_grayscale", "channels must be 1 or 3, got ", channels);
   if (channels == 1 && image.channels() == 1) return image;
   Image out(image.height(), image.width(), channels);
   const int64_t pixels = image.height() * image.width(), c = image.channels();
@@ -149,7 +149,7 @@ Image adjust_saturation(const Image& image, double factor) {
 
 Image adjust_hue(const Image& image, double shift) {
   if (!(shift >= -0.5 && shift <= 0.5))
-    throw ValueError("adjust_hue", "the shift must lie in [-0.5, 0.5], given ", shift);
+    throw ValueError("adjust_hue", "the shift must lie in [-0.5, 0.5], got ", shift);
   if (image.channels() == 1) return image;
   const uint8_t turn = static_cast<uint8_t>(static_cast<int>(shift * 255));
   Image out(image.height(), image.width(), 3);

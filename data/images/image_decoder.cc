@@ -94,7 +94,7 @@ std::string first_bytes(const std::vector<uint8_t>& content) {
 
 Image open(EncodedImage file) {
   if (file.options.max_pixels < 1 || file.options.max_bytes < 1)
-    throw ValueError("decode_image", "max_pixels and max_bytes must be at least 1, given ",
+    throw ValueError("decode_image", "max_pixels and max_bytes must be at least 1, got ",
                      file.options.max_pixels, " and ", file.options.max_bytes);
   if (static_cast<int64_t>(file.bytes.size()) > file.options.max_bytes)
     file.fail("has ", file.bytes.size(), " bytes, more than the limit of ", file.options.max_bytes);

@@ -24,7 +24,7 @@ Picture::Picture(Image image) : stage_(Stage::kImage) { set(std::move(image)); }
 
 Picture::Picture(Image image, Image mask, MaskOptions options) : Picture(std::move(image)) {
   if (!mask.defined() || mask.channels() != 1)
-    throw ValueError("Picture", "expected a mask of one channel, given ",
+    throw ValueError("Picture", "expected a mask of one channel, got ",
                      mask.defined() ? concat(mask.channels(), " channels") : "none");
   if (mask.height() != height() || mask.width() != width())
     throw ValueError("Picture", "the mask is ", Size2(mask.height(), mask.width()), ", the image ",
@@ -105,7 +105,7 @@ Picture& Picture::resize(Size2 size, Interpolation filter, bool scaled_decoding)
   require_image("resize");
   constexpr int64_t kMaxSide = int64_t{1} << 24;
   if (size.h < 1 || size.w < 1 || size.h > kMaxSide || size.w > kMaxSide)
-    throw ValueError("resize", "sizes must be 1 to ", kMaxSide, ", given ", size);
+    throw ValueError("resize", "sizes must be 1 to ", kMaxSide, ", got ", size);
   for (Picture& mask : mask_) mask.resize(size, Interpolation::kNearest);
   if (resize_ || is_mirrored_) replace(image());
   if (size == Size2{box_.height, box_.width}) return *this;
@@ -323,7 +323,7 @@ Tensor Picture::own_tensor() {
   require_tensor("Picture");
   const Shape shape = this->shape();
   if (shape.size() != 3 || dtype() != DType::kF32)
-    throw ShapeError("Picture", "expected f32[C,H,W], given ", describe(tensor_));
+    throw ShapeError("Picture", "expected f32[C,H,W], got ", describe(tensor_));
   Tensor floats = empty_strided(shape, pixel_strides(shape), {DType::kF32});
   write_channels_last(floats.ptr<float>());
   return floats;
@@ -369,7 +369,7 @@ Picture& Picture::normalize(std::span<const float> mean, std::span<const float> 
   require_tensor("Normalize");
   const size_t n = static_cast<size_t>(channels());
   if ((mean.size() != n && mean.size() != 1) || (std.size() != n && std.size() != 1))
-    throw ValueError("Normalize", "expected a mean and a std for each of ", n, " channels, given ",
+    throw ValueError("Normalize", "expected a mean and a std for each of ", n, " channels, got ",
                      mean.size(), " and ", std.size());
   return map_values(
       [&](size_t c, float v) { return (v - mean[mean.size() == 1 ? 0 : c]) / std[std.size() == 1 ? 0 : c]; });
@@ -378,7 +378,7 @@ Picture& Picture::normalize(std::span<const float> mean, std::span<const float> 
 Picture& Picture::shift(std::span<const float> offset) {
   require_tensor("Lighting");
   if (offset.size() != static_cast<size_t>(channels()))
-    throw ValueError("Lighting", "expected an image of ", offset.size(), " channels, given ", channels());
+    throw ValueError("Lighting", "expected an image of ", offset.size(), " channels, got ", channels());
   return map_values([&](size_t c, float v) { return v + offset[c]; });
 }
 

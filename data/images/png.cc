@@ -125,7 +125,7 @@ class PngReader {
     if (file_.options.mode == ColorMode::kIndices) {
       const int bits = png_get_bit_depth(state_.png, state_.info);
       if ((type != PNG_COLOR_TYPE_PALETTE && type != PNG_COLOR_TYPE_GRAY) || bits > 8)
-        file_.fail("expected gray values or a palette's of at most 8 bits, given ", bits, " bits of ",
+        file_.fail("expected gray values or a palette's of at most 8 bits, got ", bits, " bits of ",
                    type == PNG_COLOR_TYPE_GRAY         ? "gray"
                    : type == PNG_COLOR_TYPE_GRAY_ALPHA ? "gray and alpha"
                                                        : "colors");

@@ -281,7 +281,7 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
 
 ImagesInMemory generate(const GeneratedDigitsOptions& options) {
   const int64_t n = options.size.value_or(options.train ? 60'000 : 10'000), pixels = n * kSide * kSide;
-  if (n < 1) throw ValueError("GeneratedDigits", "size must be at least 1, given ", n);
+  if (n < 1) throw ValueError("GeneratedDigits", "size must be at least 1, got ", n);
   constexpr uint64_t kDigitStream = uint64_t{5} << 60;
   const uint64_t stream = kDigitStream | (options.train ? 0 : uint64_t{1} << 59);
   const auto draw = [&](uint8_t* out) {

@@ -18,7 +18,7 @@ constexpr uint64_t kLabelStream = 0, kFirstPixelStream = 1;
 FakeData::FakeData(FakeDataOptions options) : ImageDataset(options.transform), options_(std::move(options)) {
   const FakeDataOptions& o = options_;
   if (o.size < 1 || o.classes < 1)
-    throw ValueError("FakeData", "size and classes must be at least 1, given ", o.size, " and ", o.classes);
+    throw ValueError("FakeData", "size and classes must be at least 1, got ", o.size, " and ", o.classes);
   Image(o.image_size.h, o.image_size.w, o.channels);  // the constructor checks the sizes
 }
 

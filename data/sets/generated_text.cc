@@ -10,7 +10,7 @@ GeneratedText::GeneratedText(GeneratedTextOptions options)
       characters_(" abcdefghijklmnopqrstuvwxyz"),
       source_({.characters = characters_.size(), .order = options.order, .seed = options.seed}) {
   if (options_.size < 1 || options_.context < 1 || options_.context > int64_t{1} << 20)
-    throw ValueError("GeneratedText", "expected a size >= 1 and a context from 1 to 2^20, given ",
+    throw ValueError("GeneratedText", "expected a size >= 1 and a context from 1 to 2^20, got ",
                      options_.size, " and ", options_.context);
 }
 

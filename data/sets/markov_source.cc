@@ -34,13 +34,13 @@ size_t sample_outcome(std::span<const double> probabilities, double u) {
 
 int64_t checked_states(const MarkovSourceOptions& o) {
   if (o.characters < 2 || o.characters > 256 || o.order < 1)
-    throw ValueError("MarkovSource", "expected 2 to 256 characters and an order >= 1, given ", o.characters,
+    throw ValueError("MarkovSource", "expected 2 to 256 characters and an order >= 1, got ", o.characters,
                      " and ", o.order);
   int64_t states = 1;
   for (int64_t k = 0; k < o.order; ++k) {
     states *= o.characters;
     if (states * o.characters > kMaxProbabilities)
-      throw ValueError("MarkovSource", "expected at most ", kMaxProbabilities, " probabilities, given ",
+      throw ValueError("MarkovSource", "expected at most ", kMaxProbabilities, " probabilities, got ",
                        o.characters, " characters of order ", o.order);
   }
   return states;
@@ -90,7 +90,7 @@ void MarkovSource::find_stationary() {
 }
 
 double MarkovSource::entropy(int64_t length) const {
-  if (length < 0) throw ValueError("MarkovSource", "expected a length >= 0, given ", length);
+  if (length < 0) throw ValueError("MarkovSource", "expected a length >= 0, got ", length);
   if (length >= options_.order) return entropy_of(stationary_) + double(length - options_.order) * rate_;
   // Entropy of the first characters of a state: sums the stationary distribution over the remaining characters.
   int64_t blocks = 1;

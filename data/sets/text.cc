@@ -65,11 +65,11 @@ std::string Characters::decode(const Tensor& numbers) const {
 TextWindows::TextWindows(const Characters& characters, std::string_view text, TextWindowsOptions options)
     : options_(std::move(options)) {
   if (options_.context < 1 || options_.stride < 1)
-    throw ValueError("TextWindows", "expected context, stride >= 1, given ", *options_.context, " and ",
+    throw ValueError("TextWindows", "expected context, stride >= 1, got ", *options_.context, " and ",
                      options_.stride);
   if (int64_t(text.size()) <= options_.context)
     throw ValueError("TextWindows", "expected a text longer than the context of ", *options_.context,
-                     " characters, given ", text.size());
+                     " characters, got ", text.size());
   numbers_.reserve(text.size());
   for (const char c : text) numbers_.push_back(uint8_t(checked_number(characters, c)));
 }

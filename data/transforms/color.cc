@@ -20,12 +20,12 @@ Interval interval_of(const char* option, Jitter jitter, double center, double lo
     const double amount = jitter.amount;
     if (!(amount >= 0 && std::isfinite(amount)) || (center == 0 && amount > high))
       throw ValueError("ColorJitter", option, " must not be negative", center == 0 ? ", and at most 0.5" : "",
-                       ", given ", amount);
+                       ", got ", amount);
     return {std::max(center - amount, low), center + amount};
   }
   const Interval i = jitter.interval;
   if (!(i.low >= low && i.low <= i.high && i.high <= high))
-    throw ValueError("ColorJitter", option, " must be an interval in [", low, ", ", high, "], given ", i.low,
+    throw ValueError("ColorJitter", option, " must be an interval in [", low, ", ", high, "], got ", i.low,
                      " to ", i.high);
   return i;
 }
@@ -56,7 +56,7 @@ void ColorJitter::apply(Picture& picture) const {
 
 Grayscale::Grayscale(GrayscaleOptions options) : channels_(options.num_output_channels) {
   if (channels_ != 1 && channels_ != 3)
-    throw ValueError("Grayscale", "num_output_channels must be 1 or 3, given ", channels_);
+    throw ValueError("Grayscale", "num_output_channels must be 1 or 3, got ", channels_);
 }
 
 void Grayscale::apply(Picture& picture) const {
@@ -65,7 +65,7 @@ void Grayscale::apply(Picture& picture) const {
 }
 
 RandomGrayscale::RandomGrayscale(RandomGrayscaleOptions options) : p_(options.p) {
-  if (!(p_ >= 0 && p_ <= 1)) throw ValueError("RandomGrayscale", "p must lie in [0, 1], given ", p_);
+  if (!(p_ >= 0 && p_ <= 1)) throw ValueError("RandomGrayscale", "p must lie in [0, 1], got ", p_);
 }
 
 void RandomGrayscale::apply(Picture& picture) const {

@@ -16,17 +16,17 @@ constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 void check_size(const char* op, Size2 size) {
   if (size.h < 1 || size.w < 1 || size.h > kMaxSide || size.w > kMaxSide)
-    throw ValueError(op, "size must be 1 to ", kMaxSide, ", given ", size);
+    throw ValueError(op, "size must be 1 to ", kMaxSide, ", got ", size);
 }
 
 double check_probability(const char* op, double p) {
-  if (!(p >= 0 && p <= 1)) throw ValueError(op, "p must lie in [0, 1], given ", p);
+  if (!(p >= 0 && p <= 1)) throw ValueError(op, "p must lie in [0, 1], got ", p);
   return p;
 }
 
 void check_interval(const char* op, const char* option, Interval i) {
   if (!(i.low > 0 && i.low <= i.high && std::isfinite(i.high)))
-    throw ValueError(op, option, " must be an interval above 0, given ", i.low, " to ", i.high);
+    throw ValueError(op, option, " must be an interval above 0, got ", i.low, " to ", i.high);
 }
 
 // Rounds to the nearest integer, ties to even.
@@ -46,10 +46,10 @@ Resize::Resize(ResizeOptions options) : options_(options) {
   check_size("Resize", given);
   if (!options.max_size) return;
   if (size.shorter == 0)
-    throw ValueError("Resize", "max_size goes with one size, of the shorter side, given ", given);
+    throw ValueError("Resize", "max_size goes with one size, of the shorter side, got ", given);
   if (*options.max_size <= size.shorter)
     throw ValueError("Resize", "max_size must be larger than the shorter side's size ", size.shorter,
-                     ", given ", *options.max_size);
+                     ", got ", *options.max_size);
 }
 
 void Resize::apply(Picture& picture) const {
@@ -97,7 +97,7 @@ void RandomCrop::apply(Picture& picture) const {
   }
   const int64_t h = picture.height(), w = picture.width();
   if (h < size.h || w < size.w)
-    throw ValueError("RandomCrop", "expected an image of at least ", size, ", given ", Size2{h, w},
+    throw ValueError("RandomCrop", "expected an image of at least ", size, ", got ", Size2{h, w},
                      "; pad_if_needed = true pads it");
   RandomNumbers random;
   const int64_t top = random.below(h - size.h + 1), left = random.below(w - size.w + 1);

@@ -15,20 +15,20 @@ namespace {
 using internal::RandomNumbers;
 
 void check_options(const char* op, int64_t classes, double alpha) {
-  if (classes < 1) throw ValueError(op, "num_classes must be at least 1, given ", classes);
-  if (!(alpha > 0 && std::isfinite(alpha))) throw ValueError(op, "alpha must be above 0, given ", alpha);
+  if (classes < 1) throw ValueError(op, "num_classes must be at least 1, got ", classes);
+  if (!(alpha > 0 && std::isfinite(alpha))) throw ValueError(op, "alpha must be above 0, got ", alpha);
 }
 
 void check_batch(const char* op, const Batch& batch, int dims) {
   const Tensor& x = batch.input;
   if (!x.defined() || !batch.target.defined())
     throw ValueError(op, "the batch has no ", x.defined() ? "targets" : "input");
-  if (x.device() != kCPU) throw DeviceError(op, "expected a batch on cpu, given ", describe(x));
-  if (x.dtype() != DType::kF32) throw DTypeError(op, "expected inputs f32, given ", describe(x));
+  if (x.device() != kCPU) throw DeviceError(op, "expected a batch on cpu, got ", describe(x));
+  if (x.dtype() != DType::kF32) throw DTypeError(op, "expected inputs f32, got ", describe(x));
   const bool fits = dims == 4 ? x.dim() == 4 : x.dim() >= 1;
   if (!fits || x.size(0) < 1 || !x.is_dense() || batch.target.dim() != 1 || batch.target.size(0) != x.size(0))
     throw ShapeError(op, "expected inputs [N,", dims == 4 ? "C,H,W" : "...",
-                     "] and targets [N], given inputs ", describe(x), ", targets ", describe(batch.target));
+                     "] and targets [N], got inputs ", describe(x), ", targets ", describe(batch.target));
 }
 
 // Returns the input in exclusively owned memory, with each sample's elements contiguous.
@@ -76,10 +76,10 @@ template <class F> void for_each_pair(const Tensor& x, F&& f) {
 
 Tensor soft_targets(const Tensor& labels, int64_t classes) {
   if (labels.dtype() != DType::kI64)
-    throw DTypeError("soft_targets", "expected class numbers i64, given labels ", describe(labels),
+    throw DTypeError("soft_targets", "expected class numbers i64, got labels ", describe(labels),
                      how_to_convert("labels", DType::kI64));
   if (labels.dim() != 1 || classes < 1)
-    throw ShapeError("soft_targets", "expected labels [N] and at least one class, given ", describe(labels),
+    throw ShapeError("soft_targets", "expected labels [N] and at least one class, got ", describe(labels),
                      " and ", classes);
   const int64_t n = labels.size(0);
   Tensor soft = empty({n, classes}, {DType::kF32});

@@ -15,7 +15,7 @@ Normalize::Normalize(NormalizeOptions options)
     : mean_(options.mean.begin(), options.mean.end()), std_(options.std.begin(), options.std.end()) {
   if (mean_.empty() || std_.empty()) throw ValueError("Normalize", "needs a mean and a std for each channel");
   for (float s : std_) {
-    if (!(s > 0)) throw ValueError("Normalize", "std must be above 0, given ", s);
+    if (!(s > 0)) throw ValueError("Normalize", "std must be above 0, got ", s);
   }
   auto table = std::make_shared<ValueTable>(*ValueTable::plain());
   for (size_t c = 0; c < 3; ++c) {
@@ -33,7 +33,7 @@ void Normalize::apply(Picture& picture) const {
 }
 
 Lighting::Lighting(LightingOptions options) : options_(options) {
-  if (!(options.std >= 0)) throw ValueError("Lighting", "std must not be negative, given ", options.std);
+  if (!(options.std >= 0)) throw ValueError("Lighting", "std must not be negative, got ", options.std);
 }
 
 void Lighting::apply(Picture& picture) const {
@@ -51,12 +51,12 @@ void Lighting::apply(Picture& picture) const {
 
 RandomErasing::RandomErasing(RandomErasingOptions options) : options_(std::move(options)) {
   const RandomErasingOptions& o = options_;
-  if (!(o.p >= 0 && o.p <= 1)) throw ValueError("RandomErasing", "p must lie in [0, 1], given ", o.p);
+  if (!(o.p >= 0 && o.p <= 1)) throw ValueError("RandomErasing", "p must lie in [0, 1], got ", o.p);
   if (!(o.scale.low >= 0 && o.scale.low <= o.scale.high && o.scale.high <= 1))
-    throw ValueError("RandomErasing", "scale must be an interval in [0, 1], given ", o.scale.low, " to ",
+    throw ValueError("RandomErasing", "scale must be an interval in [0, 1], got ", o.scale.low, " to ",
                      o.scale.high);
   if (!(o.ratio.low > 0 && o.ratio.low <= o.ratio.high && std::isfinite(o.ratio.high)))
-    throw ValueError("RandomErasing", "ratio must be an interval above 0, given ", o.ratio.low, " to ",
+    throw ValueError("RandomErasing", "ratio must be an interval above 0, got ", o.ratio.low, " to ",
                      o.ratio.high);
   if (o.value.empty()) throw ValueError("RandomErasing", "needs a value to write");
 }
@@ -70,7 +70,7 @@ void RandomErasing::apply(Picture& picture) const {
   const int64_t channels = x.size(0), height = x.size(1), width = x.size(2);
   const std::vector<double>& value = options_.value;
   if (!options_.random_value && value.size() != 1 && static_cast<int64_t>(value.size()) != channels)
-    throw ValueError("RandomErasing", "expected one value or one for each of ", channels, " channels, given ",
+    throw ValueError("RandomErasing", "expected one value or one for each of ", channels, " channels, got ",
                      value.size());
   for (int i = 0; i < kTries; ++i) {
     const double area =

@@ -16,7 +16,7 @@ bool Compose::is_pointwise() const { return std::ranges::all_of(steps_, &Transfo
 
 RandomApply::RandomApply(std::vector<Transform> steps, RandomApplyOptions options)
     : steps_(std::move(steps)), p_(options.p) {
-  if (!(p_ >= 0 && p_ <= 1)) throw ValueError("RandomApply", "p must lie in [0, 1], given ", p_);
+  if (!(p_ >= 0 && p_ <= 1)) throw ValueError("RandomApply", "p must lie in [0, 1], got ", p_);
 }
 
 void RandomApply::apply(Picture& picture) const {

@@ -193,9 +193,9 @@ std::string_view name_of(ReduceOp op) {
 
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype) {
   if (op >= ReduceOp::kBand && is_floating(dtype))
-    throw DTypeError(op_name, name_of(op), " is for integers and bool, given ", name_of(dtype));
+    throw DTypeError(op_name, name_of(op), " is for integers and bool, got ", name_of(dtype));
   if (op == ReduceOp::kAvg && dtype == DType::kBool)
-    throw DTypeError(op_name, "avg is for numbers, given bool");
+    throw DTypeError(op_name, "avg is for numbers, got bool");
 }
 
 void reduce_into(void* accumulator, const void* x, int64_t n, DType dtype, ReduceOp op) {

@@ -27,7 +27,7 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, AllRed
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   if (name == "sum") return make_allreduce_cb(ReduceOp::kSum, std::move(options));
   if (name == "mean") return make_allreduce_cb(ReduceOp::kMean, std::move(options));
-  throw ValueError("make_allreduce_cb", "expected \"sum\" or \"mean\", given \"", op, '"');
+  throw ValueError("make_allreduce_cb", "expected \"sum\" or \"mean\", got \"", op, '"');
 }
 
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const Group& group) {

@@ -20,13 +20,13 @@ constexpr const char* kOp = "DataParallel";
 void check_options(const DataParallelOptions& o) {
   for (size_t i = 0; i < o.device_ids.size(); ++i) {
     if (o.device_ids[i].type == DeviceType::kMeta)
-      throw DeviceError(kOp, "expected devices that compute, given ", o.device_ids[i]);
+      throw DeviceError(kOp, "expected devices that compute, got ", o.device_ids[i]);
     if (std::find(o.device_ids.begin(), o.device_ids.begin() + i, o.device_ids[i]) !=
         o.device_ids.begin() + i)
       throw ValueError(kOp, "device_ids has ", o.device_ids[i], " twice");
   }
   if (o.output_device && o.output_device->type == DeviceType::kMeta)
-    throw DeviceError(kOp, "expected an output_device that holds data, given ", *o.output_device);
+    throw DeviceError(kOp, "expected an output_device that holds data, got ", *o.output_device);
 }
 
 std::unique_ptr<nn::Layer> make_on(const DataParallelBase::Factory& make, Context context, Device device) {
@@ -109,7 +109,7 @@ class Replicas {
 
   Tensor forward(const Tensor& x) {
     check_model();
-    if (x.dim() == 0) throw ShapeError(kOp, "expected x with a dimension to split, given ", describe(x));
+    if (x.dim() == 0) throw ShapeError(kOp, "expected x with a dimension to split, got ", describe(x));
     const Device target = options_.output_device.value_or(device(0));
     if (replicas_.empty()) return to((*model_)(to(x, device(0))), target);
 

@@ -82,14 +82,14 @@ void check_agreement(Op maker, const std::string& what, const std::vector<std::s
 }
 
 void check_options(std::string_view op, const DistributedDataParallelOptions& o) {
-  if (!(o.bucket_cap_mb > 0)) throw ValueError(op, "expected bucket_cap_mb above 0, given ", o.bucket_cap_mb);
+  if (!(o.bucket_cap_mb > 0)) throw ValueError(op, "expected bucket_cap_mb above 0, got ", o.bucket_cap_mb);
   if (o.device_ids.size() > 1)
     throw ValueError(
-        op, "expected at most one of device_ids, given ", o.device_ids.size(),
+        op, "expected at most one of device_ids, got ", o.device_ids.size(),
         ": a rank has one device. For several, leave device_ids empty and place the layers yourself, or use "
         "dist::DataParallel");
   if (o.check_divergence_every < 0)
-    throw ValueError(op, "expected check_divergence_every of at least 0, given ", o.check_divergence_every);
+    throw ValueError(op, "expected check_divergence_every of at least 0, got ", o.check_divergence_every);
   if (!o.process_group.is_member()) throw ValueError(op, "this rank is no member of process_group");
 }
 

@@ -38,7 +38,7 @@ bool is_zero(const Tensor& row) {
 PowerSGD::PowerSGD(const PowerSGDOptions& options) : options_(options), generator_(options.seed) {
   constexpr const char* kOp = "power_sgd_hook";
   const auto check = [](bool holds, const char* name, const char* expected, auto given) {
-    if (!holds) throw ValueError(kOp, "expected ", name, ' ', expected, ", given ", given);
+    if (!holds) throw ValueError(kOp, "expected ", name, ' ', expected, ", got ", given);
   };
   check(options.matrix_approximation_rank >= 1, "matrix_approximation_rank", "of at least 1",
         options.matrix_approximation_rank);

@@ -60,7 +60,7 @@ class SeparateModels::State {
     if (is_part && models_.count(name)) return name;
     std::string names;
     for (const std::string& n : order_) names += n.empty() ? " the model itself" : " '" + n + "'";
-    throw ValueError(kOp, "expected the model or a direct child of it, with parameters of its own, given ",
+    throw ValueError(kOp, "expected the model or a direct child of it, with parameters of its own, got ",
                      part.type_name(), " '", part.path(), "'; there are:", names);
   }
 

@@ -112,14 +112,14 @@ class Verification {
 
 void Verification::check_options(const data::Dataset& data) const {
   const auto check = [](bool holds, const char* expected, const auto& given) {
-    if (!holds) throw ValueError("verify", "expected ", expected, ", given ", given);
+    if (!holds) throw ValueError("verify", "expected ", expected, ", got ", given);
   };
   check(options_.world >= 1, "world >= 1", options_.world);
   check(options_.batch_size >= 1, "batch_size >= 1", options_.batch_size);
   check(options_.steps >= 1, "steps >= 1", options_.steps);
   check(options_.tolerance >= 0, "tolerance >= 0", options_.tolerance);
   if (data.size() < options_.world)
-    throw ValueError("verify", "expected a sample for each of ", options_.world, " ranks at least, given ",
+    throw ValueError("verify", "expected a sample for each of ", options_.world, " ranks at least, got ",
                      data.size(), " in ", data.name());
 }
 
@@ -177,7 +177,7 @@ void Verification::take_weights(const nn::Module& model) {
       };
       if (text(from) != text(to))
         throw ValueError(
-            "verify", "expected a model with the same tensors whatever the number of ranks, given ", text(to),
+            "verify", "expected a model with the same tensors whatever the number of ranks, got ", text(to),
             " on rank ", get_rank(), " of ", get_world_size(), " but ", text(from), " in a job of one");
       raw::copy_(to[i].second, from[i].second);
     }
@@ -194,7 +194,7 @@ void Verification::train(const Setup& setup, Shared& shared) {
   const bool first_run = !start_;
 
   const std::unique_ptr<nn::Module> model = make_();
-  if (!model) throw ValueError("verify", "expected a model, given none");
+  if (!model) throw ValueError("verify", "expected a model, got none");
   if (options_.prepare) options_.prepare(*model);
   model->to(DType::kF64);
   take_weights(*model);
@@ -225,7 +225,7 @@ void Verification::train(const Setup& setup, Shared& shared) {
     const TrainingState state(*model, loss.item<double>());
     if (first_run) {
       if (!std::isfinite(state.loss()))
-        throw ValueError("verify", "expected a finite loss, given ", state.loss(),
+        throw ValueError("verify", "expected a finite loss, got ", state.loss(),
                          " on the joined batch of step ", step);
       expected_.push_back(state.clone());
       optimizer.clear_grad();

@@ -93,7 +93,7 @@ std::vector<RecordingState*> unfinished_recordings(std::string_view op) {
   std::vector<RecordingState*> open;
   for (const Ref<Counted>& r : autograd::open_recordings())
     if (!autograd::as_recording(r)->finished()) open.push_back(autograd::as_recording(r));
-  if (open.size() > 64) throw StateError(op, "at most 64 recordings can be open, given ", open.size());
+  if (open.size() > 64) throw StateError(op, "at most 64 recordings can be open, got ", open.size());
   return open;
 }
 

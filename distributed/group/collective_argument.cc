@@ -27,7 +27,7 @@ void check_in_host_memory(std::string_view op, std::string_view what, const Tens
 
 void check_in_host_memory(std::string_view op, Device device) {
   if (device.type != DeviceType::kCPU)
-    throw DeviceError(op, "expected a device whose memory is the host's, given ", device);
+    throw DeviceError(op, "expected a device whose memory is the host's, got ", device);
 }
 
 void wait_for_device(const Tensor& x) {

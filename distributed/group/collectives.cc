@@ -87,7 +87,7 @@ void check_outputs(const char* op, const std::vector<Tensor>& xs) {
 void check_length(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group) {
   if (int(xs.size()) != group.size())
     throw ValueError(op, what, " must hold one tensor per rank of group '", group.name(), "' (", group.size(),
-                     "), given ", xs.size());
+                     "), got ", xs.size());
 }
 // Checks a list that only the root gives.
 void check_root_list(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group,
@@ -100,7 +100,7 @@ void check_root_list(const char* op, const char* what, const std::vector<Tensor>
 void check_dtypes(const char* op, DType dtype, const std::vector<Tensor>& xs) {
   for (const Tensor& x : xs)
     if (x.dtype() != dtype)
-      throw DTypeError(op, "all tensors must have one dtype, given ", dtype, " and ", x.dtype(), ": ",
+      throw DTypeError(op, "all tensors must have one dtype, got ", dtype, " and ", x.dtype(), ": ",
                        describe(x));
 }
 

@@ -46,11 +46,13 @@ using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
 class CollectiveNode final : public autograd::Node {
  public:
   CollectiveNode(const internal::CallRecord& record, Group group, Rule rule)
-      : Node(name_of(record.op).data()), record_(record), group_(std::move(group)), rule_(std::move(rule)) {}
+      : Node(name_of(record.op).data(), {.required = true}),
+        record_(record),
+        group_(std::move(group)),
+        rule_(std::move(rule)) {}
 
-  bool runs_without_gradient() const override { return true; }
-
-  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
+  void run(const autograd::RuleArgs& args) override {
+    const auto& [dys, needs, dxs, ending] = args;
     bool mine = false;
     for (const Tensor& dy : dys) mine = mine || dy.defined();
     if (!internal::any_gradient(group_, record_, mine)) return;
@@ -69,7 +71,7 @@ class CollectiveNode final : public autograd::Node {
     internal::report_backward_failure(group_.state().world(), error);
   }
   // The result's tensor may keep this node alive for long. The node must not keep the job alive.
-  void drop_rule() override {
+  void drop(std::span<const char>) override {
     rule_ = nullptr;
     group_ = Group();
   }
@@ -111,7 +113,7 @@ std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, cons
   for (const Tensor& x : xs) all.push_back(prepared(op, x));
   for (const Tensor& x : all)
     if (x.dtype() != all[0].dtype())
-      throw DTypeError(op, "needs tensors of one dtype, given ", describe(all[0]), " and ", describe(x));
+      throw DTypeError(op, "needs tensors of one dtype, got ", describe(all[0]), " and ", describe(x));
   return all;
 }
 
@@ -341,7 +343,7 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
 
 Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const FunctionalOptions& options) {
   const Group group = resolved(options.group);
-  if (!x.defined()) throw ValueError("reduce_scatter", "given an undefined tensor");
+  if (!x.defined()) throw ValueError("reduce_scatter", "got an undefined tensor");
   check_reduce_op("reduce_scatter", op, x.dtype());
   const std::vector<Tensor> parts = split(x, equal_parts("reduce_scatter", x, dim, group), dim);
   if (has_smooth_rule(op) || !is_floating(x.dtype())) return reduce_scatter_parts(parts, op, group);
@@ -351,7 +353,7 @@ Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const Functiona
 }
 
 Tensor all_to_all(const Tensor& x, int64_t split_dim, int64_t concat_dim, const FunctionalOptions& options) {
-  if (!x.defined()) throw ValueError("all_to_all", "given an undefined tensor");
+  if (!x.defined()) throw ValueError("all_to_all", "got an undefined tensor");
   const auto parts = split(x, equal_parts("all_to_all", x, split_dim, options.group), split_dim);
   return cat(all_to_all(parts, options), concat_dim);
 }

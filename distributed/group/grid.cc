@@ -16,7 +16,7 @@ constexpr size_t kMaxAxes = 8;
 // Returns the axes with sizes that fill the job.
 std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
   if (axes.empty() || axes.size() > kMaxAxes)
-    throw ValueError("Grid", "expected 1 to ", kMaxAxes, " axes, given ", axes.size());
+    throw ValueError("Grid", "expected 1 to ", kMaxAxes, " axes, got ", axes.size());
   int64_t product = 1;
   Grid::Axis* open = nullptr;
   for (Grid::Axis& axis : axes) {
@@ -25,7 +25,7 @@ std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
       throw ValueError("Grid", "two axes have the name '", axis.name, "'");
     if (axis.size == -1) {
       if (open)
-        throw ValueError("Grid", "only one axis may have size -1, given '", open->name, "' and '", axis.name,
+        throw ValueError("Grid", "only one axis may have size -1, got '", open->name, "' and '", axis.name,
                          "'");
       open = &axis;
       continue;

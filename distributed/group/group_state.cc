@@ -114,7 +114,7 @@ std::string GroupState::backend_name() const { return size() > 1 ? world_->backe
 Work GroupState::run(Collective collective, bool async, std::optional<Milliseconds> timeout) {
   check_member(collective.op);
   if (collective.sizes.size() > kMaxSizes)
-    throw ValueError(collective.op, "at most ", kMaxSizes, " sizes can be compared between ranks, given ",
+    throw ValueError(collective.op, "at most ", kMaxSizes, " sizes can be compared between ranks, got ",
                      collective.sizes.size());
   if (world_) world_->settle(collective.op);
   const Watch limits = watch(timeout);

@@ -16,7 +16,7 @@ namespace gradus::dist::internal {
 
 std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions& options) {
   if (world_size < 1 || options.hosts < 1 || options.hosts > world_size)
-    throw ValueError("run_ranks", "world_size must be at least 1 and hosts between 1 and that, given ",
+    throw ValueError("run_ranks", "world_size must be at least 1 and hosts between 1 and that, got ",
                      world_size, " and ", options.hosts);
   const auto memberships = make_local_memberships(world_size);
   const auto store = make_memory_store();

@@ -38,7 +38,7 @@ Mailbox::Mailbox(const Group& group, Room room) : group_(resolved(group)), room_
   constexpr int kMost = 1 << 16;
   group_.state().check_member(kOp);
   if (room.stages < 1 || room.stages > kMost || room.slots < 1 || room.slots > kMost)
-    throw ValueError(kOp, "expected 1 to ", kMost, " stages and slots, given ", room.stages, " and ",
+    throw ValueError(kOp, "expected 1 to ", kMost, " stages and slots, got ", room.stages, " and ",
                      room.slots);
   if (group_.size() > 1) group_.state().world()->transport->progress_in_background();
 }

@@ -93,7 +93,7 @@ std::string scatter_object(const std::vector<std::string>& objects, const Scatte
   const bool mine = root == group.index();
   if (objects.size() != (mine ? size_t(group.size()) : 0))
     throw ValueError(kOp, "objects must be given on rank ", options.src, ", one per rank of group '",
-                     group.name(), "' (", group.size(), "), and nowhere else; given ", objects.size());
+                     group.name(), "' (", group.size(), "), and nowhere else; got ", objects.size());
   std::string result;
   Collective call{.op = kOp, .record = {.op = Op::kScatterObject, .root = root}};
   for (const std::string& object : objects) call.sizes.push_back(int64_t(object.size()));

@@ -80,16 +80,16 @@ void post_none(const char* op, const Link& link, uint32_t tag) {
 class SentNode final : public autograd::Node {
  public:
   SentNode(Link link, Answers answers, Device device)
-      : Node("remote_send"), link_(std::move(link)), answers_(std::move(answers)), device_(device) {}
+      : Node("remote_send", {.required = true}),
+        link_(std::move(link)),
+        answers_(std::move(answers)),
+        device_(device) {}
 
-  bool runs_without_gradient() const override { return true; }
-  void run(std::span<Tensor>, std::span<const char>, std::span<Tensor>) override {}
-  void run_for(const RecordingState* ending, std::span<Tensor>, std::span<const char> needs,
-               std::span<Tensor> dxs) override {
-    const uint32_t id = answers_.take(ending);
+  void run(const autograd::RuleArgs& args) override {
+    const uint32_t id = answers_.take(args.ending);
     if (!id) return;
     Tensor dx = fetch("remote_send", link_, answer_tag(id), device_);
-    if (needs[0]) dxs[0] = std::move(dx);
+    if (args.needs[0]) args.dxs[0] = std::move(dx);
   }
   // The answer still comes: receives it and drops it.
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
@@ -109,7 +109,9 @@ class SentNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node alive, but not the job
+  void drop(std::span<const char>) override {
+    link_.group = Group();
+  }  // a tensor may keep this node alive, but not the job
 
  private:
   Link link_;
@@ -121,16 +123,13 @@ class SentNode final : public autograd::Node {
 class ReceivedNode final : public autograd::Node {
  public:
   ReceivedNode(Link link, Answers answers)
-      : Node("remote_recv"), link_(std::move(link)), answers_(std::move(answers)) {}
+      : Node("remote_recv", {.required = true}), link_(std::move(link)), answers_(std::move(answers)) {}
 
-  bool runs_without_gradient() const override { return true; }
-  void run(std::span<Tensor>, std::span<const char>, std::span<Tensor>) override {}
-  void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char>,
-               std::span<Tensor>) override {
-    const uint32_t id = answers_.take(ending);
+  void run(const autograd::RuleArgs& args) override {
+    const uint32_t id = answers_.take(args.ending);
     if (!id) return;  // the recording goes on: gradients of grad(ys, xs) stop here
-    if (dys[0].defined())
-      post("remote_recv", dys[0], link_, answer_tag(id));
+    if (args.dys[0].defined())
+      post("remote_recv", args.dys[0], link_, answer_tag(id));
     else
       post_none("remote_recv", link_, answer_tag(id));
   }
@@ -143,7 +142,9 @@ class ReceivedNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node alive, but not the job
+  void drop(std::span<const char>) override {
+    link_.group = Group();
+  }  // a tensor may keep this node alive, but not the job
 
  private:
   Link link_;

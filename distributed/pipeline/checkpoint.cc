@@ -132,7 +132,7 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more,
     const RankContents& contents = all_contents[member];
     for (const auto& [name, value] : contents.numbers) {
       if (content.contains(name) && content.get<double>(name) != value)
-        throw ValueError(kOp, "expected '", name, "' to be the same on all ranks, given ",
+        throw ValueError(kOp, "expected '", name, "' to be the same on all ranks, got ",
                          content.get<double>(name), " and, on rank ", get_global_rank(group, member), ", ",
                          value);
       content.put(name, value);

@@ -226,8 +226,10 @@ void Executor::run_own_stage(Step& step, const Action& action) {
   if (model_.has_devices())
     tied.emplace(model_.module(), model_.from_other_devices(*running.cut, action.stage),
                  nn::ParameterScopeOptions{.partial = true});
-  running.output = run_stage(running.cut->trace, running.cut->plan, action.stage, running.input,
-                             [&] { loss = step.work.compute(action.micro_batch); });
+  running.output = run_stage(running.cut->trace, running.cut->plan, action.stage, running.input, [&] {
+    const bool is_last = action.stage + 1 == running.cut->plan.stages;
+    loss = step.work.compute(action.micro_batch, is_last);
+  });
   running.loss = loss;
 }
 

@@ -24,9 +24,9 @@ namespace gradus::dist::internal {
 struct StepWork {
   GradManager* gm = nullptr;                // null: the step has forwards only
   std::vector<std::vector<Tensor>> inputs;  // per micro-batch
-  // Calls the model with a micro-batch's inputs and computes the loss. Returns the weighted loss, a tensor of
-  // one element, or an undefined tensor if the step has no loss.
-  std::function<Tensor(int micro_batch)> compute;
+  // Calls the model with a micro-batch's inputs and, on the last stage, computes the loss. Returns the weighted loss, a
+  // tensor of one element, or an undefined tensor on other stages and if the step has no loss.
+  std::function<Tensor(int micro_batch, bool is_last_stage)> compute;
   std::vector<Recompute> recompute = {};  // per stage; empty: kNever
   double loss_scale = 1;                  // multiplies gradients, not the returned losses
   PhiloxKey draw;                         // key from which each micro-batch's generator is derived

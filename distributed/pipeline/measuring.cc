@@ -77,7 +77,7 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
       const Cut& cut = model_.cut_for(part.inputs);
       const nn::ParameterScope tied(model_.module(), model_.from_other_devices(cut, s), {.partial = true});
       t = measure_stage(model_.module(), cut, s, split, [&] {
-        return Tensors{compute({here(part.inputs), here(part.targets)})};
+        return Tensors{compute({here(part.inputs), here(part.targets)}, s + 1 == stages())};
       });
     }
     numbers.insert(numbers.end(), {t.forward, t.input_gradient, t.weight_gradient, t.bytes, t.input_bytes});

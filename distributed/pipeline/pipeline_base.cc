@@ -39,38 +39,38 @@ ActionLists given_lists(const PipelineOptions& o) {
   ActionLists lists = parse_schedule(o.lists);
   check_schedule(lists);
   if (lists.ranks() != o.stages)
-    throw ValueError(kOp, "expected a list for each of ", o.stages, " ranks, given ", lists.ranks());
+    throw ValueError(kOp, "expected a list for each of ", o.stages, " ranks, got ", lists.ranks());
   return lists;
 }
 
 // Checks the options and fills in `stages`.
 PipelineOptions checked(PipelineOptions o) {
-  if (o.micro_batches < 0) throw ValueError(kOp, "expected micro_batches >= 0, given ", o.micro_batches);
+  if (o.micro_batches < 0) throw ValueError(kOp, "expected micro_batches >= 0, got ", o.micro_batches);
   if (o.micro_batch_size < 0)
-    throw ValueError(kOp, "expected micro_batch_size >= 0, given ", o.micro_batch_size);
+    throw ValueError(kOp, "expected micro_batch_size >= 0, got ", o.micro_batch_size);
   if (o.micro_batches > 0 && o.micro_batch_size > 0)
-    throw ValueError(kOp, "expected micro_batches or micro_batch_size, given both");
-  if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, given ", o.memory_limit);
+    throw ValueError(kOp, "expected micro_batches or micro_batch_size, got both");
+  if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, got ", o.memory_limit);
   if (o.recompute != Recompute::kNever && !o.recompute_of_stage.empty())
-    throw ValueError(kOp, "expected recompute or recompute_of_stage, given both");
+    throw ValueError(kOp, "expected recompute or recompute_of_stage, got both");
   const auto has = [&](Recompute mode) {
     return o.recompute == mode || std::ranges::find(o.recompute_of_stage, mode) != o.recompute_of_stage.end();
   };
   if (has(Recompute::kAuto) && o.memory_limit == 0)
-    throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, given none");
+    throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, got none");
   if (o.recompute_every < 0)
-    throw ValueError(kOp, "expected recompute_every >= 0, given ", o.recompute_every);
+    throw ValueError(kOp, "expected recompute_every >= 0, got ", o.recompute_every);
   if (o.recompute_every > 0 && !has(Recompute::kAlways) && !has(Recompute::kExceptLast) &&
       !has(Recompute::kAuto))
     throw ValueError(kOp, "expected stages that run again for recompute_every = ", o.recompute_every,
-                     ", given none");
+                     ", got none");
   if (!o.devices.empty()) {
     if (o.stages != 0 && o.stages != int(o.devices.size()))
-      throw ValueError(kOp, "expected as many stages as devices, given ", o.stages, " and ",
+      throw ValueError(kOp, "expected as many stages as devices, got ", o.stages, " and ",
                        o.devices.size());
     o.stages = int(o.devices.size());
   }
-  if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, given ", o.stages);
+  if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, got ", o.stages);
   if (o.stages == 0) o.stages = get_world_size();
   return o;
 }
@@ -87,7 +87,7 @@ StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& 
   layout.recompute = o.recompute_of_stage;
   if (layout.recompute.empty()) layout.recompute.assign(size_t(lists.stages()), o.recompute);
   if (int(layout.recompute.size()) != lists.stages())
-    throw ValueError(kOp, "expected recompute_of_stage of ", lists.stages(), " stages, given ",
+    throw ValueError(kOp, "expected recompute_of_stage of ", lists.stages(), " stages, got ",
                      layout.recompute.size());
   parts.cut_after = o.cut_after;
   if (o.cut_after.empty() && lists.stages() > 1) {
@@ -208,7 +208,7 @@ PipelineBase::CutBatch PipelineBase::cut(const Batch& batch, const std::string& 
   CutBatch cut{.rows = rows, .lists = lists_for(micro_batches_for(rows))};
   const int count = cut.lists.micro_batches;
   if (rows < count)
-    throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, given ", rows);
+    throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, got ", rows);
   // Sizes differ by at most one row; larger micro-batches come first.
   for (int64_t k = 0, begin = 0; k < count; ++k) {
     const int64_t end = begin + rows / count + (k < rows % count);
@@ -247,10 +247,10 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   work.gm = gm;
   work.recompute = recompute();
   const std::vector<double> weights = weights_of(parts, options);
-  work.compute = [&](int k) {
-    const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)});
+  work.compute = [&](int k, bool is_last_stage) {
+    const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)}, is_last_stage);
     // A micro-batch with no counted elements has weight 0, and its mean may be NaN: it is left out.
-    return weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
+    return !is_last_stage || weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
   if (gm) work.all_reduce = all_reduce_;
   std::optional<DeferredBatchNorm> deferred;
@@ -281,8 +281,9 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
                                                 size_t results, const ForwardOptions& options) {
   auto [rows, parts, lists, work] = cut({inputs, {}}, options.everywhere ? "forward everywhere" : "forward");
   std::vector<Tensors> outputs(parts.size(), Tensors(results));
-  work.compute = [&](int k) {
-    outputs[size_t(k)] = model(here(parts[size_t(k)].inputs));
+  work.compute = [&](int k, bool is_last_stage) {
+    Tensors output = model(here(parts[size_t(k)].inputs));
+    if (is_last_stage) outputs[size_t(k)] = std::move(output);
     return Tensor();
   };
   executor_.run(forwards_of(lists), work);
@@ -304,7 +305,7 @@ void PipelineBase::share_buffers() {
 }
 
 double PipelineBase::clip_grad_norm_(double max_norm) {
-  if (!(max_norm > 0)) throw ValueError("clip_grad_norm_", "expected max_norm > 0, given ", max_norm);
+  if (!(max_norm > 0)) throw ValueError("clip_grad_norm_", "expected max_norm > 0, got ", max_norm);
   for (const Tensor& p : parameters())
     if (p.grad().defined() && optim::internal::factor_of(p.grad()))
       throw StateError("clip_grad_norm_",

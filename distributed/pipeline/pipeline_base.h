@@ -163,10 +163,10 @@ class PipelineBase {
   PipelineBase(StagedModel::Parts parts, const PipelineOptions& options);
   ~PipelineBase() = default;
 
-  using Compute = std::function<Tensor(const Batch&)>;
+  using Compute = std::function<Tensor(const Batch& part, bool with_loss)>;
 
-  // Runs a step: forwards and, if gm is not null, backwards. `compute` runs model and loss on one
-  // micro-batch.
+  // Runs a step: forwards and, if gm is not null, backwards. `compute` runs the model on one micro-batch and, on the
+  // last stage, the loss.
   double run(GradManager* gm, const Batch& batch, const Compute& compute, const StepOptions& options);
 
   // Runs only forwards. `model` returns the `results` result tensors of a micro-batch. Returns the results of

@@ -177,7 +177,7 @@ void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, dou
 
 void check_same_steps(const PipelineRecord& record) {
   if (record.ranks.empty() || record.ranks.front().steps.empty())
-    throw ValueError(kOp, "expected steps, given none: did record_steps come before them?");
+    throw ValueError(kOp, "expected steps, got none: did record_steps come before them?");
   const RankRecord& first = record.ranks.front();
   for (const RankRecord& r : record.ranks) {
     const bool same = std::ranges::equal(r.steps, first.steps, {}, &StepRecord::number, &StepRecord::number);

@@ -22,16 +22,16 @@ void check(Schedule schedule, const ScheduleOptions& options) {
   constexpr auto kOp = "make_schedule";
   const int64_t ranks = options.ranks, stages_per_rank = options.stages_per_rank;
   if (ranks < 1 || stages_per_rank < 1 || options.micro_batches < 1)
-    throw ValueError(kOp, "expected at least one rank, stage per rank and micro-batch, given ", ranks, ", ",
+    throw ValueError(kOp, "expected at least one rank, stage per rank and micro-batch, got ", ranks, ", ",
                      stages_per_rank, " and ", options.micro_batches);
   if (options.extra_warmup < 0)
-    throw ValueError(kOp, "expected extra_warmup >= 0, given ", options.extra_warmup);
+    throw ValueError(kOp, "expected extra_warmup >= 0, got ", options.extra_warmup);
   if (options.extra_warmup > 0 && schedule != Schedule::k1F1BSlowLinks)
     throw ValueError(kOp, name_of(schedule), " has no extra warm-up; ", name_of(Schedule::k1F1BSlowLinks),
                      " has");
   const bool is_v = schedule == Schedule::kZeroBubbleV;
   if (is_v && stages_per_rank != 2)
-    throw ValueError(kOp, name_of(schedule), " has 2 stages per rank, given ", stages_per_rank);
+    throw ValueError(kOp, name_of(schedule), " has 2 stages per rank, got ", stages_per_rank);
 
   const int64_t kinds = is_v || schedule == Schedule::kZeroBubbleH1 ? 3 : 2;
   // zero_bubble_v generates at least 2P-1 micro-batches and drops those that do not exist.
@@ -234,7 +234,7 @@ Schedule parse_schedule_name(std::string_view name) {
   if (found != std::end(kNames)) return Schedule(found - std::begin(kNames));
   std::string names;
   for (std::string_view known : kNames) names.append(names.empty() ? "" : ", ").append(known);
-  throw ValueError("parse_schedule_name", "expected one of ", names, ", given ", quoted(name));
+  throw ValueError("parse_schedule_name", "expected one of ", names, ", got ", quoted(name));
 }
 
 ActionLists make_schedule(Schedule schedule, const ScheduleOptions& options) {
@@ -279,14 +279,14 @@ ActionLists parse_schedule(const std::vector<std::string>& text_of_rank) {
       Action action;
       if (!parse_action(word, action))
         throw ValueError(kOp, "rank ", rank, ", position ", list.size(),
-                         ": expected an action like 2F0, given ", quoted(word));
+                         ": expected an action like 2F0, got ", quoted(word));
       if (++actions > kMaxActions)
         throw ValueError(kOp, "rank ", rank, ", position ", list.size(), ": more than ", kMaxActions,
                          " actions");
       list.push_back(action);
     }
   }
-  if (actions == 0) throw ValueError(kOp, "expected actions, given none");
+  if (actions == 0) throw ValueError(kOp, "expected actions, got none");
 
   int stages = 0;
   for (size_t rank = 0; rank < lists.of_rank.size(); ++rank)

@@ -14,13 +14,13 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
   constexpr auto kOp = "simulate";
   const internal::ActionGraph graph(lists);
   if (stages.size() != lists.rank_of_stage.size())
-    throw ValueError(kOp, "expected times for ", lists.stages(), " stages, given ", stages.size());
+    throw ValueError(kOp, "expected times for ", lists.stages(), " stages, got ", stages.size());
   for (const StageTimes& t : stages)
     for (double value : {t.forward, t.input_gradient, t.weight_gradient, t.bytes, t.input_bytes})
       if (!(value >= 0) || std::isinf(value))
-        throw ValueError(kOp, "expected times of at least 0, given ", value);
+        throw ValueError(kOp, "expected times of at least 0, got ", value);
   if (!(links.forward >= 0) || !(links.backward >= 0))
-    throw ValueError(kOp, "expected times of links of at least 0, given ", links.forward, " and ",
+    throw ValueError(kOp, "expected times of links of at least 0, got ", links.forward, " and ",
                      links.backward);
 
   SchedulePrediction p;

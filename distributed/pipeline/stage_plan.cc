@@ -220,7 +220,7 @@ std::vector<int> cuts_after(const ModelTrace& trace, const std::vector<std::stri
       possible += " " + call.path;
     }
     if (found.size() != 1)
-      throw ValueError("Pipeline", "expected a module that is called once to cut after, given '", path,
+      throw ValueError("Pipeline", "expected a module that is called once to cut after, got '", path,
                        "', which is called ", found.size(), " times; there are:", possible);
     cuts.push_back(found[0]);
   }

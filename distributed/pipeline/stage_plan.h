@@ -11,11 +11,10 @@ namespace gradus::dist::internal {
 
 // Note [Cuts]
 // A cut is placed after a module call. Stage s begins when the s-th of these calls returns. Every stage runs
-// the model's unchanged forward: calls of other stages return immediately, with tensors on meta, and the
-// stage stops after its last call. If an op of this stage reads the result of a module of an earlier stage,
-// the result is sent to this stage. This covers both the value at the cut and skip connections. Ops between
-// module calls run on every stage that has their inputs, so only results of modules and inputs of the model
-// are sent.
+// the model's unchanged forward: calls of other stages return immediately, with tensors on meta. If an op of this
+// stage reads the result of a module of an earlier stage, the result is sent to this stage. This covers both the value
+// at the cut and skip connections. Ops between module calls run on every stage that has their inputs, so only results
+// of modules and inputs of the model are sent.
 
 // A result of a call that a later stage reads.
 struct Crossing {

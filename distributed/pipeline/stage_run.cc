@@ -10,51 +10,23 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Thrown to leave the forward after a stage's last call. Not derived from std::exception, so that user code
-// does not catch it as an error.
-struct EndOfStage {};
-
-// Active while a stage passes the calls of earlier stages, whose results are on meta. Ops between modules
-// that mix meta tensors with tensors that have data belong to earlier stages and are skipped.
-class SkipMetaObserver final : public Observer {
- public:
-  explicit SkipMetaObserver(Ref<Observer> outer) : outer_(std::move(outer)) {
-    gradus::internal::observers.fetch_add(1);
-  }
-  ~SkipMetaObserver() override { gradus::internal::observers.fetch_sub(1); }
-
-  bool leaves_out_meta() const override { return true; }
-  void launched(const char* op, std::span<const Tensor* const> tensors) override {
-    if (outer_) outer_->launched(op, tensors);
-  }
-  int64_t announce(const Range& range) override { return outer_ ? outer_->announce(range) : -1; }
-  void begin(int64_t range) override { outer_->begin(range); }
-  void end(int64_t range) noexcept override { outer_->end(range); }
-  void chose(std::string_view kernel) override {
-    if (outer_) outer_->chose(kernel);
-  }
-  void allocated(Device device) override {
-    if (outer_) outer_->allocated(device);
-  }
-
- private:
-  Ref<Observer> outer_;
-};
-
-// Skips the calls of earlier stages, and stores the results that the stage sends.
+// Runs the model's forward as one stage, and stores the results that the stage sends. Calls of other stages return
+// immediately, with the traced results on meta. Ops between calls that have an operand on meta belong to other stages,
+// and are skipped.
 class StageFilter final : public nn::internal::CallFilter {
  public:
   StageFilter(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input)
       : trace_(trace), plan_(plan), stage_(stage), input_(input), sends_(plan.sends(stage)) {
     output_.sent.resize(sends_.size());
-    auto& observer = Context::current().observer;
-    outer_observer_ = observer;
     if (stage_ == 0)
       begin();
     else
-      observer = make_ref<SkipMetaObserver>(outer_observer_);
+      context_.skip_meta_kernels = true;
   }
-  ~StageFilter() { Context::current().observer = outer_observer_; }
+  ~StageFilter() {
+    context_.skip_meta_kernels = outer_skip_;
+    if (has_ended_) context_.recordings.swap(recordings_);
+  }
 
   const void* enter(const nn::Module& module) override {
     if (model_returned_) {  // the loss may call modules, which are not part of the model
@@ -84,23 +56,35 @@ class StageFilter final : public nn::internal::CallFilter {
     else if (plan_.calls[call].role == StagePlan::Role::kOwn)
       store_result(call, tensors);
     if (!plan_.calls[call].cut) return;
-    if (++reached_stage_ == stage_) begin();
-    if (reached_stage_ > stage_) throw EndOfStage();
+    ++reached_stage_;
+    if (reached_stage_ == stage_) begin();
+    if (reached_stage_ == stage_ + 1) end(call, tensors);
   }
 
   StageOutput finish() {
-    output_.generator = Context::current().generator->state();
+    if (has_ended_)
+      context_.generator->set_state(output_.generator);
+    else
+      output_.generator = context_.generator->state();
     return std::move(output_);
   }
 
  private:
   void begin() {
-    Context::current().observer = outer_observer_;
-    Context::current().generator->set_state(input_.generator);
+    context_.skip_meta_kernels = outer_skip_;
+    context_.generator->set_state(input_.generator);
+  }
+  // After the stage's last call: its results go to another stage, and what follows is not recorded.
+  void end(int call, std::span<Tensor* const> tensors) {
+    has_ended_ = true;
+    output_.generator = context_.generator->state();
+    context_.skip_meta_kernels = true;
+    context_.recordings.swap(recordings_);
+    for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = trace_.calls[call].results[i];
   }
 
   bool is_skipped(int call) const {
-    return plan_.calls[call].role == StagePlan::Role::kOwn && plan_.calls[call].stage < stage_;
+    return plan_.calls[call].role == StagePlan::Role::kOwn && plan_.calls[call].stage != stage_;
   }
 
   // Replaces the meta results of a skipped call by received tensors.
@@ -121,7 +105,10 @@ class StageFilter final : public nn::internal::CallFilter {
   const StageInput& input_;
   const std::vector<StagePlan::Sent> sends_;
   StageOutput output_;
-  Ref<Observer> outer_observer_;
+  Context& context_ = Context::current();
+  const bool outer_skip_ = context_.skip_meta_kernels;
+  bool has_ended_ = false;
+  std::vector<Ref<Counted>> recordings_;  // the open recordings, after the end of the stage
   std::vector<int> open_calls_;
   bool model_returned_ = false;
   int next_call_ = 0;      // expected next call of the trace
@@ -134,10 +121,7 @@ StageOutput run_stage(const ModelTrace& trace, const StagePlan& plan, int stage,
                       const std::function<void()>& forward) {
   StageFilter filter(trace, plan, stage, input);
   const nn::internal::CallFilterScope scope(&filter);
-  try {
-    forward();
-  } catch (const EndOfStage&) {
-  }
+  forward();
   return filter.finish();
 }
 

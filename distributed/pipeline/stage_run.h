@@ -19,9 +19,8 @@ struct StageOutput {
   std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's end
 };
 
-// Runs `forward`, which calls the model, up to the end of the stage. An exception leaves `forward` at the end
-// of the stage, except on the last stage, where it returns. Sets the calling thread's generator to
-// input.generator at the stage's start.
+// Runs `forward`, which calls the model, as one stage. Except on the last stage, the model returns tensors on the meta
+// device. Sets the calling thread's generator to input.generator at the stage's start.
 // Errors: those of the forward; ValueError if the calls differ from the traced ones.
 StageOutput run_stage(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input,
                       const std::function<void()>& forward);

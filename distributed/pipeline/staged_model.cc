@@ -44,7 +44,7 @@ std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts) {
 
 void check_cuts(const std::vector<std::string>& cut_after, int stages) {
   if (int(cut_after.size()) != stages - 1)
-    throw ValueError("Pipeline", "expected ", stages - 1, " cuts for ", stages, " stages, given ",
+    throw ValueError("Pipeline", "expected ", stages - 1, " cuts for ", stages, " stages, got ",
                      cut_after.size());
 }
 

@@ -13,7 +13,7 @@ int64_t monotonic_now() {
 }
 
 void StepRecorder::keep(int steps) {
-  if (steps < 0) throw ValueError("record_steps", "expected steps >= 0, given ", steps);
+  if (steps < 0) throw ValueError("record_steps", "expected steps >= 0, got ", steps);
   keep_ = steps;
   steps_.clear();
 }

@@ -25,7 +25,7 @@ template <class O> void check(const char* network, const O& o) {
   internal::check_count(network, "channel_base", o.channel_base);
   internal::check_count(network, "channel_max", o.channel_max);
   if (!(o.channel_decay >= 0))
-    throw ValueError(network, "expected channel_decay >= 0, given ", o.channel_decay);
+    throw ValueError(network, "expected channel_decay >= 0, got ", o.channel_decay);
   internal::check_count(network, "channels of the last block", channels_at(o, log2_of(o.size) - 1));
 }
 
@@ -33,9 +33,9 @@ template <class O> void check(const char* network, const O& o) {
 void check_scale(const char* network, Scale scale, int64_t largest) {
   internal::check_image_size(network, scale.size, 4);
   if (scale.size > largest)
-    throw ValueError(network, "expected a scale of at most ", largest, " pixels, given ", scale.size);
+    throw ValueError(network, "expected a scale of at most ", largest, " pixels, got ", scale.size);
   if (!(scale.fade >= 0 && scale.fade <= 1))
-    throw ValueError(network, "expected a fade in [0,1], given ", scale.fade);
+    throw ValueError(network, "expected a fade in [0,1], got ", scale.fade);
 }
 
 // Returns the options of a convolution that preserves the image size.

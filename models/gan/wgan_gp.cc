@@ -134,7 +134,7 @@ Tensor WGANGPDiscriminator::forward(const Tensor& x) {
 void WGANGPSmallGenerator::build() {
   const Options& o = options();
   if (o.size != 28 && o.size != 32)
-    throw ValueError("WGANGPSmallGenerator", "expected images of 28 or 32 pixels, given ", o.size);
+    throw ValueError("WGANGPSmallGenerator", "expected images of 28 or 32 pixels, got ", o.size);
   internal::check_count("WGANGPSmallGenerator", "channels", o.channels);
   internal::check_count("WGANGPSmallGenerator", "latent", o.latent);
   internal::check_count("WGANGPSmallGenerator", "width", o.width);
@@ -167,7 +167,7 @@ Tensor WGANGPSmallGenerator::forward(const Tensor& z) {
 void WGANGPSmallDiscriminator::build() {
   const Options& o = options();
   if (o.size != 28 && o.size != 32)
-    throw ValueError("WGANGPSmallDiscriminator", "expected images of 28 or 32 pixels, given ", o.size);
+    throw ValueError("WGANGPSmallDiscriminator", "expected images of 28 or 32 pixels, got ", o.size);
   internal::check_count("WGANGPSmallDiscriminator", "channels", o.channels);
   internal::check_count("WGANGPSmallDiscriminator", "width", o.width);
   for (int64_t in = o.channels, out = o.width; out <= 4 * o.width; in = out, out *= 2) {

@@ -20,7 +20,7 @@ Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, options().nega
 
 Tensor PReLU::initial() const {
   if (options().num_parameters < 1)
-    throw ValueError("PReLU", "expected num_parameters >= 1, given ", options().num_parameters);
+    throw ValueError("PReLU", "expected num_parameters >= 1, got ", options().num_parameters);
   return init::constant_(empty({options().num_parameters}, {.device = internal::initial_device()}),
                          options().init);
 }
@@ -29,7 +29,7 @@ Tensor PReLU::forward(const Tensor& x) { return prelu(x, weight); }
 Tensor RReLU::forward(const Tensor& x) {
   const Options& o = options();
   if (!(o.lower <= o.upper))
-    throw ValueError("RReLU", "expected lower <= upper, given ", o.lower, " and ", o.upper);
+    throw ValueError("RReLU", "expected lower <= upper, got ", o.lower, " and ", o.upper);
   if (!is_training()) return leaky_relu(x, (o.lower + o.upper) / 2);
   const Tensor slope = empty(x.shape(), {x.dtype(), x.device()});
   uniform_(slope, o.lower, o.upper);
@@ -59,7 +59,7 @@ Tensor Softmin::forward(const Tensor& x) { return softmax(-x, options().dim); }
 Tensor LogSoftmax::forward(const Tensor& x) { return log_softmax(x, options().dim); }
 Tensor Softmax2d::forward(const Tensor& x) {
   if (x.dim() != 3 && x.dim() != 4)
-    throw ShapeError("Softmax2d", "expected x [N,C,H,W] or [C,H,W], given ", describe(x));
+    throw ShapeError("Softmax2d", "expected x [N,C,H,W] or [C,H,W], got ", describe(x));
   return softmax(x, -3);
 }
 

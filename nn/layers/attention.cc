@@ -52,12 +52,12 @@ bool MultiheadAttention::same_sizes() const {
 Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool wanted) const {
   const Options& o = options();
   if (o.embed_dim < 1 || o.num_heads < 1 || o.embed_dim % o.num_heads != 0)
-    throw ValueError("MultiheadAttention", "expected embed_dim >= 1, a multiple of num_heads >= 1, given ",
+    throw ValueError("MultiheadAttention", "expected embed_dim >= 1, a multiple of num_heads >= 1, got ",
                      *o.embed_dim, " and ", *o.num_heads);
   if (o.kdim < 0 || o.vdim < 0)
-    throw ValueError("MultiheadAttention", "expected kdim, vdim >= 0, given ", o.kdim, " and ", o.vdim);
+    throw ValueError("MultiheadAttention", "expected kdim, vdim >= 0, got ", o.kdim, " and ", o.vdim);
   if (!(o.dropout >= 0 && o.dropout <= 1))
-    throw ValueError("MultiheadAttention", "expected dropout in [0, 1], given ", o.dropout);
+    throw ValueError("MultiheadAttention", "expected dropout in [0, 1], got ", o.dropout);
   if (!wanted) return {};
   return init::xavier_uniform_(
       empty({rows * o.embed_dim, in ? in : *o.embed_dim}, {.device = internal::initial_device()}));
@@ -111,14 +111,14 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
     const Tensor& m = o.attn_mask;
     if (m.shape() != Shape{l, s} && m.shape() != Shape{n * heads, l, s})
       throw ShapeError("MultiheadAttention", "expected attn_mask [", l, ",", s, "] or [", n * heads, ",", l,
-                       ",", s, "], given ", describe(m),
+                       ",", s, "], got ", describe(m),
                        l == s && m.shape() == Shape{n, n} ? other_order() : "");
     pairs = to_op_mask(widened(m));
     if (m.dim() == 3) pairs = reshape(pairs, {n, heads, l, s + extra});
   }
   if (o.key_padding_mask.defined()) {
     if (o.key_padding_mask.shape() != Shape{n, s})
-      throw ShapeError("MultiheadAttention", "expected key_padding_mask [", n, ",", s, "], given ",
+      throw ShapeError("MultiheadAttention", "expected key_padding_mask [", n, ",", s, "], got ",
                        describe(o.key_padding_mask),
                        l == s && o.key_padding_mask.shape() == Shape{s, n} ? other_order() : "");
     keys = reshape(to_op_mask(widened(o.key_padding_mask)), {n, 1, 1, s + extra});
@@ -163,7 +163,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
       throw ShapeError("MultiheadAttention", "expected query, key, value ",
                        o.batch_first ? "[N,L,embed_dim], [N,S,kdim], [N,S,vdim]"
                                      : "[L,N,embed_dim], [S,N,kdim], [S,N,vdim]",
-                       " or without N, given ", describe(query), ", ", describe(key), ", ", describe(value),
+                       " or without N, got ", describe(query), ", ", describe(key), ", ", describe(value),
                        features && batch && fits(batch_dim, time_dim) ? other_order() : "");
     // Keeps the identity of a tensor that is passed several times, so that project() computes one product.
     const auto time_first = [&](const Tensor& x) {

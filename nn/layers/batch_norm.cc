@@ -22,7 +22,7 @@ namespace gradus::nn {
 
 Tensor BatchNorm::initial(bool wanted, double value) const {
   if (options().features < 1)
-    throw ValueError("BatchNorm", "expected features >= 1, given ", *options().features);
+    throw ValueError("BatchNorm", "expected features >= 1, got ", *options().features);
   if (!wanted) return {};
   return init::constant_(empty({options().features}, {.device = internal::initial_device()}), value);
 }
@@ -186,17 +186,17 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
 void BatchNorm1d::check_input(const Tensor& x) const {
   if ((x.dim() != 2 && x.dim() != 3) || x.size(1) != options().features)
     throw ShapeError("BatchNorm1d", "expected x [N,", *options().features, "] or [N,", *options().features,
-                     ",L], given ", describe(x));
+                     ",L], got ", describe(x));
 }
 
 void BatchNorm2d::check_input(const Tensor& x) const {
   if (x.dim() != 4 || x.size(1) != options().features)
-    throw ShapeError("BatchNorm2d", "expected x [N,", *options().features, ",H,W], given ", describe(x));
+    throw ShapeError("BatchNorm2d", "expected x [N,", *options().features, ",H,W], got ", describe(x));
 }
 
 void BatchNorm3d::check_input(const Tensor& x) const {
   if (x.dim() != 5 || x.size(1) != options().features)
-    throw ShapeError("BatchNorm3d", "expected x [N,", *options().features, ",D,H,W], given ", describe(x));
+    throw ShapeError("BatchNorm3d", "expected x [N,", *options().features, ",D,H,W], got ", describe(x));
 }
 
 template class ModuleWith<BatchNormOptions, Layer>;

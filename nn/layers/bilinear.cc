@@ -15,7 +15,7 @@ namespace gradus::nn {
 Tensor Bilinear::initial(bool wanted, const Shape& shape) const {
   const Options& o = options();
   if (o.in1 < 1 || o.in2 < 1 || o.out < 1)
-    throw ValueError("Bilinear", "expected in1, in2, out >= 1, given ", *o.in1, ", ", *o.in2, ", ", *o.out);
+    throw ValueError("Bilinear", "expected in1, in2, out >= 1, got ", *o.in1, ", ", *o.in2, ", ", *o.out);
   if (!wanted) return {};
   const double bound = 1 / std::sqrt(double(*o.in1));
   return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
@@ -31,7 +31,7 @@ Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
     };
     if (a.dim() < 1 || a.dim() != b.dim() || a.size(-1) != o.in1 || b.size(-1) != o.in2 ||
         leading_shape(a) != leading_shape(b))
-      throw ShapeError("Bilinear", "expected a [...,", *o.in1, "] and b [...,", *o.in2, "], given ",
+      throw ShapeError("Bilinear", "expected a [...,", *o.in1, "] and b [...,", *o.in2, "], got ",
                        describe(a), " and ", describe(b));
     // half[r,o,:] = a_r^T W_o by one product [rows,in1] x [in1,out*in2]; then y[r,o] = half[r,o,:] . b_r.
     const Tensor rows = reshape(a, {-1, *o.in1});

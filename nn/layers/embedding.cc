@@ -11,11 +11,11 @@ namespace gradus::nn {
 Tensor Embedding::initial() const {
   const Options& o = options();
   if (o.num_embeddings < 1 || o.embedding_dim < 1)
-    throw ValueError("Embedding", "expected num_embeddings, embedding_dim >= 1, given ", *o.num_embeddings,
+    throw ValueError("Embedding", "expected num_embeddings, embedding_dim >= 1, got ", *o.num_embeddings,
                      " and ", *o.embedding_dim);
   if (o.padding_idx && (*o.padding_idx < -o.num_embeddings || *o.padding_idx >= o.num_embeddings))
     throw ValueError("Embedding", "expected padding_idx in [-", *o.num_embeddings, ", ", *o.num_embeddings,
-                     "), given ", *o.padding_idx);
+                     "), got ", *o.padding_idx);
   const Tensor w =
       init::normal_(empty({o.num_embeddings, o.embedding_dim}, {.device = internal::initial_device()}));
   if (o.padding_idx) init::zeros_(select(w, 0, *o.padding_idx));

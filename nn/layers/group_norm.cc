@@ -19,20 +19,20 @@ Tensor constant(const Shape& shape, double value) {
 Tensor GroupNorm::initial(double value) const {
   const Options& o = options();
   if (o.groups < 1 || o.channels < 1 || o.channels % o.groups != 0)
-    throw ValueError("GroupNorm", "expected channels >= 1, a multiple of groups >= 1, given groups ",
+    throw ValueError("GroupNorm", "expected channels >= 1, a multiple of groups >= 1, got groups ",
                      *o.groups, ", channels ", *o.channels);
   return o.affine ? constant({*o.channels}, value) : Tensor();
 }
 Tensor GroupNorm::forward(const Tensor& x) {
   const Options& o = options();
   if (x.dim() < 2 || x.size(1) != o.channels)
-    throw ShapeError("GroupNorm", "expected x [N,", *o.channels, ",...], given ", describe(x));
+    throw ShapeError("GroupNorm", "expected x [N,", *o.channels, ",...], got ", describe(x));
   return group_norm(x, o.groups, weight, bias, o.eps);
 }
 
 Tensor InstanceNorm::initial(bool wanted, double value) const {
   if (options().features < 1)
-    throw ValueError("InstanceNorm", "expected features >= 1, given ", *options().features);
+    throw ValueError("InstanceNorm", "expected features >= 1, got ", *options().features);
   return wanted ? constant({*options().features}, value) : Tensor();
 }
 Tensor InstanceNorm::initial_count() const {
@@ -47,7 +47,7 @@ Tensor InstanceNorm::forward(const Tensor& x) {
   if ((!batch && x.dim() != positions_ + 1) || x.size(batch ? 1 : 0) != o.features) {
     const char* positions[] = {"", "L", "H,W", "D,H,W"};
     throw ShapeError(type_name().c_str(), "expected x [N,", *o.features, ",", positions[positions_],
-                     "] or without N, given ", describe(x));
+                     "] or without N, got ", describe(x));
   }
   const Tensor y = instance_norm(
       batch ? x : unsqueeze(x, 0), running_mean, running_var, weight, bias,

@@ -13,7 +13,7 @@ namespace {
 // Returns a tensor of this shape filled with `value`; undefined unless `wanted`.
 Tensor initial_parameter(const char* layer, const Shape& shape, bool wanted, double value) {
   if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
-    throw ValueError(layer, "expected a shape of sizes >= 1, given ", shape);
+    throw ValueError(layer, "expected a shape of sizes >= 1, got ", shape);
   return wanted ? init::constant_(empty(shape, {.device = internal::initial_device()}), value) : Tensor();
 }
 

@@ -12,7 +12,7 @@ namespace gradus::nn {
 
 Tensor Linear::initial_weight(const LinearOptions& o) {
   if (o.in < 0 || o.out < 0)
-    throw ValueError("Linear", "expected in, out >= 0, given ", *o.in, " and ", *o.out);
+    throw ValueError("Linear", "expected in, out >= 0, got ", *o.in, " and ", *o.out);
   return init::kaiming_uniform_(empty({o.out, o.in}, {.device = internal::initial_device()}),
                                 {.a = std::sqrt(5.0)});
 }

@@ -14,7 +14,7 @@ template <class O, int kMode> Tensor PadLayer<O, kMode>::forward(const Tensor& x
   const int rank = padding.size() / 2;
   if (x.dim() != rank + 2 && x.dim() != rank + 1)
     throw ShapeError(this->type_name(), "expected x of ", rank + 2, " dims, or ", rank + 1,
-                     " without a batch, given ", describe(x));
+                     " without a batch, got ", describe(x));
   PadOptions options{.mode = PadMode(kMode)};
   if constexpr (requires(O o) { o.value; }) options.value = this->options().value;
   return x.dim() == rank + 2 ? pad(x, pads, options) : squeeze(pad(unsqueeze(x, 0), pads, options), 0);

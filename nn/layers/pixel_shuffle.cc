@@ -11,9 +11,9 @@ Tensor PixelUnshuffle::forward(const Tensor& x) { return pixel_unshuffle(x, opti
 
 Tensor ChannelShuffle::forward(const Tensor& x) {
   const int64_t groups = options().groups;
-  if (groups < 1) throw ValueError("ChannelShuffle", "expected groups >= 1, given ", groups);
+  if (groups < 1) throw ValueError("ChannelShuffle", "expected groups >= 1, got ", groups);
   if (x.dim() < 2 || x.size(1) % groups != 0)
-    throw ShapeError("ChannelShuffle", "expected x [N,C,...] with C a multiple of ", groups, ", given ",
+    throw ShapeError("ChannelShuffle", "expected x [N,C,...] with C a multiple of ", groups, ", got ",
                      describe(x));
   Shape grouped = x.shape();
   grouped[1] = x.size(1) / groups;

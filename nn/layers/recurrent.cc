@@ -52,12 +52,12 @@ std::unique_ptr<Parameter> Recurrent<O>::weight(const std::string& name, const S
 template <class O> void Recurrent<O>::add_weights() {
   const O& o = this->options();
   if (o.input_size < 1 || o.hidden_size < 1 || o.num_layers < 1)
-    throw ValueError(type_, "expected input_size, hidden_size, num_layers >= 1, given ", *o.input_size, ", ",
+    throw ValueError(type_, "expected input_size, hidden_size, num_layers >= 1, got ", *o.input_size, ", ",
                      *o.hidden_size, ", ", o.num_layers);
   if (!(o.dropout >= 0 && o.dropout <= 1))
-    throw ValueError(type_, "expected dropout in [0, 1], given ", o.dropout);
+    throw ValueError(type_, "expected dropout in [0, 1], got ", o.dropout);
   if (projection() < 0 || projection() >= o.hidden_size)
-    throw ValueError(type_, "expected 0 <= proj_size < hidden_size, given ", projection(), " and ",
+    throw ValueError(type_, "expected 0 <= proj_size < hidden_size, got ", projection(), " and ",
                      *o.hidden_size);
   const int64_t rows = gates_ * o.hidden_size;
   for (int64_t layer = 0; layer < o.num_layers; ++layer) {
@@ -77,7 +77,7 @@ template <class O> void Recurrent<O>::add_weights() {
 template <class O>
 void Recurrent<O>::check_state(const char* name, const Tensor& given, const Shape& expected) const {
   if (given.shape() != expected)
-    throw ShapeError(type_, "expected ", name, " ", expected, ", given ", describe(given));
+    throw ShapeError(type_, "expected ", name, " ", expected, ", got ", describe(given));
 }
 
 template <class O>
@@ -100,7 +100,7 @@ template <class O> LSTMResult Recurrent<O>::run(const Tensor& given, const LSTMS
   if ((given.dim() != 2 && !batch) || given.size(-1) != o.input_size ||
       given.size(o.batch_first && batch ? 1 : 0) < 1)
     throw ShapeError(type_, "expected x ", o.batch_first ? "[N,T," : "[T,N,", *o.input_size, "] or [T,",
-                     *o.input_size, "] with T >= 1, given ", describe(given));
+                     *o.input_size, "] with T >= 1, got ", describe(given));
   Tensor x = !batch ? unsqueeze(given, 1) : o.batch_first ? transpose(given, 0, 1) : given;
   const int64_t n = x.size(1), count = o.num_layers * directions();
 
@@ -168,7 +168,7 @@ LSTMState GRU::step(const Direction& d, const Tensor& x_gates, const LSTMState& 
 template <class O> Tensor RecurrentCell<O>::initial_weight(int64_t in) const {
   const O& o = this->options();
   if (o.input_size < 1 || o.hidden_size < 1)
-    throw ValueError(type_, "expected input_size, hidden_size >= 1, given ", *o.input_size, ", ",
+    throw ValueError(type_, "expected input_size, hidden_size >= 1, got ", *o.input_size, ", ",
                      *o.hidden_size);
   return uniform_parameter({gates_ * o.hidden_size, in}, o.hidden_size);
 }
@@ -181,13 +181,13 @@ template <class O> bool RecurrentCell<O>::prepare(Tensor& x, std::initializer_li
   const O& o = this->options();
   const bool batch = x.dim() == 2;
   if ((x.dim() != 1 && !batch) || x.size(-1) != o.input_size)
-    throw ShapeError(type_, "expected x [N,", *o.input_size, "] or [", *o.input_size, "], given ",
+    throw ShapeError(type_, "expected x [N,", *o.input_size, "] or [", *o.input_size, "], got ",
                      describe(x));
   const Shape expected = batch ? Shape{x.size(0), o.hidden_size} : Shape{o.hidden_size};
   for (Tensor* s : state) {
     if (!s->defined()) *s = zeros(expected, {x.dtype(), x.device()});
     if (s->shape() != expected)
-      throw ShapeError(type_, "expected a state ", expected, ", given ", describe(*s));
+      throw ShapeError(type_, "expected a state ", expected, ", got ", describe(*s));
     if (!batch) *s = unsqueeze(*s, 0);
   }
   if (!batch) x = unsqueeze(x, 0);

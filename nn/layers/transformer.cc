@@ -8,7 +8,7 @@ namespace gradus::nn {
 
 int64_t TransformerEncoderLayer::feedforward() const {
   if (options().dim_feedforward < 1)
-    throw ValueError("TransformerEncoderLayer", "expected dim_feedforward >= 1, given ",
+    throw ValueError("TransformerEncoderLayer", "expected dim_feedforward >= 1, got ",
                      options().dim_feedforward);
   return options().dim_feedforward;
 }
@@ -59,7 +59,7 @@ TransformerEncoder::TransformerEncoder(Options options) : LayerWith(options) { a
 void TransformerEncoder::add_layers() {
   const Options& o = options();
   if (o.num_layers < 1)
-    throw ValueError("TransformerEncoder", "expected num_layers >= 1, given ", *o.num_layers);
+    throw ValueError("TransformerEncoder", "expected num_layers >= 1, got ", *o.num_layers);
   for (int64_t i = 0; i < o.num_layers; ++i) layers.add(o.layer);
   if (o.norm)
     norm = std::make_unique<LayerNorm>(

@@ -130,7 +130,7 @@ LBFGS::LBFGS(const std::vector<Tensor>& params, LBFGSOptions options) {
   add_param_group(params, options);
   for (const Tensor& p : params) {
     if (size_of(p.dtype()) < 4)
-      throw DTypeError(kind(), "expected f32 or f64 parameters, given ", describe(p));
+      throw DTypeError(kind(), "expected f32 or f64 parameters, got ", describe(p));
     if (p.device() != params[0].device())
       throw DeviceError(kind(), "parameters are on different devices: ", describe(params[0]), " and ",
                         describe(p));
@@ -184,7 +184,7 @@ Tensor LBFGS::direction_of(const Memory& memory, const Tensor& gradient) {
 
 Tensor LBFGS::step(const std::function<Tensor()>& closure) {
   if (!closure) throw ValueError(kind(), "step needs a closure that evaluates the loss and its gradients");
-  if (num_groups() != 1) throw ValueError(kind(), "has one group of parameters, given ", num_groups());
+  if (num_groups() != 1) throw ValueError(kind(), "has one group of parameters, got ", num_groups());
   const std::vector<Tensor>& params = parameters(0);
   const std::vector<Tensor> before = copies(params);
   const Memory memory = memory_;

@@ -31,7 +31,7 @@ Optimizer& configured(Optimizer& optimizer, const OneCycleLROptions& o) {
   constexpr const char* kOp = "OneCycleLR";
   check_option(o.total_steps >= 0, kOp, "total_steps", ">= 1", double(o.total_steps));
   if (o.total_steps == 0 && (o.epochs < 1 || o.steps_per_epoch < 1))
-    throw ValueError(kOp, "expected total_steps, or epochs and steps_per_epoch >= 1, given epochs ", o.epochs,
+    throw ValueError(kOp, "expected total_steps, or epochs and steps_per_epoch >= 1, got epochs ", o.epochs,
                      " and steps_per_epoch ", o.steps_per_epoch);
   check_option(o.pct_start >= 0 && o.pct_start <= 1, kOp, "pct_start", "in [0, 1]", o.pct_start);
   check_option(o.div_factor > 0, kOp, "div_factor", "> 0", o.div_factor);

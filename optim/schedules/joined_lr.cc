@@ -34,7 +34,7 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRSchedule*> schedu
     : JoinedLR("SequentialLR", optimizer, std::move(schedules)), milestones_(std::move(milestones)) {
   constexpr const char* kOp = "SequentialLR";
   if (milestones_.size() + 1 != this->schedules().size())
-    throw ValueError(kOp, "expected one milestone less than schedules, given ", milestones_.size(), " and ",
+    throw ValueError(kOp, "expected one milestone less than schedules, got ", milestones_.size(), " and ",
                      this->schedules().size());
   for (size_t i = 0; i < milestones_.size(); ++i)
     check_option(milestones_[i] >= (i ? milestones_[i - 1] : 1), kOp, "milestones", "ascending from 1 on",

@@ -14,7 +14,7 @@ using std::numbers::pi;
 
 void PerGroup::check(const char* op, const char* name, size_t groups) const {
   if (values_.size() != 1 && values_.size() != groups)
-    throw ValueError(op, "expected one ", name, ", or one for each of ", groups, " groups, given ",
+    throw ValueError(op, "expected one ", name, ", or one for each of ", groups, " groups, got ",
                      values_.size());
 }
 
@@ -106,7 +106,7 @@ void LRSchedule::read_state(StateReader in) {
 namespace {
 void check_factors(const char* op, const std::vector<std::function<double(int64_t)>>& fs, size_t groups) {
   if (fs.size() != groups)
-    throw ValueError(op, "expected a function for each of ", groups, " groups, given ", fs.size());
+    throw ValueError(op, "expected a function for each of ", groups, " groups, got ", fs.size());
   for (const auto& f : fs)
     if (!f) throw ValueError(op, "a function is empty");
 }

@@ -14,8 +14,8 @@ namespace {
 template <class Value>
 void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most,
            const Value& printed) {
-  if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", printed);
-  if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", printed);
+  if (value < least) throw ValueError(op, what, " must be at least ", least, ", got ", printed);
+  if (value > most) throw ValueError(op, what, " must be at most ", most, ", got ", printed);
 }
 
 }  // namespace

@@ -19,12 +19,12 @@ Device Device::parse(std::string_view text) {
   else if (kind == "meta")
     d.type = DeviceType::kMeta;
   else
-    throw ValueError("Device", "expected cpu, cpu:N, cuda:N or meta, given '", text, "'");
+    throw ValueError("Device", "expected cpu, cpu:N, cuda:N or meta, got '", text, "'");
   if (colon != std::string_view::npos) {
     const char *first = text.data() + colon + 1, *last = text.data() + text.size();
     const auto [end, error] = std::from_chars(first, last, d.index);
     if (error != std::errc() || end != last || d.index < 0 || d.index > 63 || d.type == DeviceType::kMeta)
-      throw ValueError("Device", "expected an index from 0 to 63 after ':', given '", text, "'");
+      throw ValueError("Device", "expected an index from 0 to 63 after ':', got '", text, "'");
   }
   return d;
 }

@@ -13,7 +13,7 @@ constinit std::atomic<DType> default_dtype = DType::kF32;
 
 DType get_default_dtype() { return default_dtype.load(std::memory_order_relaxed); }
 void set_default_dtype(DType t) {
-  if (!is_floating(t)) throw DTypeError("set_default_dtype", "expected f64, f32, f16 or bf16, given ", t);
+  if (!is_floating(t)) throw DTypeError("set_default_dtype", "expected f64, f32, f16 or bf16, got ", t);
   default_dtype.store(t, std::memory_order_relaxed);
 }
 

@@ -110,7 +110,7 @@ template <class F> decltype(auto) dispatch_floating(DType t, std::string_view op
     case DType::kF64:
       return f.template operator()<double>();
     default:
-      throw DTypeError(op, "expected f32 or f64, given ", name_of(t));
+      throw DTypeError(op, "expected f32 or f64, got ", name_of(t));
   }
 }
 
@@ -133,7 +133,7 @@ template <class F> decltype(auto) dispatch_numeric(DType t, std::string_view op,
     case DType::kU8:
       return f.template operator()<uint8_t>();
     default:
-      throw DTypeError(op, "expected f32, f64, i64, i32, i16, i8 or u8, given ", name_of(t));
+      throw DTypeError(op, "expected f32, f64, i64, i32, i16, i8 or u8, got ", name_of(t));
   }
 }
 

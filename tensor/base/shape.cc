@@ -8,7 +8,7 @@
 namespace gradus {
 
 void Dims::throw_too_many(size_t n) {
-  throw ShapeError("shape", "at most ", kMaxDims, " dimensions, given ", n);
+  throw ShapeError("shape", "at most ", kMaxDims, " dimensions, got ", n);
 }
 
 Dims::Dims(std::span<const int64_t> dims) : n_(static_cast<int>(dims.size())) {
@@ -93,7 +93,7 @@ Strides row_major_strides(const Shape& s) {
 }
 
 Strides channels_last_strides(const Shape& s) {
-  if (s.size() < 3 || s.size() > 5) throw ShapeError("channels_last", "needs 3 to 5 dimensions, given ", s);
+  if (s.size() < 3 || s.size() > 5) throw ShapeError("channels_last", "needs 3 to 5 dimensions, got ", s);
   Strides out = s;
   out[1] = 1;
   int64_t step = std::max<int64_t>(s[1], 1);

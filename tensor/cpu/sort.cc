@@ -91,7 +91,7 @@ template <class T> class SliceSorter {
   using I = SortItem<K>;
   explicit SliceSorter(int64_t n) : n_(n), items_(new I[n]) {
     if (n > std::numeric_limits<uint32_t>::max())
-      throw ShapeError("sort", "expected fewer than 2^32 elements along the dim, given ", n);
+      throw ShapeError("sort", "expected fewer than 2^32 elements along the dim, got ", n);
   }
 
   void load(const T* x, int64_t stride, bool descending) {

@@ -15,7 +15,7 @@ using namespace functors;  // NOLINT
 // alpha must be an integer that fits into the dtype if the operands are integers.
 void check_alpha(const char* op, DType t, Number alpha) {
   if (is_integral(t) && alpha.is_floating())
-    throw DTypeError(op, "alpha must be an integer for ", t, ", given ", alpha, ", a floating-point number");
+    throw DTypeError(op, "alpha must be an integer for ", t, ", got ", alpha, ", a floating-point number");
   check_fits(op, alpha, t);
 }
 
@@ -38,7 +38,7 @@ void check_bounds(const char* op, DType t, Number low, Number high) {
 
 template <class F> Tensor ternary(const Tensor& x, const Tensor& a, const Tensor& b, double parameter) {
   const DType dtype = promote(result_dtype(x, a), result_dtype(x, b));
-  if (!is_floating(dtype)) throw DTypeError(F::name, "expected floating-point tensors, given ", describe(x));
+  if (!is_floating(dtype)) throw DTypeError(F::name, "expected floating-point tensors, got ", describe(x));
   Tensor y = empty_result(F::name, dtype, {&x, &a, &b});
   Ternary<F>::kernel(y, x, a, b, F{{}, parameter});
   return y;

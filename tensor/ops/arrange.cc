@@ -30,7 +30,7 @@ void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shif
 }
 
 Tensor triangle(const Tensor& x, int64_t diagonal, bool upper, const char* op) {
-  if (x.dim() < 2) throw ShapeError(op, "expected at least 2 dims, given x ", describe(x));
+  if (x.dim() < 2) throw ShapeError(op, "expected at least 2 dims, got x ", describe(x));
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   diagonal = std::clamp(diagonal, -x.size(-2), x.size(-1));  // beyond: all elements are on one side
   if (out.numel() > 0) triangle_kernel(out, contiguous(x), diagonal, upper);
@@ -103,7 +103,7 @@ Tensor unfold_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_
 Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total) {
   const Tensor c = contiguous(to(counts, DType::kI64));
   if (total && *total < 0)
-    throw ValueError("repeat_interleave", "expected a size of at least 0, given ", *total);
+    throw ValueError("repeat_interleave", "expected a size of at least 0, got ", *total);
   if (!total) {
     if (c.device().type == DeviceType::kMeta)
       throw DeviceError("repeat_interleave",

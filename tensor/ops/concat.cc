@@ -9,7 +9,7 @@
 namespace gradus::raw {
 
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
-  if (xs.empty()) throw ValueError("cat", "expected at least one tensor, given none");
+  if (xs.empty()) throw ValueError("cat", "expected at least one tensor, got none");
   const Tensor& first = xs[0];
   if (first.dim() == 0)
     throw ShapeError("cat", "tensors without dims cannot be joined, call stack(): ", describe(first));
@@ -41,7 +41,7 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
 }
 
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
-  if (xs.empty()) throw ValueError("stack", "expected at least one tensor, given none");
+  if (xs.empty()) throw ValueError("stack", "expected at least one tensor, got none");
   const int d = wrap_dim(dim, xs[0].dim() + 1, "stack");
   std::vector<Tensor> unsqueezed;
   unsqueezed.reserve(xs.size());

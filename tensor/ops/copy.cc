@@ -143,7 +143,7 @@ Tensor contiguous(const Tensor& x) {
 
 Tensor channels_last(const Tensor& x) {
   if (x.dim() < 3 || x.dim() > 5)
-    throw ShapeError("channels_last", "expected an image of 3 to 5 dimensions, given ", describe(x));
+    throw ShapeError("channels_last", "expected an image of 3 to 5 dimensions, got ", describe(x));
   if (x.is_channels_last()) return x;
   // Row-major and channels-last are the same layout if the orders of dims differ only in dims of size 1.
   Tensor out = empty_channels_last(x.shape(), {x.dtype(), x.device()});

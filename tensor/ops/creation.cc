@@ -78,7 +78,7 @@ Tensor arange_from(double start, double end, double step, TensorOptions options)
 
 Tensor linspace(double start, double end, int64_t steps, TensorOptions options) {
   const OpCall call("linspace");
-  if (steps < 0) throw ValueError("linspace", "expected a number of steps of at least 0, given ", steps);
+  if (steps < 0) throw ValueError("linspace", "expected a number of steps of at least 0, got ", steps);
   check_fits("linspace", start, options.dtype);
   check_fits("linspace", end, options.dtype);
   Tensor y = empty({steps}, options);
@@ -88,7 +88,7 @@ Tensor linspace(double start, double end, int64_t steps, TensorOptions options) 
 
 Tensor logspace(double start, double end, int64_t steps, double base, TensorOptions options) {
   const OpCall call("logspace");
-  if (steps < 0) throw ValueError("logspace", "expected a number of steps of at least 0, given ", steps);
+  if (steps < 0) throw ValueError("logspace", "expected a number of steps of at least 0, got ", steps);
   const Tensor exponents = linspace(start, end, steps, {.dtype = DType::kF64, .device = options.device});
   return raw::to(raw::pow(base, exponents), options.dtype);
 }
@@ -96,10 +96,10 @@ Tensor logspace(double start, double end, int64_t steps, double base, TensorOpti
 namespace {
 
 void check_triangle(const char* op, int64_t rows, int64_t cols, TensorOptions options) {
-  if (rows < 0 || cols < 0) throw ValueError(op, "expected sizes of at least 0, given ", rows, " and ", cols);
+  if (rows < 0 || cols < 0) throw ValueError(op, "expected sizes of at least 0, got ", rows, " and ", cols);
   checked_numel({rows, cols}, op);
   if (!is_integral(options.dtype) || options.dtype == DType::kBool)
-    throw DTypeError(op, "expected an integer dtype, given ", options.dtype);
+    throw DTypeError(op, "expected an integer dtype, got ", options.dtype);
 }
 
 // Clamps an offset of tril to the range in which it matters. tril keeps columns up to i + offset of row i.

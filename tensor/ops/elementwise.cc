@@ -86,17 +86,17 @@ void throw_no_bool(const char* op, const Tensor& x) {
 }
 
 void check_integral(const char* op, const Tensor& x) {
-  if (!is_integral(x.dtype())) throw DTypeError(op, "expected integers or bool, given ", describe(x));
+  if (!is_integral(x.dtype())) throw DTypeError(op, "expected integers or bool, got ", describe(x));
 }
 
 void check_backward(const char* op, const Tensor& dy, const Tensor& x) {
   if (!is_floating(dy.dtype()) || !is_floating(x.dtype()))
-    throw DTypeError(op, "expected floating-point tensors, given dy ", describe(dy), ", x ", describe(x));
+    throw DTypeError(op, "expected floating-point tensors, got dy ", describe(dy), ", x ", describe(x));
 }
 
 void check_destination(const char* op, const Tensor& dst, bool only_floats) {
   if (only_floats && !is_floating(dst.dtype()))
-    throw DTypeError(op, "expected a floating-point destination, given ", describe(dst));
+    throw DTypeError(op, "expected a floating-point destination, got ", describe(dst));
   check_writable(op, dst);
 }
 

@@ -98,7 +98,7 @@ Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 
 void check_index(const Tensor& index, const Tensor& x, const char* op) {
   if (index.dtype() != DType::kI64 && index.dtype() != DType::kI32)
-    throw DTypeError(op, "expected i64 or i32 indices, given index ", describe(index),
+    throw DTypeError(op, "expected i64 or i32 indices, got index ", describe(index),
                      how_to_convert("index", DType::kI64));
   if (!may_meet(index.device(), x.device()))
     throw DeviceError(op, "x is on ", x.device(), " but its indices on ", index.device());
@@ -144,7 +144,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const char* op) {
   check_index(index, x, op);
   if (index.dim() > 1)
-    throw ShapeError(op, "expected a 1-dimensional index, given ", describe(index), ": x ", describe(x));
+    throw ShapeError(op, "expected a 1-dimensional index, got ", describe(index), ": x ", describe(x));
   const IndexedDim d = indexed_dim(x, dim, op);
   Shape s = x.shape();
   if (x.dim() > 0) s[d.dim] = index.numel();
@@ -244,7 +244,7 @@ Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
                         describe(index));
     classes = Checked("one_hot", amax(to(index, DType::kI64)).item<int64_t>()) + 1;
   }
-  if (classes < 1) throw ValueError("one_hot", "expected at least 1 class, given ", classes);
+  if (classes < 1) throw ValueError("one_hot", "expected at least 1 class, got ", classes);
   Shape s = index.shape();
   s.push_back(classes);
   const Tensor out = empty(s, {.dtype = dtype, .device = index.device()});

@@ -20,7 +20,7 @@ void check_fits(const char* op, const char* what, const Tensor& t, const Tensor&
 void check_one_device(const char* op, const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors)
     if (t.device() != tensors.front().device())
-      throw DeviceError(op, "expected all tensors on one device, given ", describe(tensors.front()), " and ",
+      throw DeviceError(op, "expected all tensors on one device, got ", describe(tensors.front()), " and ",
                         describe(t));
 }
 
@@ -101,7 +101,7 @@ void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms)
 
 Tensor norm_of(const std::vector<Tensor>& tensors, double p) {
   if (tensors.empty()) return scalar(0);
-  if (!(p > 0)) throw ValueError("norm_of", "expected p > 0, given ", p);
+  if (!(p > 0)) throw ValueError("norm_of", "expected p > 0, got ", p);
   check_one_device("norm_of", tensors);
   const Tensor& first = tensors.front();
   const Tensor out = empty({}, {first.dtype() == DType::kF64 ? DType::kF64 : DType::kF32, first.device()});

@@ -36,7 +36,7 @@ DrawKey next_dropout_draw(Device device) {
 }
 
 void check_probability(const char* op, double p) {
-  if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
+  if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, got ", p);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void uniform_(const Tensor& x, double low, double high) {
   check_floating("uniform_", "x", x);
   check_writable("uniform_", x);
   if (!(low <= high) || !std::isfinite(high - low))
-    throw ValueError("uniform_", "expected low <= high, given ", low, " and ", high);
+    throw ValueError("uniform_", "expected low <= high, got ", low, " and ", high);
   const DrawKey key = next_draw(x.device());
   if (x.numel() == 0) return;
   uniform_kernel(x, low, high, key);
@@ -55,7 +55,7 @@ void uniform_(const Tensor& x, double low, double high) {
 void normal_(const Tensor& x, double mean, double std) {
   check_floating("normal_", "x", x);
   check_writable("normal_", x);
-  if (!(std >= 0)) throw ValueError("normal_", "expected a standard deviation of at least 0, given ", std);
+  if (!(std >= 0)) throw ValueError("normal_", "expected a standard deviation of at least 0, got ", std);
   const DrawKey key = next_draw(x.device());
   if (x.numel() == 0) return;
   normal_kernel(x, mean, std, key);
@@ -128,7 +128,7 @@ Tensor randn_like(const Tensor& x) {
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options) {
   const OpCall call("randint");
-  if (low >= high) throw ValueError("randint", "expected low < high, given ", low, " and ", high);
+  if (low >= high) throw ValueError("randint", "expected low < high, got ", low, " and ", high);
   if (options.dtype == DType::kBool) throw DTypeError("randint", "is not defined for bool");
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   Tensor y = empty(shape, {DType::kI64, options.device});
@@ -143,7 +143,7 @@ Tensor randint(int64_t high, const Shape& shape, TensorOptions options) {
 
 Tensor randperm(int64_t n, TensorOptions options) {
   const OpCall call("randperm");
-  if (n < 0) throw ValueError("randperm", "expected a length of at least 0, given ", n);
+  if (n < 0) throw ValueError("randperm", "expected a length of at least 0, got ", n);
   Tensor y = empty({n}, {DType::kI64, options.device});
   const raw::DrawKey key = raw::next_draw(y.device());
   if (n > 0) raw::randperm_kernel(y, key);
@@ -168,7 +168,7 @@ Tensor randint_like(const Tensor& x, int64_t low, int64_t high) {
 namespace {
 
 void check_std(double std) {
-  if (!(std >= 0)) throw ValueError("normal", "expected a standard deviation of at least 0, given ", std);
+  if (!(std >= 0)) throw ValueError("normal", "expected a standard deviation of at least 0, got ", std);
 }
 
 Tensor standard_normal(const Shape& shape, const Tensor& like) {
@@ -207,9 +207,9 @@ Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions opti
   constexpr const char* kOp = "multinomial";
   check_floating(kOp, "weights", weights);
   if (weights.dim() < 1 || weights.dim() > 2 || weights.shape().back() == 0)
-    throw ShapeError(kOp, "expected numbers [n] or [rows,n], given ", describe(weights));
+    throw ShapeError(kOp, "expected numbers [n] or [rows,n], got ", describe(weights));
   const int64_t n = weights.shape().back(), rows = weights.numel() / n;
-  if (count < 1) throw ValueError(kOp, "expected a count of at least 1, given ", count);
+  if (count < 1) throw ValueError(kOp, "expected a count of at least 1, got ", count);
   if (!options.replacement && count > n)
     throw ValueError(kOp, "cannot draw ", count, " of ", n, " without replacement: ", describe(weights));
   Shape s = weights.shape();
@@ -225,7 +225,7 @@ Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions opti
 DeviceDraws::DeviceDraws(Device device) {
   const OpCall call("DeviceDraws");
   if (device.type != DeviceType::kCUDA)
-    throw DeviceError("DeviceDraws", "expected a CUDA device, given ", device);
+    throw DeviceError("DeviceDraws", "expected a CUDA device, got ", device);
   base_ = std::make_shared<DrawBase>(nullptr, empty({2}, {DType::kI64, device}));
 }
 

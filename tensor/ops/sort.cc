@@ -106,15 +106,15 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   const int64_t n = length_of(x, dim, "topk");
   if (k < 0 || k > n)
-    throw ValueError("topk", "expected k from 0 to ", n, ", given ", k, ": x ", describe(x));
-  if (x.dim() == 0 && k == 0) throw ValueError("topk", "expected k of 1 for a 0-dim tensor, given 0");
+    throw ValueError("topk", "expected k from 0 to ", n, ", got ", k, ": x ", describe(x));
+  if (x.dim() == 0 && k == 0) throw ValueError("topk", "expected k of 1 for a 0-dim tensor, got 0");
   return sort_and_truncate(x, k, dim, largest, "topk");
 }
 
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
   const int64_t n = length_of(x, dim, "kthvalue");
   if (k < 1 || k > n)
-    throw ValueError("kthvalue", "expected k from 1 to ", n, ", given ", k, ": x ", describe(x));
+    throw ValueError("kthvalue", "expected k from 1 to ", n, ", got ", k, ": x ", describe(x));
   return select_elements(x, Selection::kKth, k - 1, dim, keepdim, "kthvalue");
 }
 
@@ -181,9 +181,9 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
 
 Tensor histc(const Tensor& x, int64_t bins, double low, double high) {
   check_floating("histc", "x", x);
-  if (bins < 1) throw ValueError("histc", "expected at least 1 bin, given ", bins);
+  if (bins < 1) throw ValueError("histc", "expected at least 1 bin, got ", bins);
   if (!(low <= high) || !std::isfinite(low) || !std::isfinite(high))
-    throw ValueError("histc", "expected finite bounds in order, given ", low, " and ", high);
+    throw ValueError("histc", "expected finite bounds in order, got ", low, " and ", high);
   if (size_of(x.dtype()) == 2) return to(histc(to(x, DType::kF32), bins, low, high), x.dtype());
   const Tensor out = empty({bins}, {.dtype = x.dtype(), .device = x.device()});
   histc_kernel(out, contiguous(x), low, high);

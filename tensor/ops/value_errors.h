@@ -11,7 +11,7 @@ namespace gradus::raw {
   throw IndexError(op, "target ", target, " of sample ", sample, " is no class: there are ", classes);
 }
 [[noreturn]] inline void throw_no_probability(double p, int64_t at) {
-  throw ValueError("bernoulli", "expected probabilities from 0 to 1, given ", p, " at ", at);
+  throw ValueError("bernoulli", "expected probabilities from 0 to 1, got ", p, " at ", at);
 }
 [[noreturn]] inline void throw_no_cross_entropy(bool is_target, double value, int64_t at) {
   throw ValueError("binary_cross_entropy", "expected ", is_target ? "target" : "x", " from 0 to 1, got ",
@@ -19,7 +19,7 @@ namespace gradus::raw {
                    is_target ? "" : "; for scores without sigmoid use binary_cross_entropy_with_logits");
 }
 [[noreturn]] inline void throw_no_weight(double weight, int64_t at) {
-  throw ValueError("multinomial", "expected finite numbers of at least 0, given ", weight, " at ", at);
+  throw ValueError("multinomial", "expected finite numbers of at least 0, got ", weight, " at ", at);
 }
 [[noreturn]] inline void throw_no_total(double total) {
   throw ValueError("multinomial", "the numbers of a row add up to ", total);

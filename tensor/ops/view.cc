@@ -218,7 +218,7 @@ Dims moved_order(const Tensor& x, const Dims& from, const Dims& to) {
 }
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
-  if (x.dim() < 2) throw ShapeError("diagonal", "expected at least 2 dims, given x ", describe(x));
+  if (x.dim() < 2) throw ShapeError("diagonal", "expected at least 2 dims, got x ", describe(x));
   const int a = wrap_dim(dim1, x.dim(), "diagonal"), b = wrap_dim(dim2, x.dim(), "diagonal");
   if (a == b) throw ShapeError("diagonal", "dim1 and dim2 are both ", a, ": x ", describe(x));
   const int64_t rows = x.shape()[a], cols = x.shape()[b];
@@ -244,7 +244,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   const int64_t n = x.shape()[d];
   if (size < 0 || size > n)
     throw ShapeError(kOp, "windows of ", size, " do not fit dim ", d, " of size ", n, ": x ", describe(x));
-  if (step < 1) throw ValueError(kOp, "expected a step of at least 1, given ", step);
+  if (step < 1) throw ValueError(kOp, "expected a step of at least 1, got ", step);
   Shape s = x.shape();
   Strides st = x.strides();
   s[d] = (n - size) / step + 1;
@@ -258,7 +258,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
   constexpr const char* kOp = "as_strided";
   if (shape.size() != strides.size())
     throw ShapeError(kOp, "shape ", shape, " and strides ", strides, " differ in length: x ", describe(x));
-  if (offset < 0) throw ValueError(kOp, "expected an offset of at least 0, given ", offset);
+  if (offset < 0) throw ValueError(kOp, "expected an offset of at least 0, got ", offset);
   const int64_t n = checked_numel(shape, kOp), room = x.storage()->bytes() / size_of(x.dtype());
   int64_t end = std::min(offset, room) + 1;  // one past the last element
   for (int i = 0; i < shape.size(); ++i) {
@@ -274,7 +274,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
 }
 
 SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop, int64_t step) {
-  if (step < 1) throw ValueError("slice", "expected a step of at least 1, given ", step);
+  if (step < 1) throw ValueError("slice", "expected a step of at least 1, got ", step);
   const auto clamp = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
   const int64_t a = clamp(start), b = clamp(stop);
   return {.start = a, .length = a < b ? (b - a - 1) / step + 1 : 0, .step = step};

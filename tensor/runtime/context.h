@@ -39,6 +39,9 @@ struct Context {
   std::vector<std::shared_ptr<DrawBase>> draw_bases;  // of open DeviceDraws::Scopes
   int threads = 0;             // threads of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
   bool deterministic = false;  // nondeterministic kernels throw; the CPU has none
+  // Skip kernels that have an operand on the meta device. Ops then accept meta operands together with operands on other
+  // devices, and the contents of results are undefined.
+  bool skip_meta_kernels = false;
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
   Ref<Observer> observer;                       // receives kernels and other timed ranges; null: none
   Ref<Job> job;                                 // this rank's job if ranks are threads; null: the process's

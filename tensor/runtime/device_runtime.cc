@@ -62,7 +62,7 @@ int cuda_device_count() {
 
 DeviceProperties device_properties(Device device) {
   if (device.type != DeviceType::kCUDA)
-    throw DeviceError("device_properties", "expected a CUDA device, given ", device);
+    throw DeviceError("device_properties", "expected a CUDA device, got ", device);
   return internal::runtime_of(device, "device_properties").properties(device.index);
 }
 

@@ -25,7 +25,7 @@ Guard guard() {
     if (v.empty() || v == "0") return Guard::kOff;
     if (v == "1" || v == "after") return Guard::kAfter;
     if (v == "before") return Guard::kBefore;
-    throw ValueError("GRADUS_GUARD", "expected 0, 1, after or before, given '", v.substr(0, 40), "'");
+    throw ValueError("GRADUS_GUARD", "expected 0, 1, after or before, got '", v.substr(0, 40), "'");
   }();
   return mode;
 }

@@ -50,10 +50,6 @@ class Observer : public Counted {
   // be called several times, if an algorithm calls the op recursively.
   virtual void chose(std::string_view kernel) { (void)kernel; }
 
-  // Returns whether kernels with an operand on the meta device are skipped. Then ops accept meta operands together
-  // with operands on other devices, and the contents of results are undefined.
-  virtual bool leaves_out_meta() const { return false; }
-
   // Called after this thread has allocated memory of a tensor.
   virtual void allocated(Device device) { (void)device; }
 };

@@ -49,7 +49,7 @@ int num_threads() {
 }
 
 void set_num_threads(int n) {
-  if (n < 1) throw ValueError("set_num_threads", "expected at least 1, given ", n);
+  if (n < 1) throw ValueError("set_num_threads", "expected at least 1, got ", n);
   Context::current().threads = n;
 }
 

@@ -23,7 +23,7 @@ Level parse_level(std::string_view name) {
     if (kNames[i] == name) return Level(i);
     all += (i > 0 ? ", " : "") + std::string(kNames[i]);
   }
-  throw ValueError("GRADUS_CPU", "expected one of ", all, ", given '", name.substr(0, 40), "'");
+  throw ValueError("GRADUS_CPU", "expected one of ", all, ", got '", name.substr(0, 40), "'");
 }
 
 std::string_view name_of(Level level) { return kNames[size_t(level)]; }

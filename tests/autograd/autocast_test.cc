@@ -199,7 +199,7 @@ TEST_F(AutocastTest, RefusesOtherDtypes) {
       auto amp = autocast(t);
       FAIL();
     } catch (const DTypeError& e) {
-      EXPECT_THAT(e.what(), HasSubstr("[autocast] expected bf16 or f16, given " + std::string(name_of(t))));
+      EXPECT_THAT(e.what(), HasSubstr("[autocast] expected bf16 or f16, got " + std::string(name_of(t))));
     }
   }
 }

@@ -20,25 +20,24 @@ using Log = std::vector<std::string>;
 // Writes down what happens to it; its input's gradient is the output's, or a hundred when none arrives.
 class Witness final : public Node {
  public:
-  Witness(std::string name, Log& log) : Node("witness"), name_(std::move(name)), log_(log) { ++alive; }
+  Witness(std::string name, Log& log)
+      : Node("witness", {.required = true}), name_(std::move(name)), log_(log) {
+    ++alive;
+  }
   ~Witness() override { --alive; }
   inline static int alive = 0;
 
-  bool runs_without_gradient() const override { return true; }
-  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
+  void run(const RuleArgs& args) override {
+    const auto& [dys, needs, dxs, ending] = args;
+    if (!ending) log_.push_back(name_ + " goes on");
     const bool has_gradient = !dys.empty() && dys[0].defined();
     log_.push_back(name_ + (has_gradient ? " with gradient" : " without"));
     if (!needs.empty() && needs[0]) dxs[0] = has_gradient ? dys[0] : scalar(100);
   }
-  void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char> needs,
-               std::span<Tensor> dxs) override {
-    if (!ending) log_.push_back(name_ + " goes on");
-    run(dys, needs, dxs);
-  }
   void skipped(const RecordingState&, std::exception_ptr error) noexcept override {
     log_.push_back(name_ + (error ? " skipped by an error" : " skipped"));
   }
-  void drop_rule() override {}
+  void drop(std::span<const char>) override {}
 
  private:
   const std::string name_;

@@ -410,8 +410,8 @@ TEST(SharesOfSizesThatChange, AreCheckedBeforeTheFirstBatch) {
     }
     return "no error";
   };
-  EXPECT_THAT(error_of({.global_batch_sizes = {{1, 4}}}, 1), HasSubstr("from 0 samples on, given 1"));
-  EXPECT_THAT(error_of({.global_batch_sizes = {{-1, 4}}}, 1), HasSubstr("from 0 samples on, given -1"));
+  EXPECT_THAT(error_of({.global_batch_sizes = {{1, 4}}}, 1), HasSubstr("from 0 samples on, got 1"));
+  EXPECT_THAT(error_of({.global_batch_sizes = {{-1, 4}}}, 1), HasSubstr("from 0 samples on, got -1"));
   EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 1}}}, 2),
               HasSubstr("at least the number of ranks"));
   EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 3}}, .uneven = Uneven::kPad}, 2),

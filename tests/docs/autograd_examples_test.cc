@@ -218,7 +218,7 @@ TEST(AutogradPage, ErrorsNameTheMistake) {
                 auto recording = gm.record();
                 gm.backward(w * 2);
               }),
-              HasSubstr("[backward] the loss must have one element (or pass its dy), given f32[2] cpu"));
+              HasSubstr("[backward] the loss must have one element (or pass its dy), got f32[2] cpu"));
   EXPECT_THAT(error_of([&] {
                 auto recording = gm.record();
                 gm.backward(sum(detach(w)));

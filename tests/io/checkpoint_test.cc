@@ -141,7 +141,7 @@ TEST(Checkpoint, NamesWhatIsMissingOrOfAnotherKind) {
   const std::string file = (dir / "c").string();
   EXPECT_ERROR(FileError, c.get<int>("epochs"), file, "has no integer 'epochs'; it has 'epoch', 'w'");
   EXPECT_ERROR(FileError, c.get<int>("w"), file, "expected 'w' as integer of 32 bits", "f32[2]");
-  EXPECT_ERROR(FileError, c.tensor("epoch"), "as tensor, given 'i64:300'");
+  EXPECT_ERROR(FileError, c.tensor("epoch"), "as tensor, got 'i64:300'");
   EXPECT_ERROR(FileError, c.get<int8_t>("epoch"), "integer of 8 bits");
   EXPECT_ERROR(FileError, c.get<std::string>("epoch"), "as string");
   EXPECT_ERROR(FileError, c.section("a").get<bool>("b"), "section 'a': has no boolean");

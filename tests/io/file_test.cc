@@ -62,10 +62,10 @@ TEST(FileReader, NeverReadsBeyondTheEnd) {
 TEST(FileReader, NamesAFileItCannotOpen) {
   TempDir dir;
   EXPECT_ERROR(FileError, FileReader(dir / "none"), (dir / "none").string(), "No such file");
-  EXPECT_ERROR(FileError, FileReader(dir.path()), "given a folder");
+  EXPECT_ERROR(FileError, FileReader(dir.path()), "got a folder");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
-  EXPECT_ERROR(FileError, FileReader(dir / "pipe"), "given a device or pipe");
-  EXPECT_ERROR(FileError, FileReader("/dev/zero"), "given a device or pipe");
+  EXPECT_ERROR(FileError, FileReader(dir / "pipe"), "got a device or pipe");
+  EXPECT_ERROR(FileError, FileReader("/dev/zero"), "got a device or pipe");
 }
 
 TEST(ReadFile, ReturnsTheContentUpToALimit) {
@@ -118,7 +118,7 @@ TEST(AtomicFile, SaysWhyItCannotBeCreated) {
   spit(dir / "a", "old");
   EXPECT_ERROR(FileError, write_file(dir / "no/a", ""), "does not exist");
   EXPECT_ERROR(FileError, write_file(dir / "a/b", ""), "is not a folder");
-  EXPECT_ERROR(FileError, write_file(dir.path(), ""), "given a folder");
+  EXPECT_ERROR(FileError, write_file(dir.path(), ""), "got a folder");
   EXPECT_ERROR(FileError, write_file("", ""), "expected a file name");
   EXPECT_ERROR(FileError, write_file("/proc/a", ""), "cannot create a.lock");
   EXPECT_ERROR(FileError, write_file(dir / std::string(252, 'x'), ""), "too long");

@@ -166,7 +166,7 @@ TEST(Safetensors, NamesAFileThatCannotBeWrittenOrRead) {
   EXPECT_ERROR(FileError, save_safetensors("/proc/a", {}), "/proc/a");
   EXPECT_THAT(error_of<FileError>([&] { load_safetensors(dir / "a"); }),
               AllOf(StartsWith("[load_safetensors] "), HasSubstr((dir / "a").string())));
-  EXPECT_ERROR(FileError, load_safetensors(dir.path()), "given a folder");
+  EXPECT_ERROR(FileError, load_safetensors(dir.path()), "got a folder");
 }
 
 }  // namespace

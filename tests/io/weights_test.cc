@@ -59,7 +59,7 @@ TEST(Weights, OfAnotherHeadAreKeptWhereTheUserSaysSo) {
   const std::vector<float> head = other.state_dict().back().second.to_vector<float>();
   const std::string text = error_of<ValueError>([&] { load_weights(other, path); });
   EXPECT_THAT(text, AllOf(HasSubstr(path), HasSubstr("fc.weight: expected f32[3,64]"),
-                          HasSubstr("given f32[10,64]"), HasSubstr("fc.bias"), HasSubstr("except")));
+                          HasSubstr("got f32[10,64]"), HasSubstr("fc.bias"), HasSubstr("except")));
   // Nor does it load without being strict: a shape that differs is a mistake until it is named.
   EXPECT_THROW(load_weights(other, path, {.strict = false}), ValueError);
 

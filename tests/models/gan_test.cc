@@ -161,12 +161,12 @@ TEST(GanNetworks, ReportWhatTheyCannotTake) {
   DCGANGenerator gen({.size = 8, .width = 2, .latent = 3});
   DCGANGenerator labeled({.size = 8, .width = 2, .latent = 3, .classes = 2});
   DCGANDiscriminator disc({.size = 8, .width = 2});
-  EXPECT_ERROR(Error, gen(zeros({2, 4})), "expected z [N,3] or [N,3,1,1], given f32[2,4]");
+  EXPECT_ERROR(Error, gen(zeros({2, 4})), "expected z [N,3] or [N,3,1,1], got f32[2,4]");
   EXPECT_ERROR(Error, gen(zeros({2, 3}), tensor({0, 1})), "has no classes");
   EXPECT_ERROR(Error, labeled(zeros({2, 3})), "call it with labels");
   EXPECT_ERROR(Error, labeled(zeros({2, 3}), tensor({0})), "one label for each of 2");
   EXPECT_THROW(labeled(zeros({2, 3}), tensor({0, 2})), IndexError);
-  EXPECT_ERROR(Error, disc(zeros({2, 3, 16, 16})), "expected images [N,3,8,8], given f32[2,3,16,16]");
+  EXPECT_ERROR(Error, disc(zeros({2, 3, 16, 16})), "expected images [N,3,8,8], got f32[2,3,16,16]");
 
   EXPECT_ERROR(Error, DCGANGenerator({.size = 28}), "expected a size of 8, 16, 32, ...");
   EXPECT_ERROR(Error, LSGANGenerator({.size = 16}), "expected a size of 32, 64, 128, ...");
@@ -179,9 +179,9 @@ TEST(GanNetworks, ReportWhatTheyCannotTake) {
   PGGANGenerator grows({.size = 8, .latent = 3, .channel_base = 16});
   PGGANDiscriminator judge({.size = 8, .channel_base = 16});
   const Tensor z = zeros({4, 3}), x = zeros({4, 3, 8, 8});
-  EXPECT_ERROR(Error, grows(z, {.size = 16}), "a scale of at most 8 pixels, given 16");
+  EXPECT_ERROR(Error, grows(z, {.size = 16}), "a scale of at most 8 pixels, got 16");
   EXPECT_ERROR(Error, grows(z, {.size = 2}), "expected a size of 4, 8, 16");
-  EXPECT_ERROR(Error, grows(z, {.size = 8, .fade = 1.5}), "a fade in [0,1], given 1.5");
+  EXPECT_ERROR(Error, grows(z, {.size = 8, .fade = 1.5}), "a fade in [0,1], got 1.5");
   EXPECT_ERROR(Error, judge(x, {.size = 4}), "expected images [N,3,4,4]");
 }
 

@@ -128,8 +128,8 @@ TEST(GPT, DropsElementsInTrainingAlone) {
 
 TEST(GPT, RefusesWhatItCannotBe) {
   EXPECT_THAT([] { GPT({.heads = 5}); },
-              ThrowsMessage<ValueError>(HasSubstr("a multiple of the 5 heads, given 768")));
-  EXPECT_THAT([] { GPT({.layers = 0}); }, ThrowsMessage<ValueError>(HasSubstr("layers >= 1, given 0")));
+              ThrowsMessage<ValueError>(HasSubstr("a multiple of the 5 heads, got 768")));
+  EXPECT_THAT([] { GPT({.layers = 0}); }, ThrowsMessage<ValueError>(HasSubstr("layers >= 1, got 0")));
   EXPECT_THROW(GPT({.vocabulary = 0}), ValueError);
   EXPECT_THROW(GPT({.context = -1}), ValueError);
   EXPECT_THROW(GPT({.dropout = 1.5}), ValueError);

@@ -243,7 +243,7 @@ TEST(ResNet, ExplainsWhatItDoesNotTake) {
   EXPECT_THAT(text_of([] { resnet("resnet19", {}); }),
               testing::AllOf(HasSubstr("[resnet]"), HasSubstr("'resnet19'"), HasSubstr("resnet18"),
                              HasSubstr("resnet110")));
-  EXPECT_THAT(text_of([] { cifar_resnet(21); }), HasSubstr("6 n + 2, given 21"));
+  EXPECT_THAT(text_of([] { cifar_resnet(21); }), HasSubstr("6 n + 2, got 21"));
   const auto make = [&](ResNetOptions o) { return text_of([&] { ResNet net(o); }); };
   EXPECT_THAT(make({.stages = {}}), HasSubstr("at least one stage"));
   EXPECT_THAT(make({.stages = {2, 0}}), HasSubstr("at least one block"));

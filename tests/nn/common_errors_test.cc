@@ -40,7 +40,7 @@ TEST(CommonErrors, FloatingPointNumbersAsClassNumbers) {
   for (const Call& c : calls)
     EXPECT_THAT(
         error_of<DTypeError>(c.run),
-        AllOf(HasSubstr(c.what), HasSubstr("expected class numbers of an integer dtype, given target f32[2"),
+        AllOf(HasSubstr(c.what), HasSubstr("expected class numbers of an integer dtype, got target f32[2"),
               HasSubstr("; to(target, DType::kI64) converts target")));
   EXPECT_ERROR(ShapeError, nn::cross_entropy(x, unsqueeze(kLabels, 1)),
                "expected class numbers i64[2] or probabilities f32[2,3]", "target f32[2,1]");
@@ -65,11 +65,11 @@ TEST(CommonErrors, FloatingPointNumbersAsIndices) {
   };
   for (const Call& c : calls)
     EXPECT_THAT(error_of<DTypeError>(c.run),
-                AllOf(HasSubstr("expected i64 or i32 indices, given index f32[2"),
+                AllOf(HasSubstr("expected i64 or i32 indices, got index f32[2"),
                       HasSubstr("; to(index, DType::kI64) converts index")))
         << c.what;
   EXPECT_ERROR(DTypeError, bincount(kLabels),
-               "expected numbers of an integer dtype, given x f32[2] cpu; to(x, DType::kI64) converts x");
+               "expected numbers of an integer dtype, got x f32[2] cpu; to(x, DType::kI64) converts x");
 }
 
 TEST(CommonErrors, ClassNumbersWhereALossTakesFloatingPoint) {
@@ -84,7 +84,7 @@ TEST(CommonErrors, ClassNumbersWhereALossTakesFloatingPoint) {
     EXPECT_THAT(
         error_of<DTypeError>(c.run),
         AllOf(HasSubstr(c.what),
-              HasSubstr("expected floating point, given target i64[2] cpu; to(target, DType::kF32)")));
+              HasSubstr("expected floating point, got target i64[2] cpu; to(target, DType::kF32)")));
 }
 
 TEST(CommonErrors, WhatIsNoMask) {
@@ -179,8 +179,8 @@ TEST(CommonErrors, ALossOfManyElements) {
       {"[backward] the loss must have one element (or pass its dy)", [&] { gm.backward(w * 2); }},
       {"[grad] y must have one element (or pass its dy)", [&] { autograd::grad(w * 2, {w}); }},
       {"the loss must have one element (or pass its dy)", [&] { scaler.backward(gm, w * 2); }},
-      {"the loss must have one element, given", [&] { wrapper.update_params(gm, w * 2); }},
-      {"[LBFGS] the loss must have one element, given", [&] { lbfgs.step([&] { return w * 2; }); }},
+      {"the loss must have one element, got", [&] { wrapper.update_params(gm, w * 2); }},
+      {"[LBFGS] the loss must have one element, got", [&] { lbfgs.step([&] { return w * 2; }); }},
   };
   for (const Call& c : calls) {
     const auto recording = gm.record();

@@ -137,7 +137,7 @@ TEST(BatchNormLayer, RectifiesByTheStatisticsOfAllProcesses) {
 
 TEST(BatchNormLayer, NamesTheShapeItTakes) {
   nn::BatchNorm2d bn({.features = 3});
-  EXPECT_ERROR(ShapeError, bn(empty({2, 4, 5, 5})), "expected x [N,3,H,W], given f32[2,4,5,5]");
+  EXPECT_ERROR(ShapeError, bn(empty({2, 4, 5, 5})), "expected x [N,3,H,W], got f32[2,4,5,5]");
   EXPECT_THROW(nn::BatchNorm1d({.features = 3})(empty({2, 3, 4, 4})), ShapeError);
 }
 

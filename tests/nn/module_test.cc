@@ -125,8 +125,8 @@ TEST(LoadStateDict, ListsEverythingWrongAtOnceAndChangesNothing) {
   const std::string text = error_of([&] { net.load_state_dict(state); });
   EXPECT_THAT(text, HasSubstr("missing (2): scale block.bn.running_var"));
   EXPECT_THAT(text, HasSubstr("unexpected (2): head.bias extra"));
-  EXPECT_THAT(text, HasSubstr("block.fc.weight: expected f32[3,2] cpu, given f32[3,5] cpu"));
-  EXPECT_THAT(text, HasSubstr("block.bn.num_batches_tracked: expected i64[] cpu, given f32[] cpu"));
+  EXPECT_THAT(text, HasSubstr("block.fc.weight: expected f32[3,2] cpu, got f32[3,5] cpu"));
+  EXPECT_THAT(text, HasSubstr("block.bn.num_batches_tracked: expected i64[] cpu, got f32[] cpu"));
   EXPECT_EQ(values(net.head.weight), before);
 }
 

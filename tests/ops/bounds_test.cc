@@ -533,11 +533,11 @@ TEST_F(Bounds, SizesThatOverflowSaySo) {
   EXPECT_ERROR(ValueError, upfirdn2d(image(), random_tensor({2, 2}), {.padding = {.left = kMax}}),
                "[upfirdn2d]", "at most", "9223372036854775807");
   EXPECT_ERROR(ValueError, max_pool2d(image(), {.kernel = 2, .stride = kMax}),
-               "[max_pool2d] stride must be at most 2147483647, given 9223372036854775807");
+               "[max_pool2d] stride must be at most 2147483647, got 9223372036854775807");
   EXPECT_ERROR(ValueError, max_pool2d(image(), {.kernel = 2, .stride = -1}),
-               "[max_pool2d] stride must be at least 0, given -1");
+               "[max_pool2d] stride must be at least 0, got -1");
   EXPECT_ERROR(ValueError, conv2d(image(), random_tensor({2, 4, 3, 3}), {}, {.stride = kMax}),
-               "[conv2d] stride must be at most 2147483647, given 9223372036854775807");
+               "[conv2d] stride must be at most 2147483647, got 9223372036854775807");
 }
 
 TEST_F(Bounds, SizesAreCheckedBeforeTheWork) {

@@ -645,7 +645,7 @@ TEST(Conv2dErrors, SayWhatWasGiven) {
   EXPECT_ERROR(ShapeError, raw::conv2d(x, empty({6, 2, 3, 3}), {}, {.groups = 4}),
                "do not divide into 4 groups");
   EXPECT_ERROR(ShapeError, raw::conv2d(x, empty({4, 0, 3, 3}), {}), "must not be empty");
-  EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.stride = 0}), "stride must be at least 1, given 0x0");
+  EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.stride = 0}), "stride must be at least 1, got 0x0");
   EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.padding = -1}), "padding");
   EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.dilation = 0}), "dilation");
   EXPECT_ERROR(ValueError, raw::conv2d(x, v, {}, {.padding = int64_t(1) << 40}), "padding");

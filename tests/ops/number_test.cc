@@ -282,7 +282,7 @@ TEST(Literals, ShapesMixIntegerTypes) {
   EXPECT_EQ(zeros(5).shape(), Shape{5});
   EXPECT_EQ(reshape(zeros({rows, columns}), -1).shape(), Shape{6});
   EXPECT_EQ((Size2{rows, columns}), (Size2{2, 3}));
-  EXPECT_ERROR(ShapeError, (Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), "at most 8 dimensions, given 9");
+  EXPECT_ERROR(ShapeError, (Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), "at most 8 dimensions, got 9");
 }
 
 TEST(Literals, DevicesHaveNames) {

@@ -126,7 +126,7 @@ TEST(LBFGS, AStateThatDoesNotFitChangesNothing) {
   for (LBFGS* o : {&opt, &other}) o->step([&] { return o == &opt ? bowl() : larger(); });
   const State good = opt.state_dict();
   EXPECT_ERROR(ValueError, opt.load_state_dict(other.state_dict()),
-               "lbfgs.d: expected the shape of f64[3] cpu, given f64[4] cpu");
+               "lbfgs.d: expected the shape of f64[3] cpu, got f64[4] cpu");
   State broken = good;
   broken.tensors.pop_back();
   EXPECT_ERROR(ValueError, opt.load_state_dict(broken), "missing: lbfgs.old_stps");

@@ -291,7 +291,7 @@ TEST(OptimizerState, ListsWhatDoesNotFitAndChangesNothing) {
     if (name == "group.0.lr") v = 99;
   std::erase_if(bad.tensors, [](const auto& t) { return t.first == "state.0.exp_avg_sq"; });
   EXPECT_ERROR(ValueError, opt.load_state_dict(bad), "does not fit this Adam",
-               "state.0.exp_avg: expected the shape of f64[2] cpu, given f64[3] cpu",
+               "state.0.exp_avg: expected the shape of f64[2] cpu, got f64[3] cpu",
                "missing: state.0.exp_avg_sq", "unexpected: state.7.exp_avg", "unexpected: group.5.lr");
   EXPECT_EQ(opt.lr(), 0.1);
   EXPECT_EQ(values(opt.state_dict().tensors[0].second), values(good.tensors[0].second));

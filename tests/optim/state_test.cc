@@ -58,14 +58,14 @@ TEST(StateReader, ListsAllThatIsWrongAndDoesNothing) {
   EXPECT_EQ(message_of(in),
             "[load_state_dict] the state does not fit this test:\n"
             "  given more than once: rate\n"
-            "  steps: expected a whole number from 0 on, given 1.5\n"
-            "  few: expected a whole number from 3 on, given 2\n"
-            "  rate: expected a finite number from 0 on, given -1\n"
-            "  infinite: expected a finite number from 0 on, given inf\n"
+            "  steps: expected a whole number from 0 on, got 1.5\n"
+            "  few: expected a whole number from 3 on, got 2\n"
+            "  rate: expected a finite number from 0 on, got -1\n"
+            "  infinite: expected a finite number from 0 on, got inf\n"
             "  missing: part.none\n"
-            "  x: expected the shape of f64[2] cpu, given f64[1] cpu\n"
+            "  x: expected the shape of f64[2] cpu, got f64[1] cpu\n"
             "  missing: missing\n"
-            "  part.i: expected a dtype like that of f64[1] cpu, given i64[1] cpu\n"
+            "  part.i: expected a dtype like that of f64[1] cpu, got i64[1] cpu\n"
             "  unexpected: more = 4\n"
             "  unexpected: t");
 }

@@ -116,7 +116,7 @@ TEST(Threads, AreAtLeastOneAndAtMostTheUsableCoresByDefault) {
   EXPECT_GE(usable_cores(), 1);
   const char* const set = std::getenv("OMP_NUM_THREADS");  // by the build for ThreadSanitizer
   EXPECT_EQ(num_threads(), set ? std::atoi(set) : usable_cores());
-  EXPECT_ERROR(ValueError, set_num_threads(0), "[set_num_threads] expected at least 1, given 0");
+  EXPECT_ERROR(ValueError, set_num_threads(0), "[set_num_threads] expected at least 1, got 0");
   EXPECT_THROW(set_num_threads(-4), ValueError);
 }
 

@@ -126,9 +126,9 @@ TEST(DTypes, HaveTheSizesAndNamesOfTheirCppTypes) {
 
 TEST(Dispatch, NamesTheOpAndTheDtypesItTakes) {
   EXPECT_ERROR(DTypeError, dispatch_floating(DType::kI64, "relu", []<class T>() {}),
-               "[relu] expected f32 or f64, given i64");
+               "[relu] expected f32 or f64, got i64");
   EXPECT_ERROR(DTypeError, dispatch_numeric(DType::kBool, "sum", []<class T>() {}),
-               "[sum] expected f32, f64, i64, i32, i16, i8 or u8, given bool");
+               "[sum] expected f32, f64, i64, i32, i16, i8 or u8, got bool");
   EXPECT_EQ(dispatch_numeric(DType::kU8, "sum", []<class T>() { return sizeof(T); }), 1u);
 }
 

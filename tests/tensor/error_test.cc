@@ -19,7 +19,7 @@ TEST(Error, ContextGoesBeforeTheTextOutermostFirst) {
   try {
     try {
       try {
-        throw ValueError("scale", "expected a positive number, given ", -1);
+        throw ValueError("scale", "expected a positive number, got ", -1);
       } catch (Error& e) {
         e.add_context("while running backward of conv2d (layer3.1.conv2)");
         throw;
@@ -30,7 +30,7 @@ TEST(Error, ContextGoesBeforeTheTextOutermostFirst) {
     }
   } catch (const ValueError& e) {  // the type survives
     EXPECT_THAT(e.what(), StrEq("rank 3: while running backward of conv2d (layer3.1.conv2): "
-                                "[scale] expected a positive number, given -1"));
+                                "[scale] expected a positive number, got -1"));
     EXPECT_EQ(e.op(), "scale");
   }
 }

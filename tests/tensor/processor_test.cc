@@ -40,7 +40,7 @@ TEST(ProcessorDeathTest, TheVariableHoldsItToALesserLevelAndNeverAHigherOne) {
 }
 
 TEST(ProcessorDeathTest, AnUnknownLevelIsAnErrorThatListsThem) {
-  const char* text = "GRADUS_CPU. expected one of neon, sse41, avx2, avx512, avx512_bf16, amx, given 'avx3";
+  const char* text = "GRADUS_CPU. expected one of neon, sse41, avx2, avx512, avx512_bf16, amx, got 'avx3";
   for (const char* wrong :
        {"avx3", "avx3 and very much more than anybody would ever want to read in a message"})
     EXPECT_EXIT(std::_Exit(level_in_child(wrong)), testing::ExitedWithCode(100), text);

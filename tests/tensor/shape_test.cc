@@ -27,11 +27,11 @@ TEST(Dims, InsertsErasesAndAppends) {
 
 TEST(Dims, HoldsEightDimensionsAndRefusesTheNinth) {
   Dims d = Dims::filled(8, 1);
-  EXPECT_ERROR(ShapeError, d.push_back(1), "at most 8", "given 9");
+  EXPECT_ERROR(ShapeError, d.push_back(1), "at most 8", "got 9");
   EXPECT_ERROR(ShapeError, d.insert(0, 1), "at most 8");
-  EXPECT_ERROR(ShapeError, Dims(std::vector<int64_t>(1000, 1)), "at most 8", "given 1000");
-  EXPECT_ERROR(ShapeError, (Dims{1, 2, 3, 4, 5, 6, 7, 8, 9}), "given 9");
-  EXPECT_ERROR(ShapeError, Dims::filled(9, 0), "given 9");
+  EXPECT_ERROR(ShapeError, Dims(std::vector<int64_t>(1000, 1)), "at most 8", "got 1000");
+  EXPECT_ERROR(ShapeError, (Dims{1, 2, 3, 4, 5, 6, 7, 8, 9}), "got 9");
+  EXPECT_ERROR(ShapeError, Dims::filled(9, 0), "got 9");
   EXPECT_EQ(d.size(), 8);
 }
 

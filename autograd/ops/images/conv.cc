@@ -52,19 +52,19 @@ Tensor as_channels_last(const Tensor& x, const ConvGeometry& g) {
 void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   if (Recorder r{names_of(g).conv, x, w, bias}) {
     const bool filters = autograd::is_tracked(w) || autograd::is_tracked(bias);
-    r.record_joint(
-        {&y, 1}, {x, w, bias},
-        [x = filters ? r.save(x) : autograd::Saved(),
-         w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(), x_shape = x.shape(),
-         w_shape = w.shape(), g,
-         dtype = grad_dtype_of(w)](std::vector<Tensor> dys, autograd::Needs needs) mutable {
-          std::vector<Tensor> grads(3);
-          if (needs[1] || needs[2])
-            std::tie(grads[1], grads[2]) = weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
-          if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
-          return grads;
-        },
-        autograd::JointRuns::kApart);
+    r.record_joint({&y, 1}, {x, w, bias},
+                   [x = filters ? r.save(x) : autograd::Saved(),
+                    w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(), x_shape = x.shape(),
+                    w_shape = w.shape(), g,
+                    dtype = grad_dtype_of(w)](std::vector<Tensor> dys, autograd::Needs needs) mutable {
+                     std::vector<Tensor> grads(3);
+                     if (needs[1] || needs[2])
+                       std::tie(grads[1], grads[2]) =
+                           weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
+                     if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
+                     return grads;
+                   },
+                   {.deferrable = true});
   }
 }
 
@@ -143,7 +143,7 @@ Tensor with_zeros_at_end(const Tensor& x, int64_t dim, int64_t count) {
 // Replaces same_padding by equal padding on both sides. If the total is odd, one zero is appended to x.
 Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   for (int d = 0; d < g.rank(); ++d) {
-    if (g.stride[d] != 1) throw ValueError(op, "same_padding needs a stride of 1, given ", g.stride[d]);
+    if (g.stride[d] != 1) throw ValueError(op, "same_padding needs a stride of 1, got ", g.stride[d]);
     if (g.padding[d] != 0)
       throw ValueError(op, "same_padding leaves no room for a padding of ", g.padding[d]);
     if (g.dilation[d] < 1 || x.dim() != g.rank() + 2 || w.dim() != g.rank() + 2) return x;  // checked later
@@ -190,7 +190,7 @@ Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const C
     check_bounds(op, "dilation", g.dilation[d], 1);
     check_bounds(op, "padding", g.padding[d], 0);
     if (extra < 0 || (extra >= g.stride[d] && extra >= g.dilation[d]))
-      throw ValueError(op, "output_padding must be at least 0 and below stride or dilation, given ", extra,
+      throw ValueError(op, "output_padding must be at least 0 and below stride or dilation, got ", extra,
                        " with stride ", g.stride[d], ", dilation ", g.dilation[d]);
     const int64_t window = Checked(op, w.size(d + 2) - 1) * g.dilation[d] + extra + 1;
     y.push_back(Checked(op, x.size(d + 2) - 1) * g.stride[d] - 2 * g.padding[d] + window);

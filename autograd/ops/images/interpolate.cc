@@ -146,11 +146,11 @@ Axis axis_of(const Tensor& x, const InterpolateOptions& o, int i) {
   const double scale =
       o.scale_factor.empty() ? 0 : o.scale_factor[o.scale_factor.size() == 1 ? 0 : size_t(i)];
   if (!o.scale_factor.empty() && !(scale > 0 && scale < 1e9))
-    throw ValueError(kOp, "scale_factor must be positive, given ", scale);
+    throw ValueError(kOp, "scale_factor must be positive, got ", scale);
   const int64_t in = x.size(i + 2);
   const int64_t out = o.size.empty() ? int64_t(std::floor(double(in) * scale)) : o.size[i];
   if (out < 1)
-    throw ValueError(kOp, "the result's sizes must be at least 1, given ", out, " for x ", describe(x));
+    throw ValueError(kOp, "the result's sizes must be at least 1, got ", out, " for x ", describe(x));
   check_bounds(kOp, "a size of x", in, 1, kMaxTable);
   check_bounds(kOp, "a size of the result", out, 1, kMaxTable);
   return {in, out, scale, o.align_corners};

@@ -26,7 +26,7 @@ struct Sides {
 
 // Returns one pair per dim of x, in x's order.
 std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
-  if (pads.size() % 2 != 0) throw ValueError(kOp, "pads come in pairs, given ", pads.size(), " of them");
+  if (pads.size() % 2 != 0) throw ValueError(kOp, "pads come in pairs, got ", pads.size(), " of them");
   if (int64_t(pads.size()) > 2 * x.dim())
     throw ShapeError(kOp, pads.size() / 2, " pairs of pads for x ", describe(x));
   std::vector<Sides> sides(size_t(x.dim()));
@@ -125,7 +125,7 @@ Tensor repeating_pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode 
   if (x.dim() >= 2 && x.dim() <= 4 && count == x.dim() - 1)
     return squeeze(repeating_pad(unsqueeze(x, 0), pads, mode), 0);
   if (x.dim() < 3 || x.dim() > 5 || count > x.dim() - 2)
-    throw ShapeError(kOp, "the mode pads 1 to 3 dims behind the channels, given ", count, " pairs for x ",
+    throw ShapeError(kOp, "the mode pads 1 to 3 dims behind the channels, got ", count, " pairs for x ",
                      describe(x));
   Resampling map;
   for (int d = 2; d < x.dim(); ++d) {

@@ -8,6 +8,7 @@
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
@@ -72,22 +73,20 @@ Tensor max_pool_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows
   return dx;
 }
 
-class MaxPoolReluNode final : public autograd::Node {
+class MaxPoolReluNode final : public autograd::Node, public autograd::FusesPreviousRelu {
  public:
   MaxPoolReluNode(autograd::Saved h, const PoolWindows& windows, uint64_t relu)
       : Node("max_pool2d(relu)"), h_(std::move(h)), windows_(windows), relu_(relu) {}
 
-  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
-    if (relu_)
-      dxs[0] = max_pool_relu_grad(dys[0], h_.take(), windows_);
-    else
-      dxs[0] = max_pool_scatter(dys[0], raw::max_pool(h_.get(), windows_).second, windows_);
+  void run(const autograd::RuleArgs& args) override {
+    args.dxs[0] = relu_ ? max_pool_relu_grad(args.dys[0], h_.take(), windows_)
+                        : max_pool_scatter(args.dys[0], raw::max_pool(h_.get(), windows_).second, windows_);
   }
-  void drop_rule() override { h_ = {}; }
+  void drop(std::span<const char>) override { h_ = {}; }
 
-  uint64_t passed_over() const override { return relu_; }
-  void split(const autograd::Edge& between) override {
-    set_edge(0, between);
+  uint64_t fused_relu() const override { return relu_; }
+  void split(const autograd::Edge& relu_result) override {
+    set_edge(0, relu_result);
     relu_ = 0;
   }
 
@@ -126,7 +125,7 @@ std::pair<Tensor, Tensor> max_pool_with_indices_over(const char* op, const Tenso
 Tensor root_of_sum(const Tensor& mean, double cells, double p) { return pow(mul(mean, cells), 1 / p); }
 
 void check_p(const char* op, double p) {
-  if (!(p > 0) || std::isinf(p)) throw ValueError(op, "p must be positive and finite, given ", p);
+  if (!(p > 0) || std::isinf(p)) throw ValueError(op, "p must be positive and finite, got ", p);
 }
 
 // Returns whether x is a signal (rank 1), an image or a volume without a batch dim.
@@ -181,7 +180,7 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
     throw ShapeError("max_unpool", "x and indices must have one shape: x ", describe(x), " and indices ",
                      describe(indices));
   for (int64_t s : size)
-    if (s < 1) throw ValueError("max_unpool", "sizes must be at least 1, given ", size);
+    if (s < 1) throw ValueError("max_unpool", "sizes must be at least 1, got ", size);
   Shape shape{x.size(0), x.size(1)};
   for (int64_t s : size) shape.push_back(s);
   checked_numel(shape, "max_unpool");

@@ -28,22 +28,22 @@ Shape batch_of(const Tensor& x) {
 void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
   const auto given = [&] { return concat("q ", describe(q), ", k ", describe(k), ", v ", describe(v)); };
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2 || q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
-    throw ShapeError(op, "expected q [...,L,E], k [...,S,E], v [...,S,V], given ", given());
+    throw ShapeError(op, "expected q [...,L,E], k [...,S,E], v [...,S,V], got ", given());
   const Shape batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), op), batch_of(v), op);
   check_floating(op, "q", q);
   check_same_dtype(op, "k", k, "q", q);
   check_same_dtype(op, "v", v, "q", q);
   if (!(o.dropout >= 0 && o.dropout <= 1))
-    throw ValueError(op, "expected dropout in [0, 1], given ", o.dropout);
+    throw ValueError(op, "expected dropout in [0, 1], got ", o.dropout);
   if (!o.mask.defined()) return;
   if (o.mask.dtype() != DType::kBool && o.mask.dtype() != q.dtype())
-    throw DTypeError(op, "expected a mask of bool or of q's dtype, given mask ", describe(o.mask), ", q ",
+    throw DTypeError(op, "expected a mask of bool or of q's dtype, got mask ", describe(o.mask), ", q ",
                      describe(q), how_to_convert("mask", DType::kBool));
   Shape scores = batch;
   scores.push_back(q.size(-2));
   scores.push_back(k.size(-2));
   if (broadcast_shapes(scores, o.mask.shape(), op) != scores)
-    throw ShapeError(op, "expected a mask that broadcasts to the scores ", scores, ", given ",
+    throw ShapeError(op, "expected a mask that broadcasts to the scores ", scores, ", got ",
                      describe(o.mask));
 }
 

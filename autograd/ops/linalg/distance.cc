@@ -18,7 +18,7 @@ Shape check(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, "a", a);
   check_floating(op, "b", b);
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
-  if (shape.size() == 0) throw ShapeError(op, "expected vectors, given ", describe(a), " and ", describe(b));
+  if (shape.size() == 0) throw ShapeError(op, "expected vectors, got ", describe(a), " and ", describe(b));
   return shape;
 }
 
@@ -65,12 +65,12 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   const OpCall call("cdist", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"cdist"}) return cdist(cast(a), cast(b), p);
   if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
-    throw DTypeError("cdist", "expected floating-point tensors, given ", describe(a), " and ", describe(b));
+    throw DTypeError("cdist", "expected floating-point tensors, got ", describe(a), " and ", describe(b));
   if (!may_meet(a.device(), b.device()))
     throw DeviceError("cdist", "a is on ", a.device(), " but b on ", b.device());
   if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-1))
     throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
-  if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, given ", p);
+  if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, got ", p);
   const Tensor differences = unsqueeze(a, -2) - unsqueeze(b, -3);
   // Vectors of 0 elements have distance 0; norm would throw for an infinite p.
   return a.size(-1) == 0 ? sum(differences, -1) : norm(differences, {-1}, p);

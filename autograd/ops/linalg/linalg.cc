@@ -254,9 +254,9 @@ Tensor chain_matmul(const std::vector<Tensor>& matrices) {
   const OpCall call("chain_matmul", "matrices", matrices);
   if (autograd::Casting cast{"chain_matmul"}) return chain_matmul(cast(matrices));
   const char* op = "chain_matmul";
-  if (matrices.empty()) throw ValueError(op, "expected at least one matrix, given 0");
+  if (matrices.empty()) throw ValueError(op, "expected at least one matrix, got 0");
   const int n = int(matrices.size());
-  if (matrices[0].dim() != 2) throw ShapeError(op, "expected matrices, given ", describe(matrices[0]));
+  if (matrices[0].dim() != 2) throw ShapeError(op, "expected matrices, got ", describe(matrices[0]));
   for (int i = 1; i < n; ++i) check_product(op, matrices[i - 1], 2, matrices[i], 2);
   // Dynamic programming over products of matrices i to j: cost[i][j] is the least number of multiplications, and
   // split[i][j] the last matrix of the left factor.
@@ -284,8 +284,8 @@ Tensor matrix_power(const Tensor& x, int64_t n) {
   const char* op = "matrix_power";
   check_floating(op, "x", x);
   if (x.dim() < 2 || x.size(-1) != x.size(-2))
-    throw ShapeError(op, "expected square matrices, given ", describe(x));
-  if (n < 0) throw ValueError(op, "the power must be at least 0, given ", n);
+    throw ShapeError(op, "expected square matrices, got ", describe(x));
+  if (n < 0) throw ValueError(op, "the power must be at least 0, got ", n);
   if (n == 0) return zeros_like(x) + eye(x.size(-1), x.size(-1), {x.dtype(), x.device()});
   Tensor result, power = x;  // binary exponentiation: result = x^(low bits of n), power = x^(2^bit)
   for (; n > 0; n >>= 1) {

@@ -42,17 +42,17 @@ Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& we
 // Cross-entropy with class probabilities as target.
 Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
-  if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
+  if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], got x ", describe(x));
   if (target.shape() != x.shape()) {
     Shape numbers = x.shape();
     numbers.erase(x.dim() == 1 ? 0 : 1);
     if (target.shape() == numbers) check_integers(op, "class numbers", "target", target);
     throw ShapeError(op, "expected class numbers i64", numbers, " or probabilities ", x.dtype(), x.shape(),
-                     " for x ", describe(x), ", given target ", describe(target));
+                     " for x ", describe(x), ", got target ", describe(target));
   }
   check_floating(op, "x", x);
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
-    throw ValueError(op, "expected label_smoothing in [0, 1], given ", o.label_smoothing);
+    throw ValueError(op, "expected label_smoothing in [0, 1], got ", o.label_smoothing);
   if (is_narrow(x)) {
     const CrossEntropyOptions wide{o.reduction, widened(o.weight), o.ignore_index, o.label_smoothing};
     return to(for_class_probabilities(widened(x), widened(target), wide), x.dtype());
@@ -60,7 +60,7 @@ Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const Cros
   const int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
   if (o.weight.defined() && (o.weight.shape() != Shape{classes} || o.weight.dtype() != x.dtype()))
-    throw ShapeError(op, "expected a weight ", x.dtype(), "[", classes, "], given ", describe(o.weight));
+    throw ShapeError(op, "expected a weight ", x.dtype(), "[", classes, "], got ", describe(o.weight));
   Tensor p = target;
   if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(classes);
   if (o.weight.defined()) {

@@ -24,7 +24,7 @@ using autograd::reduce_losses;
 
 void check_one_device(const char* op, const Tensor& x, const Tensor& other) {
   if (!may_meet(other.device(), x.device()))
-    throw DeviceError(op, "expected tensors on one device, given ", describe(x), " and ", describe(other));
+    throw DeviceError(op, "expected tensors on one device, got ", describe(x), " and ", describe(other));
 }
 
 // Returns max(0, x). Its gradient is 0 where x is 0.
@@ -35,7 +35,7 @@ void check_triplet(const char* op, const Tensor& anchor, const Tensor& positive,
   check_floating(op, "positive", positive);
   check_floating(op, "negative", negative);
   if (anchor.dim() != positive.dim() || anchor.dim() != negative.dim() || anchor.dim() < 1)
-    throw ShapeError(op, "expected vectors with the same number of dims, given anchor ", describe(anchor),
+    throw ShapeError(op, "expected vectors with the same number of dims, got anchor ", describe(anchor),
                      ", positive ", describe(positive), ", negative ", describe(negative));
   broadcast_shapes(broadcast_shapes(anchor.shape(), positive.shape(), op), negative.shape(), op);
 }
@@ -89,7 +89,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   check_one_device(op, a, target);
   if ((a.dim() != 1 && a.dim() != 2) || a.shape() != b.shape() || target.dim() != a.dim() - 1 ||
       (a.dim() == 2 && target.size(0) != a.size(0)))
-    throw ShapeError(op, "expected a and b [N,D] with target [N], or [D] with [], given a ", describe(a),
+    throw ShapeError(op, "expected a and b [N,D] with target [N], or [D] with [], got a ", describe(a),
                      ", b ", describe(b), ", target ", describe(target));
   constexpr double eps = 1e-12;  // 0 in f16, so 16-bit inputs are computed in f32
   const DType type = promote(a.dtype(), b.dtype());
@@ -140,10 +140,10 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
   check_floating(op, "x", x);
   check_one_device(op, x, target);
   if (x.dim() < 1 || x.shape() != target.shape())
-    throw ShapeError(op, "expected x and target [...,C] of one shape, given x ", describe(x), ", target ",
+    throw ShapeError(op, "expected x and target [...,C] of one shape, got x ", describe(x), ", target ",
                      describe(target));
   if (o.weight.defined() && o.weight.shape() != Shape{x.size(-1)})
-    throw ShapeError(op, "expected a weight [", x.size(-1), "], given ", describe(o.weight));
+    throw ShapeError(op, "expected a weight [", x.size(-1), "], got ", describe(o.weight));
   const Tensor labels = is_floating(target.dtype()) ? target : to(target, x.dtype());
   Tensor losses = binary_cross_entropy_with_logits(x, labels, {.reduction = Reduction::kNone});
   if (o.weight.defined()) losses = losses * o.weight;
@@ -162,14 +162,14 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   check_one_device(op, x, target);
   if ((x.dim() != 1 && x.dim() != 2) || target.dim() != x.dim() - 1 ||
       (x.dim() == 2 && target.size(0) != x.size(0)))
-    throw ShapeError(op, "expected x [N,C] with target [N], or [C] with [], given x ", describe(x),
+    throw ShapeError(op, "expected x [N,C] with target [N], or [C] with [], got x ", describe(x),
                      ", target ", describe(target));
   const int64_t classes = x.size(-1);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
   check_integers(op, "class numbers", "target", target);
-  if (o.p != 1 && o.p != 2) throw ValueError(op, "p must be 1 or 2, given ", o.p);
+  if (o.p != 1 && o.p != 2) throw ValueError(op, "p must be 1 or 2, got ", o.p);
   if (o.weight.defined() && o.weight.shape() != Shape{classes})
-    throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));
+    throw ShapeError(op, "expected a weight [", classes, "], got ", describe(o.weight));
 
   const Tensor target_class = to(target, DType::kI64);
   const Tensor others =

@@ -164,7 +164,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossO
   const OpCall call("smooth_l1_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"smooth_l1_loss"}) return smooth_l1_loss(cast(x), cast(target), o);
   const char* op = "smooth_l1_loss";
-  if (!(o.beta >= 0)) throw ValueError(op, "beta must be at least 0, given ", o.beta);
+  if (!(o.beta >= 0)) throw ValueError(op, "beta must be at least 0, got ", o.beta);
   const PointLossSpec spec =
       o.beta == 0 ? PointLossSpec{PointLoss::kAbsoluteError} : PointLossSpec{PointLoss::kSmoothL1, o.beta};
   return reduced_losses_of(op, x, target, spec, o.reduction);
@@ -174,7 +174,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions&
   const OpCall call("huber_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"huber_loss"}) return huber_loss(cast(x), cast(target), o);
   const char* op = "huber_loss";
-  if (!(o.delta > 0)) throw ValueError(op, "delta must be positive, given ", o.delta);
+  if (!(o.delta > 0)) throw ValueError(op, "delta must be positive, got ", o.delta);
   return reduced_losses_of(op, x, target, {PointLoss::kHuber, o.delta}, o.reduction);
 }
 
@@ -246,7 +246,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
   const PointLossSpec spec{o.log_target ? PointLoss::kKlDivOfLogs : PointLoss::kKlDiv};
   if (o.reduction != Reduction::kBatchMean) return reduced_losses_of(op, x, target, spec, o.reduction);
   const Tensor losses = losses_of(op, x, target, spec);
-  if (x.dim() == 0) throw ShapeError(op, "kBatchMean needs a batch, given x ", describe(x));
+  if (x.dim() == 0) throw ShapeError(op, "kBatchMean needs a batch, got x ", describe(x));
   // Sums in f32: the sum could overflow in f16 although the batch mean does not.
   return to(sum(wide(losses)) / double(x.size(0)), losses.dtype());
 }
@@ -255,7 +255,7 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
   const OpCall call("poisson_nll_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"poisson_nll_loss"}) return poisson_nll_loss(cast(x), cast(target), o);
   const char* op = "poisson_nll_loss";
-  if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
+  if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, got ", o.eps);
   if (is_narrow(x) && o.full) return to(poisson_nll_loss(wide(x), wide(target), o), x.dtype());
   const PointLossSpec spec = o.log_input ? PointLossSpec{PointLoss::kPoissonNllOfLogs}
                                          : PointLossSpec{PointLoss::kPoissonNll, o.eps};
@@ -271,7 +271,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
   if (autograd::Casting cast{"gaussian_nll_loss"})
     return gaussian_nll_loss(cast(x), cast(target), cast(var), o);
   const char* op = "gaussian_nll_loss";
-  if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
+  if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, got ", o.eps);
   if (is_narrow(x)) return to(gaussian_nll_loss(wide(x), wide(target), wide(var), o), x.dtype());
   Tensor v = var;
   if (v.shape() != x.shape()) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
@@ -18,8 +19,8 @@
 namespace gradus {
 
 // Note [Rectified batch norm]
-// The relu of a batch norm's temporary result is fused into the batch norm's node (take_relu_over sets
-// negative_slope). The rule recomputes the sign of the result from x, and uses dy only where the result is
+// The relu of a batch norm's temporary result is fused into the batch norm's node (FusesNextRelu).
+// The rule recomputes the sign of the result from x, and uses dy only where the result is
 // positive. The fusion halves the memory traffic of the gradient, and the result need not be saved.
 // batch_norm_relu and batch_norm_leaky_relu are recorded in the same way, and also apply the activation in the
 // forward kernel, where a slope of 0 means relu. A leaky_relu of slope 0 is a different function (it maps
@@ -90,7 +91,7 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
   raw::check_batch_norm(
       op, x,
       {{"weight", &weight}, {"bias", &bias}, {"running_mean", &running_mean}, {"running_var", &running_var}});
-  if (!(options.eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", options.eps);
+  if (!(options.eps >= 0)) throw ValueError(op, "eps must be at least 0, got ", options.eps);
   if (running_mean.defined() != running_var.defined())
     throw ValueError(op, "running_mean and running_var are given together or not at all");
   if (!options.training && !running_mean.defined())
@@ -109,35 +110,52 @@ raw::RunningStatistics statistics_to_update(const Tensor& x, const Tensor& runni
   return {};
 }
 
+// The rule of y = leaky_relu(batch_norm(x)) by the batch's own statistics, with slope 1 for batch_norm alone.
+class BatchNormNode final : public autograd::Node, public autograd::FusesNextRelu {
+ public:
+  struct Saved {
+    autograd::Saved x, weight, bias, mean, var;
+  };
+  BatchNormNode(const char* op, Saved saved, double eps, double negative_slope)
+      : Node(op), saved_(std::move(saved)), eps_(eps), negative_slope_(negative_slope) {}
+
+  void run(const autograd::RuleArgs& args) override {
+    const Tensor x = saved_.x.get(), w = saved_.weight.get(), b = saved_.bias.get();
+    Tensor dy = std::move(args.dys[0]);
+    const bool second_order = autograd::is_tracked(dy) || autograd::is_tracked(x) || autograd::is_tracked(w);
+    if (second_order && negative_slope_ != 1) {
+      const Tensor y = raw::batch_norm(x, w, b, eps_).y;
+      dy = negative_slope_ == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, negative_slope_);
+    }
+    const raw::BatchNormBackwardOptions options{
+        .eps = eps_, .negative_slope = negative_slope_, .in_place = autograd::may_reuse(dy)};
+    auto g = second_order
+                 ? batch_norm_grads(dy, x, w, eps_)
+                 : raw::batch_norm_backward(dy, x, saved_.mean.get(), saved_.var.get(), w, b, options);
+    args.dxs[0] = std::move(g.dx), args.dxs[1] = std::move(g.dweight), args.dxs[2] = std::move(g.dbias);
+  }
+  void drop(std::span<const char>) override { saved_ = {}; }
+
+  bool fuse_relu() override {
+    return std::exchange(negative_slope_, negative_slope_ == 1 ? 0 : negative_slope_) == 1;
+  }
+
+ private:
+  Saved saved_;
+  const double eps_;
+  double negative_slope_;
+};
+
 // Records y = leaky_relu(x normalized by the batch's own statistics). With a slope of 1, a later relu may be
 // fused into the node.
 void record_training(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, double negative_slope) {
-  Recorder r{op, x, weight, bias};
-  if (!r) return;
-  const auto slope = std::make_shared<double>(negative_slope);
-  r.record_joint({&result.y, 1}, {x, weight, bias},
-                 [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
-                  var = r.save(result.var), eps,
-                  slope](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
-                   const Tensor v = x.get(), w = weight.get(), b = bias.get();
-                   Tensor dy = std::move(dys[0]);
-                   dys.clear();
-                   const bool second_order =
-                       autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-                   if (second_order && *slope != 1) {
-                     const Tensor y = raw::batch_norm(v, w, b, eps).y;
-                     dy = *slope == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, *slope);
-                   }
-                   auto g =
-                       second_order
-                           ? batch_norm_grads(dy, v, w, eps)
-                           : raw::batch_norm_backward(
-                                 dy, v, mean.get(), var.get(), w, b,
-                                 {.eps = eps, .negative_slope = *slope, .in_place = autograd::may_reuse(dy)});
-                   return {g.dx, g.dweight, g.dbias};
-                 });
-  static_cast<autograd::Node&>(*result.y.ref()->slot).negative_slope = slope;
+  if (Recorder r{op, x, weight, bias})
+    r.attach(make_ref<BatchNormNode>(op,
+                                     BatchNormNode::Saved{r.save(x), r.save(weight), r.save(bias),
+                                                          r.save(result.mean), r.save(result.var)},
+                                     eps, negative_slope),
+             {&result.y, 1}, {r.edge_to(x), r.edge_to(weight), r.edge_to(bias)});
 }
 
 // The node of batch_statistics. x's gradient is the sum of the gradient of the first output (x itself) and of the
@@ -148,10 +166,10 @@ class BatchStatisticsNode final : public autograd::Node {
       : Node("batch_statistics"), x_(std::move(x)), mean_(std::move(mean)) {}
 
   DType gradient_dtype(size_t output) const override { return raw::channel_dtype(outputs()[output].dtype); }
-  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
-    dxs[0] = gradient(std::move(dys[0]), dys[1], dys[2]);
+  void run(const autograd::RuleArgs& args) override {
+    args.dxs[0] = gradient(std::move(args.dys[0]), args.dys[1], args.dys[2]);
   }
-  void drop_rule() override { x_ = mean_ = {}; }
+  void drop(std::span<const char>) override { x_ = mean_ = {}; }
 
  private:
   Tensor gradient(Tensor dx, const Tensor& dmean, const Tensor& dm2) const {
@@ -271,7 +289,7 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                      const Tensor& bias, double eps) {
   const OpCall call("batch_norm_by", {{"x", x}, {"mean", mean}, {"var", var}});
   const char* op = "batch_norm_by";
-  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
+  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, got ", eps);
   raw::check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
   const Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
   const std::vector<Tensor> inputs{x, mean, var, weight, bias};

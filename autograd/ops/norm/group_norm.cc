@@ -135,10 +135,10 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
   const char* op = "group_norm";
   check_image(op, x, 2);
   if (groups < 1 || x.size(1) % groups != 0)
-    throw ValueError(op, "groups must be at least 1 and divide the channels, given ", groups, ": x ",
+    throw ValueError(op, "groups must be at least 1 and divide the channels, got ", groups, ": x ",
                      describe(x));
   check_channels(op, x, {{"weight", &weight}, {"bias", &bias}});
-  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
+  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, got ", eps);
   return normalized(op, x, weight, bias, {.groups = groups, .eps = eps}).y;
 }
 
@@ -150,7 +150,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   check_channels(
       op, x,
       {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
-  if (!(o.eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", o.eps);
+  if (!(o.eps >= 0)) throw ValueError(op, "eps must be at least 0, got ", o.eps);
   if (running_mean.defined() != running_var.defined())
     throw ValueError(op, "running_mean and running_var are given together or not at all");
   if (!o.use_input_stats) {
@@ -179,7 +179,7 @@ Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
   const char* op = "channel_window_sum";
   check_image(op, x, 2);
   if (window.before < 0 || window.after < 0)
-    throw ValueError(op, "expected extents of at least 0, given ", window.before, " before and ",
+    throw ValueError(op, "expected extents of at least 0, got ", window.before, " before and ",
                      window.after, " after");
   const Tensor y = raw::channel_window_sum(x, {window.before, window.after});
   if (Recorder r{op, x})
@@ -193,7 +193,7 @@ Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNor
   const OpCall call("local_response_norm", {{"x", x}});
   const char* op = "local_response_norm";
   check_image(op, x, 3);
-  if (size < 1) throw ValueError(op, "expected a size of at least 1, given ", size);
+  if (size < 1) throw ValueError(op, "expected a size of at least 1, got ", size);
   const Tensor v = to(x, wide(x.dtype()));
   const Tensor sums = channel_window_sum(square(v), {.before = size / 2, .after = (size - 1) / 2});
   return to(v * pow(sums * (o.alpha / double(size)) + o.k, -o.beta), x.dtype());

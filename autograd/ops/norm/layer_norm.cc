@@ -22,9 +22,9 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
   bool ends = shape.size() > 0 && shape.size() <= x.dim();
   for (int d = 0; ends && d < shape.size(); ++d) ends = x.shape()[x.dim() - shape.size() + d] == shape[d];
   if (!ends)
-    throw ShapeError(op, "expected x to end with a normalized_shape of at least one dim, given ", shape,
+    throw ShapeError(op, "expected x to end with a normalized_shape of at least one dim, got ", shape,
                      ": x ", describe(x));
-  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
+  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, got ", eps);
   for (const auto& [name, t] : named) {
     if (!t->defined()) continue;
     if (t->shape() != shape)

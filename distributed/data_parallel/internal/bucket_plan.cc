@@ -39,7 +39,7 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> item
 
 std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options) {
   const auto bytes = [](double mb, const char* name) {
-    if (!(mb > 0)) throw ValueError("make_allreduce_cb", name, " must be positive, given ", mb);
+    if (!(mb > 0)) throw ValueError("make_allreduce_cb", name, " must be positive, got ", mb);
     return int64_t(std::min(mb, 1e9) * (1 << 20));
   };
   const int64_t cap = bytes(options.bucket_cap_mb, "bucket_cap_mb");
@@ -50,7 +50,7 @@ std::shared_ptr<BucketPlan> make_plan(const ReducerConfig& config, const Attache
   const AllReduceCallbackOptions& o = config.options;
   const size_t n = params.size();
   if (int64_t(n) > kMaxReached)
-    throw ValueError("backward", "at most ", kMaxReached, " tensors can share an all-reduce callback, given ",
+    throw ValueError("backward", "at most ", kMaxReached, " tensors can share an all-reduce callback, got ",
                      n);
   const auto plan = std::make_shared<BucketPlan>();
   std::vector<std::string> lines = {

@@ -23,7 +23,7 @@ bool is_outer_recording_open() {
 ReducerConfig configure(ReduceOp op, AllReduceCallbackOptions options, Op maker) {
   const Group group = resolved(options.group);
   if (op != ReduceOp::kSum && op != ReduceOp::kAvg)
-    throw ValueError(internal::name_of(maker), "expected sum or mean, given ", dist::name_of(op));
+    throw ValueError(internal::name_of(maker), "expected sum or mean, got ", dist::name_of(op));
   caps_of(options);
   group.state().check_member(internal::name_of(maker));
   const Group duplicated = group.size() == 1 ? group : duplicate(group, maker, options.group_name);

@@ -18,7 +18,7 @@ int to_number(const std::string& text, const char* what, int low, int high) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < low || number > high)
-    throw ValueError(kOp, what, " must be a number from ", low, " to ", high, ", given '", text, "'");
+    throw ValueError(kOp, what, " must be a number from ", low, " to ", high, ", got '", text, "'");
   return number;
 }
 
@@ -26,7 +26,7 @@ int to_number(const std::string& text, const char* what, int low, int high) {
 void set_address(StoreAddress& address, const std::string& text, const char* what) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0)
-    throw ValueError(kOp, what, " must be host:port, given '", text, "'");
+    throw ValueError(kOp, what, " must be host:port, got '", text, "'");
   address.host = text.substr(0, colon);
   if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']')
     address.host = address.host.substr(1, address.host.size() - 2);
@@ -107,11 +107,11 @@ std::unique_ptr<Rendezvous> choose(const InitOptions& options, JobPosition& posi
   if (method == "env://") return from_environment(options, position, std::move(address));
   if (method.starts_with("tcp://")) return from_tcp(method.substr(6), position, std::move(address));
   if (!method.starts_with("file://"))
-    throw ValueError(kOp, "init_method must be env://, tcp://host:port or file:///path, given '", method,
+    throw ValueError(kOp, "init_method must be env://, tcp://host:port or file:///path, got '", method,
                      "'");
   const std::string file = method.substr(7);
   if (!file.starts_with('/'))
-    throw ValueError(kOp, "init_method file:// needs an absolute path (file:///path), given '", method, "'");
+    throw ValueError(kOp, "init_method file:// needs an absolute path (file:///path), got '", method, "'");
   return make_store_rendezvous(nullptr, file, address.token);
 }
 
@@ -167,7 +167,7 @@ std::unique_ptr<Rendezvous> make_rendezvous(const InitOptions& options, JobPosit
   if (position.size < 1 || position.rank < 0 || position.rank >= position.size)
     throw ValueError(
         kOp, "rank and world_size must be given, by options or init_method, with 0 <= rank < world_size; ",
-        "given rank ", position.rank, " and world_size ", position.size);
+        "got rank ", position.rank, " and world_size ", position.size);
   return rendezvous;
 }
 

@@ -13,7 +13,7 @@ ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
   if (count > kMaxActions || stages > kMaxActions || micro_batches < 0 ||
       (stages > 0 && micro_batches > kMaxActions / stages))
     fail("too many actions: the limit is ", kMaxActions);
-  if (stages == 0 || micro_batches == 0) fail("expected actions, given none");
+  if (stages == 0 || micro_batches == 0) fail("expected actions, got none");
   // Checked before allocating memory.
   if (count < stages * micro_batches)
     fail(stages, " stages and ", micro_batches, " micro-batches have ", stages * micro_batches,

@@ -144,7 +144,7 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
     std::string text;
     for (int c : cuts) text += " " + units.trace.calls[c].path;
     throw ValueError("Pipeline", "expected a model with at least ", stages - 1, " places to cut for ", stages,
-                     " stages, given one that can be cut after:", text.empty() ? " nothing" : text);
+                     " stages, got one that can be cut after:", text.empty() ? " nothing" : text);
   }
   units.plan = plan_stages(units.trace, cuts);
   const int n = units.plan.stages;

@@ -17,14 +17,14 @@ int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& ta
   for (const auto* list : {&inputs, &targets})
     for (const Tensor& x : *list) {
       if (!x.defined()) continue;
-      if (x.dim() == 0) throw ShapeError(kOp, "a batch has rows, given ", describe(x));
+      if (x.dim() == 0) throw ShapeError(kOp, "a batch has rows, got ", describe(x));
       if (rows < 0) rows = x.size(0);
       if (x.size(0) != rows)
-        throw ShapeError(kOp, "expected as many rows in all tensors of a batch, given ", rows, " and ",
+        throw ShapeError(kOp, "expected as many rows in all tensors of a batch, got ", rows, " and ",
                          describe(x));
     }
   if (rows < 1)
-    throw ShapeError(kOp, "expected a batch of at least one row, given ", std::max<int64_t>(rows, 0));
+    throw ShapeError(kOp, "expected a batch of at least one row, got ", std::max<int64_t>(rows, 0));
   return rows;
 }
 

@@ -54,7 +54,7 @@ ParameterNumbers::ParameterNumbers(StagedModel& model, const optim::Optimizer& o
       for (const Tensor& p : opt.parameters(g)) {
         const auto found = names.find(p.ref().get());
         if (found == names.end())
-          throw ValueError(kOp, "expected an optimizer over pipe.parameters(), given one with ", describe(p),
+          throw ValueError(kOp, "expected an optimizer over pipe.parameters(), got one with ", describe(p),
                            " in group ", g);
         local_names.back().push_back(found->second);
       }
@@ -129,7 +129,7 @@ optim::State ParameterNumbers::own(const optim::State& undivided,
     const std::optional<size_t> group = group_of_size_entry(text, sizes_.size());
     if (group && value != double(sizes_[*group]))
       throw ValueError(kOp, "expected ", sizes_[*group], " parameters in the optimizer's group ", *group,
-                       ", given ", value);
+                       ", got ", value);
     state.numbers.emplace_back(translate(text).value_or(text), group ? double(own_sizes_[*group]) : value);
   }
   for (const auto& [text, x] : undivided.tensors) {

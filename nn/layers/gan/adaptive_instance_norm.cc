@@ -20,7 +20,7 @@ Tensor AdaptiveInstanceNorm::forward(const Tensor& x, const Tensor& w) {
   const int64_t C = options().channels;
   if (x.dim() != 4 || x.size(1) != C || w.dim() != 2 || w.size(0) != x.size(0))
     throw ShapeError("AdaptiveInstanceNorm", "expected x [N,", C, ",H,W] and w [N,", *options().style,
-                     "], given ", describe(x), " and ", describe(w));
+                     "], got ", describe(x), " and ", describe(w));
   const Tensor style = reshape(affine(w), {x.size(0), 2, C, 1, 1});
   return instance_norm(x, {}, {}, {}, {}, {.eps = options().eps}) * (select(style, 1, 0) + 1) +
          select(style, 1, 1);

@@ -11,15 +11,15 @@
 namespace gradus::nn {
 
 Tensor BiasLeakyReLU::initial_bias(const BiasLeakyReLUOptions& o) {
-  if (o.channels < 1) throw ValueError("BiasLeakyReLU", "expected channels >= 1, given ", *o.channels);
-  if (o.clamp && !(*o.clamp > 0)) throw ValueError("BiasLeakyReLU", "expected clamp > 0, given ", *o.clamp);
+  if (o.channels < 1) throw ValueError("BiasLeakyReLU", "expected channels >= 1, got ", *o.channels);
+  if (o.clamp && !(*o.clamp > 0)) throw ValueError("BiasLeakyReLU", "expected clamp > 0, got ", *o.clamp);
   return zeros({o.channels}, {.device = internal::initial_device()});
 }
 
 Tensor BiasLeakyReLU::forward(const Tensor& x) {
   const Options& o = options();
   if (x.dim() < 2 || x.size(1) != o.channels)
-    throw ShapeError("BiasLeakyReLU", "expected x [N,", *o.channels, "] or [N,", *o.channels, ",...], given ",
+    throw ShapeError("BiasLeakyReLU", "expected x [N,", *o.channels, "] or [N,", *o.channels, ",...], got ",
                      describe(x));
   Shape per_channel = Dims::filled(x.dim(), 1);
   per_channel[1] = o.channels;

@@ -19,7 +19,7 @@ Tensor FirFilter2d::filter(const Tensor& like) const {
   const double sum = std::accumulate(o.taps.begin(), o.taps.end(), 0.0);
   if (o.taps.empty() || sum == 0 || !std::isfinite(sum) || o.up < 1 || o.down < 1 || o.padding.size() != 2)
     throw ValueError(
-        "FirFilter2d", "expected taps whose sum is not 0, up and down >= 1 and two paddings, given ",
+        "FirFilter2d", "expected taps whose sum is not 0, up and down >= 1 and two paddings, got ",
         o.taps.size(), " taps of sum ", sum, ", up ", o.up, ", down ", o.down, ", padding ", o.padding);
   const int64_t K = int64_t(o.taps.size());
   std::vector<double> product;
@@ -32,7 +32,7 @@ Tensor FirFilter2d::filter(const Tensor& like) const {
 }
 
 Tensor FirFilter2d::forward(const Tensor& x) {
-  if (x.dim() != 4) throw ShapeError("FirFilter2d", "expected x [N,C,H,W], given ", describe(x));
+  if (x.dim() != 4) throw ShapeError("FirFilter2d", "expected x [N,C,H,W], got ", describe(x));
   const Options& o = options();
   const Tensor w = filter(x);
   const int64_t C = x.size(1), before = o.padding[0], behind = o.padding[1];

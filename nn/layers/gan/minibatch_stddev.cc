@@ -18,7 +18,7 @@ Tensor MinibatchStdDev::deviations(const Tensor& batch) const {
   const int64_t n = batch.size(0), group = std::clamp<int64_t>(n, 1, o.group_size);
   if (n % group != 0 || batch.size(1) % o.channel_groups != 0)
     throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W] with N at most or a multiple of ", o.group_size,
-                     " and C a multiple of ", o.channel_groups, ", given ", describe(batch));
+                     " and C a multiple of ", o.channel_groups, ", got ", describe(batch));
   const int64_t C = batch.size(1), H = batch.size(2), W = batch.size(3), groups = n / group;
   // Computes in f32, because eps would be 0 in f16.
   const Tensor wide = batch.dtype() == DType::kF64 ? batch : gradus::to(batch, DType::kF32);
@@ -33,9 +33,9 @@ Tensor MinibatchStdDev::deviations(const Tensor& batch) const {
 Tensor MinibatchStdDev::forward(const Tensor& x) {
   const Options& o = options();
   if (o.group_size < 1 || o.channel_groups < 1)
-    throw ValueError("MinibatchStdDev", "expected group_size, channel_groups >= 1, given ", o.group_size,
+    throw ValueError("MinibatchStdDev", "expected group_size, channel_groups >= 1, got ", o.group_size,
                      " and ", o.channel_groups);
-  if (x.dim() != 4) throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W], given ", describe(x));
+  if (x.dim() != 4) throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W], got ", describe(x));
   const int64_t n = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   Tensor appended;
   const bool has_data = x.device().type != DeviceType::kMeta;  // meta tensors have no elements to exchange

@@ -11,19 +11,19 @@
 namespace gradus::nn {
 
 Tensor NoiseInjection::initial_strength(const NoiseInjectionOptions& o) {
-  if (o.channels < 1) throw ValueError("NoiseInjection", "expected channels >= 1, given ", o.channels);
+  if (o.channels < 1) throw ValueError("NoiseInjection", "expected channels >= 1, got ", o.channels);
   return zeros({o.channels}, {.device = internal::initial_device()});
 }
 Tensor NoiseInjection::initial_noise(const NoiseInjectionOptions& o) {
   if (o.size.h < 0 || o.size.w < 0)
-    throw ValueError("NoiseInjection", "expected a size >= 0, given ", o.size);
+    throw ValueError("NoiseInjection", "expected a size >= 0, got ", o.size);
   if (o.size.h * o.size.w == 0) return {};
   return randn({1, 1, o.size.h, o.size.w}, {.device = internal::initial_device()});
 }
 
 Tensor NoiseInjection::forward(const Tensor& x) {
   if (mode == NoiseMode::kNone) return x;
-  if (x.dim() != 4) throw ShapeError("NoiseInjection", "expected x [N,C,H,W], given ", describe(x));
+  if (x.dim() != 4) throw ShapeError("NoiseInjection", "expected x [N,C,H,W], got ", describe(x));
   if (mode == NoiseMode::kRandom)
     return forward(x, randn({x.size(0), 1, x.size(2), x.size(3)}, {x.dtype(), x.device()}));
   if (!noise_const.defined())
@@ -37,7 +37,7 @@ Tensor NoiseInjection::forward(const Tensor& x, const Tensor& n) {
                     (strength.size(0) == 1 || strength.size(0) == x.size(1));
   if (!fits)
     throw ShapeError("NoiseInjection",
-                     "expected x [N,C,H,W] and noise [N,1,H,W], with one strength or C, given ", describe(x),
+                     "expected x [N,C,H,W] and noise [N,1,H,W], with one strength or C, got ", describe(x),
                      ", ", describe(n), " and ", describe(strength));
   return x + gradus::to(reshape(strength, {1, -1, 1, 1}), x.dtype()) * gradus::to(n, x.dtype());
 }

@@ -9,7 +9,7 @@
 namespace gradus::nn {
 
 Tensor PixelNorm::forward(const Tensor& x) {
-  if (x.dim() < 2) throw ShapeError("PixelNorm", "expected x [N,C] or [N,C,...], given ", describe(x));
+  if (x.dim() < 2) throw ShapeError("PixelNorm", "expected x [N,C] or [N,C,...], got ", describe(x));
   // Computes in f32, because eps would be 0 in f16.
   const Tensor wide = x.dtype() == DType::kF64 ? x : gradus::to(x, DType::kF32);
   const Tensor squares = mean(square(wide), 1, true);

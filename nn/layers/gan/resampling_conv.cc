@@ -20,7 +20,7 @@ Tensor uniform(const Shape& shape, int64_t fan) {
   return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
 }
 template <class O> int64_t checked_fan(const char* layer, const O& o) {
-  if (o.in < 1 || o.out < 1) throw ValueError(layer, "expected in, out >= 1, given ", *o.in, " and ", *o.out);
+  if (o.in < 1 || o.out < 1) throw ValueError(layer, "expected in, out >= 1, got ", *o.in, " and ", *o.out);
   return 9 * o.in;
 }
 

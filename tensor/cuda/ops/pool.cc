@@ -18,7 +18,7 @@ Pooling pooling_of(const char* op, const Tensor& x, const PoolWindows& w) {
     if (in + 2 * padding + kernel * dilation + stride > std::numeric_limits<int32_t>::max())
       throw ValueError(op,
                        "expected a side with its padding, a window and a stride of less than 2^31 in all on ",
-                       x.device(), ", given ", in, ", twice ", padding, ", ", kernel,
+                       x.device(), ", got ", in, ", twice ", padding, ", ", kernel,
                        " cells at a distance of ", dilation, ", and ", stride);
     const auto n = [](int64_t v) { return static_cast<int32_t>(v); };
     return PoolAxis<int32_t>{n(in), n(out), n(kernel), n(stride), n(padding), n(dilation), w.adaptive};

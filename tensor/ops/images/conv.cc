@@ -31,7 +31,7 @@ void check_size(const char* op, const char* what, const Dims& s, int64_t least) 
     if (v < least || v > kMaxExtent)
       throw ValueError(
           op, what, v < least ? concat(" must be at least ", least) : concat(" must be at most ", kMaxExtent),
-          ", given ", sizes(s));
+          ", got ", sizes(s));
 }
 
 // Checks that filters w fit images of shape x, and returns the result's shape.
@@ -147,7 +147,7 @@ std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, con
   const TensorOptions like{x.dtype(), x.device()};
   check_result_grad(op, dy, conv_shape(op, x.shape(), w_shape, geometry, like));
   if (dtype && *dtype != x.dtype() && *dtype != DType::kF32)
-    throw DTypeError(op, "expected a gradient in f32 or in x's dtype, given ", *dtype, ": x ", describe(x));
+    throw DTypeError(op, "expected a gradient in f32 or in x's dtype, got ", *dtype, ": x ", describe(x));
   const TensorOptions result{dtype.value_or(x.dtype()), x.device()};
   Tensor dw = empty(w_shape, result), db = with_bias ? empty({w_shape[0]}, result) : Tensor();
   if (dy.numel() > 0) {

@@ -87,7 +87,7 @@ template <class Options> PoolWindows avg_windows(const Tensor& x, int rank, cons
   w.count_include_pad = o.count_include_pad;
   if constexpr (requires { o.divisor_override; }) {
     if (o.divisor_override < 0)
-      throw ValueError(kAvgNames[rank - 1], "divisor_override must be at least 0, given ",
+      throw ValueError(kAvgNames[rank - 1], "divisor_override must be at least 0, got ",
                        o.divisor_override);
     w.divisor = o.divisor_override;
   }

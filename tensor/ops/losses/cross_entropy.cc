@@ -15,25 +15,25 @@ struct KernelArguments {
 
 KernelArguments check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEntropySpec spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
-  if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
+  if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], got x ", describe(x));
   check_floating(op, "x", x);
   check_integers(op, "class numbers", "target", target);
   Shape want = x.shape();
   want.erase(x.dim() == 1 ? 0 : 1);
   if (target.shape() != want)
-    throw ShapeError(op, "expected a target ", want, " for x ", describe(x), ", given ", describe(target));
+    throw ShapeError(op, "expected a target ", want, " for x ", describe(x), ", got ", describe(target));
   spec.classes = x.size(x.dim() == 1 ? 0 : 1);
   if (spec.classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
   if (weight.defined()) {
     if (weight.shape() != Shape{spec.classes} || weight.dtype() != x.dtype())
-      throw ShapeError(op, "expected a weight ", x.dtype(), "[", spec.classes, "], given ", describe(weight));
+      throw ShapeError(op, "expected a weight ", x.dtype(), "[", spec.classes, "], got ", describe(weight));
     if (!may_meet(weight.device(), x.device()))
       throw DeviceError(op, "x is ", describe(x), " but weight is ", describe(weight));
   }
   if (!may_meet(target.device(), x.device()))
     throw DeviceError(op, "x is ", describe(x), " but target is ", describe(target));
   if (!(spec.smoothing >= 0 && spec.smoothing <= 1))
-    throw ValueError(op, "expected label_smoothing in [0, 1], given ", spec.smoothing);
+    throw ValueError(op, "expected label_smoothing in [0, 1], got ", spec.smoothing);
 
   KernelArguments c{x, contiguous(to(target, DType::kI64)), weight.defined() ? contiguous(weight) : weight,
                     spec};

@@ -15,7 +15,7 @@ DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
   check_floating(op, "x", x);
   if (!target.defined()) return x.dtype();
   if (x.shape() != target.shape())
-    throw ShapeError(op, "expected x and target of one shape, given x ", describe(x), " and target ",
+    throw ShapeError(op, "expected x and target of one shape, got x ", describe(x), " and target ",
                      describe(target));
   check_floating(op, "target", target);
   if (!may_meet(x.device(), target.device()))

@@ -196,7 +196,7 @@ TEST_F(ValuesOnCuda, TheFirstLaunchIsToldAndLaterOnesAfterIt) {
   EXPECT_EQ(thrown([&] { c.to_vector<float>(); }), "") << "one record, one error";
   const Tensor d = bernoulli(full({2}, 2, {.device = kCuda}));
   EXPECT_EQ(thrown([&] { a.item<float>(); }),
-            "ValueError: [bernoulli] expected probabilities from 0 to 1, given 2 at 0");
+            "ValueError: [bernoulli] expected probabilities from 0 to 1, got 2 at 0");
 }
 
 TEST_F(ValuesOnCuda, StreamsHaveTheirOwn) {

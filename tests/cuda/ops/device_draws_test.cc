@@ -351,7 +351,7 @@ template <class E, class F> void expect_error(const char* text, F f) {
 }
 
 TEST(DeviceDraws, SayWhatIsWrong) {
-  expect_error<DeviceError>("expected a CUDA device, given cpu", [] { DeviceDraws draws(kCPU); });
+  expect_error<DeviceError>("expected a CUDA device, got cpu", [] { DeviceDraws draws(kCPU); });
   DeviceDraws draws(kCuda);
   expect_error<StateError>("no scope has ended", [&] { draws.repeat(); });
   {

@@ -215,7 +215,7 @@ TEST(ReduceOp, NamesAndWhatIsRefused) {
   try {
     check_reduce_op("all_reduce", ReduceOp::kBand, DType::kF32);
   } catch (const DTypeError& error) {
-    EXPECT_STREQ(error.what(), "[all_reduce] band is for integers and bool, given f32");
+    EXPECT_STREQ(error.what(), "[all_reduce] band is for integers and bool, got f32");
   }
 }
 

@@ -137,7 +137,7 @@ TEST(DistributedDataParallel, RefusesWhatCannotBe) {
   EXPECT_ERROR(ValueError, SeparateDistributedDataParallel ddp(empty), "no parameters");
   const Device cpu1 = Device::parse("cpu:1");
   EXPECT_ERROR(ValueError, DistributedDataParallel ddp(net, {.device_ids = {kCPU, cpu1}}), "at most one",
-               "given 2");
+               "got 2");
   EXPECT_ERROR(ValueError, DistributedDataParallel ddp(net, {.device_ids = {cpu1}}), "'fc.weight'", "on cpu,",
                "cpu:1");
   for (const double cap : {0.0, -1.0, double(NAN)})

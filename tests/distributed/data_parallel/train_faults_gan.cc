@@ -229,7 +229,7 @@ class Harness {
     if (p->wait() != 0) throw StateError("train_faults", "the first run: ", p->err());
     const int64_t samples = std::stoll(place.summary().at("train_samples"));
     if (samples % kLargestBatch != 0)
-      throw ValueError("train_faults", "expected a multiple of ", kLargestBatch, " images, given ", samples);
+      throw ValueError("train_faults", "expected a multiple of ", kLargestBatch, " images, got ", samples);
     epochs_ = {.samples = samples, .per_epoch = samples};
     epochs_.end = epochs_.after(kImages);
   }

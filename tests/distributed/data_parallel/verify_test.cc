@@ -401,8 +401,8 @@ TEST(Verify, WhatTheModelThrowsArrives) {
 }
 
 TEST(Verify, WhatCannotBeComparedIsAnError) {
-  EXPECT_ERROR(ValueError, verify(make<Net>, samples({kFeatures}, 3), {.world = 4}), "4 ranks", "given 3");
-  EXPECT_ERROR(ValueError, verify(make<Net>, vectors(), {.world = 0}), "world >= 1", "given 0");
+  EXPECT_ERROR(ValueError, verify(make<Net>, samples({kFeatures}, 3), {.world = 4}), "4 ranks", "got 3");
+  EXPECT_ERROR(ValueError, verify(make<Net>, vectors(), {.world = 0}), "world >= 1", "got 0");
   EXPECT_ERROR(ValueError,
                verify(make<Net>, vectors(), {},
                       [](Net& n, const data::Batch& b) { return mean(log(n(b.input) * 0.0 - 1)); }),

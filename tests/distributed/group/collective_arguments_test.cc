@@ -132,7 +132,7 @@ TEST(CollectiveArguments, ListsBelongToTheRoot) {
     const std::vector<Tensor> two = {f32({1}), f32({2})};
     if (get_rank() == 0) {
       EXPECT_THAT(error_of<ValueError>([&] { gather(f32({1}), {f32({1})}); }),
-                  HasSubstr("[gather] outputs must hold one tensor per rank of group 'world' (2), given 1"));
+                  HasSubstr("[gather] outputs must hold one tensor per rank of group 'world' (2), got 1"));
       EXPECT_THROW(scatter(f32({1}), {}), ValueError);
     } else {
       EXPECT_THAT(error_of<ValueError>([&] { gather(f32({1}), two); }),

@@ -74,11 +74,11 @@ TEST(Grid, RefusesAxesThatDoNotFillTheJob) {
     const auto text = [](std::vector<Grid::Axis> axes) {
       return error_of<ValueError>([&] { Grid grid(std::move(axes)); });
     };
-    EXPECT_THAT(text({}), HasSubstr("expected 1 to 8 axes, given 0"));
+    EXPECT_THAT(text({}), HasSubstr("expected 1 to 8 axes, got 0"));
     EXPECT_THAT(text({{"a", 3}}), HasSubstr("the job's 4 ranks cannot be cut into a 3"));
     EXPECT_THAT(text({{"a", 3}, {"b", -1}}), HasSubstr("4 ranks cannot be cut into a 3 x b -1"));
     EXPECT_THAT(text({{"a", 8}, {"b", -1}}), HasSubstr("cannot be cut into"));
-    EXPECT_THAT(text({{"a", -1}, {"b", -1}}), HasSubstr("only one axis may have size -1, given 'a' and 'b'"));
+    EXPECT_THAT(text({{"a", -1}, {"b", -1}}), HasSubstr("only one axis may have size -1, got 'a' and 'b'"));
     EXPECT_THAT(text({{"a", 2}, {"a", 2}}), HasSubstr("two axes have the name 'a'"));
     EXPECT_THAT(text({{"", 4}}), HasSubstr("an axis needs a name"));
     EXPECT_THAT(text({{"a", 0}, {"b", 4}}), HasSubstr("axis 'a' has size 0"));

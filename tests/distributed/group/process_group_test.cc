@@ -402,7 +402,7 @@ std::string error_of(const InitOptions& options) {
 }
 
 TEST(InitProcessGroup, RefusesWhatDoesNotFit) {
-  EXPECT_THAT(error_of({.backend = "nccl"}), HasSubstr("backend must be 'gloo', given 'nccl'"));
+  EXPECT_THAT(error_of({.backend = "nccl"}), HasSubstr("backend must be 'gloo', got 'nccl'"));
   EXPECT_THAT(error_of({.backend = "local"}), HasSubstr("dist::run_ranks"));
   EXPECT_THAT(error_of({.init_method = "udp://x"}),
               HasSubstr("init_method must be env://, tcp://host:port or file://"));
@@ -410,14 +410,14 @@ TEST(InitProcessGroup, RefusesWhatDoesNotFit) {
               HasSubstr("absolute path"));
   EXPECT_THAT(error_of({.init_method = "tcp://host", .world_size = 2, .rank = 0}),
               HasSubstr("must be host:port"));
-  EXPECT_THAT(error_of({.init_method = "tcp://host:x", .world_size = 2, .rank = 0}), HasSubstr("given 'x'"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:x", .world_size = 2, .rank = 0}), HasSubstr("got 'x'"));
   EXPECT_THAT(error_of({.init_method = "tcp://host:99999", .world_size = 2, .rank = 0}),
-              HasSubstr("given '99999'"));
+              HasSubstr("got '99999'"));
   EXPECT_THAT(error_of({.init_method = "tcp://host:1?size=2"}), HasSubstr("unknown 'size=2'"));
-  EXPECT_THAT(error_of({.init_method = "tcp://host:1?rank=x"}), HasSubstr("given 'x'"));
-  EXPECT_THAT(error_of({.init_method = "tcp://host:1"}), HasSubstr("given rank -1 and world_size -1"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:1?rank=x"}), HasSubstr("got 'x'"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:1"}), HasSubstr("got rank -1 and world_size -1"));
   EXPECT_THAT(error_of({.init_method = "tcp://host:1?rank=2&world_size=2"}),
-              HasSubstr("given rank 2 and world_size 2"));
+              HasSubstr("got rank 2 and world_size 2"));
 }
 
 TEST(InitProcessGroup, NamesTheMissingVariable) {

@@ -397,7 +397,7 @@ TEST(PipelineCheckpoint, AFileOfAnotherModelIsRefusedWithAllNames) {
                                        HasSubstr("in.weight"), HasSubstr("unexpected"), HasSubstr("b5.scale"),
                                        HasSubstr("out.bias: expected f32[3]")));
     EXPECT_THAT(refuse("kind"), HasSubstr("missing: group.0.momentum"));
-    EXPECT_THAT(refuse("smaller"), HasSubstr("expected 28 parameters in the optimizer's group 0, given 4"));
+    EXPECT_THAT(refuse("smaller"), HasSubstr("expected 28 parameters in the optimizer's group 0, got 4"));
     EXPECT_THAT(refused<FileError>(pipe, opt, [&] { pipe.load(dir / "weights", opt); }),
                 HasSubstr("not a checkpoint"));
   });

@@ -362,12 +362,12 @@ TEST(RecomputeOptions, ThatDoNotFitTogetherAreErrors) {
   };
   EXPECT_THAT(error({.recompute = Recompute::kAuto}), HasSubstr("expected a memory_limit"));
   EXPECT_THAT(error({.recompute = Recompute::kAlways, .recompute_of_stage = {Recompute::kAlways}}),
-              HasSubstr("given both"));
+              HasSubstr("got both"));
   EXPECT_THAT(error({.recompute_of_stage = {Recompute::kAlways, Recompute::kAlways}}),
-              HasSubstr("expected recompute_of_stage of 1 stages, given 2"));
+              HasSubstr("expected recompute_of_stage of 1 stages, got 2"));
   EXPECT_THAT(error({.recompute = Recompute::kAlways, .recompute_every = -1}),
-              HasSubstr("expected recompute_every >= 0, given -1"));
-  EXPECT_THAT(error({.recompute_every = 2}), HasSubstr("given none"));
+              HasSubstr("expected recompute_every >= 0, got -1"));
+  EXPECT_THAT(error({.recompute_every = 2}), HasSubstr("got none"));
   EXPECT_EQ(error({.recompute_of_stage = {Recompute::kAlways}, .recompute_every = 2}), "none");
 }
 

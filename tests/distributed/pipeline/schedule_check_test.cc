@@ -47,7 +47,7 @@ TEST(ScheduleCheck, WhatIsMissingOrTwiceIsNamed) {
   EXPECT_THAT(error_of({"0F0 0I0 0B0 0W0"}), HasSubstr("0B0 or a part of it twice"));
   EXPECT_THAT(error_of({"0F0 0F0 0B0"}), HasSubstr("0F0 or a part of it twice"));
   EXPECT_THAT(error_of({"0F0 0B0", "0F1 0B1"}), HasSubstr("rank 1 has 0F1, but stage 0 is on rank 0"));
-  EXPECT_THAT(error_of(ActionLists{}), HasSubstr("given none"));
+  EXPECT_THAT(error_of(ActionLists{}), HasSubstr("got none"));
   ActionLists odd = parse_schedule({"0F0 0B0"});
   odd.of_rank[0].push_back({F, 3, 0});
   EXPECT_THAT(error_of(odd), HasSubstr("rank 0 has 3F0, but there are 1 stages"));

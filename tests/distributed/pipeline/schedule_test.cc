@@ -159,7 +159,7 @@ TEST(Schedule, HostileTextsAreErrors) {
                 HasSubstr("rank 1, position 0: expected an action like 2F0"))
         << bad;
   EXPECT_ERROR(ValueError, parse_schedule({"0F0 7F0"}), "rank 0, position 1: 7F0 is one of only 2 actions");
-  EXPECT_ERROR(ValueError, parse_schedule({"", " "}), "given none");
+  EXPECT_ERROR(ValueError, parse_schedule({"", " "}), "got none");
 }
 
 TEST(Schedule, OptionsAreChecked) {
@@ -170,7 +170,7 @@ TEST(Schedule, OptionsAreChecked) {
   EXPECT_THAT(error(Schedule::kGPipe, {.micro_batches = -1}), HasSubstr("at least one rank"));
   EXPECT_THAT(error(Schedule::kGPipe, {.extra_warmup = 1}), HasSubstr("no extra warm-up"));
   EXPECT_THAT(error(Schedule::k1F1BSlowLinks, {.extra_warmup = -1}), HasSubstr("extra_warmup >= 0"));
-  EXPECT_THAT(error(Schedule::kZeroBubbleV, {.ranks = 2}), HasSubstr("2 stages per rank, given 1"));
+  EXPECT_THAT(error(Schedule::kZeroBubbleV, {.ranks = 2}), HasSubstr("2 stages per rank, got 1"));
   EXPECT_THAT(
       error(Schedule::kGPipe, {.ranks = 1 << 30, .stages_per_rank = 1 << 30, .micro_batches = 1 << 30}),
       HasSubstr("too many actions"));

@@ -224,10 +224,10 @@ TEST_F(Mmgeneration, AllThatDoesNotFitIsListedAtOnce) {
        {"in.safetensors: generator. is no DCGANGenerator of mmgeneration:",
         "\n  missing: generator.upsampling.0.bn.running_var", "\n  unexpected: generator.to_hsv.weight",
         "\n  unexpected: generator.upsampling.99999999999999999999.conv.weight",
-        "\n  generator.noise2feat.bn.bias: expected [4], given [7]",
+        "\n  generator.noise2feat.bn.bias: expected [4], got [7]",
         "\ndiscriminator. is no DCGANDiscriminator of mmgeneration:",
         "\n  missing: discriminator.output_layer.conv.bias",
-        "\n  discriminator.downsamples.1.conv.weight: expected [4, 2, 4, 4], given [4, 3, 4, 4]"})
+        "\n  discriminator.downsamples.1.conv.weight: expected [4, 2, 4, 4], got [4, 3, 4, 4]"})
     EXPECT_THAT(end.output, HasSubstr(text));
   EXPECT_THAT(end.output, Not(HasSubstr("Traceback")));
 }
@@ -242,7 +242,7 @@ TEST_F(Mmgeneration, LayersOfImagesThatDoNotFitAreListedAtOnce) {
   EXPECT_THAT(end.output,
               AllOf(HasSubstr("missing: generator.torgb_layers.0.conv.bias"),
                     HasSubstr("generator.torgb_layers.1.conv.weight_orig: expected a convolution"),
-                    HasSubstr("one number of channels, given 3, 5")));
+                    HasSubstr("one number of channels, got 3, 5")));
   at(state, "discriminator.fromrgb_layers.1.conv.weight_orig") = zeros({4, 5, 1, 1});
   end = convert(state, "--part discriminator");
   EXPECT_EQ(end.code, 1);

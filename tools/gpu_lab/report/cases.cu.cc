@@ -542,7 +542,7 @@ std::vector<Case> cases() {
       normalized_forward<float>("batch norm f32, 33 channels", false, 33),
       normalized_forward<double>("batch norm f64", false),
       normalized_forward<bf16>("batch norm bf16, of a sum, with relu", true),
-      normalized<float>("batch norm f32, given statistics", 2,
+      normalized<float>("batch norm f32, got statistics", 2,
                         [](const Normalized<float>& n) {
                           batch_norm_apply("report", n.problem(), as<float>(n.y), nullptr);
                         }),
