@@ -272,10 +272,10 @@ class Pass {
     if (!to.slot->is_leaf())
       return conform_to(std::move(dy), *static_cast<const Node*>(to.slot.get()), to.index);
     const Leaf& leaf = *static_cast<const Leaf*>(to.slot.get());
-    if (const Tensor x = leaf.tensor(); x.defined()) return conform(std::move(dy), ValueInfo(x));
+    if (const Tensor x = leaf.tensor(); x.defined()) return conform_gradient(std::move(dy), ValueInfo(x));
     if (!leaf.producer.slot) return dy;
-    return conform(std::move(dy),
-                   static_cast<const Node*>(leaf.producer.slot.get())->outputs()[leaf.producer.index]);
+    return conform_gradient(
+        std::move(dy), static_cast<const Node*>(leaf.producer.slot.get())->outputs()[leaf.producer.index]);
   }
 
   // Adds dy to the gradient of a slot's output. `from` is the node that computed dy; null: the caller, or a leaf.
@@ -339,17 +339,17 @@ class Pass {
   static Tensor conform_to(Tensor dy, const Node& node, uint32_t output) {
     const ValueInfo& value = node.outputs()[output];
     if (dy.dtype() == value.dtype || dy.dtype() != node.gradient_dtype(output))
-      return conform(std::move(dy), value);
+      return conform_gradient(std::move(dy), value);
     ValueInfo wide = value;
     wide.dtype = dy.dtype();
-    return conform(std::move(dy), wide);
+    return conform_gradient(std::move(dy), wide);
   }
 
   // Returns the gradient in its value's dtype, for delivery to the caller.
   static Tensor to_value_dtype(Tensor dy, const AutogradSlot& slot, uint32_t output) {
     if (!dy.defined() || slot.is_leaf()) return dy;
     const OptionalStreamScope scope(static_cast<const Node&>(slot).stream());
-    return conform(std::move(dy), static_cast<const Node&>(slot).outputs()[output]);
+    return conform_gradient(std::move(dy), static_cast<const Node&>(slot).outputs()[output]);
   }
 
   void deliver_targets(Visit& v) {
@@ -485,7 +485,7 @@ class Pass {
                            node.module_path().empty() ? "" : " (" + node.module_path() + ")"));
       throw;
     }
-    if (args.ending && node.is_required()) p_.recording.has_run(node);
+    if (args.ending && node.is_required()) p_.recording.mark_run(node);
     // Frees what the rule saved before the next node runs.
     if (ends) node.drop(is_last ? std::span<const char>() : args.needs);
   }
@@ -510,7 +510,7 @@ class Pass {
 // Calls f with the open recordings and the autocast state of a backward. If f throws, finishes the recording
 // unless the pass keeps the graph.
 template <class F> void run_backward(BackwardPass& pass, const F& f) {
-  const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
+  const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_of_backward(pass.recording));
   const NoAutocast as_recorded;
   try {
     f();
@@ -522,12 +522,12 @@ template <class F> void run_backward(BackwardPass& pass, const F& f) {
 
 void conform_dys(BackwardPass& pass) {
   for (size_t i = 0; i < pass.roots.size(); ++i)
-    pass.dys[i] = conform(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
+    pass.dys[i] = conform_gradient(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
 }
 
 }  // namespace
 
-Tensor conform(Tensor gradient, const ValueInfo& value) {
+Tensor conform_gradient(Tensor gradient, const ValueInfo& value) {
   if (is_sparse(gradient)) {
     const Tensor& values = sparse_rows(gradient).values;
     if (gradient.shape() == value.shape && values.dtype() == value.dtype && values.device() == value.device)

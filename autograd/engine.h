@@ -37,7 +37,7 @@ struct BackwardPass {
 void run(BackwardPass& pass);
 
 // Note [Streams of a backward]
-// A rule and the conversion of its gradients (conform) run on the stream of the node's forward. Gradients of
+// A rule and the conversion of its gradients (conform_gradient) run on the stream of the node's forward. Gradients of
 // leaves are summed on the current streams of the thread that runs the pass. If the stream that computes a
 // gradient differs from the stream that reads it, the engine records an event after the computation, and the
 // reading stream waits for the event before its first use: as input of a rule or in a sum, which the reading
@@ -78,6 +78,6 @@ class DeferringPass {
 // Returns the gradient with the shape, dtype and device of its value: sums over broadcast dims, casts, copies to
 // the device, and makes the result channels-last if the value is. A sparse gradient that fits is returned as is.
 // Errors: ShapeError if the gradient has fewer dims than the value, or does not broadcast from it.
-Tensor conform(Tensor gradient, const ValueInfo& value);
+Tensor conform_gradient(Tensor gradient, const ValueInfo& value);
 
 }  // namespace gradus::autograd

@@ -217,7 +217,7 @@ class Deliveries {
       } else {
         continue;
       }
-      d.as_is = d.as_is && next->is_same(d.grad);
+      d.may_alias = d.may_alias && next->is_same(d.grad);
       d.grad = std::move(*next);
     }
     const Tensor& param = params_[t];
@@ -243,12 +243,13 @@ class Deliveries {
     grad = to_dense(grad);
     if (!grad.is_dense() || (param.is_row_major() && !grad.is_row_major())) {
       grad = contiguous(grad);  // an in-place write needs an address of its own for each element
-      d.as_is = false;
+      d.may_alias = false;
     }
     const bool plain = !is_tracked(grad) && !(leaf.grad.defined() && is_tracked(leaf.grad));
     if (!leaf.grad.defined()) {
-      leaf.grad = d.as_is || grad.sole_owner() ? std::move(grad) : clone(grad);  // shared only if as_is
-    } else if (d.as_is && plain) {
+      leaf.grad =
+          d.may_alias || grad.sole_owner() ? std::move(grad) : clone(grad);  // shared only if may_alias
+    } else if (d.may_alias && plain) {
       sums.to.push_back(grad), sums.terms.push_back(leaf.grad);
       sums.replacing.emplace_back(&leaf, std::move(grad));
     } else if (leaf.grad.sole_owner() && plain) {
@@ -306,7 +307,7 @@ void OpenRecording::check_open(const char* op) const {
 
 template <class F> void OpenRecording::end_on_error(const Objects& unfinished, const F& f) {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
-  const RecordingsScope scope(recordings_that_see(*state));
+  const RecordingsScope scope(recordings_of_backward(*state));
   const NoAutocast as_recorded;
   try {
     f();
@@ -379,7 +380,7 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
   constexpr auto kOp = "backward_inputs";
   check_open(kOp);
   if (deferred) throw StateError(kOp, "this recording's backward has begun already: call backward_weights");
-  if (!recordings_that_see(*state).empty())
+  if (!recordings_of_backward(*state).empty())
     throw StateError(kOp,
                      "a backward in two parts is for first order alone, and a recording that was opened "
                      "before this one would record it for the second order");

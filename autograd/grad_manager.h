@@ -50,7 +50,7 @@ class GradCallback {
  public:
   struct Delivery {
     Tensor param, grad;
-    bool as_is = false;  // grad() may become this very tensor, even if it is a view into a shared buffer
+    bool may_alias = false;  // grad() may become this very tensor, even if it is a view into a shared buffer
   };
 
   virtual ~GradCallback() = default;

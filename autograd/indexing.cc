@@ -49,7 +49,8 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
         replace(select(part.view, d, i.number()));
         break;
       case Kind::kSlice:
-        if (!i.slice().whole()) replace(slice(part.view, d, i.slice().start, i.slice().stop, i.slice().step));
+        if (!i.slice().is_whole())
+          replace(slice(part.view, d, i.slice().start, i.slice().stop, i.slice().step));
         pass(1);
         break;
       case Kind::kNone:
@@ -128,7 +129,7 @@ bool Indexed::is_copy() const {
          (outer_ && outer_->is_copy());
 }
 
-void Indexed::put(const Tensor& v) {
+void Indexed::assign(const Tensor& v) {
   if (outer_) {
     std::move(*outer_) = v;
   } else if (handle_) {
@@ -147,14 +148,14 @@ void Indexed::operator=(const Tensor& v) && {
     throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
   if (autograd::is_tracked(x_) || autograd::is_tracked(v)) {
     autograd::check_not_leaf("index", x_);
-    return put(assigned(x_, index_, v));
+    return assign(assigned(x_, index_, v));
   }
   // No recording follows x or v, so the views and index_put below record nothing.
   const Part part = part_of(x_, index_);
   const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;
   raw::copy_(part.view, part.tensors.empty() ? drop_leading_ones(src, part.view.dim())
                                              : index_put(part.view, part.tensors, src));
-  if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: writes it back to the tensor it was read from
+  if (outer_ && outer_->is_copy()) assign(x_);  // x_ is a copy: writes it back to the tensor it was read from
 }
 
 void Indexed::operator=(Number v) && {

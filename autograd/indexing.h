@@ -38,7 +38,7 @@ struct Slice {
   Slice() = default;
   Slice(std::optional<int64_t> start_, std::optional<int64_t> stop_ = std::nullopt, int64_t step_ = 1)
       : start(start_.value_or(0)), stop(stop_.value_or(kEnd)), step(step_) {}
-  bool whole() const { return start == 0 && stop == kEnd && step == 1; }
+  bool is_whole() const { return start == 0 && stop == kEnd && step == 1; }
 
   static constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
   int64_t start = 0, stop = kEnd, step = 1;
@@ -117,8 +117,8 @@ class Indexed {
 
  private:
   Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index);
-  bool is_copy() const;       // whether this Indexed, or an outer one, has a tensor as index
-  void put(const Tensor& v);  // makes the handle, or the outer part, refer to v
+  bool is_copy() const;          // whether this Indexed, or an outer one, has a tensor as index
+  void assign(const Tensor& v);  // makes the handle, or the outer part, refer to v
 
   Tensor x_;        // a reference of its own: the result of x[0] may outlive x
   Tensor* handle_;  // target of an assignment in the same expression; null: const, or a temporary

@@ -14,14 +14,12 @@ Tensor Tensor::grad() const {
 void Tensor::set_grad(const Tensor& grad) const {
   if (grad.defined()) {
     if (grad.is_same(*this))  // would be a cycle of references
-      throw ValueError("set_grad", "expected another tensor, got ", describe(*this),
-                       " itself: pass a clone");
+      throw ValueError("set_grad", "expected another tensor, got ", describe(*this), " itself: pass a clone");
     if (!(grad.shape() == shape()))
       throw ShapeError("set_grad", "expected a gradient like the tensor, got ", describe(grad), " for ",
                        describe(*this));
     if (grad.dtype() != dtype())
-      throw DTypeError("set_grad", "expected ", dtype(), ", got ", describe(grad), " for ",
-                       describe(*this));
+      throw DTypeError("set_grad", "expected ", dtype(), ", got ", describe(grad), " for ", describe(*this));
     if (!(autograd::elements_of(grad).device() == device()))
       throw DeviceError("set_grad", "expected ", device(), ", got ", describe(grad), " for ",
                         describe(*this));
@@ -44,8 +42,8 @@ Node::Node(const char* op, NodeTraits traits)
 }
 
 Node::~Node() {
-  for (Membership* m = &membership_; m; m = m->also.get())
-    if (m->recording) m->recording->delist(*m);
+  for (Membership* m = &membership_; m; m = m->next_membership.get())
+    if (m->recording) m->recording->remove_node(*m);
 }
 
 void Node::dispose() {
@@ -68,7 +66,7 @@ void Node::dispose() {
 void Node::drop_edges() { std::vector<Edge>().swap(edges_); }
 
 bool Node::belongs_to_others(const RecordingState* r) const {
-  for (const Membership* m = &membership_; m; m = m->also.get())
+  for (const Membership* m = &membership_; m; m = m->next_membership.get())
     if (m->recording && m->recording.get() != r) return true;
   return false;
 }

@@ -45,7 +45,7 @@ struct Membership {
   Ref<RecordingState> recording;
   Node* node = nullptr;
   Membership *previous = nullptr, *next = nullptr;
-  std::unique_ptr<Membership> also;  // the entry of the same node in another recording
+  std::unique_ptr<Membership> next_membership;  // the entry of the same node in another recording
 };
 
 // The arguments of one run of a node's rule.
@@ -100,7 +100,7 @@ class Node : public AutogradSlot {
   const std::vector<Edge>& edges() const { return edges_; }
   const std::vector<ValueInfo>& outputs() const { return outputs_; }
   bool belongs_to(const RecordingState* r) const {
-    for (const Membership* m = &membership_; m; m = m->also.get())
+    for (const Membership* m = &membership_; m; m = m->next_membership.get())
       if (m->recording.get() == r) return true;
     return false;
   }

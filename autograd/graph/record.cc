@@ -143,12 +143,12 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
   Membership* m = &node->membership_;
   for (size_t i = 0; i < joined_.size(); ++i) {
     if (i > 0) {
-      m->also = std::make_unique<Membership>();
-      m = m->also.get();
+      m->next_membership = std::make_unique<Membership>();
+      m = m->next_membership.get();
     }
     m->recording = Ref<RecordingState>(joined_[i]);
     m->node = node.get();
-    joined_[i]->enlist(*m);
+    joined_[i]->add_node(*m);
     all_probes = all_probes && joined_[i]->is_probe();
   }
   if (all_probes) node->drop();

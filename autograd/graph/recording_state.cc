@@ -44,7 +44,7 @@ bool RecordingState::follows(const AutogradSlot* slot) const {
                      [&](const auto& r) { return as_recording(r)->follows(slot); });
 }
 
-void RecordingState::enlist(Membership& m) {
+void RecordingState::add_node(Membership& m) {
   std::lock_guard lock(mutex_);
   m.previous = nullptr;
   m.next = nodes_;
@@ -59,7 +59,7 @@ void RecordingState::unlink(Membership& m) {
   m.previous = m.next = nullptr;
 }
 
-void RecordingState::delist(Membership& m) {
+void RecordingState::remove_node(Membership& m) {
   std::lock_guard lock(mutex_);
   unlink(m);
 }
@@ -88,7 +88,7 @@ std::vector<Ref<Node>> RecordingState::required_nodes() const {
   return required_;
 }
 
-void RecordingState::has_run(const Node& node) {
+void RecordingState::mark_run(const Node& node) {
   Ref<Node> gone;  // may be the last reference; destroyed after the lock is released
   std::lock_guard lock(mutex_);
   const auto it =
@@ -141,7 +141,7 @@ void close_recording(const RecordingState* state) {
   std::erase_if(Context::current().recordings, [&](const auto& r) { return r.get() == state; });
 }
 
-std::vector<Ref<Counted>> recordings_that_see(const RecordingState& state) {
+std::vector<Ref<Counted>> recordings_of_backward(const RecordingState& state) {
   std::vector<Ref<Counted>> visible;
   for (const Ref<Counted>& r : open_recordings())
     if (as_recording(r)->level() <= state.level() && r.get() != &state) visible.push_back(r);

@@ -41,7 +41,7 @@ class RecordingState final : public Counted {
   std::vector<Ref<Node>> nodes() const;
   // Returns the required nodes (NodeTraits) that have not run in this recording's backward, oldest first.
   std::vector<Ref<Node>> required_nodes() const;
-  void has_run(const Node& node);  // removes a node from required_nodes()
+  void mark_run(const Node& node);  // removes a node from required_nodes()
 
   // Adds a line to the output of explain(). Equal lines appear once.
   void add_note(const std::string& text);
@@ -55,8 +55,8 @@ class RecordingState final : public Counted {
  private:
   friend class Node;
   friend class Recorder;
-  void enlist(Membership& m);
-  void delist(Membership& m);
+  void add_node(Membership& m);
+  void remove_node(Membership& m);
   void unlink(Membership& m);
   Ref<Node> take_newest();  // removes it from the list; null when the list is empty
 
@@ -82,7 +82,7 @@ void open_recording(const Ref<RecordingState>& state);
 void close_recording(const RecordingState* state);
 // Returns the open recordings that record the backward of `state`: those of lower levels and the others of its
 // level.
-std::vector<Ref<Counted>> recordings_that_see(const RecordingState& state);
+std::vector<Ref<Counted>> recordings_of_backward(const RecordingState& state);
 // Returns the newest open recording that follows x, or null.
 Ref<RecordingState> innermost_following(const Tensor& x);
 

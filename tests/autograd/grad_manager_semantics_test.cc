@@ -463,10 +463,10 @@ TEST(GradManagerCallback, ChainedAfterAnObjectRunsAsSoonAsTheGradientLands) {
 // Delivers gradients that lie in one piece of memory.
 class Shared : public GradCallback {
  public:
-  explicit Shared(bool as_is) : as_is(as_is) {}
+  explicit Shared(bool may_alias) : may_alias(may_alias) {}
   void begin(const std::vector<Tensor>&, const std::vector<bool>&) override { held.clear(); }
   std::optional<Tensor> ready(const Tensor& param, const Tensor&) override {
-    held.push_back({param, Tensor(), as_is});
+    held.push_back({param, Tensor(), may_alias});
     return std::nullopt;
   }
   std::vector<Delivery> finish() override {
@@ -475,15 +475,15 @@ class Shared : public GradCallback {
     memory.mutable_data<double>()[0] = 7;
     return held;
   }
-  const bool as_is;
+  const bool may_alias;
   std::vector<Delivery> held;
   Tensor memory;
 };
 
 TEST(GradManagerCallback, AsAnObjectMayDeliverPartsOfOnePieceOfMemory) {
-  for (bool as_is : {false, true}) {
+  for (bool may_alias : {false, true}) {
     const Tensor a = f64({2}), b = f64({3}), changed = f64({4});
-    auto shared = std::make_shared<Shared>(as_is);
+    auto shared = std::make_shared<Shared>(may_alias);
     GradManager gm;
     gm.attach({a, b, changed}, shared);
     gm.attach(changed, [](const Tensor&, const Tensor& g) { return detach(g); });
@@ -491,8 +491,8 @@ TEST(GradManagerCallback, AsAnObjectMayDeliverPartsOfOnePieceOfMemory) {
     for (int step = 1; step <= 2; ++step) {
       auto recording = gm.record();
       gm.backward(changed * a * b);
-      EXPECT_EQ(shares(a), as_is) << step;
-      EXPECT_EQ(shares(b), as_is) << step;
+      EXPECT_EQ(shares(a), may_alias) << step;
+      EXPECT_EQ(shares(b), may_alias) << step;
       EXPECT_FALSE(shares(changed)) << "a callback's own tensor that is not its alone";
       EXPECT_EQ(values(a.grad())[0] + values(b.grad())[0] + values(changed.grad())[0], 7 * step);
     }
