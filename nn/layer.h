@@ -57,7 +57,7 @@ class Layer : public Module {
   bool has_hooks() const;
   // Fusion with the next layer of a Sequential: returns next(layer(x)) computed by one fused op, without a call of
   // `next`; nullopt if the two layers cannot be fused.
-  virtual std::optional<Tensor> with_next(const Layer&, const Tensor&) { return {}; }
+  virtual std::optional<Tensor> fuse_next(const Layer&, const Tensor&) { return {}; }
 
  protected:
   // As forward, but may reuse x's buffer. Overridden by layers whose op can reuse a buffer.

@@ -61,13 +61,13 @@ Indexed Parameter::operator[](std::initializer_list<Index> index) const {
 }
 Indexed Parameter::operator[](const Index& index) const { return static_cast<const Tensor&>(*this)[index]; }
 
-Parameter::~Parameter() { owner_->forget(this); }
+Parameter::~Parameter() { owner_->unregister(this); }
 
 Buffer::Buffer(Module* owner, std::string name, Tensor value, BufferOptions options)
     : Tensor(std::move(value)), owner_(owner) {
   owner->register_buffer(std::move(name), *this, options);
 }
-Buffer::~Buffer() { owner_->forget(this); }
+Buffer::~Buffer() { owner_->unregister(this); }
 
 Module::Module(Module* parent, std::string name) : name_(std::move(name)), parent_(parent) {
   if (!parent) throw ValueError("Module", "the parent of '", name_, "' is null: a root takes no arguments");
@@ -97,9 +97,9 @@ void Module::check_new_name(const std::string& name) const {
 
 // Converts a tensor at its registration: moves it to the device of the open Placement, if any, and to the dtype
 // and device of the last to() of this module or its nearest ancestor.
-void Module::adopt(const std::string& name, Tensor& member) const {
+void Module::convert_registered(const std::string& name, Tensor& member) const {
   if (internal::Placement* placement = internal::Placement::current()) {
-    const Device place = placement->registered(join(path(), name));
+    const Device place = placement->register_tensor(join(path(), name));
     if (member.defined()) member = raw::to(member, place);
   }
   if (!member.defined()) return;
@@ -117,13 +117,13 @@ void Module::register_parameter(std::string name, Tensor& member) {
   check_new_name(name);
   if (member.defined() && !is_floating(member.dtype()))
     throw DTypeError("Module", "parameter '", name, "' must be floating point, got ", describe(member));
-  adopt(name, member);
+  convert_registered(name, member);
   parameters_.push_back({std::move(name), &member, true});
 }
 
 void Module::register_buffer(std::string name, Tensor& member, BufferOptions options) {
   check_new_name(name);
-  adopt(name, member);
+  convert_registered(name, member);
   buffers_.push_back({std::move(name), &member, options.persistent});
 }
 
@@ -133,7 +133,7 @@ Tensor& Module::unregister_parameter(const std::string& name) {
     if (!s.tensor->defined()) continue;
     if (s.name == name) {
       Tensor& member = *s.tensor;
-      forget(&member);
+      unregister(&member);
       return member;
     }
     names += " " + s.name;
@@ -141,7 +141,7 @@ Tensor& Module::unregister_parameter(const std::string& name) {
   throw ValueError("Module", type_name(), " has no parameter '", name, "'; there are:", names);
 }
 
-void Module::forget(const Tensor* member) {
+void Module::unregister(const Tensor* member) {
   const auto is_it = [&](const Slot& s) { return s.tensor == member; };
   std::erase_if(parameters_, is_it);
   std::erase_if(buffers_, is_it);
@@ -390,7 +390,7 @@ namespace {
 
 constinit thread_local const Module* innermost =
     nullptr;  // the module whose call is innermost on this thread
-constinit thread_local internal::ApartCalls* apart_calls = nullptr;
+constinit thread_local internal::UnregisteredCalls* unregistered_calls = nullptr;
 
 void add_once(std::vector<std::string>& all, const std::string& text) {
   if (std::ranges::find(all, text) == all.end()) all.push_back(text);
@@ -398,8 +398,8 @@ void add_once(std::vector<std::string>& all, const std::string& text) {
 
 }  // namespace
 
-internal::ApartCalls::ApartCalls() : outer_(apart_calls) { apart_calls = this; }
-internal::ApartCalls::~ApartCalls() { apart_calls = outer_; }
+internal::UnregisteredCalls::UnregisteredCalls() : outer_(unregistered_calls) { unregistered_calls = this; }
+internal::UnregisteredCalls::~UnregisteredCalls() { unregistered_calls = outer_; }
 
 template <class F> bool Module::any_parameter(const F& holds) const {
   const auto of = [&](const Slot& s) { return s.tensor->defined() && holds(*s.tensor); };
@@ -412,9 +412,9 @@ template <class F> bool Module::any_parameter(const F& holds) const {
 // have been constructed with {this, "name"}: its parameters are neither attached, optimized nor saved with the
 // calling module. It may be intended, as with a teacher network or a perceptual loss. The warning is therefore
 // given only if recordings follow parameters of the calling module's tree and no parameter of the called module.
-void Module::called_apart_in(const Module& outer) const {
+void Module::warn_unregistered_call(const Module& outer) const {
   const auto& recordings = Context::current().recordings;
-  if (recordings.empty() && !apart_calls) return;
+  if (recordings.empty() && !unregistered_calls) return;
   if (!any_parameter([](const Tensor&) { return true; })) return;
   const Module* root = &outer;
   while (root->parent_) root = root->parent_;
@@ -425,7 +425,7 @@ void Module::called_apart_in(const Module& outer) const {
                   type_name(),
                   " name{this, \"name\"};`; a class of your own says `using Layer::Layer;` for that");
   };
-  if (apart_calls) add_once(apart_calls->notes_, text(""));
+  if (unregistered_calls) add_once(unregistered_calls->notes_, text(""));
   if (recordings.empty() || any_parameter(&autograd::is_tracked) ||
       !root->any_parameter(&autograd::is_tracked))
     return;
@@ -437,7 +437,7 @@ void Module::called_apart_in(const Module& outer) const {
 // Pushes the module's name onto the Context's module path for the duration of the call.
 Module::CallScope::CallScope(const Module& m) : outer_(innermost), pushed_(!m.name_.empty()) {
   if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]]
-    m.called_apart_in(*outer_);
+    m.warn_unregistered_call(*outer_);
   if (pushed_) Context::current().module_path.push_back(&m.name_);
   if (Observer* o = observer()) [[unlikely]] {
     const std::string path = Context::current().module_path_text();

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/nn/call_filter.h"
+#include "gradus/nn/call_interceptor.h"
 #include "gradus/tensor/base/required.h"
 #include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/runtime/context.h"
@@ -34,18 +34,18 @@ namespace internal {
 
 // Collects during its lifetime a message for each module without a parent that this thread calls in the forward of
 // another module. See Note [Unregistered modules].
-class ApartCalls {
+class UnregisteredCalls {
  public:
-  ApartCalls();
-  ~ApartCalls();
-  ApartCalls(const ApartCalls&) = delete;
-  ApartCalls& operator=(const ApartCalls&) = delete;
+  UnregisteredCalls();
+  ~UnregisteredCalls();
+  UnregisteredCalls(const UnregisteredCalls&) = delete;
+  UnregisteredCalls& operator=(const UnregisteredCalls&) = delete;
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   friend class nn::Module;
   std::vector<std::string> notes_;
-  ApartCalls* const outer_;
+  UnregisteredCalls* const outer_;
 };
 
 }  // namespace internal
@@ -206,15 +206,16 @@ class Module {
     bool pushed_;
     RunningRange running_;  // the call's range in a profile
   };
-  // Returns f(), called as a call of this module: in a CallScope, through the thread's CallFilter, and with the
-  // module's path added to errors. Used by call operators of modules other than Layer (LSTM, MultiheadAttention).
+  // Returns f(), called as a call of this module: in a CallScope, through the thread's CallInterceptor, and
+  // with the module's path added to errors. Used by call operators of modules other than Layer (LSTM,
+  // MultiheadAttention).
   template <class F> auto call(F f) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
     const CallScope scope(*this);
     try {
-      if constexpr (internal::holds_tensors<Result>())
-        if (internal::CallFilter* filter = internal::call_filter) [[unlikely]]
-          return internal::filtered<Result>(*filter, *this, f);
+      if constexpr (internal::contains_tensors<Result>())
+        if (internal::CallInterceptor* interceptor = internal::call_interceptor) [[unlikely]]
+          return internal::intercepted<Result>(*interceptor, *this, f);
       return f();
     } catch (Error& e) {
       e.set_module(Context::current().module_path_text());
@@ -234,12 +235,12 @@ class Module {
 
   void check_new_name(const std::string& name) const;
   template <class F> bool any_parameter(const F& holds) const;  // in this module or below
-  void called_apart_in(const Module& outer) const;
-  void forget(const Tensor* member);
+  void warn_unregistered_call(const Module& outer) const;
+  void unregister(const Tensor* member);
   // Calls f(dotted name, slot, is_parameter) for all slots: own parameters, own buffers, then the children's.
   template <class F> void each_slot(const std::string& prefix, F&& f) const;
   void convert(const std::function<Tensor(const Tensor&)>& f, const char* op);
-  void adopt(const std::string& name, Tensor& member) const;
+  void convert_registered(const std::string& name, Tensor& member) const;
 
   std::string name_;
   Module* parent_ = nullptr;

@@ -20,26 +20,26 @@ Placement::~Placement() { placement = outer_; }
 
 Placement* Placement::current() { return placement; }
 
-Device Placement::next() const {
+Device Placement::next_device() const {
   if (!device_of_) return Device{DeviceType::kMeta};
   const size_t i = registered_.size();
   return i < planned_.size() ? device_of_(planned_[i]) : Device{DeviceType::kMeta};
 }
 
-Device Placement::registered(const std::string& name) {
+Device Placement::register_tensor(const std::string& name) {
   const size_t i = registered_.size();
   if (device_of_ && (i >= planned_.size() || planned_[i] != name))
     throw StateError("Module", "the model was built once more, and has '", name, "' where it had ",
                      i < planned_.size() ? "'" + planned_[i] + "'" : "nothing more",
                      ": build the same model every time");
-  const Device device = next();
+  const Device device = next_device();
   registered_.push_back(name);
   return device;
 }
 
 Device initial_device() {
   const Placement* p = Placement::current();
-  return p ? p->next() : Context::current().device;
+  return p ? p->next_device() : Context::current().device;
 }
 
 }  // namespace gradus::nn::internal

@@ -29,10 +29,10 @@ class Placement {
   // Returns the innermost Placement of the calling thread, or null.
   static Placement* current();
   // Returns the device of the tensor that is registered next, on which its initial value is computed.
-  Device next() const;
+  Device next_device() const;
   // Stores the name of a tensor at its registration, and returns the tensor's device.
   // Errors: StateError when the name differs from the stored name in this position.
-  Device registered(const std::string& name);
+  Device register_tensor(const std::string& name);
 
  private:
   std::vector<std::string> planned_;

@@ -46,7 +46,7 @@ std::string to_string(const Module& m) {
   int64_t bytes = 0;
   for (const Tensor& p : parameters) bytes += p.nbytes();
   return out + with_commas(m.num_parameters()) + " parameters in " + std::to_string(parameters.size()) +
-         " tensors (" + in_units(bytes) + ")";
+         " tensors (" + format_bytes(bytes) + ")";
 }
 
 std::ostream& operator<<(std::ostream& out, const Module& m) { return out << to_string(m); }

@@ -22,7 +22,7 @@ Layer& Sequential::operator[](const std::string& name) {
 template <class X> Tensor Sequential::call_next(size_t& i, size_t end, X&& x) {
   Layer& layer = *layers_[i++];
   if (i < end)
-    if (std::optional<Tensor> y = layer.with_next(*layers_[i], x)) return ++i, *std::move(y);
+    if (std::optional<Tensor> y = layer.fuse_next(*layers_[i], x)) return ++i, *std::move(y);
   return layer(std::forward<X>(x));
 }
 

@@ -86,8 +86,8 @@ class Sequential : public Layer {
   Tensor forward_temporary(Tensor&& x) override;
   // Applies layers [begin, end) to x.
   Tensor run(size_t begin, size_t end, const Tensor& x);
-  // Calls layer i with x and increments i; or, if Layer::with_next fuses layers i and i + 1, calls both and adds
-  // 2.
+  // Calls layer i with x and increments i; or, if Layer::fuse_next fuses layers i and i + 1, calls both and
+  // adds 2.
   template <class X> Tensor call_next(size_t& i, size_t end, X&& x);
 
   std::vector<std::unique_ptr<Layer>> layers_;

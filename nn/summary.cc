@@ -102,7 +102,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   for (const auto& [name, t] : net.named_buffers()) tensors.emplace_back(name, on_meta(t));
   const ParameterScope substituted(net, tensors);
   const Tensor x = empty(input, {options.dtype, kMeta});
-  const internal::ApartCalls apart;
+  const internal::UnregisteredCalls unregistered;
   try {
     const ModeScope mode(net, false);
     {
@@ -113,10 +113,10 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
     }
     s.inference_peak_bytes = peak_of(baseline, [&] { net(x); });
   } catch (Error& e) {
-    for (const std::string& note : apart.notes()) e.add_context(note);
+    for (const std::string& note : unregistered.notes()) e.add_context(note);
     throw;
   }
-  s.apart = apart.notes();
+  s.unregistered = unregistered.notes();
   const ModeScope mode(net, true);
   flops.total = 0;
   s.training_peak_bytes = peak_of(baseline, [&] {
@@ -148,13 +148,13 @@ std::string to_string(const Summary& s) {
     for (size_t i : {2, 3}) text += std::string(width[i] - line[i].size() + 2, ' ') + line[i];
     out += text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
   }
-  for (const std::string& note : s.apart) out += note + '\n';
-  out += with_commas(s.parameters) + " parameters (" + in_units(s.parameter_bytes) + "), buffers " +
-         in_units(s.buffer_bytes) + "\n";
+  for (const std::string& note : s.unregistered) out += note + '\n';
+  out += with_commas(s.parameters) + " parameters (" + format_bytes(s.parameter_bytes) + "), buffers " +
+         format_bytes(s.buffer_bytes) + "\n";
   out += "forward " + with_commas(s.forward_flops / 1000000) + " MFLOP, with backward " +
          with_commas(s.training_flops / 1000000) + " MFLOP\n";
-  out += "peak memory " + in_units(s.inference_peak_bytes) + " for inference, " +
-         in_units(s.training_peak_bytes) + " for training\n";
+  out += "peak memory " + format_bytes(s.inference_peak_bytes) + " for inference, " +
+         format_bytes(s.training_peak_bytes) + " for training\n";
   return out;
 }
 

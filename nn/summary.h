@@ -32,7 +32,7 @@ struct Summary {
   // Peak of parameters, buffers, input and activations in a forward without recording.
   int64_t inference_peak_bytes = 0;
   // Messages about modules without a parent that the network calls, which are not part of its parameters.
-  std::vector<std::string> apart;
+  std::vector<std::string> unregistered;
   int64_t training_peak_bytes = 0;  // the same for a recorded forward and its backward, including gradients
 };
 

@@ -16,7 +16,7 @@ inline std::string with_commas(int64_t n) {
 }
 
 // 1536 -> "1.5 KiB"
-inline std::string in_units(int64_t bytes) {
+inline std::string format_bytes(int64_t bytes) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double v = static_cast<double>(bytes);
   int u = 0;

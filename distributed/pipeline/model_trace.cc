@@ -1,5 +1,5 @@
-// Implementation of trace_model: an Observer of ops and a CallFilter of module calls record a forward on the
-// meta device.
+// Implementation of trace_model: an Observer of ops and a CallInterceptor of module calls record a forward on
+// the meta device.
 #include "gradus/distributed/pipeline/model_trace.h"
 
 #include <array>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr Device kMeta{DeviceType::kMeta};
 
-// Records module calls (CallFilter) and ops (Observer) into a ModelTrace.
-class Tracer final : public Observer, public nn::internal::CallFilter {
+// Records module calls (CallInterceptor) and ops (Observer) into a ModelTrace.
+class Tracer final : public Observer, public nn::internal::CallInterceptor {
  public:
   Tracer(ModelTrace& trace, nn::Module& model, const nn::StateDict& state) : trace_(trace) {
     for (const auto& [path, module] : model.named_modules()) paths_[module] = path;
@@ -108,7 +108,7 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
   ModelTrace trace;
   const auto tracer = make_ref<Tracer>(trace, model, state);
   context.observer = tracer;
-  const nn::internal::CallFilterScope filter(tracer.get());
+  const nn::internal::CallInterceptorScope scope(tracer.get());
   for (const Tensor& x : inputs) trace.inputs.push_back(tracer->memory_of(x));
   for (const Tensor& result : forward()) trace.results.push_back(tracer->memory_of(result));
   return trace;

@@ -13,9 +13,9 @@ namespace {
 // Runs the model's forward as one stage, and stores the results that the stage sends. Calls of other stages return
 // immediately, with the traced results on meta. Ops between calls that have an operand on meta belong to other stages,
 // and are skipped.
-class StageFilter final : public nn::internal::CallFilter {
+class StageInterceptor final : public nn::internal::CallInterceptor {
  public:
-  StageFilter(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input)
+  StageInterceptor(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input)
       : trace_(trace), plan_(plan), stage_(stage), input_(input), sends_(plan.sends(stage)) {
     output_.sent.resize(sends_.size());
     if (stage_ == 0)
@@ -23,7 +23,7 @@ class StageFilter final : public nn::internal::CallFilter {
     else
       context_.skip_meta_kernels = true;
   }
-  ~StageFilter() {
+  ~StageInterceptor() {
     context_.skip_meta_kernels = outer_skip_;
     if (has_ended_) context_.recordings.swap(recordings_);
   }
@@ -119,10 +119,10 @@ class StageFilter final : public nn::internal::CallFilter {
 
 StageOutput run_stage(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input,
                       const std::function<void()>& forward) {
-  StageFilter filter(trace, plan, stage, input);
-  const nn::internal::CallFilterScope scope(&filter);
+  StageInterceptor interceptor(trace, plan, stage, input);
+  const nn::internal::CallInterceptorScope scope(&interceptor);
   forward();
-  return filter.finish();
+  return interceptor.finish();
 }
 
 }  // namespace gradus::dist::internal

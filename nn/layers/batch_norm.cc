@@ -129,7 +129,7 @@ Tensor BatchNorm::leaky_relu(const Tensor& x, double slope) {
   });
 }
 
-std::optional<Tensor> BatchNorm::with_next(const Layer& next, const Tensor& x) {
+std::optional<Tensor> BatchNorm::fuse_next(const Layer& next, const Tensor& x) {
   if (next.has_hooks()) return {};
   if (dynamic_cast<const ReLU*>(&next)) return relu(x);
   if (const auto* leaky = dynamic_cast<const LeakyReLU*>(&next))

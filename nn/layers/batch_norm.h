@@ -52,7 +52,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Tensor leaky_relu(const Tensor& x, double slope);
   Tensor add_relu(const Tensor& x, Tensor residual);
   // Fuses a ReLU or a LeakyReLU.
-  std::optional<Tensor> with_next(const Layer& next, const Tensor& x) override;
+  std::optional<Tensor> fuse_next(const Layer& next, const Tensor& x) override;
 
  protected:
   using LayerWith::LayerWith;

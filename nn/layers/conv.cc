@@ -137,7 +137,7 @@ Tensor Conv2d::relu(const Tensor& x) {
   return call([&] { return conv2d_relu(x, weight, bias, to_op_options(options())); });
 }
 
-std::optional<Tensor> Conv2d::with_next(const Layer& next, const Tensor& x) {
+std::optional<Tensor> Conv2d::fuse_next(const Layer& next, const Tensor& x) {
   if (next.has_hooks() || !dynamic_cast<const ReLU*>(&next)) return {};
   return relu(x);
 }

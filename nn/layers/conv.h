@@ -118,7 +118,7 @@ class Conv2d final : public Conv<Conv2dOptions> {
   // Returns relu(layer(x)), by conv2d_relu unless the layer has hooks, which get the result before the relu.
   Tensor relu(const Tensor& x);
   // Fuses a ReLU.
-  std::optional<Tensor> with_next(const Layer& next, const Tensor& x) override;
+  std::optional<Tensor> fuse_next(const Layer& next, const Tensor& x) override;
 };
 
 // Applies conv3d.

@@ -1,6 +1,6 @@
-// CallFilter: an interceptor of module calls on one thread. A filter may replace the tensors of a result, or
-// return an earlier result instead of running the module. Pipeline parallelism uses a filter to split a model
-// into stages.
+// CallInterceptor: an interceptor of module calls on one thread. It may replace the tensors of a result, or
+// return an earlier result instead of running the module. Pipeline parallelism uses one to split a model into
+// stages.
 #pragma once
 
 #include <functional>
@@ -21,31 +21,32 @@ class Module;
 
 namespace gradus::nn::internal {
 
-class CallFilter {
+class CallInterceptor {
  public:
-  virtual ~CallFilter() = default;
+  virtual ~CallInterceptor() = default;
   // Called before a call. Returns a pointer to an earlier result of this module (of the call's result type),
   // which the call then copies and returns; null: the module runs.
   virtual const void* enter(const Module& module) = 0;
-  // Called after a call with pointers to the tensors of the result, which the filter may replace. copy() returns
-  // a copy of the result.
+  // Called after a call with pointers to the tensors of the result, which the interceptor may replace. copy()
+  // returns a copy of the result.
   virtual void leave(const Module& module, std::span<Tensor* const> tensors,
                      const std::function<std::shared_ptr<const void>()>& copy) = 0;
 };
 
-// The calling thread's filter; null if there is none.
-inline constinit thread_local CallFilter* call_filter = nullptr;
+// The calling thread's interceptor; null if there is none.
+inline constinit thread_local CallInterceptor* call_interceptor = nullptr;
 
-// Sets the thread's filter (null: none) for a scope.
-class CallFilterScope {
+// Sets the thread's interceptor (null: none) for a scope.
+class CallInterceptorScope {
  public:
-  explicit CallFilterScope(CallFilter* filter) : outer_(std::exchange(call_filter, filter)) {}
-  ~CallFilterScope() { call_filter = outer_; }
-  CallFilterScope(const CallFilterScope&) = delete;
-  CallFilterScope& operator=(const CallFilterScope&) = delete;
+  explicit CallInterceptorScope(CallInterceptor* interceptor)
+      : outer_(std::exchange(call_interceptor, interceptor)) {}
+  ~CallInterceptorScope() { call_interceptor = outer_; }
+  CallInterceptorScope(const CallInterceptorScope&) = delete;
+  CallInterceptorScope& operator=(const CallInterceptorScope&) = delete;
 
  private:
-  CallFilter* const outer_;
+  CallInterceptor* const outer_;
 };
 
 template <class R> constexpr bool is_vector = false;
@@ -54,14 +55,14 @@ template <class R>
 concept TupleLike = requires { std::tuple_size<R>::value; };
 
 // Returns whether R is Tensor, or recursively a vector, pair, tuple or struct of such types.
-template <class R> constexpr bool holds_tensors() {
+template <class R> constexpr bool contains_tensors() {
   const auto all = []<class... T>(std::type_identity<std::tuple<T...>>) {
-    return (holds_tensors<std::remove_cvref_t<T>>() && ...);
+    return (contains_tensors<std::remove_cvref_t<T>>() && ...);
   };
   if constexpr (std::is_same_v<R, Tensor>)
     return true;
   else if constexpr (is_vector<R>)
-    return holds_tensors<typename R::value_type>();
+    return contains_tensors<typename R::value_type>();
   else if constexpr (TupleLike<R>)
     return all(std::type_identity<decltype(std::apply([](auto... e) { return std::tuple(e...); },
                                                       std::declval<R>()))>());
@@ -82,13 +83,13 @@ template <class R, class F> void each_tensor(R& result, const F& f) {
     std::apply([&](auto&... e) { (each_tensor(e, f), ...); }, fields(result));
 }
 
-// Returns f() or the filter's earlier result, after the filter has replaced tensors of it.
-template <class R, class F> R filtered(CallFilter& filter, const Module& module, F& f) {
-  const auto* earlier = static_cast<const R*>(filter.enter(module));
+// Returns f() or the interceptor's earlier result, after the interceptor has replaced tensors of it.
+template <class R, class F> R intercepted(CallInterceptor& interceptor, const Module& module, F& f) {
+  const auto* earlier = static_cast<const R*>(interceptor.enter(module));
   R result = earlier ? *earlier : f();
   std::vector<Tensor*> tensors;
   each_tensor(result, [&](Tensor& x) { tensors.push_back(&x); });
-  filter.leave(module, tensors, [&] { return std::make_shared<const R>(result); });
+  interceptor.leave(module, tensors, [&] { return std::make_shared<const R>(result); });
   return result;
 }
 
