@@ -37,13 +37,13 @@ struct BackwardPass {
 void run(BackwardPass& pass);
 
 // Note [Streams of a backward]
-// A rule and the conversion of its gradients (conform_gradient) run on the stream of the node's forward. Gradients of
-// leaves are summed on the current streams of the thread that runs the pass. If the stream that computes a
-// gradient differs from the stream that reads it, the engine records an event after the computation, and the
-// reading stream waits for the event before its first use: as input of a rule or in a sum, which the reading
-// stream computes. When the pass ends, the caller's streams wait for all work that the pass has queued. Then all
-// targets are ready, and the caller may overwrite the tensors that the rules have read. A pass on one stream
-// records no event.
+// A rule and the conversion of its gradients (conform_gradient) run on the stream of the node's forward.
+// Gradients of leaves are summed on the current streams of the thread that runs the pass. If the stream that
+// computes a gradient differs from the stream that reads it, the engine records an event after the computation,
+// and the reading stream waits for the event before its first use: as input of a rule or in a sum, which the
+// reading stream computes. When the pass ends, the caller's streams wait for all work that the pass has queued.
+// Then all targets are ready, and the caller may overwrite the tensors that the rules have read. A pass on one
+// stream records no event.
 
 // Note [Sums of leaves]
 // A leaf with several consumers receives several gradients. On a GPU the launch of a kernel costs more than most

@@ -125,13 +125,13 @@ BatchNormUpdate::BatchNormUpdate(nn::Module& model) {
   }
   for (nn::BatchNorm* bn : batch_norms_) {
     bn->reset_running_stats();
-    bn->weigh_all_batches_alike(true);
+    bn->use_cumulative_average(true);
   }
   if (!batch_norms_.empty()) mode_.emplace(model, true);
 }
 
 BatchNormUpdate::~BatchNormUpdate() {
-  for (nn::BatchNorm* bn : batch_norms_) bn->weigh_all_batches_alike(false);
+  for (nn::BatchNorm* bn : batch_norms_) bn->use_cumulative_average(false);
 }
 
 }  // namespace gradus::optim

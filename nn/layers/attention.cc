@@ -49,7 +49,7 @@ bool MultiheadAttention::same_sizes() const {
   return same(options().kdim) && same(options().vdim);
 }
 
-Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool wanted) const {
+Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool enabled) const {
   const Options& o = options();
   if (o.embed_dim < 1 || o.num_heads < 1 || o.embed_dim % o.num_heads != 0)
     throw ValueError("MultiheadAttention", "expected embed_dim >= 1, a multiple of num_heads >= 1, got ",
@@ -58,7 +58,7 @@ Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool wan
     throw ValueError("MultiheadAttention", "expected kdim, vdim >= 0, got ", o.kdim, " and ", o.vdim);
   if (!(o.dropout >= 0 && o.dropout <= 1))
     throw ValueError("MultiheadAttention", "expected dropout in [0, 1], got ", o.dropout);
-  if (!wanted) return {};
+  if (!enabled) return {};
   return init::xavier_uniform_(
       empty({rows * o.embed_dim, in ? in : *o.embed_dim}, {.device = internal::initial_device()}));
 }
@@ -68,7 +68,7 @@ Tensor MultiheadAttention::initial_bias() const {
   return init::zeros_(empty({3 * options().embed_dim}, {.device = internal::initial_device()}));
 }
 
-Tensor MultiheadAttention::initial_extra() const {
+Tensor MultiheadAttention::initial_bias_kv() const {
   if (!options().add_bias_kv) return {};
   return init::xavier_normal_(empty({1, 1, *options().embed_dim}, {.device = internal::initial_device()}));
 }
@@ -90,14 +90,14 @@ std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tenso
 }
 
 // Returns the hint in errors about arguments whose shapes are valid for the opposite batch_first.
-std::string MultiheadAttention::other_order() const {
+std::string MultiheadAttention::batch_first_hint() const {
   return options().batch_first ? "; they fit with batch_first = false, which reads them as [L,N,embed_dim]"
                                : "; they fit with batch_first = true, which reads them as [N,L,embed_dim]";
 }
 
 // Combines attn_mask and key_padding_mask to one mask that broadcasts to [N,heads,L,S + added keys].
-Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
-                                       DType dtype) const {
+Tensor MultiheadAttention::combined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
+                                         DType dtype) const {
   const int64_t extra = options().add_bias_kv + options().add_zero_attn, heads = options().num_heads;
   // Extends a mask by zeros (false) for the keys of add_bias_kv and add_zero_attn, which are never masked.
   const auto widened = [&](const Tensor& m) {
@@ -112,7 +112,7 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
     if (m.shape() != Shape{l, s} && m.shape() != Shape{n * heads, l, s})
       throw ShapeError("MultiheadAttention", "expected attn_mask [", l, ",", s, "] or [", n * heads, ",", l,
                        ",", s, "], got ", describe(m),
-                       l == s && m.shape() == Shape{n, n} ? other_order() : "");
+                       l == s && m.shape() == Shape{n, n} ? batch_first_hint() : "");
     pairs = to_op_mask(widened(m));
     if (m.dim() == 3) pairs = reshape(pairs, {n, heads, l, s + extra});
   }
@@ -120,7 +120,7 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
     if (o.key_padding_mask.shape() != Shape{n, s})
       throw ShapeError("MultiheadAttention", "expected key_padding_mask [", n, ",", s, "], got ",
                        describe(o.key_padding_mask),
-                       l == s && o.key_padding_mask.shape() == Shape{s, n} ? other_order() : "");
+                       l == s && o.key_padding_mask.shape() == Shape{s, n} ? batch_first_hint() : "");
     keys = reshape(to_op_mask(widened(o.key_padding_mask)), {n, 1, 1, s + extra});
   }
   return combine_masks(pairs, keys, dtype);
@@ -135,7 +135,7 @@ AttentionResult MultiheadAttention::attend(const Tensor& query, const Tensor& ke
   if (options().add_zero_attn) qkv[1] = append_row(qkv[1], {}), qkv[2] = append_row(qkv[2], {});
   const AttentionResult r = attention_with_weights(split_heads(qkv[0], heads), split_heads(qkv[1], heads),
                                                    split_heads(qkv[2], heads),
-                                                   {.mask = joined_mask(o, n, l, s, query.dtype()),
+                                                   {.mask = combined_mask(o, n, l, s, query.dtype()),
                                                     .causal = o.causal,
                                                     .dropout = is_training() ? options().dropout : 0.0});
   const Tensor joined = reshape(permute(r.output, {2, 0, 1, 3}), {l, n, *options().embed_dim});
@@ -164,7 +164,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
                        o.batch_first ? "[N,L,embed_dim], [N,S,kdim], [N,S,vdim]"
                                      : "[L,N,embed_dim], [S,N,kdim], [S,N,vdim]",
                        " or without N, got ", describe(query), ", ", describe(key), ", ", describe(value),
-                       features && batch && fits(batch_dim, time_dim) ? other_order() : "");
+                       features && batch && fits(batch_dim, time_dim) ? batch_first_hint() : "");
     // Keeps the identity of a tensor that is passed several times, so that project() computes one product.
     const auto time_first = [&](const Tensor& x) {
       return !batch ? unsqueeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x;

@@ -50,8 +50,8 @@ class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
   Parameter k_proj_weight{this, "k_proj_weight", initial_projection(1, options().kdim, !same_sizes())};
   Parameter v_proj_weight{this, "v_proj_weight", initial_projection(1, options().vdim, !same_sizes())};
   Parameter in_proj_bias{this, "in_proj_bias", initial_bias()};
-  Parameter bias_k{this, "bias_k", initial_extra()};
-  Parameter bias_v{this, "bias_v", initial_extra()};
+  Parameter bias_k{this, "bias_k", initial_bias_kv()};
+  Parameter bias_v{this, "bias_v", initial_bias_kv()};
   Linear out_proj{
       this, "out_proj", {.in = *options().embed_dim, .out = *options().embed_dim, .bias = options().bias}};
 
@@ -61,15 +61,15 @@ class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
 
  private:
   bool same_sizes() const;
-  Tensor initial_projection(int64_t rows, int64_t in, bool wanted) const;
+  Tensor initial_projection(int64_t rows, int64_t in, bool enabled) const;
   Tensor initial_bias() const;
-  Tensor initial_extra() const;
+  Tensor initial_bias_kv() const;
   void zero_biases();
   std::vector<Tensor> project(const Tensor& query, const Tensor& key, const Tensor& value) const;
   AttentionResult attend(const Tensor& query, const Tensor& key, const Tensor& value,
                          const AttentionCallOptions& o);
-  std::string other_order() const;
-  Tensor joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s, DType dtype) const;
+  std::string batch_first_hint() const;
+  Tensor combined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s, DType dtype) const;
 };
 
 }  // namespace gradus::nn

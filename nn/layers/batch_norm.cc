@@ -20,10 +20,10 @@
 
 namespace gradus::nn {
 
-Tensor BatchNorm::initial(bool wanted, double value) const {
+Tensor BatchNorm::initial(bool enabled, double value) const {
   if (options().features < 1)
     throw ValueError("BatchNorm", "expected features >= 1, got ", *options().features);
-  if (!wanted) return {};
+  if (!enabled) return {};
   return init::constant_(empty({options().features}, {.device = internal::initial_device()}), value);
 }
 
@@ -51,13 +51,13 @@ bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 // Returns the weight of the next batch in the running statistics: the momentum, or 1 / (number of batches + 1)
 // for a cumulative average.
 double BatchNorm::next_momentum() const {
-  if (options().momentum && !all_alike_) return *options().momentum;
+  if (options().momentum && !use_cumulative_average_) return *options().momentum;
   return has_data(num_batches_tracked) ? 1 / (num_batches_tracked.item<double>() + 1) : 1;
 }
 
 void BatchNorm::defer_statistics(bool on) { deferred_ = on ? std::optional(Deferred()) : std::nullopt; }
 
-// Combines a batch's statistics with the collected ones (Chan, Golub and LeVeque, see forward_joined).
+// Combines a batch's statistics with the collected ones (Chan, Golub and LeVeque, see forward_reduced).
 void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_t batch_rows) {
   const double rows = double(batch_rows), all = deferred_->rows + rows;
   if (rows == 0) return;
@@ -79,13 +79,13 @@ void BatchNorm::apply_deferred_statistics() {
                           gradus::to(all.mean, wide), gradus::to(all.m2 / all.rows, wide), int64_t(all.rows));
 }
 
-bool BatchNorm::joins_batches() const {
+bool BatchNorm::reduces_statistics() const {
   return (is_training() || !running_mean.defined()) && reduction_ && reduction_->size() > 1;
 }
 
 // Returns op(x, weight, bias, running_mean, running_var, options), where op is batch_norm or batch norm fused
 // with an activation.
-template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
+template <class Op> Tensor BatchNorm::forward_op(Op op, const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
   const bool by_batch = is_training() || !tracks;
@@ -111,21 +111,21 @@ template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
 
 Tensor BatchNorm::forward(const Tensor& x) {
   // On the meta device there are no statistics to exchange.
-  return joins_batches() && has_data(x) ? forward_joined(x) : forward_by(batch_norm, x);
+  return reduces_statistics() && has_data(x) ? forward_reduced(x) : forward_op(batch_norm, x);
 }
 
 Tensor BatchNorm::relu(const Tensor& x) {
-  if (has_hooks() || joins_batches()) return gradus::relu((*this)(x));
-  return call([&] { return forward_by(batch_norm_relu, x); });
+  if (has_hooks() || reduces_statistics()) return gradus::relu((*this)(x));
+  return call([&] { return forward_op(batch_norm_relu, x); });
 }
 
 Tensor BatchNorm::leaky_relu(const Tensor& x, double slope) {
-  if (has_hooks() || joins_batches()) return gradus::leaky_relu((*this)(x), slope);
+  if (has_hooks() || reduces_statistics()) return gradus::leaky_relu((*this)(x), slope);
   return call([&] {
     const auto op = [&](const Tensor& in, const auto&... args) {
       return batch_norm_leaky_relu(in, slope, args...);
     };
-    return forward_by(op, x);
+    return forward_op(op, x);
   });
 }
 
@@ -138,19 +138,19 @@ std::optional<Tensor> BatchNorm::fuse_next(const Layer& next, const Tensor& x) {
 }
 
 Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
-  if (has_hooks() || joins_batches()) return gradus::relu((*this)(x) + residual);
+  if (has_hooks() || reduces_statistics()) return gradus::relu((*this)(x) + residual);
   return call([&] {
     const auto op = [&](const Tensor& in, const auto&... args) {
       return batch_norm_add_relu(in, std::move(residual), args...);
     };
-    return forward_by(op, x);
+    return forward_op(op, x);
   });
 }
 
 // Normalizes by the combined statistics of the batches of all ranks of the reduction. Means and sums of squared
 // differences are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
 // computing sample variances", 1979, which avoids cancellation for large means.
-Tensor BatchNorm::forward_joined(const Tensor& x) {
+Tensor BatchNorm::forward_reduced(const Tensor& x) {
   check_input(x);
   const int64_t C = *options().features;
   const BatchStatistics local = batch_statistics(x);

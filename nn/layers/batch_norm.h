@@ -38,7 +38,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   // Resets running mean, running variance and the number of batches to their initial values.
   void reset_running_stats();
   // While on, running statistics are averages over all batches, as with momentum nullopt.
-  void weigh_all_batches_alike(bool on) { all_alike_ = on; }
+  void use_cumulative_average(bool on) { use_cumulative_average_ = on; }
   // While on, the layer accumulates the statistics of its training batches and does not update the running
   // statistics. Turning it off discards the accumulated statistics.
   void defer_statistics(bool on);
@@ -60,10 +60,10 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   virtual void check_input(const Tensor& x) const = 0;
 
  private:
-  bool joins_batches() const;
-  template <class Op> Tensor forward_by(Op op, const Tensor& x);
-  Tensor forward_joined(const Tensor& x);
-  Tensor initial(bool wanted, double value) const;
+  bool reduces_statistics() const;
+  template <class Op> Tensor forward_op(Op op, const Tensor& x);
+  Tensor forward_reduced(const Tensor& x);
+  Tensor initial(bool enabled, double value) const;
   Tensor initial_count() const;
   double next_momentum() const;
   void collect(const Tensor& mean, const Tensor& m2, int64_t rows);
@@ -74,7 +74,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
     Tensor mean, m2;  // f64[features]
   };
   std::shared_ptr<StatisticsReduction> reduction_;
-  bool all_alike_ = false;
+  bool use_cumulative_average_ = false;
   std::optional<Deferred> deferred_;
 };
 

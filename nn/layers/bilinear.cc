@@ -12,11 +12,11 @@
 
 namespace gradus::nn {
 
-Tensor Bilinear::initial(bool wanted, const Shape& shape) const {
+Tensor Bilinear::initial(bool enabled, const Shape& shape) const {
   const Options& o = options();
   if (o.in1 < 1 || o.in2 < 1 || o.out < 1)
     throw ValueError("Bilinear", "expected in1, in2, out >= 1, got ", *o.in1, ", ", *o.in2, ", ", *o.out);
-  if (!wanted) return {};
+  if (!enabled) return {};
   const double bound = 1 / std::sqrt(double(*o.in1));
   return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
 }

@@ -25,7 +25,7 @@ class Bilinear final : public ModuleWith<BilinearOptions> {
   Tensor operator()(const Tensor& a, const Tensor& b);
 
  private:
-  Tensor initial(bool wanted, const Shape& shape) const;
+  Tensor initial(bool enabled, const Shape& shape) const;
 };
 
 }  // namespace gradus::nn

@@ -19,8 +19,8 @@ Tensor constant(const Shape& shape, double value) {
 Tensor GroupNorm::initial(double value) const {
   const Options& o = options();
   if (o.groups < 1 || o.channels < 1 || o.channels % o.groups != 0)
-    throw ValueError("GroupNorm", "expected channels >= 1, a multiple of groups >= 1, got groups ",
-                     *o.groups, ", channels ", *o.channels);
+    throw ValueError("GroupNorm", "expected channels >= 1, a multiple of groups >= 1, got groups ", *o.groups,
+                     ", channels ", *o.channels);
   return o.affine ? constant({*o.channels}, value) : Tensor();
 }
 Tensor GroupNorm::forward(const Tensor& x) {
@@ -30,10 +30,10 @@ Tensor GroupNorm::forward(const Tensor& x) {
   return group_norm(x, o.groups, weight, bias, o.eps);
 }
 
-Tensor InstanceNorm::initial(bool wanted, double value) const {
+Tensor InstanceNorm::initial(bool enabled, double value) const {
   if (options().features < 1)
     throw ValueError("InstanceNorm", "expected features >= 1, got ", *options().features);
-  return wanted ? constant({*options().features}, value) : Tensor();
+  return enabled ? constant({*options().features}, value) : Tensor();
 }
 Tensor InstanceNorm::initial_count() const {
   if (!options().track_running_stats) return {};

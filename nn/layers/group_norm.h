@@ -53,7 +53,7 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
   InstanceNorm(Options options, int positions) : LayerWith(options), positions_(positions) {}
 
  private:
-  Tensor initial(bool wanted, double value) const;
+  Tensor initial(bool enabled, double value) const;
   Tensor initial_count() const;
   const int positions_;  // number of spatial dims
 };

@@ -10,17 +10,17 @@
 namespace gradus::nn {
 namespace {
 
-// Returns a tensor of this shape filled with `value`; undefined unless `wanted`.
-Tensor initial_parameter(const char* layer, const Shape& shape, bool wanted, double value) {
+// Returns a tensor of this shape filled with `value`; undefined unless `enabled`.
+Tensor initial_parameter(const char* layer, const Shape& shape, bool enabled, double value) {
   if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
     throw ValueError(layer, "expected a shape of sizes >= 1, got ", shape);
-  return wanted ? init::constant_(empty(shape, {.device = internal::initial_device()}), value) : Tensor();
+  return enabled ? init::constant_(empty(shape, {.device = internal::initial_device()}), value) : Tensor();
 }
 
 }  // namespace
 
-Tensor LayerNorm::initial(bool wanted, double value) const {
-  return initial_parameter("LayerNorm", options().shape, wanted, value);
+Tensor LayerNorm::initial(bool enabled, double value) const {
+  return initial_parameter("LayerNorm", options().shape, enabled, value);
 }
 Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, *options().shape, weight, bias, options().eps);

@@ -25,7 +25,7 @@ class LayerNorm final : public LayerWith<LayerNormOptions> {
   Tensor forward(const Tensor& x) override;
 
  private:
-  Tensor initial(bool wanted, double value) const;
+  Tensor initial(bool enabled, double value) const;
 };
 
 struct RMSNormOptions {

@@ -83,7 +83,7 @@ void Recurrent<O>::check_state(const char* name, const Tensor& given, const Shap
 template <class O>
 LSTMResult Recurrent<O>::unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards) {
   Tensor bias;
-  if (d.b_ih) bias = joins_biases() ? *d.b_ih + *d.b_hh : *d.b_ih;
+  if (d.b_ih) bias = can_sum_biases() ? *d.b_ih + *d.b_hh : *d.b_ih;
   std::vector<Tensor> x_gates = unbind(linear(x, *d.w_ih, bias), 0), outputs;
   if (backwards) std::reverse(x_gates.begin(), x_gates.end());
   for (const Tensor& g : x_gates) {
@@ -181,8 +181,7 @@ template <class O> bool RecurrentCell<O>::prepare(Tensor& x, std::initializer_li
   const O& o = this->options();
   const bool batch = x.dim() == 2;
   if ((x.dim() != 1 && !batch) || x.size(-1) != o.input_size)
-    throw ShapeError(type_, "expected x [N,", *o.input_size, "] or [", *o.input_size, "], got ",
-                     describe(x));
+    throw ShapeError(type_, "expected x [N,", *o.input_size, "] or [", *o.input_size, "], got ", describe(x));
   const Shape expected = batch ? Shape{x.size(0), o.hidden_size} : Shape{o.hidden_size};
   for (Tensor* s : state) {
     if (!s->defined()) *s = zeros(expected, {x.dtype(), x.device()});

@@ -82,7 +82,7 @@ template <class O> class Recurrent : public ModuleWith<O> {
 
  private:
   // Returns whether b_ih + b_hh may be added to the input's products of all time steps at once.
-  virtual bool joins_biases() const { return true; }
+  virtual bool can_sum_biases() const { return true; }
   // Returns the state after one time step. x_gates is the gates' matrix product with the input.
   virtual LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) = 0;
 
@@ -138,7 +138,7 @@ class GRU final : public Recurrent<GRUOptions> {
   RNNResult operator()(const Tensor& x, const Tensor& h = {});
 
  private:
-  bool joins_biases() const override { return false; }
+  bool can_sum_biases() const override { return false; }
   LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) override;
 };
 
