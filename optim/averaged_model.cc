@@ -109,7 +109,7 @@ void AveragedModel::load_state_dict(const State& state) {
     const std::string own = "n_averaged." + a.name;
     const int64_t updates_of_tensor = in.contains(own) ? in.count(own) : updates;
     const Tensor value = in.tensor("module." + a.name, a.value.shape(), {a.value.dtype(), a.value.device()});
-    in.then([&a, updates_of_tensor, value] {
+    in.on_success([&a, updates_of_tensor, value] {
       a.updates = updates_of_tensor;
       raw::copy_(a.value, value);
     });

@@ -88,7 +88,7 @@ Optimizer& Optimizer::make_capturable(bool on) {
   return *this;
 }
 
-Tensor Optimizer::rate_on(Device device, size_t group) {
+Tensor Optimizer::device_lr(Device device, size_t group) {
   std::vector<Tensor>& rates = groups_[group].rates;
   for (const Tensor& rate : rates)
     if (rate.device() == device) return rate;
@@ -97,7 +97,7 @@ Tensor Optimizer::rate_on(Device device, size_t group) {
   return rates.emplace_back(rate);
 }
 
-void Optimizer::send_lr(size_t group, double lr) const {
+void Optimizer::update_device_lr(size_t group, double lr) const {
   for (const Tensor& rate : groups_[group].rates) raw::fill_(rate, lr);
 }
 
@@ -169,7 +169,7 @@ raw::StepItem Optimizer::step_item(size_t g, size_t i, const Tensor& found, bool
   ParamState& state = groups_[g].states[i];
   Tensor grad = p.grad(), rows;
   check_step(p, grad);
-  if (autograd::is_sparse(grad) && steps_rows(g))
+  if (autograd::is_sparse(grad) && supports_sparse_rows(g))
     rows = autograd::sparse_rows(grad).indices, grad = autograd::elements_of(grad);
   else
     grad = autograd::to_dense(grad);
@@ -180,11 +180,11 @@ raw::StepItem Optimizer::step_item(size_t g, size_t i, const Tensor& found, bool
     if (names[k]) tensors[k] = state.tensors[k];
   Tensor target = p;
   if (keeps_master_of(p)) {
-    const bool changed = state.rounded_into && *state.rounded_into != p.storage()->version();
+    const bool changed = state.rounded_version && *state.rounded_version != p.storage()->version();
     if (!state.master.defined() || changed) state.master = raw::to(p, DType::kF32);
     target = state.master, grad = raw::to(grad, DType::kF32);
   }
-  const Tensor lr = capturable_ && state.on_device.defined() ? rate_on(p.device(), g) : Tensor();
+  const Tensor lr = capturable_ && state.on_device.defined() ? device_lr(p.device(), g) : Tensor();
   return {
       target, std::move(grad), std::move(tensors), state.step + 1, state.numbers, state.on_device, found, lr,
       rows};
@@ -215,7 +215,7 @@ void Optimizer::end_step(size_t g, size_t i, const raw::StepItem& item) {
   ParamState& state = groups_[g].states[i];
   if (keeps_master_of(p)) {
     raw::copy_(p, state.master);
-    state.rounded_into = p.storage()->version();
+    state.rounded_version = p.storage()->version();
   }
   if (item.on_device.defined()) return;
   advance_numbers(g, item, state.numbers);
@@ -333,9 +333,9 @@ void Optimizer::read_state(StateReader in) {
     Group group{groups_[g].params, std::vector<ParamState>(groups_[g].params.size()), groups_[g].initial_lr,
                 groups_[g].rates};
     const double size = double(group.params.size());
-    StateReader of_group = in.below(concat("group.", g));
+    StateReader of_group = in.with_prefix(concat("group.", g));
     if (const double n = of_group.number("params", size); n != size)
-      of_group.wrong("params", concat("expected ", size, ", got ", n));
+      of_group.add_error("params", concat("expected ", size, ", got ", n));
     Numbers options = group_numbers(g);
     for (auto& [name, value] : options) value = of_group.number(name, value);
     // Only optimizers with a schedule have an initial rate.
@@ -345,10 +345,10 @@ void Optimizer::read_state(StateReader in) {
     try {
       names = state_names_with(options);
     } catch (const ValueError& error) {
-      in.wrong(concat("group.", g), error.what());
+      in.add_error(concat("group.", g), error.what());
     }
     for (size_t i = 0; i < group.states.size(); ++i, ++number) {
-      StateReader of_param = in.below(concat("state.", number));
+      StateReader of_param = in.with_prefix(concat("state.", number));
       if (!of_param.contains("step")) continue;  // this parameter was never stepped
       const Tensor& p = group.params[i];
       ParamState& state = group.states[i];
@@ -361,7 +361,7 @@ void Optimizer::read_state(StateReader in) {
         if (names[k]) state.tensors[k] = tensor(names[k]);
       if (keeps_master_of(p) && of_param.contains(kMaster)) state.master = tensor(kMaster);
     }
-    in.then([this, g, options, group] {
+    in.on_success([this, g, options, group] {
       set_group_numbers(g, options);
       groups_[g] = group;
     });
@@ -372,7 +372,7 @@ void check_option(bool holds, const char* op, const char* name, const char* expe
   if (!holds) throw ValueError(op, "expected ", name, " ", expected, ", got ", value);
 }
 
-void check_no_decay_of_rows(const char* op, double weight_decay) {
+void check_no_weight_decay_for_sparse(const char* op, double weight_decay) {
   if (weight_decay != 0)
     throw ValueError(op, "expected weight_decay 0 for a parameter with a sparse gradient, got ", weight_decay,
                      ": put the parameter in a group of its own");

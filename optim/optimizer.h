@@ -90,7 +90,7 @@ class Optimizer {
   // Errors: StateError as state_dict; ValueError that lists all missing, unexpected and mismatching entries. The
   // optimizer is then unchanged.
   void load_state_dict(const State& state);
-  // Reads the optimizer's part of a larger state, and registers the changes with in.then().
+  // Reads the optimizer's part of a larger state, and registers the changes with in.on_success().
   virtual void read_state(StateReader in);
 
  protected:
@@ -101,7 +101,7 @@ class Optimizer {
     Tensor on_device;  // StepItem::on_device; if defined, replaces `step` and `numbers`
     Tensor master;     // f32 master copy; undefined if the parameter has none
     // Version of the parameter's storage after `master` was last rounded into it; nullopt: `master` was loaded.
-    std::optional<uint32_t> rounded_into;
+    std::optional<uint32_t> rounded_version;
   };
   // Names and values of a group's options, as numbers.
   using Numbers = std::vector<std::pair<const char*, double>>;
@@ -132,7 +132,7 @@ class Optimizer {
   // Returns whether step_group can update only the rows of a sparse gradient. If false, the gradient is
   // converted to a dense one.
   // Errors: ValueError for options that change all rows, such as weight decay.
-  virtual bool steps_rows(size_t /*group*/) const { return false; }
+  virtual bool supports_sparse_rows(size_t /*group*/) const { return false; }
   // Returns whether step_group's CUDA kernels read StepItem::on_device, `found` and `lr`.
   virtual bool can_skip_on_device() const { return false; }
   virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
@@ -141,7 +141,7 @@ class Optimizer {
   virtual double group_lr(size_t group) const = 0;
   virtual void set_group_lr(size_t group, double lr) = 0;
   // Queues a write of a group's new learning rate on the devices that have a copy of the rate.
-  void send_lr(size_t group, double lr) const;
+  void update_device_lr(size_t group, double lr) const;
 
  private:
   friend class OptimizerWrapper;
@@ -155,7 +155,7 @@ class Optimizer {
   void check_group(size_t group) const;
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
-  Tensor rate_on(Device device, size_t group);
+  Tensor device_lr(Device device, size_t group);
   Optimizer& step_all(const Tensor& found);
   raw::StepItem step_item(size_t group, size_t param, const Tensor& found, bool counts_on_device);
   void prepare_state(size_t group, const Tensor& param, ParamState& state, bool counts_on_device);
@@ -202,7 +202,7 @@ template <class O> void OptimizerWith<O>::add_param_group(const std::vector<Tens
 template <class O> void OptimizerWith<O>::set_options(size_t group, O options) {
   options.check();
   O& now = options_.at(group);
-  if (double(now.lr) != double(options.lr)) send_lr(group, options.lr);
+  if (double(now.lr) != double(options.lr)) update_device_lr(group, options.lr);
   now = options;
 }
 template <class O> std::vector<const char*> OptimizerWith<O>::group_state_names(size_t group) const {
@@ -240,7 +240,7 @@ template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& nu
 // Throws ValueError "[op] expected NAME EXPECTED, got VALUE" unless `holds`.
 void check_option(bool holds, const char* op, const char* name, const char* expected, double value);
 // Throws ValueError unless weight_decay is 0, as required for updates of the rows of a sparse gradient alone.
-void check_no_decay_of_rows(const char* op, double weight_decay);
+void check_no_weight_decay_for_sparse(const char* op, double weight_decay);
 // Throws ValueError unless both betas are in [0, 1).
 void check_betas(const char* op, const std::array<double, 2>& betas);
 

@@ -92,7 +92,7 @@ State OptimizerDict::state_dict() const {
 void OptimizerDict::load_state_dict(const State& state) const {
   check_between_steps();
   StateReader in(state);
-  for (const auto& [name, wrapper] : entries_) wrapper->optimizer().read_state(in.below(name));
+  for (const auto& [name, wrapper] : entries_) wrapper->optimizer().read_state(in.with_prefix(name));
   in.finish("these optimizers");
 }
 

@@ -44,13 +44,14 @@ Recording OptimizerWrapper::record(RecordOptions options) const {
 }
 
 int64_t OptimizerWrapper::batches_of_step() const {
-  return left_ < 0 ? options_.accumulative_counts
-                   : std::min(options_.accumulative_counts, std::max<int64_t>(accumulated() + left_, 1));
+  return remaining_ < 0
+             ? options_.accumulative_counts
+             : std::min(options_.accumulative_counts, std::max<int64_t>(accumulated() + remaining_, 1));
 }
 
 bool OptimizerWrapper::should_update() const { return accumulated() + 1 >= batches_of_step(); }
 
-Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
+Tensor OptimizerWrapper::loss_weight(const Tensor& loss) const {
   check_one_element(kOp, "the loss", loss);
   const Tensor share = empty(loss.shape(), {loss.dtype(), loss.device()});
   raw::fill_(share, 1.0 / double(batches_of_step()));
@@ -62,7 +63,7 @@ StepOutcome OptimizerWrapper::after_backward() {
   const bool steps = should_update();
   if (steps) stepped = clip_and_step();
   ++optimizer_.accumulated_;
-  if (left_ > 0) --left_;
+  if (remaining_ > 0) --remaining_;
   if (steps) clear_grad();
   return stepped;
 }
@@ -102,7 +103,7 @@ void OptimizerWrapper::initialize_count_status(int64_t done, int64_t total) {
   if (total >= 0 && done > total)
     throw ValueError(kOp, "expected at most ", total, " calls done, got ", done);
   optimizer_.accumulated_ = 0;
-  left_ = total < 0 ? -1 : total - done;
+  remaining_ = total < 0 ? -1 : total - done;
 }
 
 State OptimizerWrapper::state_dict() const { return optimizer_.state_dict(); }

@@ -74,7 +74,7 @@ class OptimizerWrapper {
   // another `no_sync`.
   // Errors: as above.
   template <class Manager, class F> StepOutcome update_params(Manager& gm, const Tensor& loss, F no_sync) {
-    const Tensor share = share_of(loss);
+    const Tensor share = loss_weight(loss);
     const auto backward = [&] {
       if (options_.scaler) {
         if constexpr (requires { gm.attached_tensors(); })
@@ -87,7 +87,7 @@ class OptimizerWrapper {
     if (should_sync()) {
       backward();
     } else {
-      [[maybe_unused]] const auto kept_back = no_sync();
+      [[maybe_unused]] const auto no_sync_scope = no_sync();
       backward();
     }
     return after_backward();
@@ -135,14 +135,14 @@ class OptimizerWrapper {
   void check_between_steps(const std::string& name) const { optimizer_.check_between_steps(name); }
   StepOutcome clip_and_step();
   int64_t batches_of_step() const;  // number of batches of the next step
-  Tensor share_of(const Tensor& loss) const;
+  Tensor loss_weight(const Tensor& loss) const;
   StepOutcome after_backward();
   void clip();
 
   Optimizer& optimizer_;
   GradManager* const manager_;
   const OptimizerWrapperOptions options_;
-  int64_t left_ = -1;  // batches until the end of the training; -1: unknown
+  int64_t remaining_ = -1;  // batches until the end of the training; -1: unknown
   Tensor grad_norm_;
 };
 

@@ -11,8 +11,8 @@ namespace gradus::optim {
 struct StateReader::Content {
   std::map<std::string, double> numbers;  // those not yet read
   std::map<std::string, Tensor> tensors;
-  std::string wrong;
-  std::vector<std::function<void()>> then;
+  std::string errors;
+  std::vector<std::function<void()>> on_success;
 };
 
 StateReader::StateReader(std::shared_ptr<Content> content, std::string prefix)
@@ -20,12 +20,14 @@ StateReader::StateReader(std::shared_ptr<Content> content, std::string prefix)
 
 StateReader::StateReader(const State& state) : StateReader(std::make_shared<Content>(), "") {
   for (const auto& [name, v] : state.numbers)
-    if (!content_->numbers.emplace(name, v).second) content_->wrong += "\n  given more than once: " + name;
+    if (!content_->numbers.emplace(name, v).second) content_->errors += "\n  given more than once: " + name;
   for (const auto& [name, t] : state.tensors)
-    if (!content_->tensors.emplace(name, t).second) content_->wrong += "\n  given more than once: " + name;
+    if (!content_->tensors.emplace(name, t).second) content_->errors += "\n  given more than once: " + name;
 }
 
-StateReader StateReader::below(const std::string& prefix) const { return {content_, prefix_ + prefix + "."}; }
+StateReader StateReader::with_prefix(const std::string& prefix) const {
+  return {content_, prefix_ + prefix + "."};
+}
 
 bool StateReader::contains(const std::string& name) const {
   return content_->numbers.contains(prefix_ + name) || content_->tensors.contains(prefix_ + name);
@@ -41,50 +43,50 @@ bool StateReader::empty() const {
 
 double StateReader::number(const std::string& name, double otherwise) {
   if (const auto node = content_->numbers.extract(prefix_ + name)) return node.mapped();
-  content_->wrong += concat("\n  missing: ", prefix_, name);
+  content_->errors += concat("\n  missing: ", prefix_, name);
   return otherwise;
 }
 
 double StateReader::rate(const std::string& name) {
   const double v = number(name);
-  if (!(v >= 0 && std::isfinite(v))) wrong(name, concat("expected a finite number from 0 on, got ", v));
+  if (!(v >= 0 && std::isfinite(v))) add_error(name, concat("expected a finite number from 0 on, got ", v));
   return v;
 }
 
-int64_t StateReader::count(const std::string& name, int64_t least) {
-  const double v = number(name, double(least));
-  if (v >= double(least) && v < 0x1p53 && v == std::trunc(v)) return int64_t(v);
-  wrong(name, concat("expected a whole number from ", least, " on, got ", v));
-  return least;
+int64_t StateReader::count(const std::string& name, int64_t min) {
+  const double v = number(name, double(min));
+  if (v >= double(min) && v < 0x1p53 && v == std::trunc(v)) return int64_t(v);
+  add_error(name, concat("expected a whole number from ", min, " on, got ", v));
+  return min;
 }
 
 Tensor StateReader::tensor(const std::string& name, const Shape& shape, const TensorOptions& options) {
   const auto node = content_->tensors.extract(prefix_ + name);
-  if (!node) return content_->wrong += concat("\n  missing: ", prefix_, name), Tensor();
+  if (!node) return content_->errors += concat("\n  missing: ", prefix_, name), Tensor();
   const Tensor given = node.mapped(), copy = gradus::empty(shape, options);
   const bool fits = given.defined() && given.shape() == shape;
   if (fits && is_floating(given.dtype()) == is_floating(copy.dtype())) return raw::copy_(copy, given), copy;
-  wrong(name, concat("expected ", fits ? "a dtype like that of " : "the shape of ", describe(copy),
-                     ", got ", describe(given)));
+  add_error(name, concat("expected ", fits ? "a dtype like that of " : "the shape of ", describe(copy),
+                         ", got ", describe(given)));
   return {};
 }
 
-void StateReader::wrong(const std::string& name, const std::string& text) {
-  content_->wrong += concat("\n  ", prefix_, name, ": ", text);
+void StateReader::add_error(const std::string& name, const std::string& text) {
+  content_->errors += concat("\n  ", prefix_, name, ": ", text);
 }
 
-void StateReader::then(std::function<void()> f) { content_->then.push_back(std::move(f)); }
+void StateReader::on_success(std::function<void()> f) { content_->on_success.push_back(std::move(f)); }
 
 void StateReader::check(const std::string& what) const {
-  std::string wrong = content_->wrong;
-  for (const auto& [name, v] : content_->numbers) wrong += concat("\n  unexpected: ", name, " = ", v);
-  for (const auto& [name, t] : content_->tensors) wrong += "\n  unexpected: " + name;
-  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit ", what, ':', wrong);
+  std::string errors = content_->errors;
+  for (const auto& [name, v] : content_->numbers) errors += concat("\n  unexpected: ", name, " = ", v);
+  for (const auto& [name, t] : content_->tensors) errors += "\n  unexpected: " + name;
+  if (!errors.empty()) throw ValueError("load_state_dict", "the state does not fit ", what, ':', errors);
 }
 
 void StateReader::finish(const std::string& what) {
   check(what);
-  for (const auto& f : content_->then) f();
+  for (const auto& f : content_->on_success) f();
 }
 
 }  // namespace gradus::optim

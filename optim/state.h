@@ -22,7 +22,7 @@ struct State {
 //
 //   StateReader in(state);
 //   const int64_t epoch = in.count("last_epoch");
-//   in.then([=, this] { epoch_ = epoch; });
+//   in.on_success([=, this] { epoch_ = epoch; });
 //   in.finish("this schedule");
 //
 // Each name can be read once. Entries that are missing or do not match are read as 0 or as an undefined tensor.
@@ -30,7 +30,7 @@ class StateReader {
  public:
   explicit StateReader(const State& state);
   // Returns a reader of the same state that prepends "prefix." to every name.
-  StateReader below(const std::string& prefix) const;
+  StateReader with_prefix(const std::string& prefix) const;
 
   // Return whether an unread entry has this name (with the prefix), and whether no entry with the prefix is
   // unread.
@@ -41,20 +41,20 @@ class StateReader {
   double number(const std::string& name, double otherwise = 0);
   // Returns a finite number >= 0.
   double rate(const std::string& name);
-  // Returns an integer >= least.
-  int64_t count(const std::string& name, int64_t least = 0);
+  // Returns an integer >= min.
+  int64_t count(const std::string& name, int64_t min = 0);
   // Returns a copy of a tensor of this shape, with the options' dtype and device. Floating-point dtypes
   // are converted to each other, and so are integer dtypes.
   Tensor tensor(const std::string& name, const Shape& shape, const TensorOptions& options);
 
   // Adds an error about the entry `name`.
-  void wrong(const std::string& name, const std::string& text);
+  void add_error(const std::string& name, const std::string& text);
   // Registers f, which finish() calls in order of registration if there is no error.
-  void then(std::function<void()> f);
+  void on_success(std::function<void()> f);
   // Checks, after all entries have been read, that there was no error and that no entry is unread.
   // Errors: ValueError that the state does not fit `what`, listing all errors and unexpected entries.
   void check(const std::string& what) const;
-  // Calls check(what), and then the functions registered by then().
+  // Calls check(what), and then the functions registered by on_success().
   void finish(const std::string& what);
 
  private:

@@ -23,8 +23,8 @@ void Adagrad::step_group(size_t group, const std::vector<raw::StepItem>& items) 
   raw::run_step(adagrad_step_kernel, items, options(group));
 }
 
-bool Adagrad::steps_rows(size_t group) const {
-  check_no_decay_of_rows("Adagrad", options(group).weight_decay);
+bool Adagrad::supports_sparse_rows(size_t group) const {
+  check_no_weight_decay_for_sparse("Adagrad", options(group).weight_decay);
   return true;
 }
 

@@ -36,7 +36,7 @@ class Adagrad final : public OptimizerWith<AdagradOptions> {
     return options(group).initial_accumulator_value;
   }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool steps_rows(size_t group) const override;
+  bool supports_sparse_rows(size_t group) const override;
   bool can_skip_on_device() const override { return true; }
 };
 

@@ -41,12 +41,12 @@ void AdamW::step_group(size_t group, const std::vector<raw::StepItem>& items) {
   raw::run_step(adamw_step_kernel, items, options(group));
 }
 
-bool Adam::steps_rows(size_t group) const {
-  check_no_decay_of_rows("Adam", options(group).weight_decay);
+bool Adam::supports_sparse_rows(size_t group) const {
+  check_no_weight_decay_for_sparse("Adam", options(group).weight_decay);
   return true;
 }
-bool AdamW::steps_rows(size_t group) const {
-  check_no_decay_of_rows("AdamW", options(group).weight_decay);
+bool AdamW::supports_sparse_rows(size_t group) const {
+  check_no_weight_decay_for_sparse("AdamW", options(group).weight_decay);
   return true;
 }
 

@@ -52,7 +52,7 @@ class Adam final : public OptimizerWith<AdamOptions> {
   const char* kind() const override { return "Adam"; }
   std::vector<const char*> state_names(const AdamOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool steps_rows(size_t group) const override;
+  bool supports_sparse_rows(size_t group) const override;
   bool can_skip_on_device() const override { return true; }
 };
 
@@ -68,7 +68,7 @@ class AdamW final : public OptimizerWith<AdamWOptions> {
   const char* kind() const override { return "AdamW"; }
   std::vector<const char*> state_names(const AdamWOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool steps_rows(size_t group) const override;
+  bool supports_sparse_rows(size_t group) const override;
   bool can_skip_on_device() const override { return true; }
 };
 

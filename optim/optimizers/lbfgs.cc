@@ -129,8 +129,7 @@ void LBFGSOptions::check() const {
 LBFGS::LBFGS(const std::vector<Tensor>& params, LBFGSOptions options) {
   add_param_group(params, options);
   for (const Tensor& p : params) {
-    if (size_of(p.dtype()) < 4)
-      throw DTypeError(kind(), "expected f32 or f64 parameters, got ", describe(p));
+    if (size_of(p.dtype()) < 4) throw DTypeError(kind(), "expected f32 or f64 parameters, got ", describe(p));
     if (p.device() != params[0].device())
       throw DeviceError(kind(), "parameters are on different devices: ", describe(params[0]), " and ",
                         describe(p));
@@ -283,7 +282,7 @@ State LBFGS::state_dict() const {
 
 void LBFGS::read_state(StateReader in) {
   OptimizerWith::read_state(in);
-  StateReader own = in.below("lbfgs");
+  StateReader own = in.with_prefix("lbfgs");
   const auto vector = [&](const std::string& name) {
     return own.tensor(name, {length_}, {dtype_, parameters(0)[0].device()});
   };
@@ -300,7 +299,7 @@ void LBFGS::read_state(StateReader in) {
       if (y.defined() && s.defined()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));
     }
   }
-  in.then([this, memory] { memory_ = memory; });
+  in.on_success([this, memory] { memory_ = memory; });
 }
 
 }  // namespace gradus::optim

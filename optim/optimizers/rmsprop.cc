@@ -26,8 +26,8 @@ void RMSprop::step_group(size_t group, const std::vector<raw::StepItem>& items) 
   raw::run_step(rmsprop_step_kernel, items, options(group));
 }
 
-bool RMSprop::steps_rows(size_t group) const {
-  check_no_decay_of_rows("RMSprop", options(group).weight_decay);
+bool RMSprop::supports_sparse_rows(size_t group) const {
+  check_no_weight_decay_for_sparse("RMSprop", options(group).weight_decay);
   return true;
 }
 

@@ -34,7 +34,7 @@ class RMSprop final : public OptimizerWith<RMSpropOptions> {
   const char* kind() const override { return "RMSprop"; }
   std::vector<const char*> state_names(const RMSpropOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool steps_rows(size_t group) const override;
+  bool supports_sparse_rows(size_t group) const override;
   bool can_skip_on_device() const override { return true; }
 };
 

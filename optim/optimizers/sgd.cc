@@ -27,8 +27,8 @@ void SGD::step_group(size_t group, const std::vector<raw::StepItem>& items) {
   raw::run_step(sgd_step_kernel, items, options(group));
 }
 
-bool SGD::steps_rows(size_t group) const {
-  check_no_decay_of_rows("SGD", options(group).weight_decay);
+bool SGD::supports_sparse_rows(size_t group) const {
+  check_no_weight_decay_for_sparse("SGD", options(group).weight_decay);
   return options(group).momentum == 0;  // momentum changes all rows in every step
 }
 

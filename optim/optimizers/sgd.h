@@ -30,7 +30,7 @@ class SGD final : public OptimizerWith<SGDOptions> {
   const char* kind() const override { return "SGD"; }
   std::vector<const char*> state_names(const SGDOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool steps_rows(size_t group) const override;
+  bool supports_sparse_rows(size_t group) const override;
   bool can_skip_on_device() const override { return true; }
 };
 

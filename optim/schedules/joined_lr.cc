@@ -26,7 +26,8 @@ State JoinedLR::state_dict() const {
 
 void JoinedLR::read_state(StateReader in) {
   LRSchedule::read_state(in);
-  for (size_t i = 0; i < schedules_.size(); ++i) schedules_[i]->read_state(in.below(concat("schedule.", i)));
+  for (size_t i = 0; i < schedules_.size(); ++i)
+    schedules_[i]->read_state(in.with_prefix(concat("schedule.", i)));
 }
 
 SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRSchedule*> schedules,

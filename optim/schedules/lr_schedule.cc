@@ -96,7 +96,7 @@ void LRSchedule::read_state(StateReader in) {
     rates.push_back(in.rate(concat("last_lr.", g)));
   }
   for (const auto& [name, value] : more_state()) more.push_back(in.rate(name));
-  in.then([=, this] {
+  in.on_success([=, this] {
     epoch_ = epoch, steps_ = steps, base_ = base;
     for (size_t i = 0; const auto& [name, value] : more_state()) *value = more[i++];
     for (size_t g = 0; g < rates.size(); ++g) optimizer_.set_lr(g, rates[g]);

@@ -50,7 +50,7 @@ class LRSchedule {
   // Loads a state, and sets the optimizer's learning rates.
   // Errors: ValueError listing missing, unexpected and mismatching entries. The schedule is then unchanged.
   void load_state_dict(const State& state);
-  // Reads the schedule's part of a larger state, and registers the changes with in.then().
+  // Reads the schedule's part of a larger state, and registers the changes with in.on_success().
   virtual void read_state(StateReader in);
 
  protected:

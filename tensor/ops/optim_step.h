@@ -25,7 +25,7 @@ struct StepItem {
   // first item apply to all.
   Tensor on_device, found, lr;
   // i64[n], ascending and distinct: a sparse gradient [n,...] of these rows of the parameter; other rows are not
-  // updated. Undefined: a dense gradient. Only for optimizers with steps_rows, and on CPUs.
+  // updated. Undefined: a dense gradient. Only for optimizers with supports_sparse_rows, and on CPUs.
   Tensor rows = {};
 };
 

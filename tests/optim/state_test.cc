@@ -25,7 +25,7 @@ Tensor f64(const std::vector<double>& v) { return tensor(v, {int64_t(v.size())})
 
 TEST(StateReader, ReadsEachNameOnce) {
   StateReader in({.tensors = {{"part.x", f64({1, 2})}}, .numbers = {{"rate", 0.5}, {"part.steps", 7}}});
-  StateReader part = in.below("part");
+  StateReader part = in.with_prefix("part");
   EXPECT_TRUE(part.contains("steps") && part.contains("x") && in.contains("part.x"));
   EXPECT_FALSE(part.contains("rate"));
   EXPECT_EQ(in.rate("rate"), 0.5);
@@ -34,8 +34,8 @@ TEST(StateReader, ReadsEachNameOnce) {
   EXPECT_EQ(part.tensor("x", {2}, {DType::kF32, kCPU}).to_vector<float>(), (std::vector<float>{1, 2}));
   EXPECT_TRUE(part.empty());
   std::vector<int> order;
-  in.then([&] { order.push_back(1); });
-  part.then([&] { order.push_back(2); });
+  in.on_success([&] { order.push_back(1); });
+  part.on_success([&] { order.push_back(2); });
   EXPECT_TRUE(order.empty());
   in.finish("this test");
   EXPECT_THAT(order, ElementsAre(1, 2));
@@ -46,15 +46,15 @@ TEST(StateReader, ListsAllThatIsWrongAndDoesNothing) {
               .numbers = {{"steps", 1.5}, {"few", 2}, {"rate", -1}, {"rate", 3}, {"more", 4}}};
   state.numbers.emplace_back("infinite", std::numeric_limits<double>::infinity());
   StateReader in(state);
-  in.then([] { ADD_FAILURE() << "called"; });
+  in.on_success([] { ADD_FAILURE() << "called"; });
   in.count("steps");
   in.count("few", 3);
   in.rate("rate");
   in.rate("infinite");
-  EXPECT_EQ(in.below("part").number("none", 5), 5);
+  EXPECT_EQ(in.with_prefix("part").number("none", 5), 5);
   EXPECT_FALSE(in.tensor("x", {2}, {DType::kF64, kCPU}).defined());
   EXPECT_FALSE(in.tensor("missing", {2}, {DType::kF64, kCPU}).defined());
-  EXPECT_FALSE(in.below("part").tensor("i", {1}, {DType::kF64, kCPU}).defined());
+  EXPECT_FALSE(in.with_prefix("part").tensor("i", {1}, {DType::kF64, kCPU}).defined());
   EXPECT_EQ(message_of(in),
             "[load_state_dict] the state does not fit this test:\n"
             "  given more than once: rate\n"
