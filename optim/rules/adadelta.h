@@ -12,11 +12,11 @@ namespace gradus::optim {
 // u (acc_delta).
 template <class T> struct AdadeltaRule {
   static constexpr raw::Uses kUses = {true, true};
-  T lr, rho, fresh, eps;
+  T lr, rho, one_minus_rho, eps;
   GRADUS_HD void operator()(T& p, T d, T& v, T& u, T&) const {
-    v = rho * v + fresh * d * d;
+    v = rho * v + one_minus_rho * d * d;
     const T delta = m::sqrt((u + eps) / (v + eps)) * d;
-    u = rho * u + fresh * delta * delta;
+    u = rho * u + one_minus_rho * delta * delta;
     p -= lr * delta;
   }
 };

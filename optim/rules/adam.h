@@ -9,20 +9,20 @@
 namespace gradus::optim {
 
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
-// (exp_avg_sq), top (max_exp_avg_sq, for amsgrad).
+// (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad).
 template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::Uses kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
   T shrink, rate, root, eps;
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
   // device.
-  GRADUS_HD void take_varying(const AdamRule& other) {
+  GRADUS_HD void copy_device_scalars(const AdamRule& other) {
     shrink = other.shrink, rate = other.rate, root = other.root;
   }
-  GRADUS_HD void operator()(T& p, T d, T& m, T& v, T& top) const {
+  GRADUS_HD void operator()(T& p, T d, T& m, T& v, T& max_v) const {
     moments.update(d, m, v);
     T second = v;
-    if constexpr (amsgrad) second = top = top < v ? v : top;
+    if constexpr (amsgrad) second = max_v = max_v < v ? v : max_v;
     p = shrink * p - rate * m / (m::sqrt(second) * root + eps);
   }
 };

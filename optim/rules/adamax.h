@@ -15,8 +15,8 @@ template <class T> struct AdamaxRule {
   T b1, c1, b2, rate, eps;
   GRADUS_HD void operator()(T& p, T d, T& m, T& u, T&) const {
     m = b1 * m + c1 * d;
-    const T old = b2 * u, now = m::abs(d) + eps;
-    u = old > now ? old : now;
+    const T decayed = b2 * u, current = m::abs(d) + eps;
+    u = decayed > current ? decayed : current;
     p -= rate * m / u;
   }
 };

@@ -11,9 +11,9 @@ namespace gradus::optim {
 // update. The direction is computed in both passes and not stored.
 template <class T> struct LAMBRule {
   static constexpr raw::Uses kUses = {true, true};
-  static constexpr raw::Pass kMeasured = {
+  static constexpr raw::Pass kMeasurePass = {
       .reads_grad = true, .reads_states = true, .writes_states = true, .writes_param = false};
-  static constexpr raw::Pass kStepped = {
+  static constexpr raw::Pass kStepPass = {
       .reads_grad = false, .reads_states = true, .writes_states = false, .writes_param = true};
   raw::Moments<T> moments;
   T sign, first, root, eps;
@@ -24,7 +24,7 @@ template <class T> struct LAMBRule {
 
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
   // device.
-  GRADUS_HD void take_varying(const LAMBRule& other) {
+  GRADUS_HD void copy_device_scalars(const LAMBRule& other) {
     first = other.first, root = other.root, lr = other.lr;
   }
   // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,

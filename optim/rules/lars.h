@@ -9,15 +9,15 @@ namespace gradus::optim {
 // that rate() computes from the norms. b is the state momentum_buffer.
 template <class T> struct LARSRule {
   static constexpr raw::Uses kUses = {true};
-  static constexpr raw::Pass kMeasured = {
+  static constexpr raw::Pass kMeasurePass = {
       .reads_grad = true, .reads_states = false, .writes_states = false, .writes_param = false};
-  static constexpr raw::Pass kStepped = {
+  static constexpr raw::Pass kStepPass = {
       .reads_grad = true, .reads_states = true, .writes_states = true, .writes_param = true};
   T momentum, sign;
   double lr, trust, decay, eps;
 
   // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
-  GRADUS_HD void take_varying(const LARSRule& other) { lr = other.lr; }
+  GRADUS_HD void copy_device_scalars(const LARSRule& other) { lr = other.lr; }
   // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
   // gradient.
   GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }

@@ -10,19 +10,19 @@ namespace gradus::optim {
 
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
 // (exp_avg_sq).
-// p -= (now d + ahead m) / (sqrt(v) root + eps)
+// p -= (grad_rate d + momentum_rate m) / (sqrt(v) root + eps)
 template <class T> struct NAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
-  T now, ahead, root, eps;
+  T grad_rate, momentum_rate, root, eps;
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
   // device.
-  GRADUS_HD void take_varying(const NAdamRule& other) {
-    now = other.now, ahead = other.ahead, root = other.root;
+  GRADUS_HD void copy_device_scalars(const NAdamRule& other) {
+    grad_rate = other.grad_rate, momentum_rate = other.momentum_rate, root = other.root;
   }
   GRADUS_HD void operator()(T& p, T d, T& m, T& v, T&) const {
     moments.update(d, m, v);
-    p -= (now * d + ahead * m) / (m::sqrt(v) * root + eps);
+    p -= (grad_rate * d + momentum_rate * m) / (m::sqrt(v) * root + eps);
   }
 };
 
@@ -36,10 +36,10 @@ struct MakeNAdam {
   GRADUS_HD double mu(double step) const { return beta1 * (1 - 0.5 * m::pow(0.96, step * momentum_decay)); }
   GRADUS_HD void advance(raw::StepNumbers& n) const { n.more[0] *= mu(n.step); }
   template <class T> GRADUS_HD NAdamRule<T> rule(const raw::StepNumbers& n) const {
-    const double now = mu(n.step), next = mu(n.step + 1), product = n.more[0] * now;
+    const double mu_t = mu(n.step), mu_next = mu(n.step + 1), product = n.more[0] * mu_t;
     return {.moments = raw::Moments<T>::of(beta1, beta2),
-            .now = T(lr * (1 - now) / (1 - product)),
-            .ahead = T(lr * next / (1 - product * next)),
+            .grad_rate = T(lr * (1 - mu_t) / (1 - product)),
+            .momentum_rate = T(lr * mu_next / (1 - product * mu_next)),
             .root = T(1 / m::sqrt(raw::correction(beta2, n.step))),
             .eps = T(eps)};
   }

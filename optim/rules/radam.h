@@ -10,19 +10,20 @@ namespace gradus::optim {
 
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
 // (exp_avg_sq).
-// p -= rate m / (root sqrt(v) + rest), with root = 1 and rest = eps, or root = 0 and rest = 1 while rho_t <= 5.
+// p -= rate m / (root sqrt(v) + offset), with root = 1 and offset = eps, or root = 0 and offset = 1 while
+// rho_t <= 5.
 template <class T> struct RAdamRule {
   static constexpr raw::Uses kUses = {true, true};
   raw::Moments<T> moments;
-  T rate, root, rest;
+  T rate, root, offset;
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
   // device.
-  GRADUS_HD void take_varying(const RAdamRule& other) {
-    rate = other.rate, root = other.root, rest = other.rest;
+  GRADUS_HD void copy_device_scalars(const RAdamRule& other) {
+    rate = other.rate, root = other.root, offset = other.offset;
   }
   GRADUS_HD void operator()(T& p, T d, T& m, T& v, T&) const {
     moments.update(d, m, v);
-    p -= rate * m / (root * m::sqrt(v) + rest);
+    p -= rate * m / (root * m::sqrt(v) + offset);
   }
 };
 
@@ -38,7 +39,7 @@ struct MakeRAdam {
     return {.moments = raw::Moments<T>::of(beta1, beta2),
             .rate = T(rate),
             .root = adapts ? T(1) : T(0),
-            .rest = adapts ? T(eps) : T(1)};
+            .offset = adapts ? T(eps) : T(1)};
   }
 };
 

@@ -12,20 +12,20 @@ namespace gradus::optim {
 // b (momentum_buffer), mean (grad_avg).
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::Uses kUses = {true, momentum, centered};
-  T lr, keep, fresh, eps, mass;
+  T lr, alpha, one_minus_alpha, eps, mu;
   // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
-  GRADUS_HD void take_varying(const RMSpropRule& other) { lr = other.lr; }
+  GRADUS_HD void copy_device_scalars(const RMSpropRule& other) { lr = other.lr; }
   GRADUS_HD void operator()(T& p, T d, T& v, T& b, T& mean) const {
-    v = keep * v + fresh * d * d;
+    v = alpha * v + one_minus_alpha * d * d;
     T square = v;
     if constexpr (centered) {
-      mean = keep * mean + fresh * d;
+      mean = alpha * mean + one_minus_alpha * d;
       // Replaces a variance that is negative by rounding by 0, and keeps NaN.
       square = v - mean * mean;
       square = square > T(0) ? square : square < T(0) ? T(0) : square;
     }
     T change = d / (m::sqrt(square) + eps);
-    if constexpr (momentum) change = b = mass * b + change;
+    if constexpr (momentum) change = b = mu * b + change;
     p -= lr * change;
   }
 };

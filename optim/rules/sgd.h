@@ -20,26 +20,27 @@ struct MakeSGD {
   template <class T> GRADUS_HD SGDRule<T> rule(const raw::StepNumbers&) const { return {T(lr)}; }
 };
 
-// With momentum; b is the state momentum_buffer: b = keep b + take d;  p -= lr (direct d + ahead b).
+// With momentum; b is the state momentum_buffer:
+// b = momentum b + grad_weight d;  p -= lr (direct_weight d + buffer_weight b).
 template <class T> struct MomentumRule {
   static constexpr raw::Uses kUses = {true};
-  T lr, keep, take, direct, ahead;
+  T lr, momentum, grad_weight, direct_weight, buffer_weight;
   GRADUS_HD void operator()(T& p, T d, T& b, T&, T&) const {
-    b = keep * b + take * d;
-    p -= lr * (direct * d + ahead * b);
+    b = momentum * b + grad_weight * d;
+    p -= lr * (direct_weight * d + buffer_weight * b);
   }
 };
 // Makes the rule of a parameter from the options and the step number.
 struct MakeMomentum {
-  double lr, momentum, dampening, direct, ahead;
+  double lr, momentum, dampening, direct_weight, buffer_weight;
   template <class T> GRADUS_HD MomentumRule<T> rule(const raw::StepNumbers& n) const {
     // In the first step b = d, without dampening.
-    const bool fresh = n.step == 1;
+    const bool is_first = n.step == 1;
     return {.lr = T(lr),
-            .keep = fresh ? T(0) : T(momentum),
-            .take = fresh ? T(1) : T(1 - dampening),
-            .direct = T(direct),
-            .ahead = T(ahead)};
+            .momentum = is_first ? T(0) : T(momentum),
+            .grad_weight = is_first ? T(1) : T(1 - dampening),
+            .direct_weight = T(direct_weight),
+            .buffer_weight = T(buffer_weight)};
   }
 };
 
@@ -51,8 +52,8 @@ void sgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opti
               MakeMomentum{.lr = o.lr,
                            .momentum = o.momentum,
                            .dampening = o.dampening,
-                           .direct = o.nesterov ? 1.0 : 0.0,
-                           .ahead = o.nesterov ? o.momentum : 1});
+                           .direct_weight = o.nesterov ? 1.0 : 0.0,
+                           .buffer_weight = o.nesterov ? o.momentum : 1});
 }
 
 }  // namespace gradus::optim

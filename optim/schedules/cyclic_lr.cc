@@ -53,7 +53,7 @@ CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
 }
 
 // Returns the position in the triangular wave: 0 for base_lr, 1 for max_lr.
-double CyclicLR::height() const {
+double CyclicLR::amplitude_position() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
                total = up + (o.step_size_down ? double(o.step_size_down) : up), ratio = up / total,
@@ -61,7 +61,7 @@ double CyclicLR::height() const {
   return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
 }
 
-// Returns the factor of height() in this cycle or epoch, from the mode or scale_fn.
+// Returns the factor of amplitude_position() in this cycle or epoch, from the mode or scale_fn.
 double CyclicLR::scale() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -74,13 +74,13 @@ double CyclicLR::scale() const {
 
 double CyclicLR::rate(size_t group, double, double) const {
   const double low = (*options_.base_lr)[group], high = (*options_.max_lr)[group];
-  return low + (high - low) * height() * scale();
+  return low + (high - low) * amplitude_position() * scale();
 }
 
 std::optional<double> CyclicLR::momentum(size_t group) const {
   if (!options_.cycle_momentum) return {};
   const double low = options_.base_momentum[group], high = options_.max_momentum[group];
-  return high - (high - low) * height() * scale();
+  return high - (high - low) * amplitude_position() * scale();
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
@@ -107,7 +107,7 @@ void OneCycleLR::check_step() const {
     throw ValueError("OneCycleLR", "step ", last_epoch() + 1, " after the last of ", options_.total_steps);
 }
 
-std::pair<const OneCycleLR::Phase*, double> OneCycleLR::place() const {
+std::pair<const OneCycleLR::Phase*, double> OneCycleLR::current_phase() const {
   const double epoch = double(last_epoch());
   double begin = 0;
   for (const Phase& phase : phases_) {
@@ -126,13 +126,13 @@ double OneCycleLR::anneal(double from, double to, double done) const {
 }
 
 double OneCycleLR::rate(size_t group, double, double) const {
-  const auto [phase, done] = place();
+  const auto [phase, done] = current_phase();
   return anneal(level(group, phase->from), level(group, phase->to), done);
 }
 
 std::optional<double> OneCycleLR::momentum(size_t group) const {
   if (!options_.cycle_momentum) return {};
-  const auto [phase, done] = place();
+  const auto [phase, done] = current_phase();
   const auto at = [&](Level l) {
     return l == Level::kMax ? options_.base_momentum[group] : options_.max_momentum[group];
   };

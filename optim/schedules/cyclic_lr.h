@@ -36,7 +36,7 @@ class CyclicLR final : public LRSchedule {
   CyclicLR(Optimizer& optimizer, CyclicLROptions options);
 
  private:
-  double height() const;
+  double amplitude_position() const;
   double scale() const;
   double rate(size_t group, double base, double now) const override;
   std::optional<double> momentum(size_t group) const override;
@@ -75,7 +75,7 @@ class OneCycleLR final : public LRSchedule {
   std::optional<double> momentum(size_t group) const override;
   double level(size_t group, Level level) const;
   // Returns the current phase, and the completed fraction of it, from 0 to 1.
-  std::pair<const Phase*, double> place() const;
+  std::pair<const Phase*, double> current_phase() const;
   double anneal(double from, double to, double done) const;
 
   OneCycleLROptions options_;

@@ -7,17 +7,17 @@
 
 namespace gradus::models::internal {
 
-// Errors: ValueError unless `size` is a power of two in [least, 65536].
-inline void check_image_size(const char* network, int64_t size, int64_t least) {
-  if (size < least || size > 65536 || !std::has_single_bit(static_cast<uint64_t>(size)))
-    throw ValueError(network, "expected a size of ", least, ", ", 2 * least, ", ", 4 * least,
+// Errors: ValueError unless `size` is a power of two in [min, 65536].
+inline void check_image_size(const char* network, int64_t size, int64_t min) {
+  if (size < min || size > 65536 || !std::has_single_bit(static_cast<uint64_t>(size)))
+    throw ValueError(network, "expected a size of ", min, ", ", 2 * min, ", ", 4 * min,
                      ", ... pixels, at most 65536, got ", size);
 }
-// Errors: ValueError unless `value` is in [least, 2^20]. The bound prevents overflow of products of three such
+// Errors: ValueError unless `value` is in [min, 2^20]. The bound prevents overflow of products of three such
 // numbers.
-inline void check_count(const char* network, const char* what, int64_t value, int64_t least = 1) {
-  if (value < least || value > int64_t{1} << 20)
-    throw ValueError(network, "expected ", what, " in [", least, ", ", int64_t{1} << 20, "], got ", value);
+inline void check_count(const char* network, const char* what, int64_t value, int64_t min = 1) {
+  if (value < min || value > int64_t{1} << 20)
+    throw ValueError(network, "expected ", what, " in [", min, ", ", int64_t{1} << 20, "], got ", value);
 }
 
 // Returns the one-hot encoding of labels in x's dtype.

@@ -84,8 +84,8 @@ __device__ __forceinline__ bool is_left_out(const float* found) { return found &
 
 // Numbers of a rule that depend on neither rate nor step stay the launch's: they take no registers.
 template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, const Rule& there) {
-  if constexpr (requires { rule.take_varying(there); })
-    rule.take_varying(there);
+  if constexpr (requires { rule.copy_device_scalars(there); })
+    rule.copy_device_scalars(there);
   else
     rule = there;
 }
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   const Chunk chunk = table.chunk_of(block_index());
   if (rules) take_rule(rule, rules[chunk.tensor]);
   Squares mine{};
-  over_elements<Rule::kMeasured, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
+  over_elements<Rule::kMeasurePass, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     const raw::Two<T> x = rule.measure(p, g, a, b, c);
     mine.first += double(x.first) * double(x.first);
     mine.second += double(x.second) * double(x.second);
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   const Chunk chunk = table.chunk_of(block_index());
   if (rules) take_rule(rule, rules[chunk.tensor]);
   const T rate = rates[chunk.tensor];
-  over_elements<Rule::kStepped, Rule, P>(
+  over_elements<Rule::kStepPass, Rule, P>(
       table, chunk, [&](T& p, T g, T& a, T& b, T& c) { rule.step(rate, p, g, a, b, c); });
 }
 
