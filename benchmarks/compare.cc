@@ -152,17 +152,17 @@ Row compare_memory(const std::string& family, const Entry& entry, const std::str
 void report_neighbor(const std::vector<Entry>& entries, int threads, int rounds) {
   std::printf("%d threads, alone and beside a process that keeps one core busy\n\n", threads);
   std::printf("%-40s %-9s %10s %10s %8s %15s\n", "", "", "alone ms", "beside ms", "slower", "10%..90%");
-  const auto print = [](const Entry& e, const char* side, const Beside& b) {
+  const auto print = [](const Entry& e, const char* side, const NeighborTimes& b) {
     std::printf("%-40s %-9s %10.3f %10.3f %7.2fx %6.2fx..%5.2fx\n", e.name.c_str(), side, 1e3 * b.quiet,
                 1e3 * b.busy, b.ratio, b.low, b.high);
     std::fflush(stdout);
   };
   for (const Entry& gradus : entries) {
-    print(gradus, "Gradus", beside_neighbor(Side::kGradus, gradus, threads, rounds));
-    Beside best;
+    print(gradus, "Gradus", time_beside_busy_process(Side::kGradus, gradus, threads, rounds));
+    NeighborTimes best;
     for (const auto& [family, libtorch] : workloads(Side::kLibTorch)) {
       if (libtorch.name != gradus.name) continue;
-      const Beside b = beside_neighbor(Side::kLibTorch, libtorch, threads, rounds);
+      const NeighborTimes b = time_beside_busy_process(Side::kLibTorch, libtorch, threads, rounds);
       if (best.quiet == 0 || b.quiet < best.quiet) best = b;
     }
     if (best.quiet > 0) print(gradus, "LibTorch", best);

@@ -51,7 +51,7 @@ double seconds_of_step(const Workload& w, double seconds) {
 constexpr double kSettleSeconds = 3;
 constexpr double kMeasureSeconds = 2;
 
-Beside measure(Side side, const Entry& entry, int threads, int rounds) {
+NeighborTimes measure(Side side, const Entry& entry, int threads, int rounds) {
   Neighbor neighbor;  // forks before threads exist
   (side == Side::kGradus ? set_up_gradus : set_up_libtorch)(threads);
   const Workload w = entry.make();
@@ -70,17 +70,17 @@ Beside measure(Side side, const Entry& entry, int threads, int rounds) {
 
 }  // namespace
 
-Beside beside_neighbor(Side side, const Entry& entry, int threads, int rounds) {
+NeighborTimes time_beside_busy_process(Side side, const Entry& entry, int threads, int rounds) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("neighbor: no pipe");
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const Beside b = measure(side, entry, threads, rounds);
+    const NeighborTimes b = measure(side, entry, threads, rounds);
     _exit(write(ends[1], &b, sizeof b) == sizeof b ? 0 : 1);
   }
   close(ends[1]);
-  Beside b;
+  NeighborTimes b;
   const bool whole = child > 0 && read(ends[0], &b, sizeof b) == sizeof b;
   close(ends[0]);
   if (child > 0) waitpid(child, nullptr, 0);

@@ -23,7 +23,7 @@ namespace gradus::bench {
 
 using nlohmann::ordered_json;
 
-bool loops(dist::Schedule s) {
+bool has_two_stages_per_rank(dist::Schedule s) {
   return s == dist::Schedule::kInterleaved1F1B || s == dist::Schedule::kLoopedBreadthFirst ||
          s == dist::Schedule::kZeroBubbleV;
 }
@@ -36,15 +36,16 @@ void PipelineCases::title(const std::string& text) {
 
 void PipelineCases::add(const PipelineCase& c) {
   if (dist::get_rank() > 0) return;
-  static constexpr const char* kBars[] = {"at most ", "at least ", "1 within "};
+  static constexpr const char* kConditions[] = {"at most ", "at least ", "1 within "};
   std::printf("  %-48s %10.3f %-2s  of %10.3f %-2s  ratio %.3f", c.name.c_str(), c.measured, c.unit.c_str(),
               c.theory, c.unit.c_str(), c.ratio);
-  if (c.limit > 0) std::printf("  %s%.2f: %s", kBars[c.bar], c.limit, c.is_met() ? "met" : "MISSED");
+  if (c.limit > 0)
+    std::printf("  %s%.2f: %s", kConditions[c.condition], c.limit, c.is_met() ? "met" : "MISSED");
   std::printf("\n");
   std::fflush(stdout);
   ordered_json row{{"name", c.name},     {"unit", c.unit},   {"measured", c.measured},
                    {"theory", c.theory}, {"ratio", c.ratio}, {"ranks", dist::get_world_size()}};
-  if (c.limit > 0) row["bar"] = concat(kBars[c.bar], c.limit), row["met"] = c.is_met();
+  if (c.limit > 0) row["bar"] = concat(kConditions[c.condition], c.limit), row["met"] = c.is_met();
   rows_.push_back(row);
 }
 

@@ -21,17 +21,17 @@ struct PipelineArgs {
 };
 
 struct PipelineCase {
-  enum Bar { kAtMost, kAtLeast, kWithin };  // condition for the ratio; kWithin: |ratio - 1| <= limit
+  enum Condition { kAtMost, kAtLeast, kWithin };  // condition for the ratio; kWithin: |ratio - 1| <= limit
   std::string name, unit;
   double measured = 0, theory = 0;
   double ratio = 0;
-  Bar bar = kAtMost;
+  Condition condition = kAtMost;
   double limit = 0;  // 0: no condition
 
   bool is_met() const {
-    return limit == 0 || (bar == kAtMost    ? ratio <= limit
-                          : bar == kAtLeast ? ratio >= limit
-                                            : std::abs(ratio - 1) <= limit);
+    return limit == 0 || (condition == kAtMost    ? ratio <= limit
+                          : condition == kAtLeast ? ratio >= limit
+                                                  : std::abs(ratio - 1) <= limit);
   }
 };
 
@@ -46,7 +46,8 @@ class PipelineCases {
   nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
 };
 
-bool loops(dist::Schedule schedule);  // whether the benchmark runs the schedule with two stages per rank
+// Returns whether the benchmark runs the schedule with two stages per rank.
+bool has_two_stages_per_rank(dist::Schedule schedule);
 
 // Benchmarks that run on all ranks of a job.
 void sleeping_stages(const PipelineArgs& args, PipelineCases& cases);

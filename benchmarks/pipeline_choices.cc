@@ -89,7 +89,7 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
              .measured = 1e3 * time(*own),
              .theory = 1e3 * predicted,
              .ratio = time(*own) / predicted,
-             .bar = PipelineCase::kWithin,
+             .condition = PipelineCase::kWithin,
              .limit = 0.07});
   cases.add({.name = concat(model.name, ": steps until it was chosen", agreed ? "" : ", NOT on all ranks"),
              .unit = "",

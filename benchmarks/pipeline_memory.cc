@@ -42,7 +42,7 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
                  dist::Recompute recompute = dist::Recompute::kNever) {
   const int64_t before = memory_stats().live_bytes;
   reset_peak_memory();
-  const int depth = loops(schedule) ? 2 : 1;
+  const int depth = has_two_stages_per_rank(schedule) ? 2 : 1;
   dist::Pipeline<nn::Layer> pipe(model.make, model.input(1),
                                  {.interleave = depth,
                                   .schedule = schedule,
@@ -84,7 +84,7 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
 
 // Returns the peak memory of a list's micro-batches, each of which counts one.kept, or one.between between I and
 // W.
-double most_bytes(const std::vector<dist::Action>& list, const Measured& one) {
+double peak_bytes_of(const std::vector<dist::Action>& list, const Measured& one) {
   double bytes = 0, peak_bytes = 0;
   for (const dist::Action& a : list) {
     switch (a.kind) {
@@ -110,8 +110,8 @@ double most_bytes(const std::vector<dist::Action>& list, const Measured& one) {
 void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases) {
   set_num_threads(1);
   const PipelineModel model = pipeline_model("gpt");
-  const auto add = [&](const std::string& name, double measured, double theory, PipelineCase::Bar bar,
-                       double limit) {
+  const auto add = [&](const std::string& name, double measured, double theory,
+                       PipelineCase::Condition condition, double limit) {
     const auto all = dist::all_gather_object(dist::to_wire(std::pair(measured, theory)));
     for (size_t rank = 0; rank < all.size(); ++rank) {
       const auto [got, want] = dist::from_wire<std::pair<double, double>>(all[rank]);
@@ -120,7 +120,7 @@ void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases) {
                  .measured = 1e-6 * got,
                  .theory = 1e-6 * want,
                  .ratio = got / want,
-                 .bar = bar,
+                 .condition = condition,
                  .limit = limit});
     }
   };
@@ -128,11 +128,11 @@ void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases) {
   for (const std::string& name : args.schedules) {
     const Schedule s = dist::parse_schedule_name(name);
     const Measured one = measure(model, s, 1), all = measure(model, s, kMicroBatches);
-    const int depth = loops(s) ? 2 : 1;
+    const int depth = has_two_stages_per_rank(s) ? 2 : 1;
     const dist::ActionLists lists = make_schedule(
         s, {.ranks = dist::get_world_size(), .stages_per_rank = depth, .micro_batches = kMicroBatches});
     const double rest = one.peak - depth * one.kept;
-    add(name, all.peak, most_bytes(lists.of_rank[size_t(dist::get_rank())], one) + rest,
+    add(name, all.peak, peak_bytes_of(lists.of_rank[size_t(dist::get_rank())], one) + rest,
         PipelineCase::kWithin, 0.10);
     if (s == Schedule::kZeroBubbleH1)
       add(concat(name, ", at most 4 a + t"), all.peak, dist::get_world_size() * one.kept + rest,
@@ -143,7 +143,7 @@ void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases) {
           dist::simulate(lists, std::vector<dist::StageTimes>(size_t(lists.stages()), {1, 1, 1}))
               .ranks[size_t(dist::get_rank())];
       // The inputs of the other micro-batches in flight, and the peak of recomputing one micro-batch.
-      add(concat(name, ", run again"), again.peak, double(own.most_held - 1) * one.received + one.peak,
+      add(concat(name, ", run again"), again.peak, double(own.max_in_flight - 1) * one.received + one.peak,
           PipelineCase::kWithin, 0.10);
     }
     if (&name == &args.schedules.front())

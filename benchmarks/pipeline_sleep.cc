@@ -91,7 +91,7 @@ bool in_parts(Schedule s) { return s == Schedule::kZeroBubbleH1 || s == Schedule
 
 dist::ScheduleOptions options_of(Schedule s, int micro_batches) {
   return {.ranks = dist::get_world_size(),
-          .stages_per_rank = loops(s) ? 2 : 1,
+          .stages_per_rank = has_two_stages_per_rank(s) ? 2 : 1,
           .micro_batches = micro_batches,
           .extra_warmup = s == Schedule::k1F1BSlowLinks ? 1 : 0};
 }
@@ -235,7 +235,7 @@ void send_over_slow_links(const PipelineArgs& args, const Theory& theory, Pipeli
                .measured = 1e3 * measured,
                .theory = 1e3 * predicted,
                .ratio = measured / predicted,
-               .bar = PipelineCase::kWithin,
+               .condition = PipelineCase::kWithin,
                .limit = 0.05});
   }
 }

@@ -63,8 +63,9 @@ class IsolatedStages {
   std::vector<dist::StageTimes> measure() {
     dist::internal::StepWork work{.gm = &gm_};
     work.inputs.assign(kMicroBatches, {input_});
-    work.compute = [this](int) {
-      return model_.loss(static_cast<nn::Layer&>(staged_.module())(input_), target_) * (1.0 / kMicroBatches);
+    work.compute = [this](int, bool is_last_stage) {
+      const Tensor output = static_cast<nn::Layer&>(staged_.module())(input_);
+      return is_last_stage ? model_.loss(output, target_) * (1.0 / kMicroBatches) : Tensor();
     };
     dist::barrier();
     executor_.run(lists_, work);
@@ -146,7 +147,7 @@ std::vector<Side> sides_of(const PipelineModel& model, const PipelineArgs& args)
     for (const std::string& name : args.schedules) {
       Side s{.name = name, .schedule = dist::parse_schedule_name(name), .micro_batches = m};
       const dist::ScheduleOptions o{.ranks = dist::get_world_size(),
-                                    .stages_per_rank = loops(s.schedule) ? 2 : 1,
+                                    .stages_per_rank = has_two_stages_per_rank(s.schedule) ? 2 : 1,
                                     .micro_batches = m,
                                     .extra_warmup = s.schedule == Schedule::k1F1BSlowLinks ? 1 : 0};
       s.lists = make_schedule(s.schedule, o);
@@ -178,7 +179,7 @@ void add_gain(const PipelineModel& model, const std::vector<Side>& sides, Pipeli
              .measured = 100 * measured,
              .theory = 100 * theory,
              .ratio = measured / theory,
-             .bar = PipelineCase::kAtLeast,
+             .condition = PipelineCase::kAtLeast,
              .limit = 0.7});
 }
 
@@ -254,7 +255,7 @@ void compare(const PipelineModel& model, const PipelineArgs& args, PipelineCases
                .measured = speedup,
                .theory = predicted,
                .ratio = speedup / predicted,
-               .bar = PipelineCase::kAtLeast,
+               .condition = PipelineCase::kAtLeast,
                .limit = 0.9});
     cases.add({.name = concat(model.name, ": one rank of ", ranks, " threads / 1f1b"),
                .unit = "ms",

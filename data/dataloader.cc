@@ -178,7 +178,7 @@ class Pass {
   Batch read_collated(const std::vector<int64_t>& indices) const {
     std::vector<Sample> samples = get_samples(*plan_->dataset, indices);
     std::vector<int64_t> order = indices;
-    const int64_t skipped = move_stand_ins_last(samples, order);
+    const int64_t skipped = move_replacements_last(samples, order);
     Batch batch = plan_->options.collate(samples, order);
     batch.indices = std::move(order);
     batch.skipped = skipped;

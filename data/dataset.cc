@@ -80,13 +80,14 @@ std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t>
   return samples;
 }
 
-int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices) {
-  const auto stands_in = [](const Sample& s) { return s.stands_in; };
-  const int64_t count = std::count_if(samples.begin(), samples.end(), stands_in);
+int64_t move_replacements_last(std::vector<Sample>& samples, std::vector<int64_t>& indices) {
+  const auto is_replacement = [](const Sample& s) { return s.is_replacement; };
+  const int64_t count = std::count_if(samples.begin(), samples.end(), is_replacement);
   if (count == 0) return 0;
   std::vector<int64_t> read, skipped;
-  for (size_t i = 0; i < samples.size(); ++i) (samples[i].stands_in ? skipped : read).push_back(indices[i]);
-  std::stable_partition(samples.begin(), samples.end(), std::not_fn(stands_in));
+  for (size_t i = 0; i < samples.size(); ++i)
+    (samples[i].is_replacement ? skipped : read).push_back(indices[i]);
+  std::stable_partition(samples.begin(), samples.end(), std::not_fn(is_replacement));
   std::copy(skipped.begin(), skipped.end(), std::copy(read.begin(), read.end(), indices.begin()));
   return count;
 }
@@ -94,7 +95,7 @@ int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& 
 Batch Dataset::get_batch(std::span<const int64_t> indices) const {
   std::vector<Sample> samples = get_samples(*this, indices);
   std::vector<int64_t> order(indices.begin(), indices.end());
-  const int64_t skipped = move_stand_ins_last(samples, order);
+  const int64_t skipped = move_replacements_last(samples, order);
   Batch batch = collate(samples, order, name());
   batch.padding = batch.skipped = skipped;
   return batch;

@@ -24,8 +24,8 @@ namespace gradus::data {
 
 struct Sample {
   Tensor input;
-  Tensor target = {};      // undefined when the data set has no targets
-  bool stands_in = false;  // a replacement for the requested sample, which cannot be read
+  Tensor target = {};           // undefined when the data set has no targets
+  bool is_replacement = false;  // a replacement for the requested sample, which cannot be read
 };
 
 // Samples stacked along a new first dimension.
@@ -93,8 +93,8 @@ Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indic
 // Errors: SampleError naming the sample.
 std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices);
 
-// Moves replacement samples (Sample::stands_in), and their indices, to the end. Returns their number.
-int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
+// Moves replacement samples (Sample::is_replacement), and their indices, to the end. Returns their number.
+int64_t move_replacements_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
 
 // A reference to a data set. It owns an rvalue or a shared_ptr; `return set;` moves a local set into it. It
 // borrows an lvalue only by explicit conversion, DatasetRef(set); the set must then outlive the reference.

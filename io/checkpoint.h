@@ -64,7 +64,7 @@ concept Stateful = internal::HasStateDict<T> || internal::HasState<T>;
 
 struct SaveOptions {
   // Maximal time to wait for another process that is saving the file but writes nothing.
-  std::chrono::milliseconds patience{120'000};
+  std::chrono::milliseconds lock_timeout{120'000};
 };
 
 // Named tensors, integers, doubles, booleans and strings. A dot in a name separates sections: "optimizer.lr".

@@ -38,7 +38,8 @@ bool is_intact(const std::filesystem::path& path) {
 
 CheckpointWriter::CheckpointWriter(const std::filesystem::path& path, const Checkpoint& content,
                                    const SaveOptions& options)
-    : path_(path), file_(path, {.op = std::string(kSave), .checksum = true, .patience = options.patience}) {
+    : path_(path),
+      file_(path, {.op = std::string(kSave), .checksum = true, .lock_timeout = options.lock_timeout}) {
   Metadata metadata{{std::string(kVersionKey), std::string(kVersion)}};
   for (const auto& [name, value] : content.values_) {
     if (const Tensor* x = std::get_if<Tensor>(&value)) {

@@ -82,8 +82,7 @@ uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second) {
 
 AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
     : path_(path), temporary_(path.string() + ".tmp"), options_(std::move(options)) {
-  if (!path_.has_filename())
-    throw FileError(options_.op, "expected a file name, got '", path_.string(), "'");
+  if (!path_.has_filename()) throw FileError(options_.op, "expected a file name, got '", path_.string(), "'");
   std::error_code ignored;
   const fs::path folder = folder_of(path_);
   if (!fs::exists(folder, ignored))
@@ -92,7 +91,7 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
     throw FileError(options_.op, path_.string(), ": ", folder.string(), " is not a folder");
   if (fs::is_directory(path_, ignored))
     throw FileError(options_.op, path_.string(), ": expected a file name, got a folder");
-  turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.patience);
+  turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.lock_timeout);
   // The name may be a remnant of a killed writer, or a malicious link: Note [Untrusted names] in file_lock.cc.
   ::unlink(temporary_.c_str());
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -23,7 +23,7 @@ struct FileOptions {
   std::string op = "file";  // name of the operation in errors
   bool checksum = false;    // compute the CRC-32 of the bytes read or written
   // AtomicFile: maximal time to wait for another writer of the same file that writes nothing.
-  std::chrono::milliseconds patience{120'000};
+  std::chrono::milliseconds lock_timeout{120'000};
 };
 
 namespace internal {

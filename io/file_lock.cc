@@ -104,7 +104,7 @@ bool FileLock::try_take() {
 }
 
 FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::path& growing,
-                   const std::string& op, milliseconds patience)
+                   const std::string& op, milliseconds lock_timeout)
     : name_(path.string() + ".lock") {
   constexpr milliseconds kMaxPause{50};
   auto state = state_of(growing);
@@ -116,9 +116,9 @@ FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::pat
         state = now;
         since = Clock::now();
       }
-      if (Clock::now() - since > patience)
+      if (Clock::now() - since > lock_timeout)
         throw FileError(op, path.string(), ": another writer has held ", name_.string(),
-                        " and not got on for ", patience.count(), " ms: ", holder_of(name_));
+                        " and not got on for ", lock_timeout.count(), " ms: ", holder_of(name_));
     }
   } catch (const std::system_error& e) {
     throw FileError(op, path.string(), ": cannot create ", name_.filename().string(), ": ",

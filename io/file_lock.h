@@ -13,10 +13,10 @@ class FileLock {
  public:
   // Waits for the lock. `growing` is the file that the current writer writes: the writer makes progress while that
   // file grows.
-  // Errors: FileError naming the writer (process, host, time) after it has made no progress for `patience`;
+  // Errors: FileError naming the writer (process, host, time) after it has made no progress for `lock_timeout`;
   // FileError if the lock file cannot be created.
   FileLock(const std::filesystem::path& path, const std::filesystem::path& growing, const std::string& op,
-           std::chrono::milliseconds patience);
+           std::chrono::milliseconds lock_timeout);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

@@ -35,7 +35,7 @@ constexpr const char* kOp = "download";
 class PartFile {
  public:
   explicit PartFile(const fs::path& file)
-      : path_(file.string() + ".part"), lock_(file, path_, kOp, io::FileOptions().patience) {
+      : path_(file.string() + ".part"), lock_(file, path_, kOp, io::FileOptions().lock_timeout) {
     constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     fd_ = ::open(path_.c_str(), kFlags, 0644);
     struct stat info {};

@@ -235,7 +235,7 @@ Image Picture::resized() const {
 }
 
 // Applies all pending operations except mirroring, and returns the pixels.
-const Image& Picture::settled() {
+const Image& Picture::materialize() {
   if (resize_) {
     image_ = resized();
   } else if (box_ != image_.whole()) {
@@ -291,7 +291,7 @@ void copy_channels_last(const Tensor& x, float* out) {
 
 Image Picture::image() {
   require_image("Picture");
-  settled();
+  materialize();
   if (is_mirrored_) replace(mirrored(image_));
   return image_;
 }
@@ -314,7 +314,7 @@ void Picture::write_channels_last(float* out) {
     }
     return;
   }
-  const Image& image = settled();
+  const Image& image = materialize();
   image.channels() == 3 ? to_floats<3>(image, *values_, is_mirrored_, out)
                         : to_floats<1>(image, *values_, is_mirrored_, out);
 }
@@ -369,8 +369,8 @@ Picture& Picture::normalize(std::span<const float> mean, std::span<const float> 
   require_tensor("Normalize");
   const size_t n = static_cast<size_t>(channels());
   if ((mean.size() != n && mean.size() != 1) || (std.size() != n && std.size() != 1))
-    throw ValueError("Normalize", "expected a mean and a std for each of ", n, " channels, got ",
-                     mean.size(), " and ", std.size());
+    throw ValueError("Normalize", "expected a mean and a std for each of ", n, " channels, got ", mean.size(),
+                     " and ", std.size());
   return map_values(
       [&](size_t c, float v) { return (v - mean[mean.size() == 1 ? 0 : c]) / std[std.size() == 1 ? 0 : c]; });
 }

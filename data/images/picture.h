@@ -127,7 +127,7 @@ class Picture {
   template <class F> Picture& map_values(F&& f);
   Image resized() const;
   void replace(Image image);
-  const Image& settled();
+  const Image& materialize();
 
   std::vector<Picture> mask_;  // at most one element
   uint8_t mask_fill_ = 0;

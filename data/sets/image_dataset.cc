@@ -31,7 +31,7 @@ Picture transformed(const ImageDataset& set, int64_t index) {
 bool ImageDataset::skips(int64_t, const FileError&) const { return false; }
 
 template <class F>
-void ImageDataset::read_stand_in(int64_t index, const std::string& cause, const F& read) const {
+void ImageDataset::read_replacement(int64_t index, const std::string& cause, const F& read) const {
   constexpr int64_t kTries = 100;
   const int64_t tries = std::min(kTries, size() - 1);
   for (int64_t k = 1; k <= tries; ++k) {
@@ -56,8 +56,8 @@ Sample ImageDataset::get(int64_t index) const {
     read(index);
   } catch (const FileError& e) {
     if (!skips(index, e)) throw;
-    read_stand_in(index, e.what(), read);
-    sample.stands_in = true;
+    read_replacement(index, e.what(), read);
+    sample.is_replacement = true;
   }
   return sample;
 }
@@ -112,7 +112,7 @@ Batch ImageDataset::get_batch(std::span<const int64_t> indices) const {
   for (const auto& [index, cause] : skipped) {
     generator.begin_sample(index);
     internal::reading_sample(*this, index, [&, index = index, &cause = cause] {
-      read_stand_in(index, cause, [&](int64_t i) { writer.write(i); });
+      read_replacement(index, cause, [&](int64_t i) { writer.write(i); });
     });
     batch.indices.push_back(index);
   }

@@ -39,7 +39,7 @@ class ImageDataset : public Dataset {
  private:
   struct BatchWriter;
   // Calls read(i) for the indices after `index` until a call does not throw FileError.
-  template <class F> void read_stand_in(int64_t index, const std::string& cause, const F& read) const;
+  template <class F> void read_replacement(int64_t index, const std::string& cause, const F& read) const;
 
   Transform transform_;
 };

@@ -31,7 +31,7 @@ class ParameterNames {
     const auto it = names_.find(param.ref()->slot.get());
     return it == names_.end() ? describe(param) : it->second.second;
   }
-  void forget_dead() {
+  void remove_destroyed() {
     std::erase_if(names_, [](const auto& entry) { return !entry.second.first->tensor().defined(); });
   }
 
@@ -143,12 +143,12 @@ class DataParallelModel::State final : public autograd::LeafGuard {
            concat("check_divergence_every = ", options_.check_divergence_every),
            concat("a comm_hook = ", bool(options_.comm_hook))},
           group());
-    take_in_new();
+    sync_new_tensors();
   }
 
   // Finds parameters and buffers that are new since the last call. If there are any: compares their names,
   // dtypes and shapes over the ranks, and broadcasts the group's first rank's values.
-  void take_in_new() {
+  void sync_new_tensors() {
     nn::StateDict params, buffers;
     std::unordered_set<std::string> changed;  // modules with new parameters: their buffers count as new
     for (auto& [name, p] : parameters_())
@@ -170,7 +170,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
         for (const auto& [name, x] : *list) all.push_back(x);
       if (options_.init_sync) PackedBroadcast(group(), all, 0).finish();
     }
-    names_->forget_dead();
+    names_->remove_destroyed();
     std::vector<Ref<autograd::Leaf>> leaves;
     for (const auto& [name, p] : params) {
       names_->add(name, p);
@@ -187,7 +187,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
     const auto reduces = [](const Callback& c) {
       return dynamic_cast<const AllReduceCallback*>(c.object.get()) != nullptr;
     };
-    if (group().size() == 1 || internal::reducer_of(callback_).keeps() ||
+    if (group().size() == 1 || internal::reducer_of(callback_).in_no_sync() ||
         std::ranges::any_of(callbacks, reduces))
       return;
     throw StateError("record", "'", names_->of(param), "' is a parameter of a ", name_of(maker_),
@@ -243,17 +243,20 @@ namespace {
 // Attaches the model's new parameters to its manager before every recording.
 class NewParameterWatcher final : public RecordingWatcher {
  public:
-  NewParameterWatcher(std::function<bool()> take_in_new, NamedTensors chosen, std::vector<Callback> callbacks)
-      : take_in_new_(std::move(take_in_new)), chosen_(std::move(chosen)), callbacks_(std::move(callbacks)) {}
+  NewParameterWatcher(std::function<bool()> sync_new_tensors, NamedTensors chosen,
+                      std::vector<Callback> callbacks)
+      : sync_new_tensors_(std::move(sync_new_tensors)),
+        chosen_(std::move(chosen)),
+        callbacks_(std::move(callbacks)) {}
 
   void recording_opened(GradManager& gm) override {
-    if (!take_in_new_()) return;
+    if (!sync_new_tensors_()) return;
     const nn::StateDict current = chosen_();
     std::vector<Tensor> new_params;
     for (const auto& [name, p] : current)
       if (!attached_.contains(p)) new_params.push_back(p);
     if (new_params.empty()) return;
-    attached_.forget_dead();
+    attached_.remove_destroyed();
     for (const auto& [name, p] : current) attached_.add(name, p);
     std::vector<Callback> callbacks{Callback(shared_from_this())};
     callbacks.insert(callbacks.end(), callbacks_.begin(), callbacks_.end());
@@ -262,7 +265,7 @@ class NewParameterWatcher final : public RecordingWatcher {
 
  private:
   const std::function<bool()>
-      take_in_new_;  // returns false if the wrapper, and maybe the model, is destroyed
+      sync_new_tensors_;  // returns false if the wrapper, and maybe the model, is destroyed
   const NamedTensors chosen_;
   const std::vector<Callback> callbacks_;
   ParameterNames attached_;
@@ -280,17 +283,18 @@ DataParallelModel::DataParallelModel(std::string owner, NamedTensors parameters,
 std::weak_ptr<RecordingWatcher> DataParallelModel::attach(GradManager& gm, NamedTensors chosen,
                                                           std::vector<Callback> more) {
   more.insert(more.begin(), Callback(callback()));
-  const auto take_in_new = [weak = std::weak_ptr(state_)] {
+  const auto sync_new_tensors = [weak = std::weak_ptr(state_)] {
     const auto state = weak.lock();
-    if (state) state->take_in_new();
+    if (state) state->sync_new_tensors();
     return bool(state);
   };
-  const auto watcher = std::make_shared<NewParameterWatcher>(take_in_new, std::move(chosen), std::move(more));
+  const auto watcher =
+      std::make_shared<NewParameterWatcher>(sync_new_tensors, std::move(chosen), std::move(more));
   watcher->recording_opened(gm);
   return watcher;
 }
 
-void DataParallelModel::take_in_new() { state_->take_in_new(); }
+void DataParallelModel::sync_new_tensors() { state_->sync_new_tensors(); }
 
 const std::shared_ptr<AllReduceCallback>& DataParallelModel::callback() const { return state_->callback(); }
 

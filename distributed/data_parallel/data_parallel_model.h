@@ -66,8 +66,8 @@ class DataParallelModel {
   // model has new tensors.
   std::weak_ptr<RecordingWatcher> attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more);
   // Compares and broadcasts the tensors that are new in the model since the last call. attach(), and each
-  // recording of an attached manager, call take_in_new. Collective if there are new tensors.
-  void take_in_new();
+  // recording of an attached manager, call sync_new_tensors. Collective if there are new tensors.
+  void sync_new_tensors();
   const std::shared_ptr<AllReduceCallback>& callback() const;
   Tensor to_device(const Tensor& x) const;  // an input
   Tensor to_output(const Tensor& y) const;

@@ -22,15 +22,15 @@ class SeparateModels::State {
   State(nn::Module& module, DistributedDataParallelOptions options)
       : module_(module), options_(std::move(options)) {
     if (!options_.broadcast_buffers) options_.broadcast_buffers = false;
-    take_in_new();
+    sync_new_tensors();
     if (order_.empty())
       throw ValueError(kOp, "the model has no parameters: without any to learn it needs no ", kOp);
   }
 
   // Finds new tensors in all parts, also in parts that the current recording does not track, since they take
   // part in the forward.
-  void take_in_new() {
-    for (const std::string& part : order_) models_.at(part).take_in_new();
+  void sync_new_tensors() {
+    for (const std::string& part : order_) models_.at(part).sync_new_tensors();
     add_part("");
     for (const nn::Module* child : module_.children()) add_part(child->name());
   }
@@ -106,7 +106,7 @@ class SeparateModels::Watcher final : public RecordingWatcher {
   void recording_opened(GradManager& gm) override {
     const auto state = state_.lock();
     if (!state) return;
-    state->take_in_new();
+    state->sync_new_tensors();
     if (!all_) return;
     for (const std::string& part : state->order())
       if (attached_[part].expired()) attach(gm, part);
@@ -130,7 +130,7 @@ SeparateModels::SeparateModels(nn::Module& module, DistributedDataParallelOption
     : state_(std::make_shared<State>(module, std::move(options))) {}
 
 void SeparateModels::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
-  state_->take_in_new();
+  state_->sync_new_tensors();
   std::make_shared<Watcher>(state_, false, std::move(more))->attach(gm, state_->name_of(part));
 }
 
@@ -139,14 +139,14 @@ void SeparateModels::attach_all(GradManager& gm, std::vector<Callback> more) {
 }
 
 std::vector<std::shared_ptr<AllReduceCallback>> SeparateModels::callbacks() const {
-  state_->take_in_new();
+  state_->sync_new_tensors();
   std::vector<std::shared_ptr<AllReduceCallback>> all;
   for (const std::string& part : state_->order()) all.push_back(state_->model(part).callback());
   return all;
 }
 
 const std::shared_ptr<AllReduceCallback>& SeparateModels::callback(const nn::Module& part) const {
-  state_->take_in_new();
+  state_->sync_new_tensors();
   return state_->model(state_->name_of(part)).callback();
 }
 

@@ -266,7 +266,7 @@ std::string Verification::text_of(const StateDifference& first) const {
   text << prefix(first.kind) << first.name << " differs in step " << first.step << " (" << sizes(first.step)
        << "): ";
   if (!first.one_element) text << "element " << d.at << " is ";
-  text << d.given;
+  text << d.actual;
   if (first.rank >= 0)
     text << " on rank " << first.rank << ", " << d.expected << " on rank 0";
   else
@@ -343,7 +343,7 @@ std::pair<Cause, std::string> Verification::cause_of(const Comparison& compariso
   const int world = options_.world;
   const auto explains = [&](const Setup& setup) {
     const std::optional<StateDifference> remaining = run(setup).comparison.first;
-    return !remaining || remaining->place() > first.place();
+    return !remaining || remaining->position() > first.position();
   };
   const Outcome same = run({.world = world, .same_batch = true});
   const bool random = run({.other_seed = true}).comparison.first.has_value();
@@ -351,9 +351,9 @@ std::pair<Cause, std::string> Verification::cause_of(const Comparison& compariso
     return {Cause::kRandomness, random_text(dropouts_)};
   if (same.comparison.first) return {Cause::kDependsOnRank, rank_text(*same.comparison.first)};
 
-  const double given = first.difference.given, expected = first.difference.expected;
+  const double actual = first.difference.actual, expected = first.difference.expected;
   if (first.kind == StateKind::kLoss && first.step < options_.steps &&
-      std::abs(given * world - expected) <= options_.tolerance * std::abs(expected))
+      std::abs(actual * world - expected) <= options_.tolerance * std::abs(expected))
     return {Cause::kSumOverBatch, kSumText};
   if (!batch_norms_.empty() && explains({.world = world, .sync_batch_norm = true}))
     return {Cause::kBatchNormStatistics, batch_norm_text(batch_norms_)};

@@ -68,7 +68,7 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
     RecomputeChoice choice =
         choose_recomputation(setting.recompute, setting.lists(number), interpolate_times(size, measurements),
                              setting.rank_bytes, setting.memory_limit);
-    const double bytes = choice.most_bytes();
+    const double bytes = choice.peak_bytes();
     least_bytes = std::min(least_bytes, bytes);
     if (setting.memory_limit > 0 && bytes > setting.memory_limit) continue;
     candidates_.push_back({number, std::move(choice)});
@@ -78,8 +78,8 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
                      "no number of micro-batches keeps memory_limit = ", int64_t(setting.memory_limit),
                      " bytes: a rank needs at least ", int64_t(least_bytes));
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.choice.makespan; });
-  best_few_ = std::min(int(candidates_.size()), kMaxTrialCandidates);
-  trials_ = best_few_ > 1 ? best_few_ * kTrialsPerCandidate : 0;
+  num_trial_candidates_ = std::min(int(candidates_.size()), kMaxTrialCandidates);
+  trials_ = num_trial_candidates_ > 1 ? num_trial_candidates_ * kTrialsPerCandidate : 0;
 }
 
 int AutoMicroBatches::number_for(int64_t rows) const {
@@ -88,15 +88,17 @@ int AutoMicroBatches::number_for(int64_t rows) const {
   return int(std::clamp<double>(number, 1, double(std::min<int64_t>(rows, kMaxMicroBatches))));
 }
 
-void AutoMicroBatches::ran(int64_t rows, double seconds, const std::function<double(double)>& largest) {
+void AutoMicroBatches::record_time(int64_t rows, double seconds,
+                                   const std::function<double(double)>& largest) {
   if (done()) return;
   Candidate& c = candidates_[tried()];
   const double scaled = seconds * double(rows_) / double(rows);
-  c.ran = c.ran < 0 ? scaled : std::min(c.ran, scaled);
+  c.measured = c.measured < 0 ? scaled : std::min(c.measured, scaled);
   if (++tried_ < trials_) return;
-  for (int i = 0; i < best_few_; ++i) candidates_[size_t(i)].ran = largest(candidates_[size_t(i)].ran);
-  std::stable_sort(candidates_.begin(), candidates_.begin() + best_few_,
-                   [](const Candidate& a, const Candidate& b) { return a.ran < b.ran; });
+  for (int i = 0; i < num_trial_candidates_; ++i)
+    candidates_[size_t(i)].measured = largest(candidates_[size_t(i)].measured);
+  std::stable_sort(candidates_.begin(), candidates_.begin() + num_trial_candidates_,
+                   [](const Candidate& a, const Candidate& b) { return a.measured < b.measured; });
 }
 
 std::string AutoMicroBatches::describe() const {
@@ -105,7 +107,7 @@ std::string AutoMicroBatches::describe() const {
   const auto line = [&](const Candidate& c) {
     text << c.number << " micro-batches of " << rows_ / c.number << " rows: predicted " << c.choice.makespan
          << " s, idle " << c.choice.idle_fraction;
-    if (c.ran >= 0) text << "; ran in " << c.ran << " s";
+    if (c.measured >= 0) text << "; ran in " << c.measured << " s";
     text << '\n';
   };
   text << (done() ? "chosen: " : "so far the best: ");

@@ -34,7 +34,7 @@ class AutoMicroBatches {
   int number_for(int64_t rows) const;
   // Records the duration of a training step. `largest` returns the maximum of its argument over all ranks;
   // the step that ends the trials calls it, and is thus collective.
-  void ran(int64_t rows, double seconds, const std::function<double(double)>& largest);
+  void record_time(int64_t rows, double seconds, const std::function<double(double)>& largest);
   // Returns whether the trials have ended and the choice is final.
   bool done() const { return tried_ == trials_; }
   // Returns "8 micro-batches of 4 rows (predicted 0.120 s, idle 0.111; ran in 0.123 s), chosen among ...".
@@ -47,14 +47,14 @@ class AutoMicroBatches {
   struct Candidate {
     int number = 1;
     RecomputeChoice choice;
-    double ran = -1;  // measured seconds for a batch of rows_ rows; -1: not measured
+    double measured = -1;  // seconds for a batch of rows_ rows; -1: not measured
   };
-  size_t tried() const { return done() ? 0 : size_t(tried_ % best_few_); }
+  size_t tried() const { return done() ? 0 : size_t(tried_ % num_trial_candidates_); }
 
   int64_t rows_;
   std::vector<Candidate> candidates_;  // by ascending predicted time; measured ones by measured time
   int trials_ = 0, tried_ = 0;         // numbers of planned and of completed trial steps
-  int best_few_ = 1;                   // number of candidates that get trial steps
+  int num_trial_candidates_ = 1;       // number of candidates that get trial steps
 };
 
 }  // namespace gradus::dist::internal

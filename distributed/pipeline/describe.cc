@@ -41,14 +41,14 @@ std::string PipelineBase::describe() {
          << " parameters";
     if (int(times.size()) == stages()) {
       const StageTimes& t = times[size_t(s)];
-      const double sum = (t.runs_again ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
+      const double sum = (t.recomputed ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
       slowest = std::max(slowest, sum);
       total += sum;
       text << "; " << 1e3 * t.forward << " ms forward, " << 1e3 * (sum - t.forward) << " ms backward";
     }
     int64_t bytes = 0;
     std::string from;
-    for (const Crossing& need : cut.plan.needs[s]) {
+    for (const StageInputSource& need : cut.plan.needs[s]) {
       if (need.call < 0) continue;
       const TracedCall& call = cut.trace.calls[need.call];
       bytes += call.results[need.result].nbytes();
@@ -63,7 +63,7 @@ std::string PipelineBase::describe() {
   if (std::ranges::count(modes, Recompute::kAuto) > 0)
     text << "the first training step chooses which stages run again\n";
   if (choice && options_.memory_limit > 0)
-    text << "a rank needs at most " << int64_t(choice->most_bytes()) << " of " << options_.memory_limit
+    text << "a rank needs at most " << int64_t(choice->peak_bytes()) << " of " << options_.memory_limit
          << " bytes\n";
   if (auto_) text << auto_->describe();
   return text.str();

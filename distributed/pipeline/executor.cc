@@ -79,11 +79,11 @@ double Executor::run_list(Step& step) {
   const StepWork& work = step.work;
   std::map<std::string, Tensor> before;
   if (work.gm)
-    for (const auto& held : model_.state())
-      if (held.is_parameter && held.ranks.size() > 1 &&
-          std::ranges::find(held.ranks, model_.rank()) != held.ranks.end()) {
-        const Tensor parameter = model_.module().parameter(held.name);
-        before[held.name] = parameter.grad();
+    for (const auto& entry : model_.state())
+      if (entry.is_parameter && entry.ranks.size() > 1 &&
+          std::ranges::find(entry.ranks, model_.rank()) != entry.ranks.end()) {
+        const Tensor parameter = model_.module().parameter(entry.name);
+        before[entry.name] = parameter.grad();
         parameter.set_grad({});
       }
   // Stages draw random numbers from the generator of their micro-batch, not from the caller's.
@@ -91,25 +91,25 @@ double Executor::run_list(Step& step) {
   context.generator = std::make_shared<RandomGenerator>();
   const ContextScope in_context(context);
 
-  const std::vector<Place> order = order_of(lists);
+  const std::vector<ActionPosition> order = order_of(lists);
   recorder_.begin_step(step.number);
   std::optional<NoSync> no_sync;
   if (work.all_reduce) no_sync.emplace(work.all_reduce->no_sync());
-  for (const Place& place : order) {
-    const std::vector<Action>& list = lists.of_rank[place.list];
-    const Action& action = list[place.index];
-    if (&place == &order.back()) no_sync.reset();  // the last action is a backward, which all-reduces
+  for (const ActionPosition& position : order) {
+    const std::vector<Action>& list = lists.of_rank[position.list];
+    const Action& action = list[position.index];
+    if (&position == &order.back()) no_sync.reset();  // the last action is a backward, which all-reduces
     const ReportedAction reported(to_string(action));
     try {
-      for (size_t j = place.index; j < std::min(list.size(), place.index + 1 + kPrefetchedActions); ++j)
+      for (size_t j = position.index; j < std::min(list.size(), position.index + 1 + kPrefetchedActions); ++j)
         expect(step, list[j]);
       recorder_.begin(action);
       context.device = model_.device_of(action.stage);
       switch (action.kind) {
         case ActionKind::kForward:
-          forward(
-              step, action,
-              !work.recompute.empty() && runs_again(work.recompute[size_t(action.stage)], list, place.index));
+          forward(step, action,
+                  !work.recompute.empty() &&
+                      is_recomputed(work.recompute[size_t(action.stage)], list, position.index));
           break;
         case ActionKind::kWeightGradient:
           weight_gradient(step, action);
@@ -118,26 +118,26 @@ double Executor::run_list(Step& step) {
           backward(step, action);
       }
     } catch (Error& e) {
-      e.add_context("in " + to_string(action) + odd_inputs(step, action));
+      e.add_context("in " + to_string(action) + mismatching_inputs(step, action));
       throw;
     }
     recorder_.end();
   }
   if (work.all_reduce) recorder_.reduced(work.all_reduce->stats().bytes);
   recorder_.end_step();
-  share_tied_gradients(step, before);
-  return share_loss(step);
+  sum_tied_gradients(step, before);
+  return broadcast_loss(step);
 }
 
 // Returns a text for errors with the received inputs whose shapes differ from this rank's trace.
-std::string Executor::odd_inputs(const Step& step, const Action& action) const {
+std::string Executor::mismatching_inputs(const Step& step, const Action& action) const {
   const auto found = step.running.find({action.stage, action.micro_batch});
   if (found == step.running.end() || !found->second.cut) return "";
   const auto& [trace, plan] = *found->second.cut;
   const auto& received = found->second.input.received;
   std::string text;
   for (size_t slot = 0; slot < received.size(); ++slot) {
-    const Crossing& need = plan.needs[size_t(action.stage)][slot];
+    const StageInputSource& need = plan.needs[size_t(action.stage)][slot];
     if (need.call < 0 || !received[slot].defined()) continue;
     const Shape& expected = trace.calls[size_t(need.call)].results[size_t(need.result)].shape();
     if (received[slot].shape() != expected)
@@ -150,8 +150,8 @@ std::string Executor::odd_inputs(const Step& step, const Action& action) const {
 // Returns the order in which this process runs or enqueues actions: the rank's list, or, with several
 // devices, the lists of all devices merged by their begin in a simulation with equal times. The devices run in
 // parallel.
-std::vector<Executor::Place> Executor::order_of(const ActionLists& lists) const {
-  std::vector<Place> order;
+std::vector<Executor::ActionPosition> Executor::order_of(const ActionLists& lists) const {
+  std::vector<ActionPosition> order;
   if (!model_.has_devices()) {
     const size_t local = size_t(model_.rank());
     for (size_t i = 0; i < lists.of_rank[local].size(); ++i) order.push_back({local, i});
@@ -161,7 +161,7 @@ std::vector<Executor::Place> Executor::order_of(const ActionLists& lists) const 
   const auto begins = simulate(lists, std::vector(size_t(lists.stages()), equal)).begins;
   for (size_t r = 0; r < begins.size(); ++r)
     for (size_t i = 0; i < begins[r].size(); ++i) order.push_back({r, i});
-  std::ranges::stable_sort(order, {}, [&](const Place& p) { return begins[p.list][p.index]; });
+  std::ranges::stable_sort(order, {}, [&](const ActionPosition& p) { return begins[p.list][p.index]; });
   return order;
 }
 
@@ -193,8 +193,8 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
     running.recording = step.work.gm->record();
     running.recomputes = recomputes;
   }
-  std::optional<FirstRun> first;
-  if (running.recomputes) first.emplace(model_.module());
+  std::optional<ProbeForward> probe;
+  if (running.recomputes) probe.emplace(model_.module());
   run_own_stage(step, action);
   if (running.loss.defined()) step.losses.push_back(detach(running.loss));
   const auto sends = running.cut->plan.sends(s);
@@ -207,11 +207,11 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
             .wants_gradient = bool(running.tracked[i]),
             .generator = running.output.generator});
   }
-  if (first) {
-    running.buffers = first->changed_buffers();
+  if (probe) {
+    running.buffers = probe->changed_buffers();
     running.output.sent.clear();
     running.loss = {};
-    first.reset();
+    probe.reset();
   }
   if (step.work.gm)
     running.recording.pause();
@@ -238,7 +238,7 @@ void Executor::backward(Step& step, const Action& action) {
   Running& running = step.at(action);
   const StagePlan& plan = running.cut->plan;
   if (running.recomputes) {  // before waiting for gradients
-    const SecondRun second_run(model_.module(), running.buffers);
+    const RecomputedForward recomputing(model_.module(), running.buffers);
     running.recording.resume();
     run_own_stage(step, action);
     running.recording.pause();
@@ -338,21 +338,21 @@ Parcel Executor::take(Step& step, int from_stage, const Address& address, const 
 
 // Sums the gradients of tied parameters over their ranks, in the order of stages, so that all ranks get the
 // same bits. `before` has the gradients from before the step.
-void Executor::share_tied_gradients(Step& step, const std::map<std::string, Tensor>& before) {
+void Executor::sum_tied_gradients(Step& step, const std::map<std::string, Tensor>& before) {
   int number = 0;
-  for (const auto& held : model_.state()) {
-    if (!held.is_parameter || held.ranks.size() < 2) continue;
+  for (const auto& entry : model_.state()) {
+    if (!entry.is_parameter || entry.ranks.size() < 2) continue;
     const Address address{step.number, model_.stages(), number++, 0, true};
-    const auto earlier = before.find(held.name);
+    const auto earlier = before.find(entry.name);
     if (earlier == before.end()) continue;
-    const Tensor parameter = model_.module().parameter(held.name);
+    const Tensor parameter = model_.module().parameter(entry.name);
     const Tensor local = parameter.grad();
-    for (int rank : held.ranks)
+    for (int rank : entry.ranks)
       if (rank != model_.rank()) mailbox_->send(rank, address, {.tensor = local});
     Tensor sum;
-    for (int rank : held.ranks) {
+    for (int rank : entry.ranks) {
       const Tensor rank_gradient =
-          rank == model_.rank() ? local : mailbox_->take(rank, address, held.name).tensor;
+          rank == model_.rank() ? local : mailbox_->take(rank, address, entry.name).tensor;
       if (rank_gradient.defined()) sum = sum.defined() ? add(sum, rank_gradient) : rank_gradient;
     }
     if (earlier->second.defined()) sum = sum.defined() ? add(earlier->second, sum) : earlier->second;
@@ -360,7 +360,7 @@ void Executor::share_tied_gradients(Step& step, const std::map<std::string, Tens
   }
 }
 
-void Executor::share(std::vector<std::vector<Tensor>>& of_micro_batch) {
+void Executor::broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batch) {
   if (!mailbox_) return;
   const uint64_t number = steps_++;
   const int last = model_.rank_of(model_.stages() - 1);
@@ -374,7 +374,7 @@ void Executor::share(std::vector<std::vector<Tensor>>& of_micro_batch) {
     }
 }
 
-double Executor::share_loss(Step& step) {
+double Executor::broadcast_loss(Step& step) {
   double sum = 0;
   for (const Tensor& loss : step.losses) sum += loss.item<double>();
   if (!mailbox_) return sum;

@@ -45,20 +45,20 @@ class Executor {
   double run(const ActionLists& lists, const StepWork& work);
   // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
   // of the same lengths.
-  void share(std::vector<std::vector<Tensor>>& of_micro_batch);
+  void broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batch);
 
   StepRecorder& recorder() { return recorder_; }
 
  private:
   struct Running;
   struct Step;
-  struct Place {
+  struct ActionPosition {
     size_t list, index;  // position of an action: ActionLists::of_rank[list][index]
   };
 
   double run_list(Step& step);
-  std::vector<Place> order_of(const ActionLists& lists) const;
-  std::string odd_inputs(const Step& step, const Action& action) const;
+  std::vector<ActionPosition> order_of(const ActionLists& lists) const;
+  std::string mismatching_inputs(const Step& step, const Action& action) const;
   void forward(Step& step, const Action& action, bool recomputes);
   void run_own_stage(Step& step, const Action& action);
   void backward(Step& step, const Action& action);  // B or I
@@ -66,8 +66,8 @@ class Executor {
   void expect(Step& step, const Action& action);
   void send(Step& step, int to_stage, const Address& address, Parcel parcel);
   Parcel take(Step& step, int from_stage, const Address& address, const Action& action);
-  double share_loss(Step& step);
-  void share_tied_gradients(Step& step, const std::map<std::string, Tensor>& before);
+  double broadcast_loss(Step& step);
+  void sum_tied_gradients(Step& step, const std::map<std::string, Tensor>& before);
 
   StagedModel& model_;
   Group group_;

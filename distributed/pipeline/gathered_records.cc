@@ -32,7 +32,7 @@ std::string to_bytes(const std::vector<RankRecord>& records) {
   WireWriter writer;
   writer.put(uint64_t(records.size()));
   for (const RankRecord& r : records) {
-    for (int number : {r.rank, r.replica, r.place}) writer.put(number);
+    for (int number : {r.rank, r.replica, r.pipeline_rank}) writer.put(number);
     writer.put(uint64_t(r.steps.size()));
     for (const StepRecord& s : r.steps) {
       writer.put(s.number);
@@ -49,7 +49,7 @@ void append_from_bytes(const std::string& bytes, std::vector<RankRecord>& record
   uint64_t ranks, steps;
   for (reader.get(ranks); ranks > 0; --ranks) {
     RankRecord& r = records.emplace_back();
-    for (int* number : {&r.rank, &r.replica, &r.place}) reader.get(*number);
+    for (int* number : {&r.rank, &r.replica, &r.pipeline_rank}) reader.get(*number);
     for (reader.get(steps); steps > 0; --steps) {
       StepRecord& s = r.steps.emplace_back();
       reader.get(s.number);

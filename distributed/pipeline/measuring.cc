@@ -25,14 +25,14 @@ double largest_of_all(double x) {
 
 std::vector<double> PipelineBase::rank_bytes() {
   std::vector<double> rank_bytes(size_t(options_.stages));
-  for (const auto& held : model_.state()) {
-    if (!held.is_parameter) continue;
-    const double bytes = kBytesPerParameterByte * double(model_.module().parameter(held.name).nbytes());
+  for (const auto& entry : model_.state()) {
+    if (!entry.is_parameter) continue;
+    const double bytes = kBytesPerParameterByte * double(model_.module().parameter(entry.name).nbytes());
     if (model_.has_devices())
-      rank_bytes[size_t(std::ranges::find(options_.devices, held.device) - options_.devices.begin())] +=
+      rank_bytes[size_t(std::ranges::find(options_.devices, entry.device) - options_.devices.begin())] +=
           bytes;
     else
-      for (int rank : held.ranks) rank_bytes[size_t(rank)] += bytes;
+      for (int rank : entry.ranks) rank_bytes[size_t(rank)] += bytes;
   }
   return rank_bytes;
 }
@@ -45,9 +45,9 @@ void PipelineBase::choose_recompute(const Batch& batch, const Compute& compute) 
   RecomputeChoice choice =
       choose_recomputation(layout_.recompute, lists, measure_stages(batch, compute, std::min(size, own_rows)),
                            rank_bytes(), double(options_.memory_limit));
-  if (choice.most_bytes() > double(options_.memory_limit))
+  if (choice.peak_bytes() > double(options_.memory_limit))
     throw ValueError("Pipeline", "no recomputation keeps memory_limit = ", options_.memory_limit,
-                     " bytes: a rank needs at least ", int64_t(choice.most_bytes()));
+                     " bytes: a rank needs at least ", int64_t(choice.peak_bytes()));
   recompute_ = std::move(choice);
 }
 
@@ -65,7 +65,7 @@ void PipelineBase::measure(const Batch& batch, const Compute& compute) {
 
 std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,
                                                      int64_t rows) {
-  const Batch part{rows_between(batch.inputs, 0, rows), rows_between(batch.targets, 0, rows)};
+  const Batch part{slice_rows(batch.inputs, 0, rows), slice_rows(batch.targets, 0, rows)};
   const bool split = splits_backwards(lists_for(1));
   std::vector<double> numbers;
   for (int s = 0; s < stages(); ++s) {
@@ -77,7 +77,8 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
       const Cut& cut = model_.cut_for(part.inputs);
       const nn::ParameterScope tied(model_.module(), model_.from_other_devices(cut, s), {.partial = true});
       t = measure_stage(model_.module(), cut, s, split, [&] {
-        return Tensors{compute({here(part.inputs), here(part.targets)}, s + 1 == stages())};
+        return Tensors{
+            compute({on_current_device(part.inputs), on_current_device(part.targets)}, s + 1 == stages())};
       });
     }
     numbers.insert(numbers.end(), {t.forward, t.input_gradient, t.weight_gradient, t.bytes, t.input_bytes});
@@ -96,6 +97,8 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
   return times;
 }
 
-void PipelineBase::note_time(int64_t rows, double seconds) { auto_->ran(rows, seconds, largest_of_all); }
+void PipelineBase::record_step_time(int64_t rows, double seconds) {
+  auto_->record_time(rows, seconds, largest_of_all);
+}
 
 }  // namespace gradus::dist::internal

@@ -21,21 +21,21 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     for (const auto& [path, module] : model.named_modules()) paths_[module] = path;
     for (const auto& [name, tensor] : state) {
       trace_.state.push_back(name);
-      trace_.state_memory.push_back(memory_of(tensor));
+      trace_.state_storages.push_back(id_of(tensor));
     }
   }
 
-  Memory memory_of(const Tensor& x) {
+  StorageId id_of(const Tensor& x) {
     if (!x.defined()) return -1;
-    const auto [it, is_new] = memory_.try_emplace(x.storage().get(), trace_.memories);
+    const auto [it, is_new] = ids_.try_emplace(x.storage().get(), trace_.num_storages);
     // Kept alive, so that no later storage has the same address.
-    if (is_new) kept_alive_.push_back(x), ++trace_.memories;
+    if (is_new) kept_alive_.push_back(x), ++trace_.num_storages;
     return it->second;
   }
 
   void launched(const char*, std::span<const Tensor* const> tensors) override {
     TracedEvent op{.kind = TracedEvent::kOp, .call = open_call_};
-    for (const Tensor* x : tensors) op.memory.push_back(memory_of(*x));
+    for (const Tensor* x : tensors) op.storages.push_back(id_of(*x));
     const auto state = Context::current().generator->state();
     op.draws = state != std::exchange(generator_state_, state);
     trace_.events.push_back(std::move(op));
@@ -47,7 +47,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     trace_.calls.push_back({.module = &module,
                             .path = path == paths_.end() ? module.type_name() : path->second,
                             .parent = open_call_,
-                            .hidden = recordings_of_thread() != recordings_});
+                            .in_checkpoint = recordings_of_thread() != recordings_});
     trace_.events.push_back({.kind = TracedEvent::kEnter, .call = call});
     open_call_ = call;
     return nullptr;
@@ -59,7 +59,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     call.end = int(trace_.calls.size());
     for (const Tensor* x : tensors) {
       call.results.push_back(*x);
-      call.memory.push_back(memory_of(*x));
+      call.storages.push_back(id_of(*x));
     }
     call.result = copy();
     trace_.events.push_back({.kind = TracedEvent::kLeave, .call = open_call_});
@@ -75,7 +75,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
 
   ModelTrace& trace_;
   std::unordered_map<const nn::Module*, std::string> paths_;
-  std::unordered_map<const Storage*, Memory> memory_;
+  std::unordered_map<const Storage*, StorageId> ids_;
   std::vector<Tensor> kept_alive_;
   std::array<uint64_t, 2> generator_state_ = Context::current().generator->state();
   const std::vector<const Counted*> recordings_ = recordings_of_thread();
@@ -109,8 +109,8 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
   const auto tracer = make_ref<Tracer>(trace, model, state);
   context.observer = tracer;
   const nn::internal::CallInterceptorScope scope(tracer.get());
-  for (const Tensor& x : inputs) trace.inputs.push_back(tracer->memory_of(x));
-  for (const Tensor& result : forward()) trace.results.push_back(tracer->memory_of(result));
+  for (const Tensor& x : inputs) trace.inputs.push_back(tracer->id_of(x));
+  for (const Tensor& result : forward()) trace.results.push_back(tracer->id_of(result));
   return trace;
 }
 

@@ -19,16 +19,16 @@ namespace gradus::dist::internal {
 // be traced.
 
 // Number of a storage in the trace; -1 for an undefined tensor.
-using Memory = int;
+using StorageId = int;
 
 struct TracedCall {
   const nn::Module* module = nullptr;
   std::string path;                    // path in the model; "": the model itself
   int parent = -1;                     // index of the enclosing call
   int end = 0;                         // index of the next call that is not nested in this one
-  bool hidden = false;                 // inside a checkpoint() function
+  bool in_checkpoint = false;          // inside a checkpoint() function
   std::vector<Tensor> results;         // tensors of the returned value, on meta
-  std::vector<Memory> memory;          // storage of each result
+  std::vector<StorageId> storages;     // storage of each result
   std::shared_ptr<const void> result;  // copy of the returned value
 };
 
@@ -36,7 +36,7 @@ struct TracedEvent {
   enum Kind { kEnter, kOp, kLeave } kind;
   int call;  // kEnter, kLeave: the call; kOp: the innermost open call
   // kOp: storage of the first result, then of the other results and the inputs.
-  std::vector<Memory> memory = {};
+  std::vector<StorageId> storages = {};
   bool draws = false;  // the op drew random numbers
 };
 
@@ -44,10 +44,10 @@ struct ModelTrace {
   std::vector<TracedCall> calls;  // in order of entering
   std::vector<TracedEvent> events;
   std::vector<std::string> state;  // names of parameters and buffers
-  std::vector<Memory> state_memory;
-  std::vector<Memory> inputs;
-  std::vector<Memory> results;  // storage of the model's results
-  Memory memories = 0;          // number of storages
+  std::vector<StorageId> state_storages;
+  std::vector<StorageId> inputs;
+  std::vector<StorageId> results;  // storage of the model's results
+  int num_storages = 0;
 };
 
 // Runs `forward`, which calls the model with `inputs` and returns its result's tensors. The inputs must be on

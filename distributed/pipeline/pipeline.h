@@ -90,8 +90,8 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
     const auto model = [&](const Tensors& part) {
       return internal::tensors_of(module()(internal::with_tensors(input, part)));
     };
-    const size_t results = internal::tensors_of(**shown_).size();
-    return internal::with_tensors(**shown_,
+    const size_t results = internal::tensors_of(**example_output_).size();
+    return internal::with_tensors(**example_output_,
                                   run_forward(internal::tensors_of(input), model, results, options));
   }
 
@@ -100,16 +100,16 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
 
  private:
   Pipeline(const std::function<std::unique_ptr<M>()>& make, const Input& example,
-           const PipelineOptions& options, const std::shared_ptr<std::optional<Output>>& shown)
+           const PipelineOptions& options, const std::shared_ptr<std::optional<Output>>& example_output)
       : PipelineBase({.make = [make] { return std::unique_ptr<nn::Module>(make()); },
                       .forward =
-                          [example, shown](nn::Module& model, std::span<const Tensor> inputs) {
-                            *shown = static_cast<M&>(model)(internal::with_tensors(example, inputs));
-                            return internal::tensors_of(**shown);
+                          [example, example_output](nn::Module& model, std::span<const Tensor> inputs) {
+                            *example_output = static_cast<M&>(model)(internal::with_tensors(example, inputs));
+                            return internal::tensors_of(**example_output);
                           },
                       .inputs = internal::tensors_of(example)},
                      options),
-        shown_(shown) {}
+        example_output_(example_output) {}
 
   template <class Target, class Loss>
   double compute(GradManager* gm, const Input& input, const Target& target, const Loss& loss,
@@ -124,7 +124,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
         options);
   }
 
-  std::shared_ptr<std::optional<Output>> shown_;  // a result on meta, for the structure of Output
+  std::shared_ptr<std::optional<Output>> example_output_;  // a result on meta, for the structure of Output
 };
 
 }  // namespace gradus::dist

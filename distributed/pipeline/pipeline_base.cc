@@ -58,16 +58,14 @@ PipelineOptions checked(PipelineOptions o) {
   };
   if (has(Recompute::kAuto) && o.memory_limit == 0)
     throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, got none");
-  if (o.recompute_every < 0)
-    throw ValueError(kOp, "expected recompute_every >= 0, got ", o.recompute_every);
+  if (o.recompute_every < 0) throw ValueError(kOp, "expected recompute_every >= 0, got ", o.recompute_every);
   if (o.recompute_every > 0 && !has(Recompute::kAlways) && !has(Recompute::kExceptLast) &&
       !has(Recompute::kAuto))
     throw ValueError(kOp, "expected stages that run again for recompute_every = ", o.recompute_every,
                      ", got none");
   if (!o.devices.empty()) {
     if (o.stages != 0 && o.stages != int(o.devices.size()))
-      throw ValueError(kOp, "expected as many stages as devices, got ", o.stages, " and ",
-                       o.devices.size());
+      throw ValueError(kOp, "expected as many stages as devices, got ", o.stages, " and ", o.devices.size());
     o.stages = int(o.devices.size());
   }
   if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, got ", o.stages);
@@ -159,23 +157,23 @@ ActionLists PipelineBase::lists_for(int micro_batches) const {
                    layout_.groups);
 }
 
-std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& parts,
+std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_batches,
                                              const StepOptions& options) const {
   std::vector<double> counts;
   double total = 0;
   const double replicas = grid_.size("replica");
-  for (const Batch& part : parts) {
+  for (const Batch& micro_batch : micro_batches) {
     if (options.reduction == Reduction::kSum) {
       counts.push_back(replicas);  // gradients are averaged over the replicas
       continue;
     }
     if (options.count)
-      counts.push_back(options.count(part.targets));
+      counts.push_back(options.count(micro_batch.targets));
     else if (options.ignore_index)
       counts.push_back(
-          sum(to(ne(part.targets.at(0), double(*options.ignore_index)), DType::kF64)).item<double>());
+          sum(to(ne(micro_batch.targets.at(0), double(*options.ignore_index)), DType::kF64)).item<double>());
     else
-      counts.push_back(double(rows_of(part.inputs, part.targets)));
+      counts.push_back(double(rows_of(micro_batch.inputs, micro_batch.targets)));
     total += counts.back();
   }
   if (options.reduction == Reduction::kSum) return counts;
@@ -184,7 +182,7 @@ std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& parts,
     dist::all_reduce(all, {.group = grid_.group("replica")});
     total = all.item<double>() / replicas;
   }
-  for (double& count : counts) count = total > 0 ? count / total : 1 / double(parts.size());
+  for (double& count : counts) count = total > 0 ? count / total : 1 / double(micro_batches.size());
   return counts;
 }
 
@@ -203,23 +201,24 @@ const std::vector<Recompute>& PipelineBase::recompute() const {
   return auto_ ? auto_->next().of_stage : recompute_ ? recompute_->of_stage : layout_.recompute;
 }
 
-PipelineBase::CutBatch PipelineBase::cut(const Batch& batch, const std::string& what) const {
+PipelineBase::SplitBatch PipelineBase::split(const Batch& batch, const std::string& what) const {
   const int64_t rows = rows_of(batch.inputs, batch.targets);
-  CutBatch cut{.rows = rows, .lists = lists_for(micro_batches_for(rows))};
-  const int count = cut.lists.micro_batches;
+  SplitBatch result{.rows = rows, .lists = lists_for(micro_batches_for(rows))};
+  const int count = result.lists.micro_batches;
   if (rows < count)
     throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, got ", rows);
   // Sizes differ by at most one row; larger micro-batches come first.
   for (int64_t k = 0, begin = 0; k < count; ++k) {
     const int64_t end = begin + rows / count + (k < rows % count);
-    cut.parts.push_back({rows_between(batch.inputs, begin, end), rows_between(batch.targets, begin, end)});
-    cut.work.inputs.push_back(cut.parts.back().inputs);
+    result.micro_batches.push_back(
+        {slice_rows(batch.inputs, begin, end), slice_rows(batch.targets, begin, end)});
+    result.work.inputs.push_back(result.micro_batches.back().inputs);
     begin = end;
   }
-  cut.work.draw = Context::current().generator->next();
-  cut.work.program = concat(what, " by ", options_.lists.empty() ? name_of(options_.schedule) : "lists", ", ",
-                            stages(), " stages, ", count, " micro-batches, ", rows, " rows");
-  return cut;
+  result.work.draw = Context::current().generator->next();
+  result.work.program = concat(what, " by ", options_.lists.empty() ? name_of(options_.schedule) : "lists",
+                               ", ", stages(), " stages, ", count, " micro-batches, ", rows, " rows");
+  return result;
 }
 
 double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& compute,
@@ -237,7 +236,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   if (gm && chooses && !measured) measure(batch, compute);
   if (gm && !chooses && !measured && std::ranges::count(layout_.recompute, Recompute::kAuto) > 0)
     choose_recompute(batch, compute);
-  auto [rows, parts, lists, work] = cut(batch, gm ? "training" : "evaluation");
+  auto [rows, micro_batches, lists, work] = split(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
   const auto has_backwards = [](const auto& list) {
     return !list.empty() && list.back().kind != ActionKind::kForward;
@@ -246,9 +245,11 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     throw ScheduleError(kOp, {}, "a step needs backwards, and the lists have forwards alone");
   work.gm = gm;
   work.recompute = recompute();
-  const std::vector<double> weights = weights_of(parts, options);
+  const std::vector<double> weights = weights_of(micro_batches, options);
   work.compute = [&](int k, bool is_last_stage) {
-    const Tensor loss = compute({here(parts[k].inputs), here(parts[k].targets)}, is_last_stage);
+    const Tensor loss =
+        compute({on_current_device(micro_batches[k].inputs), on_current_device(micro_batches[k].targets)},
+                is_last_stage);
     // A micro-batch with no counted elements has weight 0, and its mean may be NaN: it is left out.
     return !is_last_stage || weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
@@ -267,10 +268,10 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   else
     run_lists(1);
   if (gm && chooses)
-    note_time(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    record_step_time(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   if (deferred) deferred->apply();
   if (!all_reduce_) return loss;
-  if (gm) share_buffers();
+  if (gm) broadcast_buffers();
   const Tensor mean = full({}, loss, {.dtype = DType::kF64});
   dist::all_reduce(mean, {.op = ReduceOp::kMean, .group = grid_.group("replica")});
   return mean.item<double>();
@@ -279,15 +280,16 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
 PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
                                                 const std::function<Tensors(const Tensors&)>& model,
                                                 size_t results, const ForwardOptions& options) {
-  auto [rows, parts, lists, work] = cut({inputs, {}}, options.everywhere ? "forward everywhere" : "forward");
-  std::vector<Tensors> outputs(parts.size(), Tensors(results));
+  auto [rows, micro_batches, lists, work] =
+      split({inputs, {}}, options.everywhere ? "forward everywhere" : "forward");
+  std::vector<Tensors> outputs(micro_batches.size(), Tensors(results));
   work.compute = [&](int k, bool is_last_stage) {
-    Tensors output = model(here(parts[size_t(k)].inputs));
+    Tensors output = model(on_current_device(micro_batches[size_t(k)].inputs));
     if (is_last_stage) outputs[size_t(k)] = std::move(output);
     return Tensor();
   };
   executor_.run(forwards_of(lists), work);
-  if (options.everywhere) executor_.share(outputs);
+  if (options.everywhere) executor_.broadcast_results(outputs);
   Tensors joined;
   for (size_t i = 0; i < results; ++i) {
     Tensors of_parts;
@@ -297,7 +299,7 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
   return joined;
 }
 
-void PipelineBase::share_buffers() {
+void PipelineBase::broadcast_buffers() {
   std::vector<Tensor> local;
   for (const Tensor& x : model_.module().buffers())
     if (x.device().type != DeviceType::kMeta) local.push_back(x);
@@ -337,7 +339,7 @@ std::optional<PipelineRecord> PipelineBase::gather_records() {
   const auto& steps = executor_.recorder().steps();
   std::vector<RankRecord> records{{.rank = get_rank(),
                                    .replica = grid_.index("replica"),
-                                   .place = group_.rank(),
+                                   .pipeline_rank = group_.rank(),
                                    .steps = {steps.begin(), steps.end()}}};
   for (const Group& group : {group_, grid_.group("replica")})
     records = gathered_records(std::move(records), group);

@@ -175,25 +175,25 @@ class PipelineBase {
                       size_t results, const ForwardOptions& options);
 
   // A batch divided into micro-batches, with the schedule for them.
-  struct CutBatch {
+  struct SplitBatch {
     int64_t rows = 0;
-    std::vector<Batch> parts;
+    std::vector<Batch> micro_batches;
     ActionLists lists;
     StepWork work;
   };
-  CutBatch cut(const Batch& batch, const std::string& what) const;
+  SplitBatch split(const Batch& batch, const std::string& what) const;
   ActionLists lists_for(int micro_batches) const;
   int micro_batches_for(int64_t rows) const;
   // Starts the choice of the number of micro-batches by measuring the stages. Collective over the job.
   void measure(const Batch& batch, const Compute& compute);
   // Passes the duration of a training step to the choice. Collective over the job.
-  void note_time(int64_t rows, double seconds);
+  void record_step_time(int64_t rows, double seconds);
   // Returns the times of all stages for the first `rows` rows of the batch. Collective over the job.
   std::vector<StageTimes> measure_stages(const Batch& batch, const Compute& compute, int64_t rows);
   // Broadcasts buffers (running statistics) from the first replica. Collective over the replicas.
-  void share_buffers();
+  void broadcast_buffers();
   // Returns the weight of each micro-batch's loss. Collective over the replicas.
-  std::vector<double> weights_of(const std::vector<Batch>& parts, const StepOptions& options) const;
+  std::vector<double> weights_of(const std::vector<Batch>& micro_batches, const StepOptions& options) const;
 
   // Returns the recomputation mode of each stage in the next step. kAuto: not chosen yet.
   const std::vector<Recompute>& recompute() const;

@@ -38,7 +38,7 @@ struct StepRecord {
 struct RankRecord {
   int rank = 0;     // rank in the job
   int replica = 0;  // index of the rank's pipeline
-  int place = 0;    // rank in the pipeline
+  int pipeline_rank = 0;
   std::vector<StepRecord> steps = {};
 };
 

@@ -100,7 +100,7 @@ std::map<Address, int64_t> sends_of(const PipelineStep& step) {
   return sends;
 }
 
-int64_t most_held(const StepRecord& step) {
+int64_t max_in_flight(const StepRecord& step) {
   int64_t held = 0, max = 0;
   for (const ActionRecord& a : step.actions)
     if (a.action.kind == ActionKind::kForward)
@@ -134,7 +134,7 @@ void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t
   report.slower_stage += seconds(waiting_for_sender);
   report.communication += seconds(waiting - waiting_for_sender);
   report.overhead += seconds(last - first - busy - waiting);
-  report.most_held = std::max(report.most_held, most_held(step));
+  report.max_in_flight = std::max(report.max_in_flight, max_in_flight(step));
 }
 
 // Adds the steps of one pipeline to the report. The report's makespans are sums over steps until the end.
@@ -228,7 +228,7 @@ std::string to_string(const PipelineReport& report) {
   for (const RankReport& r : report.ranks)
     text += formatted("%5d%10.3f%10.3f%10.3f%14.3f%15.3f%10.3f%6d%10.3f%10.3f\n", r.rank, 1e3 * r.busy,
                       1e3 * r.fill, 1e3 * r.drain, 1e3 * r.slower_stage, 1e3 * r.communication,
-                      1e3 * r.overhead, int(r.most_held), 1e-6 * r.sent_bytes, 1e-6 * r.reduced_bytes);
+                      1e3 * r.overhead, int(r.max_in_flight), 1e-6 * r.sent_bytes, 1e-6 * r.reduced_bytes);
   return text + formatted("\nstep %.3f ms, idle %.2f %%; theory %.3f ms, idle %.2f %%\n",
                           1e3 * report.makespan, 100 * report.idle_fraction, 1e3 * report.predicted_makespan,
                           100 * report.predicted_idle_fraction);

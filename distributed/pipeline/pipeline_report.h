@@ -20,16 +20,16 @@ struct StageReport {
 
 // busy + fill + drain + slower_stage + communication + overhead = the step's makespan.
 struct RankReport {
-  int rank = 0;              // in the job
-  double busy = 0;           // in actions
-  double fill = 0;           // before the rank's first action
-  double drain = 0;          // after the rank's last action
-  double slower_stage = 0;   // waiting for messages before they were sent
-  double communication = 0;  // waiting for messages after they were sent
-  double overhead = 0;       // between actions without waiting
-  int64_t most_held = 0;     // maximal number of micro-batches between F and the end of B or W
-  double sent_bytes = 0;     // per step, to other ranks
-  double reduced_bytes = 0;  // per step, gradients sent by the all-reduce over replicas
+  int rank = 0;               // in the job
+  double busy = 0;            // in actions
+  double fill = 0;            // before the rank's first action
+  double drain = 0;           // after the rank's last action
+  double slower_stage = 0;    // waiting for messages before they were sent
+  double communication = 0;   // waiting for messages after they were sent
+  double overhead = 0;        // between actions without waiting
+  int64_t max_in_flight = 0;  // maximal number of micro-batches between F and the end of B or W
+  double sent_bytes = 0;      // per step, to other ranks
+  double reduced_bytes = 0;   // per step, gradients sent by the all-reduce over replicas
 };
 
 struct PipelineReport {

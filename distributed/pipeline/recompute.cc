@@ -16,32 +16,32 @@ struct RecomputingNode final : AutogradSlot {
 
 }  // namespace
 
-bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i) {
+bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i) {
   if (mode == Recompute::kNever || mode == Recompute::kAlways) return mode == Recompute::kAlways;
   const bool is_last = i + 1 == list.size();
   return is_last || list[i + 1].kind == ActionKind::kForward || list[i + 1].stage != list[i].stage ||
          list[i + 1].micro_batch != list[i].micro_batch;
 }
 
-std::vector<char> stages_that_run_again(const std::vector<Recompute>& of_stage, const ActionLists& lists) {
+std::vector<char> recomputed_stages(const std::vector<Recompute>& of_stage, const ActionLists& lists) {
   std::vector<char> recomputed(of_stage.size());
   for (const auto& list : lists.of_rank)
     for (size_t i = 0; i < list.size(); ++i)
-      if (list[i].kind == ActionKind::kForward && runs_again(of_stage[size_t(list[i].stage)], list, i))
+      if (list[i].kind == ActionKind::kForward && is_recomputed(of_stage[size_t(list[i].stage)], list, i))
         recomputed[size_t(list[i].stage)] = true;
   return recomputed;
 }
 
-FirstRun::FirstRun(const nn::Module& model)
+ProbeForward::ProbeForward(const nn::Module& model)
     : probe_(autograd::RecordingState::probe(autograd::open_recordings())),
       only_({probe_}),
       buffers_(model.named_buffers()) {
   for (const auto& [name, buffer] : buffers_) versions_.push_back(buffer.storage()->version());
 }
 
-FirstRun::~FirstRun() { probe_->finish(); }
+ProbeForward::~ProbeForward() { probe_->finish(); }
 
-nn::StateDict FirstRun::changed_buffers() const {
+nn::StateDict ProbeForward::changed_buffers() const {
   nn::StateDict changed;
   size_t i = 0;
   for (const auto& [name, buffer] : buffers_)
@@ -49,11 +49,11 @@ nn::StateDict FirstRun::changed_buffers() const {
   return changed;
 }
 
-SecondRun::SecondRun(nn::Module& model, const nn::StateDict& changed_buffers)
+RecomputedForward::RecomputedForward(nn::Module& model, const nn::StateDict& changed_buffers)
     : buffers_(model, changed_buffers, {.partial = true}),
       rule_(new RecomputingNode),
       outer_(std::exchange(Context::current().running_node, rule_.get())) {}
 
-SecondRun::~SecondRun() { Context::current().running_node = outer_; }
+RecomputedForward::~RecomputedForward() { Context::current().running_node = outer_; }
 
 }  // namespace gradus::dist::internal

@@ -30,17 +30,17 @@ namespace internal {
 // runs the second forward before it waits for the gradients of later stages.
 
 // Returns whether the forward at index `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
-bool runs_again(Recompute mode, const std::vector<Action>& list, size_t i);
+bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i);
 // Returns for each stage whether any of its forwards is recomputed.
-std::vector<char> stages_that_run_again(const std::vector<Recompute>& of_stage, const ActionLists& lists);
+std::vector<char> recomputed_stages(const std::vector<Recompute>& of_stage, const ActionLists& lists);
 
 // The scope of the first run of a recomputed forward.
-class FirstRun {
+class ProbeForward {
  public:
-  explicit FirstRun(const nn::Module& model);
-  ~FirstRun();
-  FirstRun(const FirstRun&) = delete;
-  FirstRun& operator=(const FirstRun&) = delete;
+  explicit ProbeForward(const nn::Module& model);
+  ~ProbeForward();
+  ProbeForward(const ProbeForward&) = delete;
+  ProbeForward& operator=(const ProbeForward&) = delete;
   // Returns copies of the buffers that the forward has changed.
   nn::StateDict changed_buffers() const;
 
@@ -53,12 +53,12 @@ class FirstRun {
 
 // The scope of the second run: is_recomputing() is true, and the model has the buffers as the first run left
 // them.
-class SecondRun {
+class RecomputedForward {
  public:
-  SecondRun(nn::Module& model, const nn::StateDict& changed_buffers);
-  ~SecondRun();
-  SecondRun(const SecondRun&) = delete;
-  SecondRun& operator=(const SecondRun&) = delete;
+  RecomputedForward(nn::Module& model, const nn::StateDict& changed_buffers);
+  ~RecomputedForward();
+  RecomputedForward(const RecomputedForward&) = delete;
+  RecomputedForward& operator=(const RecomputedForward&) = delete;
 
  private:
   nn::ParameterScope buffers_;

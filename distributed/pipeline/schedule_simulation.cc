@@ -42,7 +42,7 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
                                                                                : links.backward));
     });
     double time = 0;
-    const double recompute_time = t.runs_again ? t.forward : 0;
+    const double recompute_time = t.recomputed ? t.forward : 0;
     switch (a.kind) {
       case ActionKind::kForward:
         time = t.forward;
@@ -63,12 +63,12 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
     r.busy += time;
     if (!has_backwards) return;
     if (a.kind == ActionKind::kForward) {
-      r.most_held = std::max(r.most_held, ++held[rank]);
-      bytes[rank] += t.input_bytes + (t.runs_again ? 0 : t.bytes);
-    } else if (t.runs_again && a.kind != ActionKind::kWeightGradient) {
+      r.max_in_flight = std::max(r.max_in_flight, ++held[rank]);
+      bytes[rank] += t.input_bytes + (t.recomputed ? 0 : t.bytes);
+    } else if (t.recomputed && a.kind != ActionKind::kWeightGradient) {
       bytes[rank] += t.bytes;
     }
-    r.most_bytes = std::max(r.most_bytes, bytes[rank]);
+    r.peak_bytes = std::max(r.peak_bytes, bytes[rank]);
     if (a.kind == ActionKind::kBackward || a.kind == ActionKind::kWeightGradient) {
       --held[rank];
       bytes[rank] -= t.input_bytes + t.bytes;

@@ -13,7 +13,7 @@ struct StageTimes {
   double bytes = 0;        // saved tensors, from the forward to the end of the backward
   double input_bytes = 0;  // received inputs, not included in `bytes`
   // Recomputation: the forward saves nothing, and runs again at the start of B or I.
-  bool runs_again = false;
+  bool recomputed = false;
 };
 struct LinkTimes {
   // Seconds that a message to another rank takes (latency + transfer), in parallel with computation.
@@ -23,8 +23,8 @@ struct LinkTimes {
 struct RankPrediction {
   double busy = 0;            // seconds in actions
   double begin = 0, end = 0;  // begin of the first and end of the last action
-  int64_t most_held = 0;      // maximal number of micro-batches between F and the end of B or W
-  double most_bytes = 0;      // peak memory of received inputs and saved tensors
+  int64_t max_in_flight = 0;  // maximal number of micro-batches between F and the end of B or W
+  double peak_bytes = 0;      // peak memory of received inputs and saved tensors
 };
 struct SchedulePrediction {
   double makespan = 0;       // from the first action's begin to the last action's end

@@ -36,12 +36,12 @@ void add(Sources& to, const Sources& sources) {
 class Planner {
  public:
   Planner(const ModelTrace& trace, StagePlan& plan)
-      : trace_(trace), plan_(plan), sources_(trace.memories), unwritten_(trace.memories, true) {
-    for (Memory m : trace.inputs)
+      : trace_(trace), plan_(plan), sources_(trace.num_storages), unwritten_(trace.num_storages, true) {
+    for (StorageId m : trace.inputs)
       if (m >= 0) unwritten_[m] = false;
     for (size_t i = 0; i < trace.state.size(); ++i) {
-      add(sources_[trace.state_memory[i]], {Source::kState, int(i)});
-      unwritten_[trace.state_memory[i]] = false;
+      add(sources_[trace.state_storages[i]], {Source::kState, int(i)});
+      unwritten_[trace.state_storages[i]] = false;
     }
   }
 
@@ -56,7 +56,7 @@ class Planner {
         leave(event.call);
       }
     }
-    for (Memory m : trace_.results)
+    for (StorageId m : trace_.results)
       if (m >= 0) read(sources_[m], "the loss");
     add_links();
   }
@@ -64,12 +64,12 @@ class Planner {
  private:
   void run_op(const TracedEvent& op) {
     Sources op_sources;
-    for (Memory m : op.memory)
+    for (StorageId m : op.storages)
       if (m >= 0) add(op_sources, sources_[m]);
     read(op_sources, op.call < 0 ? "" : trace_.calls[op.call].path);
     // The first operand is a result; so is every storage that no earlier op used.
-    for (size_t i = 0; i < op.memory.size(); ++i) {
-      const Memory m = op.memory[i];
+    for (size_t i = 0; i < op.storages.size(); ++i) {
+      const StorageId m = op.storages[i];
       if (m < 0 || (i > 0 && !unwritten_[m]) || is_state(m)) continue;
       const bool is_new = unwritten_[m];
       unwritten_[m] = false;
@@ -98,9 +98,9 @@ class Planner {
           throw ValueError("Pipeline", "'", reader, "' of stage ", stage_,
                            " reads random numbers that were drawn on stage ", s.stage,
                            " between modules: draw them in a module (nn::Dropout)");
-        const Crossing crossing{s.of, s.result, s.stage};
+        const StageInputSource input{s.of, s.result, s.stage};
         auto& needs = plan_.needs[stage_];
-        if (std::ranges::find(needs, crossing) == needs.end()) needs.push_back(crossing);
+        if (std::ranges::find(needs, input) == needs.end()) needs.push_back(input);
       }
     }
   }
@@ -110,18 +110,18 @@ class Planner {
     if (planned.role == Role::kOwn) {
       own_ = -1;
       // A module that only returns views of its inputs runs on every stage, so its result need not be sent.
-      const auto& memory = trace_.calls[call].memory;
-      const auto computed = [&](Memory m) {
+      const auto& storages = trace_.calls[call].storages;
+      const auto computed = [&](StorageId m) {
         return m >= 0 && std::ranges::any_of(sources_[m], [&](const Source& s) {
                  return s.kind == Source::kInternal && s.of == call;
                });
       };
-      const bool views_alone = std::ranges::none_of(memory, computed) && !reads_state(call);
+      const bool views_alone = std::ranges::none_of(storages, computed) && !reads_state(call);
       if (views_alone)
         for (int i = call; i < trace_.calls[call].end; ++i) plan_.calls[i].role = Role::kRun;
       else
-        for (size_t i = 0; i < memory.size(); ++i)
-          if (memory[i] >= 0) sources_[memory[i]] = {{Source::kResult, call, int(i), stage_}};
+        for (size_t i = 0; i < storages.size(); ++i)
+          if (storages[i] >= 0) sources_[storages[i]] = {{Source::kResult, call, int(i), stage_}};
     }
     if (planned.cut) ++stage_;
   }
@@ -129,19 +129,19 @@ class Planner {
   bool reads_state(int call) const {
     return std::ranges::any_of(trace_.events, [&](const TracedEvent& e) {
       return e.kind == TracedEvent::kOp && e.call >= call && e.call < trace_.calls[call].end &&
-             std::ranges::any_of(e.memory, [&](Memory m) { return is_state(m); });
+             std::ranges::any_of(e.storages, [&](StorageId m) { return is_state(m); });
     });
   }
 
-  bool is_state(Memory m) const {
-    return std::ranges::find(trace_.state_memory, m) != trace_.state_memory.end();
+  bool is_state(StorageId m) const {
+    return std::ranges::find(trace_.state_storages, m) != trace_.state_storages.end();
   }
 
   // Makes slot 0 of each stage an input from the previous stage, which also carries the generator's state.
   void add_links() {
     for (int s = 1; s < plan_.stages; ++s) {
       auto& needs = plan_.needs[s];
-      const auto link = std::ranges::find(needs, s - 1, &Crossing::stage);
+      const auto link = std::ranges::find(needs, s - 1, &StageInputSource::stage);
       if (link != needs.end())
         std::rotate(needs.begin(), link, link + 1);
       else
@@ -151,13 +151,13 @@ class Planner {
 
   const ModelTrace& trace_;
   StagePlan& plan_;
-  std::vector<Sources> sources_;  // per memory
+  std::vector<Sources> sources_;  // per storage
   std::vector<char> unwritten_;   // per storage: no op has used it yet
   int stage_ = 0;
   int own_ = -1;  // the current kOwn call; -1: none
 };
 
-bool can_end_a_stage(const TracedCall& call) { return call.parent >= 0 && !call.hidden; }
+bool can_end_a_stage(const TracedCall& call) { return call.parent >= 0 && !call.in_checkpoint; }
 
 }  // namespace
 
@@ -165,7 +165,7 @@ std::vector<StagePlan::Sent> StagePlan::sends(int stage) const {
   std::vector<Sent> sent;
   for (int to = stages - 1; to > stage; --to)
     for (size_t slot = 0; slot < needs[to].size(); ++slot) {
-      const Crossing& value = needs[to][slot];
+      const StageInputSource& value = needs[to][slot];
       if (value.stage != stage) continue;
       auto position = std::ranges::find(sent, value, &Sent::value);
       if (position == sent.end()) position = sent.insert(sent.end(), {value, {}});
@@ -185,7 +185,7 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts) {
     const TracedCall& call = trace.calls.at(cut);
     if (!can_end_a_stage(call))
       throw ValueError("Pipeline", "a stage cannot end after '", call.path,
-                       "': ", call.hidden ? "it is within a checkpoint" : "it is the whole model");
+                       "': ", call.in_checkpoint ? "it is within a checkpoint" : "it is the whole model");
     if (call.end <= last_end)
       throw ValueError("Pipeline", "a stage cannot end after '", call.path,
                        "': no module is called between this cut and the one before");

@@ -17,11 +17,11 @@ namespace gradus::dist::internal {
 // of modules and inputs of the model are sent.
 
 // A result of a call that a later stage reads.
-struct Crossing {
+struct StageInputSource {
   int call = -1;   // -1: no tensor, only the state of the generator
   int result = 0;  // index in the call's results
   int stage = 0;   // the stage that computes the result
-  bool operator==(const Crossing&) const = default;
+  bool operator==(const StageInputSource&) const = default;
 };
 
 struct StagePlan {
@@ -37,13 +37,14 @@ struct StagePlan {
   };
 
   int stages = 1;
-  std::vector<Call> calls;                   // by index of ModelTrace::calls
-  std::vector<std::vector<Crossing>> needs;  // per stage: inputs (slots); slot 0 is from the previous stage
-  std::vector<std::vector<int>> owners;      // by index of ModelTrace::state: the stages that read the tensor
+  std::vector<Call> calls;  // by index of ModelTrace::calls
+  // Per stage: inputs (slots). Slot 0 is from the previous stage.
+  std::vector<std::vector<StageInputSource>> needs;
+  std::vector<std::vector<int>> owners;  // by index of ModelTrace::state: the stages that read the tensor
 
   // Returns the results that `stage` sends, with their destinations, later stages first.
   struct Sent {
-    Crossing value;
+    StageInputSource value;
     std::vector<std::pair<int, int>> to;  // {stage, slot}
   };
   std::vector<Sent> sends(int stage) const;

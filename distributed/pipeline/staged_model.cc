@@ -66,10 +66,10 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
     const std::unique_ptr<nn::Module> model = parts_.make();
     if (!model) throw ValueError("Pipeline", "the function that makes the model returned null");
     names = everything_on_meta.names();
-    place(make_cut(*model, parts_.inputs), *model);
+    assign_owners(make_cut(*model, parts_.inputs), *model);
   }
   std::map<std::string, Device> device_by_name;
-  for (const Held& held : state_) device_by_name[held.name] = held.device;
+  for (const StateEntry& entry : state_) device_by_name[entry.name] = entry.device;
   nn::internal::Placement placement(names, [&](const std::string& name) {
     // A name that is missing was replaced during construction, for example weight by weight_orig, which has
     // the name as a prefix.
@@ -89,31 +89,31 @@ Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) con
 
 // Assigns each parameter and buffer to the ranks of the stages that read it. A tensor that no op reads is
 // assigned like the tensor registered before it.
-void StagedModel::place(const Cut& cut, const nn::Module& model) {
+void StagedModel::assign_owners(const Cut& cut, const nn::Module& model) {
   std::set<std::string> parameters;
   for (const auto& [name, tensor] : model.named_parameters()) parameters.insert(name);
   std::vector<int> last = {0};
   for (size_t i = 0; i < cut.trace.state.size(); ++i) {
     const std::string& name = cut.trace.state[i];
-    Held held{name, parameters.contains(name), {}, kMeta};
+    StateEntry entry{name, parameters.contains(name), {}, kMeta};
     for (int stage : cut.plan.owners[i].empty() ? last : cut.plan.owners[i]) {
       const int rank = rank_of(stage);
-      if (std::ranges::find(held.ranks, rank) != held.ranks.end()) continue;
-      held.ranks.push_back(rank);
-      if (rank == parts_.rank) held.device = device_of(stage);
+      if (std::ranges::find(entry.ranks, rank) != entry.ranks.end()) continue;
+      entry.ranks.push_back(rank);
+      if (rank == parts_.rank) entry.device = device_of(stage);
     }
     if (!cut.plan.owners[i].empty()) last = {cut.plan.owners[i].front()};
-    state_.push_back(std::move(held));
+    state_.push_back(std::move(entry));
   }
 }
 
 const Cut& StagedModel::cut_for(std::span<const Tensor> inputs) {
   const std::string signature = signature_of(modules_, inputs);
-  const auto found = std::ranges::find(known_, signature, [](const auto& k) { return k->signature; });
-  if (found != known_.end()) return (*found)->cut;
-  if (known_.size() == kMaxCachedCuts) known_.erase(known_.begin());
-  known_.push_back(std::make_unique<Known>(Known{signature, make_cut(*module_, inputs)}));
-  return known_.back()->cut;
+  const auto found = std::ranges::find(cached_cuts_, signature, [](const auto& k) { return k->signature; });
+  if (found != cached_cuts_.end()) return (*found)->cut;
+  if (cached_cuts_.size() == kMaxCachedCuts) cached_cuts_.erase(cached_cuts_.begin());
+  cached_cuts_.push_back(std::make_unique<CachedCut>(CachedCut{signature, make_cut(*module_, inputs)}));
+  return cached_cuts_.back()->cut;
 }
 
 nn::StateDict StagedModel::from_other_devices(const Cut& cut, int stage) const {
@@ -130,9 +130,9 @@ nn::StateDict StagedModel::from_other_devices(const Cut& cut, int stage) const {
 nn::StateDict StagedModel::named_parameters() const {
   const nn::StateDict all = module_->named_parameters();
   nn::StateDict local;
-  for (const Held& held : state_)
-    if (held.is_parameter && std::ranges::find(held.ranks, parts_.rank) != held.ranks.end())
-      local.emplace_back(held.name, all.at(held.name));
+  for (const StateEntry& entry : state_)
+    if (entry.is_parameter && std::ranges::find(entry.ranks, parts_.rank) != entry.ranks.end())
+      local.emplace_back(entry.name, all.at(entry.name));
   return local;
 }
 

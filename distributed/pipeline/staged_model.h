@@ -49,30 +49,30 @@ class StagedModel {
   const Cut& cut_for(std::span<const Tensor> inputs);
 
   // A parameter or buffer, and the ranks that have memory for it, in the order of their stages.
-  struct Held {
+  struct StateEntry {
     std::string name;
     bool is_parameter = false;
     std::vector<int> ranks;
     Device device;  // its device on this rank; meta: not on this rank
   };
-  const std::vector<Held>& state() const { return state_; }
+  const std::vector<StateEntry>& state() const { return state_; }
   // Returns this rank's parameters by name, in the undivided model's order.
   nn::StateDict named_parameters() const;
 
  private:
   Cut make_cut(nn::Module& model, std::span<const Tensor> inputs) const;
-  void place(const Cut& cut, const nn::Module& model);
+  void assign_owners(const Cut& cut, const nn::Module& model);
 
   Parts parts_;
   std::vector<Device> devices_;  // per stage
   std::unique_ptr<nn::Module> module_;
   std::vector<nn::Module*> modules_;  // all modules, cached for cut_for
-  std::vector<Held> state_;
-  struct Known {
+  std::vector<StateEntry> state_;
+  struct CachedCut {
     std::string signature;
     Cut cut;
   };
-  std::vector<std::unique_ptr<Known>> known_;  // cache of cut_for, oldest first
+  std::vector<std::unique_ptr<CachedCut>> cached_cuts_;  // cache of cut_for, oldest first
 };
 
 // Makes the model on the meta device. The generator does not change.

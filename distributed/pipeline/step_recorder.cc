@@ -30,7 +30,7 @@ void StepRecorder::end() {
   step_.actions.back().held_bytes = memory_stats().live_bytes;
 }
 
-void StepRecorder::note(bool received, int peer, const Address& address, const Tensor& x) {
+void StepRecorder::record_message(bool received, int peer, const Address& address, const Tensor& x) {
   if (keep_ == 0) return;
   const int64_t now = monotonic_now();
   step_.messages.push_back({.action = int(step_.actions.size()) - 1,

@@ -34,11 +34,11 @@ class StepRecorder {
   void begin_message() {
     if (keep_ > 0) message_begin_ = monotonic_now();
   }
-  void sent(int to, const Address& address, const Tensor& x) { note(false, to, address, x); }
-  void received(int from, const Address& address, const Tensor& x) { note(true, from, address, x); }
+  void sent(int to, const Address& address, const Tensor& x) { record_message(false, to, address, x); }
+  void received(int from, const Address& address, const Tensor& x) { record_message(true, from, address, x); }
 
  private:
-  void note(bool received, int peer, const Address& address, const Tensor& x);
+  void record_message(bool received, int peer, const Address& address, const Tensor& x);
 
   int keep_ = 0;
   StepRecord step_;

@@ -192,9 +192,9 @@ TEST_F(Damaged, AreSkippedOthersStandInAndAllIsCounted) {
 
 TEST_F(Damaged, TheNextReadableSampleStandsIn) {
   const ImageFolder all = folder(OnError::kSkip);
-  EXPECT_FALSE(all.get(6).stands_in);
+  EXPECT_FALSE(all.get(6).is_replacement);
   const Sample sample = all.get(7);  // 8 is damaged too
-  EXPECT_TRUE(sample.stands_in);
+  EXPECT_TRUE(sample.is_replacement);
   EXPECT_EQ(second_channel(sample.input), second_channel(all.get(9).input));
   fs::remove(s_ / "b/l.png");
   EXPECT_EQ(second_channel(all.get(11).input), second_channel(all.get(0).input))
@@ -242,7 +242,7 @@ TEST_F(Damaged, ACollateOfOnesOwnGetsThemLast) {
       folder(OnError::kSkip),
       {.batch_size = 12, .collate = [](const std::vector<Sample>& samples, std::span<const int64_t> indices) {
          EXPECT_EQ(samples.size(), indices.size());
-         EXPECT_TRUE(samples[11].stands_in);
+         EXPECT_TRUE(samples[11].is_replacement);
          EXPECT_EQ(indices[9], 3);
          return collate(samples, indices, "mine");
        }});
@@ -265,7 +265,7 @@ TEST_F(Damaged, ChecksFindThemBeforeTraining) {
   const ImageFolder rest = folder(OnError::kSkip, Check::kHeaders);
   EXPECT_EQ(rest.size(), 9);
   EXPECT_EQ(rest.unreadable(), 3);
-  for (int64_t i = 0; i < rest.size(); ++i) EXPECT_FALSE(rest.get(i).stands_in);
+  for (int64_t i = 0; i < rest.size(); ++i) EXPECT_FALSE(rest.get(i).is_replacement);
   EXPECT_EQ(rest.path(3).filename(), "e.png");
   EXPECT_EQ(rest.label(8), 1);
 

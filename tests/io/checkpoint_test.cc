@@ -358,7 +358,7 @@ TEST(SaveCheckpoint, NamesAnotherWriterThatDoesNotGetOn) {
   TempDir dir;
   const AtomicFile other(dir / "c");
   EXPECT_THAT(error_of<FileError>(
-                  [&] { save_checkpoint(dir / "c", {}, {.patience = std::chrono::milliseconds(50)}); }),
+                  [&] { save_checkpoint(dir / "c", {}, {.lock_timeout = std::chrono::milliseconds(50)}); }),
               AllOf(StartsWith("[save_checkpoint] " + (dir / "c").string()),
                     HasSubstr(concat("process ", ::getpid(), " on host "))));
 }

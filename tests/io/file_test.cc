@@ -182,8 +182,9 @@ TEST(AtomicFile, AWriterThatWasStoppedIsNamedByTheNext) {
   ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  EXPECT_THAT(error_of<FileError>(
-                  [&] { AtomicFile(dir / "a", {.op = "test", .patience = std::chrono::milliseconds(100)}); }),
+  EXPECT_THAT(error_of<FileError>([&] {
+                AtomicFile(dir / "a", {.op = "test", .lock_timeout = std::chrono::milliseconds(100)});
+              }),
               AllOf(StartsWith("[test] " + (dir / "a").string()), HasSubstr("has held"), HasSubstr("a.lock"),
                     HasSubstr(concat("process ", child, " on host ", host, ", since 2"))));
   ::kill(child, SIGKILL);
@@ -206,7 +207,7 @@ TEST(AtomicFile, AWriterThatGetsOnIsWaitedFor) {
     file.commit();
   });
   begun.wait();
-  AtomicFile(dir / "a", {.patience = std::chrono::milliseconds(3000)}).commit();
+  AtomicFile(dir / "a", {.lock_timeout = std::chrono::milliseconds(3000)}).commit();
   slow.join();
   EXPECT_EQ(slurp(dir / "a"), "");
 }

@@ -17,7 +17,7 @@ bool AttachedParams::add(const Tensor& param, int64_t last_use) {
   return true;
 }
 
-bool AttachedParams::forget_dead() {
+bool AttachedParams::remove_destroyed() {
   if (std::erase_if(params_, [](const auto& p) { return !p.leaf->tensor().defined(); }) == 0) return false;
   index_.clear();
   for (size_t i = 0; i < params_.size(); ++i) index_[params_[i].leaf.get()] = i;
@@ -52,19 +52,20 @@ std::vector<std::string> AttachedParams::names(const std::function<bool(const At
   return names;
 }
 
-void AttachedParams::keep(size_t i, const Tensor& grad) {
-  Tensor& kept = params_[i].kept;
+void AttachedParams::accumulate(size_t i, const Tensor& grad) {
+  Tensor& accumulated = params_[i].accumulated;
   if (!grad.defined()) return;
-  if (!kept.defined())
-    kept = grad.sole_owner() ? grad : clone(grad);
-  else if (autograd::may_reuse(kept) && !autograd::is_tracked(kept) && !autograd::is_tracked(grad))
-    raw::add_(kept, grad);
+  if (!accumulated.defined())
+    accumulated = grad.sole_owner() ? grad : clone(grad);
+  else if (autograd::may_reuse(accumulated) && !autograd::is_tracked(accumulated) &&
+           !autograd::is_tracked(grad))
+    raw::add_(accumulated, grad);
   else
-    kept = gradus::add(kept, grad);
+    accumulated = gradus::add(accumulated, grad);
 }
 
-void AttachedParams::drop_kept() {
-  for (AttachedParam& p : params_) p.kept = Tensor();
+void AttachedParams::clear_accumulated() {
+  for (AttachedParam& p : params_) p.accumulated = Tensor();
 }
 
 }  // namespace gradus::dist::internal

@@ -16,8 +16,8 @@ struct AttachedParam {
   // Number of the last synchronizing backward in which some rank reached the tensor. Initially the number of
   // the last synchronizing backward before attaching.
   int64_t last_use;
-  bool unused_here = false;  // in the last synchronizing backward, only other ranks reached the tensor
-  Tensor kept = {};          // gradient accumulated under no_sync
+  bool locally_unused = false;  // in the last synchronizing backward, only other ranks reached the tensor
+  Tensor accumulated = {};      // gradient accumulated under no_sync
 };
 
 class AttachedParams {
@@ -28,7 +28,7 @@ class AttachedParams {
   // Appends a tensor unless it is attached already. Returns whether the list changed.
   bool add(const Tensor& param, int64_t last_use);
   // Removes tensors that no longer exist. Returns whether the list changed.
-  bool forget_dead();
+  bool remove_destroyed();
 
   size_t size() const { return params_.size(); }
   AttachedParam& operator[](size_t i) { return params_[i]; }
@@ -41,8 +41,8 @@ class AttachedParams {
   std::vector<std::string> names(const std::function<bool(const AttachedParam&)>& is) const;
 
   // Adds a gradient to the accumulated gradient of tensor i (no_sync).
-  void keep(size_t i, const Tensor& grad);
-  void drop_kept();
+  void accumulate(size_t i, const Tensor& grad);
+  void clear_accumulated();
 
  private:
   const NameOf given_name_;

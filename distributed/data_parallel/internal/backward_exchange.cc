@@ -52,10 +52,10 @@ std::string first_difference(const std::vector<std::string>& a, int rank_a, cons
 BackwardExchange::BackwardExchange(const Group& group, const BackwardNote& local,
                                    std::shared_ptr<const std::vector<std::string>> plan)
     : result_(std::make_shared<Result>()) {
-  Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = write(local)};
+  Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = serialize(local)};
   call.check = [&state = group.state(), plan = std::move(plan)](const MatchedCall& matched) {
     std::vector<std::optional<BackwardNote>> received;
-    for (const auto& text : matched.sizes) received.push_back(read(text));
+    for (const auto& text : matched.sizes) received.push_back(parse(text));
     const std::vector<int>& ranks = state.members();
     return find_mismatch(received, ranks, [&](size_t minority, size_t majority) {
       const auto lines = exchange_lines(matched, *plan);
@@ -63,7 +63,7 @@ BackwardExchange::BackwardExchange(const Group& group, const BackwardNote& local
     });
   };
   call.move = [result = result_](MatchedCall& matched) {
-    for (const auto& text : matched.sizes) result->notes.push_back(read(text).value());
+    for (const auto& text : matched.sizes) result->notes.push_back(parse(text).value());
     result->consensus.emplace(result->notes);
   };
   work_ = group.state().run(std::move(call), true, {});

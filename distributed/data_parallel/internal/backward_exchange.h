@@ -19,10 +19,10 @@ class BackwardExchange {
   // ranks exchange it for the error message if the plans' fingerprints differ.
   // Errors: notes() throws MismatchError on all ranks, naming a mismatching rank, if the notes contradict
   // each other.
-  BackwardExchange(const Group& group, const BackwardNote& mine,
+  BackwardExchange(const Group& group, const BackwardNote& local,
                    std::shared_ptr<const std::vector<std::string>> plan);
 
-  bool has_come() const { return work_.is_completed(); }
+  bool is_completed() const { return work_.is_completed(); }
   // Wait for the exchange. notes() returns the notes of all members, consensus() the decision derived from
   // them.
   const BackwardNotes& notes();
@@ -37,8 +37,8 @@ class BackwardExchange {
   std::shared_ptr<Result> result_;
 };
 
-// All-gathers numbers, in the order of members. Collective and blocking; `mine` must have the same size on
+// All-gathers numbers, in the order of members. Collective and blocking; `local` must have the same size on
 // all members. For data that is too rare to be part of every note.
-std::vector<std::vector<int64_t>> exchange_numbers(const Group& group, const std::vector<int64_t>& mine);
+std::vector<std::vector<int64_t>> exchange_numbers(const Group& group, const std::vector<int64_t>& local);
 
 }  // namespace gradus::dist::internal

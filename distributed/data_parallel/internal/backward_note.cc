@@ -37,7 +37,7 @@ bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJo
 
 }  // namespace
 
-std::vector<int64_t> write(const BackwardNote& note) {
+std::vector<int64_t> serialize(const BackwardNote& note) {
   std::vector<int64_t> record{note.kind,
                               note.number,
                               note.plan,
@@ -51,7 +51,7 @@ std::vector<int64_t> write(const BackwardNote& note) {
   return record;
 }
 
-std::optional<BackwardNote> read(const std::vector<int64_t>& record) {
+std::optional<BackwardNote> parse(const std::vector<int64_t>& record) {
   if (record.size() < kHeaderSize || record[0] < 0 || record[0] > BackwardNote::kJoined || record[6] < 0 ||
       record[6] > kMaxReached || record.size() != kHeaderSize + size_t(record[6] + 63) / 64)
     return std::nullopt;
@@ -81,8 +81,8 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     return mismatch(mismatching->first, " attached other tensors to its all-reduce callback than rank ",
                     ranks[mismatching->second], ", or gave it other options",
                     difference(mismatching->first, mismatching->second));
-  if (const auto mismatching =
-          find_minority(notes, all, [](const auto& n) { return n.flags & ~BackwardNote::kOuter; }))
+  if (const auto mismatching = find_minority(
+          notes, all, [](const auto& n) { return n.flags & ~BackwardNote::kEnclosingRecording; }))
     return mismatch(mismatching->first, " is within join() and rank ", ranks[mismatching->second],
                     " is not, or has other options there");
   if (const auto mismatching = find_minority(notes, not_joined, [](const auto& n) { return n.number; }))
@@ -111,7 +111,7 @@ Consensus::Consensus(const BackwardNotes& notes)
   if (some_joined && notes[active].flags & BackwardNote::kDivideByActive)
     divisor -= int(std::ranges::count_if(notes, is_joined));
   const bool error = some_joined && (notes[joined].flags & BackwardNote::kEndEarly ||
-                                     notes[active].flags & BackwardNote::kOuter);
+                                     notes[active].flags & BackwardNote::kEnclosingRecording);
   if (canceled || diverged || error) return;
   for (const BackwardNote& n : notes)
     for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || n.reached[i];
@@ -123,7 +123,7 @@ void Consensus::check_joined(const BackwardNotes& notes, const std::vector<int>&
   if (notes[joined].flags & BackwardNote::kEndEarly)
     throw PeerError("backward", rank, "rank ", rank,
                     " has no more data, and others have: throw_on_early_termination");
-  if (notes[active].flags & BackwardNote::kOuter)
+  if (notes[active].flags & BackwardNote::kEnclosingRecording)
     throw StateError("backward", "rank ", rank,
                      " has no more data: it cannot take part in what an outer recording sees");
 }

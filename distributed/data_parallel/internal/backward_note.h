@@ -21,10 +21,10 @@ struct BackwardNote {
     kJoined,  // the rank has no more data (join) and contributes zeros
   };
   enum Flag : int64_t {
-    kOuter = 1,           // an enclosing recording is open (double backward)
-    kJoining = 2,         // within join()
-    kDivideByActive = 4,  // !divide_by_initial_world_size
-    kEndEarly = 8,        // throw_on_early_termination
+    kEnclosingRecording = 1,  // an enclosing recording is open (double backward)
+    kJoining = 2,             // within join()
+    kDivideByActive = 4,      // !divide_by_initial_world_size
+    kEndEarly = 8,            // throw_on_early_termination
   };
   int64_t kind = kBackward;
   int64_t number = 0;    // number of the backward, counting those in no_sync unless uneven_no_sync is set
@@ -40,14 +40,14 @@ using BackwardNotes = std::vector<BackwardNote>;
 // The maximal number of tensors in a note.
 inline constexpr int64_t kMaxReached = 50'000;
 
-std::vector<int64_t> write(const BackwardNote& note);
+std::vector<int64_t> serialize(const BackwardNote& note);
 // Returns nullopt if the record is malformed.
-std::optional<BackwardNote> read(const std::vector<int64_t>& text);
+std::optional<BackwardNote> parse(const std::vector<int64_t>& text);
 
-// Returns the first contradiction between the notes, or nullopt. `given` has nullopt for a malformed note,
+// Returns the first contradiction between the notes, or nullopt. `received` has nullopt for a malformed note,
 // `ranks` the members' ranks in the job. `difference(i, j)` returns the text of the difference between the
 // plans of members i and j. `difference` may be collective: either all members call it or none.
-std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& given,
+std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& received,
                                      const std::vector<int>& ranks,
                                      const std::function<std::string(size_t, size_t)>& difference);
 

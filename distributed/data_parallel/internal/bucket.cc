@@ -8,7 +8,7 @@
 
 namespace gradus::dist::internal {
 
-void Bucket::make_room(const Gradients& gradients) {
+void Bucket::allocate(const Gradients& gradients) {
   if (memory.defined() && memory.storage()->use_count() == 1) return;
   int64_t numel = 0;
   for (size_t i : params) numel += gradients[i].param.numel();
@@ -26,25 +26,26 @@ int64_t Bucket::pack(Gradients& gradients, FiniteCheck& check) const {
   return for_each_used(gradients, [&](size_t i, Gradient& g, const Tensor& view) {
     if (!g.grad.defined()) return raw::fill_(view, 0);
     raw::copy_(view, g.grad);
-    check.look(i, view);
+    check.check(i, view);
     if (as_views) g.grad = Tensor();
   });
 }
 
-std::vector<BucketPart> Bucket::parts(Gradients& gradients, FiniteCheck& check) const {
-  std::vector<BucketPart> parts;
+std::vector<BucketEntry> Bucket::local_gradients(Gradients& gradients, FiniteCheck& check) const {
+  std::vector<BucketEntry> entries;
   for (size_t i : params) {
     Gradient& g = gradients[i];
-    BucketPart& part = parts.emplace_back(BucketPart{i, g.param.nbytes(), {}, false});
+    BucketEntry& entry = entries.emplace_back(BucketEntry{i, g.param.nbytes(), {}, false});
     if (!g.grad.defined()) continue;
     check_can_average("backward", "a gradient", g.grad);  // the module may have been moved since attaching
-    part.grad = raw::contiguous(g.grad);
-    wait_for_device(part.grad);
-    check.look(i, part.grad);
+    entry.grad = raw::contiguous(g.grad);
+    wait_for_device(entry.grad);
+    check.check(i, entry.grad);
     if (as_views) g.grad = Tensor();
-    g.in_place = part.in_place = part.bytes >= kAloneBytes && g.is_ours && part.grad.is_same(g.grad);
+    g.in_place = entry.in_place =
+        entry.bytes >= kMinSeparateBytes && g.is_exclusive && entry.grad.is_same(g.grad);
   }
-  return parts;
+  return entries;
 }
 
 int64_t Bucket::unpack(Gradients& gradients, std::vector<GradCallback::Delivery>& to) const {

@@ -6,10 +6,10 @@
 namespace gradus::dist::internal {
 
 Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<BackwardExchange>& exchange,
-                             const Tensor& memory, std::vector<BucketPart> parts,
+                             const Tensor& memory, std::vector<BucketEntry> entries,
                              const std::shared_ptr<BucketTraffic>& traffic) {
   Collective call{.op = "backward"};
-  call.prepare = [parts = std::move(parts), x = memory, exchange, traffic, op = config.op,
+  call.prepare = [entries = std::move(entries), x = memory, exchange, traffic, op = config.op,
                   size = config.group.size()](Collective& call) {
     const Consensus& consensus = exchange->consensus();
     traffic->start = clock_now();
@@ -20,23 +20,23 @@ Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<
     char* const begin = static_cast<char*>(x.raw_ptr());
     char* end = begin;
     bool last_is_packed = false;
-    for (const BucketPart& part : parts) {
-      if (!consensus.used[part.param] || part.bytes == 0) continue;
-      const bool separate = part.bytes >= kAloneBytes;
+    for (const BucketEntry& entry : entries) {
+      if (!consensus.used[entry.param] || entry.bytes == 0) continue;
+      const bool separate = entry.bytes >= kMinSeparateBytes;
       char* data_begin = end;
-      end += part.bytes;
-      if (part.in_place) {
-        data_begin = static_cast<char*>(part.grad.raw_ptr());
-        in_place.push_back(part.grad);
-      } else if (part.grad.defined()) {
-        std::memcpy(data_begin, part.grad.raw_ptr(), size_t(part.bytes));
+      end += entry.bytes;
+      if (entry.in_place) {
+        data_begin = static_cast<char*>(entry.grad.raw_ptr());
+        in_place.push_back(entry.grad);
+      } else if (entry.grad.defined()) {
+        std::memcpy(data_begin, entry.grad.raw_ptr(), size_t(entry.bytes));
       } else {
-        std::memset(data_begin, 0, size_t(part.bytes));
+        std::memset(data_begin, 0, size_t(entry.bytes));
       }
       if (!separate && last_is_packed)
-        segments.back().second += part.bytes;
+        segments.back().second += entry.bytes;
       else
-        segments.emplace_back(data_begin, part.bytes);
+        segments.emplace_back(data_begin, entry.bytes);
       last_is_packed = !separate;
     }
     const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());

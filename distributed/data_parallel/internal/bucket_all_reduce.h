@@ -15,7 +15,7 @@ namespace gradus::dist::internal {
 // runs its collectives in order, so when the call starts, `exchange` is complete and defines which gradients are
 // used. `memory` gets the result, except for gradients that are reduced in place. `traffic` gets the times.
 Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<BackwardExchange>& exchange,
-                             const Tensor& memory, std::vector<BucketPart> parts,
+                             const Tensor& memory, std::vector<BucketEntry> entries,
                              const std::shared_ptr<BucketTraffic>& traffic);
 
 }  // namespace gradus::dist::internal

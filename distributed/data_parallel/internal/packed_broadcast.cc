@@ -24,7 +24,7 @@ template <class F> void for_each(const std::vector<Tensor>& tensors, const Tenso
 }  // namespace
 
 PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& tensors, int root)
-    : mine_(group.rank() == root) {
+    : is_root_(group.rank() == root) {
   std::vector<int64_t> bytes;
   for (const Tensor& x : tensors) {
     if (packs_.empty() || bytes.back() + padded_bytes(x) > kMaxPackBytes) {
@@ -37,7 +37,7 @@ PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& 
   for (size_t i = 0; i < packs_.size(); ++i) {
     Pack& pack = packs_[i];
     pack.flat = empty({bytes[i]}, {.dtype = DType::kU8});
-    if (mine_)
+    if (is_root_)
       for_each(pack.tensors, pack.flat, [](const Tensor& x, const Tensor& packed) { raw::copy_(packed, x); });
     pack.work = broadcast(pack.flat, {.src = group.ranks()[root], .group = group, .async_op = true});
   }
@@ -46,7 +46,7 @@ PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& 
 void PackedBroadcast::finish() {
   for (Pack& pack : packs_) {
     pack.work.wait();
-    if (!mine_)
+    if (!is_root_)
       for_each(pack.tensors, pack.flat, [](const Tensor& x, const Tensor& packed) { raw::copy_(x, packed); });
   }
   packs_.clear();

@@ -24,7 +24,7 @@ class PackedBroadcast {
     Tensor flat;
     Work work;
   };
-  bool mine_;
+  bool is_root_;
   std::vector<Pack> packs_;
 };
 

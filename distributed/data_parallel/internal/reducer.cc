@@ -36,7 +36,7 @@ Reducer::Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker)
     : config_(configure(op, std::move(options), maker)), params_(config_.options.name_of) {}
 
 void Reducer::attached_to(const Tensor& param) {
-  if (!alone()) check_can_average("attach", concat("parameter ", params_.size()), param);
+  if (!is_single_rank()) check_can_average("attach", concat("parameter ", params_.size()), param);
   if (params_.add(param, stats_.backwards)) plan_ = nullptr;
 }
 
@@ -44,7 +44,7 @@ void Reducer::attached_to(const Tensor& param) {
 
 void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) {
   if (backward_) throw StateError("backward", "an all-reduce callback serves one backward at a time");
-  if (alone() && config_.without_job && World::current() && World::current()->size > 1)
+  if (is_single_rank() && config_.without_job && World::current() && World::current()->size > 1)
     throw StateError("backward",
                      "make_allreduce_cb was called before init_process_group: it knows of one rank only");
   count_backward();
@@ -54,9 +54,9 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
   for (size_t t = 0; t < attached.size(); ++t) {
     const size_t i = params_.index_of(attached[t]);
     of_attached.add(i);
-    b.gradients[i].mine = reached[t] || (!b.keeping && params_[i].kept.defined());
+    b.gradients[i].has_local = reached[t] || (!b.keeping && params_[i].accumulated.defined());
   }
-  if (b.keeping || alone()) return;
+  if (b.keeping || is_single_rank()) return;
   plan();
   b.outer = is_outer_recording_open();
   const int every = config_.options.check_divergence_every;
@@ -66,11 +66,11 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
     check_static(*plan_->settled, group(), local_note.reached, params_);
     if (!join_.is_active() && !compare) {
       start_reduction(b, plan_->settled);
-      return learn(b);
+      return apply_consensus(b);
     }
   }
   local_note.attached = of_attached.value();
-  if (b.outer) local_note.flags |= BackwardNote::kOuter;
+  if (b.outer) local_note.flags |= BackwardNote::kEnclosingRecording;
   if (compare) local_note.checksum = checksum_of(tensors()) | 1;
   send(local_note);
   start_reduction(b, last_exchange_);
@@ -83,14 +83,14 @@ std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
   const std::shared_ptr<Backward> b = backward_;
   const size_t i = params_.index_of(param);
   if (b && b->keeping) {
-    params_.keep(i, grad);
-  } else if (alone()) {
-    const Tensor total = sum_of(params_[i].kept, grad);
-    if (b && total.defined()) b->finite.look(i, total);
+    params_.accumulate(i, grad);
+  } else if (is_single_rank()) {
+    const Tensor total = sum_of(params_[i].accumulated, grad);
+    if (b && total.defined()) b->finite.check(i, total);
     return total;
-  } else if (b && b->gradients[i].mine) {
-    b->reduction->put(i, params_[i].kept, grad);
-    if (config_.options.overlap && !b->outer && (!config_.options.comm_hook || learn_if_come(*b)))
+  } else if (b && b->gradients[i].has_local) {
+    b->reduction->set_gradient(i, params_[i].accumulated, grad);
+    if (config_.options.overlap && !b->outer && (!config_.options.comm_hook || try_apply_consensus(*b)))
       b->reduction->launch_ready();
   }
   return std::nullopt;
@@ -100,7 +100,7 @@ std::vector<GradCallback::Delivery> Reducer::landed() {
   std::vector<Delivery> all;
   const std::shared_ptr<Backward> b = backward_;
   if (!b || !b->reduction || config_.options.comm_hook) return all;
-  if (!b->reduction->has_landed() && learn_if_come(*b)) b->reduction->land_completed(all);
+  if (!b->reduction->all_delivered() && try_apply_consensus(*b)) b->reduction->deliver_completed(all);
   return all;
 }
 
@@ -115,15 +115,15 @@ std::vector<GradCallback::Delivery> Reducer::finish() {
   std::vector<Delivery> all;
   const TimePoint computed = clock_now();
   if (b->reduction) {
-    learn(*b);
-    b->outer = b->outer && !b->canceled() && someone_tracks(*b);
+    apply_consensus(*b);
+    b->outer = b->outer && !b->canceled() && any_rank_tracks(*b);
     if (b->outer)
       deliver_tracked(*b, all);
     else if (!b->canceled())
-      reduce_rest(*b, &all);
+      finish_reduction(*b, &all);
     check_open();
   } else {
-    for (Gradient& g : b->gradients) g.used = g.mine;
+    for (Gradient& g : b->gradients) g.used = g.has_local;
   }
   if (b->canceled()) {
     ++stats_.canceled;
@@ -132,21 +132,21 @@ std::vector<GradCallback::Delivery> Reducer::finish() {
     count(*b, computed);
   }
   backward_ = nullptr;
-  for (; b->owed_none > 0; --b->owed_none) post_none();
+  for (; b->pending_cancellations > 0; --b->pending_cancellations) send_cancellation();
   return all;
 }
 
 void Reducer::abandon(std::exception_ptr error) noexcept {
   try {
     if (!error && backward_) {  // another recording ended while this backward is running
-      ++backward_->owed_none;
+      ++backward_->pending_cancellations;
       return;
     }
-    if (!error) return post_none();
+    if (!error) return send_cancellation();
     const bool agreed = backward_ && backward_->agreed_error;
     if (backward_ && backward_->reduction) backward_->reduction->abandon();
     backward_ = nullptr;
-    if (!alone() && !agreed) report_backward_failure(group().state().world(), error);
+    if (!is_single_rank() && !agreed) report_backward_failure(group().state().world(), error);
   } catch (...) {
     // Either the job has failed, and the next call will throw the error, or a simulation is killing this
     // rank.
@@ -167,12 +167,12 @@ int Reducer::serve_until_all_joined() {
     if (last_exchange_->consensus().active < 0) return before ? before->consensus().root() : 0;
     config_.users_group.state().backward_begins();  // as on the ranks that run this backward
     start_reduction(b, last_exchange_);
-    learn(b);
+    apply_consensus(b);
     if (b.canceled()) {
       ++stats_.canceled;
       continue;
     }
-    reduce_rest(b, nullptr);
+    finish_reduction(b, nullptr);
     conclude(b);
   }
 }
@@ -180,18 +180,18 @@ int Reducer::serve_until_all_joined() {
 // ---- start of a backward ----
 
 Reducer::Backward& Reducer::open_backward() {
-  backward_ = std::make_shared<Backward>(clock_now(), keeps(), config_.options.check_finite);
-  forget_dead();
+  backward_ = std::make_shared<Backward>(clock_now(), in_no_sync(), config_.options.check_finite);
+  remove_destroyed();
   for (size_t i = 0; i < params_.size(); ++i) backward_->gradients.push_back({params_.tensor(i)});
   return *backward_;
 }
 
 void Reducer::count_backward() {
-  if (!keeps() || !config_.options.uneven_no_sync) ++number_;
+  if (!in_no_sync() || !config_.options.uneven_no_sync) ++number_;
 }
 
-void Reducer::forget_dead() {
-  if (params_.forget_dead()) plan_ = nullptr;
+void Reducer::remove_destroyed() {
+  if (params_.remove_destroyed()) plan_ = nullptr;
 }
 
 void Reducer::plan() {
@@ -203,7 +203,7 @@ BackwardNote Reducer::note(BackwardNote::Kind kind) const {
       .kind = kind, .number = number_, .plan = plan_->fingerprint, .flags = join_.flags(), .reached = {}};
   note.reached.resize(params_.size());
   if (backward_)
-    for (size_t i = 0; i < note.reached.size(); ++i) note.reached[i] = backward_->gradients[i].mine;
+    for (size_t i = 0; i < note.reached.size(); ++i) note.reached[i] = backward_->gradients[i].has_local;
   return note;
 }
 
@@ -216,12 +216,12 @@ void Reducer::start_reduction(Backward& b, const std::shared_ptr<BackwardExchang
 }
 
 // Sends a kNone note: a recording ended without a backward.
-void Reducer::post_none() {
+void Reducer::send_cancellation() {
   count_backward();
   config_.users_group.state().recording_dropped();
-  if (alone() || keeps()) return;
+  if (is_single_rank() || in_no_sync()) return;
   ++stats_.canceled;
-  forget_dead();
+  remove_destroyed();
   plan();
   send(note(BackwardNote::kNone));
 }
@@ -230,7 +230,7 @@ void Reducer::post_none() {
 
 // Waits for the exchange of notes, throws the errors that follow from it, and passes the consensus to the
 // Reduction.
-void Reducer::learn(Backward& b) {
+void Reducer::apply_consensus(Backward& b) {
   Reduction& reduction = *b.reduction;
   if (reduction.consensus()) return;
   const std::shared_ptr<BackwardExchange>& exchange = reduction.exchange();
@@ -245,11 +245,11 @@ void Reducer::learn(Backward& b) {
     throw_failure("backward", failure);
   }
   const Consensus& consensus = exchange->consensus();
-  on_all(b, [&] { consensus.check_joined(exchange->notes(), group().ranks()); });
-  reduction.use(consensus);
+  check_on_all_ranks(b, [&] { consensus.check_joined(exchange->notes(), group().ranks()); });
+  reduction.set_consensus(consensus);
   if (consensus.diverged) {
     const Divergence d = find_divergence(group(), params_);
-    on_all(b, [&] {
+    check_on_all_ranks(b, [&] {
       throw MismatchError("backward", d.rank, "parameters have diverged: ", d.text,
                           ", before synchronizing backward ", synchronized_ + 1,
                           " (and may have diverged since the last comparison)");
@@ -259,15 +259,15 @@ void Reducer::learn(Backward& b) {
   if (settles && plan_) plan_->settled = exchange;
 }
 
-// Calls learn() if the exchange has completed. Returns whether it has and the step is not canceled.
-bool Reducer::learn_if_come(Backward& b) {
-  if (!b.reduction->exchange()->has_come()) return false;
-  learn(b);
+// Calls apply_consensus() if the exchange has completed. Returns whether it has and the step is not canceled.
+bool Reducer::try_apply_consensus(Backward& b) {
+  if (!b.reduction->exchange()->is_completed()) return false;
+  apply_consensus(b);
   return !b.canceled();
 }
 
 // Calls a check that throws on all ranks or on none, so that its error is not reported to the other ranks.
-template <class F> void Reducer::on_all(Backward& b, F check) {
+template <class F> void Reducer::check_on_all_ranks(Backward& b, F check) {
   b.agreed_error = true;
   check();
   b.agreed_error = false;
@@ -276,14 +276,14 @@ template <class F> void Reducer::on_all(Backward& b, F check) {
 // ---- end of a backward ----
 
 // Launches the remaining buckets, broadcasts buffers, and waits. Null `to`: discards the results.
-void Reducer::reduce_rest(Backward& b, std::vector<Delivery>* to) {
+void Reducer::finish_reduction(Backward& b, std::vector<Delivery>* to) {
   b.reduction->launch_all();
   start_broadcast(b);
-  b.reduction->land_all(to);
+  b.reduction->deliver_all(to);
 }
 
 // Returns whether an enclosing recording tracks a gradient on any rank. Collective.
-bool Reducer::someone_tracks(const Backward& b) const {
+bool Reducer::any_rank_tracks(const Backward& b) const {
   const bool local = std::ranges::any_of(b.gradients, [](const Gradient& g) {
     return g.used && g.grad.defined() && autograd::is_tracked(g.grad);
   });
@@ -297,7 +297,7 @@ void Reducer::deliver_tracked(Backward& b, std::vector<Delivery>& to) {
     for (size_t i : bucket.params) {
       const Gradient& g = b.gradients[i];
       if (!g.used) continue;
-      if (g.grad.defined()) b.finite.look(i, g.grad);
+      if (g.grad.defined()) b.finite.check(i, g.grad);
       const Tensor grad = g.grad.defined() ? g.grad : zeros_like(g.param);
       b.tracked_bytes += grad.nbytes();
       to.push_back({g.param, functional::all_reduce(grad, config_.op, {config_.users_group})});
@@ -311,10 +311,10 @@ void Reducer::start_broadcast(Backward& b) {
 }
 
 void Reducer::conclude(Backward& b) {
-  const std::string text = b.finite.found(group(), params_);
+  const std::string text = b.finite.findings(group(), params_);
   if (!text.empty()) {
     drop_pending();
-    on_all(b, [&] { throw NotFiniteError("backward", text); });
+    check_on_all_ranks(b, [&] { throw NotFiniteError("backward", text); });
   }
   if (b.broadcast) b.broadcast->finish();
   ++synchronized_;
@@ -329,8 +329,8 @@ void Reducer::count(const Backward& b, TimePoint computed) {
     const Gradient& g = b.gradients[i];
     AttachedParam& p = params_[i];
     if (g.used) p.last_use = stats_.backwards;
-    p.unused_here = g.used && !g.mine;
-    if (g.mine) p.kept = Tensor();
+    p.locally_unused = g.used && !g.has_local;
+    if (g.has_local) p.accumulated = Tensor();
   }
 }
 
@@ -339,7 +339,7 @@ std::vector<std::string> Reducer::unused_parameters(int backwards) const {
 }
 
 std::vector<std::string> Reducer::locally_unused_parameters() const {
-  return params_.names([](const auto& p) { return p.unused_here; });
+  return params_.names([](const auto& p) { return p.locally_unused; });
 }
 
 }  // namespace gradus::dist::internal

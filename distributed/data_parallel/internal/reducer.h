@@ -33,14 +33,14 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   void abandon(std::exception_ptr error) noexcept override;
 
   NoSync no_sync() override { return NoSync({shared_from_this()}); }
-  void drop_pending() override { params_.drop_kept(); }
+  void drop_pending() override { params_.clear_accumulated(); }
   const ReducerStats& stats() const override { return stats_; }
   std::vector<std::string> unused_parameters(int backwards) const override;
   std::vector<std::string> locally_unused_parameters() const override;
 
   void enter_no_sync() { ++no_sync_; }
   void leave_no_sync() { --no_sync_; }
-  bool keeps() const { return no_sync_ > 0; }
+  bool in_no_sync() const { return no_sync_ > 0; }
 
   JoinState& join() { return join_; }
   // join(): takes part in the other members' backwards, with zeros, until all members have called this function.
@@ -68,32 +68,33 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
     bool outer = false;                        // an enclosing recording may record this backward
     int64_t tracked_bytes = 0;                 // size of gradients reduced one by one, outside of buckets
     bool agreed_error = false;                 // all ranks throw the same error, so no failure report is sent
-    int owed_none = 0;  // recordings that ended without a backward during this backward
+    int pending_cancellations = 0;  // recordings that ended without a backward during this backward
   };
 
-  bool alone() const { return group().size() == 1; }
+  bool is_single_rank() const { return group().size() == 1; }
 
-  // Start of a backward. post_none() sends the note of a recording that ended without a backward.
+  // Start of a backward. send_cancellation() sends the note of a recording that ended without a backward.
   Backward& open_backward();
   void count_backward();
-  void forget_dead();
+  void remove_destroyed();
   void plan();
   BackwardNote note(BackwardNote::Kind kind) const;
   void send(const BackwardNote& note);
   void start_reduction(Backward& b, const std::shared_ptr<BackwardExchange>& exchange);
-  void post_none();
+  void send_cancellation();
 
-  // Exchange of notes. learn() waits for the consensus, throws its errors, and passes it to the Reduction;
-  // learn_if_come() does so only if the exchange has completed. on_all() calls a check that throws on all ranks or
-  // on none.
-  void learn(Backward& b);
-  bool learn_if_come(Backward& b);
-  template <class F> void on_all(Backward& b, F check);
+  // Exchange of notes. apply_consensus() waits for the consensus, throws its errors, and passes it to the
+  // Reduction; try_apply_consensus() does so only if the exchange has completed. check_on_all_ranks() calls a
+  // check that throws on all ranks or on none.
+  void apply_consensus(Backward& b);
+  bool try_apply_consensus(Backward& b);
+  template <class F> void check_on_all_ranks(Backward& b, F check);
 
-  // End of a backward. reduce_rest() launches and awaits the remaining buckets. someone_tracks() returns whether
-  // an enclosing recording tracks a gradient on any rank; deliver_tracked() then uses differentiable all-reduces.
-  void reduce_rest(Backward& b, std::vector<Delivery>* to);
-  bool someone_tracks(const Backward& b) const;
+  // End of a backward. finish_reduction() launches and awaits the remaining buckets. any_rank_tracks() returns
+  // whether an enclosing recording tracks a gradient on any rank; deliver_tracked() then uses differentiable
+  // all-reduces.
+  void finish_reduction(Backward& b, std::vector<Delivery>* to);
+  bool any_rank_tracks(const Backward& b) const;
   void deliver_tracked(Backward& b, std::vector<Delivery>& to);
   void start_broadcast(Backward& b);
   void conclude(Backward& b);

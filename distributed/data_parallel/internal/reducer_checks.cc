@@ -18,15 +18,15 @@ void check_can_average(std::string_view op, std::string_view what, const Tensor&
                       ": ranks do not average gradients on GPUs yet; train on the CPU, or with one rank");
 }
 
-void FiniteCheck::look(size_t param, const Tensor& grad) {
+void FiniteCheck::check(size_t param, const Tensor& grad) {
   if (!enabled_) return;
   if (grad.device().type == DeviceType::kCUDA)
     on_gpus_.emplace_back(param, grad);
   else
-    look_for_elements(param, grad);
+    check_elements(param, grad);
 }
 
-void FiniteCheck::look_for_elements(size_t param, const Tensor& grad) {
+void FiniteCheck::check_elements(size_t param, const Tensor& grad) {
   if (param_ >= 0) return;
   element_ = first_not_finite(grad);
   if (element_ >= 0) param_ = int64_t(param);
@@ -34,7 +34,7 @@ void FiniteCheck::look_for_elements(size_t param, const Tensor& grad) {
 
 // Computes the infinity norm per device. Searches the gradients element by element only if a norm is not
 // finite.
-void FiniteCheck::look_on_gpus() {
+void FiniteCheck::check_gpu_gradients() {
   std::map<int, std::vector<Tensor>> by_device;
   for (const auto& [param, grad] : on_gpus_) by_device[grad.device().index].push_back(grad);
   std::vector<Tensor> norms;
@@ -43,12 +43,12 @@ void FiniteCheck::look_on_gpus() {
   const bool all_finite =
       std::ranges::all_of(norms, [](const Tensor& norm) { return std::isfinite(norm.item<double>()); });
   for (const auto& [param, grad] : std::exchange(on_gpus_, {}))
-    if (!all_finite) look_for_elements(param, grad);
+    if (!all_finite) check_elements(param, grad);
 }
 
-std::string FiniteCheck::found(const Group& group, const AttachedParams& params) {
+std::string FiniteCheck::findings(const Group& group, const AttachedParams& params) {
   if (!enabled_) return {};
-  look_on_gpus();
+  check_gpu_gradients();
   std::vector<std::vector<int64_t>> all{{param_, element_}};
   if (group.size() > 1) all = exchange_numbers(group, all[0]);
   std::string text;

@@ -23,15 +23,15 @@ void check_can_average(std::string_view op, std::string_view what, const Tensor&
 class FiniteCheck {
  public:
   explicit FiniteCheck(bool enabled) : enabled_(enabled) {}
-  // Checks a gradient of this rank. Gradients on GPUs are deferred to found(), so that the host synchronizes
+  // Checks a gradient of this rank. Gradients on GPUs are deferred to findings(), so that the host synchronizes
   // once.
-  void look(size_t param, const Tensor& grad);
+  void check(size_t param, const Tensor& grad);
   // Returns the findings of all ranks as text; empty if all gradients are finite. Collective.
-  std::string found(const Group& group, const AttachedParams& params);
+  std::string findings(const Group& group, const AttachedParams& params);
 
  private:
-  void look_for_elements(size_t param, const Tensor& grad);
-  void look_on_gpus();
+  void check_elements(size_t param, const Tensor& grad);
+  void check_gpu_gradients();
 
   const bool enabled_;
   int64_t param_ = -1, element_ = 0;  // first element that is not finite; param_ is -1 if there is none

@@ -25,26 +25,26 @@ Reduction::Reduction(const ReducerConfig& config, std::shared_ptr<BucketPlan> pl
       check_(check) {
   for (const Bucket& bucket : plan_->buckets)
     flights_.push_back(
-        {int(std::ranges::count_if(bucket.params, [&](size_t i) { return gradients[i].mine; }))});
+        {int(std::ranges::count_if(bucket.params, [&](size_t i) { return gradients[i].has_local; }))});
 }
 
 bool Reduction::is_used(const Bucket& bucket) const {
   return std::ranges::any_of(bucket.params, [&](size_t i) { return gradients_[i].used; });
 }
 
-void Reduction::use(const Consensus& consensus) {
+void Reduction::set_consensus(const Consensus& consensus) {
   consensus_ = &consensus;
   for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i].used = consensus.used[i];
   for (size_t b = 0; b < flights_.size(); ++b)
     if (is_used(plan_->buckets[b])) last_ = b;
 }
 
-void Reduction::put(size_t param, const Tensor& kept, const Tensor& grad) {
+void Reduction::set_gradient(size_t param, const Tensor& accumulated, const Tensor& grad) {
   Gradient& g = gradients_[param];
-  g.grad = sum_of(kept, grad);
+  g.grad = sum_of(accumulated, grad);
   // The only references are those of the autograd engine and of this Gradient.
-  g.is_ours = g.grad.defined() && g.grad.is_same(grad) && grad.ref()->use_count() == 2 &&
-              grad.storage()->use_count() == 1 && !grad.storage()->is_external();
+  g.is_exclusive = g.grad.defined() && g.grad.is_same(grad) && grad.ref()->use_count() == 2 &&
+                   grad.storage()->use_count() == 1 && !grad.storage()->is_external();
   --flights_[plan_->bucket_of[param]].waiting;
 }
 
@@ -61,17 +61,17 @@ void Reduction::launch_all() {
 void Reduction::launch(bool finishing) {
   const size_t index = launched_++;
   Bucket& bucket = plan_->buckets[index];
-  Flight& flight = flights_[index];
+  BucketInFlight& flight = flights_[index];
   if (consensus_ && !is_used(bucket)) return;
-  bucket.make_room(gradients_);
+  bucket.allocate(gradients_);
   flight.traffic = std::make_shared<BucketTraffic>();
   if (config_.options.comm_hook) {
     flight.traffic->start = flight.traffic->end = clock_now();
     flight.complete = call_hook(index);
     return;
   }
-  Collective call =
-      bucket_all_reduce(config_, exchange_, bucket.memory, bucket.parts(gradients_, check_), flight.traffic);
+  Collective call = bucket_all_reduce(config_, exchange_, bucket.memory,
+                                      bucket.local_gradients(gradients_, check_), flight.traffic);
   call.sizes = {number_, int64_t(index)};
   // After the computation, the last bucket runs in this thread, which saves a switch of threads.
   flight.work = config_.group.state().run(std::move(call), !(finishing && index == last_), {});
@@ -96,17 +96,17 @@ std::function<void()> Reduction::call_hook(size_t index) {
 
 // ---- delivering ----
 
-void Reduction::land_completed(Deliveries& to) {
-  while (landed_ < launched_ && flights_[landed_].work.is_completed()) land(&to);
+void Reduction::deliver_completed(Deliveries& to) {
+  while (delivered_ < launched_ && flights_[delivered_].work.is_completed()) deliver_next(&to);
 }
 
-void Reduction::land_all(Deliveries* to) {
-  while (landed_ < launched_) land(to);
+void Reduction::deliver_all(Deliveries* to) {
+  while (delivered_ < launched_) deliver_next(to);
 }
 
-void Reduction::land(Deliveries* to) {
-  const size_t index = landed_++;
-  Flight& flight = flights_[index];
+void Reduction::deliver_next(Deliveries* to) {
+  const size_t index = delivered_++;
+  BucketInFlight& flight = flights_[index];
   flight.work.wait();  // throws the errors of the communication
   if (flight.complete) flight.complete();
   if (flight.traffic && config_.options.comm_hook) flight.traffic->end = clock_now();
@@ -119,7 +119,7 @@ void Reduction::abandon() {
   if (launched_ > 0)
     for (Bucket& bucket : plan_->buckets) bucket.memory = Tensor();
   for (Gradient& g : gradients_) g = Gradient();
-  launched_ = landed_ = flights_.size();
+  launched_ = delivered_ = flights_.size();
 }
 
 std::vector<BucketTraffic> Reduction::traffic() const {

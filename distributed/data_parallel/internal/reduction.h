@@ -22,21 +22,21 @@ class Reduction {
   const BucketPlan& plan() const { return *plan_; }
   const std::shared_ptr<BackwardExchange>& exchange() const { return exchange_; }
   // Sets the result of the exchange, which marks the gradients that some rank uses.
-  void use(const Consensus& consensus);
-  // Returns the consensus of use(); null before use().
+  void set_consensus(const Consensus& consensus);
+  // Returns the consensus of set_consensus(); null before set_consensus().
   const Consensus* consensus() const { return consensus_; }
 
-  // Sets this rank's gradient of a tensor to kept + grad; either may be undefined.
-  void put(size_t param, const Tensor& kept, const Tensor& grad);
-  // Launches the buckets that are complete and next in order, without waiting. With a comm hook, use() must
-  // have been called; the all-reduce without a hook reads the consensus later, when it runs.
+  // Sets this rank's gradient of a tensor to accumulated + grad; either may be undefined.
+  void set_gradient(size_t param, const Tensor& accumulated, const Tensor& grad);
+  // Launches the buckets that are complete and next in order, without waiting. With a comm hook, the consensus
+  // must be set; the all-reduce without a hook reads it later, when it runs.
   void launch_ready();
   void launch_all();
-  bool has_landed() const { return landed_ == launched_; }
+  bool all_delivered() const { return delivered_ == launched_; }
   // Appends the results of launched buckets that have completed, without waiting.
-  void land_completed(Deliveries& to);
+  void deliver_completed(Deliveries& to);
   // Waits for all launched buckets and appends their results to `to`; null: discards the results.
-  void land_all(Deliveries* to);
+  void deliver_all(Deliveries* to);
   // Releases memory that communication may still use. No further bucket is launched or delivered.
   void abandon();
 
@@ -44,7 +44,7 @@ class Reduction {
   std::vector<BucketTraffic> traffic() const;
 
  private:
-  struct Flight {
+  struct BucketInFlight {
     int waiting = 0;  // number of gradients that this rank's backward has yet to compute
     Work work = {};
     std::function<void()> complete = {};  // completion of the comm hook
@@ -54,7 +54,7 @@ class Reduction {
   bool is_used(const Bucket& bucket) const;
   void launch(bool finishing);
   std::function<void()> call_hook(size_t index);
-  void land(Deliveries* to);
+  void deliver_next(Deliveries* to);
 
   const ReducerConfig& config_;
   const std::shared_ptr<BucketPlan> plan_;
@@ -63,9 +63,9 @@ class Reduction {
   Gradients& gradients_;
   FiniteCheck& check_;
   const Consensus* consensus_ = nullptr;
-  std::vector<Flight> flights_;       // one per bucket
-  size_t launched_ = 0, landed_ = 0;  // numbers of launched and of delivered buckets
-  size_t last_ = 0;                   // index of the last bucket that some rank uses
+  std::vector<BucketInFlight> flights_;  // one per bucket
+  size_t launched_ = 0, delivered_ = 0;  // numbers of launched and of delivered buckets
+  size_t last_ = 0;                      // index of the last bucket that some rank uses
 };
 
 // Returns a + b. An undefined tensor counts as zeros; if both are undefined, the result is undefined.

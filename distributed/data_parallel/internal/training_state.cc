@@ -22,9 +22,9 @@ double largest_of(const nn::StateDict& tensors) {
   return largest;
 }
 
-// Returns max |given - expected| / max(floor, max |given|, max |expected|). Missing elements count as zeros.
-Difference difference_of(const Tensor& given, const Tensor& expected, double floor) {
-  std::vector<double> a = values(given), b = values(expected);
+// Returns max |actual - expected| / max(floor, max |actual|, max |expected|). Missing elements count as zeros.
+Difference difference_of(const Tensor& actual, const Tensor& expected, double floor) {
+  std::vector<double> a = values(actual), b = values(expected);
   a.resize(std::max(a.size(), b.size()));
   b.resize(a.size());
   Difference result;
@@ -73,12 +73,12 @@ Comparison compare(const std::vector<TrainingState>& ranks, const TrainingState*
     const double floor = 1e-3 * largest_of(first);
     for (size_t i = 0; i < first.size(); ++i) {
       const auto& [name, value] = first[i];
-      const auto compare_tensors = [&, &name = name](const Tensor& given, const Tensor& other, int rank) {
-        const Difference difference = difference_of(given, other, floor);
+      const auto compare_tensors = [&, &name = name](const Tensor& actual, const Tensor& other, int rank) {
+        const Difference difference = difference_of(actual, other, floor);
         result.largest = std::max(result.largest, difference.relative);
         if (difference.relative <= options.tolerance) return;
         if (kind == StateKind::kBuffer && rank >= 0 && result.buffer.empty()) result.buffer = name;
-        const bool one_element = given.defined() && given.numel() == 1;
+        const bool one_element = actual.defined() && actual.numel() == 1;
         if (!result.first) result.first = {step, kind, i, name, rank, difference, one_element};
       };
       const bool is_loss = kind == StateKind::kLoss;

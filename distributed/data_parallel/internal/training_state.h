@@ -32,7 +32,7 @@ struct TrainingState {
 struct Difference {
   double relative = 0;
   size_t at = 0;  // row-major index of the element
-  double given = 0, expected = 0;
+  double actual = 0, expected = 0;
 };
 
 // A tensor that differs.
@@ -45,7 +45,7 @@ struct StateDifference {
   Difference difference;
   bool one_element = false;  // the tensor has one element
 
-  auto place() const { return std::tuple(step, kind, index); }
+  auto position() const { return std::tuple(step, kind, index); }
 };
 
 struct Comparison {

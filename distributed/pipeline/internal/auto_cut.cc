@@ -21,7 +21,7 @@ namespace {
 constexpr int kNumbersPerUnit = 4;  // forward, input gradient, weight gradient, bytes
 
 int64_t tensors_received(const StagePlan& plan, int stage) {
-  return std::ranges::count_if(plan.needs[stage], [](const Crossing& c) { return c.call >= 0; });
+  return std::ranges::count_if(plan.needs[stage], [](const StageInputSource& c) { return c.call >= 0; });
 }
 
 // Returns the calls after which the model may be cut with the fewest crossing tensors, in order.
@@ -50,12 +50,12 @@ std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
 std::vector<double> bytes_after(const Cut& units) {
   std::map<std::pair<int, int>, int> last_reader;  // {call, result} -> last unit that reads it
   for (int u = 0; u < units.plan.stages; ++u)
-    for (const Crossing& c : units.plan.needs[u])
+    for (const StageInputSource& c : units.plan.needs[u])
       if (c.call >= 0) last_reader[{c.call, c.result}] = u;
   std::vector<double> bytes(size_t(units.plan.stages));
   std::set<std::pair<int, int>> seen;
   for (int u = 0; u < units.plan.stages; ++u)
-    for (const Crossing& c : units.plan.needs[u]) {
+    for (const StageInputSource& c : units.plan.needs[u]) {
       if (c.call < 0 || !seen.insert({c.call, c.result}).second) continue;
       for (int cut = c.stage; cut < last_reader[{c.call, c.result}]; ++cut)
         bytes[cut] += double(units.trace.calls[c.call].results[c.result].nbytes());
@@ -88,7 +88,7 @@ double received_bytes(const Cut& units, int begin, int end) {
   std::set<std::pair<int, int>> seen;
   double bytes = 0;
   for (int u = begin; u < end; ++u)
-    for (const Crossing& c : units.plan.needs[u])
+    for (const StageInputSource& c : units.plan.needs[u])
       if (c.call >= 0 && c.stage < begin && seen.insert({c.call, c.result}).second)
         bytes += double(units.trace.calls[c.call].results[c.result].nbytes());
   return bytes;
@@ -111,7 +111,7 @@ std::vector<int> outermost_calls(const ModelTrace& trace) {
   std::map<int, int> by_end;
   for (int i = 0; i < int(trace.calls.size()); ++i) {
     const TracedCall& call = trace.calls[i];
-    if (call.parent >= 0 && !call.hidden && calls_of[call.path] == 1) by_end.try_emplace(call.end, i);
+    if (call.parent >= 0 && !call.in_checkpoint && calls_of[call.path] == 1) by_end.try_emplace(call.end, i);
   }
   std::vector<int> calls;
   for (const auto& [end, call] : by_end) calls.push_back(call);
@@ -185,10 +185,10 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   const double limit = options.memory_limit > 0 ? double(options.memory_limit) : INFINITY;
   std::vector<Recompute> modes = options.recompute;
   modes.resize(size_t(stages), Recompute::kNever);
-  std::vector<char> may_run_again = stages_that_run_again(modes, lists);
+  std::vector<char> may_run_again = recomputed_stages(modes, lists);
   if (options.recompute_every > 0)  // at least all groups except the last are recomputed
     for (int s = 0; s < stages; ++s) may_run_again[s] = modes[s] != Recompute::kNever;
-  const std::vector<HeldMicroBatches> held = most_held(lists);
+  const std::vector<MicroBatchesInFlight> held = max_in_flight(lists);
   const auto bytes_of = [&](int stage, int begin, int end, bool recompute) {
     double saved = 0, recomputed = 0;
     if (!recompute) {
@@ -204,14 +204,14 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
     return kBytesPerParameterByte * parameter_bytes(units, bytes_of_state, begin, end) +
            double(held[stage].most) * saved + double(held[stage].most_in_backward) * recomputed;
   };
-  const auto runs_again = [&](int stage, int begin, int end) {
+  const auto is_recomputed = [&](int stage, int begin, int end) {
     if (modes[stage] != Recompute::kAuto || !may_run_again[stage]) return bool(may_run_again[stage]);
     const auto stages_of_rank = std::ranges::count(lists.rank_of_stage, lists.rank_of_stage[stage]);
     return bytes_of(stage, begin, end, false) > limit / double(stages_of_rank);
   };
   const std::vector<int> ends =
       balance(bytes_after(units), stages, [&](int stage, int begin, int end) -> double {
-        const bool recompute = runs_again(stage, begin, end);
+        const bool recompute = is_recomputed(stage, begin, end);
         if (options.memory_limit > 0 && bytes_of(stage, begin, end, recompute) > limit) return INFINITY;
         const StageTimes t = sum_of_units(begin, end);
         return (recompute ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
@@ -223,15 +223,15 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
     if (s + 1 < stages) choice.cut_after.push_back(units.trace.calls[cuts[ends[s] - 1]].path);
     StageTimes stage = sum_of_units(begin, ends[s]);
     stage.input_bytes = received_bytes(units, begin, ends[s]);
-    stage.runs_again = runs_again(s, begin, ends[s]);
-    bytes_of_rank[lists.rank_of_stage[s]] += bytes_of(s, begin, ends[s], stage.runs_again);
+    stage.recomputed = is_recomputed(s, begin, ends[s]);
+    bytes_of_rank[lists.rank_of_stage[s]] += bytes_of(s, begin, ends[s], stage.recomputed);
     choice.stages.push_back(stage);
   }
   for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
     double& bytes = bytes_of_rank[lists.rank_of_stage[s]];
-    if (bytes <= limit || !may_run_again[s] || choice.stages[s].runs_again) continue;
+    if (bytes <= limit || !may_run_again[s] || choice.stages[s].recomputed) continue;
     bytes += bytes_of(s, begin, ends[s], true) - bytes_of(s, begin, ends[s], false);
-    choice.stages[s].runs_again = true;
+    choice.stages[s].recomputed = true;
   }
   if (ends.empty() || std::ranges::max(bytes_of_rank) > limit)
     throw ValueError(

@@ -28,13 +28,13 @@ int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& ta
   return rows;
 }
 
-std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end) {
+std::vector<Tensor> slice_rows(const std::vector<Tensor>& tensors, int64_t begin, int64_t end) {
   std::vector<Tensor> views;
   for (const Tensor& x : tensors) views.push_back(x.defined() ? narrow(x, 0, begin, end - begin) : x);
   return views;
 }
 
-std::vector<Tensor> here(std::vector<Tensor> tensors) {
+std::vector<Tensor> on_current_device(std::vector<Tensor> tensors) {
   for (Tensor& x : tensors)
     if (x.defined()) x = to(x, Context::current().device);
   return tensors;

@@ -14,9 +14,9 @@ namespace gradus::dist::internal {
 int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& targets);
 
 // Returns views of rows [begin, end).
-std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end);
+std::vector<Tensor> slice_rows(const std::vector<Tensor>& tensors, int64_t begin, int64_t end);
 
 // Returns the tensors on the Context's device, which is the current stage's.
-std::vector<Tensor> here(std::vector<Tensor> tensors);
+std::vector<Tensor> on_current_device(std::vector<Tensor> tensors);
 
 }  // namespace gradus::dist::internal

@@ -5,11 +5,11 @@
 
 namespace gradus::dist::internal {
 
-std::vector<HeldMicroBatches> most_held(const ActionLists& lists) {
-  std::vector<HeldMicroBatches> current(size_t(lists.stages())), max(current);
+std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists) {
+  std::vector<MicroBatchesInFlight> current(size_t(lists.stages())), max(current);
   for (const auto& list : lists.of_rank)
     for (const Action& a : list) {
-      HeldMicroBatches &n = current[size_t(a.stage)], &m = max[size_t(a.stage)];
+      MicroBatchesInFlight &n = current[size_t(a.stage)], &m = max[size_t(a.stage)];
       const bool begins = a.kind == ActionKind::kBackward || a.kind == ActionKind::kInputGradient;
       const bool ends = a.kind == ActionKind::kBackward || a.kind == ActionKind::kWeightGradient;
       if (a.kind == ActionKind::kForward) m.most = std::max(m.most, ++n.most);
@@ -19,34 +19,34 @@ std::vector<HeldMicroBatches> most_held(const ActionLists& lists) {
   return max;
 }
 
-double RecomputeChoice::most_bytes() const { return std::ranges::max(rank_bytes); }
+double RecomputeChoice::peak_bytes() const { return std::ranges::max(rank_bytes); }
 
 RecomputeChoice choose_recomputation(std::vector<Recompute> of_stage, const ActionLists& lists,
                                      std::vector<StageTimes> stages, const std::vector<double>& rank_bytes,
                                      double limit) {
   of_stage.resize(stages.size(), Recompute::kNever);
-  const std::vector<char> can_recompute = stages_that_run_again(of_stage, lists);
-  const std::vector<HeldMicroBatches> held = most_held(lists);
+  const std::vector<char> can_recompute = recomputed_stages(of_stage, lists);
+  const std::vector<MicroBatchesInFlight> held = max_in_flight(lists);
   const auto chosen = [&](size_t s) { return of_stage[s] != Recompute::kAuto; };
   const auto freed_per_second = [&](int s) {
     return double(held[size_t(s)].most) * stages[size_t(s)].bytes / std::max(stages[size_t(s)].forward, 1e-9);
   };
-  for (size_t s = 0; s < stages.size(); ++s) stages[s].runs_again = can_recompute[s] && chosen(s);
+  for (size_t s = 0; s < stages.size(); ++s) stages[s].recomputed = can_recompute[s] && chosen(s);
   for (;;) {
     const SchedulePrediction p = simulate(lists, stages);
     RecomputeChoice choice{of_stage, stages, p.makespan, p.idle_fraction, rank_bytes};
     bool changed = false;
     for (size_t r = 0; r < rank_bytes.size(); ++r) {
-      choice.rank_bytes[r] += p.ranks[r].most_bytes;
+      choice.rank_bytes[r] += p.ranks[r].peak_bytes;
       if (limit == 0 || choice.rank_bytes[r] <= limit) continue;
       int best = -1;
       for (int s = 0; s < lists.stages(); ++s)
         if (lists.rank_of_stage[size_t(s)] == int(r) && can_recompute[size_t(s)] &&
-            !stages[size_t(s)].runs_again && (best < 0 || freed_per_second(s) > freed_per_second(best)))
+            !stages[size_t(s)].recomputed && (best < 0 || freed_per_second(s) > freed_per_second(best)))
           best = s;
       if (best < 0) continue;
       of_stage[size_t(best)] = Recompute::kExceptLast;
-      stages[size_t(best)].runs_again = changed = true;
+      stages[size_t(best)].recomputed = changed = true;
     }
     if (changed) continue;
     for (Recompute& mode : choice.of_stage)

@@ -12,20 +12,20 @@ namespace gradus::dist::internal {
 inline constexpr double kBytesPerParameterByte = 4;
 
 // Maximal numbers of micro-batches in flight on a stage.
-struct HeldMicroBatches {
+struct MicroBatchesInFlight {
   int64_t most = 0;              // between F and the end of B or W
   int64_t most_in_backward = 0;  // between the begin of B or I and the end of B or W
 };
-std::vector<HeldMicroBatches> most_held(const ActionLists& lists);
+std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists);
 
 struct RecomputeChoice {
   std::vector<Recompute> of_stage;  // without kAuto
-  std::vector<StageTimes> stages;   // with runs_again set accordingly
+  std::vector<StageTimes> stages;   // with `recomputed` set accordingly
   double makespan = 0, idle_fraction = 0;
   std::vector<double> rank_bytes;  // estimated peak memory per rank
 
   // Returns the maximum of rank_bytes.
-  double most_bytes() const;
+  double peak_bytes() const;
 };
 
 // Greedy: simulates the lists, and while a rank needs more than `limit` bytes (0: no limit), recomputes one

@@ -12,7 +12,7 @@ namespace {
 // Returns whether exactly one floating-point tensor crosses a cut after the call.
 bool is_narrow(const ModelTrace& trace, int call) {
   const auto plan = plan_if_possible(trace, {call});
-  return plan && std::ranges::count_if(plan->needs[1], [&](const Crossing& c) {
+  return plan && std::ranges::count_if(plan->needs[1], [&](const StageInputSource& c) {
                    return c.call >= 0 &&
                           is_floating(trace.calls[size_t(c.call)].results[size_t(c.result)].dtype());
                  }) == 1;

@@ -67,7 +67,7 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
   StageTimes times;
   StageInput input;
   std::vector<Tensor> inputs;  // those that get a gradient
-  for (const Crossing& need : cut.plan.needs[stage]) {
+  for (const StageInputSource& need : cut.plan.needs[stage]) {
     const Tensor x = need.call < 0 ? Tensor() : random_like(cut.trace.calls[need.call].results[need.result]);
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
     input.received.push_back(x);

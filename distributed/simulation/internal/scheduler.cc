@@ -56,7 +56,7 @@ Scheduler::Scheduler(int world_size, const SimulationOptions& options, std::func
     victim_ = int(random() % world_size);
     kill_at_ = log_uniform(512);
   }
-  if (uniform() < options.drop) cut_at_ = log_uniform(64);
+  if (uniform() < options.drop) drop_at_message_ = log_uniform(64);
 }
 
 Scheduler::~Scheduler() = default;
@@ -92,7 +92,7 @@ SimulationReport Scheduler::run(const std::function<void(int)>& body) {
 // ---- hooks
 
 bool Scheduler::block(const std::function<bool()>& ready, TimePoint until, const char* what) {
-  if (judging_) return ready();
+  if (evaluating_ready_) return ready();
   enter("waits", what);
   wait_for(ready, until, what, std::uncaught_exceptions() > 0);
   stop_if_dead();
@@ -100,19 +100,19 @@ bool Scheduler::block(const std::function<bool()>& ready, TimePoint until, const
 }
 
 void Scheduler::step(const char* what) {
-  if (judging_) return;
+  if (evaluating_ready_) return;
   enter("passes", what);
-  if (uniform() < switch_chance_) give_turn_away();
+  if (uniform() < switch_chance_) yield();
   stop_if_dead();
 }
 
 bool Scheduler::drops(int from, int to) {
-  if (++messages_ == cut_at_) {
-    cut_ = {from, to};
+  if (++messages_ == drop_at_message_) {
+    dropped_link_ = {from, to};
     report_.dropped = true;
     record("loses", "a message and all that follow it");
   }
-  return cut_ == std::pair(from, to);
+  return dropped_link_ == std::pair(from, to);
 }
 
 TimePoint Scheduler::arrival(int from, int to) {
@@ -154,20 +154,20 @@ uint64_t Scheduler::log_uniform(double limit) { return uint64_t(std::exp2(unifor
 bool Scheduler::can_run(const Thread& thread) {
   if (!thread.ready || thread.until <= now_) return true;
   if (is_dead(thread) && !thread.must_finish) return true;
-  judging_ = true;
+  evaluating_ready_ = true;
   bool ready = true;  // if `ready` throws, the thread runs, calls it again and gets the exception
   try {
     ready = (*thread.ready)();
   } catch (...) {
   }
-  judging_ = false;
+  evaluating_ready_ = false;
   return ready;
 }
 
 // Chooses the thread that runs next. Advances time if no thread is runnable.
 Scheduler::Thread* Scheduler::choose() {
   for (;;) {
-    deliver_due_news();
+    deliver_due_events();
     std::vector<Thread*> runnable;
     uint64_t weights = 0;
     for (const auto& thread : threads_)
@@ -183,7 +183,7 @@ Scheduler::Thread* Scheduler::choose() {
       }
     }
 
-    TimePoint next = death_news_;
+    TimePoint next = death_report_time_;
     if (!timers_.empty()) next = std::min(next, timers_.top());
     for (const auto& thread : threads_)
       if (!thread->done) next = std::min(next, thread->until);
@@ -194,17 +194,17 @@ Scheduler::Thread* Scheduler::choose() {
   }
 }
 
-void Scheduler::give_turn_away() {
+void Scheduler::yield() {
   Thread* const next = choose();
   if (next == self_) return;
   next->turn.release();
   self_->turn.acquire();
 }
 
-void Scheduler::deliver_due_news() {
+void Scheduler::deliver_due_events() {
   while (!timers_.empty() && timers_.top() <= now_) timers_.pop();
-  if (death_news_ > now_) return;
-  death_news_ = TimePoint::max();
+  if (death_report_time_ > now_) return;
+  death_report_time_ = TimePoint::max();
   on_death_(report_.killed);
 }
 
@@ -265,7 +265,7 @@ void Scheduler::enter(const char* kind, const char* what) {
       std::uncaught_exceptions() == 0) {
     record("is killed at", what);
     report_.killed = victim_;
-    death_news_ = now_ + std::chrono::milliseconds(1 + random() % 600);
+    death_report_time_ = now_ + std::chrono::milliseconds(1 + random() % 600);
   }
   stop_if_dead();
 }
@@ -282,7 +282,7 @@ void Scheduler::wait_for(const std::function<bool()>& ready, TimePoint until, co
   self.until = until;
   self.what = what;
   self.must_finish = must_finish;
-  give_turn_away();
+  yield();
   self.ready = nullptr;
 }
 

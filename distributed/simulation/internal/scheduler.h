@@ -50,13 +50,13 @@ class Scheduler final : public Simulation {
 
   std::thread launch(int rank, std::function<void()> body);
   Thread* choose();
-  void give_turn_away();
+  void yield();
   bool can_run(const Thread& thread);
   bool is_dead(const Thread& thread) const;
   void enter(const char* kind, const char* what);
   void stop_if_dead();
   void wait_for(const std::function<bool()>& ready, TimePoint until, const char* what, bool must_finish);
-  void deliver_due_news();
+  void deliver_due_events();
   void give_up();
   void record(const char* kind, const char* what);
   std::string describe(const Event& event) const;
@@ -72,15 +72,16 @@ class Scheduler final : public Simulation {
   uint64_t draws_ = 0;
   // Times at which a message arrives, so that the `ready` of a thread may become true.
   std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>> timers_;
-  bool judging_ = false;  // can_run is evaluating a thread's `ready`, in which hooks do not switch threads
+  // can_run is evaluating a thread's `ready`, in which hooks do not switch threads
+  bool evaluating_ready_ = false;
   bool hung_ = false;
 
   double switch_chance_;  // probability of switching threads at a step
   int victim_ = -1;
   uint64_t steps_ = 0, victim_steps_ = 0, kill_at_ = 0;
-  TimePoint death_news_ = TimePoint::max();
-  uint64_t messages_ = 0, cut_at_ = 0;
-  std::pair<int, int> cut_{-1, -1};
+  TimePoint death_report_time_ = TimePoint::max();
+  uint64_t messages_ = 0, drop_at_message_ = 0;
+  std::pair<int, int> dropped_link_{-1, -1};
   std::map<std::pair<int, int>, TimePoint> last_arrival_;
 
   std::vector<Event> events_;  // ring buffer

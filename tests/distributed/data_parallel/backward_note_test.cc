@@ -19,17 +19,17 @@ BackwardNote note(std::vector<bool> reached, BackwardNote::Kind kind = BackwardN
 BackwardNote joined(int64_t flags = 0) { return note({false, false, false}, BackwardNote::kJoined, flags); }
 
 TEST(BackwardNote, ComesBackAsItWasWritten) {
-  BackwardNote given = note(std::vector<bool>(130), BackwardNote::kJoined, BackwardNote::kOuter);
+  BackwardNote given = note(std::vector<bool>(130), BackwardNote::kJoined, BackwardNote::kEnclosingRecording);
   given.reached[0] = given.reached[64] = given.reached[129] = true;
   given.number = 7, given.plan = -8, given.attached = 9, given.checksum = -10;
-  std::vector<int64_t> text = write(given);
-  const std::optional<BackwardNote> back = read(text);
+  std::vector<int64_t> text = serialize(given);
+  const std::optional<BackwardNote> back = parse(text);
   ASSERT_TRUE(back);
-  EXPECT_EQ(write(*back), text);
+  EXPECT_EQ(serialize(*back), text);
   EXPECT_EQ(back->reached, given.reached);
   text.pop_back();
-  EXPECT_FALSE(read(text)) << "too short";
-  EXPECT_FALSE(read({}));
+  EXPECT_FALSE(parse(text)) << "too short";
+  EXPECT_FALSE(parse({}));
 }
 
 TEST(Consensus, WhatSomeRankReachesIsUsed) {
@@ -80,7 +80,7 @@ TEST(Consensus, RanksWithDataCannotAlwaysGoOnWithoutThoseThatJoined) {
   EXPECT_THAT(check(BackwardNote::kJoining, joined()), Each(true));
   EXPECT_THAT(check(BackwardNote::kEndEarly, note({false, false, false})), Each(true)) << "none has joined";
   EXPECT_THROW(check(BackwardNote::kEndEarly, joined(BackwardNote::kEndEarly)), PeerError);
-  EXPECT_THROW(check(BackwardNote::kOuter, joined()), StateError);
+  EXPECT_THROW(check(BackwardNote::kEnclosingRecording, joined()), StateError);
 }
 
 }  // namespace

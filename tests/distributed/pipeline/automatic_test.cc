@@ -104,10 +104,10 @@ TEST(AutomaticCuts, KnowThatForwardsRunAgain) {
   };
   EXPECT_THAT(limited(20).cut_after, ElementsAre("c"));
   EXPECT_THAT(limited(4.5).cut_after, ElementsAre("b"));
-  EXPECT_FALSE(limited(4.5).stages[0].runs_again);
+  EXPECT_FALSE(limited(4.5).stages[0].recomputed);
   EXPECT_THAT(limited(3.5).cut_after, ElementsAre("b"));
-  EXPECT_TRUE(limited(3.5).stages[0].runs_again);
-  EXPECT_FALSE(limited(3.5).stages[1].runs_again);
+  EXPECT_TRUE(limited(3.5).stages[0].recomputed);
+  EXPECT_FALSE(limited(3.5).stages[1].recomputed);
   EXPECT_THROW(limited(1), ValueError);
 }
 

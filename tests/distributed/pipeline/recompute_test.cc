@@ -336,11 +336,11 @@ TEST(RecomputeAuto, FreesTheMostBytesForItsTime) {
   const auto tight = chosen(269, automatic);
   EXPECT_THAT(tight.of_stage, ElementsAre(Recompute::kExceptLast, Recompute::kNever));
   EXPECT_THAT(tight.rank_bytes, ElementsAre(2 * 10 + 100 + 50, 110 + 60));
-  EXPECT_TRUE(tight.stages[0].runs_again);
+  EXPECT_TRUE(tight.stages[0].recomputed);
   EXPECT_GT(tight.makespan, (4 + 1) * 3);
   // On the last rank there is nothing to gain, and what was said stays.
   EXPECT_THAT(chosen(1, automatic).of_stage, ElementsAre(Recompute::kExceptLast, Recompute::kNever));
-  EXPECT_EQ(chosen(1, automatic).most_bytes(), 170);
+  EXPECT_EQ(chosen(1, automatic).peak_bytes(), 170);
   EXPECT_THAT(chosen(1, {Recompute::kNever, Recompute::kAlways}).of_stage,
               ElementsAre(Recompute::kNever, Recompute::kAlways));
 

@@ -46,7 +46,7 @@ TEST(PipelineRecord, HasTheListsThatRanInOrderOfTime) {
                 ASSERT_EQ(record->ranks.size(), 2u);
                 for (int rank = 0; rank < 2; ++rank) {
                   const RankRecord& r = record->ranks[rank];
-                  EXPECT_THAT((std::vector{r.rank, r.replica, r.place}), ElementsAre(rank, 0, rank));
+                  EXPECT_THAT((std::vector{r.rank, r.replica, r.pipeline_rank}), ElementsAre(rank, 0, rank));
                   ASSERT_EQ(r.steps.size(), 2u) << "the last two of three";
                   EXPECT_EQ(r.steps[0].number, 2u);
                   EXPECT_EQ(r.steps[1].number, 3u);
@@ -114,7 +114,7 @@ TEST(PipelineRecord, HasAllReplicas) {
     if (!record) return;
     std::vector<int> ranks, replicas, places;
     for (const RankRecord& r : record->ranks)
-      ranks.push_back(r.rank), replicas.push_back(r.replica), places.push_back(r.place);
+      ranks.push_back(r.rank), replicas.push_back(r.replica), places.push_back(r.pipeline_rank);
     EXPECT_THAT(ranks, ElementsAre(0, 1, 2, 3));
     EXPECT_THAT(replicas, ElementsAre(0, 0, 1, 1));
     EXPECT_THAT(places, ElementsAre(0, 1, 0, 1));

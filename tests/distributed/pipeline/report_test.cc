@@ -41,7 +41,7 @@ PipelineRecord by_hand() {
        {message(0, false, false, 109, 110), message(1, true, true, 112, 140)},
        2'000'000});
   RankRecord& second = record.ranks.emplace_back();
-  second.rank = second.place = 1;
+  second.rank = second.pipeline_rank = 1;
   second.steps.push_back(
       {7,
        {action(ActionKind::kForward, 1, 0, 113, 120), action(ActionKind::kBackward, 1, 0, 121, 136)},
@@ -64,7 +64,7 @@ TEST(PipelineReport, SplitsIdleTime) {
     EXPECT_NEAR(r.slower_stage, slower * ms, kExact) << r.rank;
     EXPECT_NEAR(r.communication, communication * ms, kExact) << r.rank;
     EXPECT_NEAR(r.overhead, overhead * ms, kExact) << r.rank;
-    EXPECT_EQ(r.most_held, 1);
+    EXPECT_EQ(r.max_in_flight, 1);
     EXPECT_EQ(r.sent_bytes, 1e6);
     EXPECT_EQ(r.reduced_bytes, 2e6);
   };

@@ -34,7 +34,7 @@ SchedulePrediction predict(Schedule s, int ranks, int micro_batches, StageTimes 
 
 std::vector<int64_t> held(const SchedulePrediction& p) {
   std::vector<int64_t> all;
-  for (const RankPrediction& r : p.ranks) all.push_back(r.most_held);
+  for (const RankPrediction& r : p.ranks) all.push_back(r.max_in_flight);
   return all;
 }
 
@@ -52,7 +52,7 @@ TEST(Simulation, GPipeAnd1F1B) {
         ASSERT_EQ(got.makespan, (m + p - 1) * both) << name_of(s) << p << " " << m;
         ASSERT_NEAR(got.idle_fraction, double(p - 1) / (m + p - 1), 1e-15);
         for (int r = 0; r < p; ++r)
-          ASSERT_EQ(got.ranks[r].most_held, s == Schedule::k1F1B ? std::min(m, p - r) : m);
+          ASSERT_EQ(got.ranks[r].max_in_flight, s == Schedule::k1F1B ? std::min(m, p - r) : m);
       }
       ASSERT_EQ(predict(Schedule::kGPipe, p, m, t, 1, 0, 0.25).makespan, (m + p - 1) * both + (p - 1) * 0.5);
     }
@@ -67,7 +67,7 @@ TEST(Simulation, SlowLinks) {
       const SchedulePrediction got = predict(Schedule::k1F1BSlowLinks, p, m, t, 1, extra, link);
       ASSERT_EQ(got.makespan, (m + p - 1) * 2 + 2 * (p - 1) * link) << p << " " << m << " " << link;
       for (int r = 0; r < p; ++r)
-        ASSERT_EQ(got.ranks[r].most_held, std::min(m, (p - 1 - r) * (1 + extra) + 1));
+        ASSERT_EQ(got.ranks[r].max_in_flight, std::min(m, (p - 1 - r) * (1 + extra) + 1));
     }
   });
   // Plain 1F1B waits for its messages.
@@ -83,7 +83,7 @@ TEST(Simulation, Interleaved) {
         const SchedulePrediction got = predict(Schedule::kInterleaved1F1B, p, m, t, depth);
         ASSERT_EQ(got.makespan, (m + double(p - 1) / depth) * 3) << p << " " << m << " " << depth;
         for (int r = 0; r < p; ++r)
-          ASSERT_EQ(got.ranks[r].most_held, std::min(m * depth, (depth - 1) * p + 2 * (p - 1 - r) + 1));
+          ASSERT_EQ(got.ranks[r].max_in_flight, std::min(m * depth, (depth - 1) * p + 2 * (p - 1 - r) + 1));
       }
 }
 
@@ -94,7 +94,7 @@ TEST(Simulation, ZeroBubbleH1) {
       const SchedulePrediction got = predict(Schedule::kZeroBubbleH1, p, m, t);
       if (m >= p) {
         ASSERT_EQ(got.makespan, m * (f + i + w) + (p - 1) * std::max({f, i, f + i - w})) << p << " " << m;
-        for (int r = 0; r < p; ++r) ASSERT_EQ(got.ranks[r].most_held, std::min(m, p));
+        for (int r = 0; r < p; ++r) ASSERT_EQ(got.ranks[r].max_in_flight, std::min(m, p));
       } else if (m == 1) {
         ASSERT_EQ(got.makespan, p * (f + i) + w);
       }
@@ -107,7 +107,7 @@ TEST(Simulation, ZeroBubbleV) {
     if (m < 2 * p - 1) return;
     const SchedulePrediction got = predict(Schedule::kZeroBubbleV, p, m, {1, 1, 1}, 2);
     ASSERT_EQ(got.makespan, m * 3 + (p - 1) * 0.5) << p << " " << m;
-    for (int r = 0; r < p; ++r) ASSERT_LE(got.ranks[r].most_held, 2 * p);
+    for (int r = 0; r < p; ++r) ASSERT_LE(got.ranks[r].max_in_flight, 2 * p);
   });
 }
 
@@ -165,18 +165,18 @@ TEST(Simulation, AForwardThatRunsAgainTakesTimeAndFewBytes) {
   const StageTimes kept{
       .forward = 1, .input_gradient = 1, .weight_gradient = 1, .bytes = 8, .input_bytes = 1};
   StageTimes again = kept;
-  again.runs_again = true;
+  again.recomputed = true;
   const ActionLists lists = make_schedule(Schedule::k1F1B, {.ranks = 2, .micro_batches = 4});
   const auto bytes = [&](const StageTimes& t) {
     const SchedulePrediction p = simulate(lists, {t, t});
-    return std::vector{p.ranks[0].most_bytes, p.ranks[1].most_bytes};
+    return std::vector{p.ranks[0].peak_bytes, p.ranks[1].peak_bytes};
   };
   EXPECT_THAT(bytes(kept), ElementsAre(2 * 9, 9));
   EXPECT_THAT(bytes(again), ElementsAre(2 + 8, 9));
   EXPECT_EQ(simulate(lists, {again, again}).makespan, (4 + 1) * 4);
   // Between I and W a micro-batch holds what its second run has left.
   const SchedulePrediction apart = simulate(parse_schedule({"0F0 0F1 0I0 0I1 0W0 0W1"}), {again});
-  EXPECT_EQ(apart.ranks[0].most_bytes, 2 * 9);
+  EXPECT_EQ(apart.ranks[0].peak_bytes, 2 * 9);
   EXPECT_EQ(apart.makespan, 2 + 4 + 2);
 }
 

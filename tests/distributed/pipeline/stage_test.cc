@@ -71,7 +71,7 @@ Result in_stages(const Tensor& x, const Tensor& dy, DType dtype, const std::vect
   Tensor y;
   for (int s = 0; s < plan.stages; ++s) {
     inputs[s].generator = s == 0 ? Context::current().generator->state() : outputs[s - 1].generator;
-    for (const Crossing& need : plan.needs[s]) {
+    for (const StageInputSource& need : plan.needs[s]) {
       const auto sends = plan.sends(need.stage);
       Tensor received;
       for (size_t i = 0; i < sends.size(); ++i)
@@ -194,7 +194,7 @@ TEST(Stages, SkipsGoStraightToTheirReader) {
   const StagePlan plan = plan_stages(trace, cuts_after(trace, {"down0", "norm", "dropout", "up1"}));
   const auto needs = [&](int stage) {
     std::vector<std::string> names;
-    for (const Crossing& c : plan.needs[stage]) names.push_back(trace.calls[c.call].path);
+    for (const StageInputSource& c : plan.needs[stage]) names.push_back(trace.calls[c.call].path);
     return names;
   };
   EXPECT_THAT(needs(1), ElementsAre("down0"));
