@@ -55,13 +55,13 @@ template <class O> constexpr size_t bindable_count() {
 }
 
 // Storage of an O that is never constructed; only the addresses of its fields are used.
-template <class O> union Unmade {
-  constexpr Unmade() : none() {}
-  constexpr ~Unmade() {}
+template <class O> union Unconstructed {
+  constexpr Unconstructed() : none() {}
+  constexpr ~Unconstructed() {}
   char none;
   O object;
 };
-template <class O> inline Unmade<O> unmade;
+template <class O> inline Unconstructed<O> unmade;
 
 // Wraps a pointer to a field, because clang 16 does not accept it directly as a template argument.
 template <class T> struct Address {

@@ -190,7 +190,7 @@ std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) { return running_
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
   const std::string_view op = "linear_recurrence";
   check_floating(op, "b", b);
-  if (!may_meet(a.device(), b.device()))
+  if (!are_compatible_devices(a.device(), b.device()))
     throw DeviceError(op, "a is on ", a.device(), " but b on ", b.device());
   if (a.shape() != b.shape() || a.dtype() != b.dtype())
     throw ShapeError(op, "a ", describe(a), " does not match b ", describe(b));

@@ -105,8 +105,7 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   const int64_t n = length_of(x, dim, "topk");
-  if (k < 0 || k > n)
-    throw ValueError("topk", "expected k from 0 to ", n, ", got ", k, ": x ", describe(x));
+  if (k < 0 || k > n) throw ValueError("topk", "expected k from 0 to ", n, ", got ", k, ": x ", describe(x));
   if (x.dim() == 0 && k == 0) throw ValueError("topk", "expected k of 1 for a 0-dim tensor, got 0");
   return sort_and_truncate(x, k, dim, largest, "topk");
 }
@@ -155,7 +154,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const std::string_view op = "searchsorted";
-  if (!may_meet(sorted.device(), values.device()))
+  if (!are_compatible_devices(sorted.device(), values.device()))
     throw DeviceError(op, "sorted is on ", sorted.device(), " but values on ", values.device());
   if (sorted.dim() == 0) throw ShapeError(op, "expected at least 1 dim: sorted ", describe(sorted));
   if (sorted.dim() > 1) {

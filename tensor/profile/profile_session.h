@@ -91,7 +91,7 @@ class ProfileSession final : public Observer {
   int64_t announce(const Range& range) override;
   void begin(int64_t id) override;
   void end(int64_t id) noexcept override;
-  void chose(std::string_view kernel) override;
+  void algorithm_selected(std::string_view kernel) override;
   void allocated(Device device) override;
 
   void open();

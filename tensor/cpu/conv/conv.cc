@@ -56,7 +56,7 @@ Tensor copy_strided_pixels(const ConvProblem& p) {
 void run_first_applicable(std::span<const ConvKernel> table, const ConvProblem& p) {
   for (const ConvKernel& kernel : table) {
     if (!kernel.applies(p)) continue;
-    tell_kernel(kernel.name);
+    report_algorithm(kernel.name);
     return kernel.run(p);
   }
 }

@@ -78,8 +78,9 @@ int use_threads() {
   const int n = 1;
 #else
   const int n = num_threads();
-  if (n > 1) internal::use_team();
-  internal::has_busy_neighbor(n);  // its side effect: idle OpenMP threads sleep while another process is busy
+  if (n > 1) internal::record_team();
+  internal::has_cpu_contention(
+      n);  // its side effect: idle OpenMP threads sleep while another process is busy
 #endif
   omp_set_num_threads(n);  // a setting of this thread; other code may have changed it since the last call
   return n;
@@ -157,14 +158,14 @@ static void execute(const Plan& plan, std::initializer_list<Arg> args) {
 
 void run(const Plan& plan, std::initializer_list<Arg> args) {
   use_threads();
-  if (observer()) tell_kernel(implementation(plan.primitive));
+  if (observer()) report_algorithm(implementation(plan.primitive));
   execute(plan, args);
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   // A reorder may use one thread while another process is busy: its result does not depend on the number of
   // threads.
-  if (internal::has_busy_neighbor(use_threads())) omp_set_num_threads(1);
+  if (internal::has_cpu_contention(use_threads())) omp_set_num_threads(1);
   Plan plan;
   const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
                                          user_scratchpad());

@@ -18,7 +18,7 @@ DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
     throw ShapeError(op, "expected x and target of one shape, got x ", describe(x), " and target ",
                      describe(target));
   check_floating(op, "target", target);
-  if (!may_meet(x.device(), target.device()))
+  if (!are_compatible_devices(x.device(), target.device()))
     throw DeviceError(op, "x and target are on different devices: x ", describe(x), ", target ",
                       describe(target));
   return promote(x.dtype(), target.dtype());
