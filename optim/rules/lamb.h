@@ -10,7 +10,7 @@ namespace gradus::optim {
 // Two passes: measure() updates the moments and returns the values whose norms are computed, step() applies the
 // update. The direction is computed in both passes and not stored.
 template <class T> struct LAMBRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   static constexpr raw::Pass kMeasured = {
       .reads_grad = true, .reads_states = true, .writes_states = true, .writes_param = false};
   static constexpr raw::Pass kStepped = {

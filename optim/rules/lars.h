@@ -8,7 +8,7 @@ namespace gradus::optim {
 // Two passes: measure() returns the values whose norms are computed, step() applies the update with the factor
 // that rate() computes from the norms. b is the state momentum_buffer.
 template <class T> struct LARSRule {
-  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::UsedStates kUses = {true};
   static constexpr raw::Pass kMeasured = {
       .reads_grad = true, .reads_states = false, .writes_states = false, .writes_param = false};
   static constexpr raw::Pass kStepped = {

@@ -12,7 +12,7 @@ namespace gradus::optim {
 // (exp_avg_sq).
 // p -= rate m / (root sqrt(v) + rest), with root = 1 and rest = eps, or root = 0 and rest = 1 while rho_t <= 5.
 template <class T> struct RAdamRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   raw::Moments<T> moments;
   T rate, root, rest;
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the

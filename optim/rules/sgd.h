@@ -10,7 +10,7 @@ namespace gradus::optim {
 
 // Without momentum. Updates one element: parameter p, gradient d (negated to maximize, plus weight decay).
 template <class T> struct SGDRule {
-  static constexpr raw::Uses kUses = {};
+  static constexpr raw::UsedStates kUses = {};
   T lr;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 };
@@ -22,7 +22,7 @@ struct MakeSGD {
 
 // With momentum; b is the state momentum_buffer: b = keep b + take d;  p -= lr (direct d + ahead b).
 template <class T> struct MomentumRule {
-  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::UsedStates kUses = {true};
   T lr, keep, take, direct, ahead;
   GRADUS_HD void operator()(T& p, T d, T& b, T&, T&) const {
     b = keep * b + take * d;

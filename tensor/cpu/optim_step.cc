@@ -52,7 +52,7 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
 
 // Calls f(pointer, count, T()) on ranges of the tensors' elements in parallel. T is the type to compute in.
 template <class F> void parallel_over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
-  over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
+  parallel_over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
     dispatch_stored(tensors[i].dtype(), op,
                     [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
   });

@@ -43,7 +43,7 @@ struct ProfileEvent {
   int name;    // index into Names
   int shapes;  // index into Names: "f32[32,64] f32[64,10]"
   int module;  // index into Names
-  int kernel;  // index into Names: algorithms of a kernel, such as "winograd" or "seen pixels, onednn"
+  int kernel;  // index into Names: algorithms of a kernel, such as "winograd" or "strided pixels, onednn"
   int thread;  // index of the thread that runs it; until begin(), of the thread that announced it
   int64_t parent = -1;
   Device runs_on = kCPU;  // a GPU, or kCPU, also for logical CPU devices
