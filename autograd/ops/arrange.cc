@@ -280,7 +280,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
   if (Recorder r{"as_strided", x}) {
     // Maps each element of y to its position in x, or to n for elements of the storage outside of x.
-    const Tensor positions = raw::places_in(x, y);
+    const Tensor positions = raw::indices_in(x, y);
     r.record(y, wrt(x, [positions, input_size = x.shape(), n = x.numel()](const Tensor& dy) {
                const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, positions);
                return reshape(narrow(sums, 0, 0, n), input_size);

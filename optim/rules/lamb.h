@@ -29,7 +29,7 @@ template <class T> struct LAMBRule {
   }
   // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
   // direction.
-  GRADUS_HD raw::Two<T> measure(T p, T g, T& m, T& v, T&) const {
+  GRADUS_HD raw::Pair<T> measure(T p, T g, T& m, T& v, T&) const {
     update(g, m, v);
     return {p, direction(p, m, v)};
   }

@@ -20,7 +20,7 @@ template <class T> struct LARSRule {
   GRADUS_HD void take_varying(const LARSRule& other) { lr = other.lr; }
   // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
   // gradient.
-  GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
+  GRADUS_HD raw::Pair<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
   // Returns lr times the trust ratio, from the norms of parameter and gradient.
   GRADUS_HD T rate(double param, double grad) const {
     const double ratio = param > 0 && grad > 0 ? trust * param / (grad + decay * param + eps) : 1.0;

@@ -21,9 +21,9 @@
 // Note [Order of summation]
 // A result is the same for any number of threads, because the order in which elements are combined follows from
 // shapes and strides alone. Each of kLanes SIMD lanes accumulates at most kBlock elements in BlockAccumulator
-// (f32). Lanes are then merged in Accumulator (f64 for floats). A task of about kTask elements has one Accumulator
-// partial result, and the partial results are merged in order. The number of threads only decides which thread
-// runs a task.
+// (f32). Lanes are then merged in Accumulator (f64 for floats). A task of about kTask elements has one
+// Accumulator partial result, and the partial results are merged in order. The number of threads only decides
+// which thread runs a task.
 #pragma once
 
 #include <algorithm>

@@ -64,8 +64,8 @@ struct Pow : OnNumbers {
   }
 };
 // The base of Remainder and Fmod. In f32 both compute a - b * q in f64: the rounded quotient q may be too large by
-// one, which the sign of the result shows and corrects; the product is exact. needs_fallback: quotients of about 2^52 or
-// more, infinities and NaN, for which the C library's fmod is used.
+// one, which the sign of the result shows and corrects; the product is exact. needs_fallback: quotients of about
+// 2^52 or more, infinities and NaN, for which the C library's fmod is used.
 struct OnQuotients : OnNumbers {
   GRADUS_HD bool needs_fallback(float a, float b) const {
     const float v = m::abs(b);

@@ -51,7 +51,8 @@ struct Xlogy : OnFloats {
     return x == T(0) && y == y ? T(0) : x * m::log(y);
   }
 };
-// Base of sin, cos and tan. needs_fallback: arguments beyond the exact range reduction of m::sin, m::cos and m::tan.
+// Base of sin, cos and tan. needs_fallback: arguments beyond the exact range reduction of m::sin, m::cos and
+// m::tan.
 struct OnAngles : OnFloats {
   GRADUS_HD bool needs_fallback(float x) const { return !(m::abs(x) < 1e15f); }
 };

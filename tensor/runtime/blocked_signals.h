@@ -1,5 +1,5 @@
-// BlockedSignals: an RAII guard that blocks SIGXFSZ or SIGPIPE on this thread, so that a failed write is an error of
-// the system call instead of a signal that ends the process.
+// BlockedSignals: an RAII guard that blocks SIGXFSZ or SIGPIPE on this thread, so that a failed write is an error
+// of the system call instead of a signal that ends the process.
 #pragma once
 
 #include <signal.h>

@@ -203,8 +203,8 @@ void add_missing(NativeStreams* to, const NativeStreams& from) {
     if (std::find(to->begin(), to->end(), stream) == to->end()) to->push_back(stream);
 }
 
-// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_kernel_errors) are thrown after the
-// event.
+// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_kernel_errors) are thrown after
+// the event.
 struct DeviceEvent final : EventState {
   DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b)
       : event(std::move(e)), dependencies(std::move(b)) {}

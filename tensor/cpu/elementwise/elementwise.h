@@ -25,8 +25,8 @@ struct ElementwiseCall {
 // out = functor(inputs...) element by element. Each input's shape broadcasts to out's; there are at most 3 inputs.
 void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
-// A functor whose vectorized f32 formula is accurate only in a common range has `needs_fallback(x...)`, true for arguments
-// outside that range, and `fallback(x...)`, the slower formula for these.
+// A functor whose vectorized f32 formula is accurate only in a common range has `needs_fallback(x...)`, true for
+// arguments outside that range, and `fallback(x...)`, the slower formula for these.
 template <class F, class... In>
 concept HasFallback = (std::is_same_v<In, float> && ...) && requires(const F& f, In... x) {
   f.needs_fallback(x...);

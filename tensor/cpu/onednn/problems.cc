@@ -18,8 +18,8 @@ using Forward = dnnl::convolution_forward;
 using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-// Returns the first implementation for which has_defect(name) is false. `hint` is the forward primitive, for gradients.
-// In oneDNN 2 an operation descriptor is created first, which must outlive the iteration.
+// Returns the first implementation for which has_defect(name) is false. `hint` is the forward primitive, for
+// gradients. In oneDNN 2 an operation descriptor is created first, which must outlive the iteration.
 // Errors: dnnl::error (unimplemented) if there is none.
 template <class Primitive, class HasDefect, class... Hint, class... Part>
 typename Primitive::primitive_desc first_without_defect(const HasDefect& has_defect,

@@ -1,8 +1,8 @@
 // Errors of values that kernels find when they run, thrown where the host waits. Note [Value reports]
 // (value_reports.h) says how they reach the host.
 //
-//   void throw_no_class(const FoundValue& v) { throw IndexError("cross_entropy", ...); }
-//   launch(op, kernel, grid, stream, ..., reports_of(x, stream, &throw_no_class, classes));
+//   void throw_invalid_class(const FoundValue& v) { throw IndexError("cross_entropy", ...); }
+//   launch(op, kernel, grid, stream, ..., reports_of(x, stream, &throw_invalid_class, classes));
 #pragma once
 
 #include <cuda_runtime_api.h>

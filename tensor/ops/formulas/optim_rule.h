@@ -69,7 +69,7 @@ template <class T> GRADUS_HD T sign_of(T x) {
 }
 
 // Two values per element, or the two norms of these values over a parameter (LARS, LAMB).
-template <class T> struct Two {
+template <class T> struct Pair {
   T first, second;
 };
 
