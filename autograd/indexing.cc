@@ -144,7 +144,7 @@ void Indexed::assign(const Tensor& v) {
 }
 
 void Indexed::operator=(const Tensor& v) && {
-  if (!may_meet(v.device(), x_.device()))
+  if (!are_compatible_devices(v.device(), x_.device()))
     throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
   if (autograd::is_tracked(x_) || autograd::is_tracked(v)) {
     autograd::check_not_leaf("index", x_);

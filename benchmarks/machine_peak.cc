@@ -141,8 +141,8 @@ double peak_flops(int threads) {
   double best = 0;
   for (int round = 0; round < 5; ++round) {
     const double s =
-        seconds_of([&] { on_threads(threads, [&](int) { sink = GRADUS_LEVEL(chains)(kIterations); }); });
-    best = std::max(best, double(GRADUS_LEVEL(flops_of_an_iteration)()) * kIterations * threads / s);
+        seconds_of([&] { on_threads(threads, [&](int) { sink = GRADUS_DISPATCH(chains)(kIterations); }); });
+    best = std::max(best, double(GRADUS_DISPATCH(flops_of_an_iteration)()) * kIterations * threads / s);
   }
   return best;
 }

@@ -354,7 +354,7 @@ void check_same_on_ranks(Job& job, const Sampler& sampler, const DataLoaderOptio
   const std::string options_text =
       concat(sampler.size(), " samples, batch_size ", o.batch_size, ", global_batch_size ",
              o.global_batch_size, sizes, ", uneven ", int(o.uneven), ", drop_last ", o.drop_last, seed);
-  const std::string first = job.first_given("DataLoader", options_text);
+  const std::string first = job.first_value("DataLoader", options_text);
   if (first != options_text)
     throw ValueError("DataLoader",
                      "the ranks' loaders share one order, so they must be alike, but this one of rank ",
@@ -383,7 +383,7 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   const bool by_job = !share && options.rank == -1 && options.world_size == -1;
   if (by_job) check_joined("DataLoader");
   if (!share) {
-    const Replica replica = by_job ? job->share_by_replica() : job->replica();
+    const Replica replica = by_job ? job->freeze_replica() : job->replica();
     share = Share{replica.index, replica.count};
   }
   if (options.world_size == 1 && options.rank == -1) options.rank = 0;

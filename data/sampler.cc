@@ -89,7 +89,7 @@ DistributedSampler::DistributedSampler(int64_t size, const DistributedSamplerOpt
     : size_(checked_size("DistributedSampler", size)), options_(options) {
   if (options_.num_replicas == -1 || options_.rank == -1) check_joined("DistributedSampler");
   if (options_.num_replicas == -1 || options_.rank == -1) {
-    const Replica replica = Job::current()->share_by_replica();
+    const Replica replica = Job::current()->freeze_replica();
     if (options_.num_replicas == -1) options_.num_replicas = replica.count;
     if (options_.rank == -1) options_.rank = replica.index;
   }

@@ -15,7 +15,7 @@
 
 #include "crc32c.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 #include "protobuf.h"
 #include "safetensors_format.h"
 
@@ -251,7 +251,7 @@ void EventWriter::append(const std::string& event) {
   const std::string record = record_of(event);
   const std::lock_guard lock(mutex_);
   if (fd_ < 0) throw StateError(kOp, path_.string(), " is closed");
-  const gradus::internal::QuietSignals quiet;
+  const gradus::internal::BlockedSignals blocked;
   for (size_t done = 0; done < record.size();) {
     const ssize_t n = ::write(fd_, record.data() + done, record.size() - done);
     if (n < 0 && errno == EINTR) continue;

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "gradus/io/file_lock.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::io {
 namespace {
@@ -109,7 +109,7 @@ void AtomicFile::fail(std::string_view what) const {
 
 void AtomicFile::write(const void* data, int64_t bytes) {
   if (bytes > 0 && options_.checksum) crc_ = extend_crc(crc_, data, bytes);
-  const gradus::internal::QuietSignals quiet;
+  const gradus::internal::BlockedSignals blocked;
   const char* p = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t n = ::write(fd_, p, static_cast<size_t>(std::min(bytes, kChunk)));

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::io::internal {
 namespace {
@@ -87,7 +87,7 @@ bool FileLock::try_take() {
   if (new_file.fd >= 0) {
     if (!try_lock(new_file.fd) || !is_named(new_file.fd, name_)) return false;
     fd_ = std::exchange(new_file.fd, -1);
-    const gradus::internal::QuietSignals quiet;
+    const gradus::internal::BlockedSignals blocked;
     const std::string text = process_text();
     (void)!::write(fd_, text.data(),
                    text.size());  // on a full disk, writing the locked file reports the error

@@ -80,8 +80,7 @@ GPTOptions GPT::checked(const Options& o) {
                                     {"width", o.width}})
     if (count < 1) throw ValueError("GPT", "expected ", name, " >= 1, got ", count);
   if (o.width % o.heads != 0)
-    throw ValueError("GPT", "expected a width that is a multiple of the ", o.heads, " heads, got ",
-                     o.width);
+    throw ValueError("GPT", "expected a width that is a multiple of the ", o.heads, " heads, got ", o.width);
   if (!(o.dropout >= 0 && o.dropout <= 1))
     throw ValueError("GPT", "expected dropout in [0, 1], got ", o.dropout);
   return o;

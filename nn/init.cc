@@ -125,8 +125,7 @@ const Tensor& zeros_(const Tensor& x) { return constant_(x, 0); }
 const Tensor& ones_(const Tensor& x) { return constant_(x, 1); }
 
 const Tensor& uniform_(const Tensor& x, UniformOptions o) {
-  if (!(o.low <= o.high))
-    throw ValueError("uniform_", "expected low <= high, got ", o.low, " and ", o.high);
+  if (!(o.low <= o.high)) throw ValueError("uniform_", "expected low <= high, got ", o.low, " and ", o.high);
   return fill_random("uniform_", x,
                      [=](const ElementBits& d) { return o.low + (o.high - o.low) * uniform(d()); });
 }

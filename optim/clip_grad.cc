@@ -38,8 +38,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipN
 }
 
 void clip_grad_value_(const std::vector<Tensor>& params, double clip_value) {
-  if (!(clip_value >= 0))
-    throw ValueError("clip_grad_value_", "expected clip_value >= 0, got ", clip_value);
+  if (!(clip_value >= 0)) throw ValueError("clip_grad_value_", "expected clip_value >= 0, got ", clip_value);
   raw::clip_by_value_(grads_of("clip_grad_value_", params), clip_value);
 }
 

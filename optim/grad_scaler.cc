@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kOp = "GradScaler";
 
 void check(const GradScalerOptions& o) {
-  check_option(o.init_scale >= raw::kSmallestScale && std::isfinite(o.init_scale), kOp, "init_scale",
+  check_option(o.init_scale >= raw::kMinLossScale && std::isfinite(o.init_scale), kOp, "init_scale",
                "positive and finite", o.init_scale);
   check_option(o.growth_factor > 1 && std::isfinite(o.growth_factor), kOp, "growth_factor", "> 1",
                o.growth_factor);
@@ -93,7 +93,8 @@ void GradScaler::place_scale(std::optional<Device> device) {
   if (current_.on_device.defined() && current_.on_device.device() != device) current_ = {current_.read(), {}};
   if (device && !current_.on_device.defined()) {
     const raw::LossScale& n = current_.on_host;
-    current_.on_device = raw::to(tensor<double>({n.scale, n.clean, n.skipped, n.found}, {4}), *device);
+    current_.on_device =
+        raw::to(tensor<double>({n.scale, n.good_steps, n.skipped, n.found_inf}, {4}), *device);
   }
 }
 
@@ -113,8 +114,8 @@ void GradScaler::set_partial(const std::vector<Tensor>& params, bool partial) {
 std::vector<GradScaler::GradientVersion> GradScaler::begin_backward(const std::vector<Tensor>& params,
                                                                     std::optional<Device> device) {
   place_scale(device);
-  if (!current_.on_device.defined() && current_.on_host.scale < raw::kSmallestScale)
-    raw::throw_no_scale(current_.on_host.scale, int64_t(current_.on_host.skipped));
+  if (!current_.on_device.defined() && current_.on_host.scale < raw::kMinLossScale)
+    raw::throw_invalid_scale(current_.on_host.scale, int64_t(current_.on_host.skipped));
   std::vector<GradientVersion> before;
   for (const Tensor& p : params) {
     GradientVersion& b = before.emplace_back();
@@ -213,8 +214,8 @@ GradScaler::FoundInf GradScaler::unscale(Optimizer& opt, const char* op) const {
 void GradScaler::update_scale(const FoundInf& found) {
   if (!current_.on_device.defined()) {
     raw::LossScale last = next_ ? next_->on_host : current_.on_host;
-    if (!next_) last.found = 0;
-    next_ = {raw::moved(current_.on_host, last, found.read(), loss_scale_options(options_)), {}};
+    if (!next_) last.found_inf = 0;
+    next_ = {raw::updated(current_.on_host, last, found.read(), loss_scale_options(options_)), {}};
     return;
   }
   const OpCall call(kOp);
@@ -271,7 +272,7 @@ State GradScaler::state_dict() const {
                       {"growth_factor", options_.growth_factor},
                       {"backoff_factor", options_.backoff_factor},
                       {"growth_interval", double(options_.growth_interval)},
-                      {"growth_tracker", scale.clean},
+                      {"growth_tracker", scale.good_steps},
                       {"skipped_steps", scale.skipped}}};
 }
 
@@ -282,11 +283,11 @@ void GradScaler::load_state_dict(const State& state) {
   options.growth_factor = in.number("growth_factor");
   options.backoff_factor = in.number("backoff_factor");
   options.growth_interval = in.count("growth_interval");
-  const int64_t clean = in.count("growth_tracker"), skipped = in.count("skipped_steps");
+  const int64_t good_steps = in.count("growth_tracker"), skipped = in.count("skipped_steps");
   in.finish("this GradScaler");
   check(options);
   current_ = {.on_host = {.scale = std::exchange(options.init_scale, options_.init_scale),
-                          .clean = double(clean),
+                          .good_steps = double(good_steps),
                           .skipped = double(skipped)},
               .on_device = {}};
   next_.reset();

@@ -112,7 +112,7 @@ std::vector<Tensor> Optimizer::parameters() const {
 }
 
 void Optimizer::check_step(const Tensor& param, const Tensor& grad) const {
-  if (param.defined() && param.ref()->slot && param.ref()->slot->is_followed())
+  if (param.defined() && param.ref()->slot && param.ref()->slot->is_recorded())
     throw StateError(kind(),
                      "step would overwrite a parameter that an open recording follows: ", describe(param),
                      "; run the recording's backward or release it first");

@@ -72,7 +72,7 @@ TensorImpl::TensorImpl(Ref<Storage> s, int64_t o, const Shape& sh, const Strides
       row_major(is_row_major_layout(sh, strides)) {}
 
 TensorImpl::~TensorImpl() {
-  if (slot) slot->owner_gone();
+  if (slot) slot->on_owner_destroyed();
 }
 
 void Tensor::throw_undefined() {

@@ -32,9 +32,9 @@ class AutogradSlot : public Counted {
   // Returns whether this is a leaf (an attached tensor) rather than the node of an op.
   bool is_leaf() const { return is_leaf_; }
   // Returns whether an open recording of this thread records ops on the tensor.
-  virtual bool is_followed() const = 0;
+  virtual bool is_recorded() const = 0;
   // Called when the TensorImpl that owns this slot is destroyed.
-  virtual void owner_gone() {}
+  virtual void on_owner_destroyed() {}
 
  protected:
   explicit AutogradSlot(bool is_leaf) : is_leaf_(is_leaf) {}

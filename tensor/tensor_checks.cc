@@ -18,7 +18,7 @@ std::string in_code(DType dtype) {
 
 }  // namespace
 
-bool internal::may_meet_meta(Device a, Device b) {
+bool internal::are_compatible_with_meta(Device a, Device b) {
   return Context::current().skip_meta_kernels && (a.type == DeviceType::kMeta || b.type == DeviceType::kMeta);
 }
 

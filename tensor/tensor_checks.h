@@ -20,7 +20,7 @@ namespace internal {
                                                std::string_view other_name, const Tensor& other);
 [[noreturn, gnu::cold]] void throw_not_one_element(std::string_view op, std::string_view what,
                                                    const Tensor& x, std::string_view otherwise);
-[[gnu::cold]] bool may_meet_meta(Device a, Device b);
+[[gnu::cold]] bool are_compatible_with_meta(Device a, Device b);
 }  // namespace internal
 
 // Returns the end of an error about a dtype: "; to(x, DType::kF32) converts x".
@@ -58,7 +58,9 @@ inline void check_same_dtype(std::string_view op, std::string_view name, const T
 }
 
 // Returns whether an op may have operands on devices a and b.
-inline bool may_meet(Device a, Device b) { return a == b || internal::may_meet_meta(a, b); }
+inline bool are_compatible_devices(Device a, Device b) {
+  return a == b || internal::are_compatible_with_meta(a, b);
+}
 
 // Checks that x has one element. `what` describes x in the error ("the loss"), `otherwise` is an alternative for
 // the user.

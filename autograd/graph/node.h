@@ -72,7 +72,7 @@ class Node : public AutogradSlot {
  public:
   explicit Node(const char* op, NodeTraits traits = {});
 
-  bool is_followed() const override;
+  bool is_recorded() const override;
 
   // Computes the gradients of the inputs in args.needs. Unless the node is required, at least one of args.dys is
   // defined. Called once per recording, or twice for a deferrable node. For each recording of a required node,
@@ -133,8 +133,8 @@ class Node : public AutogradSlot {
 class Leaf final : public AutogradSlot {
  public:
   explicit Leaf(TensorImpl* owner) : AutogradSlot(true), owner_(owner) {}
-  bool is_followed() const override;
-  void owner_gone() override {
+  bool is_recorded() const override;
+  void on_owner_destroyed() override {
     std::lock_guard lock(mutex_);
     owner_ = nullptr;
   }

@@ -155,7 +155,7 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
   check_results(op_, outputs);
 }
 
-bool is_tracked(const Tensor& x) { return x.defined() && x.ref()->slot && x.ref()->slot->is_followed(); }
+bool is_tracked(const Tensor& x) { return x.defined() && x.ref()->slot && x.ref()->slot->is_recorded(); }
 
 bool fuse_relu_into_node_of(const Tensor& x) {
   const auto& slot = x.ref()->slot;

@@ -159,7 +159,7 @@ Ref<RecordingState> innermost_following(const Tensor& x) {
 
 namespace {
 
-bool is_followed(const AutogradSlot* slot) {
+bool is_recorded(const AutogradSlot* slot) {
   for (const Ref<Counted>& r : open_recordings())
     if (as_recording(r)->follows(slot)) return true;
   return false;
@@ -167,7 +167,7 @@ bool is_followed(const AutogradSlot* slot) {
 
 }  // namespace
 
-bool Node::is_followed() const { return autograd::is_followed(this); }
-bool Leaf::is_followed() const { return autograd::is_followed(this); }
+bool Node::is_recorded() const { return autograd::is_recorded(this); }
+bool Leaf::is_recorded() const { return autograd::is_recorded(this); }
 
 }  // namespace gradus::autograd

@@ -169,7 +169,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   if (counts.dtype() != DType::kI64 && counts.dtype() != DType::kI32)
     throw DTypeError(kOp, "expected i64 or i32 counts, got counts ", describe(counts),
                      how_to_convert("counts", DType::kI64));
-  if (!may_meet(counts.device(), x.device()))
+  if (!are_compatible_devices(counts.device(), x.device()))
     throw DeviceError(kOp, "x is on ", x.device(), " but the counts on ", counts.device());
   const int64_t n = x.size(d);
   if (counts.dim() > 1 || (counts.numel() != n && counts.numel() != 1))
@@ -187,7 +187,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexin
     if (x.dim() > 1) throw ShapeError("meshgrid", "expected vectors, got ", describe(x));
     if (x.dtype() != xs[0].dtype())
       throw DTypeError("meshgrid", "vectors differ in dtype: ", describe(x), " after ", describe(xs[0]));
-    if (!may_meet(x.device(), xs[0].device()))
+    if (!are_compatible_devices(x.device(), xs[0].device()))
       throw DeviceError("meshgrid", "vectors are on different devices: ", describe(x), " after ",
                         describe(xs[0]));
     grid.push_back(x.numel());
@@ -280,7 +280,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
   if (Recorder r{"as_strided", x}) {
     // Maps each element of y to its position in x, or to n for elements of the storage outside of x.
-    const Tensor positions = raw::places_in(x, y);
+    const Tensor positions = raw::indices_in(x, y);
     r.record(y, wrt(x, [positions, input_size = x.shape(), n = x.numel()](const Tensor& dy) {
                const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, positions);
                return reshape(narrow(sums, 0, 0, n), input_size);

@@ -125,7 +125,7 @@ std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs) {
 
 std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
   const OpCall call("tensor_split", {{"x", x}});
-  check_bounds("tensor_split", "number of sections", sections, 1, kMaxPieces);
+  check_bounds("tensor_split", "number of sections", sections, 1, kMaxSplits);
   if (x.dim() == 0) throw ShapeError("tensor_split", "x has no dims: x ", describe(x));
   const int64_t n = x.size(dim);
   std::vector<int64_t> sizes(sections, n / sections);
@@ -218,7 +218,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   if (size < 1) throw ValueError("split", "expected pieces of at least 1, got ", size);
   std::vector<int64_t> sizes;
   int64_t left = x.size(dim);
-  check_bounds("split", "number of pieces", left / size, 0, kMaxPieces);
+  check_bounds("split", "number of pieces", left / size, 0, kMaxSplits);
   do {
     sizes.push_back(std::min(size, left));
     left -= sizes.back();
@@ -231,7 +231,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   if (chunks < 1) throw ValueError("chunk", "expected at least 1 chunk, got ", chunks);
   const int64_t n = x.size(dim);
   if (n == 0) {
-    check_bounds("chunk", "number of chunks", chunks, 1, kMaxPieces);
+    check_bounds("chunk", "number of chunks", chunks, 1, kMaxSplits);
     return split(x, std::vector<int64_t>(size_t(chunks), 0), dim);
   }
   return split(x, n / chunks + (n % chunks != 0), dim);
@@ -240,7 +240,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
   const OpCall call("unbind", {{"x", x}});
   const int64_t n = x.size(dim);
-  check_bounds("unbind", "number of pieces", n, 0, kMaxPieces);
+  check_bounds("unbind", "number of pieces", n, 0, kMaxSplits);
   const int d = wrap_dim(dim, x.dim(), "unbind");
   std::vector<Tensor> pieces;
   pieces.reserve(n);

@@ -79,8 +79,7 @@ Tensor dropout1d(const Tensor& x, double p, bool training) {
 Tensor dropout2d(const Tensor& x, double p, bool training) {
   const OpCall call("dropout2d", {{"x", x}});
   const char* op = "dropout2d";
-  if (x.dim() != 3 && x.dim() != 4)
-    throw ShapeError(op, "expected [N,C,H,W] or [N,C,L], got ", describe(x));
+  if (x.dim() != 3 && x.dim() != 4) throw ShapeError(op, "expected [N,C,H,W] or [N,C,L], got ", describe(x));
   return drop_channels(op, x, p, training, 2);
 }
 

@@ -25,7 +25,7 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
                      describe(gates));
   check_floating(op, name, gates);
   check_same_dtype(op, "state", state, name, gates);
-  if (!may_meet(gates.device(), state.device()))
+  if (!are_compatible_devices(gates.device(), state.device()))
     throw DeviceError(op, "expected all on one device, got ", describe(gates), " and ", describe(state));
 }
 

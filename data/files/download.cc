@@ -22,7 +22,7 @@
 #include "gradus/data/files/tar.h"
 #include "gradus/io/file.h"
 #include "gradus/io/file_lock.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::data {
 namespace {
@@ -59,7 +59,7 @@ class PartFile {
   }
   void clear() { truncate_to(0); }
   void append(const char* bytes, size_t n) {
-    const gradus::internal::QuietSignals quiet;
+    const gradus::internal::BlockedSignals blocked;
     const int64_t before = size();
     size_t done = 0;
     while (done < n) {

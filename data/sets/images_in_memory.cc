@@ -18,8 +18,7 @@ ImagesInMemory::ImagesInMemory(std::string name, Tensor images, Tensor labels, i
   const bool fits = channels == 1 ? images_.is_row_major() : channels == 3 && images_.is_channels_last();
   if (!fits || labels_.dim() != 1 || images_.size(0) != labels_.size(0) || !labels_.is_row_major())
     throw ShapeError(name_, "expected row-major images [N,1,H,W] or channels-last images [N,3,H,W], and ",
-                     "row-major labels [N], got images ", describe(images_), ", labels ",
-                     describe(labels_));
+                     "row-major labels [N], got images ", describe(images_), ", labels ", describe(labels_));
   if (images_.dtype() != DType::kU8 || labels_.dtype() != DType::kU8)
     throw DTypeError(name_, "expected u8, got images ", describe(images_), ", labels ", describe(labels_));
   for (int64_t i = 0; i < labels_.numel(); ++i) {

@@ -27,8 +27,8 @@ void check_batch(const char* op, const Batch& batch, int dims) {
   if (x.dtype() != DType::kF32) throw DTypeError(op, "expected inputs f32, got ", describe(x));
   const bool fits = dims == 4 ? x.dim() == 4 : x.dim() >= 1;
   if (!fits || x.size(0) < 1 || !x.is_dense() || batch.target.dim() != 1 || batch.target.size(0) != x.size(0))
-    throw ShapeError(op, "expected inputs [N,", dims == 4 ? "C,H,W" : "...",
-                     "] and targets [N], got inputs ", describe(x), ", targets ", describe(batch.target));
+    throw ShapeError(op, "expected inputs [N,", dims == 4 ? "C,H,W" : "...", "] and targets [N], got inputs ",
+                     describe(x), ", targets ", describe(batch.target));
 }
 
 // Returns the input in exclusively owned memory, with each sample's elements contiguous.

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -24,7 +24,7 @@ std::string seconds_since_epoch() {
 }
 
 void write_all(int fd, std::string_view content) {
-  const gradus::internal::QuietSignals quiet;
+  const gradus::internal::BlockedSignals blocked;
   while (!content.empty()) {
     const ssize_t n = write(fd, content.data(), content.size());
     if (n < 0 && errno == EINTR) continue;

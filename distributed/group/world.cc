@@ -55,7 +55,7 @@ HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) 
   return share_on_host(*this, key, bytes, fill);
 }
 
-std::string World::first_given(const std::string& what, const std::string& value) {
+std::string World::first_value(const std::string& what, const std::string& value) {
   static auto& calls_of_process = *new Calls;
   Calls& calls = backend == "local" ? calls_of_thread_ : calls_of_process;
   int call;

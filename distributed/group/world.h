@@ -65,7 +65,7 @@ class World : public Job {
   std::string name_for(std::string_view owner, uint32_t id);
 
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
-  std::string first_given(const std::string& what, const std::string& value) override;
+  std::string first_value(const std::string& what, const std::string& value) override;
 
   // Returns the calling thread's world: its Context's, else the process's, or null.
   static World* current();
@@ -75,7 +75,7 @@ class World : public Job {
   static Ref<World> exchange_process_world(Ref<World> world);
 
  private:
-  // The calls of first_given. The count goes on when a process joins one job after another, since it may find
+  // The calls of first_value. The count goes on when a process joins one job after another, since it may find
   // the same store again.
   struct Calls {
     std::mutex mutex;

@@ -25,9 +25,9 @@
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/supervisor.h"
 #include "gradus/distributed/store/socket.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/fork.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -195,7 +195,7 @@ void tell(const std::exception_ptr& error) {
 
 // Writes all bytes to a file in memory.
 void write_whole(int fd, std::string_view bytes, const char* what) {
-  const gradus::internal::QuietSignals quiet;
+  const gradus::internal::BlockedSignals blocked;
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;

@@ -11,7 +11,7 @@ namespace {
 // is_recomputing() true.
 struct RecomputingNode final : AutogradSlot {
   RecomputingNode() : AutogradSlot(false) {}
-  bool is_followed() const override { return false; }
+  bool is_recorded() const override { return false; }
 };
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "gradus/distributed/base/key_table.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_protocol.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -260,7 +260,7 @@ class FileStore final : public Store {
 
   // Writes all of the bytes or none.
   void write(const char* op, std::string_view bytes) {
-    const gradus::internal::QuietSignals quiet;
+    const gradus::internal::BlockedSignals blocked;
     size_t done = 0;
     while (done < bytes.size()) {
       const ssize_t n =

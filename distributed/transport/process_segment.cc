@@ -16,7 +16,7 @@
 
 #include "gradus/distributed/health/waiting.h"
 #include "gradus/distributed/transport/segment.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -73,7 +73,7 @@ class ProcessSegment : public Segment {
 Descriptor make_memory(size_t bytes) {
   Descriptor memory(memfd_create("gradus", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("memfd_create");
-  const gradus::internal::QuietSignals quiet;
+  const gradus::internal::BlockedSignals blocked;
   if (ftruncate(memory.get(), off_t(bytes)) != 0) throw_errno("ftruncate");
   if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw_errno("F_ADD_SEALS");

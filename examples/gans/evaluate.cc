@@ -7,7 +7,7 @@
 
 #include "gradus/examples/gans/checkpoint.h"
 #include "gradus/examples/gans/metrics.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::examples {
 namespace {
@@ -61,7 +61,7 @@ void write_json(const std::string& file, const std::vector<Figure>& figures, con
     if (!std::isnan(f.floor)) figure["floor"] = f.floor;
     if (!f.features_sha256.empty()) figure["features_sha256"] = f.features_sha256;
   }
-  const internal::QuietSignals quiet;
+  const internal::BlockedSignals blocked;
   std::ofstream out(file);
   if (!(out << j.dump(2) << '\n').flush()) throw FileError("gan", file, ": cannot be written");
 }

@@ -14,8 +14,7 @@ void LSGANGenerator::build() {
   internal::check_count("LSGANGenerator", "channels", o.channels);
   internal::check_count("LSGANGenerator", "latent", o.latent);
   internal::check_count("LSGANGenerator", "width", o.width, 4);
-  if (o.width % 4 != 0)
-    throw ValueError("LSGANGenerator", "expected a width divisible by 4, got ", o.width);
+  if (o.width % 4 != 0) throw ValueError("LSGANGenerator", "expected a width divisible by 4, got ", o.width);
 
   noise2feat_head_.add<nn::Linear>({.in = o.latent, .out = 8 * 8 * o.width});
   noise2feat_tail_.add<nn::BatchNorm2d>({.features = o.width});

@@ -62,7 +62,7 @@ void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
                                     [&](const T* u, int64_t, int64_t count) { of_direction.add(u, count); });
                               });
         });
-    raw::over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
+    raw::parallel_over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
       const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
       const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, direction);

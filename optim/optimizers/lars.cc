@@ -34,7 +34,7 @@ void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
           of_param.add(item.param.ptr<P>() + begin, end - begin);
           of_grad.add(item.grad.ptr<P>() + begin, end - begin);
         });
-    raw::over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
+    raw::parallel_over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
       const auto [param, grad] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, grad);
       T* b = item.state[0].ptr<T>() + begin;

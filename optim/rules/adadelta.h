@@ -11,7 +11,7 @@ namespace gradus::optim {
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states v (square_avg),
 // u (acc_delta).
 template <class T> struct AdadeltaRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   T lr, rho, one_minus_rho, eps;
   GRADUS_HD void operator()(T& p, T d, T& v, T& u, T&) const {
     v = rho * v + one_minus_rho * d * d;

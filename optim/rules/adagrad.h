@@ -10,7 +10,7 @@ namespace gradus::optim {
 
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), state sum.
 template <class T> struct AdagradRule {
-  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::UsedStates kUses = {true};
   T rate, eps;
   GRADUS_HD void operator()(T& p, T d, T& sum, T&, T&) const {
     sum += d * d;

@@ -11,7 +11,7 @@ namespace gradus::optim {
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
 // (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad).
 template <class T, bool amsgrad> struct AdamRule {
-  static constexpr raw::Uses kUses = {true, true, amsgrad};
+  static constexpr raw::UsedStates kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
   T shrink, rate, root, eps;
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the

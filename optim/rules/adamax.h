@@ -11,7 +11,7 @@ namespace gradus::optim {
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), u
 // (exp_inf).
 template <class T> struct AdamaxRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   T b1, c1, b2, rate, eps;
   GRADUS_HD void operator()(T& p, T d, T& m, T& u, T&) const {
     m = b1 * m + c1 * d;

@@ -10,7 +10,7 @@ namespace gradus::optim {
 
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), state average (ax).
 template <class T> struct ASGDRule {
-  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::UsedStates kUses = {true};
   T eta, shrink, mu;
   GRADUS_HD void operator()(T& p, T d, T& average, T&, T&) const {
     p = shrink * p - eta * d;

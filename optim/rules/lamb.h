@@ -10,7 +10,7 @@ namespace gradus::optim {
 // Two passes: measure() updates the moments and returns the values whose norms are computed, step() applies the
 // update. The direction is computed in both passes and not stored.
 template <class T> struct LAMBRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   static constexpr raw::Pass kMeasurePass = {
       .reads_grad = true, .reads_states = true, .writes_states = true, .writes_param = false};
   static constexpr raw::Pass kStepPass = {
@@ -29,7 +29,7 @@ template <class T> struct LAMBRule {
   }
   // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
   // direction.
-  GRADUS_HD raw::Two<T> measure(T p, T g, T& m, T& v, T&) const {
+  GRADUS_HD raw::Pair<T> measure(T p, T g, T& m, T& v, T&) const {
     update(g, m, v);
     return {p, direction(p, m, v)};
   }

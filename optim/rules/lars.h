@@ -8,7 +8,7 @@ namespace gradus::optim {
 // Two passes: measure() returns the values whose norms are computed, step() applies the update with the factor
 // that rate() computes from the norms. b is the state momentum_buffer.
 template <class T> struct LARSRule {
-  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::UsedStates kUses = {true};
   static constexpr raw::Pass kMeasurePass = {
       .reads_grad = true, .reads_states = false, .writes_states = false, .writes_param = false};
   static constexpr raw::Pass kStepPass = {
@@ -20,7 +20,7 @@ template <class T> struct LARSRule {
   GRADUS_HD void copy_device_scalars(const LARSRule& other) { lr = other.lr; }
   // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
   // gradient.
-  GRADUS_HD raw::Two<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
+  GRADUS_HD raw::Pair<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
   // Returns lr times the trust ratio, from the norms of parameter and gradient.
   GRADUS_HD T rate(double param, double grad) const {
     const double ratio = param > 0 && grad > 0 ? trust * param / (grad + decay * param + eps) : 1.0;

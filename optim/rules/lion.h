@@ -10,7 +10,7 @@ namespace gradus::optim {
 
 // Updates one element: parameter p, gradient d (negated to maximize), state m (exp_avg).
 template <class T> struct LionRule {
-  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::UsedStates kUses = {true};
   T lr, shrink, b1, c1, b2, c2;
   GRADUS_HD void operator()(T& p, T d, T& m, T&, T&) const {
     p = shrink * p - lr * raw::sign_of(b1 * m + c1 * d);

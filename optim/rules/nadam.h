@@ -12,7 +12,7 @@ namespace gradus::optim {
 // (exp_avg_sq).
 // p -= (grad_rate d + momentum_rate m) / (sqrt(v) root + eps)
 template <class T> struct NAdamRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   raw::Moments<T> moments;
   T grad_rate, momentum_rate, root, eps;
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the

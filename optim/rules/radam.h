@@ -13,7 +13,7 @@ namespace gradus::optim {
 // p -= rate m / (root sqrt(v) + offset), with root = 1 and offset = eps, or root = 0 and offset = 1 while
 // rho_t <= 5.
 template <class T> struct RAdamRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   raw::Moments<T> moments;
   T rate, root, offset;
   // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the

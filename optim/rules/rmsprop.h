@@ -11,7 +11,7 @@ namespace gradus::optim {
 // Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states v (square_avg),
 // b (momentum_buffer), mean (grad_avg).
 template <class T, bool momentum, bool centered> struct RMSpropRule {
-  static constexpr raw::Uses kUses = {true, momentum, centered};
+  static constexpr raw::UsedStates kUses = {true, momentum, centered};
   T lr, alpha, one_minus_alpha, eps, mu;
   // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
   GRADUS_HD void copy_device_scalars(const RMSpropRule& other) { lr = other.lr; }

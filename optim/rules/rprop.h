@@ -12,7 +12,7 @@ namespace gradus::optim {
 // Updates one element: parameter p, gradient d (negated to maximize), states previous (prev: the gradient of the
 // previous step, 0 after a change of sign), size (step_size).
 template <class T> struct RpropRule {
-  static constexpr raw::Uses kUses = {true, true};
+  static constexpr raw::UsedStates kUses = {true, true};
   T eta_minus, eta_plus, min_step, max_step;
   GRADUS_HD void operator()(T& p, T d, T& previous, T& size, T&) const {
     const T turn = d * previous;

@@ -10,7 +10,7 @@ namespace gradus::optim {
 
 // Without momentum. Updates one element: parameter p, gradient d (negated to maximize, plus weight decay).
 template <class T> struct SGDRule {
-  static constexpr raw::Uses kUses = {};
+  static constexpr raw::UsedStates kUses = {};
   T lr;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 };
@@ -23,7 +23,7 @@ struct MakeSGD {
 // With momentum; b is the state momentum_buffer:
 // b = momentum b + grad_weight d;  p -= lr (direct_weight d + buffer_weight b).
 template <class T> struct MomentumRule {
-  static constexpr raw::Uses kUses = {true};
+  static constexpr raw::UsedStates kUses = {true};
   T lr, momentum, grad_weight, direct_weight, buffer_weight;
   GRADUS_HD void operator()(T& p, T d, T& b, T&, T&) const {
     b = momentum * b + grad_weight * d;

@@ -21,7 +21,7 @@ inline constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;
 // Maximum size of an axis for which a table of weights or positions is computed.
 inline constexpr int64_t kMaxTable = int64_t{1} << 27;
 // Maximum number of tensors that an op splits its input into.
-inline constexpr int64_t kMaxPieces = int64_t{1} << 24;
+inline constexpr int64_t kMaxSplits = int64_t{1} << 24;
 
 // Checks that least <= value <= most. `what` names the option in the error.
 // Errors: ValueError with the bound and `value`.

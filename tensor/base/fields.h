@@ -55,13 +55,13 @@ template <class O> constexpr size_t bindable_count() {
 }
 
 // Storage of an O that is never constructed; only the addresses of its fields are used.
-template <class O> union Unmade {
-  constexpr Unmade() : none() {}
-  constexpr ~Unmade() {}
+template <class O> union Unconstructed {
+  constexpr Unconstructed() : none() {}
+  constexpr ~Unconstructed() {}
   char none;
   O object;
 };
-template <class O> inline Unmade<O> unmade;
+template <class O> inline Unconstructed<O> unconstructed;
 
 // Wraps a pointer to a field, because clang 16 does not accept it directly as a template argument.
 template <class T> struct Address {
@@ -69,7 +69,7 @@ template <class T> struct Address {
   const T* of;
 };
 
-// Returns the last identifier in the spelling of V: "in" for &unmade<O>.object.in.
+// Returns the last identifier in the spelling of V: "in" for &unconstructed<O>.object.in.
 template <auto V> constexpr auto name_in_text() {
   const std::string_view text = __PRETTY_FUNCTION__;
   constexpr auto in_name = [](char c) {
@@ -113,8 +113,8 @@ template <HasFields O> constexpr auto fields(O& o) {
 
 template <HasFields O> constexpr auto field_names() {
   return []<size_t... I>(std::index_sequence<I...>) {
-    return std::array<std::string_view, sizeof...(I)>{
-        internal::name_in_text<internal::Address{&std::get<I>(fields(internal::unmade<O>.object))}>()...};
+    return std::array<std::string_view, sizeof...(I)>{internal::name_in_text<internal::Address{
+        &std::get<I>(fields(internal::unconstructed<O>.object))}>()...};
   }(std::make_index_sequence<internal::field_count<O>()>());
 }
 

@@ -14,7 +14,7 @@
 //   HWY_AFTER_NAMESPACE();
 //
 //   #if HWY_ONCE
-//   namespace gradus { ... callers: GRADUS_LEVEL(kernel)(arguments) ... }
+//   namespace gradus { ... callers: GRADUS_DISPATCH(kernel)(arguments) ... }
 //   #endif
 #pragma once
 
@@ -25,11 +25,12 @@
 #define HWY_BASELINE_TARGETS HWY_AVX2
 #define HWY_DISABLED_TARGETS 0xff
 // Pointer to gradus::cpu::HWY_NAMESPACE::f for the instruction set of this processor.
-#define GRADUS_LEVEL(f) (::gradus::cpu::has_avx512() ? &::gradus::cpu::N_AVX3::f : &::gradus::cpu::N_AVX2::f)
+#define GRADUS_DISPATCH(f) \
+  (::gradus::cpu::has_avx512() ? &::gradus::cpu::N_AVX3::f : &::gradus::cpu::N_AVX2::f)
 #else
 // SVE is not used: its vectors have no size at compile time, so arrays cannot hold them. Processors with SVE have
 // NEON.
 #define HWY_BASELINE_TARGETS HWY_NEON
 #define HWY_COMPILE_ONLY_STATIC
-#define GRADUS_LEVEL(f) (&::gradus::cpu::N_NEON::f)
+#define GRADUS_DISPATCH(f) (&::gradus::cpu::N_NEON::f)
 #endif

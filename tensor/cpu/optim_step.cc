@@ -52,7 +52,7 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
 
 // Calls f(pointer, count, T()) on ranges of the tensors' elements in parallel. T is the type to compute in.
 template <class F> void parallel_over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
-  over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
+  parallel_over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
     dispatch_stored(tensors[i].dtype(), op,
                     [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
   });
@@ -102,10 +102,10 @@ void move_scale_cpu(const Tensor& out, const Tensor& before, const Tensor& lates
                     const LossScaleOptions& options) {
   const auto state_of = [](const Tensor& x) { return reinterpret_cast<LossScale*>(x.ptr<double>()); };
   LossScale latest_state = latest.defined() ? *state_of(latest) : *state_of(before);
-  if (!latest.defined()) latest_state.found = 0;
-  *state_of(out) = moved(*state_of(before), latest_state, *found.ptr<float>() != 0, options);
-  if (state_of(out)->scale < kSmallestScale)
-    throw_no_scale(state_of(out)->scale, int64_t(state_of(out)->skipped));
+  if (!latest.defined()) latest_state.found_inf = 0;
+  *state_of(out) = updated(*state_of(before), latest_state, *found.ptr<float>() != 0, options);
+  if (state_of(out)->scale < kMinLossScale)
+    throw_invalid_scale(state_of(out)->scale, int64_t(state_of(out)->skipped));
 }
 
 // sums[i] += terms[i].

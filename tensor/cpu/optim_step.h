@@ -17,7 +17,7 @@ namespace gradus::raw {
 // Calls f(i, begin, end) in parallel on ranges of the elements of tensor i, which has sizes[i] elements. The
 // elements of all tensors are divided among the threads as one range, so many small tensors are one parallel loop.
 // Denormals are flushed to zero.
-template <class F> void over_all(const std::vector<int64_t>& sizes, F f) {
+template <class F> void parallel_over_all(const std::vector<int64_t>& sizes, F f) {
   constexpr int64_t kGrain = 1 << 14;
   const internal::FlushDenormals flush;
   std::vector<int64_t> starts(sizes.size() + 1, 0);
@@ -31,10 +31,10 @@ template <class F> void over_all(const std::vector<int64_t>& sizes, F f) {
 }
 
 // Calls f(item, begin, end) in parallel on ranges of the items' gradients.
-template <class F> void over_items(const std::vector<StepItem>& items, F f) {
+template <class F> void parallel_over_items(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
   for (const StepItem& item : items) sizes.push_back(item.grad.numel());
-  over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
+  parallel_over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
 }
 
 // Calls f.operator()<P, T>(): P is the element type of dtype t, T the type to compute in (f32 for 16-bit types).
@@ -66,7 +66,7 @@ template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, 
 template <class T, class Rule>
 [[gnu::noinline]] void run_rule(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict a,
                                 T* __restrict b, T* __restrict c, T sign, T decay, const Rule rule) {
-  constexpr Uses uses = Rule::kUses;
+  constexpr UsedStates uses = Rule::kUses;
   for (int64_t i = 0; i < n; ++i) {
     T none = 0;
     step_element(rule, sign, decay, p[i], g[i], uses[0] ? a[i] : none, uses[1] ? b[i] : none,
@@ -80,7 +80,7 @@ template <class T, class Rule>
 template <class Make>
 void apply_rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize, Make make) {
   dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
-    over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
+    parallel_over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
       const auto rule = make.template rule<T>(numbers_of(item));
       // `first` and `first_grad` are element offsets in the parameter and in the gradient.
       const auto run = [&](int64_t first, int64_t first_grad, int64_t count) {

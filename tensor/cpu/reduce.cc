@@ -15,12 +15,12 @@ using namespace cpu;
 
 // Op: the product of all elements.
 template <class T> struct Prod {
-  using Lane = WideOf<T>;  // f64: a product of a few f32 values may overflow f32
-  using Wide = WideOf<T>;
-  Lane start() const { return 1; }
-  Lane step(Lane a, T x) const { return a * static_cast<Lane>(x); }
-  Wide merge(Wide a, Wide b) const { return a * b; }
-  Wide finish(Wide a) const { return a; }
+  using BlockAccumulator = AccumulatorOf<T>;  // f64: a product of a few f32 values may overflow f32
+  using Accumulator = AccumulatorOf<T>;
+  BlockAccumulator identity() const { return 1; }
+  BlockAccumulator accumulate(BlockAccumulator a, T x) const { return a * static_cast<BlockAccumulator>(x); }
+  Accumulator combine(Accumulator a, Accumulator b) const { return a * b; }
+  Accumulator finish(Accumulator a) const { return a; }
 };
 
 // Op on bools stored as bytes 0 and 1: any() is the largest element, all() the smallest.
@@ -33,15 +33,15 @@ enum class Exponent { kZero, kOne, kTwo, kAny };
 
 // Op: (scale * sum |x|^p)^(1/p), without the root if `root` is false. p = 0 counts the nonzero elements.
 template <class T, Exponent exponent> struct Norm : Sum<T> {
-  using Lane = LaneOf<T>;
+  using BlockAccumulator = BlockAccumulatorOf<T>;
   double p = 2;
   bool root = true;
-  Lane step(Lane a, T x) const {
-    const Lane v = static_cast<Lane>(x);
+  BlockAccumulator accumulate(BlockAccumulator a, T x) const {
+    const BlockAccumulator v = static_cast<BlockAccumulator>(x);
     if constexpr (exponent == Exponent::kZero) return a + (v != 0);
     if constexpr (exponent == Exponent::kOne) return a + std::abs(v);
     if constexpr (exponent == Exponent::kTwo) return a + v * v;
-    return a + std::pow(std::abs(v), static_cast<Lane>(p));
+    return a + std::pow(std::abs(v), static_cast<BlockAccumulator>(p));
   }
   double finish(double a) const {
     a *= this->scale;
@@ -52,8 +52,10 @@ template <class T, Exponent exponent> struct Norm : Sum<T> {
 
 // Op: the largest or smallest |x|.
 template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
-  using Lane = typename Extreme<T, largest>::Lane;
-  Lane step(Lane a, T x) const { return this->join(a, std::abs(static_cast<Lane>(x))); }
+  using BlockAccumulator = typename Extreme<T, largest>::BlockAccumulator;
+  BlockAccumulator accumulate(BlockAccumulator a, T x) const {
+    return this->join(a, std::abs(static_cast<BlockAccumulator>(x)));
+  }
 };
 
 // The number of elements n, their mean, and squares = sum (x - mean)^2 (usually called M2).
@@ -66,12 +68,12 @@ struct Moments {
 //   M2 = M2_a + M2_b + delta^2 * n_a * n_b / (n_a + n_b)
 // Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 template <class T> struct Variance {
-  using Lane = Moments;
-  using Wide = Moments;
+  using BlockAccumulator = Moments;
+  using Accumulator = Moments;
   double scale = 1;
   bool root = false;
-  Moments start() const { return {}; }
-  Moments merge(const Moments& a, const Moments& b) const {
+  Moments identity() const { return {}; }
+  Moments combine(const Moments& a, const Moments& b) const {
     const double n = a.n + b.n, delta = b.mean - a.mean;
     if (n == 0) return a;
     const double weight = b.n / n;
@@ -154,11 +156,12 @@ template <class T> struct Variance {
       T column[kBlock];
       for (int64_t j = 0; j < width; ++j) {
         for (int r = 0; r < n; ++r) column[r] = rows[r][j * stride];
-        total[j] = merge(total[j], moments_in_f64(column, n, 1));
+        total[j] = combine(total[j], moments_in_f64(column, n, 1));
       }
       return;
     }
-    // The formulas of spread() and merge(). All columns have the same count, so the factors are computed once.
+    // The formulas of moments_from_sums() and combine(). All columns have the same count, so the factors are
+    // computed once.
     const double before = total[0].n, weight = n / (before + n), inv_n = 1.0 / n;
     for (int64_t j = 0; j < width; ++j) {
       const double mean_offset = static_cast<double>(sum[j]) * inv_n;

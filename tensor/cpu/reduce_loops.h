@@ -2,26 +2,28 @@
 // elements are combined:
 //
 //   struct Op {
-//     using Lane = ...;                  // accumulator of the inner loop
-//     using Wide = ...;                  // accumulator across blocks
-//     Lane start() const;                // the neutral element
-//     Lane step(Lane a, T x) const;      // a combined with element x
-//     Wide merge(Wide a, Wide b) const;  // two accumulators combined
-//     auto finish(Wide a) const;         // the result
+//     using BlockAccumulator = ...;  // accumulator of the inner loop
+//     using Accumulator = ...;       // accumulator across blocks
+//     BlockAccumulator identity() const;                           // the neutral element
+//     BlockAccumulator accumulate(BlockAccumulator a, T x) const;  // a combined with element x
+//     Accumulator combine(Accumulator a, Accumulator b) const;     // two accumulators combined
+//     auto finish(Accumulator a) const;                            // the result
 //   };
 //
-// An Op that reads elements more than once (variance) has Lane = Wide, and instead of step:
+// An Op that reads elements more than once (variance) has BlockAccumulator = Accumulator, and instead of
+// accumulate:
 //
 //   // Reduces x[i * stride] for i < n. n <= kBlock * kLanes.
-//   Wide block(const T* x, int64_t n, int64_t stride) const;
+//   Accumulator block(const T* x, int64_t n, int64_t stride) const;
 //   // Merges rows[r][j * stride] for r < n into total[j] for j < width. n <= kBlock.
-//   void add_rows(Wide* total, const T* const* rows, int n, int64_t width, int64_t stride) const;
+//   void add_rows(Accumulator* total, const T* const* rows, int n, int64_t width, int64_t stride) const;
 //
 // Note [Order of summation]
 // A result is the same for any number of threads, because the order in which elements are combined follows from
-// shapes and strides alone. Each of kLanes SIMD lanes accumulates at most kBlock elements in Lane (f32). Lanes are
-// then merged in Wide (f64 for floats). A task of about kTask elements has one Wide partial result, and the
-// partial results are merged in order. The number of threads only decides which thread runs a task.
+// shapes and strides alone. Each of kLanes SIMD lanes accumulates at most kBlock elements in BlockAccumulator
+// (f32). Lanes are then merged in Accumulator (f64 for floats). A task of about kTask elements has one
+// Accumulator partial result, and the partial results are merged in order. The number of threads only decides
+// which thread runs a task.
 #pragma once
 
 #include <algorithm>
@@ -64,19 +66,19 @@ class Axes {
 
 // The loops of a reduction: x's dims without those of size 1, outermost in memory first, adjacent dims merged
 // where their strides allow it. The innermost one is `inner`.
-struct Plan {
+struct ReductionLoops {
   Axes kept, reduced;  // without `inner`
   Axis inner{1, 1, 1, true};
   int64_t outputs = 1, reductions = 1;  // products of the sizes of kept and reduced
 
   // Returns whether rows of `width` columns are adjacent in memory. False for a tile narrower than a row.
-  bool rows_lie_densely(int64_t width) const {
+  bool rows_are_contiguous(int64_t width) const {
     return inner.x_stride == 1 && reduced.size() == 1 && reduced[0].x_stride == width;
   }
 };
 
 // Returns the loops that reduce x to `out`. out has x's dims, with size 1 where reduced.
-inline Plan make_plan(const Tensor& out, const Tensor& x) {
+inline ReductionLoops loops_of(const Tensor& out, const Tensor& x) {
   Axes axes;
   for (int i = 0; i < x.dim(); ++i) {
     const int64_t n = x.shape()[i];
@@ -89,7 +91,7 @@ inline Plan make_plan(const Tensor& out, const Tensor& x) {
     return a.x_stride == 0 ? std::numeric_limits<int64_t>::max() : a.x_stride;
   };
   std::stable_sort(axes.begin(), axes.end(), [&](const Axis& a, const Axis& b) { return rank(a) > rank(b); });
-  Plan plan;
+  ReductionLoops loops;
   Axes merged;
   for (const Axis& a : axes) {
     if (!merged.empty()) {
@@ -103,21 +105,21 @@ inline Plan make_plan(const Tensor& out, const Tensor& x) {
     merged.push_back(a);
   }
   if (!merged.empty()) {
-    plan.inner = merged.back();
+    loops.inner = merged.back();
     merged.pop_back();
   }
   for (const Axis& a : merged) {
-    (a.reduced ? plan.reduced : plan.kept).push_back(a);
-    (a.reduced ? plan.reductions : plan.outputs) *= a.size;
+    (a.reduced ? loops.reduced : loops.kept).push_back(a);
+    (a.reduced ? loops.reductions : loops.outputs) *= a.size;
   }
-  return plan;
+  return loops;
 }
 
 // Iterates over the positions of `axes` in row-major order, from linear index `position`. `x` and `out` are the
 // offsets at the current position.
-class Walker {
+class AxesIterator {
  public:
-  Walker(const Axes& axes, int64_t position) : axes_(axes) {
+  AxesIterator(const Axes& axes, int64_t position) : axes_(axes) {
     for (int i = axes.size() - 1; i >= 0; --i) {
       at_[i] = position % axes[i].size;
       position /= axes[i].size;
@@ -144,23 +146,23 @@ class Walker {
 };
 
 template <class Op, class T>
-concept TakesBlocks = requires(const Op& op, const T* x) { op.block(x, 1, 1); };
+concept ReducesBlocks = requires(const Op& op, const T* x) { op.block(x, 1, 1); };
 
 // Reduces p[i * stride] for i < n.
 template <class Op, class T>
-typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride) {
-  using Wide = typename Op::Wide;
-  Wide total = static_cast<Wide>(op.start());
+typename Op::Accumulator reduce_row(const Op& op, const T* p, int64_t n, int64_t stride) {
+  using Accumulator = typename Op::Accumulator;
+  Accumulator total = static_cast<Accumulator>(op.identity());
   int64_t i = 0;
-  if constexpr (TakesBlocks<Op, T>) {
+  if constexpr (ReducesBlocks<Op, T>) {
     for (; i < n; i += kBlock * kLanes)
-      total = op.merge(total, op.block(p + i * stride, std::min(n - i, kBlock * kLanes), stride));
+      total = op.combine(total, op.block(p + i * stride, std::min(n - i, kBlock * kLanes), stride));
     return total;
   } else {
     if (stride == 1) {
       while (n - i >= kLanes) {
-        typename Op::Lane lanes[kLanes];
-        for (auto& lane : lanes) lane = op.start();
+        typename Op::BlockAccumulator lanes[kLanes];
+        for (auto& lane : lanes) lane = op.identity();
         const int64_t steps = std::min(kBlock, (n - i) / kLanes);
         // A block is too short for the hardware prefetcher, so the next one, perhaps of the next row, is
         // prefetched here.
@@ -168,18 +170,19 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
           for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
             __builtin_prefetch(p + i + kBlock * kLanes + k);
         for (int64_t s = 0; s < steps; ++s, i += kLanes)
-          for (int j = 0; j < kLanes; ++j) lanes[j] = op.step(lanes[j], p[i + j]);
-        Wide wide[kLanes];
-        for (int j = 0; j < kLanes; ++j) wide[j] = static_cast<Wide>(lanes[j]);
+          for (int j = 0; j < kLanes; ++j) lanes[j] = op.accumulate(lanes[j], p[i + j]);
+        Accumulator wide[kLanes];
+        for (int j = 0; j < kLanes; ++j) wide[j] = static_cast<Accumulator>(lanes[j]);
         for (int half = kLanes / 2; half > 0; half /= 2)
-          for (int j = 0; j < half; ++j) wide[j] = op.merge(wide[j], wide[j + half]);
-        total = op.merge(total, wide[0]);
+          for (int j = 0; j < half; ++j) wide[j] = op.combine(wide[j], wide[j + half]);
+        total = op.combine(total, wide[0]);
       }
     }
     while (i < n) {
-      typename Op::Lane lane = op.start();
-      for (const int64_t stop = std::min(n, i + kBlock); i < stop; ++i) lane = op.step(lane, p[i * stride]);
-      total = op.merge(total, static_cast<Wide>(lane));
+      typename Op::BlockAccumulator lane = op.identity();
+      for (const int64_t stop = std::min(n, i + kBlock); i < stop; ++i)
+        lane = op.accumulate(lane, p[i * stride]);
+      total = op.combine(total, static_cast<Accumulator>(lane));
     }
     return total;
   }
@@ -188,26 +191,26 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
 // Reduction whose innermost axis is reduced: out[o] = reduce over rows r and i of x[o, r, i]. A task takes whole
 // rows, or a part of a long row.
 template <class T, class Out, class Op>
-void reduce_rows(Out* out, const T* x, const Plan& plan, const Op& op) {
-  using Wide = typename Op::Wide;
-  const int64_t length = plan.inner.size, piece = std::min(length, kTask);
+void reduce_rows(Out* out, const T* x, const ReductionLoops& loops, const Op& op) {
+  using Accumulator = typename Op::Accumulator;
+  const int64_t length = loops.inner.size, piece = std::min(length, kTask);
   const int64_t pieces = (length + piece - 1) / piece;
-  const int64_t units = plan.reductions * pieces, per_task = std::max<int64_t>(1, kTask / piece);
+  const int64_t units = loops.reductions * pieces, per_task = std::max<int64_t>(1, kTask / piece);
   const int64_t tasks = (units + per_task - 1) / per_task;
-  std::vector<Wide> partials(tasks > 1 ? plan.outputs * tasks : 0);
+  std::vector<Accumulator> partials(tasks > 1 ? loops.outputs * tasks : 0);
   const int64_t elements = std::min(units, per_task) * piece;
   parallel_for(
-      0, plan.outputs * tasks, std::max<int64_t>(1, 2 * kTask / elements), [&](int64_t begin, int64_t end) {
-        Walker o(plan.kept, begin / tasks);
+      0, loops.outputs * tasks, std::max<int64_t>(1, 2 * kTask / elements), [&](int64_t begin, int64_t end) {
+        AxesIterator o(loops.kept, begin / tasks);
         for (int64_t i = begin; i < end; ++i) {
           const int64_t task = i % tasks;
           const int64_t first = task * per_task, last = std::min(units, first + per_task);
-          Walker r(plan.reduced, first / pieces);
-          Wide total = static_cast<Wide>(op.start());
+          AxesIterator r(loops.reduced, first / pieces);
+          Accumulator total = static_cast<Accumulator>(op.identity());
           for (int64_t u = first; u < last; ++u) {
             const int64_t at = u % pieces * piece;
-            const T* p = x + o.x + r.x + at * plan.inner.x_stride;
-            total = op.merge(total, reduce_row(op, p, std::min(piece, length - at), plan.inner.x_stride));
+            const T* p = x + o.x + r.x + at * loops.inner.x_stride;
+            total = op.combine(total, reduce_row(op, p, std::min(piece, length - at), loops.inner.x_stride));
             if (at + piece >= length) r.next();
           }
           if (tasks > 1) {
@@ -219,39 +222,40 @@ void reduce_rows(Out* out, const T* x, const Plan& plan, const Op& op) {
         }
       });
   if (tasks == 1) return;
-  Walker o(plan.kept, 0);
-  for (int64_t i = 0; i < plan.outputs; ++i, o.next()) {
-    Wide total = partials[i * tasks];
-    for (int64_t t = 1; t < tasks; ++t) total = op.merge(total, partials[i * tasks + t]);
+  AxesIterator o(loops.kept, 0);
+  for (int64_t i = 0; i < loops.outputs; ++i, o.next()) {
+    Accumulator total = partials[i * tasks];
+    for (int64_t t = 1; t < tasks; ++t) total = op.combine(total, partials[i * tasks + t]);
     out[o.out] = static_cast<Out>(op.finish(total));
   }
 }
 
-// lanes[j] = step(lanes[j], rows[r][j * stride]) for each of `count` rows in order, j < width. fixed_stride 0: the
-// stride is x_stride.
+// lanes[j] = accumulate(lanes[j], rows[r][j * stride]) for each of `count` rows in order, j < width. fixed_stride
+// 0: the stride is x_stride.
 template <class T, class Op, int64_t fixed_stride>
-void add_rows(const Op& op, typename Op::Lane* __restrict lanes, const T* const* rows, int count,
+void add_rows(const Op& op, typename Op::BlockAccumulator* __restrict lanes, const T* const* rows, int count,
               int64_t width, int64_t x_stride) {
   const int64_t st = fixed_stride ? fixed_stride : x_stride;
   if (count == 4) {
     const T *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
     for (int64_t j = 0; j < width; ++j)
-      lanes[j] = op.step(op.step(op.step(op.step(lanes[j], a[j * st]), b[j * st]), c[j * st]), d[j * st]);
+      lanes[j] = op.accumulate(
+          op.accumulate(op.accumulate(op.accumulate(lanes[j], a[j * st]), b[j * st]), c[j * st]), d[j * st]);
     return;
   }
   for (int r = 0; r < count; ++r)
-    for (int64_t j = 0; j < width; ++j) lanes[j] = op.step(lanes[j], rows[r][j * st]);
+    for (int64_t j = 0; j < width; ++j) lanes[j] = op.accumulate(lanes[j], rows[r][j * st]);
 }
 
 // Merges rows [first, last) of `width` adjacent columns into total[j], j < width. `base` points to row 0.
 template <class T, class Op>
-void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, const Plan& plan,
-                         int64_t first, int64_t last, int64_t width) {
-  using Wide = typename Op::Wide;
-  const int64_t x_stride = plan.inner.x_stride;
+void reduce_column_block(const Op& op, typename Op::Accumulator* total, const T* base,
+                         const ReductionLoops& loops, int64_t first, int64_t last, int64_t width) {
+  using Accumulator = typename Op::Accumulator;
+  const int64_t x_stride = loops.inner.x_stride;
   int64_t row = first;
-  if constexpr (TakesBlocks<Op, T>) {
-    Walker r(plan.reduced, row);
+  if constexpr (ReducesBlocks<Op, T>) {
+    AxesIterator r(loops.reduced, row);
     while (row < last) {
       const T* rows[kBlock];
       int count = 0;
@@ -259,24 +263,24 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
       op.add_rows(total, rows, count, width, x_stride);
     }
   } else {
-    typename Op::Lane lanes[kTile];
+    typename Op::BlockAccumulator lanes[kTile];
     // Narrow contiguous rows: `pack` rows are processed as one long row to fill the lanes.
-    if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely(width)) {
+    if (const int64_t pack = kLanes / width; pack > 1 && loops.rows_are_contiguous(width)) {
       const int64_t wide = pack * width;
       while (last - row >= pack) {
-        for (int64_t j = 0; j < wide; ++j) lanes[j] = op.start();
+        for (int64_t j = 0; j < wide; ++j) lanes[j] = op.identity();
         const int64_t steps = std::min(kBlock, (last - row) / pack);
         for (int64_t s = 0; s < steps; ++s, row += pack) {
           const T* p = base + row * width;
-          for (int64_t j = 0; j < wide; ++j) lanes[j] = op.step(lanes[j], p[j]);
+          for (int64_t j = 0; j < wide; ++j) lanes[j] = op.accumulate(lanes[j], p[j]);
         }
         for (int64_t j = 0; j < wide; ++j)
-          total[j % width] = op.merge(total[j % width], static_cast<Wide>(lanes[j]));
+          total[j % width] = op.combine(total[j % width], static_cast<Accumulator>(lanes[j]));
       }
     }
-    Walker r(plan.reduced, row);
+    AxesIterator r(loops.reduced, row);
     while (row < last) {
-      for (int64_t j = 0; j < width; ++j) lanes[j] = op.start();
+      for (int64_t j = 0; j < width; ++j) lanes[j] = op.identity();
       for (const int64_t stop = std::min(last, row + kBlock); row < stop;) {
         const T* four[4];
         int count = 0;
@@ -284,7 +288,7 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
         x_stride == 1 ? add_rows<T, Op, 1>(op, lanes, four, count, width, 1)
                       : add_rows<T, Op, 0>(op, lanes, four, count, width, x_stride);
       }
-      for (int64_t j = 0; j < width; ++j) total[j] = op.merge(total[j], static_cast<Wide>(lanes[j]));
+      for (int64_t j = 0; j < width; ++j) total[j] = op.combine(total[j], static_cast<Accumulator>(lanes[j]));
     }
   }
 }
@@ -292,22 +296,22 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
 // Reduction whose innermost axis is kept: out[o, j] = reduce over rows r of x[o, r, j]. A task takes a range of
 // rows of one tile of columns.
 template <class T, class Out, class Op>
-void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
-  using Wide = typename Op::Wide;
-  const int64_t columns = plan.inner.size, out_stride = plan.inner.out_stride, rows = plan.reductions;
+void reduce_columns(Out* out, const T* x, const ReductionLoops& loops, const Op& op) {
+  using Accumulator = typename Op::Accumulator;
+  const int64_t columns = loops.inner.size, out_stride = loops.inner.out_stride, rows = loops.reductions;
   const int64_t tile = std::min(columns, kTile), tiles = (columns + tile - 1) / tile;
   const int64_t per_task = std::max(kBlock, 4 * kTask / tile), tasks = (rows + per_task - 1) / per_task;
-  std::vector<Wide> partials(tasks > 1 ? plan.outputs * tasks * columns : 0);
+  std::vector<Accumulator> partials(tasks > 1 ? loops.outputs * tasks * columns : 0);
   const int64_t grain = std::max<int64_t>(1, 2 * kTask / (std::min(rows, per_task) * tile));
   // In the index i, tasks of a tile run fastest, then tiles, then outputs.
-  parallel_for(0, plan.outputs * tiles * tasks, grain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, loops.outputs * tiles * tasks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t task = i % tasks, at = i / tasks % tiles * tile, output = i / tasks / tiles;
       const int64_t width = std::min(tile, columns - at), first = task * per_task;
-      const Walker o(plan.kept, output);
-      Wide total[kTile];
-      for (int64_t j = 0; j < width; ++j) total[j] = static_cast<Wide>(op.start());
-      reduce_column_block(op, total, x + o.x + at * plan.inner.x_stride, plan, first,
+      const AxesIterator o(loops.kept, output);
+      Accumulator total[kTile];
+      for (int64_t j = 0; j < width; ++j) total[j] = static_cast<Accumulator>(op.identity());
+      reduce_column_block(op, total, x + o.x + at * loops.inner.x_stride, loops, first,
                           std::min(rows, first + per_task), width);
       if (tasks > 1) {
         std::copy_n(total, width, &partials[(output * tasks + task) * columns + at]);
@@ -318,25 +322,26 @@ void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
     }
   });
   if (tasks == 1) return;
-  Walker o(plan.kept, 0);
-  for (int64_t i = 0; i < plan.outputs; ++i, o.next()) {
-    Wide* total = &partials[i * tasks * columns];
+  AxesIterator o(loops.kept, 0);
+  for (int64_t i = 0; i < loops.outputs; ++i, o.next()) {
+    Accumulator* total = &partials[i * tasks * columns];
     for (int64_t t = 1; t < tasks; ++t)
-      for (int64_t j = 0; j < columns; ++j) total[j] = op.merge(total[j], total[t * columns + j]);
+      for (int64_t j = 0; j < columns; ++j) total[j] = op.combine(total[j], total[t * columns + j]);
     for (int64_t j = 0; j < columns; ++j) out[o.out + j * out_stride] = static_cast<Out>(op.finish(total[j]));
   }
 }
 
-// out = reduction of x by `op` over the dims in which out has size 1. An empty x gives op.finish(op.start()).
+// out = reduction of x by `op` over the dims in which out has size 1. An empty x gives op.finish(op.identity()).
 template <class T, class Out, class Op> void reduce(const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
   Out* y = out.ptr<Out>();
   if (x.numel() == 0) {
-    std::fill_n(y, out.numel(), static_cast<Out>(op.finish(static_cast<typename Op::Wide>(op.start()))));
+    std::fill_n(y, out.numel(),
+                static_cast<Out>(op.finish(static_cast<typename Op::Accumulator>(op.identity()))));
     return;
   }
-  const Plan plan = make_plan(out, x);
-  plan.inner.reduced ? reduce_rows(y, x.ptr<T>(), plan, op) : reduce_columns(y, x.ptr<T>(), plan, op);
+  const ReductionLoops loops = loops_of(out, x);
+  loops.inner.reduced ? reduce_rows(y, x.ptr<T>(), loops, op) : reduce_columns(y, x.ptr<T>(), loops, op);
 }
 
 }  // namespace gradus::cpu

@@ -152,10 +152,10 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 constexpr int64_t kSegment = 512, kStreams = 8, kBatch = kSegment * kStreams;
 
 // Returns the sum of kSegment elements.
-template <class T> WideOf<T> segment_total(const T* x) {
-  WideOf<T> lanes[16] = {};
+template <class T> AccumulatorOf<T> segment_total(const T* x) {
+  AccumulatorOf<T> lanes[16] = {};
   for (int64_t i = 0; i < kSegment; i += 16)
-    for (int j = 0; j < 16; ++j) lanes[j] += static_cast<WideOf<T>>(x[i + j]);
+    for (int j = 0; j < 16; ++j) lanes[j] += static_cast<AccumulatorOf<T>>(x[i + j]);
   for (int half = 8; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
   return lanes[0];
@@ -165,14 +165,14 @@ template <class T> WideOf<T> segment_total(const T* x) {
 // elements in that direction.
 template <class T, class R, int64_t step> class RowSums {
  public:
-  using Wide = WideOf<T>;
+  using Accumulator = AccumulatorOf<T>;
   RowSums(R* y, const T* x, int64_t n) : y_(y), x_(x), n_(n) {}
 
   void run() const {
-    Wide carry = 0;
+    Accumulator carry = 0;
     int64_t at = 0;
     for (; n_ - at >= kBatch; at += kBatch) {
-      Wide totals[kStreams];
+      Accumulator totals[kStreams];
       for (int64_t s = 0; s < kStreams; ++s) totals[s] = total(at + s * kSegment);
       carry = run_batch(at, totals, carry);
     }
@@ -182,7 +182,7 @@ template <class T, class R, int64_t step> class RowSums {
   // Computes the same bits as run(), on several threads.
   void run_parallel() const {
     const int64_t batches = n_ / kBatch;
-    std::vector<Wide> totals(batches * kStreams), carries(batches + 1);
+    std::vector<Accumulator> totals(batches * kStreams), carries(batches + 1);
     parallel_for(0, batches * kStreams, 16, [&](int64_t begin, int64_t end) {
       for (int64_t s = begin; s < end; ++s) totals[s] = total(s * kSegment);
     });
@@ -197,23 +197,23 @@ template <class T, class R, int64_t step> class RowSums {
   }
 
  private:
-  Wide total(int64_t at) const { return segment_total(step > 0 ? x_ + at : x_ - at - (kSegment - 1)); }
+  Accumulator total(int64_t at) const { return segment_total(step > 0 ? x_ + at : x_ - at - (kSegment - 1)); }
 
-  Wide run_batch(int64_t at, const Wide* totals, Wide carry) const {
-    Wide sums[kStreams];
+  Accumulator run_batch(int64_t at, const Accumulator* totals, Accumulator carry) const {
+    Accumulator sums[kStreams];
     for (int64_t s = 0; s < kStreams; ++s) sums[s] = carry, carry += totals[s];
     const T* x = x_ + step * at;
     R* y = y_ + step * at;
     for (int64_t i = 0; i < kSegment; ++i)
       for (int64_t s = 0; s < kStreams; ++s) {
-        sums[s] += static_cast<Wide>(x[step * (s * kSegment + i)]);
+        sums[s] += static_cast<Accumulator>(x[step * (s * kSegment + i)]);
         y[step * (s * kSegment + i)] = static_cast<R>(sums[s]);
       }
     return carry;
   }
 
-  void run_tail(int64_t at, Wide sum) const {
-    for (; at < n_; ++at) y_[step * at] = static_cast<R>(sum += static_cast<Wide>(x_[step * at]));
+  void run_tail(int64_t at, Accumulator sum) const {
+    for (; at < n_; ++at) y_[step * at] = static_cast<R>(sum += static_cast<Accumulator>(x_[step * at]));
   }
 
   R* y_;
@@ -243,8 +243,8 @@ void cumsum_cpu(const Tensor& out, const Tensor& x, bool reverse) {
       const int64_t rows = x.shape()[0], n = x.shape()[1];
       return reverse ? cumsum_rows<T, R, -1>(y, p, rows, n) : cumsum_rows<T, R, 1>(y, p, rows, n);
     }
-    scan(x, reverse, WideOf<T>(0), [=](WideOf<T>& sum, int64_t at, int64_t) {
-      sum += static_cast<WideOf<T>>(p[at]);
+    scan(x, reverse, AccumulatorOf<T>(0), [=](AccumulatorOf<T>& sum, int64_t at, int64_t) {
+      sum += static_cast<AccumulatorOf<T>>(p[at]);
       y[at] = static_cast<R>(sum);
     });
   });
@@ -253,8 +253,8 @@ void cumsum_cpu(const Tensor& out, const Tensor& x, bool reverse) {
 template <class T> void cumprod_of(const Tensor& out, const Tensor& x, bool reverse) {
   const T* p = x.ptr<T>();
   T* y = out.ptr<T>();
-  scan(x, reverse, WideOf<T>(1), [=](WideOf<T>& product, int64_t at, int64_t) {
-    product *= static_cast<WideOf<T>>(p[at]);
+  scan(x, reverse, AccumulatorOf<T>(1), [=](AccumulatorOf<T>& product, int64_t at, int64_t) {
+    product *= static_cast<AccumulatorOf<T>>(p[at]);
     y[at] = static_cast<T>(product);
   });
 }
@@ -289,7 +289,7 @@ void running_extremes(const Tensor& values, const Tensor& indices, const Tensor&
   const T* p = x.ptr<T>();
   T* v = values.ptr<T>();
   int64_t* at_best = indices.ptr<int64_t>();
-  scan(x, false, Best{Extreme<T, largest>{}.start(), 0}, [=](Best& best, int64_t at, int64_t i) {
+  scan(x, false, Best{Extreme<T, largest>{}.identity(), 0}, [=](Best& best, int64_t at, int64_t i) {
     const V here = static_cast<V>(p[at]);
     const bool better = largest ? here >= best.value : here <= best.value;
     if (better | is_nan(here)) best = {here, i};

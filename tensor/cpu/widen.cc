@@ -6,7 +6,7 @@
 
 namespace gradus::cpu {
 
-Tensor widened(const Tensor& x) {
+Tensor to_f32(const Tensor& x) {
   if (!x.defined()) return x;
   const auto is_broadcast = [&](int d) { return x.strides()[d] == 0 && x.shape()[d] > 1; };
   Shape shape = x.shape();
@@ -21,11 +21,11 @@ Tensor widened(const Tensor& x) {
   return view_as_strided(y, x.shape(), strides, 0);
 }
 
-Tensor wide_like(const Tensor& y) {
+Tensor empty_f32_like(const Tensor& y) {
   return y.defined() ? empty_strided(y.shape(), y.strides(), {DType::kF32, kCPU}) : y;
 }
 
-void round_to(const Tensor& y, const Tensor& wide) {
+void round_into(const Tensor& y, const Tensor& wide) {
   if (y.defined() && y.numel() > 0) raw::copy_kernel.cpu(y, wide);
 }
 

@@ -64,10 +64,10 @@ struct Pow : OnNumbers {
   }
 };
 // The base of Remainder and Fmod. In f32 both compute a - b * q in f64: the rounded quotient q may be too large by
-// one, which the sign of the result shows and corrects; the product is exact. is_far: quotients of about 2^52 or
-// more, infinities and NaN, for which the C library's fmod is used.
+// one, which the sign of the result shows and corrects; the product is exact. needs_fallback: quotients of about
+// 2^52 or more, infinities and NaN, for which the C library's fmod is used.
 struct OnQuotients : OnNumbers {
-  GRADUS_HD bool is_far(float a, float b) const {
+  GRADUS_HD bool needs_fallback(float a, float b) const {
     const float v = m::abs(b);
     return !((m::abs(a) < 4e15f * v) & (v < std::numeric_limits<float>::infinity()));
   }
@@ -81,10 +81,10 @@ struct Remainder : OnQuotients {
       const double r = m::fma(-std::floor(u / v), v, u);
       return float(((r < 0) != (v < 0)) & (r != 0) ? r + v : r);
     } else {
-      return far(a, b);
+      return fallback(a, b);
     }
   }
-  template <class T> GRADUS_HD T far(T a, T b) const {
+  template <class T> GRADUS_HD T fallback(T a, T b) const {
     T r;
     if constexpr (std::is_floating_point_v<T>)
       r = std::fmod(a, b);
@@ -105,10 +105,10 @@ struct Fmod : OnQuotients {
       r = m::abs(r) >= v ? r - (u < 0 ? -v : v) : r;
       return m::copysign(float(r), a);
     } else {
-      return far(a, b);
+      return fallback(a, b);
     }
   }
-  template <class T> GRADUS_HD T far(T a, T b) const {
+  template <class T> GRADUS_HD T fallback(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>)
       return std::fmod(a, b);
     else if constexpr (std::is_signed_v<T>)

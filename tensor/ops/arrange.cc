@@ -117,7 +117,7 @@ Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total) {
   return out;
 }
 
-Tensor places_in(const Tensor& x, const Tensor& view) {
+Tensor indices_in(const Tensor& x, const Tensor& view) {
   // Maps each storage offset between the first and last element of x and `view` to an index of x.
   int64_t last = std::max(x.impl().offset, view.impl().offset);
   for (const Tensor* t : {&x, &view}) {

@@ -35,6 +35,6 @@ Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total);
 // For each element of `view`, a view of x's storage, returns the index (i64) of this element in the flattened x,
 // or x.numel() if it is not an element of x.
 // Errors: ShapeError if elements of x overlap.
-Tensor places_in(const Tensor& x, const Tensor& view);
+Tensor indices_in(const Tensor& x, const Tensor& view);
 
 }  // namespace gradus::raw

@@ -24,7 +24,7 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
     if (!fits)
       throw ShapeError("cat", "tensor ", i, " differs from the first outside of dim ", d, ": ", describe(x),
                        " after ", describe(first));
-    if (!may_meet(x.device(), first.device()))
+    if (!are_compatible_devices(x.device(), first.device()))
       throw DeviceError("cat", "tensor ", i, " is on ", x.device(), " but the first on ", first.device());
     s[d] = Checked("cat", s[d]) + x.shape()[d];
     dtype = promote(dtype, x.dtype());

@@ -45,7 +45,7 @@ Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Ten
   const TensorOptions options{dtype, first.device()};
   bool same = true;
   for (const Tensor* x : operands) {
-    if (!may_meet(x->device(), options.device)) throw_devices(op, operands);
+    if (!are_compatible_devices(x->device(), options.device)) throw_devices(op, operands);
     same = same && x->is_row_major() && x->shape() == first.shape();
   }
   if (same) return empty(first.shape(), options);
@@ -66,7 +66,7 @@ Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Ten
 }
 
 Tensor source_for(const char* op, const Tensor& dst, const Tensor& src) {
-  if (!may_meet(dst.device(), src.device())) throw_devices(op, {&dst, &src});
+  if (!are_compatible_devices(dst.device(), src.device())) throw_devices(op, {&dst, &src});
   if (kind(src.dtype()) > kind(dst.dtype()))
     throw DTypeError(op, "a result with ", src.dtype(), " does not fit into ", describe(dst), " in place");
   if (dst.shape() != src.shape() && broadcast_shapes(dst.shape(), src.shape(), op) != dst.shape())

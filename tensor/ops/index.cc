@@ -33,7 +33,7 @@ Tensor narrow_to(const Tensor& x, const Shape& shape, int except) {
 }
 
 void check_pair(const Tensor& x, const Tensor& src, const char* op) {
-  if (!may_meet(x.device(), src.device()))
+  if (!are_compatible_devices(x.device(), src.device()))
     throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
   check_same_dtype(op, "src", src, "x", x);
 }
@@ -100,7 +100,7 @@ void check_index(const Tensor& index, const Tensor& x, const char* op) {
   if (index.dtype() != DType::kI64 && index.dtype() != DType::kI32)
     throw DTypeError(op, "expected i64 or i32 indices, got index ", describe(index),
                      how_to_convert("index", DType::kI64));
-  if (!may_meet(index.device(), x.device()))
+  if (!are_compatible_devices(index.device(), x.device()))
     throw DeviceError(op, "x is on ", x.device(), " but its indices on ", index.device());
 }
 

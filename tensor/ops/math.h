@@ -51,24 +51,25 @@ struct Xlogy : OnFloats {
     return x == T(0) && y == y ? T(0) : x * m::log(y);
   }
 };
-// Base of sin, cos and tan. is_far: arguments beyond the exact range reduction of m::sin, m::cos and m::tan.
+// Base of sin, cos and tan. needs_fallback: arguments beyond the exact range reduction of m::sin, m::cos and
+// m::tan.
 struct OnAngles : OnFloats {
-  GRADUS_HD bool is_far(float x) const { return !(m::abs(x) < 1e15f); }
+  GRADUS_HD bool needs_fallback(float x) const { return !(m::abs(x) < 1e15f); }
 };
 struct Sin : OnAngles {
   static constexpr const char* name = "sin";
   template <class T> GRADUS_HD T operator()(T x) const { return m::sin(x); }
-  GRADUS_HD float far(float x) const { return std::sin(x); }
+  GRADUS_HD float fallback(float x) const { return std::sin(x); }
 };
 struct Cos : OnAngles {
   static constexpr const char* name = "cos";
   template <class T> GRADUS_HD T operator()(T x) const { return m::cos(x); }
-  GRADUS_HD float far(float x) const { return std::cos(x); }
+  GRADUS_HD float fallback(float x) const { return std::cos(x); }
 };
 struct Tan : OnAngles {
   static constexpr const char* name = "tan";
   template <class T> GRADUS_HD T operator()(T x) const { return m::tan(x); }
-  GRADUS_HD float far(float x) const { return std::tan(x); }
+  GRADUS_HD float fallback(float x) const { return std::tan(x); }
 };
 struct Asin : OnFloats {
   static constexpr const char* name = "asin";

@@ -85,8 +85,9 @@ void clip_by_value_(const std::vector<Tensor>& tensors, double limit);
 Tensor unscale_(const std::vector<Tensor>& tensors, double factor);
 Tensor unscale_(const std::vector<Tensor>& tensors, const Tensor& scale);
 
-// Returns moved() (formulas/loss_scale.h) of LossScales on a device. `found` is the result of unscale_; `latest`
-// may be undefined. If the scale falls below kSmallestScale, the error is thrown when the host next synchronizes.
+// Returns updated() (formulas/loss_scale.h) of LossScales on a device. `found` is the result of unscale_;
+// `latest` may be undefined. If the scale falls below kMinLossScale, the error is thrown when the host next
+// synchronizes.
 // Errors: DeviceError unless all are on one device.
 Tensor move_scale(const Tensor& before, const Tensor& latest, const Tensor& found,
                   const LossScaleOptions& options);

@@ -156,7 +156,7 @@ Tensor bernoulli(const Tensor& p) {
   const bool is_f64 = p.dtype() == DType::kF64;
   Tensor u = empty(p.shape(), {is_f64 ? DType::kF64 : DType::kF32, p.device()});
   raw::uniform_(u);
-  if (u.numel() > 0) raw::below_kernel(u, raw::contiguous(raw::to(p, u.dtype())));
+  if (u.numel() > 0) raw::bernoulli_from_uniform_kernel(u, raw::contiguous(raw::to(p, u.dtype())));
   return raw::to(u, p.dtype());
 }
 

@@ -50,7 +50,7 @@ extern KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& u
     multinomial_kernel;
 // u = u < p ? 1 : 0. Both are row-major and f64, or both f32. Throws ValueError if an element of p is not in [0,
 // 1].
-extern KernelSlot<void(const Tensor& u, const Tensor& p)> below_kernel;
+extern KernelSlot<void(const Tensor& u, const Tensor& p)> bernoulli_from_uniform_kernel;
 // mask as by dropout_mask_kernel, y = mask ? scale * x : 0. y may be x.
 extern KernelSlot<void(const Tensor& y, const Tensor& mask, const Tensor& x, double p, double scale,
                        const DrawKey& key)>

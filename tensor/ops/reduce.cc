@@ -37,10 +37,10 @@ std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, b
 
 std::pair<Tensor, Tensor> running_extremes(const Tensor& x, int64_t dim, bool largest) {
   const std::string_view op = largest ? "cummax" : "cummin";
-  const Tensor slices = as_lines(contiguous(x), dim, op);
+  const Tensor slices = as_slices(contiguous(x), dim, op);
   const Tensor values = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(x.shape(), {.dtype = DType::kI64, .device = x.device()});
-  running_extremes_kernel(as_lines(values, dim, op), as_lines(indices, dim, op), slices, largest);
+  running_extremes_kernel(as_slices(values, dim, op), as_slices(indices, dim, op), slices, largest);
   return {values, indices};
 }
 
@@ -153,7 +153,7 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   return r.result;
 }
 
-Tensor as_lines(const Tensor& x, int64_t dim, std::string_view op) {
+Tensor as_slices(const Tensor& x, int64_t dim, std::string_view op) {
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   Shape s = {1, 1, 1};
   for (int i = 0; i < x.dim(); ++i) s[i < d ? 0 : i == d ? 1 : 2] *= x.shape()[i];
@@ -161,26 +161,26 @@ Tensor as_lines(const Tensor& x, int64_t dim, std::string_view op) {
 }
 
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
-  const Tensor slices = as_lines(contiguous(x), dim, "cumsum");
+  const Tensor slices = as_slices(contiguous(x), dim, "cumsum");
   const Tensor out = empty(x.shape(), {.dtype = sum_dtype(x.dtype()), .device = x.device()});
-  cumsum_kernel(as_lines(out, dim, "cumsum"), slices, reverse);
+  cumsum_kernel(as_slices(out, dim, "cumsum"), slices, reverse);
   return out;
 }
 
 Tensor cumprod(const Tensor& x, int64_t dim, bool reverse) {
   if (is_16_bit_float(x)) return to(cumprod(to(x, DType::kF32), dim, reverse), x.dtype());
-  const Tensor slices = as_lines(contiguous(to(x, sum_dtype(x.dtype()))), dim, "cumprod");
+  const Tensor slices = as_slices(contiguous(to(x, sum_dtype(x.dtype()))), dim, "cumprod");
   const Tensor out = empty(x.shape(), {.dtype = slices.dtype(), .device = x.device()});
-  cumprod_kernel(as_lines(out, dim, "cumprod"), slices, reverse);
+  cumprod_kernel(as_slices(out, dim, "cumprod"), slices, reverse);
   return out;
 }
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   check_floating("logcumsumexp", "x", x);
   if (is_16_bit_float(x)) return to(logcumsumexp(to(x, DType::kF32), dim), x.dtype());
-  const Tensor slices = as_lines(contiguous(x), dim, "logcumsumexp");
+  const Tensor slices = as_slices(contiguous(x), dim, "logcumsumexp");
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  logcumsumexp_kernel(as_lines(out, dim, "logcumsumexp"), slices);
+  logcumsumexp_kernel(as_slices(out, dim, "logcumsumexp"), slices);
   return out;
 }
 
@@ -190,15 +190,15 @@ std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) { return running_
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
   const std::string_view op = "linear_recurrence";
   check_floating(op, "b", b);
-  if (!may_meet(a.device(), b.device()))
+  if (!are_compatible_devices(a.device(), b.device()))
     throw DeviceError(op, "a is on ", a.device(), " but b on ", b.device());
   if (a.shape() != b.shape() || a.dtype() != b.dtype())
     throw ShapeError(op, "a ", describe(a), " does not match b ", describe(b));
   if (is_16_bit_float(b))
     return to(linear_recurrence(to(a, DType::kF32), to(b, DType::kF32), dim, reverse), b.dtype());
-  const Tensor slices = as_lines(contiguous(b), dim, op);
+  const Tensor slices = as_slices(contiguous(b), dim, op);
   const Tensor out = empty(b.shape(), {.dtype = b.dtype(), .device = b.device()});
-  linear_recurrence_kernel(as_lines(out, dim, op), as_lines(contiguous(a), dim, op), slices, reverse);
+  linear_recurrence_kernel(as_slices(out, dim, op), as_slices(contiguous(a), dim, op), slices, reverse);
   return out;
 }
 

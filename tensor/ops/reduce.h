@@ -28,7 +28,7 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, double p, double scal
 // values and indices are [outer, inner]. NaN counts as the extremum.
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner, bool
     largest)> extremum_kernel;
-// Scans along the middle dim of row-major tensors seen as [outer, n, inner] (as_lines).
+// Scans along the middle dim of row-major tensors seen as [outer, n, inner] (as_slices).
 extern KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumsum_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumprod_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x)> logcumsumexp_kernel;
@@ -80,7 +80,7 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool rev
 
 // Returns a view of a row-major x as [outer, n, inner] with n = x's size along `dim`.
 // Errors: IndexError.
-Tensor as_lines(const Tensor& x, int64_t dim, std::string_view op);
+Tensor as_slices(const Tensor& x, int64_t dim, std::string_view op);
 
 // Return the extrema along `dim` and their i64 indices.
 std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim = false);

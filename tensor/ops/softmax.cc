@@ -36,7 +36,7 @@ Tensor forward(const Tensor& x, int64_t dim, bool log, std::string_view op) {
 }
 
 Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::string_view op) {
-  if (!may_meet(dy.device(), y.device()))
+  if (!are_compatible_devices(dy.device(), y.device()))
     throw DeviceError(op, "dy is on ", dy.device(), " but y on ", y.device());
   if (dy.shape() != y.shape() || dy.dtype() != y.dtype())
     throw ShapeError(op, "dy ", describe(dy), " does not match y ", describe(y));

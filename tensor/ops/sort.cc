@@ -43,7 +43,7 @@ std::pair<Tensor, Tensor> sort_and_truncate(const Tensor& x, int64_t k, int64_t 
   const Tensor values = empty(s, {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(s, {.dtype = DType::kI64, .device = x.device()});
   if (values.numel() > 0)
-    sort_kernel(as_lines(values, dim, op), as_lines(indices, dim, op), as_lines(contiguous(x), dim, op),
+    sort_kernel(as_slices(values, dim, op), as_slices(indices, dim, op), as_slices(contiguous(x), dim, op),
                 descending);
   return {values, indices};
 }
@@ -54,16 +54,16 @@ std::pair<Tensor, Tensor> select_elements(const Tensor& x, Selection what, int64
   const Tensor values = empty(s, {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(s, {.dtype = DType::kI64, .device = x.device()});
   const auto slices = [&](const Tensor& t) {
-    return as_lines(view_as_strided(t, kept, row_major_strides(kept), 0), dim, op);
+    return as_slices(view_as_strided(t, kept, row_major_strides(kept), 0), dim, op);
   };
   if (values.numel() > 0)
-    select_kernel(slices(values), slices(indices), as_lines(contiguous(x), dim, op), what, k);
+    select_kernel(slices(values), slices(indices), as_slices(contiguous(x), dim, op), what, k);
   return {values, indices};
 }
 
 // Computes the result of unique from x's sorted rows (or elements). `starts`: whether a row is the first of equal
 // ones.
-Unique unique_from_sorted(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueWants wants) {
+Unique unique_from_sorted(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueOutputs wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});
   // Sorting is stable, so this is the first occurrence.
@@ -105,8 +105,7 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   const int64_t n = length_of(x, dim, "topk");
-  if (k < 0 || k > n)
-    throw ValueError("topk", "expected k from 0 to ", n, ", got ", k, ": x ", describe(x));
+  if (k < 0 || k > n) throw ValueError("topk", "expected k from 0 to ", n, ", got ", k, ": x ", describe(x));
   if (x.dim() == 0 && k == 0) throw ValueError("topk", "expected k of 1 for a 0-dim tensor, got 0");
   return sort_and_truncate(x, k, dim, largest, "topk");
 }
@@ -125,7 +124,7 @@ std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t 
   return select_elements(x, what, 0, dim, keepdim, op);
 }
 
-Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueWants wants) {
+Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueOutputs wants) {
   const char* op = consecutive ? "unique_consecutive" : "unique";
   const int d = dim ? wrap_dim(*dim, x.dim(), op) : 0;
   check_has_values(x, op);
@@ -155,7 +154,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const std::string_view op = "searchsorted";
-  if (!may_meet(sorted.device(), values.device()))
+  if (!are_compatible_devices(sorted.device(), values.device()))
     throw DeviceError(op, "sorted is on ", sorted.device(), " but values on ", values.device());
   if (sorted.dim() == 0) throw ShapeError(op, "expected at least 1 dim: sorted ", describe(sorted));
   if (sorted.dim() > 1) {

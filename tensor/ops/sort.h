@@ -18,7 +18,7 @@ enum class Selection {
   kMode,       // the most frequent element, the smallest of several; the index of its last occurrence
 };
 
-// Kernels take row-major tensors of any dtype, seen as [outer, n, inner] (as_lines). Indices are i64.
+// Kernels take row-major tensors of any dtype, seen as [outer, n, inner] (as_slices). Indices are i64.
 // clang-format off
 // values, indices [outer, k, inner] = the first k <= n elements of each slice in sorted order.
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending)>
@@ -49,13 +49,13 @@ struct Unique {
   Tensor values, inverse, counts, index;
 };
 // The optional results of unique.
-struct UniqueWants {
+struct UniqueOutputs {
   bool inverse = false, counts = false, index = false;
 };
 // Returns the distinct elements of x, or the distinct slices along `dim` if given, sorted. With `consecutive`,
 // only elements that equal their predecessor are removed. index: the first occurrence in x of each value. Blocks
 // until the device has computed the number of values.
-Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueWants wants);
+Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueOutputs wants);
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);
 Tensor histc(const Tensor& x, int64_t bins, double low, double high);

@@ -7,28 +7,29 @@
 
 namespace gradus::raw {
 
-[[noreturn]] inline void throw_no_class(const char* op, int64_t target, int64_t sample, int64_t classes) {
+[[noreturn]] inline void throw_invalid_class(const char* op, int64_t target, int64_t sample,
+                                             int64_t classes) {
   throw IndexError(op, "target ", target, " of sample ", sample, " is no class: there are ", classes);
 }
-[[noreturn]] inline void throw_no_probability(double p, int64_t at) {
+[[noreturn]] inline void throw_invalid_probability(double p, int64_t at) {
   throw ValueError("bernoulli", "expected probabilities from 0 to 1, got ", p, " at ", at);
 }
-[[noreturn]] inline void throw_no_cross_entropy(bool is_target, double value, int64_t at) {
+[[noreturn]] inline void throw_invalid_cross_entropy(bool is_target, double value, int64_t at) {
   throw ValueError("binary_cross_entropy", "expected ", is_target ? "target" : "x", " from 0 to 1, got ",
                    value, " at element ", at,
                    is_target ? "" : "; for scores without sigmoid use binary_cross_entropy_with_logits");
 }
-[[noreturn]] inline void throw_no_weight(double weight, int64_t at) {
+[[noreturn]] inline void throw_invalid_weight(double weight, int64_t at) {
   throw ValueError("multinomial", "expected finite numbers of at least 0, got ", weight, " at ", at);
 }
-[[noreturn]] inline void throw_no_total(double total) {
+[[noreturn]] inline void throw_invalid_total(double total) {
   throw ValueError("multinomial", "the numbers of a row add up to ", total);
 }
 [[noreturn]] inline void throw_few_weights(int64_t count, int64_t positive) {
   throw ValueError("multinomial", "cannot draw ", count, " without replacement where ", positive,
                    " numbers are above 0");
 }
-[[noreturn]] inline void throw_no_scale(double scale, int64_t skipped_steps) {
+[[noreturn]] inline void throw_invalid_scale(double scale, int64_t skipped_steps) {
   throw StateError("GradScaler", "gradients are infinite or NaN whatever the scale, which has fallen to ",
                    scale, " after ", skipped_steps, " skipped steps: look for the NaN without it");
 }

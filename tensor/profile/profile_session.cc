@@ -213,7 +213,7 @@ void ProfileSession::wait_for_devices() {
   }
 }
 
-void ProfileSession::chose(std::string_view kernel) {
+void ProfileSession::algorithm_selected(std::string_view kernel) {
   if (!active_.load(std::memory_order_relaxed)) return;
   const int rank = Job::current()->rank;
   const std::lock_guard lock(mutex_);

@@ -43,7 +43,7 @@ struct ProfileEvent {
   int name;    // index into Names
   int shapes;  // index into Names: "f32[32,64] f32[64,10]"
   int module;  // index into Names
-  int kernel;  // index into Names: algorithms of a kernel, such as "winograd" or "seen pixels, onednn"
+  int kernel;  // index into Names: algorithms of a kernel, such as "winograd" or "strided pixels, onednn"
   int thread;  // index of the thread that runs it; until begin(), of the thread that announced it
   int64_t parent = -1;
   Device runs_on = kCPU;  // a GPU, or kCPU, also for logical CPU devices
@@ -91,7 +91,7 @@ class ProfileSession final : public Observer {
   int64_t announce(const Range& range) override;
   void begin(int64_t id) override;
   void end(int64_t id) noexcept override;
-  void chose(std::string_view kernel) override;
+  void algorithm_selected(std::string_view kernel) override;
   void allocated(Device device) override;
 
   void open();

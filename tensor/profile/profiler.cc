@@ -195,8 +195,7 @@ void write_names(TraceFile& file, const Snapshot& s) {
 
 Profiler::Profiler(ProfilerOptions options) : session_(make_ref<internal::ProfileSession>(options)) {
   if (options.skip < 0 || options.steps < 0)
-    throw ValueError(kName, "skip and steps must be at least 0, got ", options.skip, " and ",
-                     options.steps);
+    throw ValueError(kName, "skip and steps must be at least 0, got ", options.skip, " and ", options.steps);
 }
 Profiler::~Profiler() = default;
 

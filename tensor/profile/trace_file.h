@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::internal {
 
@@ -31,7 +31,7 @@ class TraceFile {
  private:
   void check() const;
 
-  const QuietSignals quiet_;
+  const BlockedSignals blocked_;
   const char* op_;
   const std::filesystem::path path_;
   std::ofstream out_;

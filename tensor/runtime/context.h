@@ -90,9 +90,9 @@ inline Observer* observer() {
 }
 
 // Reports to this thread's observer which of an op's kernels runs.
-inline void tell_kernel(std::string_view kernel) {
+inline void report_algorithm(std::string_view kernel) {
   if (Observer* o = observer()) [[unlikely]]
-    o->chose(kernel);
+    o->algorithm_selected(kernel);
 }
 
 // Returns the stream on which this thread launches kernels of `device`.

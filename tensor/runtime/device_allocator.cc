@@ -52,12 +52,12 @@ std::vector<Device> DeviceAllocator::devices() {
 }
 
 DeviceAllocator::DeviceAllocator(DeviceRuntime& runtime, Device device)
-    : runtime_(runtime), device_(device), process_(fork_count()), keeps_nothing_(is_guarding()) {}
+    : runtime_(runtime), device_(device), process_(fork_count()), caching_disabled_(is_guarding()) {}
 
 void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
-  const int64_t size = keeps_nothing_ ? bytes : round_up(bytes, kAlignment);
-  const Kind kind = keeps_nothing_ ? Kind::kOnly : size <= kSmallLimit ? Kind::kSmall : Kind::kLarge;
+  const int64_t size = caching_disabled_ ? bytes : round_up(bytes, kAlignment);
+  const Kind kind = caching_disabled_ ? Kind::kOnly : size <= kSmallLimit ? Kind::kSmall : Kind::kLarge;
   collect_pending(false);
   Block* block = take_free(size, kind, stream);
   if (!block) block = take_from_other_stream(size, kind, stream, false);
@@ -73,8 +73,8 @@ void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
   }
   if (!block)
     throw OutOfMemoryError("allocate", "out of memory on ", device_, ": asked for ", bytes, " bytes; ",
-                           to_string(counts_), held_by_op());
-  cut(block, size);
+                           to_string(counts_), live_bytes_by_op());
+  split(block, size);
   live_.emplace(block->p, block);
   block->op = called_op;
   ++counts_.allocations;
@@ -112,7 +112,7 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   until_idle_.push_back(block);
 }
 
-void DeviceAllocator::use(const void* p, const StreamRef& stream) {
+void DeviceAllocator::record_stream(const void* p, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(p);
   if (found == live_.end() || found->second->segment->stream == stream) return;
@@ -194,7 +194,7 @@ DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, c
 }
 
 // Splits the block after `bytes` and makes the rest a free block, if the rest is large enough.
-void DeviceAllocator::cut(Block* block, int64_t bytes) {
+void DeviceAllocator::split(Block* block, int64_t bytes) {
   const int64_t rest = block->bytes - bytes;
   if (rest < (block->segment->kind == Kind::kLarge ? kSmallLimit : kAlignment)) return;
   auto* const other = new Block{block->p + bytes, rest, block->segment, block, block->behind};
@@ -212,18 +212,18 @@ void DeviceAllocator::put_free(Block* block) {
   auto& free = pools_[block->segment->stream.get()].free[static_cast<int>(block->segment->kind)];
   if (block->behind && block->behind->is_free) {
     free.erase(block->behind);
-    join(block);
+    merge(block);
   }
   if (block->before && block->before->is_free) {
     block = block->before;
     free.erase(block);
-    join(block);
+    merge(block);
   }
   free.insert(block);
 }
 
 // Merges a block with the next one.
-void DeviceAllocator::join(Block* first) {
+void DeviceAllocator::merge(Block* first) {
   Block* const second = first->behind;
   first->bytes += second->bytes;
   first->behind = second->behind;
@@ -232,7 +232,7 @@ void DeviceAllocator::join(Block* first) {
 }
 
 // Returns a segment to the device. `block` is its only block and in no pool.
-void DeviceAllocator::give_back(Block* block) {
+void DeviceAllocator::release(Block* block) {
   runtime_.free(device_.index, block->p);
   counts_.cached_bytes -= block->bytes;
   delete block->segment;
@@ -242,7 +242,7 @@ void DeviceAllocator::give_back(Block* block) {
 // Makes an unused block available to its stream, or returns it to the device.
 void DeviceAllocator::free_up(Block* block) {
   if (block->segment->kind == Kind::kOnly)
-    give_back(block);
+    release(block);
   else
     put_free(block);
 }
@@ -289,7 +289,7 @@ void DeviceAllocator::release_all() {
         }
         at = free.erase(at);
         try {
-          give_back(block);
+          release(block);
         } catch (...) {
           free.insert(block);
           throw;
@@ -301,7 +301,7 @@ void DeviceAllocator::release_all() {
       pools_, [](const auto& entry) { return entry.second.free[0].empty() && entry.second.free[1].empty(); });
 }
 
-std::string DeviceAllocator::held_by_op() const {
+std::string DeviceAllocator::live_bytes_by_op() const {
   std::map<std::string_view, std::pair<int64_t, int64_t>> ops;  // bytes and blocks
   for (const auto& [p, block] : live_) {
     auto& [bytes, blocks] = ops[block->op ? block->op : "outside of ops"];

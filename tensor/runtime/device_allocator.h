@@ -3,7 +3,7 @@
 // Note [Blocks of a device]
 // Memory is taken from the device in segments. A segment belongs to a stream and is split into blocks, whose
 // records are in host memory. A freed block is merged with free adjacent blocks. It is reused at once on its own
-// stream, because kernels of a stream run in order. If other streams used the block too (use(), like
+// stream, because kernels of a stream run in order. If other streams used the block too (record_stream(), like
 // Tensor.record_stream in PyTorch), an event is recorded on each of them when the block is freed, and the block is
 // reused after these events. Each stream has its own list of events, so a slow stream delays only the blocks that
 // it uses. A completely free segment moves to another stream if its own stream is idle or, if memory is short,
@@ -45,7 +45,7 @@ class DeviceAllocator {
   void deallocate(void* p) noexcept;
   // Records that work queued on `stream` uses the block that begins at p. Ignored if p is not the start of a live
   // block.
-  void use(const void* p, const StreamRef& stream);
+  void record_stream(const void* p, const StreamRef& stream);
   // Returns whether no other stream uses the block that begins at p. True if p is not the start of a live block.
   bool is_only_used_on(const void* p, const StreamRef& stream);
   // Returns cached segments to the device. Waits until the device is idle.
@@ -59,10 +59,10 @@ class DeviceAllocator {
 
   // Disables caching: each block is a device allocation of exactly the requested size. For tests: the emulated
   // device then detects accesses out of bounds and reads of uninitialized memory.
-  void keep_nothing(bool on) { keeps_nothing_ = on; }
+  void disable_caching(bool on) { caching_disabled_ = on; }
 
   // Returns the bytes of all segments.
-  int64_t held_bytes() {
+  int64_t reserved_bytes() {
     return counts([](const MemoryStats& s) { return s.live_bytes + s.cached_bytes; });
   }
 
@@ -102,20 +102,20 @@ class DeviceAllocator {
   Block* take_free(int64_t bytes, Kind kind, const StreamRef& stream);
   Block* take_from_other_stream(int64_t bytes, Kind kind, const StreamRef& stream, bool may_wait);
   Block* new_segment(int64_t bytes, Kind kind, const StreamRef& stream);
-  void cut(Block* block, int64_t bytes);
+  void split(Block* block, int64_t bytes);
   void put_free(Block* block);
-  void join(Block* first);
-  void give_back(Block* block);
+  void merge(Block* first);
+  void release(Block* block);
   void free_up(Block* block);
   void count_event(Block* block);
   void collect_pending(bool wait);
   void release_all();
-  std::string held_by_op() const;
+  std::string live_bytes_by_op() const;
 
   DeviceRuntime& runtime_;
   const Device device_;
   const int process_;  // fork_count() at construction
-  bool keeps_nothing_;
+  bool caching_disabled_;
   std::mutex mutex_;
   MemoryCounts counts_;
   std::unordered_map<const void*, Block*> live_;  // by address

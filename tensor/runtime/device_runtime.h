@@ -66,9 +66,9 @@ class DeviceRuntime {
 
   // Throws the error that a kernel of the stream has reported about values, such as IndexError for an index out of
   // range. The host must have synchronized with the stream. Each error is thrown once.
-  virtual void throw_found(StreamHandle stream) = 0;
+  virtual void throw_kernel_errors(StreamHandle stream) = 0;
   // The same for all streams of a device, one error per call.
-  virtual void throw_found_on(int device) = 0;
+  virtual void throw_kernel_errors_on_device(int device) = 0;
 };
 
 // Returns the runtime of a device type, or null if the program was built without one.
@@ -115,7 +115,7 @@ class NativeStream {
   DeviceRuntime::StreamHandle handle() const { return handle_; }
   bool is_idle() const { return runtime_.is_idle(handle_); }
   void synchronize() const { runtime_.synchronize(handle_); }
-  void throw_found() const { runtime_.throw_found(handle_); }
+  void throw_kernel_errors() const { runtime_.throw_kernel_errors(handle_); }
   void wait(const NativeEvent& event) const { runtime_.wait(handle_, event.handle()); }
   void record(const NativeEvent& event) const { runtime_.record(event.handle(), handle_); }
   std::unique_ptr<NativeEvent> record() const {

@@ -13,9 +13,9 @@ namespace gradus::internal {
 int fork_count();
 
 // Records that this thread starts an OpenMP team, whose threads will not exist in a child.
-void use_team();
+void record_team();
 // Returns whether the threads of this thread's OpenMP team exist only in the parent. A parallel region would hang.
-bool has_lost_team();
+bool team_is_in_parent();
 
 // Keeps an object of the parent alive in the child for ever: its destructor would act on resources of the parent.
 template <class T> void abandon(T object) {

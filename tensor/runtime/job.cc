@@ -41,7 +41,7 @@ void Job::set_replica(Replica replica) {
   replica_ = replica;
 }
 
-Replica Job::share_by_replica() {
+Replica Job::freeze_replica() {
   std::lock_guard lock(replica_mutex_);
   shared_ = true;
   return replica_.value_or(Replica{rank, size});
@@ -53,7 +53,7 @@ HostMemory Job::share(const std::string&, size_t bytes, const Fill& fill) {
   return {.bytes = {memory, memory.get()}};
 }
 
-std::string Job::first_given(const std::string&, const std::string& value) { return value; }
+std::string Job::first_value(const std::string&, const std::string& value) { return value; }
 
 Ref<Job> Job::current() {
   if (const Ref<Job>& job = Context::current().job) return job;

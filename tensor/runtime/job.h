@@ -36,11 +36,11 @@ class Job : public Counted {
   Replica replica() const;
   // Sets the replica of this rank.
   // Errors: ValueError unless index is in [0, count) and count in [1, size]; StateError if a different replica was
-  // set or was returned by share_by_replica() before.
+  // set or was returned by freeze_replica() before.
   void set_replica(Replica replica);
   // Returns replica(), which set_replica cannot change from then on. Loaders and samplers call this to choose
   // their samples.
-  Replica share_by_replica();
+  Replica freeze_replica();
 
   // Returns `bytes` bytes of read-only memory with the contents `key`, written by fill(). The ranks of a host have
   // one copy: the first rank that calls share(key) runs fill(), the others wait. Not collective: any rank may make
@@ -51,7 +51,7 @@ class Job : public Counted {
 
   // Returns one value for all ranks: the n-th calls for `what` of all ranks return the `value` of the rank whose
   // n-th call came first. Not collective.
-  virtual std::string first_given(const std::string& what, const std::string& value);
+  virtual std::string first_value(const std::string& what, const std::string& value);
 
   // Returns the calling thread's job: its Context's, else the process's, else a job of one rank.
   static Ref<Job> current();
@@ -63,7 +63,7 @@ class Job : public Counted {
  private:
   mutable std::mutex replica_mutex_;
   std::optional<Replica> replica_;
-  bool shared_ = false;  // share_by_replica() was called
+  bool shared_ = false;  // freeze_replica() was called
 };
 
 }  // namespace gradus

@@ -1,10 +1,10 @@
-// Implementation of has_busy_neighbor, by run-queue wait times of the Linux scheduler.
+// Implementation of has_cpu_contention, by run-queue wait times of the Linux scheduler.
 #include "gradus/tensor/runtime/neighbor.h"
 
 #ifdef GRADUS_NO_OPENMP
 
 namespace gradus::internal {
-bool has_busy_neighbor(int) { return false; }
+bool has_cpu_contention(int) { return false; }
 }  // namespace gradus::internal
 
 #else
@@ -149,7 +149,7 @@ class SleepWhileIdle {
   int64_t generation_ = 0;
 };
 
-// The state of has_busy_neighbor for one calling thread: measurements of the two threads of its team.
+// The state of has_cpu_contention for one calling thread: measurements of the two threads of its team.
 class ContentionMonitor {
  public:
   ContentionMonitor() = default;
@@ -224,7 +224,7 @@ class ContentionMonitor {
 
 }  // namespace
 
-bool has_busy_neighbor(int threads) {
+bool has_cpu_contention(int threads) {
   if (threads != 2 || usable_cores() > 2) return false;
   thread_local ContentionMonitor monitor;
   return monitor.busy();

@@ -14,6 +14,6 @@ namespace gradus::internal {
 //
 // Side effect: while the result is true, idle OpenMP threads sleep instead of spinning (Note [Waiting asleep] in
 // neighbor.cc), which helps the loops of oneDNN. After 0.25 to 2 s both threads are tried again.
-bool has_busy_neighbor(int threads);
+bool has_cpu_contention(int threads);
 
 }  // namespace gradus::internal

@@ -48,7 +48,7 @@ class Observer : public Counted {
 
   // Called within a kernel's range, on the thread that runs it, with the algorithm that the op has selected. May
   // be called several times, if an algorithm calls the op recursively.
-  virtual void chose(std::string_view kernel) { (void)kernel; }
+  virtual void algorithm_selected(std::string_view kernel) { (void)kernel; }
 
   // Called after this thread has allocated memory of a tensor.
   virtual void allocated(Device device) { (void)device; }

@@ -43,7 +43,7 @@ static int default_threads() {
 }
 
 int num_threads() {
-  if (internal::has_lost_team()) return 1;
+  if (internal::team_is_in_parent()) return 1;
   const int n = Context::current().threads;
   return n > 0 ? n : default_threads();
 }
@@ -111,10 +111,10 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 // also run oneDNN's loops, for which flushing is always wanted.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context) {
-  if (omp_in_parallel() || in_share || has_lost_team()) return body(context, begin, end);
-  use_team();
+  if (omp_in_parallel() || in_share || team_is_in_parent()) return body(context, begin, end);
+  record_team();
   const int64_t n = end - begin;
-  if (has_busy_neighbor(threads)) {
+  if (has_cpu_contention(threads)) {
     const InShare in;
     for (int t = 0; t < threads; ++t) body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
     return;

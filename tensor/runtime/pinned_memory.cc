@@ -47,9 +47,9 @@ void PinnedMemory::use(const void* p, DeviceRuntime::StreamHandle stream) {
     block = std::ranges::find(taken_, p, &Block::p);
     if (block == taken_.end()) return;
   }
-  block->user = User::kUnknown;
+  block->pending_use = PendingUse::kUnknown;
   runtime_.record(block->event.handle(), stream);
-  block->user = User::kEvent;
+  block->pending_use = PendingUse::kEvent;
 }
 
 void PinnedMemory::give_back(void* p) noexcept {
@@ -74,9 +74,10 @@ PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
     };
     const auto first = std::ranges::find_if(free_, fits);
     if (first == free_.end()) return taken;
-    if (first->user == User::kEvent && first->event.is_done()) first->user = User::kNone;
+    if (first->pending_use == PendingUse::kEvent && first->event.is_done())
+      first->pending_use = PendingUse::kNone;
     const int64_t most = std::clamp(kMaxBytes / first->bytes, kMinBlocks, kMaxBlocks);
-    if (first->user == User::kEvent && std::ranges::count_if(free_, fits) < most) return taken;
+    if (first->pending_use == PendingUse::kEvent && std::ranges::count_if(free_, fits) < most) return taken;
     taken.splice(taken.end(), free_, first);
   }
   try {
@@ -90,9 +91,9 @@ PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
 }
 
 void PinnedMemory::wait_for_user(Block* block) {
-  if (block->user == User::kEvent) block->event.synchronize();
-  if (block->user == User::kUnknown) runtime_.synchronize_device(block->device);
-  block->user = User::kNone;
+  if (block->pending_use == PendingUse::kEvent) block->event.synchronize();
+  if (block->pending_use == PendingUse::kUnknown) runtime_.synchronize_device(block->device);
+  block->pending_use = PendingUse::kNone;
 }
 
 PinnedMemory::Blocks PinnedMemory::make(int device, int64_t bytes) {

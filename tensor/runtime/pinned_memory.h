@@ -36,13 +36,13 @@ class PinnedMemory {
 
  private:
   // The work that may still use a block: none, the work before its event, or unknown because recording failed.
-  enum class User : uint8_t { kNone, kEvent, kUnknown };
+  enum class PendingUse : uint8_t { kNone, kEvent, kUnknown };
   struct Block {
     Block(DeviceRuntime& runtime, int d, int64_t n) : device(d), bytes(n), event(runtime, d) {}
     int device;
     int64_t bytes;
     NativeEvent event;
-    User user = User::kNone;
+    PendingUse pending_use = PendingUse::kNone;
     void* p = nullptr;
   };
   using Blocks = std::list<Block>;  // moved between lists by splice

@@ -203,8 +203,8 @@ void add_missing(NativeStreams* to, const NativeStreams& from) {
     if (std::find(to->begin(), to->end(), stream) == to->end()) to->push_back(stream);
 }
 
-// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_found) are thrown after the
-// event.
+// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_kernel_errors) are thrown after
+// the event.
 struct DeviceEvent final : EventState {
   DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b)
       : event(std::move(e)), dependencies(std::move(b)) {}
@@ -213,7 +213,7 @@ struct DeviceEvent final : EventState {
   bool done() override { return event->is_done(); }
   void wait() override {
     event->synchronize();
-    for (const auto& stream : dependencies) stream->throw_found();
+    for (const auto& stream : dependencies) stream->throw_kernel_errors();
   }
 };
 
@@ -283,7 +283,7 @@ struct DeviceQueue final : StreamQueue {
   }
   void synchronize() override {
     stream->synchronize();
-    stream->throw_found();
+    stream->throw_kernel_errors();
     NativeStreams dependencies;
     {
       const std::lock_guard lock(mutex_);
@@ -292,7 +292,7 @@ struct DeviceQueue final : StreamQueue {
       dependencies.swap(dependencies_);
     }
     try {
-      for (const auto& s : dependencies) s->throw_found();
+      for (const auto& s : dependencies) s->throw_kernel_errors();
     } catch (...) {  // later calls report the errors of the remaining streams
       const std::lock_guard lock(mutex_);
       add_missing(&dependencies_, dependencies);
@@ -420,7 +420,7 @@ void synchronize(Device device) {
     runtime.synchronize_device(device.index);
     internal::OrphanedTasks::get().take({});
     Stream::of(device).synchronize();  // throws the exceptions of its host tasks
-    return runtime.throw_found_on(device.index);
+    return runtime.throw_kernel_errors_on_device(device.index);
   }
   std::vector<std::shared_ptr<internal::WorkQueue>> queues;
   {

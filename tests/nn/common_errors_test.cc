@@ -64,9 +64,8 @@ TEST(CommonErrors, FloatingPointNumbersAsIndices) {
       {"index", [&] { Tensor y = x[kLabels]; }},
   };
   for (const Call& c : calls)
-    EXPECT_THAT(error_of<DTypeError>(c.run),
-                AllOf(HasSubstr("expected i64 or i32 indices, got index f32[2"),
-                      HasSubstr("; to(index, DType::kI64) converts index")))
+    EXPECT_THAT(error_of<DTypeError>(c.run), AllOf(HasSubstr("expected i64 or i32 indices, got index f32[2"),
+                                                   HasSubstr("; to(index, DType::kI64) converts index")))
         << c.what;
   EXPECT_ERROR(DTypeError, bincount(kLabels),
                "expected numbers of an integer dtype, got x f32[2] cpu; to(x, DType::kI64) converts x");
@@ -81,10 +80,9 @@ TEST(CommonErrors, ClassNumbersWhereALossTakesFloatingPoint) {
       {"l1_loss", [&] { nn::l1_loss(x, target); }},
   };
   for (const Call& c : calls)
-    EXPECT_THAT(
-        error_of<DTypeError>(c.run),
-        AllOf(HasSubstr(c.what),
-              HasSubstr("expected floating point, got target i64[2] cpu; to(target, DType::kF32)")));
+    EXPECT_THAT(error_of<DTypeError>(c.run),
+                AllOf(HasSubstr(c.what),
+                      HasSubstr("expected floating point, got target i64[2] cpu; to(target, DType::kF32)")));
 }
 
 TEST(CommonErrors, WhatIsNoMask) {

@@ -8,7 +8,7 @@
 #include "gradus/tensor/cpu/conv/reference.h"
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
 #include "gradus/tensor/cpu/conv/winograd.h"
-#include "gradus/tensor/cpu/conv/winograd_halving.h"
+#include "gradus/tensor/cpu/conv/winograd_stride2.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -257,7 +257,7 @@ const Case kWinogradCases[] = {
 class WinogradConv2d : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const ConvKernels& kernels = shape.w[2] == 4 ? winograd_halving() : winograd();
+    const ConvKernels& kernels = shape.w[2] == 4 ? winograd_stride2() : winograd();
     for (const ConvKernel& kernel : {kernels.forward, kernels.input_grad, kernels.weight_grad})
       ASSERT_TRUE(kernel.applies({x, w, {}, dy, shape.options}));
   }

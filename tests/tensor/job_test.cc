@@ -43,8 +43,8 @@ TEST(Job, OfAProcessThatJoinedNoneIsOneRank) {
   EXPECT_EQ(job->local_rank, 0);
   EXPECT_EQ(job->local_size, 1);
   EXPECT_EQ(Job::current(), job);
-  EXPECT_EQ(job->first_given("loader", "a"), "a");
-  EXPECT_EQ(job->first_given("loader", "b"), "b");
+  EXPECT_EQ(job->first_value("loader", "a"), "a");
+  EXPECT_EQ(job->first_value("loader", "b"), "b");
 }
 
 TEST(Job, OfTheProcessIsSeenByAllThreadsUnlessTheirContextHasOne) {
@@ -120,10 +120,10 @@ TEST(Job, ARankIsAReplicaOfItsOwnUnlessItIsSaidOtherwise) {
   EXPECT_EQ(job->replica(), (Replica{1, 2}));
   job->set_replica({1, 2});
   EXPECT_THROW(job->set_replica({0, 2}), StateError);
-  EXPECT_EQ(job->share_by_replica(), (Replica{1, 2}));
+  EXPECT_EQ(job->freeze_replica(), (Replica{1, 2}));
 
   const Ref<Job> shared = make_job(2, 4);
-  EXPECT_EQ(shared->share_by_replica(), (Replica{2, 4}));
+  EXPECT_EQ(shared->freeze_replica(), (Replica{2, 4}));
   EXPECT_THROW(shared->set_replica({1, 2}), StateError);
   shared->set_replica({2, 4});
 }

@@ -58,7 +58,7 @@ class BusyProcess {
 // Short loops until it is `busy`; false where it does not become so in 20 s.
 bool computes_until(bool busy) {
   const auto end = steady_clock::now() + std::chrono::seconds(20);
-  while (internal::has_busy_neighbor(2) != busy) {
+  while (internal::has_cpu_contention(2) != busy) {
     if (steady_clock::now() > end) return false;
     parallel_for(0, 2, 1, [](int64_t, int64_t) {
       std::atomic<int> steps{0};
@@ -134,14 +134,14 @@ TEST_F(BesideABusyProcess, TimeWithoutLoopsDoesNotCount) {
   const auto end = steady_clock::now() + std::chrono::milliseconds(300);
   while (steady_clock::now() < end) {
   }
-  EXPECT_FALSE(internal::has_busy_neighbor(2));
+  EXPECT_FALSE(internal::has_cpu_contention(2));
 }
 
 TEST_F(BesideABusyProcess, OtherNumbersOfThreadsAreLeftAlone) {
   const BusyProcess one, other;
   ASSERT_TRUE(computes_until(true));
-  EXPECT_FALSE(internal::has_busy_neighbor(1));
-  EXPECT_FALSE(internal::has_busy_neighbor(3));
+  EXPECT_FALSE(internal::has_cpu_contention(1));
+  EXPECT_FALSE(internal::has_cpu_contention(3));
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST(Profiler, NamesTheKernelOfAConvolution) {
   EXPECT_THAT(names, Contains("conv f64[2,4,6,6] f64[2,3,8,8] f64[4,3,3,3] (patches)"));
   EXPECT_THAT(names, Contains(StartsWith("conv f16[2,4,6,6] f16[2,3,8,8] f16[4,3,3,3] (f32, onednn, ")));
 
-  EXPECT_THAT(trace_of(profiler).dump(), HasSubstr("\"kernel\":\"patches\""));
+  EXPECT_THAT(trace_of(profiler).dump(), HasSubstr("\"kernel\":\"im2col\""));
 }
 
 TEST(Profiler, GivesATrainingStepToItsModulesForwardAndBackward) {

@@ -7,8 +7,8 @@
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 #include "gradus/tensor/runtime/job.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
 #include "gradus/train/ranks.h"
 
 namespace gradus::training::internal {
@@ -31,7 +31,7 @@ void SampleLog::add(const data::LoaderState& at, const std::vector<int64_t>& ind
 }
 
 void SampleLog::write(const std::string& line) const {
-  const gradus::internal::QuietSignals quiet;
+  const gradus::internal::BlockedSignals blocked;
   std::ofstream out(file_, std::ios::app);
   out << line << '\n' << std::flush;
   if (!out) throw FileError("sample_log", "cannot write ", file_.string());

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::training::internal {
 
@@ -18,7 +18,7 @@ double peak_rss_mib() {
 }
 
 void write_text_file(const std::filesystem::path& path, const std::string& text) {
-  const gradus::internal::QuietSignals quiet;
+  const gradus::internal::BlockedSignals blocked;
   errno = 0;
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text << std::flush;

@@ -66,7 +66,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   if (autograd::Casting cast{"cdist"}) return cdist(cast(a), cast(b), p);
   if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
     throw DTypeError("cdist", "expected floating-point tensors, got ", describe(a), " and ", describe(b));
-  if (!may_meet(a.device(), b.device()))
+  if (!are_compatible_devices(a.device(), b.device()))
     throw DeviceError("cdist", "a is on ", a.device(), " but b on ", b.device());
   if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-1))
     throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));

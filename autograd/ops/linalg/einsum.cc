@@ -172,7 +172,7 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
   for (size_t i = 0; i < operands.size(); ++i) {
     const Tensor& x = operands[i];
     const Labels& term = equation.inputs[i];
-    if (!may_meet(x.device(), operands[0].device()))
+    if (!are_compatible_devices(x.device(), operands[0].device()))
       throw DeviceError(kOp, "operands on different devices: ", describe(operands[0]), " and ", describe(x),
                         in_text());
     if (x.dtype() != operands[0].dtype() || !is_floating(x.dtype()))

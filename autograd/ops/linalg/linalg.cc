@@ -26,7 +26,8 @@ namespace {
 std::string both(const Tensor& a, const Tensor& b) { return concat(": ", describe(a), " and ", describe(b)); }
 
 void check_like(const char* op, const Tensor& a, const Tensor& b) {
-  if (!may_meet(a.device(), b.device())) throw DeviceError(op, "operands on different devices", both(a, b));
+  if (!are_compatible_devices(a.device(), b.device()))
+    throw DeviceError(op, "operands on different devices", both(a, b));
   check_same_dtype(op, "a", a, "b", b);
 }
 

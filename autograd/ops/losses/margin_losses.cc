@@ -23,7 +23,7 @@ namespace {
 using autograd::reduce_losses;
 
 void check_one_device(const char* op, const Tensor& x, const Tensor& other) {
-  if (!may_meet(other.device(), x.device()))
+  if (!are_compatible_devices(other.device(), x.device()))
     throw DeviceError(op, "expected tensors on one device, got ", describe(x), " and ", describe(other));
 }
 
@@ -162,8 +162,8 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   check_one_device(op, x, target);
   if ((x.dim() != 1 && x.dim() != 2) || target.dim() != x.dim() - 1 ||
       (x.dim() == 2 && target.size(0) != x.size(0)))
-    throw ShapeError(op, "expected x [N,C] with target [N], or [C] with [], got x ", describe(x),
-                     ", target ", describe(target));
+    throw ShapeError(op, "expected x [N,C] with target [N], or [C] with [], got x ", describe(x), ", target ",
+                     describe(target));
   const int64_t classes = x.size(-1);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
   check_integers(op, "class numbers", "target", target);

@@ -38,7 +38,7 @@ void check_channels(const char* op, const Tensor& x,
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (!may_meet(t->device(), x.device()))
+    if (!are_compatible_devices(t->device(), x.device()))
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));
   }
@@ -179,8 +179,8 @@ Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
   const char* op = "channel_window_sum";
   check_image(op, x, 2);
   if (window.before < 0 || window.after < 0)
-    throw ValueError(op, "expected extents of at least 0, got ", window.before, " before and ",
-                     window.after, " after");
+    throw ValueError(op, "expected extents of at least 0, got ", window.before, " before and ", window.after,
+                     " after");
   const Tensor y = raw::channel_window_sum(x, {window.before, window.after});
   if (Recorder r{op, x})
     r.record(y, wrt(x, [window](const Tensor& dy) {

@@ -22,8 +22,8 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
   bool ends = shape.size() > 0 && shape.size() <= x.dim();
   for (int d = 0; ends && d < shape.size(); ++d) ends = x.shape()[x.dim() - shape.size() + d] == shape[d];
   if (!ends)
-    throw ShapeError(op, "expected x to end with a normalized_shape of at least one dim, got ", shape,
-                     ": x ", describe(x));
+    throw ShapeError(op, "expected x to end with a normalized_shape of at least one dim, got ", shape, ": x ",
+                     describe(x));
   if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, got ", eps);
   for (const auto& [name, t] : named) {
     if (!t->defined()) continue;
@@ -32,7 +32,7 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
                        describe(*t));
     if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (!may_meet(t->device(), x.device()))
+    if (!are_compatible_devices(t->device(), x.device()))
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));
   }

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "gradus/distributed/health/waiting.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -121,9 +121,9 @@ class NewCopy {
  public:
   explicit NewCopy(size_t bytes)
       : bytes_(bytes), fd_(memfd_create("gradus-copy", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    // Allocates the memory now, so that a lack of memory is no signal later. QuietSignals: `ulimit -f` must
+    // Allocates the memory now, so that a lack of memory is no signal later. BlockedSignals: `ulimit -f` must
     // raise no signal now.
-    const gradus::internal::QuietSignals quiet;
+    const gradus::internal::BlockedSignals blocked;
     if (fd_ < 0 || fallocate(fd_, 0, 0, off_t(bytes)) != 0) return;
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (data != MAP_FAILED) data_ = static_cast<std::byte*>(data);

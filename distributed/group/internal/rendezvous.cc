@@ -107,8 +107,7 @@ std::unique_ptr<Rendezvous> choose(const InitOptions& options, JobPosition& posi
   if (method == "env://") return from_environment(options, position, std::move(address));
   if (method.starts_with("tcp://")) return from_tcp(method.substr(6), position, std::move(address));
   if (!method.starts_with("file://"))
-    throw ValueError(kOp, "init_method must be env://, tcp://host:port or file:///path, got '", method,
-                     "'");
+    throw ValueError(kOp, "init_method must be env://, tcp://host:port or file:///path, got '", method, "'");
   const std::string file = method.substr(7);
   if (!file.starts_with('/'))
     throw ValueError(kOp, "init_method file:// needs an absolute path (file:///path), got '", method, "'");

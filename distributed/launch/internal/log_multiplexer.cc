@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -50,7 +50,7 @@ template <class GiveUp> int write_patiently(int fd, std::string_view text, GiveU
 void write_console(int fd, std::string_view text, Milliseconds limit) {
   // If the console has no reader, or is a file that is full, the write must not end this process
   // while it cleans up.
-  const gradus::internal::QuietSignals quiet({SIGPIPE, SIGXFSZ});
+  const gradus::internal::BlockedSignals blocked({SIGPIPE, SIGXFSZ});
   const Deadline deadline = Deadline::after(limit);
   write_patiently(fd, text, [&] { return deadline.passed(); });
 }

@@ -13,8 +13,7 @@ Tensor one_hot_like(const char* network, const Tensor& x, const Tensor& labels, 
 
 void check_images(const char* network, const Tensor& x, int64_t channels, int64_t size) {
   if (x.dim() != 4 || x.size(1) != channels || x.size(2) != size || x.size(3) != size)
-    throw ShapeError(network, "expected images [N,", channels, ",", size, ",", size, "], got ",
-                     describe(x));
+    throw ShapeError(network, "expected images [N,", channels, ",", size, ",", size, "], got ", describe(x));
 }
 
 Tensor latent_vectors(const char* network, const Tensor& z, int64_t latent) {

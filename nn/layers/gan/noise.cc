@@ -15,8 +15,7 @@ Tensor NoiseInjection::initial_strength(const NoiseInjectionOptions& o) {
   return zeros({o.channels}, {.device = internal::initial_device()});
 }
 Tensor NoiseInjection::initial_noise(const NoiseInjectionOptions& o) {
-  if (o.size.h < 0 || o.size.w < 0)
-    throw ValueError("NoiseInjection", "expected a size >= 0, got ", o.size);
+  if (o.size.h < 0 || o.size.w < 0) throw ValueError("NoiseInjection", "expected a size >= 0, got ", o.size);
   if (o.size.h * o.size.w == 0) return {};
   return randn({1, 1, o.size.h, o.size.w}, {.device = internal::initial_device()});
 }

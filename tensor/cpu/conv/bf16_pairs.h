@@ -28,10 +28,10 @@ template <class V> [[GRADUS_AVX512_BF16]] inline __m512bh as_pairs(V v) {
 
 // Two rows a and b of 32 bf16, interleaved into 32 pairs (a[i], b[i]): `low` has the first 16 pairs, `high` the
 // others.
-struct Zipped {
+struct InterleavedPairs {
   __m512i low, high;
 };
-[[GRADUS_AVX512_BF16]] inline Zipped zip(__m512i a, __m512i b) {
+[[GRADUS_AVX512_BF16]] inline InterleavedPairs interleave(__m512i a, __m512i b) {
   alignas(64) static constexpr int16_t kLow[] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
                                                  37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
                                                  11, 43, 12, 44, 13, 45, 14, 46, 15, 47};

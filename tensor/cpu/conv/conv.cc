@@ -14,7 +14,7 @@
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 #include "gradus/tensor/cpu/conv/winograd.h"
-#include "gradus/tensor/cpu/conv/winograd_halving.h"
+#include "gradus/tensor/cpu/conv/winograd_stride2.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
@@ -27,9 +27,9 @@
 namespace gradus {
 namespace {
 
-using cpu::give_in_f32;
-using cpu::in_f32;
-using cpu::widened;
+using cpu::as_f32;
+using cpu::compute_in_f32;
+using cpu::to_f32;
 using onednn::Desc;
 using onednn::Pass;
 using raw::ConvGeometry;
@@ -56,7 +56,7 @@ Tensor copy_strided_pixels(const ConvProblem& p) {
 void run_first_applicable(std::span<const ConvKernel> table, const ConvProblem& p) {
   for (const ConvKernel& kernel : table) {
     if (!kernel.applies(p)) continue;
-    tell_kernel(kernel.name);
+    report_algorithm(kernel.name);
     return kernel.run(p);
   }
 }
@@ -111,16 +111,16 @@ template <Pass pass> bool has_plan(const ConvProblem& p) {
 
 void run_forward_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
-  Tensor hold;
+  Tensor owner;
   onednn::run(plan, {{DNNL_ARG_SRC, onednn::memory(plan.src, p.x)},
-                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, hold)},
+                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, owner)},
                      {DNNL_ARG_BIAS, onednn::memory(plan.bias, p.bias)},
                      {DNNL_ARG_DST, onednn::memory(plan.dst, p.y)}});
 }
 
 void forward_in_f32(const ConvProblem& p) {
-  give_in_f32(p.y,
-              [&](const Tensor& y) { conv_cpu(y, widened(p.x), widened(p.w), widened(p.bias), p.geometry); });
+  compute_in_f32(p.y,
+                 [&](const Tensor& y) { conv_cpu(y, to_f32(p.x), to_f32(p.w), to_f32(p.bias), p.geometry); });
 }
 
 void forward_of_strided_pixels(const ConvProblem& p) {
@@ -131,9 +131,9 @@ void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b
   static const ConvKernel table[] = {
       pointwise().forward,
       winograd().forward,
-      winograd_halving().forward,
-      {"seen pixels", is_strided_pointwise, forward_of_strided_pixels},
-      {"patches", prefers_im2col, conv_reference},
+      winograd_stride2().forward,
+      {"strided pixels", is_strided_pointwise, forward_of_strided_pixels},
+      {"im2col", prefers_im2col, conv_reference},
       {"onednn", has_plan<Pass::kForward>, run_forward_plan},
       {"f32", always, forward_in_f32},
   };
@@ -161,9 +161,9 @@ void add_to_channels(const Tensor& x, const Tensor& bias) {
 
 // For transposed convolution, which has a bias: dx + bias in f32, rounded once.
 void input_grad_and_bias(const ConvProblem& p) {
-  give_in_f32(p.x, [&](const Tensor& sum) {
+  compute_in_f32(p.x, [&](const Tensor& sum) {
     conv_input_grad_cpu(sum, p.y, p.w, {}, p.geometry);
-    add_to_channels(sum, in_f32(p.bias));
+    add_to_channels(sum, as_f32(p.bias));
   });
 }
 
@@ -177,15 +177,15 @@ void input_grad_of_strided_pixels(const ConvProblem& p) {
 
 void run_input_grad_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
-  Tensor hold;
+  Tensor owner;
   onednn::run(plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan.dst, p.y)},
-                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, hold)},
+                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, owner)},
                      {DNNL_ARG_DIFF_SRC, onednn::memory(plan.src, p.x)}});
 }
 
 void input_grad_in_f32(const ConvProblem& p) {
-  give_in_f32(p.x,
-              [&](const Tensor& dx) { conv_input_grad_cpu(dx, widened(p.y), widened(p.w), {}, p.geometry); });
+  compute_in_f32(
+      p.x, [&](const Tensor& dx) { conv_input_grad_cpu(dx, to_f32(p.y), to_f32(p.w), {}, p.geometry); });
 }
 
 void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
@@ -195,9 +195,9 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
       sparse_grad().input_grad,
       pointwise().input_grad,
       winograd().input_grad,
-      winograd_halving().input_grad,
-      {"seen pixels", is_strided_pointwise, input_grad_of_strided_pixels},
-      {"patches", prefers_im2col, conv_input_grad_reference},
+      winograd_stride2().input_grad,
+      {"strided pixels", is_strided_pointwise, input_grad_of_strided_pixels},
+      {"im2col", prefers_im2col, conv_input_grad_reference},
       {"onednn", has_plan<Pass::kInputGrad>, run_input_grad_plan},
       {"f32", always, input_grad_in_f32},
   };
@@ -206,18 +206,18 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
 
 // ---- weight and bias gradients: dw and db are f32 or have the images' dtype ----
 
-// With AMX, oneDNN's bf16 weight gradient takes half the time of pairs_of_pixels().
+// With AMX, oneDNN's bf16 weight gradient takes half the time of bf16_weight_grad().
 bool has_amx_weight_grad_plan(const ConvProblem& p) {
   return cpu::level() == cpu::Level::kAmx && p.y.dtype() == DType::kBF16 && has_plan<Pass::kWeightGrad>(p) &&
          onednn::implementation(p.plan->primitive).find("amx") != std::string_view::npos;
 }
 
-// Returns x, whose layout is `plain`, in the layout `want`. A reordered copy is stored in `hold`, which must
+// Returns x, whose layout is `plain`, in `layout`. A reordered copy is stored in `owner`, which must
 // outlive the result.
-dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& want, Tensor& hold) {
-  if (want == plain) return onednn::memory(plain, x);
-  hold = onednn::scratch(want);
-  const dnnl::memory to = onednn::memory(want, hold);
+dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& layout, Tensor& owner) {
+  if (layout == plain) return onednn::memory(plain, x);
+  owner = onednn::scratch(layout);
+  const dnnl::memory to = onednn::memory(layout, owner);
   onednn::reorder(onednn::memory(plain, x), to);
   return to;
 }
@@ -252,9 +252,9 @@ void weight_grad_of_strided_pixels(const ConvProblem& p) {
 }
 
 void weight_grad_in_f32(const ConvProblem& p) {
-  give_in_f32(p.w, [&](const Tensor& dw) {
-    give_in_f32(p.bias, [&](const Tensor& db) {
-      conv_weight_grad_cpu(dw, db, widened(p.y), widened(p.x), p.geometry);
+  compute_in_f32(p.w, [&](const Tensor& dw) {
+    compute_in_f32(p.bias, [&](const Tensor& db) {
+      conv_weight_grad_cpu(dw, db, to_f32(p.y), to_f32(p.x), p.geometry);
     });
   });
 }
@@ -264,15 +264,15 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
   static const ConvKernel table[] = {
     {"onednn", has_amx_weight_grad_plan, run_weight_grad_plan},
 #if defined(__x86_64__)
-    pairs_of_pixels().weight_grad,
+    bf16_weight_grad().weight_grad,
 #endif
     sparse_grad().weight_grad,
     {"bias", prefers_separate_bias_grad, weight_grad_and_bias},
     pointwise().weight_grad,
     winograd().weight_grad,
-    winograd_halving().weight_grad,
-    {"seen pixels", is_strided_pointwise, weight_grad_of_strided_pixels},
-    {"patches", prefers_im2col, conv_weight_grad_reference},
+    winograd_stride2().weight_grad,
+    {"strided pixels", is_strided_pointwise, weight_grad_of_strided_pixels},
+    {"im2col", prefers_im2col, conv_weight_grad_reference},
     {"onednn", has_plan<Pass::kWeightGrad>, run_weight_grad_plan},
     {"f32", always, weight_grad_in_f32},
   };

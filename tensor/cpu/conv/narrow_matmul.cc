@@ -180,6 +180,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 void gradus::narrow_matmul(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  GRADUS_LEVEL(narrow_matmul)(out, a, b, bias);
+  GRADUS_DISPATCH(narrow_matmul)(out, a, b, bias);
 }
 #endif

@@ -77,7 +77,7 @@ void copy_panel(const Filters<float>& f, int64_t n, float* to) {
     const bf16* from = f.w + k * f.N + n;
     __builtin_prefetch(from + kPrefetchDistance * f.N),
         __builtin_prefetch(from + (kPrefetchDistance + 1) * f.N);
-    const Zipped z = zip(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.N));
+    const InterleavedPairs z = interleave(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.N));
     _mm512_storeu_si512(to, z.low), _mm512_storeu_si512(to + kLanes, z.high);
   }
 }
@@ -220,7 +220,7 @@ bool is_profitable(const ConvProblem& p) {
   return p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.x.numel() / p.x.size(1) >= 256;
 }
 bool is_profitable_forward(const ConvProblem& p) {
-  return is_profitable(p) && (needs_f32(p.x) || !onednn::keeps_reordered(p.w));
+  return is_profitable(p) && (needs_f32(p.x) || !onednn::caches_reordered(p.w));
 }
 
 bool is_profitable_for_weights(const ConvProblem& p) {
@@ -263,7 +263,7 @@ template <class T> void weight_grad(const Tensor& dw, const ConvProblem& p) {
   });
 }
 void weight_grad(const ConvProblem& p) {
-  give_in_f32(p.w, [&](const Tensor& dw) {
+  compute_in_f32(p.w, [&](const Tensor& dw) {
     p.x.dtype() == DType::kBF16 ? weight_grad<bf16>(dw, p) : weight_grad<float>(dw, p);
   });
 }
@@ -277,5 +277,5 @@ constexpr ConvKernels kPointwise = {{"pointwise product", is_profitable_forward,
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::pointwise() { return *GRADUS_LEVEL(kPointwise); }
+const gradus::ConvKernels& gradus::pointwise() { return *GRADUS_DISPATCH(kPointwise); }
 #endif

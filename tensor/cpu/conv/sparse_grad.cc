@@ -298,13 +298,14 @@ void weight_grad(const ConvProblem& p, const Tensor& dw, const Tensor& db) {
 }
 
 void weight_grad(const ConvProblem& p) {
-  give_in_f32(
-      p.w, [&](const Tensor& dw) { give_in_f32(p.bias, [&](const Tensor& db) { weight_grad(p, dw, db); }); });
+  compute_in_f32(p.w, [&](const Tensor& dw) {
+    compute_in_f32(p.bias, [&](const Tensor& db) { weight_grad(p, dw, db); });
+  });
 }
 
 void input_grad(const ConvProblem& p) {
   const Problem s{p};
-  const Tensor w = in_f32(p.w);
+  const Tensor w = as_f32(p.w);
   const Kernels& kernels = *kernels_for(w.shape());
   const int64_t taps = s.taps();
   const Tensor filters = empty({s.O, taps});  // w[o, c, kh, kw] -> filters[o, kh, kw, c]
@@ -327,13 +328,13 @@ void input_grad(const ConvProblem& p) {
   });
 }
 
-constexpr ConvKernels kSparseGrad = {.input_grad = {"nonzeros", is_profitable, input_grad},
-                                     .weight_grad = {"nonzeros", is_profitable, weight_grad}};
+constexpr ConvKernels kSparseGrad = {.input_grad = {"sparse", is_profitable, input_grad},
+                                     .weight_grad = {"sparse", is_profitable, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::sparse_grad() { return *GRADUS_LEVEL(kSparseGrad); }
+const gradus::ConvKernels& gradus::sparse_grad() { return *GRADUS_DISPATCH(kSparseGrad); }
 #endif

@@ -73,7 +73,7 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
     bf16* at = to + k * 2 * kPanel;
     for (int64_t c = first; c < last; c += kPanel, at += step) {
       __builtin_prefetch(later + c), __builtin_prefetch(next + c);
-      const cpu::Zipped z = cpu::zip(load(a + c, last - c), load(b + c, last - c));
+      const cpu::InterleavedPairs z = cpu::interleave(load(a + c, last - c), load(b + c, last - c));
       _mm512_store_si512(at, z.low);
       _mm512_store_si512(at + kPanel, z.high);
     }
@@ -94,7 +94,8 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   for (int64_t k = 0; k < pairs; ++k, to += 2 * kFilters, dy += 2 * O) {
     __builtin_prefetch(dy + kPrefetchPixels * O), __builtin_prefetch(dy + (kPrefetchPixels + 1) * O);
     const __m512i zeros = _mm512_setzero_si512();
-    const cpu::Zipped z = cpu::zip(load(dy, filters), 2 * k + 1 < count ? load(dy + O, filters) : zeros);
+    const cpu::InterleavedPairs z =
+        cpu::interleave(load(dy, filters), 2 * k + 1 < count ? load(dy + O, filters) : zeros);
     store_halves(to, step, z.low), store_halves(to + 2 * step, step, z.high);
   }
 }
@@ -459,7 +460,7 @@ constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", is_pr
 
 }  // namespace
 
-const ConvKernels& pairs_of_pixels() { return kPairsOfPixels; }
+const ConvKernels& bf16_weight_grad() { return kPairsOfPixels; }
 
 }  // namespace gradus
 

@@ -6,6 +6,6 @@
 namespace gradus {
 
 // Applies to one group, at least 16 channels and at least 8 filters. Has only a weight gradient.
-const ConvKernels& pairs_of_pixels();
+const ConvKernels& bf16_weight_grad();
 
 }  // namespace gradus

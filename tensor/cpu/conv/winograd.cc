@@ -220,7 +220,7 @@ bool is_profitable(const ConvProblem& p) {
 bool is_profitable_for_weights(const ConvProblem& p) { return is_supported(p, 128); }
 
 void forward(const ConvProblem& p) {
-  const Tensor w = in_f32(p.w), bias = in_f32(p.bias);
+  const Tensor w = as_f32(p.w), bias = as_f32(p.bias);
   const int64_t O = w.size(0), C = w.size(1);
   with_type_of(p.x, [&]<class T>(T) {
     convolve<T>(p.y, p.x, {w.ptr<float>(), C, O, 9, 9 * C, false},
@@ -229,7 +229,7 @@ void forward(const ConvProblem& p) {
 }
 
 void input_grad(const ConvProblem& p) {
-  const Tensor w = in_f32(p.w);
+  const Tensor w = as_f32(p.w);
   const int64_t O = w.size(0), C = w.size(1);
   ConvGeometry g = p.geometry;
   for (int d = 0; d < 2; ++d) g.padding[d] = 2 - g.padding[d];
@@ -259,7 +259,7 @@ void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const Conv
 }
 
 void weight_grad(const ConvProblem& p) {
-  give_in_f32(p.w, [&](const Tensor& dw) {
+  compute_in_f32(p.w, [&](const Tensor& dw) {
     with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x, p.geometry); });
   });
 }
@@ -273,5 +273,5 @@ constexpr ConvKernels kWinograd = {{"winograd", is_profitable, forward},
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::winograd() { return *GRADUS_LEVEL(kWinograd); }
+const gradus::ConvKernels& gradus::winograd() { return *GRADUS_DISPATCH(kWinograd); }
 #endif

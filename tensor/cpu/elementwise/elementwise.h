@@ -25,12 +25,12 @@ struct ElementwiseCall {
 // out = functor(inputs...) element by element. Each input's shape broadcasts to out's; there are at most 3 inputs.
 void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
-// A functor whose vectorized f32 formula is accurate only in a common range has `is_far(x...)`, true for arguments
-// outside that range, and `far(x...)`, the slower formula for these.
+// A functor whose vectorized f32 formula is accurate only in a common range has `needs_fallback(x...)`, true for
+// arguments outside that range, and `fallback(x...)`, the slower formula for these.
 template <class F, class... In>
-concept HasFar = (std::is_same_v<In, float> && ...) && requires(const F& f, In... x) {
-  f.is_far(x...);
-  f.far(x...);
+concept HasFallback = (std::is_same_v<In, float> && ...) && requires(const F& f, In... x) {
+  f.needs_fallback(x...);
+  f.fallback(x...);
 };
 
 // The ChunkFunction of functor F with these types.
@@ -40,10 +40,10 @@ void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* 
   [&]<size_t... I>(std::index_sequence<I...>) {
     Out* o = static_cast<Out*>(out);
     const std::tuple<const In*...> x{static_cast<const In*>(in[I])...};
-    if constexpr (HasFar<F, In...>) {
-      const auto compute = [&](auto... v) { return f.is_far(v...) ? f.far(v...) : f(v...); };
+    if constexpr (HasFallback<F, In...>) {
+      const auto compute = [&](auto... v) { return f.needs_fallback(v...) ? f.fallback(v...) : f(v...); };
       bool any = false;
-      for (int64_t i = 0; i < n; ++i) any |= f.is_far(std::get<I>(x)[i]...);
+      for (int64_t i = 0; i < n; ++i) any |= f.needs_fallback(std::get<I>(x)[i]...);
       if (any) {
         for (int64_t i = 0; i < n; ++i) o[i] = compute(std::get<I>(x)[i]...);
         return;

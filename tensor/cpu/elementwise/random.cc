@@ -87,8 +87,8 @@ void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
 
 [[noreturn]] void throw_invalid_weights(const double* weights, int64_t n, double total) {
   for (int64_t i = 0; i < n; ++i)
-    if (!draws::is_weight(weights[i])) raw::throw_no_weight(weights[i], i);
-  raw::throw_no_total(total);
+    if (!draws::is_weight(weights[i])) raw::throw_invalid_weight(weights[i], i);
+  raw::throw_invalid_total(total);
 }
 
 // sums[i] = weights[0] + ... + weights[i], added in the order of Note [Order of running sums] in
@@ -131,12 +131,12 @@ void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uni
         const double total = sums.back(), below = draws::number_below(total);
         for (int64_t i = 0; i < count; ++i)
           to[i] =
-              std::upper_bound(sums.begin(), sums.end(), draws::border(u[i], total, below)) - sums.begin();
+              std::upper_bound(sums.begin(), sums.end(), draws::threshold(u[i], total, below)) - sums.begin();
         continue;
       }
       for (int64_t i = 0; i < n; ++i) {
         order[i] = i;
-        sums[i] = draws::arrival(u[i], w[i]);
+        sums[i] = draws::arrival_time(u[i], w[i]);
       }
       std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int64_t a, int64_t b) {
         return sums[a] < sums[b] || (sums[a] == sums[b] && a < b);
@@ -170,7 +170,7 @@ void below_cpu(const Tensor& out, const Tensor& p) {
   with_draw_type(out, [&]<class T>() {
     parallel_for(0, out.numel(), 16384, [u = out.ptr<T>(), p = p.ptr<T>()](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        if (!(p[i] >= 0 && p[i] <= 1)) raw::throw_no_probability(static_cast<double>(p[i]), i);
+        if (!(p[i] >= 0 && p[i] <= 1)) raw::throw_invalid_probability(static_cast<double>(p[i]), i);
         u[i] = u[i] < p[i] ? T(1) : T(0);
       }
     });
@@ -183,7 +183,7 @@ void below_cpu(const Tensor& out, const Tensor& p) {
 namespace gradus::raw {
 using namespace cpu;  // NOLINT
 
-constinit decltype(below_kernel) below_kernel{"bernoulli", &below_cpu};
+constinit decltype(bernoulli_from_uniform_kernel) bernoulli_from_uniform_kernel{"bernoulli", &below_cpu};
 constinit decltype(uniform_kernel) uniform_kernel{"uniform_", &uniform_cpu};
 constinit decltype(normal_kernel) normal_kernel{"normal_", &normal_cpu};
 constinit decltype(bernoulli_kernel) bernoulli_kernel{"bernoulli", &bernoulli_cpu};

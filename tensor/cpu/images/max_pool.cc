@@ -80,7 +80,7 @@ using CoveringWindows = std::vector<std::vector<CoveringWindow>>;
 template <class F> CoveringWindows covering_windows(int64_t in, int64_t out, F span) {
   CoveringWindows covering(in);
   for (int64_t i = 0; i < out; ++i) {
-    const Span s = span(i);
+    const WindowRange s = span(i);
     for (int64_t k = s.first; k < s.last; ++k) covering[s.origin + k * s.step].push_back({i, k});
   }
   return covering;
@@ -175,14 +175,14 @@ bool prefers_max_pool_in_registers(const Tensor& x, const PoolWindows& w) {
   return (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && w.cells() <= 256;
 }
 void max_pool_in_registers(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
-  GRADUS_LEVEL(max_pool)(y, index, x, w);
+  GRADUS_DISPATCH(max_pool)(y, index, x, w);
 }
 void max_pool_scatter_in_registers(const Tensor& dx, const Tensor& dy, const Tensor& index,
                                    const PoolWindows& w) {
-  GRADUS_LEVEL(max_pool_scatter)(dx, dy, index, w);
+  GRADUS_DISPATCH(max_pool_scatter)(dx, dy, index, w);
 }
 void max_pool_relu_grad_in_registers(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
-  GRADUS_LEVEL(max_pool_relu_grad)(x, dy, w);
+  GRADUS_DISPATCH(max_pool_relu_grad)(x, dy, w);
 }
 
 }  // namespace gradus::cpu

@@ -45,8 +45,8 @@ template <class F> void dispatch_index(DType t, F f) {
 
 void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows w) {
   if (prefers_max_pool_in_registers(x, w)) return max_pool_in_registers(y, index, x, w);
-  if (is_narrow(x.dtype()))
-    return give_in_f32(y, [&](const Tensor& wide_y) { max_pool_cpu(wide_y, index, widened(x), w); });
+  if (is_16_bit_float(x.dtype()))
+    return compute_in_f32(y, [&](const Tensor& wide_y) { max_pool_cpu(wide_y, index, to_f32(x), w); });
   dispatch_floating(x.dtype(), "max_pool", [&]<class T>() {
     if (!index.defined()) return max_forward<T, uint8_t>(y, nullptr, x, w);
     dispatch_index(index.dtype(), [&]<class I>() { max_forward<T, I>(y, index.ptr<I>(), x, w); });
@@ -66,8 +66,8 @@ template <class T, class F> void scatter_windows(const Tensor& dx, const PoolWin
 
 void max_pool_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows w) {
   if (prefers_max_pool_in_registers(dy, w)) return max_pool_scatter_in_registers(dx, dy, index, w);
-  if (is_narrow(dy.dtype()))
-    return give_in_f32(dx, [&](const Tensor& wide) { max_pool_scatter_cpu(wide, widened(dy), index, w); });
+  if (is_16_bit_float(dy.dtype()))
+    return compute_in_f32(dx, [&](const Tensor& wide) { max_pool_scatter_cpu(wide, to_f32(dy), index, w); });
   const int64_t C = dx.size(1);
   dispatch_floating(dx.dtype(), "max_pool_scatter", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
@@ -150,10 +150,10 @@ void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
 
 void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
   if (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) return max_pool_relu_grad_in_registers(x, dy, w);
-  if (is_narrow(x.dtype())) {
-    const Tensor wide = widened(x);
-    max_pool_relu_grad_cpu(wide, widened(dy), w);
-    return round_to(x, wide);
+  if (is_16_bit_float(x.dtype())) {
+    const Tensor wide = to_f32(x);
+    max_pool_relu_grad_cpu(wide, to_f32(dy), w);
+    return round_into(x, wide);
   }
   const auto replace = [](double* in, const double* dy, std::span<const Cell> cells, int64_t C) {
     for (int64_t c = 0; c < C; ++c) {

@@ -12,21 +12,21 @@
 
 namespace gradus::cpu {
 
-using Span = PoolSpan<int64_t>;
+using WindowRange = PoolWindow<int64_t>;
 using Axis = PoolAxis<int64_t>;
 
 // The range of input positions that output index o, p or q covers along depth, height and width.
-inline Span slices_of(const PoolWindows& w, int64_t o) {
-  return span_of(Axis{w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, w.adaptive},
-                 o);
+inline WindowRange slices_of(const PoolWindows& w, int64_t o) {
+  return window_of(Axis{w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, w.adaptive},
+                   o);
 }
-inline Span rows_of(const PoolWindows& w, int64_t p) {
-  return span_of(Axis{w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, w.adaptive},
-                 p);
+inline WindowRange rows_of(const PoolWindows& w, int64_t p) {
+  return window_of(Axis{w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, w.adaptive},
+                   p);
 }
-inline Span columns_of(const PoolWindows& w, int64_t q) {
-  return span_of(Axis{w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, w.adaptive},
-                 q);
+inline WindowRange columns_of(const PoolWindows& w, int64_t q) {
+  return window_of(Axis{w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, w.adaptive},
+                   q);
 }
 
 // One cell of a window: its row-major number within the kernel, and the offset of its C channels in the image.
@@ -48,8 +48,8 @@ inline int64_t image_elements(const PoolWindows& w, int64_t C) {
 }
 
 // Writes the cells inside the image of the window slices x rows x columns to `cells`. Returns their number.
-inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, const Span& rows,
-                         const Span& columns, Cell* cells) {
+inline size_t list_cells(const PoolWindows& w, int64_t C, const WindowRange& slices, const WindowRange& rows,
+                         const WindowRange& columns, Cell* cells) {
   size_t count = 0;
   for (int64_t l = slices.first; l < slices.last; ++l)
     for (int64_t i = rows.first; i < rows.last; ++i) {
@@ -62,7 +62,7 @@ inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, co
 }
 
 // Returns an upper bound of the number of cells that a window has inside the image.
-inline int64_t most_cells(const PoolWindows& w) {
+inline int64_t max_cells(const PoolWindows& w) {
   const auto along = [](int64_t kernel, int64_t in, int64_t dilation) {
     return std::min(kernel, (in + dilation - 1) / dilation);
   };
@@ -73,11 +73,12 @@ inline int64_t most_cells(const PoolWindows& w) {
 // Calls f(window) for the windows of output rows [first_row, last_row), numbered through all images.
 template <class F>
 void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
-  std::vector<Cell> cells(most_cells(w));
+  std::vector<Cell> cells(max_cells(w));
   for (int64_t row = first_row; row < last_row; ++row) {
-    const Span slices = slices_of(w, row / w.output.h % w.output.d), rows = rows_of(w, row % w.output.h);
+    const WindowRange slices = slices_of(w, row / w.output.h % w.output.d),
+                      rows = rows_of(w, row % w.output.h);
     for (int64_t q = 0; q < w.output.w; ++q) {
-      const Span columns = columns_of(w, q);
+      const WindowRange columns = columns_of(w, q);
       const size_t count = list_cells(w, C, slices, rows, columns, cells.data());
       f(Window{row / output_rows(w) * image_elements(w, C),
                (row * w.output.w + q) * C,
@@ -89,14 +90,14 @@ void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t
 
 // Calls f(window) in parallel for the windows of N images. Threads divide the output rows.
 template <class F> void for_all_windows(const PoolWindows& w, int64_t N, int64_t C, F f) {
-  const int64_t grain = 1 + 16384 / (1 + w.output.w * C * most_cells(w));
+  const int64_t grain = 1 + 16384 / (1 + w.output.w * C * max_cells(w));
   parallel_for(0, N * output_rows(w), grain,
                [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, f); });
 }
 // Minimum number of images per thread, for kernels that write to input cells. Overlapping windows share cells, so
 // one thread processes a whole image.
 inline int64_t image_grain(const PoolWindows& w, int64_t C) {
-  return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * most_cells(w));
+  return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * max_cells(w));
 }
 
 // Writes zeros to the pixels of a 1-dim or 2-dim image that no window covers.

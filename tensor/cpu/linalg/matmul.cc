@@ -39,7 +39,7 @@ onednn::Matrices layout_of(const Tensor& x) {
     const bool is_broadcast = x.stride(0) == 0 && x.size(0) > 1;
     m.sizes.insert(m.sizes.begin(), is_broadcast ? 1 : x.size(0));
     const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
-    m.steps.insert(m.steps.begin(), m.sizes[0] == 1 ? one : x.stride(0));
+    m.strides.insert(m.strides.begin(), m.sizes[0] == 1 ? one : x.stride(0));
   }
   return m;
 }
@@ -60,7 +60,7 @@ bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, co
   const Tensor a = supported_layout(a_in), b = supported_layout(b_in);
   const onednn::Matrices left = layout_of(a), right = layout_of(b);
   onednn::PlanKey key(kind);
-  for (const auto* list : {&left.sizes, &left.steps, &right.sizes, &right.steps})
+  for (const auto* list : {&left.sizes, &left.strides, &right.sizes, &right.strides})
     for (int64_t v : *list) key.add(v);
   key.add(out.dim()).add(bias.defined()).add(int64_t(out.dtype()));
   const auto plan = onednn::plan_in(
@@ -104,8 +104,8 @@ bool prefers_narrow_matmul(const Tensor& out, const Tensor& a) {
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (onednn_matmul(out, a, b, bias)) return;
   if (prefers_narrow_matmul(out, a)) return narrow_matmul(out, a, b, bias);
-  cpu::give_in_f32(
-      out, [&](const Tensor& y) { matmul_cpu(y, cpu::widened(a), cpu::widened(b), cpu::widened(bias)); });
+  cpu::compute_in_f32(
+      out, [&](const Tensor& y) { matmul_cpu(y, cpu::to_f32(a), cpu::to_f32(b), cpu::to_f32(bias)); });
 }
 
 // Merges adjacent batch dims where the strides of all three tensors allow it, to call oneDNN as rarely as

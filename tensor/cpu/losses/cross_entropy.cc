@@ -32,7 +32,7 @@ int64_t grain(const CrossEntropySpec& s) { return std::max<int64_t>(1, 8192 / s.
 
 void check_target(int64_t y, int64_t sample, const CrossEntropySpec& s) {
   if (y < 0 || y >= s.classes)
-    throw_no_class(s.log_probs ? "nll_loss" : "cross_entropy", y, sample, s.classes);
+    throw_invalid_class(s.log_probs ? "nll_loss" : "cross_entropy", y, sample, s.classes);
 }
 
 void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,

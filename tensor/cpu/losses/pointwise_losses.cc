@@ -55,7 +55,7 @@ void check_probabilities_cpu(const Tensor& x, bool is_target) {
         if (all_valid) continue;
         for (int64_t i = from; i < to; ++i)
           if (const auto v = static_cast<Wide>(values[i]); !(v >= 0 && v <= 1))
-            throw_no_cross_entropy(is_target, v, i);
+            throw_invalid_cross_entropy(is_target, v, i);
       }
     });
   });

@@ -226,11 +226,11 @@ void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const
   if (add) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i)
-      to[i] = T(add[i] + formulas::line_about_mean(A(x[i]), mean[i], offset[i], slope[i]));
+      to[i] = T(add[i] + formulas::affine_about_mean(A(x[i]), mean[i], offset[i], slope[i]));
   } else {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i)
-      to[i] = T(formulas::line_about_mean(A(x[i]), mean[i], offset[i], slope[i]));
+      to[i] = T(formulas::affine_about_mean(A(x[i]), mean[i], offset[i], slope[i]));
   }
 }
 
@@ -301,7 +301,7 @@ void batch_norm_update_cpu(const Tensor& mean, const Tensor& var, const RunningS
       using A = Arithmetic<T>;
       for (int64_t c = 0; c < batch.numel(); ++c) {
         T& v = statistic.ptr<T>()[c];
-        v = T(A(formulas::moved(A(v), batch.ptr<A>()[c] * factor, running.momentum)));
+        v = T(A(formulas::updated(A(v), batch.ptr<A>()[c] * factor, running.momentum)));
       }
     });
   };
@@ -374,10 +374,10 @@ void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbi
                       const std::vector<double>& sums, Gradient gradient) {
   using A = Arithmetic<T>;
   const ImageRows rows(x);
-  std::vector<formulas::BatchNormSlopes> slopes(rows.C);
+  std::vector<formulas::BatchNormGradCoefficients> slopes(rows.C);
   for (int64_t c = 0; c < rows.C; ++c) {
-    slopes[c] =
-        formulas::batch_norm_slopes(sums[c], sums[rows.C + c], double(rows.total), var.ptr<A>()[c], eps);
+    slopes[c] = formulas::batch_norm_grad_coefficients(sums[c], sums[rows.C + c], double(rows.total),
+                                                       var.ptr<A>()[c], eps);
     dbias.ptr<A>()[c] = A(sums[c]);
     dweight.ptr<A>()[c] = A(slopes[c].dweight);
   }

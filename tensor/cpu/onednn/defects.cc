@@ -178,8 +178,8 @@ bool matches(std::string_view implementation, std::string_view pattern) {
 
 }  // namespace
 
-bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
-          const raw::ConvGeometry& g) {
+bool has_defect(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
+                const raw::ConvGeometry& g) {
   const Problem problem{pass, x, w, g};
   const std::string name = common_name(implementation);
   for (const auto& d : kDefects)
@@ -187,17 +187,17 @@ bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shap
   return false;
 }
 
-bool errs_in_matmul(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
-                    int threads) {
+bool has_matmul_defect(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
+                       int threads) {
   const std::string name = common_name(implementation);
   const int64_t inner = a.sizes.back(), columns = b.sizes.back();
   if (matches(name, "amx") && inner % 32 != 0) return true;
   // A strided row vector is read as a contiguous one.
-  if (matches(name, "brg:") && a.sizes[a.sizes.size() - 2] == 1 && inner > 1 && a.steps.back() != 1)
+  if (matches(name, "brg:") && a.sizes[a.sizes.size() - 2] == 1 && inner > 1 && a.strides.back() != 1)
     return true;
   // With more threads than products, threads divide the inner dim of a product.
   const bool threads_divide_products = matches(name, "brg:") && batch > 1 && batch < threads;
-  const bool transposed = a.steps[a.steps.size() - 2] < a.steps.back();
+  const bool transposed = a.strides[a.strides.size() - 2] < a.strides.back();
   return threads_divide_products &&
          ((transposed && inner >= 1024) || (matches(name, "amx") && columns % 64 > 48));
 }

@@ -9,12 +9,12 @@
 namespace gradus::onednn {
 
 // Returns whether the implementation of this name is known to fail in this pass of a convolution of x with w.
-bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
-          const raw::ConvGeometry& g);
+bool has_defect(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
+                const raw::ConvGeometry& g);
 
 // Returns whether the implementation is known to fail for a batch of `batch` products a b on this number of
 // threads.
-bool errs_in_matmul(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
-                    int threads);
+bool has_matmul_defect(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
+                       int threads);
 
 }  // namespace gradus::onednn

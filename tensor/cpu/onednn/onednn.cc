@@ -78,8 +78,9 @@ int use_threads() {
   const int n = 1;
 #else
   const int n = num_threads();
-  if (n > 1) internal::use_team();
-  internal::has_busy_neighbor(n);  // its side effect: idle OpenMP threads sleep while another process is busy
+  if (n > 1) internal::record_team();
+  internal::has_cpu_contention(
+      n);  // its side effect: idle OpenMP threads sleep while another process is busy
 #endif
   omp_set_num_threads(n);  // a setting of this thread; other code may have changed it since the last call
   return n;
@@ -157,14 +158,14 @@ static void execute(const Plan& plan, std::initializer_list<Arg> args) {
 
 void run(const Plan& plan, std::initializer_list<Arg> args) {
   use_threads();
-  if (observer()) tell_kernel(implementation(plan.primitive));
+  if (observer()) report_algorithm(implementation(plan.primitive));
   execute(plan, args);
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   // A reorder may use one thread while another process is busy: its result does not depend on the number of
   // threads.
-  if (internal::has_busy_neighbor(use_threads())) omp_set_num_threads(1);
+  if (internal::has_cpu_contention(use_threads())) omp_set_num_threads(1);
   Plan plan;
   const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
                                          user_scratchpad());
@@ -173,34 +174,34 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   execute(plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-bool keeps_reordered(const Tensor& w) {
+bool caches_reordered(const Tensor& w) {
   // On a queued device a storage's version changes when a write is queued, before the contents do.
   const Context& context = Context::current();
   return w.device() == kCPU && context.recordings.empty() && !context.running_node;
 }
 
-dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold) {
-  if (plain == want) return memory(plain, w);
-  const bool keep = keeps_reordered(w);
+dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& layout, Tensor& owner) {
+  if (plain == layout) return memory(plain, w);
+  const bool keep = caches_reordered(w);
   const uint32_t version = w.storage()->version();
   const int64_t offset = w.impl().offset;
   if (keep) {
     std::lock_guard lock(reordered_mutex);
     if (auto* r = static_cast<ReorderedWeights*>(w.storage()->companion.get()))
       for (const auto& c : r->copies)
-        if (c.version == version && c.offset == offset && c.layout == want)
-          return memory(want, hold = c.bytes);
+        if (c.version == version && c.offset == offset && c.layout == layout)
+          return memory(layout, owner = c.bytes);
   }
-  hold = scratch(want);
-  dnnl::memory to = memory(want, hold);
-  if (!copy_filters(w, want, hold)) reorder(memory(plain, w), to);
+  owner = scratch(layout);
+  dnnl::memory to = memory(layout, owner);
+  if (!copy_filters(w, layout, owner)) reorder(memory(plain, w), to);
   if (keep) {
     std::lock_guard lock(reordered_mutex);
     Ref<Counted>& companion = w.storage()->companion;
     if (!companion) companion = make_ref<ReorderedWeights>();
     auto& copies = static_cast<ReorderedWeights*>(companion.get())->copies;
     std::erase_if(copies, [&](const auto& c) { return c.version != version; });
-    copies.push_back({offset, version, want, hold});
+    copies.push_back({offset, version, layout, owner});
   }
   return to;
 }

@@ -119,10 +119,10 @@ Tensor scratch(const Desc& d);
 
 // Returns whether a reordered copy of w would be cached: only outside of recordings and backward passes. In
 // training w changes before a copy could be used again.
-bool keeps_reordered(const Tensor& w);
+bool caches_reordered(const Tensor& w);
 
-// Returns `w`, whose layout is `plain`, in the layout `want`. If keeps_reordered(w), the reordered copy is cached
-// beside w's storage until its version changes. `hold` owns the returned memory and must outlive it.
-dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold);
+// Returns `w`, whose layout is `plain`, in `layout`. If caches_reordered(w), the reordered copy is cached
+// beside w's storage until its version changes. `owner` owns the returned memory and must outlive it.
+dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& layout, Tensor& owner);
 
 }  // namespace gradus::onednn

@@ -18,11 +18,12 @@ using Forward = dnnl::convolution_forward;
 using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-// Returns the first implementation for which errs(name) is false. `hint` is the forward primitive, for gradients.
-// In oneDNN 2 an operation descriptor is created first, which must outlive the iteration.
+// Returns the first implementation for which has_defect(name) is false. `hint` is the forward primitive, for
+// gradients. In oneDNN 2 an operation descriptor is created first, which must outlive the iteration.
 // Errors: dnnl::error (unimplemented) if there is none.
-template <class Primitive, class Errs, class... Hint, class... Part>
-typename Primitive::primitive_desc first_without_defect(const Errs& errs, const std::tuple<Hint...>& hint,
+template <class Primitive, class HasDefect, class... Hint, class... Part>
+typename Primitive::primitive_desc first_without_defect(const HasDefect& has_defect,
+                                                        const std::tuple<Hint...>& hint,
                                                         const Part&... problem) {
   using Implementation = typename Primitive::primitive_desc;
   const dnnl::primitive_attr attr = user_scratchpad();
@@ -33,7 +34,7 @@ typename Primitive::primitive_desc first_without_defect(const Errs& errs, const 
   const auto make = [&](const Hint&... h) { return Implementation(engine(), problem..., h..., attr); };
 #endif
   Implementation pd = std::apply(make, hint);
-  while (errs(pd.impl_info_str()))
+  while (has_defect(pd.impl_info_str()))
     if (!pd.next_impl()) throw dnnl::error(dnnl_unimplemented, "every implementation is known to err");
   return pd;
 }
@@ -67,7 +68,7 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   for (auto& gap : gaps) --gap;
 
   const auto has_defect_in = [&](Pass p) {
-    return [&, p](const char* name) { return errs(name, p, x.shape(), w.shape(), g); };
+    return [&, p](const char* name) { return has_defect(name, p, x.shape(), w.shape(), g); };
   };
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   const auto forward = [&] {
@@ -105,7 +106,7 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
 
 bool can_describe(const Matrices& m) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
-  for (size_t d = 0; d < m.sizes.size(); ++d) dims.emplace_back(m.steps[d], m.sizes[d]);
+  for (size_t d = 0; d < m.sizes.size(); ++d) dims.emplace_back(m.strides[d], m.sizes[d]);
   std::sort(dims.begin(), dims.end());
   int64_t end = 1;
   for (const auto& [step, size] : dims) {
@@ -119,14 +120,16 @@ Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor
   memory::dims bias_sizes(size_t(out.dim()), 1);
   bias_sizes.back() = out.size(-1);
   Plan plan;
-  plan.src = Desc(a.sizes, type_of(dtype), a.steps);
-  plan.weights = Desc(b.sizes, type_of(dtype), b.steps);
+  plan.src = Desc(a.sizes, type_of(dtype), a.strides);
+  plan.weights = Desc(b.sizes, type_of(dtype), b.strides);
   plan.bias = with_bias ? row_major(bias_sizes, dtype) : Desc();
   plan.dst = row_major(dims_of(out.shape()), out.dtype());
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1;
-  const auto errs = [&](const char* name) { return errs_in_matmul(name, a, b, batch, use_threads()); };
-  const auto pd =
-      first_without_defect<dnnl::matmul>(errs, std::tuple(), plan.src, plan.weights, plan.bias, plan.dst);
+  const auto has_defect = [&](const char* name) {
+    return has_matmul_defect(name, a, b, batch, use_threads());
+  };
+  const auto pd = first_without_defect<dnnl::matmul>(has_defect, std::tuple(), plan.src, plan.weights,
+                                                     plan.bias, plan.dst);
   plan.primitive = dnnl::matmul(pd), plan.scratchpad = pd.scratchpad_desc();
   return plan;
 }

@@ -21,9 +21,9 @@ Desc image_layout(const Tensor& x);
 Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
                bool with_bias, bool own_layout = false);
 
-// A matrix [rows, columns] or a batch of matrices: sizes, and strides (`steps`) in elements.
+// A matrix [rows, columns] or a batch of matrices: sizes, and strides in elements.
 struct Matrices {
-  dnnl::memory::dims sizes, steps;
+  dnnl::memory::dims sizes, strides;
 };
 
 // Returns whether oneDNN has a memory descriptor for this layout: with dims in order of their strides, each stride
@@ -37,7 +37,7 @@ Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor
 // A blocked layout as oneDNN describes it: inner blocks from the outermost to the innermost, each of size
 // block_sizes[i] along dim block_dims[i].
 struct Blocking {
-  dnnl::memory::dims sizes, padded_sizes, steps, block_sizes, block_dims;
+  dnnl::memory::dims sizes, padded_sizes, strides, block_sizes, block_dims;
 };
 // Returns nullopt for layouts that are not blocked or have an offset.
 std::optional<Blocking> blocking_of(const Desc& layout);

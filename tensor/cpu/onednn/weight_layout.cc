@@ -66,13 +66,13 @@ class BlockedLayout {
       int64_t rest = i, inner = 1;
       for (int k = int(of_.block_sizes.size()) - 1; k >= 0; inner *= of_.block_sizes[k--])
         if (of_.block_dims[k] == dim) to[i] += rest % of_.block_sizes[k] * inner, rest /= of_.block_sizes[k];
-      to[i] += rest * of_.steps[dim];
+      to[i] += rest * of_.strides[dim];
     }
     return to;
   }
   // Returns the stride from one tap to the next, 0 if the taps are not evenly spaced.
   int64_t tap_step() const {
-    return of_.sizes[2] == 1 || of_.steps[2] == of_.sizes[3] * of_.steps[3] ? of_.steps[3] : 0;
+    return of_.sizes[2] == 1 || of_.strides[2] == of_.sizes[3] * of_.strides[3] ? of_.strides[3] : 0;
   }
 
  private:
@@ -209,8 +209,8 @@ template <class T> bool copy(const Tensor& w, const BlockedLayout& blocks, const
   return true;
 }
 
-bool copy_filters(const Tensor& w, const onednn::Desc& want, const Tensor& to) {
-  std::optional<Blocking> blocking = onednn::blocking_of(want);
+bool copy_filters(const Tensor& w, const onednn::Desc& layout, const Tensor& to) {
+  std::optional<Blocking> blocking = onednn::blocking_of(layout);
   if (!blocking) return false;
   const BlockedLayout blocks(*std::move(blocking));
   if (!blocks.supports(w.dtype())) return false;
@@ -225,8 +225,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gradus::onednn {
 
-bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to) {
-  return GRADUS_LEVEL(copy_filters)(w, want, to);
+bool copy_filters(const Tensor& w, const Desc& layout, const Tensor& to) {
+  return GRADUS_DISPATCH(copy_filters)(w, layout, to);
 }
 
 }  // namespace gradus::onednn

@@ -5,8 +5,8 @@
 
 namespace gradus::onednn {
 
-// Copies the row-major filters w into `to` with the layout `want` and returns true. Returns false, without a copy,
+// Copies the row-major filters w into `to` in `layout` and returns true. Returns false, without a copy,
 // if the layout, dtype or processor is not supported. Faster than oneDNN's reorder if w is not in a cache.
-bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to);
+bool copy_filters(const Tensor& w, const Desc& layout, const Tensor& to);
 
 }  // namespace gradus::onednn

@@ -61,7 +61,7 @@ __device__ __forceinline__ void move(void* running, bool is_wide, double batch, 
                                      int64_t channel) {
   using A = compute_t<T>;
   const auto moved = [&](A v) {
-    return static_cast<A>(formulas::moved(static_cast<double>(v), batch, momentum));
+    return static_cast<A>(formulas::updated(static_cast<double>(v), batch, momentum));
   };
   if (is_wide) {
     A& v = static_cast<A*>(running)[channel];

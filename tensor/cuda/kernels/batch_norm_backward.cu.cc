@@ -94,8 +94,8 @@ __device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t chann
                                             compute_t<T>* v) {
   using A = compute_t<T>;
   const A var = s.var[channel];
-  const auto slopes = formulas::batch_norm_slopes(sums.first, sums.second, static_cast<double>(s.rows),
-                                                  static_cast<double>(var), s.eps);
+  const auto slopes = formulas::batch_norm_grad_coefficients(
+      sums.first, sums.second, static_cast<double>(s.rows), static_cast<double>(var), s.eps);
   v[0] = s.mean[channel];
   v[1] = scale_of(s, channel, var);
   v[2] = static_cast<A>(slopes.offset);
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
         for (int k = 0; k < n; ++k) {
           const A line =
-              formulas::line_about_mean(A(widen(v[e].v[k])), numbers[0][k], numbers[1][k], numbers[2][k]);
+              formulas::affine_about_mean(A(widen(v[e].v[k])), numbers[0][k], numbers[1][k], numbers[2][k]);
           out.v[k] = convert<T>(add ? base[e].v[k] + line : line);
         }
         store(dx + at, out);

@@ -78,8 +78,8 @@ struct DenseInput {
 
 // A functor that is right for most numbers only says so, and computes the others another way.
 template <class F, class... C> __device__ __forceinline__ auto evaluate(const F& f, C... x) {
-  if constexpr ((std::is_same_v<C, float> && ...) && requires { f.is_far(x...); })
-    return f.is_far(x...) ? f.far(x...) : f(x...);
+  if constexpr ((std::is_same_v<C, float> && ...) && requires { f.needs_fallback(x...); })
+    return f.needs_fallback(x...) ? f.fallback(x...) : f(x...);
   else
     return f(x...);
 }

@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(kWarp)
     move_loss_scale(raw::LossScale* now, const raw::LossScale* before, const raw::LossScale* latest,
                     const float* found, raw::LossScaleOptions options, ValueReports reports) {
   raw::LossScale last = latest ? *latest : *before;
-  if (!latest) last.found = 0;
-  const raw::LossScale next = raw::moved(*before, last, *found != 0, options);
+  if (!latest) last.found_inf = 0;
+  const raw::LossScale next = raw::updated(*before, last, *found != 0, options);
   *now = next;
-  if (next.scale < raw::kSmallestScale)
+  if (next.scale < raw::kMinLossScale)
     report(reports, static_cast<int64_t>(next.skipped), std::bit_cast<uint64_t>(next.scale));
 }
 

@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const double total = of_row[per_row - 1].sum;
   int64_t drawn = 0;
   if (draws::is_total(total)) {
-    const double v = draws::border(m.uniform[i], total, draws::number_below(total));
+    const double v = draws::threshold(m.uniform[i], total, draws::number_below(total));
     const int64_t chunk = first_above(v, per_row, [&](int64_t c) { return of_row[c].sum; });
     const double before = chunk > 0 ? of_row[chunk - 1].sum : 0;
     const int64_t first = chunk * kChunk, left = m.n - first;
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   Candidate mine{std::numeric_limits<uint64_t>::max(), index};
   if (is_there) {
     const int64_t i = row * n + index;
-    mine.arrival = std::bit_cast<uint64_t>(draws::arrival(uniform[i], weights[i]));
+    mine.arrival = std::bit_cast<uint64_t>(draws::arrival_time(uniform[i], weights[i]));
   }
   for (int sorted = 1; sorted < tile; sorted *= 2)
     for (int bit = sorted; bit > 0; bit /= 2) {

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kChunkThreads)
 }
 
 // Squares of what a rule measures, added in f64.
-using Squares = raw::Two<double>;
+using Squares = raw::Pair<double>;
 struct AddSquares {
   using Wide = Squares;
   __device__ Squares merge(const Squares& a, const Squares& b) const {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (rules) take_rule(rule, rules[chunk.tensor]);
   Squares mine{};
   over_elements<Rule::kMeasurePass, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
-    const raw::Two<T> x = rule.measure(p, g, a, b, c);
+    const raw::Pair<T> x = rule.measure(p, g, a, b, c);
     mine.first += double(x.first) * double(x.first);
     mine.second += double(x.second) * double(x.second);
   });

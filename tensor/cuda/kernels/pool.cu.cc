@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-using Span = PoolSpan<int32_t>;
+using WindowRange = PoolWindow<int32_t>;
 
 // Where a thread works: an image, a place in it, its first channel.
 struct Spot {
@@ -39,15 +39,15 @@ __device__ __forceinline__ int64_t output_at(const Pooling& p, const Spot& s, in
 
 // A window's cells that lie in the image.
 struct Window {
-  Span d, h, w;
+  WindowRange d, h, w;
 };
 __device__ __forceinline__ Window window_of(const Pooling& p, const Spot& s) {
-  return {span_of(p.d, s.d), span_of(p.h, s.h), span_of(p.w, s.w)};
+  return {window_of(p.d, s.d), window_of(p.h, s.h), window_of(p.w, s.w)};
 }
 __device__ __forceinline__ int32_t number_of(const Pooling& p, int32_t d, int32_t h, int32_t w) {
   return (d * p.h.kernel + h) * p.w.kernel + w;
 }
-__device__ __forceinline__ int64_t cells_of(const Span& s) { return std::max(0, s.last - s.first); }
+__device__ __forceinline__ int64_t cells_of(const WindowRange& s) { return std::max(0, s.last - s.first); }
 
 // Calls f(number of the cell, where it is in the input) for a window's cells, row by row.
 template <class F>
@@ -64,16 +64,16 @@ template <class F>
 __device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spot& s, F&& f) {
   const auto ds = windows_over(p.d, s.d), hs = windows_over(p.h, s.h), ws = windows_over(p.w, s.w);
   for (int32_t d = ds.first; d < ds.last; ++d) {
-    const Span slices = span_of(p.d, d);
+    const WindowRange slices = window_of(p.d, d);
     const int32_t slice = cell_at(slices, s.d);
     if (slice < 0) continue;
     for (int32_t h = hs.first; h < hs.last; ++h) {
-      const Span rows = span_of(p.h, h);
+      const WindowRange rows = window_of(p.h, h);
       const int32_t row = cell_at(rows, s.h);
       if (row < 0) continue;
 #pragma unroll 1
       for (int32_t w = ws.first; w < ws.last; ++w) {
-        const Span columns = span_of(p.w, w);
+        const WindowRange columns = window_of(p.w, w);
         const int32_t column = cell_at(columns, s.w);
         if (column < 0) continue;
         f(Window{slices, rows, columns}, number_of(p, slice, row, column), output_at(p, s, d, h, w));

@@ -26,7 +26,7 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
   if (on_cuda(dst)) {
     // `to` waits for the copy, which waits for earlier uses of dst's block.
     auto& allocator = internal::DeviceAllocator::of(dst.device());
-    allocator.use(dst.storage()->data(), internal::native_stream(to));
+    allocator.record_stream(dst.storage()->data(), internal::native_stream(to));
     from.wait(Event::record(to));
     const cudaStream_t stream = stream_for({&src});
     native->runtime().copy_between(dst.raw_ptr(), dst.device().index, src.raw_ptr(), src.device().index,
@@ -34,7 +34,7 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
     try {
       return to.wait(Event::record(from));
     } catch (...) {  // dst's block waits for the copy
-      allocator.use(dst.storage()->data(), native);
+      allocator.record_stream(dst.storage()->data(), native);
       throw;
     }
   }

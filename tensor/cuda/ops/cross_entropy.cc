@@ -33,14 +33,14 @@ template <class T> Tensor workspace_for(const CrossEntropy<T>& s, const Tensor& 
   return empty({cross_entropy_workspace(s)}, {DType::kU8, x.device()});
 }
 
-template <bool log_probs> void throw_no_class(const FoundValue& v) {
-  raw::throw_no_class(log_probs ? "nll_loss" : "cross_entropy", v.as_integer(), v.position, v.limit);
+template <bool log_probs> void throw_invalid_class(const FoundValue& v) {
+  raw::throw_invalid_class(log_probs ? "nll_loss" : "cross_entropy", v.as_integer(), v.position, v.limit);
 }
 
 void cross_entropy_cuda(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,
                         const Tensor& target, const Tensor& weight, const raw::CrossEntropySpec& spec) {
   const cudaStream_t stream = stream_for({&loss, &stats, &total, &x, &target, &weight});
-  const ThrowFound thrower = spec.log_probs ? &throw_no_class<true> : &throw_no_class<false>;
+  const ThrowFound thrower = spec.log_probs ? &throw_invalid_class<true> : &throw_invalid_class<false>;
   dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
     CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
     const Tensor workspace = workspace_for(s, x);

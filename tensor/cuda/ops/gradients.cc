@@ -87,7 +87,7 @@ void unscale_cuda(const Tensor& found, const std::vector<Tensor>& tensors, doubl
   any_bad("unscale_", found.ptr<float>(), bad.ptr<int32_t>(), chunks, stream);
 }
 
-void throw_no_scale(const FoundValue& v) { raw::throw_no_scale(v.as_double(), v.position); }
+void throw_invalid_scale(const FoundValue& v) { raw::throw_invalid_scale(v.as_double(), v.position); }
 
 void move_scale_cuda(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
                      const raw::LossScaleOptions& options) {
@@ -96,7 +96,7 @@ void move_scale_cuda(const Tensor& out, const Tensor& before, const Tensor& late
     return x.defined() ? static_cast<raw::LossScale*>(x.raw_ptr()) : nullptr;
   };
   move_scale("move_scale", at(out), at(before), at(latest), found.ptr<float>(), options,
-             reports_of(out, stream, &throw_no_scale, 0), stream);
+             reports_of(out, stream, &throw_invalid_scale, 0), stream);
 }
 
 [[maybe_unused]] const bool is_set =

@@ -15,7 +15,7 @@ cudaStream_t stream_for(std::span<const Tensor* const> tensors) {
   const std::shared_ptr<internal::NativeStream> stream = internal::current_native_stream(device);
   if (internal::DeviceAllocator* const allocator = internal::DeviceAllocator::find(device))
     for (const Tensor* x : tensors)
-      if (x->defined()) allocator->use(x->storage()->data(), stream);
+      if (x->defined()) allocator->record_stream(x->storage()->data(), stream);
   return static_cast<cudaStream_t>(stream->handle());
 }
 

@@ -27,15 +27,15 @@ __global__ void __launch_bounds__(kCheckThreads)
   if (!(v >= 0 && v <= 1)) report(reports, i, std::bit_cast<uint64_t>(v));
 }
 
-template <bool is_target> void throw_no_cross_entropy(const FoundValue& v) {
-  raw::throw_no_cross_entropy(is_target, v.as_double(), v.position);
+template <bool is_target> void throw_invalid_cross_entropy(const FoundValue& v) {
+  raw::throw_invalid_cross_entropy(is_target, v.as_double(), v.position);
 }
 
 void check_probabilities_cuda(const Tensor& x, bool is_target) {
   if (x.numel() == 0) return;
   const cudaStream_t stream = stream_for({&x});
-  const ValueReports reports =
-      reports_of(x, stream, is_target ? &throw_no_cross_entropy<true> : &throw_no_cross_entropy<false>, 0);
+  const ValueReports reports = reports_of(
+      x, stream, is_target ? &throw_invalid_cross_entropy<true> : &throw_invalid_cross_entropy<false>, 0);
   dispatch_all(x.dtype(), [&]<class T>() {
     launch("check_probabilities", find_outside_of_unit_interval<T>,
            {blocks_for(x.numel(), kCheckThreads), kCheckThreads}, stream, static_cast<const T*>(x.ptr<T>()),

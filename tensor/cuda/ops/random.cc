@@ -54,18 +54,20 @@ void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, d
   const Operands o = operands_of({&out, &x, &mask});
   masked_scale("masked_scale", o.nest, o.views.data(), scale, o.stream);
 }
-void throw_no_probability(const FoundValue& v) { raw::throw_no_probability(v.as_double(), v.position); }
+void throw_invalid_probability(const FoundValue& v) {
+  raw::throw_invalid_probability(v.as_double(), v.position);
+}
 
 void below_cuda(const Tensor& u, const Tensor& p) {
   const cudaStream_t stream = stream_for({&u, &p});
-  below("bernoulli", view_of(u), view_of(p), u.numel(), reports_of(u, stream, &throw_no_probability, 0),
+  below("bernoulli", view_of(u), view_of(p), u.numel(), reports_of(u, stream, &throw_invalid_probability, 0),
         stream);
 }
 
-void throw_no_draw(const FoundValue& v) {
+void throw_invalid_draw(const FoundValue& v) {
   const int64_t n = v.per_row - reported_per_row(0), place = v.position % v.per_row;
-  if (place < n) raw::throw_no_weight(v.as_double(), place);
-  if (place == n) raw::throw_no_total(v.as_double());
+  if (place < n) raw::throw_invalid_weight(v.as_double(), place);
+  if (place == n) raw::throw_invalid_total(v.as_double());
   raw::throw_few_weights(v.limit, v.as_integer());
 }
 
@@ -76,7 +78,7 @@ void multinomial_cuda(const Tensor& out, const Tensor& weights, const Tensor& un
                       out.numel() / rows};
   const Tensor workspace = empty({multinomial_workspace(m, replacement)}, {DType::kU8, out.device()});
   multinomial("multinomial", m, replacement, workspace.raw_ptr(),
-              reports_of(out, stream, &throw_no_draw, m.count, reported_per_row(n)), stream);
+              reports_of(out, stream, &throw_invalid_draw, m.count, reported_per_row(n)), stream);
 }
 
 [[maybe_unused]] const bool is_set =
@@ -84,7 +86,8 @@ void multinomial_cuda(const Tensor& out, const Tensor& weights, const Tensor& un
      raw::bernoulli_kernel.cuda = &bernoulli_cuda, raw::dropout_mask_kernel.cuda = &dropout_mask_cuda,
      raw::dropout_kernel.cuda = &dropout_cuda, raw::randint_kernel.cuda = &randint_cuda,
      raw::randperm_kernel.cuda = &randperm_cuda, raw::masked_scale_kernel.cuda = &masked_scale_cuda,
-     raw::below_kernel.cuda = &below_cuda, raw::multinomial_kernel.cuda = &multinomial_cuda, true);
+     raw::bernoulli_from_uniform_kernel.cuda = &below_cuda, raw::multinomial_kernel.cuda = &multinomial_cuda,
+     true);
 
 }  // namespace
 }  // namespace gradus::cuda

@@ -178,8 +178,8 @@ class Runtime final : public internal::DeviceRuntime {
     count_calls(nullptr, {.copies_on_device = 1, .bytes_on_device = bytes});
   }
 
-  void throw_found(StreamHandle stream) override { cuda::throw_found(of(stream)); }
-  void throw_found_on(int device) override { cuda::throw_found_on(device); }
+  void throw_kernel_errors(StreamHandle stream) override { cuda::throw_kernel_errors(of(stream)); }
+  void throw_kernel_errors_on_device(int device) override { cuda::throw_kernel_errors_on_device(device); }
 
  private:
   static constexpr int kMaxDevices = 64;

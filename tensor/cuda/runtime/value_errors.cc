@@ -148,12 +148,12 @@ ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower
   return {record, ++all.launches << kOriginBits | origin, limit, per_row};
 }
 
-void throw_found(cudaStream_t stream) {
+void throw_kernel_errors(cudaStream_t stream) {
   throw_first([=](const Stream& s) { return s.handle == stream; },
               [=] { check("cuda", "cudaStreamSynchronize", cudaStreamSynchronize(stream)); });
 }
 
-void throw_found_on(int device) {
+void throw_kernel_errors_on_device(int device) {
   throw_first([=](const Stream& s) { return s.device == device; }, [=] { wait_for_device(device); });
   reuse_records(device);
 }

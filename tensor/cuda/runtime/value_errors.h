@@ -1,8 +1,8 @@
 // Errors of values that kernels find when they run, thrown where the host waits. Note [Value reports]
 // (value_reports.h) says how they reach the host.
 //
-//   void throw_no_class(const FoundValue& v) { throw IndexError("cross_entropy", ...); }
-//   launch(op, kernel, grid, stream, ..., reports_of(x, stream, &throw_no_class, classes));
+//   void throw_invalid_class(const FoundValue& v) { throw IndexError("cross_entropy", ...); }
+//   launch(op, kernel, grid, stream, ..., reports_of(x, stream, &throw_invalid_class, classes));
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,9 +32,9 @@ ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower
                         int64_t per_row = 1);
 
 // Throws what the stream's kernels have found since the last call. The host has waited for the stream.
-void throw_found(cudaStream_t stream);
+void throw_kernel_errors(cudaStream_t stream);
 // The same for all streams of a device, one error in each call, also for those that were destroyed.
-void throw_found_on(int device);
+void throw_kernel_errors_on_device(int device);
 // Called before a stream is destroyed.
 void retire_reports(cudaStream_t stream) noexcept;
 

@@ -37,11 +37,11 @@ template <class A> GRADUS_HD A leaky_gradient(A dy, A v, A slope) {
 
 // The coefficients of a channel of n elements in the gradient of x (batch_norm_dx), and dweight. sum = sum(dy),
 // centered_sum = sum(dy * (x - mean)).
-struct BatchNormSlopes {
+struct BatchNormGradCoefficients {
   double dweight, offset, slope;
 };
-GRADUS_HD BatchNormSlopes batch_norm_slopes(double sum, double centered_sum, double n, double var,
-                                            double eps) {
+GRADUS_HD BatchNormGradCoefficients batch_norm_grad_coefficients(double sum, double centered_sum, double n,
+                                                                 double var, double eps) {
   const double inv_var = 1 / (var + eps);
   return {centered_sum * m::sqrt(inv_var), sum / n, centered_sum * inv_var / n};
 }
@@ -50,12 +50,12 @@ template <class A> GRADUS_HD A batch_norm_dx(A dy, A v, A mean, A scale, A offse
 }
 
 // Returns offset + (v - mean) * slope.
-template <class A> GRADUS_HD A line_about_mean(A v, A mean, A offset, A slope) {
+template <class A> GRADUS_HD A affine_about_mean(A v, A mean, A offset, A slope) {
   return offset + (v - mean) * slope;
 }
 
 // Returns a running statistic after its update by that of a batch.
-GRADUS_HD double moved(double running, double batch, double momentum) {
+GRADUS_HD double updated(double running, double batch, double momentum) {
   return running + momentum * (batch - running);
 }
 

@@ -8,22 +8,22 @@
 
 namespace gradus::raw {
 
-// Returns the state after a step. `found`: whether the step found infinite gradients. `before` is the state at the
-// last backward, `latest` the state after the previous step since this backward, or `before` with found = 0 if
-// there is none. So the scale changes once per backward, for any number of steps that follow.
-GRADUS_HD LossScale moved(const LossScale& before, const LossScale& latest, bool found,
-                          const LossScaleOptions& o) {
+// Returns the state after a step. `found_inf`: whether the step found infinite gradients. `before` is the state
+// at the last backward, `latest` the state after the previous step since this backward, or `before` with
+// found_inf = 0 if there is none. So the scale changes once per backward, for any number of steps that follow.
+GRADUS_HD LossScale updated(const LossScale& before, const LossScale& latest, bool found_inf,
+                            const LossScaleOptions& o) {
   LossScale now = before;
-  now.skipped = latest.skipped + (found ? 1 : 0);
-  now.found = found || latest.found != 0 ? 1 : 0;
-  now.clean = before.clean + 1;
-  if (now.found != 0) {
+  now.skipped = latest.skipped + (found_inf ? 1 : 0);
+  now.found_inf = found_inf || latest.found_inf != 0 ? 1 : 0;
+  now.good_steps = before.good_steps + 1;
+  if (now.found_inf != 0) {
     now.scale = before.scale * o.backoff_factor;
-    now.clean = 0;
-  } else if (now.clean >= o.growth_interval) {
+    now.good_steps = 0;
+  } else if (now.good_steps >= o.growth_interval) {
     const double larger = before.scale * o.growth_factor;
     if (larger <= double(std::numeric_limits<float>::max())) now.scale = larger;
-    now.clean = 0;
+    now.good_steps = 0;
   }
   return now;
 }

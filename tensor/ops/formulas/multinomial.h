@@ -22,16 +22,16 @@ inline constexpr int kGroupWeights = 16, kChunkWeights = 32 * kGroupWeights;
 GRADUS_HD bool is_weight(double w) { return w >= 0 && w <= std::numeric_limits<double>::max(); }
 GRADUS_HD bool is_total(double sum) { return sum > 0 && sum <= std::numeric_limits<double>::max(); }
 
-// With replacement, the first element is drawn whose prefix sum exceeds border() = u * total. The product must not
-// be rounded up to `total`, so it is limited to `below`, the largest double below `total`.
+// With replacement, the first element is drawn whose prefix sum exceeds threshold() = u * total. The product must
+// not be rounded up to `total`, so it is limited to `below`, the largest double below `total`.
 GRADUS_HD double number_below(double total) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(total) - 1);
 }
-GRADUS_HD double border(double u, double total, double below) { return std::min(u * total, below); }
+GRADUS_HD double threshold(double u, double total, double below) { return std::min(u * total, below); }
 
 // Without replacement, the elements with the smallest arrival times are drawn: exponential random numbers divided
 // by the weights. Their order has the distribution of successive draws without replacement.
-GRADUS_HD double arrival(double u, double weight) {
+GRADUS_HD double arrival_time(double u, double weight) {
   return weight > 0 ? -m::log1p(-u) / weight : std::numeric_limits<double>::infinity();
 }
 

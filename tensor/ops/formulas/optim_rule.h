@@ -1,7 +1,7 @@
 // Optimizer update rules: functors that update one element of a parameter, shared by the kernels of all devices.
 //
 //   template <class T> struct DescentRule {
-//     static constexpr raw::Uses kUses = {};
+//     static constexpr raw::UsedStates kUses = {};
 //     T lr;
 //     GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 //   };
@@ -25,7 +25,7 @@
 namespace gradus::raw {
 
 // Which of the three states a rule reads and writes.
-using Uses = std::array<bool, 3>;
+using UsedStates = std::array<bool, 3>;
 
 // Applies `rule` to one element with d = sign * grad + decay * p. sign is -1 to maximize.
 template <class T, class Rule>
@@ -69,7 +69,7 @@ template <class T> GRADUS_HD T sign_of(T x) {
 }
 
 // Two values per element, or the two norms of these values over a parameter (LARS, LAMB).
-template <class T> struct Two {
+template <class T> struct Pair {
   T first, second;
 };
 
@@ -80,7 +80,7 @@ struct Pass {
 
 // The rule of moving averages: p += weight * (d - p).
 template <class T> struct AverageRule {
-  static constexpr Uses kUses = {};
+  static constexpr UsedStates kUses = {};
   T weight;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p = weight == T(1) ? d : p + weight * (d - p); }
 };

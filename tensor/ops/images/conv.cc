@@ -20,7 +20,7 @@ std::string sizes(const Dims& d) {
 
 // Checks that the parameter t has the device and dtype of the data x.
 void check_pair(const char* op, const char* x_name, const Tensor& x, const char* name, const Tensor& t) {
-  if (!may_meet(t.device(), x.device()))
+  if (!are_compatible_devices(t.device(), x.device()))
     throw DeviceError(op, name, " is on ", t.device(), " but ", x_name, " on ", x.device(), ": ", name, ' ',
                       describe(t));
   check_same_dtype(op, x_name, x, name, t);

@@ -87,8 +87,7 @@ template <class Options> PoolWindows avg_windows(const Tensor& x, int rank, cons
   w.count_include_pad = o.count_include_pad;
   if constexpr (requires { o.divisor_override; }) {
     if (o.divisor_override < 0)
-      throw ValueError(kAvgNames[rank - 1], "divisor_override must be at least 0, got ",
-                       o.divisor_override);
+      throw ValueError(kAvgNames[rank - 1], "divisor_override must be at least 0, got ", o.divisor_override);
     w.divisor = o.divisor_override;
   }
   return w;
@@ -121,7 +120,7 @@ DType index_type(const PoolWindows& w) { return w.cells() <= 256 ? DType::kU8 : 
 
 void check_index(const char* op, const Tensor& index, const Tensor& like, const PoolWindows& w) {
   check_cells(op, "index", index, w.rank, w.output);
-  if (!may_meet(index.device(), like.device()))
+  if (!are_compatible_devices(index.device(), like.device()))
     throw DeviceError(op, "operands on different devices: index ", describe(index), " and ", describe(like));
   if (index.dtype() != index_type(w))
     throw DTypeError(op, "index must be ", index_type(w), ": index ", describe(index));

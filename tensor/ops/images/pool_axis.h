@@ -17,7 +17,7 @@ template <class N> struct PoolAxis {
 
 // The cells of one window: cell k is at input position origin + k * step; cells [first, last) are inside the
 // input. padded_length: the cells including padding.
-template <class N> struct PoolSpan {
+template <class N> struct PoolWindow {
   N first, last, origin, step, padded_length;
 
   GRADUS_HOST_DEVICE N at(N cell) const { return origin + cell * step; }
@@ -25,7 +25,7 @@ template <class N> struct PoolSpan {
 };
 
 // Returns the cells of a window.
-template <class N> GRADUS_HOST_DEVICE PoolSpan<N> span_of(const PoolAxis<N>& a, N window) {
+template <class N> GRADUS_HOST_DEVICE PoolWindow<N> window_of(const PoolAxis<N>& a, N window) {
   if (a.adaptive) {
     const auto begin = static_cast<N>(int64_t(window) * a.in / a.out),
                end = static_cast<N>(((int64_t(window) + 1) * a.in + a.out - 1) / a.out);
@@ -51,7 +51,7 @@ template <class N> GRADUS_HOST_DEVICE PoolRange<N> windows_over(const PoolAxis<N
 }
 
 // Returns the index of the window's cell at an input position, -1 if there is none.
-template <class N> GRADUS_HOST_DEVICE N cell_at(const PoolSpan<N>& s, N place) {
+template <class N> GRADUS_HOST_DEVICE N cell_at(const PoolWindow<N>& s, N place) {
   const N cell = (place - s.origin) / s.step;
   return s.has(cell) && s.at(cell) == place ? cell : -1;
 }

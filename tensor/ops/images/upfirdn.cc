@@ -36,7 +36,7 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
     throw ShapeError(kOp, "kernel must be [KH,KW], with elements: kernel ", describe(kernel));
   check_floating(kOp, "x", x);
   check_same_dtype(kOp, "kernel", kernel, "x", x);
-  if (!may_meet(kernel.device(), x.device()))
+  if (!are_compatible_devices(kernel.device(), x.device()))
     throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and kernel ",
                       describe(kernel));
   for (const Size2& s : {o.up, o.down}) check_bounds(kOp, "up and down", s, 1);

@@ -9,7 +9,7 @@ namespace gradus::raw {
 namespace {
 
 void check_pair(const char* op, const char* a_name, const Tensor& a, const char* b_name, const Tensor& b) {
-  if (!may_meet(a.device(), b.device()))
+  if (!are_compatible_devices(a.device(), b.device()))
     throw DeviceError(op, "operands on different devices: ", describe(a), " and ", describe(b));
   check_same_dtype(op, a_name, a, b_name, b);
   check_floating(op, a_name, a);

@@ -27,10 +27,10 @@ KernelArguments check(const Tensor& x, const Tensor& target, const Tensor& weigh
   if (weight.defined()) {
     if (weight.shape() != Shape{spec.classes} || weight.dtype() != x.dtype())
       throw ShapeError(op, "expected a weight ", x.dtype(), "[", spec.classes, "], got ", describe(weight));
-    if (!may_meet(weight.device(), x.device()))
+    if (!are_compatible_devices(weight.device(), x.device()))
       throw DeviceError(op, "x is ", describe(x), " but weight is ", describe(weight));
   }
-  if (!may_meet(target.device(), x.device()))
+  if (!are_compatible_devices(target.device(), x.device()))
     throw DeviceError(op, "x is ", describe(x), " but target is ", describe(target));
   if (!(spec.smoothing >= 0 && spec.smoothing <= 1))
     throw ValueError(op, "expected label_smoothing in [0, 1], got ", spec.smoothing);

@@ -18,7 +18,7 @@ DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
     throw ShapeError(op, "expected x and target of one shape, got x ", describe(x), " and target ",
                      describe(target));
   check_floating(op, "target", target);
-  if (!may_meet(x.device(), target.device()))
+  if (!are_compatible_devices(x.device(), target.device()))
     throw DeviceError(op, "x and target are on different devices: x ", describe(x), ", target ",
                       describe(target));
   return promote(x.dtype(), target.dtype());
@@ -48,12 +48,13 @@ Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const P
 }
 
 PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-                            double factor, bool wants_slope) {
+                            double factor, bool wants_gradient) {
   const DType dtype = checked_dtype(op, x, target);
   const ReductionResult r = make_reduction(x, {}, false, dtype, op);
-  const Tensor slope = wants_slope && computes_gradient_with_sum(x, target, dtype) ? empty_like(x) : Tensor();
-  point_loss_sum_kernel(r.kept, slope, x, target, spec, factor);
-  return {r.result, slope};
+  const Tensor gradient =
+      wants_gradient && computes_gradient_with_sum(x, target, dtype) ? empty_like(x) : Tensor();
+  point_loss_sum_kernel(r.kept, gradient, x, target, spec, factor);
+  return {r.result, gradient};
 }
 
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,

@@ -32,13 +32,13 @@ struct PointLossSpec {
 // Errors, naming `op`: ShapeError unless the shapes are equal; DTypeError unless both
 // are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
-// Returns loss [] = factor * sum of the losses, and slope = the gradient of `loss` with respect to x. slope is
-// undefined unless wants_slope and the device computes it in the same launch.
+// Returns loss [] = factor * sum of the losses, and gradient = that of `loss` with respect to x. gradient is
+// undefined unless wants_gradient and the device computes it in the same launch.
 struct PointLossSum {
-  Tensor loss, slope;
+  Tensor loss, gradient;
 };
 PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-                            double factor, bool wants_slope);
+                            double factor, bool wants_gradient);
 // Returns the gradient of x: factor * dy * d loss / dx. dy broadcasts to x.
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                            double factor);
@@ -53,9 +53,9 @@ extern KernelSlot<void(const Tensor& x, bool is_target)> check_probabilities_ker
 // Kernels: any strides, any floating dtype.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&)>
     point_loss_kernel;
-// y has as many dims as x, each of size 1. slope is undefined on CPUs and may be defined on GPUs; then x, slope
-// and target are dense with one layout and one dtype, and x has 1 to 4096 elements.
-extern KernelSlot<void(const Tensor& y, const Tensor& slope, const Tensor& x, const Tensor& target,
+// y has as many dims as x, each of size 1. gradient is undefined on CPUs and may be defined on GPUs; then x,
+// gradient and target are dense with one layout and one dtype, and x has 1 to 4096 elements.
+extern KernelSlot<void(const Tensor& y, const Tensor& gradient, const Tensor& x, const Tensor& target,
                        const PointLossSpec&, double factor)>
     point_loss_sum_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,

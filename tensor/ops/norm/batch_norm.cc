@@ -57,7 +57,7 @@ void check_batch_norm(const char* op, const Tensor& x,
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != channel_dtype(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (!may_meet(t->device(), x.device()))
+    if (!are_compatible_devices(t->device(), x.device()))
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));
   }

@@ -74,8 +74,9 @@ template <class C, class T> C element(const std::vector<unsigned char>& data, in
 }
 // As the CPU's loops call a functor.
 template <class F, class... C> auto on_host(const F& f, C... x) {
-  if constexpr (sizeof...(C) == 2 && (std::is_same_v<C, float> && ...) && requires { f.is_far(x...); })
-    return f.is_far(x...) ? f.far(x...) : f(x...);
+  if constexpr (sizeof...(C) == 2 && (std::is_same_v<C, float> && ...) &&
+                requires { f.needs_fallback(x...); })
+    return f.needs_fallback(x...) ? f.fallback(x...) : f(x...);
   else
     return f(x...);
 }

@@ -178,7 +178,7 @@ void test_scales() {
           const raw::LossScale before{scale, clean, 5, 1},
               latest{scale / 2, 0, 6, static_cast<double>(latest_found == 1)};
           const auto put = [](const raw::LossScale& s) {
-            return std::vector<double>{s.scale, s.clean, s.skipped, s.found};
+            return std::vector<double>{s.scale, s.good_steps, s.skipped, s.found_inf};
           };
           const Elements<double> now(4), first(put(before)), last(put(latest));
           const Elements<float> there(std::vector<float>{found ? 1.f : 0.f});
@@ -189,7 +189,7 @@ void test_scales() {
           cuda::move_scale("test", at(now), at(first), latest_found < 0 ? nullptr : at(last), there.data(),
                            options, {record.data(), 7, 0}, nullptr);
           const raw::LossScale fresh{scale, clean, 5, 0},
-              want = raw::moved(before, latest_found < 0 ? fresh : latest, found, options);
+              want = raw::updated(before, latest_found < 0 ? fresh : latest, found, options);
           group.check(now.take() == put(want) && now.is_clean(), "scale %g after %g clean steps: %g", scale,
                       clean, now.take()[0]);
           const bool reports = want.scale < 0x1p-126;

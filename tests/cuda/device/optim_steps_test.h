@@ -36,7 +36,7 @@ template <class T> bool have_same_bits(const Elements<T>& a, const Elements<T>& 
 template <class P> class StepCase {
  public:
   using T = cuda::compute_t<P>;
-  StepCase(const StepSizes& s, const gradus::raw::Uses& uses, bool wild) : uses_(uses) {
+  StepCase(const StepSizes& s, const gradus::raw::UsedStates& uses, bool wild) : uses_(uses) {
     for (size_t i = 0; i < s.sizes.size(); ++i) {
       const auto n = static_cast<size_t>(s.sizes[i]);
       Item item{std::vector<P>(n), std::vector<P>(n), {}, {}, {}};
@@ -111,7 +111,7 @@ template <class P> class StepCase {
     std::array<std::unique_ptr<Elements<P>>, 2> at;
     std::array<std::unique_ptr<Elements<T>>, 3> state_at;
   };
-  gradus::raw::Uses uses_;
+  gradus::raw::UsedStates uses_;
   std::vector<Item> items_;
   std::vector<cuda::StepArrays> arrays_;
 };

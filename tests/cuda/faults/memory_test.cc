@@ -40,7 +40,7 @@ TEST(ShortMemory, AtEachAllocationOfAStep) {
   const Expected expected(5, 5);
   Training(kCuda, 4, 5).step();  // what is made once
   const Holdings before = held_when_idle();
-  allocator.keep_nothing(true);
+  allocator.disable_caching(true);
   std::set<std::string> ops;
   size_t descriptors = 0;  // of plans, which are kept
   bool passed = false;
@@ -75,7 +75,7 @@ TEST(ShortMemory, AtEachAllocationOfAStep) {
     after.convolutions = before.convolutions;
     EXPECT_EQ(after, before) << to_string(after) << "; there were " << to_string(before);
   }
-  allocator.keep_nothing(false);
+  allocator.disable_caching(false);
   EXPECT_GE(n, 35);
   EXPECT_TRUE(ops.contains("conv2d")) << "workspace and result";
   EXPECT_TRUE(ops.contains("cross_entropy"));

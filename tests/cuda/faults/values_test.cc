@@ -273,7 +273,7 @@ TEST_F(ValuesOnCuda, OfAStreamThatAnotherThreadDestroysMeanwhile) {
   std::thread other;
   {
     const auto lock = cuda::emulated::Runtime::get().lock();  // the other thread's calls of CUDA wait
-    other = std::thread([&] { text = thrown([&] { s.runtime.throw_found_on(0); }); });
+    other = std::thread([&] { text = thrown([&] { s.runtime.throw_kernel_errors_on_device(0); }); });
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     // In a thread of its own, for reports are otherwise locked before the runtime.
     std::thread([&] { cuda::retire_reports(s.stream); }).join();
@@ -292,9 +292,10 @@ TEST_F(ValuesOnCuda, OfAStreamThatIsGoneAndStillRuns) {
         s.stream, [](void* p) { static_cast<ReportingStream*>(p)->report(); },
         const_cast<ReportingStream*>(&s));
     s.runtime.destroy_stream(s.stream);
-    const std::string first = thrown([&] { s.runtime.throw_found_on(0); });
+    const std::string first = thrown([&] { s.runtime.throw_kernel_errors_on_device(0); });
     ran_late = ran_late || first.empty();
-    EXPECT_EQ(first + thrown([&] { s.runtime.throw_found_on(0); }), kReported) << "seed " << seed;
+    EXPECT_EQ(first + thrown([&] { s.runtime.throw_kernel_errors_on_device(0); }), kReported)
+        << "seed " << seed;
   }
   EXPECT_TRUE(ran_late) << "the test would not notice";
 }
@@ -317,7 +318,10 @@ TEST_F(ValuesOnCuda, OfALaunchThatStillRuns) {
     s.runtime.call_on_host(s.stream, run, &launch);
     std::thread other([&] { s.runtime.synchronize(s.stream); });
     while (!launch.has_begun) std::this_thread::yield();
-    EXPECT_EQ(thrown([&] { on_device ? s.runtime.throw_found_on(0) : s.runtime.throw_found(s.stream); }),
+    EXPECT_EQ(thrown([&] {
+                on_device ? s.runtime.throw_kernel_errors_on_device(0)
+                          : s.runtime.throw_kernel_errors(s.stream);
+              }),
               kReported);
     other.join();
     s.runtime.destroy_stream(s.stream);

@@ -72,9 +72,9 @@ std::string describe(const Case& c) {
 }
 
 struct CudaConvolutions : testing::Test {
-  CudaConvolutions() { internal::DeviceAllocator::of(kCuda).keep_nothing(true); }
+  CudaConvolutions() { internal::DeviceAllocator::of(kCuda).disable_caching(true); }
   ~CudaConvolutions() override {
-    internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+    internal::DeviceAllocator::of(kCuda).disable_caching(false);
     cuda::set_tf32(false);
   }
 };
@@ -287,7 +287,7 @@ TEST_F(CudaConvolutions, DevicesHaveTheirOwnPlans) {
 // Work of two streams, in many orders. Each convolution has a workspace of its own, and operands that are
 // freed are still there.
 TEST_F(CudaConvolutions, Streams) {
-  internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+  internal::DeviceAllocator::of(kCuda).disable_caching(false);
   const Tensor x = numbers({2, 3, 4, 4}), w = numbers({2, 3, 3, 3}, DType::kF32, 2);
   const raw::ConvGeometry g = geometry({1, 1}, {1, 1}, {1, 1});
   const std::vector<double> want = values(raw::conv("conv2d", x, w, {}, g));

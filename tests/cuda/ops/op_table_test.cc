@@ -183,7 +183,7 @@ class CudaTable : public testing::TestWithParam<size_t> {
 
 TEST_P(CudaTable, IsAsOnTheCpu) {
   auto& allocator = internal::DeviceAllocator::of(kCuda);
-  allocator.keep_nothing(is_emulated_);
+  allocator.disable_caching(is_emulated_);
   for (size_t s = 0; s < row().samples.size(); ++s) {
     for (const DType t : row().dtypes) {
       const std::string where = name() + " sample " + std::to_string(s) + " " + std::string(name_of(t));
@@ -210,7 +210,7 @@ TEST_P(CudaTable, IsAsOnTheCpu) {
       }
     }
   }
-  allocator.keep_nothing(false);
+  allocator.disable_caching(false);
   if (!row().differentiable) return;
   for (size_t s = 0; s < row().samples.size(); ++s) {
     for (const DType t : row().dtypes) {

@@ -42,9 +42,9 @@ Tensor permuted(const Tensor& x, const std::vector<int>& order) {
 std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 
 struct CudaProducts : testing::Test {
-  CudaProducts() { internal::DeviceAllocator::of(kCuda).keep_nothing(true); }
+  CudaProducts() { internal::DeviceAllocator::of(kCuda).disable_caching(true); }
   ~CudaProducts() override {
-    internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+    internal::DeviceAllocator::of(kCuda).disable_caching(false);
     cuda::set_tf32(false);
   }
 };
@@ -275,7 +275,7 @@ TEST_F(CudaProducts, DevicesHaveTheirOwnHandles) {
 // Work of two streams, in many orders. Each product has a workspace of its own, and operands that are freed
 // are still there.
 TEST_F(CudaProducts, Streams) {
-  internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+  internal::DeviceAllocator::of(kCuda).disable_caching(false);
   const Tensor a = numbers({6, 4}), b = numbers({4, 5}, DType::kF32, 2);
   const std::vector<double> want = values(raw::matmul(a, b));
   const Tensor a_there = raw::to(a, kCuda), b_there = raw::to(b, kCuda);

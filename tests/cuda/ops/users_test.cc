@@ -285,7 +285,7 @@ TEST_F(CudaUsers, OfRandomNumbers) {
   expect_told("masked_scale", all_of(ones({4}), ones({4}), ones({4}, DType::kBool)),
               [](const Operands& x) { raw::masked_scale_kernel(x[0], x[1], x[2], 2); });
   expect_told("below", all_of(ones({4}), ones({4})),
-              [](const Operands& x) { raw::below_kernel(x[0], x[1]); });
+              [](const Operands& x) { raw::bernoulli_from_uniform_kernel(x[0], x[1]); });
   expect_told("multinomial",
               all_of(ones({1, 2}, DType::kI64), ones({1, 3}, DType::kF64), filled({1, 2}, DType::kF64, 0.5)),
               [](const Operands& x) { raw::multinomial_kernel(x[0], x[1], x[2], true); });

@@ -162,7 +162,7 @@ TEST_F(CudaAllocator, AStreamThatIsBehindKeepsNoBlocksOfOthers) {
   Tensor x = bytes(2 * kMiB), y = bytes(3 * kMiB), both = bytes(4 * kMiB);
   const void *const of_slow = x.raw_ptr(), *const of_fast = y.raw_ptr();  // of one segment
   const auto use = [](const Stream& stream, const Tensor& t) {
-    DeviceAllocator::of(kCuda).use(t.raw_ptr(), internal::native_stream(stream));
+    DeviceAllocator::of(kCuda).record_stream(t.raw_ptr(), internal::native_stream(stream));
   };
   use(slow, x), use(fast, y), use(slow, both), use(fast, both);
   const auto native = internal::native_stream(slow);
@@ -196,14 +196,14 @@ TEST_F(CudaAllocator, AnotherStreamGetsASegmentWhenItsOwnIsIdleOrMemoryIsShort) 
 
 TEST_F(CudaAllocator, KeepsNothingWhenTold) {
   DeviceAllocator& allocator = DeviceAllocator::of(kCuda);
-  allocator.keep_nothing(true);
+  allocator.disable_caching(true);
   {
     const Tensor x = bytes(1001), y = bytes(3);
     EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 2u);
     EXPECT_EQ(cuda::emulated::memory_of(0)->used(), 1004u);
   }
   EXPECT_EQ(cuda::emulated::memory_of(0)->blocks(), 0u);
-  allocator.keep_nothing(false);
+  allocator.disable_caching(false);
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ TEST_F(ConvPlans, TheFirstRunDoesNotCount) {
 // Each runs on the operands and into the result, which the one that is chosen writes again.
 TEST_F(ConvPlans, MeasuredOnesGiveTheSameNumbers) {
   cuda::set_cudnn_benchmark(true);
-  internal::DeviceAllocator::of(kCuda).keep_nothing(true);
+  internal::DeviceAllocator::of(kCuda).disable_caching(true);
   for (const DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
     const Tensor x = numbers({2, 3, 5, 6}, t, 1), w = numbers({4, 3, 3, 3}, t, 2), b = numbers({4}, t, 3);
     const Tensor dy = numbers({2, 4, 3, 4}, t, 4);
@@ -206,7 +206,7 @@ TEST_F(ConvPlans, MeasuredOnesGiveTheSameNumbers) {
       EXPECT_EQ(all(kCuda), want) << name_of(t) << ' ' << engine;
     }
   }
-  internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+  internal::DeviceAllocator::of(kCuda).disable_caching(false);
 }
 
 // Engines that may not run are not measured either.
@@ -237,7 +237,7 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   EXPECT_NE(convolve(), 70);
   // Short memory for the workspace of the first: the result is there, and nothing else is kept.
   cuda::clear_plans();
-  internal::DeviceAllocator::of(kCuda).keep_nothing(true);
+  internal::DeviceAllocator::of(kCuda).disable_caching(true);
   const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
   cuda::emulated::fail_call_of("cudaMalloc", 2, cudaErrorMemoryAllocation, 2);
   EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
@@ -248,7 +248,7 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   cuda::emulated::fail_call_of("cudaEventRecord", 0, cudaErrorInvalidValue, 4);
   EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
   EXPECT_EQ(last_engine(), 70) << "the heuristic's";
-  internal::DeviceAllocator::of(kCuda).keep_nothing(false);
+  internal::DeviceAllocator::of(kCuda).disable_caching(false);
   cuda::emulated::fail_call(-1, cudaSuccess);
 }
 

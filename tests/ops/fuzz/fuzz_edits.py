@@ -56,7 +56,7 @@ EDITS = [
     ("conv/tiles-inl.h", ": rows((y.size(2) + 1) / 2)", ": rows(y.size(2) / 2)"),
     ("conv/tiles-inl.h", "const int64_t end = c.tiles * last_share / shares;",
      "const int64_t end = (c.tiles * last_share - 1) / shares;"),
-    ("conv/winograd_halving.cc", "4 * row - 1, w = 4 * column - 1", "4 * row, w = 4 * column - 1"),
+    ("conv/winograd_stride2.cc", "4 * row - 1, w = 4 * column - 1", "4 * row, w = 4 * column - 1"),
     ("conv/weight_grad_bf16.cc", "2 * k + 1 < count ? load(dy + O, filters)", "2 * k < count ? load(dy + O, filters)"),
     ("conv/sparse_grad.cc", "length = std::min(s.KW, s.W - at.w) * s.C - skip;",
      "length = std::min(s.KW, s.W - at.w - 1) * s.C - skip;"),

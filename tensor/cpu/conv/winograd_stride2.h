@@ -9,6 +9,6 @@
 namespace gradus {
 
 // The kernels for this processor.
-const ConvKernels& winograd_halving();
+const ConvKernels& winograd_stride2();
 
 }  // namespace gradus

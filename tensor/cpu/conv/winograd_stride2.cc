@@ -1,9 +1,9 @@
 // Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2, compiled per instruction set. The transforms are
 // here, the matrix products in tiles-inl.h and products-inl.h.
-#include "gradus/tensor/cpu/conv/winograd_halving.h"
+#include "gradus/tensor/cpu/conv/winograd_stride2.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd_halving.cc"
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd_stride2.cc"
 #include "gradus/tensor/cpu/levels.h"
 
 #include <hwy/foreach_target.h>
@@ -11,7 +11,7 @@
 #include "gradus/tensor/cpu/conv/tiles-inl.h"
 #include "gradus/tensor/cpu/transpose-inl.h"
 
-// Note [Winograd, halving]
+// Note [Winograd, stride 2]
 // With a padding of 1, y[i] = sum over k = 0..3 of x[2i + k - 1] * w[k] along each axis. Even k read only odd
 // pixels of x, odd k only even pixels. So y is the sum of four convolutions with stride 1, called parts, each of
 // every other pixel of x along both axes with a 2x2 filter. ' is the transpose. With the matrices
@@ -253,24 +253,24 @@ template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Te
 }
 
 void forward(const ConvProblem& p) {
-  with_type_of(p.x, [&]<class T>(T) { convolve<T>(p.y, p.x, in_f32(p.w), in_f32(p.bias)); });
+  with_type_of(p.x, [&]<class T>(T) { convolve<T>(p.y, p.x, as_f32(p.w), as_f32(p.bias)); });
 }
 void input_grad(const ConvProblem& p) {
-  with_type_of(p.y, [&]<class T>(T) { input_grad<T>(p.x, p.y, in_f32(p.w)); });
+  with_type_of(p.y, [&]<class T>(T) { input_grad<T>(p.x, p.y, as_f32(p.w)); });
 }
 void weight_grad(const ConvProblem& p) {
-  give_in_f32(
+  compute_in_f32(
       p.w, [&](const Tensor& dw) { with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); }); });
 }
 
-constexpr ConvKernels kHalving = {{"winograd, halving", is_profitable<64>, forward},
-                                  {"winograd, halving", is_profitable<128>, input_grad},
-                                  {"winograd, halving", is_profitable<64>, weight_grad}};
+constexpr ConvKernels kStride2 = {{"winograd stride 2", is_profitable<64>, forward},
+                                  {"winograd stride 2", is_profitable<128>, input_grad},
+                                  {"winograd stride 2", is_profitable<64>, weight_grad}};
 
 }  // namespace
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::winograd_halving() { return *GRADUS_LEVEL(kHalving); }
+const gradus::ConvKernels& gradus::winograd_stride2() { return *GRADUS_DISPATCH(kStride2); }
 #endif

@@ -1,5 +1,5 @@
-// QuietSignals: an RAII guard that blocks SIGXFSZ or SIGPIPE on this thread, so that a failed write is an error of
-// the system call instead of a signal that ends the process.
+// BlockedSignals: an RAII guard that blocks SIGXFSZ or SIGPIPE on this thread, so that a failed write is an error
+// of the system call instead of a signal that ends the process.
 #pragma once
 
 #include <signal.h>
@@ -13,9 +13,9 @@ namespace gradus::internal {
 // For the lifetime of the object, writes of this thread beyond `ulimit -f` fail with EFBIG (SIGXFSZ), and writes
 // to a pipe or socket without a reader with EPIPE (SIGPIPE). Signals that arrive meanwhile are discarded. The
 // program's signal handlers are not changed.
-class QuietSignals {
+class BlockedSignals {
  public:
-  explicit QuietSignals(std::initializer_list<int> signals = {SIGXFSZ}) {
+  explicit BlockedSignals(std::initializer_list<int> signals = {SIGXFSZ}) {
     sigset_t blocked, pending;
     sigemptyset(&blocked);
     sigemptyset(&ours_);
@@ -26,7 +26,7 @@ class QuietSignals {
     }
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }
-  ~QuietSignals() {
+  ~BlockedSignals() {
     const int error = errno;
     const timespec now{};
     while (sigtimedwait(&ours_, nullptr, &now) > 0) {
@@ -34,8 +34,8 @@ class QuietSignals {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
   }
-  QuietSignals(const QuietSignals&) = delete;
-  QuietSignals& operator=(const QuietSignals&) = delete;
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
 
  private:
   sigset_t before_, ours_;
