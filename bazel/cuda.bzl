@@ -52,7 +52,7 @@ EMULATED_COPTS = [
     "//conditions:default": ["-fsanitize=thread"],
 })
 
-# Binaries for A100 and H100, and PTX for what comes later. --define=cuda_arch=90: the same of one architecture alone.
+# Binaries for A100 and H100, and PTX for what comes later, unless --define=cuda_arch=90 names one architecture (.bazelrc).
 _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=sm_80",
     "-gencode=arch=compute_90,code=[sm_90,compute_90]",

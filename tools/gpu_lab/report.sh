@@ -5,5 +5,6 @@
 #   tools/gpu_lab/report.sh [--brief]        # --brief: the exceptions alone
 set -eu
 cd "$(dirname "$0")/../.."
-bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" //tools/gpu_lab/report:{kernel_report,resources}
+bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" --define=cuda_arch= \
+  //tools/gpu_lab/report:{kernel_report,resources}
 exec bazel-bin/tools/gpu_lab/report/kernel_report "$@" bazel-bin/tools/gpu_lab/report/resources.tsv
