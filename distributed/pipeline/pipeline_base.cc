@@ -15,7 +15,6 @@
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 #include "gradus/distributed/pipeline/internal/batch_rows.h"
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"
-#include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/base/error.h"
@@ -31,16 +30,6 @@ ScheduleOptions schedule_options(const PipelineOptions& o, int micro_batches) {
           .stages_per_rank = o.interleave,
           .micro_batches = micro_batches,
           .extra_warmup = o.extra_warmup};
-}
-
-// Returns PipelineOptions::lists, checked; empty lists if there are none.
-ActionLists given_lists(const PipelineOptions& o) {
-  if (o.lists.empty()) return {};
-  ActionLists lists = parse_schedule(o.lists);
-  check_schedule(lists);
-  if (lists.ranks() != o.stages)
-    throw ValueError(kOp, "expected a list for each of ", o.stages, " ranks, got ", lists.ranks());
-  return lists;
 }
 
 // Checks the options and fills in `stages`.
@@ -80,8 +69,7 @@ constexpr int kDefaultMicroBatchesPerRank = 4;
 StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& o, const Group& group,
                                StageLayout& layout) {
   const int micro_batches = o.micro_batches > 0 ? o.micro_batches : kDefaultMicroBatchesPerRank * o.stages;
-  const ActionLists lists =
-      o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, micro_batches)) : given_lists(o);
+  const ActionLists lists = make_schedule(o.schedule, schedule_options(o, micro_batches));
   layout.recompute = o.recompute_of_stage;
   if (layout.recompute.empty()) layout.recompute.assign(size_t(lists.stages()), o.recompute);
   if (int(layout.recompute.size()) != lists.stages())
@@ -151,9 +139,7 @@ void PipelineBase::attach(GradManager& gm) {
 }
 
 ActionLists PipelineBase::lists_for(int micro_batches) const {
-  return in_groups(options_.lists.empty()
-                       ? make_schedule(options_.schedule, schedule_options(options_, micro_batches))
-                       : given_lists(options_),
+  return in_groups(make_schedule(options_.schedule, schedule_options(options_, micro_batches)),
                    layout_.groups);
 }
 
@@ -205,8 +191,6 @@ PipelineBase::SplitBatch PipelineBase::split(const Batch& batch, const std::stri
   const int64_t rows = rows_of(batch.inputs, batch.targets);
   SplitBatch result{.rows = rows, .lists = lists_for(micro_batches_for(rows))};
   const int count = result.lists.micro_batches;
-  if (rows < count)
-    throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, got ", rows);
   // Sizes differ by at most one row; larger micro-batches come first.
   for (int64_t k = 0, begin = 0; k < count; ++k) {
     const int64_t end = begin + rows / count + (k < rows % count);
@@ -216,8 +200,8 @@ PipelineBase::SplitBatch PipelineBase::split(const Batch& batch, const std::stri
     begin = end;
   }
   result.work.draw = Context::current().generator->next();
-  result.work.program = concat(what, " by ", options_.lists.empty() ? name_of(options_.schedule) : "lists",
-                               ", ", stages(), " stages, ", count, " micro-batches, ", rows, " rows");
+  result.work.program = concat(what, " by ", name_of(options_.schedule), ", ", stages(), " stages, ", count,
+                               " micro-batches, ", rows, " rows");
   return result;
 }
 
@@ -230,19 +214,13 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     throw ValueError(kOp,
                      "the ranks must skip a step together: make the scaler with "
                      "{.agree = [](bool found) { return dist::any_rank(found); }}");
-  const bool chooses =
-      options_.lists.empty() && options_.micro_batches == 0 && options_.micro_batch_size == 0;
+  const bool chooses = options_.micro_batches == 0 && options_.micro_batch_size == 0;
   const bool measured = auto_ || recompute_;
   if (gm && chooses && !measured) measure(batch, compute);
   if (gm && !chooses && !measured && std::ranges::count(layout_.recompute, Recompute::kAuto) > 0)
     choose_recompute(batch, compute);
   auto [rows, micro_batches, lists, work] = split(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
-  const auto has_backwards = [](const auto& list) {
-    return !list.empty() && list.back().kind != ActionKind::kForward;
-  };
-  if (gm && std::ranges::none_of(lists.of_rank, has_backwards))
-    throw ScheduleError(kOp, {}, "a step needs backwards, and the lists have forwards alone");
   work.gm = gm;
   work.recompute = recompute();
   const std::vector<double> weights = weights_of(micro_batches, options);

@@ -42,10 +42,6 @@ struct PipelineOptions {
   // Rows per micro-batch. 0: the number of micro-batches is chosen from times measured in the first training
   // steps; the choice may differ between runs.
   int64_t micro_batch_size = 0;
-  // User-defined action lists that replace `schedule`: one text per rank, "0F0 0F1 0B0 0B1". The lists define
-  // each rank's stages and the number of micro-batches; `interleave` and `micro_batches` are ignored. Batches
-  // must have at least one row per micro-batch.
-  std::vector<std::string> lists = {};
   // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}. Empty: the cuts are chosen from
   // measured times to minimize the time of the slowest stage. The example should then have as many rows as a
   // micro-batch.

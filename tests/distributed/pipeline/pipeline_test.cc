@@ -1,4 +1,4 @@
-// Pipelines: bits, devices, accumulation, losses, lists. Against the undivided model: equality_test.
+// Pipelines: bits, devices, accumulation, losses. Against the undivided model: equality_test.
 #include "gradus/distributed/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,6 @@
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
@@ -141,26 +140,6 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
           expect_near(p.grad(), model->parameter(name).grad(), 1e-12);
       });
   }
-}
-
-TEST(Pipeline, RunsListsOfTheUsersOwn) {
-  const std::vector<std::string> lists = {"0F0 0F1 0F2 0B1 0I0 0B2 0W0 2F0 2F1 2B1 2I0 2F2 2W0 2B2",
-                                          "1F1 1F0 1F2 1B1 1B0 1B2"};
-  const PipelineOptions options{.lists = lists, .cut_after = {"b0", "b1"}};
-  EXPECT_THROW(run_ranks(2, [&] { trained_here<ResidualMLP>(options, 16); }), ScheduleError);
-  const std::vector<std::string> good = {"0F0 0F1 0F2 2F0 2F1 2I1 2W1 2F2 2I0 2B2 0I1 2W0 0B0 0W1 0B2",
-                                         "1F1 1F0 1F2 1B1 1I0 1B2 1W0"};
-  const Trained want = undivided<ResidualMLP>(16);
-  run_ranks(2, [&] {
-    const PipelineOptions options{.lists = good, .cut_after = {"b0", "b1"}};
-    EXPECT_LE(difference(trained_here<ResidualMLP>(options, 16), want), 1e-12);
-    Pipeline<ResidualMLP> pipe(make<ResidualMLP>, Case<ResidualMLP>::input(2, 0), options);
-    GradManager gm;
-    pipe.attach(gm);
-    EXPECT_THROW(pipe.step(gm, Case<ResidualMLP>::input(2, 0), Case<ResidualMLP>::target(2, 0),
-                           Case<ResidualMLP>::loss),
-                 ShapeError);
-  });
 }
 
 TEST(Pipeline, ARankHoldsItsOwnStagesOnly) {

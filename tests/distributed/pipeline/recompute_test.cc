@@ -14,6 +14,7 @@
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"
 #include "gradus/nn/reparametrize.h"
 #include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tests/distributed/pipeline/action_lists.h"
 #include "gradus/tests/distributed/pipeline/unet_training.h"
 
 namespace gradus::dist {
@@ -188,7 +189,7 @@ TEST(Recompute, RunsGroupsOfLayersAgain) {
 }
 
 TEST(Recompute, GroupsStandSideBySideInTheLists) {
-  const ActionLists lists = parse_schedule({"0F0 2F0 2I0 0B0 2W0", "1F0 1B0"});
+  const ActionLists lists = lists_of({"0F0 2F0 2I0 0B0 2W0", "1F0 1B0"});
   EXPECT_THAT(to_text(internal::in_groups(lists, {2, 1, 3})),
               ElementsAre("0F0 1F0 3F0 4F0 5F0 5I0 4I0 3I0 1B0 0B0 5W0 4W0 3W0", "2F0 2B0"));
 }

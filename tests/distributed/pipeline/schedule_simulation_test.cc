@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "gradus/tensor/base/error.h"
+#include "gradus/tests/distributed/pipeline/action_lists.h"
 
 namespace gradus::dist {
 namespace {
@@ -158,7 +159,7 @@ TEST(Simulation, ArgumentsAreChecked) {
   EXPECT_THROW(simulate(lists, {{1, 1, 1}, {1, -1, 1}}), ValueError);
   EXPECT_THROW(simulate(lists, {{1, 1, 1}, {1, NAN, 1}}), ValueError);
   EXPECT_THROW(simulate(lists, {{1, 1, 1}, {1, 1, 1}}, {NAN, 0}), ValueError);
-  EXPECT_THROW(simulate(parse_schedule({"0B0 0F0"}), {{1, 1, 1}}), ValueError);
+  EXPECT_THROW(simulate(lists_of({"0B0 0F0"}), {{1, 1, 1}}), ValueError);
 }
 
 TEST(Simulation, AForwardThatRunsAgainTakesTimeAndFewBytes) {
@@ -175,7 +176,7 @@ TEST(Simulation, AForwardThatRunsAgainTakesTimeAndFewBytes) {
   EXPECT_THAT(bytes(again), ElementsAre(2 + 8, 9));
   EXPECT_EQ(simulate(lists, {again, again}).makespan, (4 + 1) * 4);
   // Between I and W a micro-batch holds what its second run has left.
-  const SchedulePrediction apart = simulate(parse_schedule({"0F0 0F1 0I0 0I1 0W0 0W1"}), {again});
+  const SchedulePrediction apart = simulate(lists_of({"0F0 0F1 0I0 0I1 0W0 0W1"}), {again});
   EXPECT_EQ(apart.ranks[0].peak_bytes, 2 * 9);
   EXPECT_EQ(apart.makespan, 2 + 4 + 2);
 }
