@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/pipeline_base.h"
 
 namespace gradus::dist::internal {
@@ -11,8 +12,8 @@ namespace gradus::dist::internal {
 std::string PipelineBase::describe() {
   const Cut& cut = model_.cut_for(example_);
   const nn::StateDict parameters = model_.module().named_parameters();
-  const RecomputeChoice* choice = auto_ ? &auto_->best() : recompute_ ? &*recompute_ : nullptr;
-  const std::vector<Recompute>& modes = choice ? choice->of_stage : layout_.recompute;
+  const RecomputeChoice* choice = auto_ ? &auto_->best() : nullptr;
+  const auto modes = choice ? choice->of_stage : std::vector(size_t(stages()), options_.recompute);
   const std::vector<StageTimes>& times = choice ? choice->stages : layout_.times;
   std::ostringstream text;
   text << std::setprecision(3);
@@ -60,12 +61,12 @@ std::string PipelineBase::describe() {
     text << "\n";
   }
   if (total > 0) text << "the slowest stage takes " << slowest * stages() / total << " times the mean\n";
-  if (std::ranges::count(modes, Recompute::kAuto) > 0)
+  if (!choice && options_.recompute == Recompute::kAuto)
     text << "the first training step chooses which stages run again\n";
   if (choice && options_.memory_limit > 0)
     text << "a rank needs at most " << int64_t(choice->peak_bytes()) << " of " << options_.memory_limit
          << " bytes\n";
-  if (auto_) text << auto_->describe();
+  if (auto_ && chooses_micro_batches()) text << auto_->describe();
   return text.str();
 }
 

@@ -4,6 +4,7 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 #include "gradus/distributed/pipeline/internal/batch_rows.h"
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
@@ -37,30 +38,18 @@ std::vector<double> PipelineBase::rank_bytes() {
   return rank_bytes;
 }
 
-void PipelineBase::choose_recompute(const Batch& batch, const Compute& compute) {
-  const int64_t own_rows = rows_of(batch.inputs, batch.targets);
-  const auto rows = int64_t(largest_of_all(double(own_rows)));
-  const ActionLists lists = lists_for(micro_batches_for(rows));
-  const int64_t size = (rows + lists.micro_batches - 1) / lists.micro_batches;
-  RecomputeChoice choice =
-      choose_recomputation(layout_.recompute, lists, measure_stages(batch, compute, std::min(size, own_rows)),
-                           rank_bytes(), double(options_.memory_limit));
-  if (choice.peak_bytes() > double(options_.memory_limit))
-    throw ValueError("Pipeline", "no recomputation keeps memory_limit = ", options_.memory_limit,
-                     " bytes: a rank needs at least ", int64_t(choice.peak_bytes()));
-  recompute_ = std::move(choice);
-}
-
 void PipelineBase::measure(const Batch& batch, const Compute& compute) {
   const int64_t own_rows = rows_of(batch.inputs, batch.targets);
-  auto_.emplace(
-      int64_t(largest_of_all(double(own_rows))),
+  const auto rows = int64_t(largest_of_all(double(own_rows)));
+  auto_ = std::make_unique<AutoMicroBatches>(
+      rows,
       AutoMicroBatches::Setting{
           .lists = [&](int micro_batches) { return lists_for(micro_batches); },
           .measure = [&](int64_t rows) { return measure_stages(batch, compute, std::min(rows, own_rows)); },
+          .micro_batches = chooses_micro_batches() ? 0 : micro_batches_for(rows),
           .rank_bytes = rank_bytes(),
           .memory_limit = double(options_.memory_limit),
-          .recompute = layout_.recompute});
+          .recompute = options_.recompute});
 }
 
 std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,

@@ -10,6 +10,7 @@
 #include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/deferred_batch_norm.h"
 #include "gradus/distributed/pipeline/gathered_records.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
@@ -40,16 +41,10 @@ PipelineOptions checked(PipelineOptions o) {
   if (o.micro_batches > 0 && o.micro_batch_size > 0)
     throw ValueError(kOp, "expected micro_batches or micro_batch_size, got both");
   if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, got ", o.memory_limit);
-  if (o.recompute != Recompute::kNever && !o.recompute_of_stage.empty())
-    throw ValueError(kOp, "expected recompute or recompute_of_stage, got both");
-  const auto has = [&](Recompute mode) {
-    return o.recompute == mode || std::ranges::find(o.recompute_of_stage, mode) != o.recompute_of_stage.end();
-  };
-  if (has(Recompute::kAuto) && o.memory_limit == 0)
+  if (o.recompute == Recompute::kAuto && o.memory_limit == 0)
     throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, got none");
   if (o.recompute_every < 0) throw ValueError(kOp, "expected recompute_every >= 0, got ", o.recompute_every);
-  if (o.recompute_every > 0 && !has(Recompute::kAlways) && !has(Recompute::kExceptLast) &&
-      !has(Recompute::kAuto))
+  if (o.recompute_every > 0 && o.recompute == Recompute::kNever)
     throw ValueError(kOp, "expected stages that run again for recompute_every = ", o.recompute_every,
                      ", got none");
   if (!o.devices.empty()) {
@@ -70,30 +65,19 @@ StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& 
                                StageLayout& layout) {
   const int micro_batches = o.micro_batches > 0 ? o.micro_batches : kDefaultMicroBatchesPerRank * o.stages;
   const ActionLists lists = make_schedule(o.schedule, schedule_options(o, micro_batches));
-  layout.recompute = o.recompute_of_stage;
-  if (layout.recompute.empty()) layout.recompute.assign(size_t(lists.stages()), o.recompute);
-  if (int(layout.recompute.size()) != lists.stages())
-    throw ValueError(kOp, "expected recompute_of_stage of ", lists.stages(), " stages, got ",
-                     layout.recompute.size());
   parts.cut_after = o.cut_after;
   if (o.cut_after.empty() && lists.stages() > 1) {
-    CutChoice choice = choose_cuts(parts, lists,
-                                   {.memory_limit = o.memory_limit,
-                                    .recompute = layout.recompute,
-                                    .recompute_every = o.recompute_every});
+    CutChoice choice = choose_cuts(
+        parts, lists,
+        {.memory_limit = o.memory_limit, .recompute = o.recompute, .recompute_every = o.recompute_every});
     parts.cut_after = std::move(choice.cut_after);
     layout.times = std::move(choice.stages);
   }
-  if (o.recompute_every > 0) {
-    std::vector<Recompute> of_group;
-    const auto ends = group_ends(parts, layout.recompute, o.recompute_every);
-    for (size_t s = 0; s < ends.size(); ++s) {
-      parts.cut_after.insert(parts.cut_after.end(), ends[s].begin(), ends[s].end());
-      layout.groups.push_back(int(ends[s].size()) + 1);
-      of_group.insert(of_group.end(), ends[s].size() + 1, layout.recompute[s]);
+  if (o.recompute_every > 0)
+    for (const auto& ends : group_ends(parts, lists.stages(), o.recompute_every)) {
+      parts.cut_after.insert(parts.cut_after.end(), ends.begin(), ends.end());
+      layout.groups.push_back(int(ends.size()) + 1);
     }
-    layout.recompute = std::move(of_group);
-  }
   parts.rank_of_stage = in_groups(lists, layout.groups).rank_of_stage;
   parts.rank = group.rank();
   if (!o.devices.empty())
@@ -124,6 +108,8 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
   all_reduce_ = make_allreduce_cb(
       ReduceOp::kMean, {.group = replicas, .uneven_no_sync = true, .group_name = "replicas of a pipeline"});
 }
+
+PipelineBase::~PipelineBase() = default;
 
 std::vector<Tensor> PipelineBase::parameters() const {
   std::vector<Tensor> all;
@@ -183,10 +169,6 @@ int PipelineBase::micro_batches_for(int64_t rows) const {
   return int(std::min(number, std::min<int64_t>(rows, kMaxActions)));
 }
 
-const std::vector<Recompute>& PipelineBase::recompute() const {
-  return auto_ ? auto_->next().of_stage : recompute_ ? recompute_->of_stage : layout_.recompute;
-}
-
 PipelineBase::SplitBatch PipelineBase::split(const Batch& batch, const std::string& what) const {
   const int64_t rows = rows_of(batch.inputs, batch.targets);
   SplitBatch result{.rows = rows, .lists = lists_for(micro_batches_for(rows))};
@@ -214,15 +196,12 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     throw ValueError(kOp,
                      "the ranks must skip a step together: make the scaler with "
                      "{.agree = [](bool found) { return dist::any_rank(found); }}");
-  const bool chooses = options_.micro_batches == 0 && options_.micro_batch_size == 0;
-  const bool measured = auto_ || recompute_;
-  if (gm && chooses && !measured) measure(batch, compute);
-  if (gm && !chooses && !measured && std::ranges::count(layout_.recompute, Recompute::kAuto) > 0)
-    choose_recompute(batch, compute);
+  if (gm && !auto_ && (chooses_micro_batches() || options_.recompute == Recompute::kAuto))
+    measure(batch, compute);
   auto [rows, micro_batches, lists, work] = split(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
   work.gm = gm;
-  work.recompute = recompute();
+  work.recompute = auto_ ? auto_->next().of_stage : std::vector(size_t(stages()), options_.recompute);
   const std::vector<double> weights = weights_of(micro_batches, options);
   work.compute = [&](int k, bool is_last_stage) {
     const Tensor loss =
@@ -245,7 +224,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     options.scaler->backward_of_part(gm->attached_tensors(), run_lists);
   else
     run_lists(1);
-  if (gm && chooses)
+  if (gm && auto_)
     record_step_time(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   if (deferred) deferred->apply();
   if (!all_reduce_) return loss;

@@ -183,11 +183,9 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   for (const std::string& name : units.trace.state)
     bytes_of_state.push_back(parameters.contains(name) ? double(parameters.at(name).nbytes()) : 0);
   const double limit = options.memory_limit > 0 ? double(options.memory_limit) : INFINITY;
-  std::vector<Recompute> modes = options.recompute;
-  modes.resize(size_t(stages), Recompute::kNever);
-  std::vector<char> may_run_again = recomputed_stages(modes, lists);
+  std::vector<char> may_run_again = recomputed_stages(options.recompute, lists);
   if (options.recompute_every > 0)  // at least all groups except the last are recomputed
-    for (int s = 0; s < stages; ++s) may_run_again[s] = modes[s] != Recompute::kNever;
+    may_run_again.assign(size_t(stages), options.recompute != Recompute::kNever);
   const std::vector<MicroBatchesInFlight> held = max_in_flight(lists);
   const auto bytes_of = [&](int stage, int begin, int end, bool recompute) {
     double saved = 0, recomputed = 0;
@@ -205,7 +203,7 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
            double(held[stage].most) * saved + double(held[stage].most_in_backward) * recomputed;
   };
   const auto is_recomputed = [&](int stage, int begin, int end) {
-    if (modes[stage] != Recompute::kAuto || !may_run_again[stage]) return bool(may_run_again[stage]);
+    if (options.recompute != Recompute::kAuto || !may_run_again[stage]) return bool(may_run_again[stage]);
     const auto stages_of_rank = std::ranges::count(lists.rank_of_stage, lists.rank_of_stage[stage]);
     return bytes_of(stage, begin, end, false) > limit / double(stages_of_rank);
   };

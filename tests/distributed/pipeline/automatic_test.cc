@@ -9,7 +9,6 @@
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 #include "gradus/distributed/pipeline/pipeline.h"
 #include "gradus/models/models.h"
@@ -20,7 +19,6 @@
 namespace gradus::dist {
 namespace {
 
-using internal::AutoMicroBatches;
 using internal::CutChoice;
 using internal::StagedModel;
 using testing::ElementsAre;
@@ -92,15 +90,14 @@ TEST(AutomaticCuts, KnowThatForwardsRunAgain) {
   const CutChoice never = internal::choose_cuts(parts, lists_of(2), {});
   EXPECT_THAT(never.cut_after, ElementsAre("c"));
   // 16 ms each, instead of 24 and 12.
-  const std::vector<Recompute> first = {Recompute::kAlways, Recompute::kNever};
-  EXPECT_THAT(internal::choose_cuts(parts, lists_of(2), {.recompute = first}).cut_after, ElementsAre("b"));
+  EXPECT_THAT(internal::choose_cuts(parts, lists_of(2), {.recompute = Recompute::kExceptLast}).cut_after,
+              ElementsAre("b"));
 
   // The first stage holds two micro-batches, of which each layer keeps its result.
   const double layer = never.stages[0].bytes / 3;
   const auto limited = [&](double layers) {
-    return internal::choose_cuts(
-        parts, lists_of(2),
-        {.memory_limit = int64_t(layers * layer), .recompute = {Recompute::kAuto, Recompute::kAuto}});
+    return internal::choose_cuts(parts, lists_of(2),
+                                 {.memory_limit = int64_t(layers * layer), .recompute = Recompute::kAuto});
   };
   EXPECT_THAT(limited(20).cut_after, ElementsAre("c"));
   EXPECT_THAT(limited(4.5).cut_after, ElementsAre("b"));
