@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::dist::internal {
@@ -28,16 +29,12 @@ std::vector<StageTimes> interpolate_times(int64_t rows, const std::vector<Measur
   while (i + 1 < measurements.size() && measurements[i].rows < rows) ++i;
   const Measurement &a = measurements[i - 1], &b = measurements[i];
   const double fraction = double(rows - a.rows) / double(b.rows - a.rows);
-  const auto interpolate = [&](double x, double y) { return std::max(0.0, x + fraction * (y - x)); };
-  std::vector<StageTimes> times;
-  for (size_t s = 0; s < a.stages.size(); ++s) {
-    const StageTimes &x = a.stages[s], &y = b.stages[s];
-    times.push_back({.forward = interpolate(x.forward, y.forward),
-                     .input_gradient = interpolate(x.input_gradient, y.input_gradient),
-                     .weight_gradient = interpolate(x.weight_gradient, y.weight_gradient),
-                     .bytes = interpolate(x.bytes, y.bytes),
-                     .input_bytes = interpolate(x.input_bytes, y.input_bytes)});
-  }
+  std::vector<StageTimes> times(a.stages.size());
+  for (size_t s = 0; s < times.size(); ++s)
+    for (const auto time : kStageTimes) {
+      const double x = a.stages[s].*time, y = b.stages[s].*time;
+      times[s].*time = std::max(0.0, x + fraction * (y - x));
+    }
   return times;
 }
 

@@ -27,11 +27,9 @@ std::string PipelineBase::describe() {
       if (cut.plan.calls[i].stage == s && cut.plan.calls[i].cut) last = call.path;
     }
     int64_t elements = 0;
-    for (size_t i = 0; i < cut.trace.state.size(); ++i) {
-      const auto& owners = cut.plan.owners[i];
-      if (std::ranges::find(owners, s) != owners.end() && parameters.contains(cut.trace.state[i]))
+    for (size_t i = 0; i < cut.trace.state.size(); ++i)
+      if (cut.plan.reads(s, i) && parameters.contains(cut.trace.state[i]))
         elements += parameters.at(cut.trace.state[i]).numel();
-    }
     text << "stage " << s << " on ";
     if (model_.has_devices())
       text << model_.device_of(s);
@@ -51,9 +49,8 @@ std::string PipelineBase::describe() {
     std::string from;
     for (const StageInputSource& need : cut.plan.needs[s]) {
       if (need.call < 0) continue;
-      const TracedCall& call = cut.trace.calls[need.call];
-      bytes += call.results[need.result].nbytes();
-      from += (from.empty() ? "" : ", ") + call.path;
+      bytes += cut.result(need).nbytes();
+      from += (from.empty() ? "" : ", ") + cut.trace.calls[need.call].path;
     }
     if (s > 0) text << "; receives " << bytes << " bytes from " << from;
     if (modes[size_t(s)] == Recompute::kAlways) text << "; runs again";
