@@ -43,11 +43,10 @@ void check(Schedule schedule, const ScheduleOptions& options) {
 // Builds the list of one rank. A chunk is a stage, or several consecutive stages that run as one.
 class RankList {
  public:
-  RankList(int micro_batches, size_t size) : micro_batches_(micro_batches) { list_.reserve(size); }
+  explicit RankList(int micro_batches) : micro_batches_(micro_batches) {}
 
   // Adds a chunk of the stages [first, last].
   void add_chunk(int first, int last) { chunks_.push_back({first, last, {}}); }
-  void add_chunk(int stage) { add_chunk(stage, stage); }
 
   // Appends micro-batch k on the chunk's stages, in reverse order for backward. Does nothing if k >=
   // micro_batches.
@@ -142,21 +141,16 @@ int interleaved_group(int ranks, int micro_batches) {
 
 std::vector<Action> list_of_rank(Schedule schedule, const ScheduleOptions& options, int rank) {
   const int ranks = options.ranks, stages_per_rank = options.stages_per_rank, m = options.micro_batches;
-  const int kinds = schedule == Schedule::kZeroBubbleH1 || schedule == Schedule::kZeroBubbleV ? 3 : 2;
   const int64_t later_ranks = ranks - 1 - rank;
-  RankList list(m, size_t(kinds) * stages_per_rank * m);
-
-  switch (schedule) {
-    case Schedule::kInterleaved1F1B:
-    case Schedule::kLoopedBreadthFirst:
-      for (int chunk = 0; chunk < stages_per_rank; ++chunk) list.add_chunk(chunk * ranks + rank);
-      break;
-    case Schedule::kZeroBubbleV:
-      list.add_chunk(rank);
-      list.add_chunk(2 * ranks - 1 - rank);
-      break;
-    default:
-      list.add_chunk(rank * stages_per_rank, rank * stages_per_rank + stages_per_rank - 1);
+  const bool is_v = schedule == Schedule::kZeroBubbleV;
+  RankList list(m);
+  if (is_v || schedule == Schedule::kInterleaved1F1B || schedule == Schedule::kLoopedBreadthFirst) {
+    for (int chunk = 0; chunk < stages_per_rank; ++chunk) {
+      const int stage = is_v && chunk == 1 ? 2 * ranks - 1 - rank : chunk * ranks + rank;
+      list.add_chunk(stage, stage);
+    }
+  } else {
+    list.add_chunk(rank * stages_per_rank, rank * stages_per_rank + stages_per_rank - 1);
   }
   const auto alternate = [&](int64_t warmup) { warmup_then_alternate(list, 1, m, m, warmup, false); };
   switch (schedule) {
