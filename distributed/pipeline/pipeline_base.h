@@ -84,6 +84,11 @@ namespace internal {
 
 class AutoMicroBatches;
 
+// Tensors whose dim 0 is the batch's rows.
+struct Batch {
+  std::vector<Tensor> inputs, targets;
+};
+
 struct StageLayout {
   std::vector<int> groups;        // number of recomputation groups per stage; empty: one each
   std::vector<StageTimes> times;  // per stage, measured; empty unless the cuts were chosen automatically
@@ -135,8 +140,7 @@ class PipelineBase {
   std::string describe();
   // Returns the number of stages, where each group of `recompute_every` layers counts as a stage.
   int stages() const { return model_.stages(); }
-  // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension
-  // "replica":
+  // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension "replica":
   // the ranks with the same stages.
   const Grid& grid() const { return grid_; }
   // Starts recording this rank's actions and messages, keeping the last `steps` steps; 0 stops recording. All
@@ -152,9 +156,6 @@ class PipelineBase {
 
  protected:
   using Tensors = std::vector<Tensor>;
-  struct Batch {
-    Tensors inputs, targets;
-  };
   PipelineBase(StagedModel::Parts parts, const PipelineOptions& options);
   ~PipelineBase();
 
@@ -184,12 +185,8 @@ class PipelineBase {
   // Measures the stages, and starts the choice of the number of micro-batches and of the stages that are
   // recomputed. Collective over the job.
   void measure(const Batch& batch, const Compute& compute);
-  // Passes the duration of a training step to the choice. Collective over the job.
-  void record_step_time(int64_t rows, double seconds);
   // Returns the times of all stages for the first `rows` rows of the batch. Collective over the job.
   std::vector<StageTimes> measure_stages(const Batch& batch, const Compute& compute, int64_t rows);
-  // Broadcasts buffers (running statistics) from the first replica. Collective over the replicas.
-  void broadcast_buffers();
   // Returns the weight of each micro-batch's loss. Collective over the replicas.
   std::vector<double> weights_of(const std::vector<Batch>& micro_batches, const StepOptions& options) const;
 
