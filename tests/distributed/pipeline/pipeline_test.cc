@@ -24,7 +24,7 @@ TEST(Pipeline, DoesOnDevicesWhatItDoesOnRanks) {
     std::mutex mutex;
     run_ranks(ranks, [&] {
       manual_seed(5);
-      Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(4, 0), options);
+      Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(4, 0), options);
       GradManager gm;
       pipe.attach(gm);
       optim::SGD opt(pipe.parameters(), {.lr = 0.1});
@@ -63,13 +63,8 @@ TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
   for (const int micro_batches : {1, 3, 8}) {
     const auto want = train_unet(1, {.micro_batches = micro_batches});
     EXPECT_EQ(want.size(), 5u * 2 + 5 + 1);
-    for (Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1})
-      for (const int ranks : {2, 4})
-        EXPECT_EQ(train_unet(ranks, {.schedule = schedule, .micro_batches = micro_batches}), want)
-            << name_of(schedule) << " P " << ranks << " M " << micro_batches;
-    for (Schedule schedule : {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV})
-      EXPECT_EQ(train_unet(3, {.interleave = 2, .schedule = schedule, .micro_batches = micro_batches}), want)
-          << name_of(schedule) << " M " << micro_batches;
+    expect_unet(want, {.micro_batches = micro_batches}, {2, 4});
+    expect_interleaved_unet(want, {.micro_batches = micro_batches});
   }
 }
 
@@ -78,7 +73,7 @@ TEST(Pipeline, StepsMayAccumulate) {
   run_ranks(2, [] {
     const auto grads = [](int micro_batches) {
       manual_seed(5);
-      Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0),
+      Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(2, 0),
                               {.micro_batches = micro_batches, .cut_after = {"b0"}});
       GradManager gm;
       pipe.attach(gm);
@@ -89,7 +84,7 @@ TEST(Pipeline, StepsMayAccumulate) {
       return all;
     };
     manual_seed(5);
-    const auto model = make<TiedText>();
+    const auto model = make_f64<TiedText>();
     GradManager gm;
     gm.attach(model->parameters());
     for (int i = 0; i < 2; ++i) {
@@ -97,7 +92,7 @@ TEST(Pipeline, StepsMayAccumulate) {
       gm.backward(Case<TiedText>::loss((*model)(Case<TiedText>::input(4, i)), Case<TiedText>::target(4, i)));
     }
     manual_seed(5);
-    Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0), {.cut_after = {"b0"}});
+    Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(2, 0), {.cut_after = {"b0"}});
     const auto names = pipe.named_parameters();
     for (const int micro_batches : {1, 3}) {
       const auto got = grads(micro_batches);
@@ -119,7 +114,7 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
       return nn::cross_entropy(flat(y), flatten(target, 0, 1), {.reduction = reduction});
     };
     manual_seed(5);
-    const auto model = make<TiedText>();
+    const auto model = make_f64<TiedText>();
     GradManager whole;
     whole.attach(model->parameters());
     auto recording = whole.record();
@@ -128,7 +123,7 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
     for (const int ranks : {2, 4})
       run_ranks(ranks, [&] {
         manual_seed(5);
-        Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0),
+        Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(2, 0),
                                 {.stages = 2, .micro_batches = 4, .cut_after = {"b0"}});
         GradManager gm;
         pipe.attach(gm);
@@ -144,7 +139,8 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
 
 TEST(Pipeline, ARankHoldsItsOwnStagesOnly) {
   run_ranks(2, [] {
-    Pipeline<ResidualMLP> pipe(make<ResidualMLP>, random_tensor({2, 6}, DType::kF64), {.cut_after = {"b1"}});
+    Pipeline<ResidualMLP> pipe(make_f64<ResidualMLP>, random_tensor({2, 6}, DType::kF64),
+                               {.cut_after = {"b1"}});
     for (const auto& [name, p] : pipe.module().named_parameters()) {
       const bool first = name.starts_with("in") || name.starts_with("b0") || name.starts_with("b1");
       EXPECT_EQ(p.device().type == DeviceType::kCPU, first == (get_rank() == 0)) << name;

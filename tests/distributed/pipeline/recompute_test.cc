@@ -38,16 +38,8 @@ TEST(Recompute, GivesTheSameBits) {
                                   {.memory_limit = 1 << 26, .recompute = Recompute::kAuto}};
   for (PipelineOptions options : ways) {
     options.micro_batches = 4;
-    for (const int ranks : {1, 2, 4})
-      for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1}) {
-        options.schedule = schedule;
-        EXPECT_EQ(train_unet(ranks, options), want) << name_of(schedule) << " P " << ranks;
-      }
-    options.interleave = 2;
-    for (const Schedule schedule : {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV}) {
-      options.schedule = schedule;
-      EXPECT_EQ(train_unet(3, options), want) << name_of(schedule);
-    }
+    expect_unet(want, options, {1, 2, 4});
+    expect_interleaved_unet(want, options);
   }
   // A limit that is kept by recomputation alone.
   PipelineOptions tight{
