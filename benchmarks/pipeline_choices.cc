@@ -5,6 +5,7 @@
 
 #include "benchmarks/pipeline_cases.h"
 #include "benchmarks/pipeline_models.h"
+#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/step_recorder.h"
 
 namespace gradus::bench {

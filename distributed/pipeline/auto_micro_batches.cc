@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::dist::internal {
@@ -28,16 +29,12 @@ std::vector<StageTimes> interpolate_times(int64_t rows, const std::vector<Measur
   while (i + 1 < measurements.size() && measurements[i].rows < rows) ++i;
   const Measurement &a = measurements[i - 1], &b = measurements[i];
   const double fraction = double(rows - a.rows) / double(b.rows - a.rows);
-  const auto interpolate = [&](double x, double y) { return std::max(0.0, x + fraction * (y - x)); };
-  std::vector<StageTimes> times;
-  for (size_t s = 0; s < a.stages.size(); ++s) {
-    const StageTimes &x = a.stages[s], &y = b.stages[s];
-    times.push_back({.forward = interpolate(x.forward, y.forward),
-                     .input_gradient = interpolate(x.input_gradient, y.input_gradient),
-                     .weight_gradient = interpolate(x.weight_gradient, y.weight_gradient),
-                     .bytes = interpolate(x.bytes, y.bytes),
-                     .input_bytes = interpolate(x.input_bytes, y.input_bytes)});
-  }
+  std::vector<StageTimes> times(a.stages.size());
+  for (size_t s = 0; s < times.size(); ++s)
+    for (const auto time : kStageTimes) {
+      const double x = a.stages[s].*time, y = b.stages[s].*time;
+      times[s].*time = std::max(0.0, x + fraction * (y - x));
+    }
   return times;
 }
 
@@ -53,7 +50,9 @@ std::vector<int64_t> subsample(const std::vector<int64_t>& sizes) {
 
 AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_(rows) {
   std::vector<int64_t> sizes;  // rows of a micro-batch, ascending
-  for (int64_t size = 1; size <= rows; ++size)
+  const bool is_fixed = setting.micro_batches > 0;
+  if (is_fixed) sizes.push_back((rows + setting.micro_batches - 1) / setting.micro_batches);
+  for (int64_t size = 1; size <= rows && !is_fixed; ++size)
     if (rows % size == 0 && rows / size <= kMaxMicroBatches) sizes.push_back(size);
   // With several ranks, the undivided batch is not measured but extrapolated: it needs the most memory, and a
   // pipeline with one micro-batch is hardly ever the fastest.
@@ -64,7 +63,7 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
 
   double least_bytes = INFINITY;
   for (int64_t size : sizes) {
-    const int number = int(rows / size);
+    const int number = is_fixed ? setting.micro_batches : int(rows / size);
     RecomputeChoice choice =
         choose_recomputation(setting.recompute, setting.lists(number), interpolate_times(size, measurements),
                              setting.rank_bytes, setting.memory_limit);
@@ -74,8 +73,8 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
     candidates_.push_back({number, std::move(choice)});
   }
   if (candidates_.empty())
-    throw ValueError("Pipeline",
-                     "no number of micro-batches keeps memory_limit = ", int64_t(setting.memory_limit),
+    throw ValueError("Pipeline", is_fixed ? "no recomputation" : "no number of micro-batches",
+                     " keeps memory_limit = ", int64_t(setting.memory_limit),
                      " bytes: a rank needs at least ", int64_t(least_bytes));
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.choice.makespan; });
   num_trial_candidates_ = std::min(int(candidates_.size()), kMaxTrialCandidates);

@@ -1,4 +1,4 @@
-// AutoMicroBatches: chooses the number of micro-batches from measured times.
+// AutoMicroBatches: chooses the number of micro-batches, and the stages that are recomputed, from measured times.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,10 @@ class AutoMicroBatches {
     std::function<ActionLists(int micro_batches)> lists;
     // Returns the times of all stages for a micro-batch of `rows` rows. Collective.
     std::function<std::vector<StageTimes>(int64_t rows)> measure;
-    std::vector<double> rank_bytes;         // per rank, memory that does not depend on micro-batches
-    double memory_limit = 0;                // bytes per rank; 0: no limit
-    std::vector<Recompute> recompute = {};  // per stage
+    int micro_batches = 0;           // > 0: the number is fixed, and only the recomputation is chosen
+    std::vector<double> rank_bytes;  // per rank, memory that does not depend on micro-batches
+    double memory_limit = 0;         // bytes per rank; 0: no limit
+    Recompute recompute = Recompute::kNever;
   };
   // Measures the stages. `rows` is the number of rows of the batch, equal on all ranks. Collective.
   // Errors: ValueError if every candidate exceeds the memory limit.

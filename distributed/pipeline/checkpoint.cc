@@ -57,35 +57,24 @@ struct RankContents {
   }
 };
 
+using Forms = std::vector<std::pair<std::string, std::pair<DType, Shape>>>;
+
 std::string to_wire(const RankContents& contents) {
-  WireWriter wire;
-  wire.put(contents.numbers);
-  for (const auto& [name, x] : contents.tensors) {
-    wire.put(name);
-    wire.put(x.dtype());
-    wire.put(x.shape());
-  }
-  return wire.take();
+  Forms forms;
+  for (const auto& [name, x] : contents.tensors) forms.emplace_back(name, std::pair(x.dtype(), x.shape()));
+  return dist::to_wire(std::pair(contents.numbers, forms));
 }
 
 RankContents contents_from_wire(std::string_view bytes) {
-  WireReader wire(bytes);
-  RankContents contents;
-  wire.get(contents.numbers);
-  while (wire.left()) {
-    std::string name;
-    DType dtype{};
-    Shape shape;
-    wire.get(name);
-    wire.get(dtype);
-    wire.get(shape);
-    contents.tensors.emplace_back(name, empty(shape, {.dtype = dtype, .device = {DeviceType::kMeta}}));
-  }
+  auto [numbers, forms] = from_wire<std::pair<decltype(RankContents::numbers), Forms>>(bytes);
+  RankContents contents{std::move(numbers), {}};
+  for (const auto& [name, form] : forms)
+    contents.tensors.emplace_back(name,
+                                  empty(form.second, {.dtype = form.first, .device = {DeviceType::kMeta}}));
   return contents;
 }
 
-// A request for a piece of a tensor: the elements from `first` on, in row-major order, at most
-// kMaxPieceBytes.
+// A request for a piece of a tensor: the elements from `first` on, in row-major order, at most kMaxPieceBytes.
 // Tensor -1 ends the requests.
 struct PieceRequest {
   int64_t tensor = -1, first = 0;
@@ -189,15 +178,18 @@ NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn:
 
 using CheckCheckpoint = std::function<void(const io::LoadedCheckpoint&)>;
 
-// Wraps the exception of a CheckCheckpoint, so that load_newest does not fall back to the previous file.
-struct CheckFailed {
-  std::exception_ptr error;
-};
+// Throws the error, if any, on all ranks. Collective.
+void rethrow_on_all(const std::exception_ptr& error) {
+  attempt(kOp, [&] {
+    if (error) std::rethrow_exception(error);
+    return std::string();
+  });
+}
 
-// Opens the file on all ranks and calls `check`.
-// Errors: FileError for a damaged file; CheckFailed if `check` throws on any rank.
-void open(std::optional<io::CheckpointReader>& file, const std::filesystem::path& path,
-          const CheckCheckpoint& check) {
+// Opens the file on all ranks and calls `check`. Returns the exception that `check` throws on any rank.
+// Errors: FileError for a damaged file.
+std::exception_ptr open(std::optional<io::CheckpointReader>& file, const std::filesystem::path& path,
+                        const CheckCheckpoint& check) {
   std::exception_ptr error;
   attempt(kOp, [&] {
     file.emplace(path);
@@ -212,24 +204,22 @@ void open(std::optional<io::CheckpointReader>& file, const std::filesystem::path
     }
     return std::string();
   });
-  if (!check) return;
   try {
-    attempt(kOp, [&] {
-      if (error) std::rethrow_exception(error);
-      return std::string();
-    });
+    if (check) rethrow_on_all(error);
   } catch (const DistributedError&) {
     throw;
   } catch (...) {
-    throw CheckFailed{std::current_exception()};
+    return std::current_exception();
   }
+  return nullptr;
 }
 
-// Loads the file. State does not change after an error.
+// Loads the file, unless `check` refuses it: then `refused` is what it threw. State does not change after an error.
 io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& module, optim::Optimizer& opt,
-                               const ParameterNumbers& numbers, const CheckCheckpoint& check) {
+                               const ParameterNumbers& numbers, const CheckCheckpoint& check,
+                               std::exception_ptr& refused) {
   std::optional<io::CheckpointReader> file;
-  open(file, path, check);
+  if ((refused = open(file, path, check))) return {};
   std::optional<optim::StateReader> state;
   NamedTensors weights;
   RandomGenerator generator = *Context::current().generator;
@@ -325,22 +315,18 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
       throw;
     }
   }
-  attempt(kOp, [&] {
-    if (error) std::rethrow_exception(error);
-    return std::string();
-  });
+  rethrow_on_all(error);
 }
 
 io::LoadedCheckpoint PipelineBase::load(const std::filesystem::path& path, optim::Optimizer& opt,
                                         const CheckCheckpoint& check) {
   const ParameterNumbers numbers(model_, opt);
-  try {
-    return io::load_newest(path, [&](const std::filesystem::path& p) {
-      return load_file(p, model_.module(), opt, numbers, check);
-    });
-  } catch (const CheckFailed& failed) {
-    std::rethrow_exception(failed.error);
-  }
+  std::exception_ptr refused;  // no exception here: load_newest would fall back to the previous file
+  io::LoadedCheckpoint loaded = io::load_newest(path, [&](const std::filesystem::path& p) {
+    return load_file(p, model_.module(), opt, numbers, check, refused);
+  });
+  if (refused) std::rethrow_exception(refused);
+  return loaded;
 }
 
 nn::LoadReport PipelineBase::load_weights(const std::filesystem::path& path, const nn::LoadOptions& options,

@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/pipeline_base.h"
 
 namespace gradus::dist::internal {
@@ -11,8 +12,8 @@ namespace gradus::dist::internal {
 std::string PipelineBase::describe() {
   const Cut& cut = model_.cut_for(example_);
   const nn::StateDict parameters = model_.module().named_parameters();
-  const RecomputeChoice* choice = auto_ ? &auto_->best() : recompute_ ? &*recompute_ : nullptr;
-  const std::vector<Recompute>& modes = choice ? choice->of_stage : layout_.recompute;
+  const RecomputeChoice* choice = auto_ ? &auto_->best() : nullptr;
+  const auto modes = choice ? choice->of_stage : std::vector(size_t(stages()), options_.recompute);
   const std::vector<StageTimes>& times = choice ? choice->stages : layout_.times;
   std::ostringstream text;
   text << std::setprecision(3);
@@ -26,11 +27,9 @@ std::string PipelineBase::describe() {
       if (cut.plan.calls[i].stage == s && cut.plan.calls[i].cut) last = call.path;
     }
     int64_t elements = 0;
-    for (size_t i = 0; i < cut.trace.state.size(); ++i) {
-      const auto& owners = cut.plan.owners[i];
-      if (std::ranges::find(owners, s) != owners.end() && parameters.contains(cut.trace.state[i]))
+    for (size_t i = 0; i < cut.trace.state.size(); ++i)
+      if (cut.plan.reads(s, i) && parameters.contains(cut.trace.state[i]))
         elements += parameters.at(cut.trace.state[i]).numel();
-    }
     text << "stage " << s << " on ";
     if (model_.has_devices())
       text << model_.device_of(s);
@@ -50,9 +49,8 @@ std::string PipelineBase::describe() {
     std::string from;
     for (const StageInputSource& need : cut.plan.needs[s]) {
       if (need.call < 0) continue;
-      const TracedCall& call = cut.trace.calls[need.call];
-      bytes += call.results[need.result].nbytes();
-      from += (from.empty() ? "" : ", ") + call.path;
+      bytes += cut.result(need).nbytes();
+      from += (from.empty() ? "" : ", ") + cut.trace.calls[need.call].path;
     }
     if (s > 0) text << "; receives " << bytes << " bytes from " << from;
     if (modes[size_t(s)] == Recompute::kAlways) text << "; runs again";
@@ -60,12 +58,12 @@ std::string PipelineBase::describe() {
     text << "\n";
   }
   if (total > 0) text << "the slowest stage takes " << slowest * stages() / total << " times the mean\n";
-  if (std::ranges::count(modes, Recompute::kAuto) > 0)
+  if (!choice && options_.recompute == Recompute::kAuto)
     text << "the first training step chooses which stages run again\n";
   if (choice && options_.memory_limit > 0)
     text << "a rank needs at most " << int64_t(choice->peak_bytes()) << " of " << options_.memory_limit
          << " bytes\n";
-  if (auto_) text << auto_->describe();
+  if (auto_ && chooses_micro_batches()) text << auto_->describe();
   return text.str();
 }
 

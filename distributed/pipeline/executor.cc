@@ -54,8 +54,6 @@ Executor::Executor(StagedModel& model, const Group& group) : model_(model), grou
     mailbox_ = std::make_unique<Mailbox>(group, Mailbox::Room{model.stages() + 1, kMaxSlots});
 }
 
-Executor::~Executor() = default;
-
 double Executor::run(const ActionLists& lists, const StepWork& work) {
   if (mailbox_) mailbox_->set_program(work.program);
   Step step{lists, work, steps_++, {}, {}, {}};
@@ -133,13 +131,13 @@ double Executor::run_list(Step& step) {
 std::string Executor::mismatching_inputs(const Step& step, const Action& action) const {
   const auto found = step.running.find({action.stage, action.micro_batch});
   if (found == step.running.end() || !found->second.cut) return "";
-  const auto& [trace, plan] = *found->second.cut;
+  const Cut& cut = *found->second.cut;
   const auto& received = found->second.input.received;
   std::string text;
   for (size_t slot = 0; slot < received.size(); ++slot) {
-    const StageInputSource& need = plan.needs[size_t(action.stage)][slot];
+    const StageInputSource& need = cut.plan.needs[size_t(action.stage)][slot];
     if (need.call < 0 || !received[slot].defined()) continue;
-    const Shape& expected = trace.calls[size_t(need.call)].results[size_t(need.result)].shape();
+    const Shape& expected = cut.result(need).shape();
     if (received[slot].shape() != expected)
       text += concat(", where rank ", get_global_rank(group_, model_.rank_of(need.stage)), " sent ",
                      received[slot].shape(), " in place of ", expected);
@@ -360,17 +358,22 @@ void Executor::sum_tied_gradients(Step& step, const std::map<std::string, Tensor
   }
 }
 
+// Returns the tensor of the last stage's rank on all ranks.
+Tensor Executor::broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing) {
+  const int last = model_.rank_of(model_.stages() - 1);
+  if (last != model_.rank()) return mailbox_->take(last, address, doing).tensor;
+  for (int rank = 0; rank < group_.size(); ++rank)
+    if (rank != last) mailbox_->send(rank, address, {.tensor = x});
+  return x;
+}
+
 void Executor::broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batch) {
   if (!mailbox_) return;
   const uint64_t number = steps_++;
-  const int last = model_.rank_of(model_.stages() - 1);
   for (size_t k = 0; k < of_micro_batch.size(); ++k)
     for (size_t i = 0; i < of_micro_batch[k].size(); ++i) {
-      const Address address{number, model_.stages(), int(k), int(i), false};
-      if (last != model_.rank()) of_micro_batch[k][i] = mailbox_->take(last, address, "the results").tensor;
-      for (int rank = 0; rank < group_.size(); ++rank)
-        if (last == model_.rank() && rank != last)
-          mailbox_->send(rank, address, {.tensor = of_micro_batch[k][i]});
+      Tensor& x = of_micro_batch[k][i];
+      x = broadcast_from_last({number, model_.stages(), int(k), int(i), false}, x, "the results");
     }
 }
 
@@ -378,12 +381,9 @@ double Executor::broadcast_loss(Step& step) {
   double sum = 0;
   for (const Tensor& loss : step.losses) sum += loss.item<double>();
   if (!mailbox_) return sum;
-  const Address address{step.number, model_.stages(), 0, 1, false};
-  const int last = model_.rank_of(model_.stages() - 1);
-  if (last != model_.rank()) return mailbox_->take(last, address, "the loss").tensor.item<double>();
-  for (int rank = 0; rank < group_.size(); ++rank)
-    if (rank != last) mailbox_->send(rank, address, {.tensor = full({}, sum, {.dtype = DType::kF64})});
-  return sum;
+  return broadcast_from_last({step.number, model_.stages(), 0, 1, false},
+                             full({}, sum, {.dtype = DType::kF64}), "the loss")
+      .item<double>();
 }
 
 }  // namespace gradus::dist::internal

@@ -38,7 +38,6 @@ struct StepWork {
 class Executor {
  public:
   Executor(StagedModel& model, const Group& group);
-  ~Executor();
 
   // Runs this rank's list. Returns the sum of the micro-batches' losses, on every rank.
   // Errors: the model's exceptions, with the action added; those of Mailbox. The other ranks get a PeerError.
@@ -66,6 +65,7 @@ class Executor {
   void expect(Step& step, const Action& action);
   void send(Step& step, int to_stage, const Address& address, Parcel parcel);
   Parcel take(Step& step, int from_stage, const Address& address, const Action& action);
+  Tensor broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing);
   double broadcast_loss(Step& step);
   void sum_tied_gradients(Step& step, const std::map<std::string, Tensor>& before);
 

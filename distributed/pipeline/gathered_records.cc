@@ -1,5 +1,5 @@
 // Implementation of gathered_records: serialization, clock offsets between hosts, and gather.
-#include "gradus/distributed/pipeline/gathered_records.h"
+#include "gradus/distributed/pipeline/step_recorder.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,6 @@
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/pipeline/step_recorder.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus::dist::internal {

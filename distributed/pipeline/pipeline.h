@@ -116,7 +116,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
                  const StepOptions& options) {
     return run(
         gm, {internal::tensors_of(input), internal::tensors_of(target)},
-        [&](const Batch& part, bool with_loss) {
+        [&](const internal::Batch& part, bool with_loss) {
           const Output output = module()(internal::with_tensors(input, part.inputs));
           return with_loss ? internal::call_loss(loss, output, internal::with_tensors(target, part.targets))
                            : Tensor();

@@ -1,5 +1,6 @@
-// Implementation of PipelineBase: options, layout of stages, division of batches, steps, and gradient clipping.
-// Checkpoints are in checkpoint.cc, automatic choices in measuring.cc, describe() in describe.cc.
+// Implementation of PipelineBase: options, layout of stages, division of batches, steps, measuring, and gradient
+// clipping.
+// Checkpoints are in checkpoint.cc, describe() in describe.cc.
 #include "gradus/distributed/pipeline/pipeline_base.h"
 
 #include <algorithm>
@@ -10,37 +11,27 @@
 #include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/pipeline/deferred_batch_norm.h"
-#include "gradus/distributed/pipeline/gathered_records.h"
+#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
-#include "gradus/distributed/pipeline/internal/batch_rows.h"
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"
-#include "gradus/distributed/pipeline/schedule_check.h"
+#include "gradus/distributed/pipeline/internal/stage_timing.h"
+#include "gradus/nn/layers/batch_norm.h"
 #include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::dist::internal {
 namespace {
 
 constexpr auto kOp = "Pipeline";
 
-ScheduleOptions schedule_options(const PipelineOptions& o, int micro_batches) {
-  return {.ranks = o.stages,
-          .stages_per_rank = o.interleave,
-          .micro_batches = micro_batches,
-          .extra_warmup = o.extra_warmup};
-}
-
-// Returns PipelineOptions::lists, checked; empty lists if there are none.
-ActionLists given_lists(const PipelineOptions& o) {
-  if (o.lists.empty()) return {};
-  ActionLists lists = parse_schedule(o.lists);
-  check_schedule(lists);
-  if (lists.ranks() != o.stages)
-    throw ValueError(kOp, "expected a list for each of ", o.stages, " ranks, got ", lists.ranks());
-  return lists;
+ActionLists schedule_of(const PipelineOptions& o, int micro_batches) {
+  return make_schedule(o.schedule, {.ranks = o.stages,
+                                    .stages_per_rank = o.interleave,
+                                    .micro_batches = micro_batches,
+                                    .extra_warmup = o.extra_warmup});
 }
 
 // Checks the options and fills in `stages`.
@@ -51,16 +42,10 @@ PipelineOptions checked(PipelineOptions o) {
   if (o.micro_batches > 0 && o.micro_batch_size > 0)
     throw ValueError(kOp, "expected micro_batches or micro_batch_size, got both");
   if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, got ", o.memory_limit);
-  if (o.recompute != Recompute::kNever && !o.recompute_of_stage.empty())
-    throw ValueError(kOp, "expected recompute or recompute_of_stage, got both");
-  const auto has = [&](Recompute mode) {
-    return o.recompute == mode || std::ranges::find(o.recompute_of_stage, mode) != o.recompute_of_stage.end();
-  };
-  if (has(Recompute::kAuto) && o.memory_limit == 0)
+  if (o.recompute == Recompute::kAuto && o.memory_limit == 0)
     throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, got none");
   if (o.recompute_every < 0) throw ValueError(kOp, "expected recompute_every >= 0, got ", o.recompute_every);
-  if (o.recompute_every > 0 && !has(Recompute::kAlways) && !has(Recompute::kExceptLast) &&
-      !has(Recompute::kAuto))
+  if (o.recompute_every > 0 && o.recompute == Recompute::kNever)
     throw ValueError(kOp, "expected stages that run again for recompute_every = ", o.recompute_every,
                      ", got none");
   if (!o.devices.empty()) {
@@ -80,32 +65,20 @@ constexpr int kDefaultMicroBatchesPerRank = 4;
 StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& o, const Group& group,
                                StageLayout& layout) {
   const int micro_batches = o.micro_batches > 0 ? o.micro_batches : kDefaultMicroBatchesPerRank * o.stages;
-  const ActionLists lists =
-      o.lists.empty() ? make_schedule(o.schedule, schedule_options(o, micro_batches)) : given_lists(o);
-  layout.recompute = o.recompute_of_stage;
-  if (layout.recompute.empty()) layout.recompute.assign(size_t(lists.stages()), o.recompute);
-  if (int(layout.recompute.size()) != lists.stages())
-    throw ValueError(kOp, "expected recompute_of_stage of ", lists.stages(), " stages, got ",
-                     layout.recompute.size());
+  const ActionLists lists = schedule_of(o, micro_batches);
   parts.cut_after = o.cut_after;
   if (o.cut_after.empty() && lists.stages() > 1) {
-    CutChoice choice = choose_cuts(parts, lists,
-                                   {.memory_limit = o.memory_limit,
-                                    .recompute = layout.recompute,
-                                    .recompute_every = o.recompute_every});
+    CutChoice choice = choose_cuts(
+        parts, lists,
+        {.memory_limit = o.memory_limit, .recompute = o.recompute, .recompute_every = o.recompute_every});
     parts.cut_after = std::move(choice.cut_after);
     layout.times = std::move(choice.stages);
   }
-  if (o.recompute_every > 0) {
-    std::vector<Recompute> of_group;
-    const auto ends = group_ends(parts, layout.recompute, o.recompute_every);
-    for (size_t s = 0; s < ends.size(); ++s) {
-      parts.cut_after.insert(parts.cut_after.end(), ends[s].begin(), ends[s].end());
-      layout.groups.push_back(int(ends[s].size()) + 1);
-      of_group.insert(of_group.end(), ends[s].size() + 1, layout.recompute[s]);
+  if (o.recompute_every > 0)
+    for (const auto& ends : group_ends(parts, lists.stages(), o.recompute_every)) {
+      parts.cut_after.insert(parts.cut_after.end(), ends.begin(), ends.end());
+      layout.groups.push_back(int(ends.size()) + 1);
     }
-    layout.recompute = std::move(of_group);
-  }
   parts.rank_of_stage = in_groups(lists, layout.groups).rank_of_stage;
   parts.rank = group.rank();
   if (!o.devices.empty())
@@ -115,6 +88,77 @@ StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& 
     }
   return parts;
 }
+
+// Returns the tensors of this rank.
+std::vector<Tensor> without_meta(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& x) { return x.device().type == DeviceType::kMeta; });
+  return tensors;
+}
+
+// Returns size(0) of all tensors of the batch.
+// Errors: ShapeError for tensors with different numbers of rows or without dims, and for a batch without rows.
+int64_t rows_of(const Batch& batch) {
+  int64_t rows = -1;
+  for (const auto* list : {&batch.inputs, &batch.targets})
+    for (const Tensor& x : *list) {
+      if (!x.defined()) continue;
+      if (x.dim() == 0) throw ShapeError(kOp, "a batch has rows, got ", describe(x));
+      if (rows < 0) rows = x.size(0);
+      if (x.size(0) != rows)
+        throw ShapeError(kOp, "expected as many rows in all tensors of a batch, got ", rows, " and ",
+                         describe(x));
+    }
+  if (rows < 1)
+    throw ShapeError(kOp, "expected a batch of at least one row, got ", std::max<int64_t>(rows, 0));
+  return rows;
+}
+
+// Replaces each defined tensor x by f(x).
+template <class F> Batch transformed(Batch batch, const F& f) {
+  for (auto* list : {&batch.inputs, &batch.targets})
+    for (Tensor& x : *list)
+      if (x.defined()) x = f(x);
+  return batch;
+}
+
+// Returns views of rows [begin, end).
+Batch slice_rows(const Batch& batch, int64_t begin, int64_t end) {
+  return transformed(batch, [&](const Tensor& x) { return narrow(x, 0, begin, end - begin); });
+}
+
+// Returns the batch on the Context's device, which is the current stage's.
+Batch on_current_device(const Batch& batch) {
+  return transformed(batch, [](const Tensor& x) { return to(x, Context::current().device); });
+}
+
+// Returns the maximum of x over all ranks. Collective over the job.
+double largest_of_all(double x) {
+  const Tensor all = full({}, x, {.dtype = DType::kF64});
+  if (get_world_size() > 1) all_reduce(all, {.op = ReduceOp::kMax});
+  return all.item<double>();
+}
+
+// GPipe's deferred batch norm: until destruction the model's batch norms accumulate statistics of their batches
+// instead of updating the running statistics. A step that fails does not call apply.
+class DeferredBatchNorm {
+ public:
+  explicit DeferredBatchNorm(nn::Module& model) {
+    model.apply([&](nn::Module& m) {
+      if (auto* layer = dynamic_cast<nn::BatchNorm*>(&m)) layers_.push_back(layer);
+    });
+    for (nn::BatchNorm* layer : layers_) layer->defer_statistics(true);
+  }
+  ~DeferredBatchNorm() {
+    for (nn::BatchNorm* layer : layers_) layer->defer_statistics(false);
+  }
+  // Updates the running statistics from all rows since construction.
+  void apply() {
+    for (nn::BatchNorm* layer : layers_) layer->apply_deferred_statistics();
+  }
+
+ private:
+  std::vector<nn::BatchNorm*> layers_;
+};
 
 }  // namespace
 
@@ -128,14 +172,15 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
   const Group& replicas = grid_.group("replica");
   if (replicas.size() == 1) return;
   // The replicas' generators may differ, so the initial weights are broadcast from the first replica.
-  std::vector<Tensor> local;
-  for (const auto& [name, tensor] : model_.module().state_dict())
-    if (tensor.device().type != DeviceType::kMeta) local.push_back(tensor);
-  bcast_list_(local, {.group = replicas});
+  std::vector<Tensor> state;
+  for (const auto& [name, tensor] : model_.module().state_dict()) state.push_back(tensor);
+  bcast_list_(without_meta(std::move(state)), {.group = replicas});
   // uneven_no_sync: replicas with different numbers of rows may have different numbers of micro-batches.
   all_reduce_ = make_allreduce_cb(
       ReduceOp::kMean, {.group = replicas, .uneven_no_sync = true, .group_name = "replicas of a pipeline"});
 }
+
+PipelineBase::~PipelineBase() = default;
 
 std::vector<Tensor> PipelineBase::parameters() const {
   std::vector<Tensor> all;
@@ -151,10 +196,7 @@ void PipelineBase::attach(GradManager& gm) {
 }
 
 ActionLists PipelineBase::lists_for(int micro_batches) const {
-  return in_groups(options_.lists.empty()
-                       ? make_schedule(options_.schedule, schedule_options(options_, micro_batches))
-                       : given_lists(options_),
-                   layout_.groups);
+  return in_groups(schedule_of(options_, micro_batches), layout_.groups);
 }
 
 std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_batches,
@@ -173,7 +215,7 @@ std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_bat
       counts.push_back(
           sum(to(ne(micro_batch.targets.at(0), double(*options.ignore_index)), DType::kF64)).item<double>());
     else
-      counts.push_back(double(rows_of(micro_batch.inputs, micro_batch.targets)));
+      counts.push_back(double(rows_of(micro_batch)));
     total += counts.back();
   }
   if (options.reduction == Reduction::kSum) return counts;
@@ -197,27 +239,66 @@ int PipelineBase::micro_batches_for(int64_t rows) const {
   return int(std::min(number, std::min<int64_t>(rows, kMaxActions)));
 }
 
-const std::vector<Recompute>& PipelineBase::recompute() const {
-  return auto_ ? auto_->next().of_stage : recompute_ ? recompute_->of_stage : layout_.recompute;
+std::vector<double> PipelineBase::rank_bytes() {
+  std::vector<double> rank_bytes(size_t(options_.stages));
+  for (const auto& entry : model_.state()) {
+    if (!entry.is_parameter) continue;
+    const double bytes = kBytesPerParameterByte * double(model_.module().parameter(entry.name).nbytes());
+    if (model_.has_devices())
+      rank_bytes[size_t(std::ranges::find(options_.devices, entry.device) - options_.devices.begin())] +=
+          bytes;
+    else
+      for (int rank : entry.ranks) rank_bytes[size_t(rank)] += bytes;
+  }
+  return rank_bytes;
+}
+
+void PipelineBase::measure(const Batch& batch, const Compute& compute) {
+  const int64_t own_rows = rows_of(batch);
+  const auto rows = int64_t(largest_of_all(double(own_rows)));
+  auto_ = std::make_unique<AutoMicroBatches>(
+      rows,
+      AutoMicroBatches::Setting{
+          .lists = [&](int micro_batches) { return lists_for(micro_batches); },
+          .measure = [&](int64_t rows) { return measure_stages(batch, compute, std::min(rows, own_rows)); },
+          .micro_batches = chooses_micro_batches() ? 0 : micro_batches_for(rows),
+          .rank_bytes = rank_bytes(),
+          .memory_limit = double(options_.memory_limit),
+          .recompute = options_.recompute});
+}
+
+std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,
+                                                     int64_t rows) {
+  const Batch part = slice_rows(batch, 0, rows);
+  const bool split = splits_backwards(lists_for(1));
+  std::vector<StageTimes> times(static_cast<size_t>(stages()));
+  for (int s = 0; s < stages(); ++s) {
+    if (model_.rank_of(s) != model_.rank()) continue;
+    Context context = Context::current().snapshot();
+    context.device = model_.device_of(s);
+    const ContextScope on_device(context);
+    const Cut& cut = model_.cut_for(part.inputs);
+    const nn::ParameterScope tied(model_.module(), model_.from_other_devices(cut, s), {.partial = true});
+    times[s] = measure_stage(model_.module(), cut, s, split,
+                             [&] { return Tensors{compute(on_current_device(part), s + 1 == stages())}; });
+  }
+  return sum_over_ranks(std::move(times), grid_.size("replica"));
 }
 
 PipelineBase::SplitBatch PipelineBase::split(const Batch& batch, const std::string& what) const {
-  const int64_t rows = rows_of(batch.inputs, batch.targets);
+  const int64_t rows = rows_of(batch);
   SplitBatch result{.rows = rows, .lists = lists_for(micro_batches_for(rows))};
   const int count = result.lists.micro_batches;
-  if (rows < count)
-    throw ShapeError(kOp, "expected at least ", count, " rows for the lists' micro-batches, got ", rows);
   // Sizes differ by at most one row; larger micro-batches come first.
   for (int64_t k = 0, begin = 0; k < count; ++k) {
     const int64_t end = begin + rows / count + (k < rows % count);
-    result.micro_batches.push_back(
-        {slice_rows(batch.inputs, begin, end), slice_rows(batch.targets, begin, end)});
+    result.micro_batches.push_back(slice_rows(batch, begin, end));
     result.work.inputs.push_back(result.micro_batches.back().inputs);
     begin = end;
   }
   result.work.draw = Context::current().generator->next();
-  result.work.program = concat(what, " by ", options_.lists.empty() ? name_of(options_.schedule) : "lists",
-                               ", ", stages(), " stages, ", count, " micro-batches, ", rows, " rows");
+  result.work.program = concat(what, " by ", name_of(options_.schedule), ", ", stages(), " stages, ", count,
+                               " micro-batches, ", rows, " rows");
   return result;
 }
 
@@ -230,26 +311,15 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     throw ValueError(kOp,
                      "the ranks must skip a step together: make the scaler with "
                      "{.agree = [](bool found) { return dist::any_rank(found); }}");
-  const bool chooses =
-      options_.lists.empty() && options_.micro_batches == 0 && options_.micro_batch_size == 0;
-  const bool measured = auto_ || recompute_;
-  if (gm && chooses && !measured) measure(batch, compute);
-  if (gm && !chooses && !measured && std::ranges::count(layout_.recompute, Recompute::kAuto) > 0)
-    choose_recompute(batch, compute);
+  if (gm && !auto_ && (chooses_micro_batches() || options_.recompute == Recompute::kAuto))
+    measure(batch, compute);
   auto [rows, micro_batches, lists, work] = split(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
-  const auto has_backwards = [](const auto& list) {
-    return !list.empty() && list.back().kind != ActionKind::kForward;
-  };
-  if (gm && std::ranges::none_of(lists.of_rank, has_backwards))
-    throw ScheduleError(kOp, {}, "a step needs backwards, and the lists have forwards alone");
   work.gm = gm;
-  work.recompute = recompute();
+  work.recompute = auto_ ? auto_->next().of_stage : std::vector(size_t(stages()), options_.recompute);
   const std::vector<double> weights = weights_of(micro_batches, options);
   work.compute = [&](int k, bool is_last_stage) {
-    const Tensor loss =
-        compute({on_current_device(micro_batches[k].inputs), on_current_device(micro_batches[k].targets)},
-                is_last_stage);
+    const Tensor loss = compute(on_current_device(micro_batches[k]), is_last_stage);
     // A micro-batch with no counted elements has weight 0, and its mean may be NaN: it is left out.
     return !is_last_stage || weights[k] == 0 ? Tensor() : weights[k] == 1 ? loss : loss * weights[k];
   };
@@ -267,11 +337,13 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     options.scaler->backward_of_part(gm->attached_tensors(), run_lists);
   else
     run_lists(1);
-  if (gm && chooses)
-    record_step_time(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  if (gm && auto_)
+    auto_->record_time(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+                       largest_of_all);
   if (deferred) deferred->apply();
   if (!all_reduce_) return loss;
-  if (gm) broadcast_buffers();
+  const auto buffers = without_meta(model_.module().buffers());
+  if (gm && !buffers.empty()) bcast_list_(buffers, {.group = grid_.group("replica"), .verify = false});
   const Tensor mean = full({}, loss, {.dtype = DType::kF64});
   dist::all_reduce(mean, {.op = ReduceOp::kMean, .group = grid_.group("replica")});
   return mean.item<double>();
@@ -284,7 +356,7 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
       split({inputs, {}}, options.everywhere ? "forward everywhere" : "forward");
   std::vector<Tensors> outputs(micro_batches.size(), Tensors(results));
   work.compute = [&](int k, bool is_last_stage) {
-    Tensors output = model(on_current_device(micro_batches[size_t(k)].inputs));
+    Tensors output = model(on_current_device(micro_batches[size_t(k)]).inputs);
     if (is_last_stage) outputs[size_t(k)] = std::move(output);
     return Tensor();
   };
@@ -297,13 +369,6 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
     joined.push_back(of_parts[0].defined() ? cat(of_parts, 0) : Tensor());
   }
   return joined;
-}
-
-void PipelineBase::broadcast_buffers() {
-  std::vector<Tensor> local;
-  for (const Tensor& x : model_.module().buffers())
-    if (x.device().type != DeviceType::kMeta) local.push_back(x);
-  if (!local.empty()) bcast_list_(local, {.group = grid_.group("replica"), .verify = false});
 }
 
 double PipelineBase::clip_grad_norm_(double max_norm) {

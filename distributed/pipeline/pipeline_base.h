@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "gradus/distributed/group/grid.h"
-#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/executor.h"
 #include "gradus/distributed/pipeline/pipeline_record.h"
+#include "gradus/distributed/pipeline/schedule_simulation.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/optim/optimizer.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
@@ -42,10 +42,6 @@ struct PipelineOptions {
   // Rows per micro-batch. 0: the number of micro-batches is chosen from times measured in the first training
   // steps; the choice may differ between runs.
   int64_t micro_batch_size = 0;
-  // User-defined action lists that replace `schedule`: one text per rank, "0F0 0F1 0B0 0B1". The lists define
-  // each rank's stages and the number of micro-batches; `interleave` and `micro_batches` are ignored. Batches
-  // must have at least one row per micro-batch.
-  std::vector<std::string> lists = {};
   // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}. Empty: the cuts are chosen from
   // measured times to minimize the time of the slowest stage. The example should then have as many rows as a
   // micro-batch.
@@ -57,7 +53,6 @@ struct PipelineOptions {
   // Activation recomputation: forwards that save only their inputs and run again before their backward. The
   // results are bit for bit the same.
   Recompute recompute = Recompute::kNever;
-  std::vector<Recompute> recompute_of_stage = {};  // one per stage; replaces `recompute`
   // Layers per recomputation group; 0: a stage is one group. A recomputed stage saves the activations between
   // its groups, and needs the memory of one group at a time during backward. A layer ends where a single
   // floating-point tensor crosses: a block of a transformer or a ResNet. Each group counts as a stage on the
@@ -87,11 +82,16 @@ struct ForwardOptions {
 
 namespace internal {
 
-// How the schedule's stages are divided into recomputation groups.
+class AutoMicroBatches;
+
+// Tensors whose dim 0 is the batch's rows.
+struct Batch {
+  std::vector<Tensor> inputs, targets;
+};
+
 struct StageLayout {
-  std::vector<int> groups;           // number of groups per stage; empty: one each
-  std::vector<Recompute> recompute;  // per group
-  std::vector<StageTimes> times;     // per stage, measured; empty unless the cuts were chosen automatically
+  std::vector<int> groups;        // number of recomputation groups per stage; empty: one each
+  std::vector<StageTimes> times;  // per stage, measured; empty unless the cuts were chosen automatically
 };
 
 class PipelineBase {
@@ -140,8 +140,7 @@ class PipelineBase {
   std::string describe();
   // Returns the number of stages, where each group of `recompute_every` layers counts as a stage.
   int stages() const { return model_.stages(); }
-  // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension
-  // "replica":
+  // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension "replica":
   // the ranks with the same stages.
   const Grid& grid() const { return grid_; }
   // Starts recording this rank's actions and messages, keeping the last `steps` steps; 0 stops recording. All
@@ -157,11 +156,8 @@ class PipelineBase {
 
  protected:
   using Tensors = std::vector<Tensor>;
-  struct Batch {
-    Tensors inputs, targets;
-  };
   PipelineBase(StagedModel::Parts parts, const PipelineOptions& options);
-  ~PipelineBase() = default;
+  ~PipelineBase();
 
   using Compute = std::function<Tensor(const Batch& part, bool with_loss)>;
 
@@ -184,21 +180,16 @@ class PipelineBase {
   SplitBatch split(const Batch& batch, const std::string& what) const;
   ActionLists lists_for(int micro_batches) const;
   int micro_batches_for(int64_t rows) const;
-  // Starts the choice of the number of micro-batches by measuring the stages. Collective over the job.
+  // Returns whether the number of micro-batches is chosen from measured times.
+  bool chooses_micro_batches() const { return options_.micro_batches == 0 && options_.micro_batch_size == 0; }
+  // Measures the stages, and starts the choice of the number of micro-batches and of the stages that are
+  // recomputed. Collective over the job.
   void measure(const Batch& batch, const Compute& compute);
-  // Passes the duration of a training step to the choice. Collective over the job.
-  void record_step_time(int64_t rows, double seconds);
   // Returns the times of all stages for the first `rows` rows of the batch. Collective over the job.
   std::vector<StageTimes> measure_stages(const Batch& batch, const Compute& compute, int64_t rows);
-  // Broadcasts buffers (running statistics) from the first replica. Collective over the replicas.
-  void broadcast_buffers();
   // Returns the weight of each micro-batch's loss. Collective over the replicas.
   std::vector<double> weights_of(const std::vector<Batch>& micro_batches, const StepOptions& options) const;
 
-  // Returns the recomputation mode of each stage in the next step. kAuto: not chosen yet.
-  const std::vector<Recompute>& recompute() const;
-  // Resolves Recompute::kAuto for a fixed number of micro-batches. Collective over the job.
-  void choose_recompute(const Batch& batch, const Compute& compute);
   // Returns the memory in bytes of each rank or device for parameters, gradients and optimizer state.
   std::vector<double> rank_bytes();
 
@@ -209,8 +200,7 @@ class PipelineBase {
   StagedModel model_;
   Executor executor_;
   Tensors example_;
-  std::optional<AutoMicroBatches> auto_;           // set by measure()
-  std::optional<RecomputeChoice> recompute_;       // set by choose_recompute()
+  std::unique_ptr<AutoMicroBatches> auto_;         // set by measure()
   std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null if there is one replica
 };
 

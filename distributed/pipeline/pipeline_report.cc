@@ -2,6 +2,7 @@
 #include "gradus/distributed/pipeline/pipeline_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <limits>
 #include <map>
@@ -18,17 +19,9 @@ constexpr auto kOp = "make_report";
 double seconds(int64_t ns) { return 1e-9 * double(ns); }
 
 double StageReport::*time_of(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return &StageReport::forward;
-    case ActionKind::kBackward:
-      return &StageReport::backward;
-    case ActionKind::kInputGradient:
-      return &StageReport::input_gradient;
-    case ActionKind::kWeightGradient:
-      return &StageReport::weight_gradient;
-  }
-  throw ValueError(kOp, "unknown kind of action");
+  constexpr std::array kTimes = {&StageReport::forward, &StageReport::backward, &StageReport::input_gradient,
+                                 &StageReport::weight_gradient};
+  return kTimes.at(size_t(kind));
 }
 
 std::vector<StageReport> stages_of(const RankRecord& rank) {
@@ -100,16 +93,6 @@ std::map<Address, int64_t> sends_of(const PipelineStep& step) {
   return sends;
 }
 
-int64_t max_in_flight(const StepRecord& step) {
-  int64_t held = 0, max = 0;
-  for (const ActionRecord& a : step.actions)
-    if (a.action.kind == ActionKind::kForward)
-      max = std::max(max, ++held);
-    else if (a.action.kind != ActionKind::kInputGradient)
-      --held;
-  return max;
-}
-
 // Adds the times of one step, in seconds, to the rank's report.
 void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t end,
               const std::map<Address, int64_t>& sends) {
@@ -134,7 +117,6 @@ void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t
   report.slower_stage += seconds(waiting_for_sender);
   report.communication += seconds(waiting - waiting_for_sender);
   report.overhead += seconds(last - first - busy - waiting);
-  report.max_in_flight = std::max(report.max_in_flight, max_in_flight(step));
 }
 
 // Adds the steps of one pipeline to the report. The report's makespans are sums over steps until the end.
@@ -156,9 +138,12 @@ void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, dou
       end = std::max(end, step.back()->actions.back().end);
     }
     const auto sends = sends_of(step);
-    for (size_t rank = 0; rank < ranks.size(); ++rank)
-      add_step(reports[rank], *step[rank], begin, end, sends);
     const SchedulePrediction simulated = simulate(lists_of(step), times);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      add_step(reports[rank], *step[rank], begin, end, sends);
+      reports[rank].max_in_flight =
+          std::max(reports[rank].max_in_flight, simulated.ranks[rank].max_in_flight);
+    }
     report.makespan += seconds(end - begin);
     report.predicted_makespan += simulated.makespan;
     predicted_idle += simulated.idle_fraction * simulated.makespan;

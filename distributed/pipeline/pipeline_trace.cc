@@ -30,18 +30,9 @@ void write_counter(TraceFile& file, const char* name, const char* unit, int rank
                     "\":", value, '}'));
 }
 
-// Assigns flow ids to messages: the send and the receive of a message get the same id.
-class Flows {
- public:
-  int64_t number_of(int replica, uint64_t step, const MessageRecord& m) {
-    return numbers_
-        .try_emplace({replica, step, m.stage, m.micro_batch, m.slot, m.gradient}, int64_t(numbers_.size()))
-        .first->second;
-  }
-
- private:
-  std::map<std::tuple<int, uint64_t, int, int, int, bool>, int64_t> numbers_;
-};
+// Flow ids of messages, by replica, step, stage, micro-batch, slot and gradient: the send and the receive of a
+// message have the same id.
+using Flows = std::map<std::tuple<int, uint64_t, int, int, int, bool>, int64_t>;
 
 void write_actions(TraceFile& file, int rank, const StepRecord& step) {
   struct MessageTotals {
@@ -73,7 +64,11 @@ void write_messages(TraceFile& file, const RankRecord& rank, const StepRecord& s
   for (const MessageRecord& m : step.messages) {
     const std::string name = concat(m.gradient ? "gradient of input " : "input ", m.slot, " of stage ",
                                     m.stage, ", micro-batch ", m.micro_batch);
-    const int64_t flow = flows.number_of(rank.replica, step.number, m);
+    const int64_t flow =
+        flows
+            .try_emplace({rank.replica, step.number, m.stage, m.micro_batch, m.slot, m.gradient},
+                         int64_t(flows.size()))
+            .first->second;
     file.event(concat(duration_event(name, rank.rank, kMessages, m.begin, m.end), ",\"cat\":\"",
                       m.received ? "receive" : "send", "\",\"args\":{\"step\":", step.number,
                       ",\"message\":", flow, ",\"bytes\":", m.bytes, ",\"peer\":", m.peer, '}'));

@@ -23,11 +23,11 @@ bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i) {
          list[i + 1].micro_batch != list[i].micro_batch;
 }
 
-std::vector<char> recomputed_stages(const std::vector<Recompute>& of_stage, const ActionLists& lists) {
-  std::vector<char> recomputed(of_stage.size());
+std::vector<char> recomputed_stages(Recompute mode, const ActionLists& lists) {
+  std::vector<char> recomputed(size_t(lists.stages()));
   for (const auto& list : lists.of_rank)
     for (size_t i = 0; i < list.size(); ++i)
-      if (list[i].kind == ActionKind::kForward && is_recomputed(of_stage[size_t(list[i].stage)], list, i))
+      if (list[i].kind == ActionKind::kForward && is_recomputed(mode, list, i))
         recomputed[size_t(list[i].stage)] = true;
   return recomputed;
 }

@@ -32,7 +32,7 @@ namespace internal {
 // Returns whether the forward at index `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
 bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i);
 // Returns for each stage whether any of its forwards is recomputed.
-std::vector<char> recomputed_stages(const std::vector<Recompute>& of_stage, const ActionLists& lists);
+std::vector<char> recomputed_stages(Recompute mode, const ActionLists& lists);
 
 // The scope of the first run of a recomputed forward.
 class ProbeForward {

@@ -1,9 +1,7 @@
-// Implementation of the schedules (GPipe, 1F1B, interleaved, looped breadth-first, zero bubble) and of their
-// text format.
+// Implementation of the schedules (GPipe, 1F1B, interleaved, looped breadth-first, zero bubble).
 #include "gradus/distributed/pipeline/schedule.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "gradus/tensor/base/error.h"
 
@@ -45,11 +43,10 @@ void check(Schedule schedule, const ScheduleOptions& options) {
 // Builds the list of one rank. A chunk is a stage, or several consecutive stages that run as one.
 class RankList {
  public:
-  RankList(int micro_batches, size_t size) : micro_batches_(micro_batches) { list_.reserve(size); }
+  explicit RankList(int micro_batches) : micro_batches_(micro_batches) {}
 
   // Adds a chunk of the stages [first, last].
   void add_chunk(int first, int last) { chunks_.push_back({first, last, {}}); }
-  void add_chunk(int stage) { add_chunk(stage, stage); }
 
   // Appends micro-batch k on the chunk's stages, in reverse order for backward. Does nothing if k >=
   // micro_batches.
@@ -144,21 +141,16 @@ int interleaved_group(int ranks, int micro_batches) {
 
 std::vector<Action> list_of_rank(Schedule schedule, const ScheduleOptions& options, int rank) {
   const int ranks = options.ranks, stages_per_rank = options.stages_per_rank, m = options.micro_batches;
-  const int kinds = schedule == Schedule::kZeroBubbleH1 || schedule == Schedule::kZeroBubbleV ? 3 : 2;
   const int64_t later_ranks = ranks - 1 - rank;
-  RankList list(m, size_t(kinds) * stages_per_rank * m);
-
-  switch (schedule) {
-    case Schedule::kInterleaved1F1B:
-    case Schedule::kLoopedBreadthFirst:
-      for (int chunk = 0; chunk < stages_per_rank; ++chunk) list.add_chunk(chunk * ranks + rank);
-      break;
-    case Schedule::kZeroBubbleV:
-      list.add_chunk(rank);
-      list.add_chunk(2 * ranks - 1 - rank);
-      break;
-    default:
-      list.add_chunk(rank * stages_per_rank, rank * stages_per_rank + stages_per_rank - 1);
+  const bool is_v = schedule == Schedule::kZeroBubbleV;
+  RankList list(m);
+  if (is_v || schedule == Schedule::kInterleaved1F1B || schedule == Schedule::kLoopedBreadthFirst) {
+    for (int chunk = 0; chunk < stages_per_rank; ++chunk) {
+      const int stage = is_v && chunk == 1 ? 2 * ranks - 1 - rank : chunk * ranks + rank;
+      list.add_chunk(stage, stage);
+    }
+  } else {
+    list.add_chunk(rank * stages_per_rank, rank * stages_per_rank + stages_per_rank - 1);
   }
   const auto alternate = [&](int64_t warmup) { warmup_then_alternate(list, 1, m, m, warmup, false); };
   switch (schedule) {
@@ -191,36 +183,6 @@ std::vector<Action> list_of_rank(Schedule schedule, const ScheduleOptions& optio
   return list.take();
 }
 
-// ---- text ----
-
-constexpr std::string_view kSpace = " \t\n\r\v\f";
-
-// Parses a number of at most nine digits and removes it from the text. Returns whether there is one.
-bool take_number(std::string_view& text, int& number) {
-  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  if (digits < 1 || digits > 9) return false;
-  std::from_chars(text.data(), text.data() + digits, number);
-  text.remove_prefix(digits);
-  return true;
-}
-
-bool parse_action(std::string_view text, Action& action) {
-  if (!take_number(text, action.stage) || text.empty()) return false;
-  const size_t kind = kLetters.find(text[0]);
-  if (kind == kLetters.npos) return false;
-  action.kind = ActionKind(kind);
-  text.remove_prefix(1);
-  return take_number(text, action.micro_batch) && text.empty();
-}
-
-// Returns a quoted prefix of untrusted text, with unprintable characters replaced.
-std::string quoted(std::string_view text) {
-  constexpr size_t kMaxLength = 20;
-  std::string out = "'";
-  for (char c : text.substr(0, kMaxLength)) out += c > ' ' && c <= '~' ? c : '?';
-  return out + (text.size() > kMaxLength ? "...'" : "'");
-}
-
 }  // namespace
 
 std::string to_string(const Action& action) {
@@ -234,7 +196,7 @@ Schedule parse_schedule_name(std::string_view name) {
   if (found != std::end(kNames)) return Schedule(found - std::begin(kNames));
   std::string names;
   for (std::string_view known : kNames) names.append(names.empty() ? "" : ", ").append(known);
-  throw ValueError("parse_schedule_name", "expected one of ", names, ", got ", quoted(name));
+  throw ValueError("parse_schedule_name", "expected one of ", names, ", got '", name, "'");
 }
 
 ActionLists make_schedule(Schedule schedule, const ScheduleOptions& options) {
@@ -263,48 +225,6 @@ std::vector<std::string> to_text(const ActionLists& lists) {
     for (const Action& action : list) text.append(text.empty() ? "" : " ").append(to_string(action));
   }
   return text_of_rank;
-}
-
-ActionLists parse_schedule(const std::vector<std::string>& text_of_rank) {
-  constexpr auto kOp = "parse_schedule";
-  ActionLists lists;
-  int64_t actions = 0;
-  for (size_t rank = 0; rank < text_of_rank.size(); ++rank) {
-    std::string_view text = text_of_rank[rank];
-    auto& list = lists.of_rank.emplace_back();
-    for (size_t from = 0; (from = text.find_first_not_of(kSpace)) != text.npos;) {
-      text.remove_prefix(from);
-      const std::string_view word = text.substr(0, text.find_first_of(kSpace));
-      text.remove_prefix(word.size());
-      Action action;
-      if (!parse_action(word, action))
-        throw ValueError(kOp, "rank ", rank, ", position ", list.size(),
-                         ": expected an action like 2F0, got ", quoted(word));
-      if (++actions > kMaxActions)
-        throw ValueError(kOp, "rank ", rank, ", position ", list.size(), ": more than ", kMaxActions,
-                         " actions");
-      list.push_back(action);
-    }
-  }
-  if (actions == 0) throw ValueError(kOp, "expected actions, got none");
-
-  int stages = 0;
-  for (size_t rank = 0; rank < lists.of_rank.size(); ++rank)
-    for (size_t i = 0; i < lists.of_rank[rank].size(); ++i) {
-      const Action& action = lists.of_rank[rank][i];
-      if (std::max(action.stage, action.micro_batch) >= actions)
-        throw ValueError(kOp, "rank ", rank, ", position ", i, ": ", to_string(action), " is one of only ",
-                         actions, " actions, and numbers begin at 0");
-      stages = std::max(stages, action.stage + 1);
-      lists.micro_batches = std::max(lists.micro_batches, action.micro_batch + 1);
-    }
-  lists.rank_of_stage.assign(stages, -1);
-  for (int rank = 0; rank < lists.ranks(); ++rank)
-    for (const Action& action : lists.of_rank[rank]) {
-      int& owner = lists.rank_of_stage[action.stage];
-      if (owner < 0) owner = rank;
-    }
-  return lists;
 }
 
 }  // namespace gradus::dist

@@ -87,10 +87,4 @@ ActionLists forwards_of(const ActionLists& lists);
 
 // Returns one text per rank, like "0F0 0F1 2F0".
 std::vector<std::string> to_text(const ActionLists& lists);
-// Parses the format of to_text, with any white space. Does not check whether the lists can run: see
-// check_schedule.
-// Errors: ValueError naming rank and position for a word that is not an action, or whose stage or micro-batch
-// is not less than the total number of actions. ValueError for no actions, and for more than kMaxActions.
-ActionLists parse_schedule(const std::vector<std::string>& text_of_rank);
-
 }  // namespace gradus::dist

@@ -41,22 +41,12 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
                                               : a.kind == ActionKind::kForward ? links.forward
                                                                                : links.backward));
     });
-    double time = 0;
-    const double recompute_time = t.recomputed ? t.forward : 0;
-    switch (a.kind) {
-      case ActionKind::kForward:
-        time = t.forward;
-        break;
-      case ActionKind::kBackward:
-        time = recompute_time + t.input_gradient + t.weight_gradient;
-        break;
-      case ActionKind::kInputGradient:
-        time = recompute_time + t.input_gradient;
-        break;
-      case ActionKind::kWeightGradient:
-        time = t.weight_gradient;
-        break;
-    }
+    double time = t.forward;
+    if (a.kind == ActionKind::kWeightGradient)
+      time = t.weight_gradient;
+    else if (a.kind != ActionKind::kForward)  // B or I
+      time = (t.recomputed ? t.forward : 0) + t.input_gradient +
+             (a.kind == ActionKind::kBackward ? t.weight_gradient : 0);
     ends[id] = begin + time;
     p.begins[rank][id - graph.first(rank)] = begin;
     RankPrediction& r = p.ranks[rank];

@@ -3,6 +3,7 @@
 #include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "gradus/tensor/base/error.h"
 
@@ -22,15 +23,7 @@ struct Source {
   int stage = 0;
   auto operator<=>(const Source&) const = default;
 };
-using Sources = std::vector<Source>;  // sorted
-
-void add(Sources& to, const Source& source) {
-  const auto position = std::ranges::lower_bound(to, source);
-  if (position == to.end() || *position != source) to.insert(position, source);
-}
-void add(Sources& to, const Sources& sources) {
-  for (const Source& s : sources) add(to, s);
-}
+using Sources = std::set<Source>;
 
 // Walks through the trace's events, assigns them to stages, and propagates the sources of every storage.
 class Planner {
@@ -40,7 +33,7 @@ class Planner {
     for (StorageId m : trace.inputs)
       if (m >= 0) unwritten_[m] = false;
     for (size_t i = 0; i < trace.state.size(); ++i) {
-      add(sources_[trace.state_storages[i]], {Source::kState, int(i)});
+      sources_[trace.state_storages[i]].insert({Source::kState, int(i)});
       unwritten_[trace.state_storages[i]] = false;
     }
   }
@@ -65,7 +58,7 @@ class Planner {
   void run_op(const TracedEvent& op) {
     Sources op_sources;
     for (StorageId m : op.storages)
-      if (m >= 0) add(op_sources, sources_[m]);
+      if (m >= 0) op_sources.insert(sources_[m].begin(), sources_[m].end());
     read(op_sources, op.call < 0 ? "" : trace_.calls[op.call].path);
     // The first operand is a result; so is every storage that no earlier op used.
     for (size_t i = 0; i < op.storages.size(); ++i) {
@@ -74,12 +67,12 @@ class Planner {
       const bool is_new = unwritten_[m];
       unwritten_[m] = false;
       if (own_ >= 0)
-        sources_[m] = {{Source::kInternal, own_, 0, stage_}};
+        sources_[m] = {Source{Source::kInternal, own_, 0, stage_}};
       else if (is_new)
         sources_[m] = op_sources;
       else
-        add(sources_[m], op_sources);
-      if (own_ < 0 && op.draws) add(sources_[m], {Source::kRandom, op.call, 0, stage_});
+        sources_[m].insert(op_sources.begin(), op_sources.end());
+      if (own_ < 0 && op.draws) sources_[m].insert({Source::kRandom, op.call, 0, stage_});
     }
   }
 
@@ -121,7 +114,7 @@ class Planner {
         for (int i = call; i < trace_.calls[call].end; ++i) plan_.calls[i].role = Role::kRun;
       else
         for (size_t i = 0; i < storages.size(); ++i)
-          if (storages[i] >= 0) sources_[storages[i]] = {{Source::kResult, call, int(i), stage_}};
+          if (storages[i] >= 0) sources_[storages[i]] = {Source{Source::kResult, call, int(i), stage_}};
     }
     if (planned.cut) ++stage_;
   }

@@ -2,6 +2,7 @@
 // from other stages, and its parameters.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,10 @@ struct StagePlan {
     std::vector<std::pair<int, int>> to;  // {stage, slot}
   };
   std::vector<Sent> sends(int stage) const;
+  // Returns whether the stage reads the tensor ModelTrace::state[state].
+  bool reads(int stage, size_t state) const {
+    return std::ranges::find(owners[state], stage) != owners[state].end();
+  }
 };
 
 // Cuts after the given calls of the trace, in ascending order of their ends.

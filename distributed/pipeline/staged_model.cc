@@ -32,13 +32,14 @@ std::string signature_of(const std::vector<nn::Module*>& modules, std::span<cons
 
 }  // namespace
 
-std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts) {
+std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts, std::vector<std::string>* names) {
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>(*context.generator);
   const ContextScope in_context(context);
-  const nn::internal::Placement everything_on_meta;
+  nn::internal::Placement everything_on_meta;
   std::unique_ptr<nn::Module> model = parts.make();
   if (!model) throw ValueError("Pipeline", "the function that makes the model returned null");
+  if (names) *names = everything_on_meta.names();
   return model;
 }
 
@@ -58,14 +59,7 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
   if (devices_.empty()) devices_.assign(parts_.rank_of_stage.size(), Context::current().device);
   std::vector<std::string> names;
   {
-    // Builds the model once on meta to determine the owners of its tensors. The generator does not change.
-    Context context = Context::current().snapshot();
-    context.generator = std::make_shared<RandomGenerator>(*context.generator);
-    const ContextScope in_context(context);
-    nn::internal::Placement everything_on_meta;
-    const std::unique_ptr<nn::Module> model = parts_.make();
-    if (!model) throw ValueError("Pipeline", "the function that makes the model returned null");
-    names = everything_on_meta.names();
+    const std::unique_ptr<nn::Module> model = make_on_meta(parts_, &names);
     assign_owners(make_cut(*model, parts_.inputs), *model);
   }
   std::map<std::string, Device> device_by_name;
@@ -73,8 +67,8 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
   nn::internal::Placement placement(names, [&](const std::string& name) {
     // A name that is missing was replaced during construction, for example weight by weight_orig, which has
     // the name as a prefix.
-    const auto place = device_by_name.lower_bound(name);
-    return place != device_by_name.end() && place->first.starts_with(name) ? place->second : kMeta;
+    const auto found = device_by_name.lower_bound(name);
+    return found != device_by_name.end() && found->first.starts_with(name) ? found->second : kMeta;
   });
   module_ = parts_.make();
   for (const auto& [name, module] : module_->named_modules()) modules_.push_back(module);
@@ -121,7 +115,7 @@ nn::StateDict StagedModel::from_other_devices(const Cut& cut, int stage) const {
   if (!has_devices()) return copies;
   const nn::StateDict all = module_->state_dict();
   for (size_t i = 0; i < cut.trace.state.size(); ++i)
-    if (const auto& owners = cut.plan.owners[i]; std::ranges::find(owners, stage) != owners.end())
+    if (cut.plan.reads(stage, i))
       if (const Tensor& x = all.at(cut.trace.state[i]); x.device() != device_of(stage))
         copies.emplace_back(cut.trace.state[i], to(x, device_of(stage)));
   return copies;

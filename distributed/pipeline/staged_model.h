@@ -15,6 +15,11 @@ namespace gradus::dist::internal {
 struct Cut {
   ModelTrace trace;
   StagePlan plan;
+
+  // Returns the source's tensor, on meta.
+  const Tensor& result(const StageInputSource& source) const {
+    return trace.calls[size_t(source.call)].results[size_t(source.result)];
+  }
 };
 
 class StagedModel {
@@ -75,9 +80,11 @@ class StagedModel {
   std::vector<std::unique_ptr<CachedCut>> cached_cuts_;  // cache of cut_for, oldest first
 };
 
-// Makes the model on the meta device. The generator does not change.
+// Makes the model on the meta device, and returns the names of its tensors in the order of their construction
+// in `names`, unless null. The generator does not change.
 // Errors: ValueError if parts.make() returns null.
-std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts);
+std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts,
+                                         std::vector<std::string>* names = nullptr);
 
 // Errors: ValueError unless there are stages - 1 cuts.
 void check_cuts(const std::vector<std::string>& cut_after, int stages);

@@ -1,8 +1,10 @@
 // StepRecorder: records the actions and messages of an executor. While recording is off, each call costs one
-// branch.
+// branch. gathered_records collects the records of all ranks, in the first rank's clock.
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <vector>
 
 #include "gradus/distributed/group/mailbox.h"
 #include "gradus/distributed/pipeline/pipeline_record.h"
@@ -45,5 +47,13 @@ class StepRecorder {
   int64_t message_begin_ = 0;
   std::deque<StepRecord> steps_;
 };
+
+// Returns (this rank's clock - the first member's clock) in nanoseconds, measured as in NTP: the error is at
+// most half of the shortest of several round trips. Collective; the group must have no other traffic.
+int64_t clock_offset(const Group& group, const std::function<int64_t()>& now);
+
+// Returns the members' records, in order, on the group's first rank, and an empty list on other ranks. Times
+// are converted to the first rank's clock. Collective; the group must have no other traffic.
+std::vector<RankRecord> gathered_records(std::vector<RankRecord> local, const Group& group);
 
 }  // namespace gradus::dist::internal

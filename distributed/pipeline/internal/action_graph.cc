@@ -32,7 +32,7 @@ ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
       if (lists.rank_of_stage[a.stage] != rank)
         fail("rank ", rank, " has ", to_string(a), ", but stage ", a.stage, " is on rank ",
              lists.rank_of_stage[a.stage]);
-      const size_t index = place(a.stage, a.micro_batch);
+      const size_t index = index_of(a.stage, a.micro_batch);
       bool twice = false;
       if (a.kind == ActionKind::kForward)
         twice = std::exchange(forward_[index], size()) >= 0;
@@ -49,7 +49,7 @@ ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
   begins_.push_back(size());
   for (int stage = 0; stage < stages; ++stage)
     for (int k = 0; k < micro_batches; ++k) {
-      const size_t index = place(stage, k);
+      const size_t index = index_of(stage, k);
       const auto missing = [&](ActionKind kind) { fail("no rank has ", to_string(Action{kind, stage, k})); };
       if (forward_[index] < 0) missing(ActionKind::kForward);
       if (has_backwards_ && input_gradient_[index] < 0) missing(ActionKind::kBackward);

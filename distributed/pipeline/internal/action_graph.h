@@ -25,12 +25,12 @@ class ActionGraph {
   template <class F> void each_needed(int32_t id, F f) const {
     const Action& a = action(id);
     if (a.kind == ActionKind::kForward) {
-      if (a.stage > 0) f(forward_[place(a.stage - 1, a.micro_batch)]);
+      if (a.stage > 0) f(forward_[index_of(a.stage - 1, a.micro_batch)]);
     } else if (a.kind == ActionKind::kWeightGradient) {
-      f(input_gradient_[place(a.stage, a.micro_batch)]);
+      f(input_gradient_[index_of(a.stage, a.micro_batch)]);
     } else {
-      f(forward_[place(a.stage, a.micro_batch)]);
-      if (a.stage + 1 < lists_.stages()) f(input_gradient_[place(a.stage + 1, a.micro_batch)]);
+      f(forward_[index_of(a.stage, a.micro_batch)]);
+      if (a.stage + 1 < lists_.stages()) f(input_gradient_[index_of(a.stage + 1, a.micro_batch)]);
     }
   }
   // Calls f(rank) for each rank with an action that depends on this action.
@@ -68,14 +68,14 @@ class ActionGraph {
   }
 
  private:
-  size_t place(int stage, int micro_batch) const {
+  size_t index_of(int stage, int micro_batch) const {
     return size_t(stage) * lists_.micro_batches + micro_batch;
   }
 
   const ActionLists& lists_;
   std::vector<const Action*> actions_;
   std::vector<int32_t> begins_;
-  std::vector<int32_t> forward_, input_gradient_;  // action by place(stage, micro_batch); B counts as I
+  std::vector<int32_t> forward_, input_gradient_;  // action by index_of(stage, micro_batch); B counts as I
   bool has_backwards_ = false;
 };
 

@@ -18,8 +18,6 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kNumbersPerUnit = 4;  // forward, input gradient, weight gradient, bytes
-
 int64_t tensors_received(const StagePlan& plan, int stage) {
   return std::ranges::count_if(plan.needs[stage], [](const StageInputSource& c) { return c.call >= 0; });
 }
@@ -46,23 +44,6 @@ std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
   return compatible;
 }
 
-// Returns for each unit the bytes of the tensors that cross a cut after it.
-std::vector<double> bytes_after(const Cut& units) {
-  std::map<std::pair<int, int>, int> last_reader;  // {call, result} -> last unit that reads it
-  for (int u = 0; u < units.plan.stages; ++u)
-    for (const StageInputSource& c : units.plan.needs[u])
-      if (c.call >= 0) last_reader[{c.call, c.result}] = u;
-  std::vector<double> bytes(size_t(units.plan.stages));
-  std::set<std::pair<int, int>> seen;
-  for (int u = 0; u < units.plan.stages; ++u)
-    for (const StageInputSource& c : units.plan.needs[u]) {
-      if (c.call < 0 || !seen.insert({c.call, c.result}).second) continue;
-      for (int cut = c.stage; cut < last_reader[{c.call, c.result}]; ++cut)
-        bytes[cut] += double(units.trace.calls[c.call].results[c.result].nbytes());
-    }
-  return bytes;
-}
-
 // Allocates the unit's tensors and measures the unit.
 StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool split,
                         const StagedModel::Parts& parts) {
@@ -72,8 +53,7 @@ StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool spli
   nn::StateDict unit_state;
   for (size_t i = 0; i < units.trace.state.size(); ++i) {
     const std::string& name = units.trace.state[i];
-    if (std::ranges::find(units.plan.owners[i], unit) == units.plan.owners[i].end() || !all.contains(name))
-      continue;
+    if (!units.plan.reads(unit, i) || !all.contains(name)) continue;
     const Tensor& meta = all.at(name);
     const Tensor real = full(meta.shape(), 1, {meta.dtype(), kCPU});
     if (parameters.contains(name) && is_floating(meta.dtype())) normal_(real, 0, 0.02);
@@ -90,7 +70,15 @@ double received_bytes(const Cut& units, int begin, int end) {
   for (int u = begin; u < end; ++u)
     for (const StageInputSource& c : units.plan.needs[u])
       if (c.call >= 0 && c.stage < begin && seen.insert({c.call, c.result}).second)
-        bytes += double(units.trace.calls[c.call].results[c.result].nbytes());
+        bytes += double(units.result(c).nbytes());
+  return bytes;
+}
+
+// Returns for each unit the bytes of the tensors that cross a cut after it.
+std::vector<double> bytes_after(const Cut& units) {
+  std::vector<double> bytes;
+  for (int u = 0; u < units.plan.stages; ++u)
+    bytes.push_back(received_bytes(units, u + 1, units.plan.stages));
   return bytes;
 }
 
@@ -150,31 +138,15 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   const int n = units.plan.stages;
 
   const bool split = splits_backwards(lists);
-  const int ranks = get_world_size();
-  std::vector<double> numbers(size_t(n) * kNumbersPerUnit);
-  for (int u = get_rank(); u < n; u += ranks) {
-    const StageTimes t = measure_unit(*model, units, u, split, parts);
-    const double values[kNumbersPerUnit] = {t.forward, t.input_gradient, t.weight_gradient, t.bytes};
-    std::ranges::copy(values, numbers.begin() + std::ptrdiff_t(u) * kNumbersPerUnit);
-  }
-  const Tensor all = tensor(numbers, {int64_t(numbers.size())});
-  if (ranks > 1) all_reduce(all);
-  numbers = all.to_vector<double>();
-
-  std::vector<StageTimes> times;
-  for (int u = 0; u < n; ++u) {
-    const double* t = &numbers[size_t(u) * kNumbersPerUnit];
-    times.push_back({.forward = t[0], .input_gradient = t[1], .weight_gradient = t[2], .bytes = t[3]});
-  }
+  std::vector<StageTimes> times(static_cast<size_t>(n));
+  for (int u = get_rank(); u < n; u += get_world_size())
+    times[u] = measure_unit(*model, units, u, split, parts);
+  times = sum_over_ranks(std::move(times));
   // Times of units [begin, end) as one stage.
   const auto sum_of_units = [&](int begin, int end) {
     StageTimes total;
-    for (int u = begin; u < end; ++u) {
-      total.forward += times[u].forward;
-      total.input_gradient += times[u].input_gradient;
-      total.weight_gradient += times[u].weight_gradient;
-      total.bytes += times[u].bytes;
-    }
+    for (int u = begin; u < end; ++u)
+      for (const auto time : kStageTimes) total.*time += times[u].*time;
     return total;
   };
 
@@ -183,11 +155,9 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   for (const std::string& name : units.trace.state)
     bytes_of_state.push_back(parameters.contains(name) ? double(parameters.at(name).nbytes()) : 0);
   const double limit = options.memory_limit > 0 ? double(options.memory_limit) : INFINITY;
-  std::vector<Recompute> modes = options.recompute;
-  modes.resize(size_t(stages), Recompute::kNever);
-  std::vector<char> may_run_again = recomputed_stages(modes, lists);
+  std::vector<char> may_run_again = recomputed_stages(options.recompute, lists);
   if (options.recompute_every > 0)  // at least all groups except the last are recomputed
-    for (int s = 0; s < stages; ++s) may_run_again[s] = modes[s] != Recompute::kNever;
+    may_run_again.assign(size_t(stages), options.recompute != Recompute::kNever);
   const std::vector<MicroBatchesInFlight> held = max_in_flight(lists);
   const auto bytes_of = [&](int stage, int begin, int end, bool recompute) {
     double saved = 0, recomputed = 0;
@@ -205,7 +175,7 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
            double(held[stage].most) * saved + double(held[stage].most_in_backward) * recomputed;
   };
   const auto is_recomputed = [&](int stage, int begin, int end) {
-    if (modes[stage] != Recompute::kAuto || !may_run_again[stage]) return bool(may_run_again[stage]);
+    if (options.recompute != Recompute::kAuto || !may_run_again[stage]) return bool(may_run_again[stage]);
     const auto stages_of_rank = std::ranges::count(lists.rank_of_stage, lists.rank_of_stage[stage]);
     return bytes_of(stage, begin, end, false) > limit / double(stages_of_rank);
   };

@@ -19,9 +19,9 @@ namespace gradus::dist::internal {
 // time of the slowest stage.
 
 struct CutOptions {
-  int64_t memory_limit = 0;               // bytes per rank; 0: no limit
-  std::vector<Recompute> recompute = {};  // per stage; empty: kNever
-  int recompute_every = 0;                // units per recomputation group; 0: the whole stage
+  int64_t memory_limit = 0;  // bytes per rank; 0: no limit
+  Recompute recompute = Recompute::kNever;
+  int recompute_every = 0;  // units per recomputation group; 0: the whole stage
 };
 
 struct CutChoice {

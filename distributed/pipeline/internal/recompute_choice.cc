@@ -21,17 +21,16 @@ std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists) {
 
 double RecomputeChoice::peak_bytes() const { return std::ranges::max(rank_bytes); }
 
-RecomputeChoice choose_recomputation(std::vector<Recompute> of_stage, const ActionLists& lists,
-                                     std::vector<StageTimes> stages, const std::vector<double>& rank_bytes,
-                                     double limit) {
-  of_stage.resize(stages.size(), Recompute::kNever);
-  const std::vector<char> can_recompute = recomputed_stages(of_stage, lists);
+RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, std::vector<StageTimes> stages,
+                                     const std::vector<double>& rank_bytes, double limit) {
+  const bool is_auto = mode == Recompute::kAuto;
+  std::vector<Recompute> of_stage(stages.size(), is_auto ? Recompute::kNever : mode);
+  const std::vector<char> can_recompute = recomputed_stages(mode, lists);
   const std::vector<MicroBatchesInFlight> held = max_in_flight(lists);
-  const auto chosen = [&](size_t s) { return of_stage[s] != Recompute::kAuto; };
   const auto freed_per_second = [&](int s) {
     return double(held[size_t(s)].most) * stages[size_t(s)].bytes / std::max(stages[size_t(s)].forward, 1e-9);
   };
-  for (size_t s = 0; s < stages.size(); ++s) stages[s].recomputed = can_recompute[s] && chosen(s);
+  for (size_t s = 0; s < stages.size(); ++s) stages[s].recomputed = can_recompute[s] && !is_auto;
   for (;;) {
     const SchedulePrediction p = simulate(lists, stages);
     RecomputeChoice choice{of_stage, stages, p.makespan, p.idle_fraction, rank_bytes};
@@ -48,10 +47,7 @@ RecomputeChoice choose_recomputation(std::vector<Recompute> of_stage, const Acti
       of_stage[size_t(best)] = Recompute::kExceptLast;
       stages[size_t(best)].recomputed = changed = true;
     }
-    if (changed) continue;
-    for (Recompute& mode : choice.of_stage)
-      if (mode == Recompute::kAuto) mode = Recompute::kNever;
-    return choice;
+    if (!changed) return choice;
   }
 }
 

@@ -20,24 +20,23 @@ bool is_narrow(const ModelTrace& trace, int call) {
 
 }  // namespace
 
-std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts,
-                                                 const std::vector<Recompute>& of_stage, int every) {
+std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts, int stages, int every) {
   const std::unique_ptr<nn::Module> model = make_on_meta(parts);
   const ModelTrace trace = trace_model(*model, parts, parts.inputs);
   std::vector<int> cuts = cuts_after(trace, parts.cut_after);
-  check_cuts(parts.cut_after, int(of_stage.size()));
+  check_cuts(parts.cut_after, stages);
   const auto end_of = [&](int call) { return trace.calls[size_t(call)].end; };
   std::vector<int> stage_ends;
   for (int cut : cuts) stage_ends.push_back(end_of(cut));
   stage_ends.push_back(int(trace.calls.size()));
 
-  std::vector<std::vector<std::string>> ends(of_stage.size());
+  std::vector<std::vector<std::string>> ends(static_cast<size_t>(stages));
   size_t s = 0;
   int layers = 0;
   for (const int call : outermost_calls(trace)) {
     while (s < stage_ends.size() && end_of(call) >= stage_ends[s]) ++s, layers = 0;
     if (s == stage_ends.size()) break;
-    if ((s > 0 && end_of(call) == stage_ends[s - 1]) || of_stage[s] == Recompute::kNever) continue;
+    if (s > 0 && end_of(call) == stage_ends[s - 1]) continue;
     if (!is_narrow(trace, call) || ++layers % every != 0) continue;
     std::vector<int> extended = cuts;
     extended.insert(std::ranges::upper_bound(extended, end_of(call), {}, end_of), call);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/pipeline/recompute.h"
+#include "gradus/distributed/pipeline/schedule.h"
 #include "gradus/distributed/pipeline/staged_model.h"
 
 namespace gradus::dist::internal {
@@ -21,11 +21,9 @@ namespace gradus::dist::internal {
 // no op runs in two groups, and gradients are added in the order of the undivided stage, except for parameters
 // that several groups read: each group adds its gradient separately.
 
-// Returns for each stage the paths of the modules after which a group ends: every `every` layers. Stages with
-// kNever have no groups. `of_stage` is the mode of each stage.
+// Returns for each stage the paths of the modules after which a group ends: every `every` layers.
 // Errors: those of cuts_after and check_cuts.
-std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts,
-                                                 const std::vector<Recompute>& of_stage, int every);
+std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts, int stages, int every);
 
 // Replaces each stage s by groups_of_stage[s] stages. Returns `lists` if groups_of_stage is empty.
 ActionLists in_groups(const ActionLists& lists, const std::vector<int>& groups_of_stage);

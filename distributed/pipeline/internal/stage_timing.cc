@@ -1,4 +1,4 @@
-// Implementation of measure_stage.
+// Implementation of stage_timing.h.
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/context.h"
@@ -56,6 +58,19 @@ Tensor random_like(const Tensor& x) {
 
 }  // namespace
 
+std::vector<StageTimes> sum_over_ranks(std::vector<StageTimes> stages, double divisor) {
+  std::vector<double> numbers;
+  for (const StageTimes& t : stages)
+    for (const auto time : kStageTimes) numbers.push_back(t.*time);
+  const Tensor all = tensor(numbers, {int64_t(numbers.size())});
+  if (get_world_size() > 1) all_reduce(all);
+  numbers = all.to_vector<double>();
+  auto number = numbers.begin();
+  for (StageTimes& t : stages)
+    for (const auto time : kStageTimes) t.*time = *number++ / divisor;
+  return stages;
+}
+
 StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool split,
                          const std::function<std::vector<Tensor>()>& forward) {
   Context context = Context::current().snapshot();
@@ -68,7 +83,7 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
   StageInput input;
   std::vector<Tensor> inputs;  // those that get a gradient
   for (const StageInputSource& need : cut.plan.needs[stage]) {
-    const Tensor x = need.call < 0 ? Tensor() : random_like(cut.trace.calls[need.call].results[need.result]);
+    const Tensor x = need.call < 0 ? Tensor() : random_like(cut.result(need));
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
     input.received.push_back(x);
     if (x.defined()) times.input_bytes += double(x.nbytes());

@@ -1,4 +1,4 @@
-// measure_stage: measures the time and memory of one stage.
+// measure_stage: measures the time and memory of one stage; and helpers for measured times.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,14 @@
 #include "gradus/distributed/pipeline/staged_model.h"
 
 namespace gradus::dist::internal {
+
+// The measured members of StageTimes.
+inline constexpr double StageTimes::*kStageTimes[] = {&StageTimes::forward, &StageTimes::input_gradient,
+                                                      &StageTimes::weight_gradient, &StageTimes::bytes,
+                                                      &StageTimes::input_bytes};
+
+// Returns the sums of the stages' times over all ranks, divided by `divisor`. Collective over the job.
+std::vector<StageTimes> sum_over_ranks(std::vector<StageTimes> stages, double divisor = 1);
 
 // Runs a stage several times, with random inputs in place of other stages' results, and returns the median of
 // each time. `forward` calls the model and the loss, if there is one, and returns the tensors from which the

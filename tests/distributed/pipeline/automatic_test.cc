@@ -9,7 +9,6 @@
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 #include "gradus/distributed/pipeline/pipeline.h"
 #include "gradus/models/models.h"
@@ -20,7 +19,6 @@
 namespace gradus::dist {
 namespace {
 
-using internal::AutoMicroBatches;
 using internal::CutChoice;
 using internal::StagedModel;
 using testing::ElementsAre;
@@ -92,15 +90,14 @@ TEST(AutomaticCuts, KnowThatForwardsRunAgain) {
   const CutChoice never = internal::choose_cuts(parts, lists_of(2), {});
   EXPECT_THAT(never.cut_after, ElementsAre("c"));
   // 16 ms each, instead of 24 and 12.
-  const std::vector<Recompute> first = {Recompute::kAlways, Recompute::kNever};
-  EXPECT_THAT(internal::choose_cuts(parts, lists_of(2), {.recompute = first}).cut_after, ElementsAre("b"));
+  EXPECT_THAT(internal::choose_cuts(parts, lists_of(2), {.recompute = Recompute::kExceptLast}).cut_after,
+              ElementsAre("b"));
 
   // The first stage holds two micro-batches, of which each layer keeps its result.
   const double layer = never.stages[0].bytes / 3;
   const auto limited = [&](double layers) {
-    return internal::choose_cuts(
-        parts, lists_of(2),
-        {.memory_limit = int64_t(layers * layer), .recompute = {Recompute::kAuto, Recompute::kAuto}});
+    return internal::choose_cuts(parts, lists_of(2),
+                                 {.memory_limit = int64_t(layers * layer), .recompute = Recompute::kAuto});
   };
   EXPECT_THAT(limited(20).cut_after, ElementsAre("c"));
   EXPECT_THAT(limited(4.5).cut_after, ElementsAre("b"));
@@ -159,66 +156,32 @@ template <class Make> void expect_cut(const Make& make, const Shape& input) {
   }
 }
 
+template <class M, class Options> auto maker(const Options& options) {
+  return [=] { return std::make_unique<M>(options); };
+}
+
 TEST(AutomaticCuts, CutEachModel) {
-  using std::make_unique;
-  expect_cut([] { return make_unique<models::MnistNet>(); }, {2, 1, 28, 28});
-  expect_cut([] { return make_unique<models::ResNet>(models::cifar_resnet(8)); }, {2, 3, 32, 32});
-  expect_cut(
-      [] {
-        return make_unique<models::DCGANGenerator>(models::DCGANGeneratorOptions{.size = 16, .width = 4});
-      },
-      {2, 100});
-  expect_cut(
-      [] {
-        return make_unique<models::DCGANDiscriminator>(
-            models::DCGANDiscriminatorOptions{.size = 16, .width = 4});
-      },
-      {2, 3, 16, 16});
-  expect_cut(
-      [] {
-        return make_unique<models::LSGANGenerator>(
-            models::LSGANGeneratorOptions{.size = 32, .width = 8, .latent = 16});
-      },
-      {2, 16});
-  expect_cut(
-      [] {
-        return make_unique<models::LSGANDiscriminator>(
-            models::LSGANDiscriminatorOptions{.size = 32, .width = 4});
-      },
-      {2, 3, 32, 32});
-  expect_cut(
-      [] {
-        return make_unique<models::WGANGPGenerator>(
-            models::WGANGPGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32});
-      },
-      {2, 8});
-  expect_cut(
-      [] {
-        return make_unique<models::WGANGPDiscriminator>(
-            models::WGANGPDiscriminatorOptions{.size = 16, .channel_base = 32});
-      },
-      {2, 3, 16, 16});
-  expect_cut(
-      [] {
-        return make_unique<models::PGGANGenerator>(
-            models::PGGANGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32});
-      },
-      {2, 8});
-  expect_cut(
-      [] {
-        return make_unique<models::PGGANDiscriminator>(
-            models::PGGANDiscriminatorOptions{.size = 16, .channel_base = 32});
-      },
-      {4, 3, 16, 16});
+  using namespace models;
+  expect_cut([] { return std::make_unique<MnistNet>(); }, {2, 1, 28, 28});
+  expect_cut(maker<ResNet>(cifar_resnet(8)), {2, 3, 32, 32});
+  expect_cut(maker<DCGANGenerator>(DCGANGeneratorOptions{.size = 16, .width = 4}), {2, 100});
+  expect_cut(maker<DCGANDiscriminator>(DCGANDiscriminatorOptions{.size = 16, .width = 4}), {2, 3, 16, 16});
+  expect_cut(maker<LSGANGenerator>(LSGANGeneratorOptions{.size = 32, .width = 8, .latent = 16}), {2, 16});
+  expect_cut(maker<LSGANDiscriminator>(LSGANDiscriminatorOptions{.size = 32, .width = 4}), {2, 3, 32, 32});
+  expect_cut(maker<WGANGPGenerator>(WGANGPGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32}),
+             {2, 8});
+  expect_cut(maker<WGANGPDiscriminator>(WGANGPDiscriminatorOptions{.size = 16, .channel_base = 32}),
+             {2, 3, 16, 16});
+  expect_cut(maker<PGGANGenerator>(PGGANGeneratorOptions{.size = 16, .latent = 8, .channel_base = 32}),
+             {2, 8});
+  expect_cut(maker<PGGANDiscriminator>(PGGANDiscriminatorOptions{.size = 16, .channel_base = 32}),
+             {4, 3, 16, 16});
 }
 
 TEST(AutomaticCuts, CutChains) {
   expect_cut(
-      [] {
-        return std::make_unique<nn::TransformerEncoder>(nn::TransformerEncoderOptions{
-            .layer = {.d_model = 8, .nhead = 2, .dim_feedforward = 12, .batch_first = true},
-            .num_layers = 5});
-      },
+      maker<nn::TransformerEncoder>(nn::TransformerEncoderOptions{
+          .layer = {.d_model = 8, .nhead = 2, .dim_feedforward = 12, .batch_first = true}, .num_layers = 5}),
       {3, 4, 8});
   expect_cut(
       [] {
@@ -243,11 +206,10 @@ struct CostByRow : nn::Layer {
 };
 
 // Trains until the number is chosen. Returns it.
-template <class M> int chosen(int64_t memory_limit = 0) {
+template <class M> int chosen() {
   std::vector<int> numbers(2);
   run_ranks(2, [&] {
-    Pipeline<M> pipe([] { return std::make_unique<M>(); }, random_tensor({2, 6}),
-                     {.cut_after = {"a"}, .memory_limit = memory_limit});
+    Pipeline<M> pipe([] { return std::make_unique<M>(); }, random_tensor({2, 6}), {.cut_after = {"a"}});
     GradManager gm;
     pipe.attach(gm);
     for (int i = 0; i < 8; ++i) pipe.step(gm, random_tensor({16, 6}), random_tensor({16, 6}), nn::mse_loss);
@@ -283,12 +245,7 @@ TEST(AutomaticMicroBatches, TrainTheUndividedModel) {
     std::mutex mutex;
     run_ranks(ranks, [&] {
       manual_seed(3);
-      const auto make = [] {
-        auto model = std::make_unique<ResidualMLP>();
-        model->to(DType::kF64);
-        return model;
-      };
-      Pipeline<ResidualMLP> pipe(make, random_tensor({4, 6}, DType::kF64), options);
+      Pipeline<ResidualMLP> pipe(make_f64<ResidualMLP>, random_tensor({4, 6}, DType::kF64), options);
       GradManager gm;
       pipe.attach(gm);
       optim::SGD opt(pipe.parameters(), {.lr = 0.1, .momentum = 0.9});

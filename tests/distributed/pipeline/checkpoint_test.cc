@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -572,13 +574,17 @@ TEST(PipelineCheckpoint, AKillWhileSavingLosesNothing) {
   }
 }
 
-// Names and layers as torchvision's ResNet-50 has them, with fewer channels.
-models::ResNetOptions resnet() {
-  models::ResNetOptions options = models::resnet50({.classes = 10});
-  options.width = 8;
-  return options;
+// Returns how many bytes this thread has read from files. -1: the system does not count.
+int64_t bytes_read() {
+  std::ifstream counts("/proc/thread-self/io");
+  std::string name;
+  int64_t bytes = -1;
+  counts >> name >> bytes;
+  return name == "rchar:" ? bytes : -1;
 }
 
+// A ResNet-50 from one file: the logits of the undivided network, and each rank reads little more than its own
+// tensors.
 TEST(PipelineCheckpoint, LoadsWeightsWithTheNamesOfTorchvision) {
   TempDir dir;
   const Tensor x = random_tensor({2, 3, 64, 64});
@@ -586,7 +592,7 @@ TEST(PipelineCheckpoint, LoadsWeightsWithTheNamesOfTorchvision) {
   run_ranks(1, [&] {
     set_num_threads(1);
     manual_seed(5);
-    models::ResNet net(resnet());
+    models::ResNet net(models::resnet50());
     net(random_tensor({2, 3, 64, 64}, DType::kF32, 7));  // running statistics
     io::save_weights(net, dir / "resnet50");
     NamedTensors other = net.state_dict();
@@ -596,32 +602,45 @@ TEST(PipelineCheckpoint, LoadsWeightsWithTheNamesOfTorchvision) {
     net.eval();
     want = net(x).to_vector<float>();
   });
-  run_ranks(2, [&] {
-    set_num_threads(1);
-    manual_seed(6);
-    Pipeline<models::ResNet> pipe([] { return std::make_unique<models::ResNet>(resnet()); }, x,
-                                  {.micro_batches = 1, .cut_after = {"layer2.1"}});
-    EXPECT_THAT(error_of<ValueError>([&] { pipe.load_weights(dir / "other"); }),
-                AllOf(HasSubstr((dir / "other").string()), HasSubstr("fc.scale"), HasSubstr("conv1.weight")));
-    EXPECT_THROW(pipe.load_weights(dir / "none"), FileError);
-    const nn::LoadReport report = pipe.load_weights(dir / "other", {.strict = false, .except = {"fc.bias"}});
-    EXPECT_THAT(report.missing, ElementsAre("conv1.weight"));
-    EXPECT_THAT(report.unexpected, ElementsAre("fc.scale"));
-    EXPECT_THAT(report.kept, ElementsAre("fc.bias"));
+  for (const int ranks : {2, 4}) {
+    std::atomic<int64_t> parameters = 0;
+    run_ranks(ranks, [&] {
+      set_num_threads(1);
+      manual_seed(6);
+      std::vector<std::string> cuts = {"layer1", "layer2", "layer3"};
+      if (ranks == 2) cuts = {"layer3.2"};
+      Pipeline<models::ResNet> pipe([] { return std::make_unique<models::ResNet>(models::resnet50()); }, x,
+                                    {.micro_batches = 1, .cut_after = cuts});
+      EXPECT_THAT(
+          error_of<ValueError>([&] { pipe.load_weights(dir / "other"); }),
+          AllOf(HasSubstr((dir / "other").string()), HasSubstr("fc.scale"), HasSubstr("conv1.weight")));
+      EXPECT_THROW(pipe.load_weights(dir / "none"), FileError);
+      const nn::LoadReport report =
+          pipe.load_weights(dir / "other", {.strict = false, .except = {"fc.bias"}});
+      EXPECT_THAT(report.missing, ElementsAre("conv1.weight"));
+      EXPECT_THAT(report.unexpected, ElementsAre("fc.scale"));
+      EXPECT_THAT(report.kept, ElementsAre("fc.bias"));
 
-    pipe.load_weights(dir / "resnet50");
-    optim::SGD opt(pipe.parameters(), {.lr = 1});
-    pipe.save(dir / "c", opt);
-    for (const Tensor& p : pipe.parameters()) fill_(p, 0);
-    pipe.load_weights(dir / "c", {}, "model");
-    pipe.eval();
-    std::vector<float> got;  // on the last rank
-    pipe.eval_step(x, x, [&](const Tensor& y, const Tensor&) {
-      got = y.to_vector<float>();
-      return sum(y);
+      int64_t own = 0;
+      for (const auto& [name, t] : pipe.module().state_dict())
+        if (t.device() == kCPU) own += t.nbytes();
+      const int64_t before = bytes_read();
+      pipe.load_weights(dir / "resnet50");
+      if (before >= 0) {
+        EXPECT_GE(bytes_read() - before, own);
+        EXPECT_LE(double(bytes_read() - before), 1.1 * double(own));
+      }
+      optim::SGD opt(pipe.parameters(), {.lr = 1});
+      pipe.save(dir / "c", opt);
+      for (const Tensor& p : pipe.parameters()) fill_(p, 0), parameters += p.numel();
+      pipe.load_weights(dir / "c", {}, "model");
+      pipe.eval();
+      const Tensor logits = pipe.forward(x);
+      EXPECT_EQ(logits.defined(), get_rank() == ranks - 1);
+      EXPECT_EQ(logits.defined() ? logits.to_vector<float>() : want, want);
     });
-    EXPECT_EQ(got, get_rank() == 1 ? want : std::vector<float>());
-  });
+    EXPECT_EQ(parameters, 25'557'032);
+  }
 }
 
 }  // namespace

@@ -9,12 +9,6 @@
 namespace gradus::dist {
 namespace {
 
-std::unique_ptr<TiedText> make_text() {
-  auto model = std::make_unique<TiedText>();
-  model->to(DType::kF64);
-  return model;
-}
-
 Tensor tokens(int64_t rows) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < rows * 5; ++i) all.push_back((i * i + i) % 11);
@@ -24,14 +18,14 @@ Tensor tokens(int64_t rows) {
 TEST(PipelineForward, ReturnsTheModelsResult) {
   const Tensor x = tokens(7);
   manual_seed(5);
-  const Tensor want = (*make_text())(x);
+  const Tensor want = (*make_f64<TiedText>())(x);
   for (const Schedule schedule : {Schedule::k1F1B, Schedule::kZeroBubbleV})
     run_ranks(2, [&] {
       manual_seed(5);
       PipelineOptions options{.schedule = schedule, .micro_batches = 4, .cut_after = {"b0"}};
       if (schedule == Schedule::kZeroBubbleV)
         options.interleave = 2, options.cut_after = {"embed", "b0", "b1"};
-      Pipeline<TiedText> pipe(make_text, tokens(2), options);
+      Pipeline<TiedText> pipe(make_f64<TiedText>, tokens(2), options);
       const int last = schedule == Schedule::kZeroBubbleV ? 0 : 1;
       const Tensor y = pipe.forward(x);
       EXPECT_EQ(y.defined(), get_rank() == last);
@@ -75,7 +69,8 @@ TEST(PipelineForward, ReturnsAResultOfSeveralTensors) {
 // Nine samples for two replicas: one has two batches, the other one.
 TEST(PipelineForward, ReplicasMayHaveOtherNumbersOfBatches) {
   run_ranks(4, [] {
-    Pipeline<TiedText> pipe(make_text, tokens(2), {.stages = 2, .micro_batches = 3, .cut_after = {"b0"}});
+    Pipeline<TiedText> pipe(make_f64<TiedText>, tokens(2),
+                            {.stages = 2, .micro_batches = 3, .cut_after = {"b0"}});
     pipe.eval();
     const int replica = pipe.grid().index("replica");
     double count = 0;
@@ -109,12 +104,6 @@ struct GAN : nn::Module {
   }
 };
 
-std::unique_ptr<GAN> make_gan() {
-  auto model = std::make_unique<GAN>();
-  model->to(DType::kF64);
-  return model;
-}
-
 Tensor judge_loss(const GAN::Output& y, const Tensor&) {
   return nn::binary_cross_entropy_with_logits(y.real, ones_like(y.real)) +
          nn::binary_cross_entropy_with_logits(y.fake, zeros_like(y.fake));
@@ -133,7 +122,7 @@ TEST(PipelineGAN, TrainsAsOneProcessDoes) {
   constexpr int kSteps = 4;
   std::vector<double> want;
   manual_seed(5);
-  const auto model = make_gan();
+  const auto model = make_f64<GAN>();
   {
     GradManager of_judge, of_maker;
     of_judge.attach(model->judge.parameters());
@@ -153,7 +142,7 @@ TEST(PipelineGAN, TrainsAsOneProcessDoes) {
   }
   run_ranks(2, [&] {
     manual_seed(5);
-    Pipeline<GAN, GAN::Input> pipe(make_gan, gan_input(0), {.micro_batches = 4, .cut_after = {"maker"}});
+    Pipeline<GAN, GAN::Input> pipe(make_f64<GAN>, gan_input(0), {.micro_batches = 4, .cut_after = {"maker"}});
     // A rank has one of the networks.
     const bool is_maker = get_rank() == 0;
     GradManager of_judge, of_maker, &mine = is_maker ? of_maker : of_judge;
@@ -184,7 +173,7 @@ TEST(PipelineGAN, TwoPipelinesTrainByTurns) {
       GradManager gm_a, gm_b;
       a.attach(gm_a);
       if (both) {
-        b.emplace(make_text, tokens(2),
+        b.emplace(make_f64<TiedText>, tokens(2),
                   PipelineOptions{.schedule = Schedule::kGPipe, .micro_batches = 3, .cut_after = {"b0"}});
         b->attach(gm_b);
       }

@@ -102,17 +102,12 @@ TEST(PipelineGradScaler, AnInfinityOnOneRankSkipsTheStepOnAll) {
 
 // Its gradients are added up over ranks, and over two steps.
 TEST(PipelineGradScaler, ATiedWeightCountsAsScaled) {
-  const auto make_text = [] {
-    auto model = std::make_unique<TiedText>();
-    model->to(DType::kF64);
-    return model;
-  };
   const Tensor x = tensor(std::vector<int64_t>{1, 2, 3, 0, 5, 6, 7, 8}, {4, 2});
   const auto loss = [](const Tensor& y, const Tensor& t) {
     return nn::cross_entropy(flatten(y, 0, 1), flatten(t, 0, 1));
   };
   manual_seed(5);
-  const auto model = make_text();
+  const auto model = make_f64<TiedText>();
   GradManager whole;
   whole.attach(model->parameters());
   for (int i = 0; i < 2; ++i) {
@@ -121,7 +116,7 @@ TEST(PipelineGradScaler, ATiedWeightCountsAsScaled) {
   }
   run_ranks(2, [&] {
     manual_seed(5);
-    Pipeline<TiedText> pipe(make_text, x, {.micro_batches = 2, .cut_after = {"b0"}});
+    Pipeline<TiedText> pipe(make_f64<TiedText>, x, {.micro_batches = 2, .cut_after = {"b0"}});
     GradManager gm;
     pipe.attach(gm);
     optim::SGD opt(pipe.parameters(), {.lr = 0.1});

@@ -10,6 +10,7 @@
 #include "gradus/nn/nn.h"
 #include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tests/distributed/pipeline/small_models.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -23,12 +24,6 @@ struct Net : nn::Layer {
   nn::Linear fc3{this, "fc3", {.in = 8, .out = 3}};
   Tensor forward(const Tensor& x) override { return fc3(relu(norm2(fc2(relu(norm1(fc1(x))))))); }
 };
-
-std::unique_ptr<Net> make() {
-  auto model = std::make_unique<Net>();
-  model->to(DType::kF64);
-  return model;
-}
 
 constexpr int kSteps = 5, kParts = 2, kReplicas = 2;
 constexpr int64_t kRows = 16;  // of both replicas
@@ -51,7 +46,7 @@ struct Trained {
 
 Trained one_process(int micro_batches) {
   manual_seed(5);
-  const auto model = make();
+  const auto model = make_f64<Net>();
   GradManager gm;
   gm.attach(model->parameters());
   optim::SGD opt(model->parameters(), {.lr = 0.1, .momentum = 0.9});
@@ -93,7 +88,7 @@ TEST(PipelineGrid, TrainsAsOneProcessOnTheJoinedBatch) {
            {std::pair(Recompute::kNever, 0), {Recompute::kAlways, 0}, {Recompute::kAlways, 1}})
         run_ranks(2 * kReplicas, [&, recompute = recompute, every = every] {
           manual_seed(5);
-          Pipeline<Net> pipe(make, zeros({2, 6}, {DType::kF64}),
+          Pipeline<Net> pipe(make_f64<Net>, zeros({2, 6}, {DType::kF64}),
                              {.stages = 2,
                               .schedule = schedule,
                               .micro_batches = micro_batches,

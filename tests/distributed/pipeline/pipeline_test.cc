@@ -1,4 +1,4 @@
-// Pipelines: bits, devices, accumulation, losses, lists. Against the undivided model: equality_test.
+// Pipelines: bits, devices, accumulation, losses. Against the undivided model: equality_test.
 #include "gradus/distributed/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,6 @@
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
@@ -25,7 +24,7 @@ TEST(Pipeline, DoesOnDevicesWhatItDoesOnRanks) {
     std::mutex mutex;
     run_ranks(ranks, [&] {
       manual_seed(5);
-      Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(4, 0), options);
+      Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(4, 0), options);
       GradManager gm;
       pipe.attach(gm);
       optim::SGD opt(pipe.parameters(), {.lr = 0.1});
@@ -64,13 +63,8 @@ TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
   for (const int micro_batches : {1, 3, 8}) {
     const auto want = train_unet(1, {.micro_batches = micro_batches});
     EXPECT_EQ(want.size(), 5u * 2 + 5 + 1);
-    for (Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1})
-      for (const int ranks : {2, 4})
-        EXPECT_EQ(train_unet(ranks, {.schedule = schedule, .micro_batches = micro_batches}), want)
-            << name_of(schedule) << " P " << ranks << " M " << micro_batches;
-    for (Schedule schedule : {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV})
-      EXPECT_EQ(train_unet(3, {.interleave = 2, .schedule = schedule, .micro_batches = micro_batches}), want)
-          << name_of(schedule) << " M " << micro_batches;
+    expect_unet(want, {.micro_batches = micro_batches}, {2, 4});
+    expect_interleaved_unet(want, {.micro_batches = micro_batches});
   }
 }
 
@@ -79,7 +73,7 @@ TEST(Pipeline, StepsMayAccumulate) {
   run_ranks(2, [] {
     const auto grads = [](int micro_batches) {
       manual_seed(5);
-      Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0),
+      Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(2, 0),
                               {.micro_batches = micro_batches, .cut_after = {"b0"}});
       GradManager gm;
       pipe.attach(gm);
@@ -90,7 +84,7 @@ TEST(Pipeline, StepsMayAccumulate) {
       return all;
     };
     manual_seed(5);
-    const auto model = make<TiedText>();
+    const auto model = make_f64<TiedText>();
     GradManager gm;
     gm.attach(model->parameters());
     for (int i = 0; i < 2; ++i) {
@@ -98,7 +92,7 @@ TEST(Pipeline, StepsMayAccumulate) {
       gm.backward(Case<TiedText>::loss((*model)(Case<TiedText>::input(4, i)), Case<TiedText>::target(4, i)));
     }
     manual_seed(5);
-    Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0), {.cut_after = {"b0"}});
+    Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(2, 0), {.cut_after = {"b0"}});
     const auto names = pipe.named_parameters();
     for (const int micro_batches : {1, 3}) {
       const auto got = grads(micro_batches);
@@ -120,7 +114,7 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
       return nn::cross_entropy(flat(y), flatten(target, 0, 1), {.reduction = reduction});
     };
     manual_seed(5);
-    const auto model = make<TiedText>();
+    const auto model = make_f64<TiedText>();
     GradManager whole;
     whole.attach(model->parameters());
     auto recording = whole.record();
@@ -129,7 +123,7 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
     for (const int ranks : {2, 4})
       run_ranks(ranks, [&] {
         manual_seed(5);
-        Pipeline<TiedText> pipe(make<TiedText>, Case<TiedText>::input(2, 0),
+        Pipeline<TiedText> pipe(make_f64<TiedText>, Case<TiedText>::input(2, 0),
                                 {.stages = 2, .micro_batches = 4, .cut_after = {"b0"}});
         GradManager gm;
         pipe.attach(gm);
@@ -143,29 +137,10 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
   }
 }
 
-TEST(Pipeline, RunsListsOfTheUsersOwn) {
-  const std::vector<std::string> lists = {"0F0 0F1 0F2 0B1 0I0 0B2 0W0 2F0 2F1 2B1 2I0 2F2 2W0 2B2",
-                                          "1F1 1F0 1F2 1B1 1B0 1B2"};
-  const PipelineOptions options{.lists = lists, .cut_after = {"b0", "b1"}};
-  EXPECT_THROW(run_ranks(2, [&] { trained_here<ResidualMLP>(options, 16); }), ScheduleError);
-  const std::vector<std::string> good = {"0F0 0F1 0F2 2F0 2F1 2I1 2W1 2F2 2I0 2B2 0I1 2W0 0B0 0W1 0B2",
-                                         "1F1 1F0 1F2 1B1 1I0 1B2 1W0"};
-  const Trained want = undivided<ResidualMLP>(16);
-  run_ranks(2, [&] {
-    const PipelineOptions options{.lists = good, .cut_after = {"b0", "b1"}};
-    EXPECT_LE(difference(trained_here<ResidualMLP>(options, 16), want), 1e-12);
-    Pipeline<ResidualMLP> pipe(make<ResidualMLP>, Case<ResidualMLP>::input(2, 0), options);
-    GradManager gm;
-    pipe.attach(gm);
-    EXPECT_THROW(pipe.step(gm, Case<ResidualMLP>::input(2, 0), Case<ResidualMLP>::target(2, 0),
-                           Case<ResidualMLP>::loss),
-                 ShapeError);
-  });
-}
-
 TEST(Pipeline, ARankHoldsItsOwnStagesOnly) {
   run_ranks(2, [] {
-    Pipeline<ResidualMLP> pipe(make<ResidualMLP>, random_tensor({2, 6}, DType::kF64), {.cut_after = {"b1"}});
+    Pipeline<ResidualMLP> pipe(make_f64<ResidualMLP>, random_tensor({2, 6}, DType::kF64),
+                               {.cut_after = {"b1"}});
     for (const auto& [name, p] : pipe.module().named_parameters()) {
       const bool first = name.starts_with("in") || name.starts_with("b0") || name.starts_with("b1");
       EXPECT_EQ(p.device().type == DeviceType::kCPU, first == (get_rank() == 0)) << name;

@@ -14,6 +14,7 @@
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"
 #include "gradus/nn/reparametrize.h"
 #include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tests/distributed/pipeline/action_lists.h"
 #include "gradus/tests/distributed/pipeline/unet_training.h"
 
 namespace gradus::dist {
@@ -37,21 +38,9 @@ TEST(Recompute, GivesTheSameBits) {
                                   {.memory_limit = 1 << 26, .recompute = Recompute::kAuto}};
   for (PipelineOptions options : ways) {
     options.micro_batches = 4;
-    for (const int ranks : {1, 2, 4})
-      for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1}) {
-        options.schedule = schedule;
-        EXPECT_EQ(train_unet(ranks, options), want) << name_of(schedule) << " P " << ranks;
-      }
-    options.interleave = 2;
-    for (const Schedule schedule : {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV}) {
-      options.schedule = schedule;
-      EXPECT_EQ(train_unet(3, options), want) << name_of(schedule);
-    }
+    expect_unet(want, options, {1, 2, 4});
+    expect_interleaved_unet(want, options);
   }
-  EXPECT_EQ(train_unet(4, {.micro_batches = 4,
-                           .recompute_of_stage = {Recompute::kAlways, Recompute::kNever, Recompute::kAlways,
-                                                  Recompute::kExceptLast}}),
-            want);
   // A limit that is kept by recomputation alone.
   PipelineOptions tight{
       .schedule = Schedule::kGPipe, .micro_batches = 4, .memory_limit = 1, .recompute = Recompute::kAuto};
@@ -162,13 +151,6 @@ Runs runs_on_one_rank(PipelineOptions options) {
   return all;
 }
 
-TEST(Recompute, IsSaidForEachStage) {
-  EXPECT_EQ(runs_on_one_rank({.interleave = 2,
-                              .cut_after = {"b"},
-                              .recompute_of_stage = {Recompute::kNever, Recompute::kAlways}}),
-            (Runs{{4, 0}, {4, 0}, {4, 4}, {4, 4}}));
-}
-
 // One group's backward follows its forward at once: the last one's.
 TEST(Recompute, RunsGroupsOfLayersAgain) {
   const auto except_last = [](int every) {
@@ -179,16 +161,10 @@ TEST(Recompute, RunsGroupsOfLayersAgain) {
   EXPECT_EQ(except_last(2), (Runs{{4, 4}, {4, 4}, {4, 0}, {4, 0}}));
   EXPECT_EQ(except_last(3), (Runs{{4, 4}, {4, 4}, {4, 4}, {4, 0}}));
   EXPECT_EQ(except_last(9), except_last(0));
-  // Stages that never run again are not divided.
-  EXPECT_EQ(runs_on_one_rank({.interleave = 2,
-                              .cut_after = {"b"},
-                              .recompute_of_stage = {Recompute::kExceptLast, Recompute::kNever},
-                              .recompute_every = 1}),
-            (Runs{{4, 4}, {4, 4}, {4, 0}, {4, 0}}));
 }
 
 TEST(Recompute, GroupsStandSideBySideInTheLists) {
-  const ActionLists lists = parse_schedule({"0F0 2F0 2I0 0B0 2W0", "1F0 1B0"});
+  const ActionLists lists = lists_of({"0F0 2F0 2I0 0B0 2W0", "1F0 1B0"});
   EXPECT_THAT(to_text(internal::in_groups(lists, {2, 1, 3})),
               ElementsAre("0F0 1F0 3F0 4F0 5F0 5I0 4I0 3I0 1B0 0B0 5W0 4W0 3W0", "2F0 2B0"));
 }
@@ -325,29 +301,28 @@ TEST(RecomputeAuto, FreesTheMostBytesForItsTime) {
   const ActionLists lists = make_schedule(Schedule::k1F1B, {.ranks = 2, .micro_batches = 4});
   const StageTimes t{
       .forward = 1, .input_gradient = 1, .weight_gradient = 1, .bytes = 100, .input_bytes = 10};
-  const auto chosen = [&](double limit, std::vector<Recompute> of_stage) {
-    return choose_recomputation(of_stage, lists, {t, t}, {50, 60}, limit);
+  const auto chosen = [&](double limit, Recompute mode = Recompute::kAuto) {
+    return choose_recomputation(mode, lists, {t, t}, {50, 60}, limit);
   };
-  const std::vector<Recompute> automatic(2, Recompute::kAuto);
   // The ranks hold two micro-batches and one.
-  EXPECT_THAT(chosen(270, automatic).rank_bytes, ElementsAre(2 * 110 + 50, 110 + 60));
-  EXPECT_THAT(chosen(270, automatic).of_stage, ElementsAre(Recompute::kNever, Recompute::kNever));
-  EXPECT_EQ(chosen(270, automatic).makespan, (4 + 1) * 3);
-  const auto tight = chosen(269, automatic);
+  EXPECT_THAT(chosen(270).rank_bytes, ElementsAre(2 * 110 + 50, 110 + 60));
+  EXPECT_THAT(chosen(270).of_stage, ElementsAre(Recompute::kNever, Recompute::kNever));
+  EXPECT_EQ(chosen(270).makespan, (4 + 1) * 3);
+  const auto tight = chosen(269);
   EXPECT_THAT(tight.of_stage, ElementsAre(Recompute::kExceptLast, Recompute::kNever));
   EXPECT_THAT(tight.rank_bytes, ElementsAre(2 * 10 + 100 + 50, 110 + 60));
   EXPECT_TRUE(tight.stages[0].recomputed);
   EXPECT_GT(tight.makespan, (4 + 1) * 3);
-  // On the last rank there is nothing to gain, and what was said stays.
-  EXPECT_THAT(chosen(1, automatic).of_stage, ElementsAre(Recompute::kExceptLast, Recompute::kNever));
-  EXPECT_EQ(chosen(1, automatic).peak_bytes(), 170);
-  EXPECT_THAT(chosen(1, {Recompute::kNever, Recompute::kAlways}).of_stage,
-              ElementsAre(Recompute::kNever, Recompute::kAlways));
+  // On the last rank there is nothing to gain, and a mode that was given stays.
+  EXPECT_THAT(chosen(1).of_stage, ElementsAre(Recompute::kExceptLast, Recompute::kNever));
+  EXPECT_EQ(chosen(1).peak_bytes(), 170);
+  for (const Recompute mode : {Recompute::kNever, Recompute::kAlways})
+    EXPECT_THAT(chosen(1, mode).of_stage, ElementsAre(mode, mode));
 
   const ActionLists of_one = make_schedule(Schedule::kGPipe, {.stages_per_rank = 2, .micro_batches = 4});
   StageTimes slow = t;
   slow.forward = 10;
-  EXPECT_THAT(choose_recomputation(automatic, of_one, {slow, t}, {0}, 8 * 110 - 1).of_stage,
+  EXPECT_THAT(choose_recomputation(Recompute::kAuto, of_one, {slow, t}, {0}, 8 * 110 - 1).of_stage,
               ElementsAre(Recompute::kNever, Recompute::kExceptLast));
 }
 
@@ -361,14 +336,10 @@ TEST(RecomputeOptions, ThatDoNotFitTogetherAreErrors) {
     return "none";
   };
   EXPECT_THAT(error({.recompute = Recompute::kAuto}), HasSubstr("expected a memory_limit"));
-  EXPECT_THAT(error({.recompute = Recompute::kAlways, .recompute_of_stage = {Recompute::kAlways}}),
-              HasSubstr("got both"));
-  EXPECT_THAT(error({.recompute_of_stage = {Recompute::kAlways, Recompute::kAlways}}),
-              HasSubstr("expected recompute_of_stage of 1 stages, got 2"));
   EXPECT_THAT(error({.recompute = Recompute::kAlways, .recompute_every = -1}),
               HasSubstr("expected recompute_every >= 0, got -1"));
   EXPECT_THAT(error({.recompute_every = 2}), HasSubstr("got none"));
-  EXPECT_EQ(error({.recompute_of_stage = {Recompute::kAlways}, .recompute_every = 2}), "none");
+  EXPECT_EQ(error({.recompute = Recompute::kAlways, .recompute_every = 2}), "none");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/pipeline/gathered_records.h"
 #include "gradus/distributed/pipeline/pipeline.h"
 #include "gradus/distributed/pipeline/step_recorder.h"
 #include "gradus/tensor/ops/creation.h"
@@ -26,6 +25,15 @@ Pipeline<ResidualMLP> make_pipeline(PipelineOptions options) {
 
 double step(Pipeline<ResidualMLP>& pipe, GradManager& gm) {
   return pipe.step(gm, ones({4, 6}), zeros({4, 3}), nn::mse_loss);
+}
+
+std::optional<PipelineRecord> record_of_a_step(const PipelineOptions& options) {
+  auto pipe = make_pipeline(options);
+  GradManager gm;
+  pipe.attach(gm);
+  pipe.record_steps(1);
+  step(pipe, gm);
+  return pipe.gather_records();
 }
 
 TEST(PipelineRecord, HasTheListsThatRanInOrderOfTime) {
@@ -70,12 +78,7 @@ TEST(PipelineRecord, HasTheListsThatRanInOrderOfTime) {
 // An activation has a row of 8 f32 numbers, and so has its gradient.
 TEST(PipelineRecord, HasBothEndsOfEachMessage) {
   run_ranks(2, [] {
-    auto pipe = make_pipeline({.micro_batches = 4});
-    GradManager gm;
-    pipe.attach(gm);
-    pipe.record_steps(1);
-    step(pipe, gm);
-    const auto record = pipe.gather_records();
+    const auto record = record_of_a_step({.micro_batches = 4});
     if (!record) return;
     for (int rank = 0; rank < 2; ++rank) {
       const StepRecord& s = record->ranks[rank].steps.at(0);
@@ -105,12 +108,7 @@ TEST(PipelineRecord, HasBothEndsOfEachMessage) {
 
 TEST(PipelineRecord, HasAllReplicas) {
   run_ranks(4, [] {
-    auto pipe = make_pipeline({.micro_batches = 2});
-    GradManager gm;
-    pipe.attach(gm);
-    pipe.record_steps(1);
-    step(pipe, gm);
-    const auto record = pipe.gather_records();
+    const auto record = record_of_a_step({.micro_batches = 2});
     if (!record) return;
     std::vector<int> ranks, replicas, places;
     for (const RankRecord& r : record->ranks)

@@ -1,12 +1,35 @@
 // Models with what is hard to cut: skip connections, tied weights, views, several tensors over a cut.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 
 namespace gradus {
+
+// Makes a model with f64 parameters.
+template <class M> std::unique_ptr<M> make_f64() {
+  auto model = std::make_unique<M>();
+  model->to(DType::kF64);
+  return model;
+}
+
+// Returns the largest difference, relative to the largest element of `want`; infinity if one is no number.
+inline double relative_difference(const std::vector<double>& got, const std::vector<double>& want) {
+  if (got.size() != want.size()) return INFINITY;
+  double largest = 1e-300, most = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    largest = std::max(largest, std::abs(want[i]));
+    const double off = std::abs(got[i] - want[i]);
+    most = std::max(most, off >= 0 ? off : INFINITY);
+  }
+  return most / largest;
+}
 
 // Four residual blocks between two linear layers.
 // Shapes: x [N,6] -> [N,3].

@@ -109,20 +109,10 @@ Result in_stages(const Tensor& x, const Tensor& dy, DType dtype, const std::vect
   return result_of(*model, y);
 }
 
-// Returns the largest difference, relative to the largest element of its tensor.
 double difference(const Result& got, const Result& want) {
-  double worst = 0;
-  const auto compare = [&](const std::vector<double>& a, const std::vector<double>& b) {
-    if (a.size() != b.size()) return void(worst = INFINITY);
-    double largest = 1e-300, most = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      largest = std::max(largest, std::abs(b[i]));
-      most = std::max(most, a[i] == b[i] ? 0 : std::abs(a[i] - b[i]));
-    }
-    worst = std::max(worst, most / largest);
-  };
-  compare(got.y, want.y);
-  for (size_t i = 0; i < want.tensors.size(); ++i) compare(got.tensors[i], want.tensors[i]);
+  double worst = relative_difference(got.y, want.y);
+  for (size_t i = 0; i < want.tensors.size(); ++i)
+    worst = std::max(worst, relative_difference(got.tensors[i], want.tensors[i]));
   return worst;
 }
 

@@ -62,12 +62,6 @@ template <> struct Case<TiedText> {
   }
 };
 
-template <class M> std::unique_ptr<M> make() {
-  auto model = std::make_unique<M>();
-  model->to(DType::kF64);
-  return model;
-}
-
 inline constexpr std::array kSchedules = {
     Schedule::kGPipe,         Schedule::kGPipeLIFO,       Schedule::k1F1B,
     Schedule::k1F1BSlowLinks, Schedule::kInterleaved1F1B, Schedule::kLoopedBreadthFirst,
@@ -112,7 +106,7 @@ template <class Step> Trained trained(nn::Module& model, const nn::StateDict& pa
 
 template <class M> Trained undivided(int64_t rows) {
   manual_seed(5);
-  const auto model = make<M>();
+  const auto model = make_f64<M>();
   GradManager gm;
   gm.attach(model->parameters());
   return trained(*model, model->named_parameters(), [&](int i) {
@@ -126,7 +120,7 @@ template <class M> Trained undivided(int64_t rows) {
 // Trains this rank's part. `rows` are those of all replicas together.
 template <class M> Trained trained_here(const PipelineOptions& options, int64_t rows) {
   manual_seed(5);
-  Pipeline<M> pipe(make<M>, Case<M>::input(2, 0), options);
+  Pipeline<M> pipe(make_f64<M>, Case<M>::input(2, 0), options);
   GradManager gm;
   pipe.attach(gm);
   const int64_t own = rows / pipe.grid().size("replica"), begin = pipe.grid().index("replica") * own;
@@ -136,18 +130,11 @@ template <class M> Trained trained_here(const PipelineOptions& options, int64_t 
   });
 }
 
-// Returns the largest difference, as a part of the largest element of what it is in.
+// Returns the largest difference of trainings, relative to the largest element of the tensor.
 inline double difference(const Trained& got, const Trained& want) {
   double worst = got.losses.size() == want.losses.size() && !got.state.empty() ? 0 : INFINITY;
   const auto compare = [&](const std::vector<double>& a, const std::vector<double>& b) {
-    if (a.size() != b.size()) return void(worst = INFINITY);
-    double largest = 1e-300, most = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      largest = std::max(largest, std::abs(b[i]));
-      const double off = std::abs(a[i] - b[i]);
-      most = std::max(most, off >= 0 ? off : INFINITY);
-    }
-    worst = std::max(worst, most / largest);
+    worst = std::max(worst, relative_difference(a, b));
   };
   compare(got.losses, want.losses);
   for (const auto& [name, values] : got.grads) compare(values, want.grads.at(name));

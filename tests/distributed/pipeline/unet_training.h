@@ -34,10 +34,11 @@ inline std::vector<std::string> unet_cuts(int stages) {
   return {"down0", "norm", "middle", "dropout", "up1"};
 }
 
+using UNetState = std::map<std::string, std::vector<double>>;
+
 // Returns the state of all ranks together, by the undivided model's names; and "losses": losses and norms.
-inline std::map<std::string, std::vector<double>> train_unet(int ranks, PipelineOptions options,
-                                                             std::optional<DType> amp = {}) {
-  std::map<std::string, std::vector<double>> all;
+inline UNetState train_unet(int ranks, PipelineOptions options, std::optional<DType> amp = {}) {
+  UNetState all;
   std::mutex mutex;
   options.stages = ranks;
   options.cut_after = unet_cuts(ranks * options.interleave);
@@ -65,6 +66,25 @@ inline std::map<std::string, std::vector<double>> train_unet(int ranks, Pipeline
       if (x.device() == kCPU) all[name] = x.template to_vector<double>();
   });
   return all;
+}
+
+// Expects these bits from each of the schedules on each number of ranks.
+inline void expect_unet(const UNetState& want, PipelineOptions options, const std::vector<int>& ranks,
+                        const std::vector<Schedule>& schedules = {Schedule::kGPipe, Schedule::k1F1B,
+                                                                  Schedule::kZeroBubbleH1},
+                        std::optional<DType> amp = {}) {
+  for (const Schedule schedule : schedules)
+    for (const int n : ranks) {
+      options.schedule = schedule;
+      EXPECT_EQ(train_unet(n, options, amp), want)
+          << name_of(schedule) << " P " << n << " M " << options.micro_batches << ", recomputation "
+          << int(options.recompute) << ' ' << options.recompute_every;
+    }
+}
+// The same of schedules with two stages on each of three ranks.
+inline void expect_interleaved_unet(const UNetState& want, PipelineOptions options) {
+  options.interleave = 2;
+  expect_unet(want, options, {3}, {Schedule::kInterleaved1F1B, Schedule::kZeroBubbleV});
 }
 
 }  // namespace gradus::dist

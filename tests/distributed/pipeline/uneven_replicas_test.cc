@@ -58,7 +58,7 @@ template <class M> double worst_difference(const Training& training) {
     return std::accumulate(rows.begin(), rows.end(), int64_t(0));
   };
   manual_seed(5);
-  const auto model = make<M>();
+  const auto model = make_f64<M>();
   GradManager whole;
   whole.attach(model->parameters());
   const Trained want = trained(*model, model->named_parameters(), [&](int i) {
@@ -70,7 +70,7 @@ template <class M> double worst_difference(const Training& training) {
   std::vector<double> differences(size_t(training.replicas * training.options.stages), INFINITY);
   run_ranks(int(differences.size()), [&] {
     manual_seed(5);
-    Pipeline<M> pipe(make<M>, Case<M>::input(2, 0), training.options);
+    Pipeline<M> pipe(make_f64<M>, Case<M>::input(2, 0), training.options);
     GradManager gm;
     pipe.attach(gm);
     const auto replica = size_t(pipe.grid().index("replica"));
