@@ -1,4 +1,3 @@
-// Implementation of cache_dir, by the XDG Base Directory Specification.
 #include "gradus/data/files/cache_dir.h"
 
 #include <cstdlib>

@@ -1,4 +1,3 @@
-// Implementation of Orientation.
 #include "gradus/data/images/orientation.h"
 
 #include <cstring>
@@ -7,24 +6,12 @@
 namespace gradus::data::internal {
 
 Orientation Orientation::from_exif(int value) {
-  switch (value) {
-    case 2:
-      return {.flips_x = true};
-    case 3:
-      return {.flips_x = true, .flips_y = true};
-    case 4:
-      return {.flips_y = true};
-    case 5:
-      return {.swaps = true};
-    case 6:
-      return {.swaps = true, .flips_y = true};
-    case 7:
-      return {.swaps = true, .flips_x = true, .flips_y = true};
-    case 8:
-      return {.swaps = true, .flips_x = true};
-    default:
-      return {};
-  }
+  // By the EXIF value: swaps, flips_x, flips_y.
+  static constexpr Orientation kOrientations[] = {
+      {false, false, false}, {false, false, false}, {false, true, false},
+      {false, true, true},   {false, false, true},  {true, false, false},
+      {true, false, true},   {true, true, true},    {true, true, false}};
+  return value >= 1 && value <= 8 ? kOrientations[value] : Orientation();
 }
 
 Box Orientation::in_file(Box box, int64_t file_height, int64_t file_width) const {

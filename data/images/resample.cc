@@ -1,4 +1,3 @@
-// Implementation of the resampling filters, with AVX2 code for rows of RGB pixels.
 #include "gradus/data/images/resample.h"
 
 #include <algorithm>

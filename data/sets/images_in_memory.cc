@@ -1,4 +1,3 @@
-// Implementation of ImagesInMemory, with table lookup for pointwise transforms.
 #include "gradus/data/sets/images_in_memory.h"
 
 #include <cstring>

@@ -215,15 +215,12 @@ TEST(RealMNIST, HasThePublishedContent) {
     const std::string part = train ? "train" : "t10k";
     const std::string image_header =
         std::string("\0\0\x08\x03", 4) + be32(uint32_t(d.size())) + be32(28) + be32(28);
-    Sha256 image_sum;
-    image_sum.update(image_header.data(), 16);
-    image_sum.update(d.images().data<uint8_t>(), d.images().numel());
-    EXPECT_EQ(image_sum.hex(), published.at(part + "-images-idx3-ubyte"));
+    const auto bytes = [](const Tensor& x) {
+      return std::string(reinterpret_cast<const char*>(x.data<uint8_t>()), size_t(x.numel()));
+    };
+    EXPECT_EQ(sha256(image_header + bytes(d.images())), published.at(part + "-images-idx3-ubyte"));
     const std::string label_header = std::string("\0\0\x08\x01", 4) + be32(uint32_t(d.size()));
-    Sha256 label_sum;
-    label_sum.update(label_header.data(), 8);
-    label_sum.update(d.labels().data<uint8_t>(), d.labels().numel());
-    EXPECT_EQ(label_sum.hex(), published.at(part + "-labels-idx1-ubyte"));
+    EXPECT_EQ(sha256(label_header + bytes(d.labels())), published.at(part + "-labels-idx1-ubyte"));
   }
   double sum = 0, squares = 0;
   const MNIST train(dir);
