@@ -16,8 +16,11 @@ struct Orientation {
   bool is_upright() const { return !swaps && !flips_x && !flips_y; }
   // Converts a box of the upright image to coordinates of the file's image of this size.
   Box in_file(Box upright, int64_t file_height, int64_t file_width) const;
-  // Converts a region of the file's image to the upright image.
+  // Converts a region of the file's image, or all of the image, to the upright image.
   Region upright(const Region& file) const;
+  Image upright(const Image& file) const {
+    return upright(Region{file, 0, 0, double(file.width()), double(file.height())}).image;
+  }
 };
 
 }  // namespace gradus::data::internal

@@ -279,10 +279,7 @@ void copy_channels_last(const Tensor& x, float* out) {
 Image Picture::image() {
   require_image("Picture");
   materialize();
-  if (is_mirrored_) {
-    constexpr internal::Orientation kMirrored{.flips_x = true};
-    replace(kMirrored.upright({image_, 0, 0, double(image_.width()), double(image_.height())}).image);
-  }
+  if (is_mirrored_) replace(internal::Orientation{.flips_x = true}.upright(image_));
   return image_;
 }
 
