@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "gradus/data/files/sha256.h"
+#include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
@@ -160,12 +161,7 @@ std::string noise(size_t n) {
 }
 
 std::string failure(const DownloadRequest& request) {
-  try {
-    download(request);
-  } catch (const DownloadError& e) {
-    return e.what();
-  }
-  return "no DownloadError";
+  return error_of<DownloadError>([&] { download(request); });
 }
 
 TEST(Sha256, KnownAnswers) {  // FIPS 180-2

@@ -87,11 +87,10 @@ TEST(MNIST, MissingFilesAreNamedWithTheFolderAndAWayToGetThem) {
       error_of<FileError>([&] { MNIST d(s.dir()); }),
       AllOf(HasSubstr("[MNIST]"), HasSubstr(s.dir().string()), HasSubstr("train-images-idx3-ubyte.gz"),
             HasSubstr("https://"), HasSubstr("download_mnist")));
-  EXPECT_THAT(error_of<FileError>([&] { MNIST d(s / "nowhere"); }), HasSubstr("no such folder"));
+  EXPECT_ERROR(FileError, MNIST d(s / "nowhere"), "no such folder");
   s.write("t10k-images-idx3-ubyte", images(2));
-  EXPECT_THAT(error_of<FileError>([&] { MNIST d(s.dir(), {.train = false}); }),
-              HasSubstr("t10k-labels-idx1-ubyte"));
-  EXPECT_THAT(error_of<FileError>([&] { FashionMNIST d(s.dir()); }), HasSubstr("[FashionMNIST]"));
+  EXPECT_ERROR(FileError, MNIST d(s.dir(), {.train = false}), "t10k-labels-idx1-ubyte");
+  EXPECT_ERROR(FileError, FashionMNIST d(s.dir()), "[FashionMNIST]");
 }
 
 TEST(MNIST, FilesThatDoNotBelongTogetherAreErrors) {
