@@ -52,9 +52,9 @@ void write_text_file(const std::string& path, const std::string& text) {
 
 // Whole numbers are written as such.
 Json json_of(const SummaryValue& value) {
-  if (const std::string* text = std::get_if<std::string>(&value.value)) return *text;
-  const double number = std::get<double>(value.value);
-  return number == std::trunc(number) && std::abs(number) < 0x1p53 ? Json(int64_t(number)) : Json(number);
+  const double* number = std::get_if<double>(&value);
+  if (number && *number == std::trunc(*number) && std::abs(*number) < 0x1p53) return int64_t(*number);
+  return std::visit([](const auto& v) { return Json(v); }, value);
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "gradus/train/training.h"
 
+#include <algorithm>
+#include <cmath>
 #include <iostream>
+#include <limits>
 #include <utility>
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
-#include "gradus/train/internal/training_internals.h"
+#include "gradus/train/internal/training_impl.h"
 #include "gradus/train/program.h"
 #include "gradus/train/ranks.h"
 #include "gradus/train/text.h"
@@ -28,18 +31,18 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
       loader_(loader),
       options_(std::move(options)),
       tested_epochs_(epoch()),
-      in_(new Internals(*this)),
+      impl_(new Impl(*this)),
       state_(with(std::move(parts), {{"loader", loader_},
                                      {"tested", tested_epochs_},
                                      {"tested_steps", tested_steps_},
-                                     {"images", in_->counts.images},
-                                     {"steps", in_->counts.steps},
-                                     {"seconds", in_->counts.seconds},
-                                     {"skipped", in_->finite_check.skipped()}})) {
+                                     {"images", impl_->counts.images},
+                                     {"steps", impl_->counts.steps},
+                                     {"seconds", impl_->counts.seconds},
+                                     {"skipped", impl_->finite_check.skipped()}})) {
   if (options_.on_not_finite != OnNotFinite::kSkip) return;
   if (state_.modules().empty())
     throw ValueError(program_, "OnNotFinite::kSkip needs a module among the parts of the training");
-  in_->finite_check.allow_skipping(state_.modules());
+  impl_->finite_check.allow_skipping(state_.modules());
 }
 
 Training::~Training() = default;
@@ -47,19 +50,19 @@ Training::~Training() = default;
 // ---- checkpoints ----
 
 void Training::resume() {
-  if (const std::string file = in_->files.find(options_.count_by == CountBy::kSteps); !file.empty())
+  if (const std::string file = impl_->files.find(options_.count_by == CountBy::kSteps); !file.empty())
     load(file);
-  in_->samples.begin(loader_.state());
-  in_->log.open_events();
+  impl_->samples.begin(loader_.state());
+  impl_->log.open_events();
 }
 
 void Training::load(const std::string& file) {
   const io::LoadedCheckpoint loaded =
-      state_.load(file, [&](const io::LoadedCheckpoint& from) { in_->files.check(from); });
+      state_.load(file, [&](const io::LoadedCheckpoint& from) { impl_->files.check(from); });
   const io::Checkpoint& c = loaded.checkpoint;
   if (!loaded.warning.empty() && is_first_rank())
     std::cerr << program_ << ": " << loaded.warning << std::endl;
-  in_->log.restore_epoch(internal::get_sums(c, "epoch"));
+  impl_->log.restore_epoch(internal::get_sums(c, "epoch"));
   history_ = internal::get_history(c);
   print(format("Resuming from %s: epoch %lld, %lld %s done", loaded.path.c_str(),
                static_cast<long long>(epoch()) + 1, static_cast<long long>(loader_.state().samples),
@@ -67,11 +70,11 @@ void Training::load(const std::string& file) {
 }
 
 void Training::save(const std::string& file) {
-  in_->finite_check.read_values(in_->log.tally());
-  in_->log.reduce();
+  impl_->finite_check.read_values(impl_->log.tally());
+  impl_->log.reduce();
   if (file.empty()) return;
-  io::Checkpoint c = in_->files.identity();
-  internal::put(c, "epoch", in_->log.epoch());
+  io::Checkpoint c = impl_->files.identity();
+  internal::put(c, "epoch", impl_->log.epoch());
   internal::put_history(c, history_);
   state_.save(file, c);
 }
@@ -80,8 +83,8 @@ void Training::save(const std::string& file) {
 
 bool Training::ended_in_epoch() const {
   if (dry_run_ended_) return true;
-  if (run_.images > 0) return in_->counts.images >= run_.images;
-  return run_.iterations > 0 && in_->counts.steps >= run_.iterations;
+  if (run_.images > 0) return impl_->counts.images >= run_.images;
+  return run_.iterations > 0 && impl_->counts.steps >= run_.iterations;
 }
 
 bool Training::ended() const {
@@ -92,16 +95,16 @@ bool Training::ended() const {
 bool Training::begin_epoch() {
   if (options_.test && test_due()) make_test();
   if (ended()) return false;
-  in_->log.begin_epoch();
+  impl_->log.begin_epoch();
   return true;
 }
 
 void Training::end_epoch() {
-  in_->log.stop_progress();
+  impl_->log.stop_progress();
   if (options_.on_epoch) options_.on_epoch();
   if (!saves_epoch()) return;
   state_.check_synchronized();
-  if (!run_.dry_run) save(in_->files.path());
+  if (!run_.dry_run) save(impl_->files.path());
 }
 
 bool Training::saves_epoch() const {
@@ -141,9 +144,9 @@ Training::Steps& Training::Steps::operator++() {
 }
 
 Step Training::begin_step(const data::Batch& batch) {
-  in_->log.begin_step();
-  in_->samples.add(loader_.state(), batch.indices);
-  in_->finite_check.begin_step(steps() + 1);
+  impl_->log.begin_step();
+  impl_->samples.add(loader_.state(), batch.indices);
+  impl_->finite_check.begin_step(steps() + 1);
   const data::DataLoaderOptions& o = loader_.options();
   Step s;
   s.training_ = this;
@@ -158,31 +161,31 @@ Step Training::begin_step(const data::Batch& batch) {
 
 void Training::end_step(const Step& step) {
   Sums sums = step.sums_.value_or(Sums{.seen = step.batch().size()});
-  sums += in_->finite_check.end_step(step.values_, in_->log.tally());
-  in_->log.tally().add(sums);
-  in_->counts.images += step.batch().global_size;
-  ++in_->counts.steps;
-  in_->log.count_seconds();
+  sums += impl_->finite_check.end_step(step.values_, impl_->log.tally());
+  impl_->log.tally().add(sums);
+  impl_->counts.images += step.batch().global_size;
+  ++impl_->counts.steps;
+  impl_->log.count_seconds();
   dry_run_ended_ = run_.dry_run;
 
   const internal::EpochPosition at = internal::position_of(loader_);
   const bool last = at.samples == at.total || ended(), line = logs_step();
   if (line || last) {
-    in_->finite_check.read_values(in_->log.tally());
-    in_->log.reduce();
+    impl_->finite_check.read_values(impl_->log.tally());
+    impl_->log.reduce();
   }
-  in_->log.show_step(line, last, state_, skipped());
+  impl_->log.show_step(line, last, state_, skipped());
   if (!last || !saves_epoch()) {
-    const bool stop = in_->stop.agreed();
-    if (stop || saves_step()) save(in_->files.path());
-    if (stop) throw Interrupted{in_->files.path()};
+    const bool stop = impl_->stop.agreed();
+    if (stop || saves_step()) save(impl_->files.path());
+    if (stop) throw Interrupted{impl_->files.path()};
   }
-  in_->log.end_step();
+  impl_->log.end_step();
 
   if (!options_.test || options_.test_every == 0 || !test_due()) return;
-  in_->log.stop_progress();
+  impl_->log.stop_progress();
   make_test();
-  in_->log.start_progress();
+  impl_->log.start_progress();
 }
 
 bool Training::logs_step() const {
@@ -207,17 +210,17 @@ bool Training::test_due() const {
 
 void Training::make_test() {
   const Sums all = options_.test().read();
-  in_->log.show_test(all);
+  impl_->log.show_test(all);
   tested_epochs_ = epoch();
   tested_steps_ = steps();
   history_.push_back({.epoch = tested_epochs_,
-                      .train = in_->log.epoch(),
+                      .train = impl_->log.epoch(),
                       .test = all,
-                      .seconds = in_->counts.seconds,
+                      .seconds = impl_->counts.seconds,
                       .images = images()});
   if (!options_.keep_best || run_.dry_run) return;
-  if (best() == last()) save(in_->files.path(".best"));
-  save(in_->files.path());
+  if (best() == last()) save(impl_->files.path(".best"));
+  save(impl_->files.path());
 }
 
 void Training::test_only() {
@@ -226,20 +229,20 @@ void Training::test_only() {
 }
 
 bool Training::end_test_step() {
-  if (in_->stop.agreed()) throw Interrupted{in_->files.path()};
+  if (impl_->stop.agreed()) throw Interrupted{impl_->files.path()};
   return run_.dry_run;
 }
 
 // ---- results ----
 
-io::EventWriter* Training::events() { return in_->log.events(); }
-int64_t Training::steps() const { return in_->counts.steps; }
-int64_t Training::images() const { return in_->counts.images; }
-int64_t Training::skipped() const { return in_->finite_check.skipped(); }
-const Sums& Training::recent() const { return in_->log.recent(); }
+io::EventWriter* Training::events() { return impl_->log.events(); }
+int64_t Training::steps() const { return impl_->counts.steps; }
+int64_t Training::images() const { return impl_->counts.images; }
+int64_t Training::skipped() const { return impl_->finite_check.skipped(); }
+const Sums& Training::recent() const { return impl_->log.recent(); }
 
 double Training::images_per_second() const {
-  return in_->counts.seconds > 0 ? double(images()) / in_->counts.seconds : 0;
+  return impl_->counts.seconds > 0 ? double(images()) / impl_->counts.seconds : 0;
 }
 
 const EpochResult& Training::last() const {
@@ -249,7 +252,13 @@ const EpochResult& Training::last() const {
 
 const EpochResult& Training::best() const {
   if (history_.empty()) throw StateError("training", "there was no test yet");
-  return best_of(history_, options_.best_by, options_.lower_is_better);
+  const double sign = options_.lower_is_better ? -1 : 1;
+  return *std::ranges::max_element(history_, {}, [&](const EpochResult& e) {
+    const double mean = sign * e.test.mean(options_.best_by);
+    return e.test.contains(options_.best_by) && std::isfinite(mean)
+               ? mean
+               : -std::numeric_limits<double>::infinity();
+  });
 }
 
 double Training::seconds() const {

@@ -114,8 +114,8 @@ class Training {
   std::vector<EpochResult> history_;
   int64_t tested_epochs_ = 0, tested_steps_ = -1;  // at the last test; -1: none
   bool dry_run_ended_ = false;
-  struct Internals;  // train/internal/training_internals.h
-  const std::unique_ptr<Internals> in_;
+  struct Impl;  // train/internal/training_impl.h
+  const std::unique_ptr<Impl> impl_;
   TrainingState state_;  // the parts, the loader, and the counts
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

@@ -1,4 +1,4 @@
-// Training::Internals: what a training counts, checks, logs and saves.
+// Training::Impl: what a training counts, checks, logs and saves.
 #pragma once
 
 #include "gradus/train/internal/checkpoint_files.h"
@@ -10,8 +10,8 @@
 
 namespace gradus::training {
 
-struct Training::Internals {
-  explicit Internals(const Training& t)
+struct Training::Impl {
+  explicit Impl(const Training& t)
       : files(t.program_, t.run_, t.loader_.dataset().name(), t.options_.fixed),
         finite_check(t.program_, files.path()),
         samples(t.run_.sample_log),
