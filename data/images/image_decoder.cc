@@ -8,9 +8,7 @@
 #include "gradus/data/files/input_file.h"
 #include "gradus/data/images/encoded_image.h"
 #include "gradus/data/images/image_ops.h"
-#include "gradus/data/images/jpeg.h"
 #include "gradus/data/images/orientation.h"
-#include "gradus/data/images/png.h"
 
 namespace gradus::data {
 namespace {

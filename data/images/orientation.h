@@ -1,7 +1,9 @@
-// Orientation: the eight EXIF orientations, as transposition and mirroring.
+// Orientation: the eight EXIF orientations, as transposition and mirroring. Reads the EXIF orientation tag with a
+// minimal TIFF parser.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "gradus/data/images/image.h"
 
@@ -22,5 +24,9 @@ struct Orientation {
     return upright(Region{file, 0, 0, double(file.width()), double(file.height())}).image;
   }
 };
+
+// Returns the orientation, 1 to 8, from a TIFF structure: the content of PNG's eXIf chunk, or of JPEG's APP1
+// segment after "Exif\0\0". Returns 1 if the tag is missing or the structure is malformed.
+int exif_orientation(std::span<const uint8_t> tiff);
 
 }  // namespace gradus::data::internal

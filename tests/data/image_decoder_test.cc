@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/data/images/exif.h"
+#include "gradus/data/images/orientation.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
