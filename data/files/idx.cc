@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <span>
 #include <sstream>
+#include <utility>
 
 #include "gradus/tensor/base/error.h"
 
@@ -22,23 +23,13 @@ std::string hex(std::span<const unsigned char> bytes) {
 
 // Elements have the same size in the file and in the tensor.
 DType element_type(unsigned char code, const std::filesystem::path& path) {
-  switch (code) {
-    case 0x08:
-      return DType::kU8;
-    case 0x09:
-      return DType::kI8;
-    case 0x0B:
-      return DType::kI16;
-    case 0x0C:
-      return DType::kI32;
-    case 0x0D:
-      return DType::kF32;
-    case 0x0E:
-      return DType::kF64;
-    default:
-      throw FileError(kOp, path.string(), ": unknown element type ", hex({&code, 1}),
-                      ", expected 08 (u8), 09 (i8), 0b (i16), 0c (i32), 0d (f32) or 0e (f64)");
-  }
+  constexpr std::pair<unsigned char, DType> kTypes[] = {{0x08, DType::kU8},  {0x09, DType::kI8},
+                                                        {0x0B, DType::kI16}, {0x0C, DType::kI32},
+                                                        {0x0D, DType::kF32}, {0x0E, DType::kF64}};
+  for (const auto& [known, dtype] : kTypes)
+    if (known == code) return dtype;
+  throw FileError(kOp, path.string(), ": unknown element type ", hex({&code, 1}),
+                  ", expected 08 (u8), 09 (i8), 0b (i16), 0c (i32), 0d (f32) or 0e (f64)");
 }
 
 }  // namespace
