@@ -1,4 +1,3 @@
-// Implementation of Endless::next.
 #include "gradus/data/endless.h"
 
 namespace gradus::data {

@@ -32,9 +32,6 @@ uint64_t uniform_below(uint64_t bits, uint64_t bound) {
   return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
 }
 
-// Maps uniform bits to [0, 1).
-double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
-
 // Distinct from the streams of the generators of ops, which are numbered from zero.
 constexpr uint64_t kShuffleStream = uint64_t{1} << 63;
 
@@ -76,7 +73,7 @@ std::vector<int64_t> ReplacementSampler::order(uint64_t epoch) const {
   std::vector<int64_t> v(static_cast<size_t>(num_samples_));
   for (size_t i = 0; i < v.size(); ++i) {
     const auto bits = philox(seed_, kShuffleStream | epoch, i);
-    const double at = unit((uint64_t(bits[0]) << 32) | bits[1]) * ends_.back();
+    const double at = uniform_f64(bits[0], bits[1]) * ends_.back();
     // Finds the first index whose end is above `at`. Rounding may make `at` equal to the whole sum; last_
     // then bounds it.
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), at);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -13,7 +14,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "crc32c.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/blocked_signals.h"
 #include "protobuf.h"
@@ -26,38 +26,25 @@ namespace fs = std::filesystem;
 using internal::ProtoWriter;
 
 // Field numbers of TensorFlow's messages (event.proto, summary.proto, tensor.proto).
-namespace event {
-constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
-}
-namespace session_log {
-constexpr int kStatus = 1, kStart = 1;
-}
-namespace summary {
-constexpr int kValue = 1;
-}
-namespace value {
-constexpr int kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, kTensor = 8, kMetadata = 9;
-}
-namespace image {
-constexpr int kHeight = 1, kWidth = 2, kColorspace = 3, kEncoded = 4;
-}
-namespace histogram {
-constexpr int kMin = 1, kMax = 2, kNum = 3, kSum = 4, kSumSquares = 5, kBucketLimit = 6, kBucket = 7;
-}
-namespace tensor {
-constexpr int kDType = 1, kShape = 2, kStringVal = 8, kDTString = 7, kDim = 2, kDimSize = 1;
-}
-namespace metadata {
-constexpr int kPluginData = 1, kPluginName = 1, kContent = 2;
-}
+constexpr int kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5,
+              kEventSessionLog = 7;
+constexpr int kSessionLogStatus = 1, kSessionLogStart = 1;
+constexpr int kSummaryValue = 1;
+constexpr int kValueTag = 1, kValueSimpleValue = 2, kValueImage = 4, kValueHistogram = 5, kValueTensor = 8,
+              kValueMetadata = 9;
+constexpr int kImageHeight = 1, kImageWidth = 2, kImageColorspace = 3, kImageEncoded = 4;
+constexpr int kHistogramMin = 1, kHistogramMax = 2, kHistogramNum = 3, kHistogramSum = 4,
+              kHistogramSumSquares = 5, kHistogramBucketLimit = 6, kHistogramBucket = 7;
+constexpr int kTensorDType = 1, kTensorShape = 2, kTensorStringVal = 8, kTensorDTString = 7, kTensorDim = 2,
+              kTensorDimSize = 1;
+constexpr int kMetadataPluginData = 1, kMetadataPluginName = 1, kMetadataContent = 2;
 // Field numbers of TensorBoard's HParams plugin (plugins/hparams).
-namespace hparams {
-constexpr int kExperiment = 2, kSessionStart = 3;
-constexpr int kInfos = 4, kMetrics = 5, kInfoName = 1, kInfoType = 4, kMetricName = 1, kMetricTag = 2;
-constexpr int kEntry = 1, kKey = 1, kEntryValue = 2, kStartTime = 5;
-constexpr int kTypeString = 1, kTypeBool = 2, kTypeF64 = 3;
-constexpr int kNumber = 2, kString = 3, kFlag = 4;
-}  // namespace hparams
+constexpr int kHparamsExperiment = 2, kHparamsSessionStart = 3;
+constexpr int kHparamsInfos = 4, kHparamsMetrics = 5, kHparamsInfoName = 1, kHparamsInfoType = 4,
+              kHparamsMetricName = 1, kHparamsMetricTag = 2;
+constexpr int kHparamsEntry = 1, kHparamsKey = 1, kHparamsEntryValue = 2, kHparamsStartTime = 5;
+constexpr int kHparamsTypeString = 1, kHparamsTypeBool = 2, kHparamsTypeF64 = 3;
+constexpr int kHparamsNumber = 2, kHparamsString = 3, kHparamsFlag = 4;
 
 constexpr char kOp[] = "event_writer";
 
@@ -77,25 +64,42 @@ void check_tag(const std::string& tag) {
 ProtoWriter value_of(const std::string& tag) {
   check_tag(tag);
   ProtoWriter v;
-  v.bytes(value::kTag, tag);
+  v.bytes(kValueTag, tag);
   return v;
 }
 
 ProtoWriter event_at(int64_t step) {
   ProtoWriter e;
-  e.f64(event::kWallTime, now()).varint(event::kStep, static_cast<uint64_t>(step));
+  e.f64(kEventWallTime, now()).varint(kEventStep, static_cast<uint64_t>(step));
   return e;
 }
 
 std::string summary_event(int64_t step, const ProtoWriter& v) {
-  return event_at(step).message(event::kSummary, ProtoWriter().message(summary::kValue, v)).take();
+  return event_at(step).message(kEventSummary, ProtoWriter().message(kSummaryValue, v)).take();
 }
 
 ProtoWriter plugin(std::string_view name, std::string_view content) {
   ProtoWriter data;
-  data.bytes(metadata::kPluginName, name).bytes(metadata::kContent, content);
+  data.bytes(kMetadataPluginName, name).bytes(kMetadataContent, content);
   ProtoWriter m;
-  return m.message(metadata::kPluginData, data);
+  return m.message(kMetadataPluginData, data);
+}
+
+// CRC-32C (Castagnoli polynomial) by table lookup; zlib's crc32 uses another polynomial.
+constexpr std::array<uint32_t, 256> kCrc32cTable = [] {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = c & 1 ? 0x82f63b78u ^ c >> 1 : c >> 1;
+    table[i] = c;
+  }
+  return table;
+}();
+
+uint32_t crc32c(std::string_view data) {
+  uint32_t c = ~0u;
+  for (const char byte : data) c = kCrc32cTable[(c ^ static_cast<unsigned char>(byte)) & 0xff] ^ c >> 8;
+  return ~c;
 }
 
 // Returns a TFRecord: length, CRC of the length, event, CRC of the event. Numbers are little-endian.
@@ -107,7 +111,7 @@ std::string record_of(const std::string& event) {
   };
   // The format masks checksums, since the CRC of data that contain their own CRC is a constant.
   const auto masked = [](std::string_view data) {
-    const uint32_t c = internal::crc32c(data);
+    const uint32_t c = crc32c(data);
     return (c >> 15 | c << 17) + 0xa282ead8u;
   };
   const std::string length = number(event.size(), 8);
@@ -184,27 +188,27 @@ ProtoWriter histogram_of(const Tensor& values) {
     low = high = 0;
   }
   ProtoWriter h;
-  h.f64(histogram::kMin, low).f64(histogram::kMax, high).f64(histogram::kNum, n);
-  h.f64(histogram::kSum, sum).f64(histogram::kSumSquares, squares);
-  h.f64s(histogram::kBucketLimit, {limits.data() + begin, end - begin});
-  h.f64s(histogram::kBucket, {counts.data() + begin, end - begin});
+  h.f64(kHistogramMin, low).f64(kHistogramMax, high).f64(kHistogramNum, n);
+  h.f64(kHistogramSum, sum).f64(kHistogramSumSquares, squares);
+  h.f64s(kHistogramBucketLimit, {limits.data() + begin, end - begin});
+  h.f64s(kHistogramBucket, {counts.data() + begin, end - begin});
   return h;
 }
 
 ProtoWriter hparam_value(const HParam& h) {
   ProtoWriter v;
   if (const auto* number = std::get_if<double>(&h.value))
-    v.f64(hparams::kNumber, *number);
+    v.f64(kHparamsNumber, *number);
   else if (const auto* flag = std::get_if<bool>(&h.value))
-    v.varint(hparams::kFlag, *flag);
+    v.varint(kHparamsFlag, *flag);
   else
-    v.bytes(hparams::kString, std::get<std::string>(h.value));
+    v.bytes(kHparamsString, std::get<std::string>(h.value));
   return v;
 }
 
 int hparam_type(const HParam& h) {
-  if (std::holds_alternative<double>(h.value)) return hparams::kTypeF64;
-  return std::holds_alternative<bool>(h.value) ? hparams::kTypeBool : hparams::kTypeString;
+  if (std::holds_alternative<double>(h.value)) return kHparamsTypeF64;
+  return std::holds_alternative<bool>(h.value) ? kHparamsTypeBool : kHparamsTypeString;
 }
 
 }  // namespace
@@ -224,11 +228,11 @@ EventWriter::EventWriter(const fs::path& folder, EventWriterOptions options) {
   if (fd_ < 0) fail("cannot create", errno);
   try {
     ProtoWriter first;
-    append(first.f64(event::kWallTime, now()).bytes(event::kFileVersion, "brain.Event:2").take());
+    append(first.f64(kEventWallTime, now()).bytes(kEventFileVersion, "brain.Event:2").take());
     if (options.purge_step) {
       ProtoWriter start;
-      start.varint(session_log::kStatus, session_log::kStart);
-      append(event_at(*options.purge_step).message(event::kSessionLog, start).take());
+      start.varint(kSessionLogStatus, kSessionLogStart);
+      append(event_at(*options.purge_step).message(kEventSessionLog, start).take());
     }
   } catch (...) {
     ::close(fd_);
@@ -266,7 +270,7 @@ void EventWriter::append(const std::string& event) {
 }
 
 void EventWriter::add_scalar(const std::string& tag, double number, int64_t step) {
-  append(summary_event(step, value_of(tag).f32(value::kSimpleValue, static_cast<float>(number))));
+  append(summary_event(step, value_of(tag).f32(kValueSimpleValue, static_cast<float>(number))));
 }
 
 void EventWriter::add_image(const std::string& tag, const Tensor& images, int64_t step,
@@ -274,55 +278,54 @@ void EventWriter::add_image(const std::string& tag, const Tensor& images, int64_
   ProtoWriter v = value_of(tag);
   const Tensor picture = make_grid(images, grid);
   ProtoWriter i;
-  i.varint(image::kHeight, static_cast<uint64_t>(picture.size(1)));
-  i.varint(image::kWidth, static_cast<uint64_t>(picture.size(2)));
-  i.varint(image::kColorspace, static_cast<uint64_t>(picture.size(0)));
-  append(summary_event(step, v.message(value::kImage, i.bytes(image::kEncoded, encode_png(picture)))));
+  i.varint(kImageHeight, static_cast<uint64_t>(picture.size(1)));
+  i.varint(kImageWidth, static_cast<uint64_t>(picture.size(2)));
+  i.varint(kImageColorspace, static_cast<uint64_t>(picture.size(0)));
+  append(summary_event(step, v.message(kValueImage, i.bytes(kImageEncoded, encode_png(picture)))));
 }
 
 void EventWriter::add_histogram(const std::string& tag, const Tensor& values, int64_t step) {
   ProtoWriter v = value_of(tag);
   if (values.numel() == 0)
     throw ValueError("add_histogram", tag, ": expected elements, got ", describe(values));
-  append(summary_event(step, v.message(value::kHistogram, histogram_of(values))));
+  append(summary_event(step, v.message(kValueHistogram, histogram_of(values))));
 }
 
 void EventWriter::add_text(const std::string& tag, const std::string& text, int64_t step) {
   ProtoWriter v = value_of(tag);
   check_text("the text", text);
   ProtoWriter dim, shape, t;
-  shape.message(tensor::kDim, dim.varint(tensor::kDimSize, 1));
-  t.varint(tensor::kDType, tensor::kDTString).message(tensor::kShape, shape).bytes(tensor::kStringVal, text);
-  append(summary_event(step, v.message(value::kMetadata, plugin("text", "")).message(value::kTensor, t)));
+  shape.message(kTensorDim, dim.varint(kTensorDimSize, 1));
+  t.varint(kTensorDType, kTensorDTString).message(kTensorShape, shape).bytes(kTensorStringVal, text);
+  append(summary_event(step, v.message(kValueMetadata, plugin("text", "")).message(kValueTensor, t)));
 }
 
 void EventWriter::add_hparams(const std::vector<std::pair<std::string, HParam>>& hparams,
                               const std::vector<std::string>& metric_tags) {
-  namespace hp = gradus::io::hparams;
   ProtoWriter experiment, start;
   for (const auto& [name, h] : hparams) {
     check_text("the name", name);
     if (const auto* word = std::get_if<std::string>(&h.value)) check_text(name, *word);
     ProtoWriter info, entry;
-    info.bytes(hp::kInfoName, name).varint(hp::kInfoType, static_cast<uint64_t>(hparam_type(h)));
-    experiment.message(hp::kInfos, info);
-    start.message(hp::kEntry, entry.bytes(hp::kKey, name).message(hp::kEntryValue, hparam_value(h)));
+    info.bytes(kHparamsInfoName, name).varint(kHparamsInfoType, static_cast<uint64_t>(hparam_type(h)));
+    experiment.message(kHparamsInfos, info);
+    start.message(kHparamsEntry, entry.bytes(kHparamsKey, name).message(kHparamsEntryValue, hparam_value(h)));
   }
   for (const std::string& tag : metric_tags) {
     check_tag(tag);
     ProtoWriter metric, metric_name;
-    metric.message(hp::kMetricName, metric_name.bytes(hp::kMetricTag, tag));
-    experiment.message(hp::kMetrics, metric);
+    metric.message(kHparamsMetricName, metric_name.bytes(kHparamsMetricTag, tag));
+    experiment.message(kHparamsMetrics, metric);
   }
-  start.f64(hp::kStartTime, now());
+  start.f64(kHparamsStartTime, now());
   const auto add = [&](const char* tag, int field, const ProtoWriter& message) {
     ProtoWriter content;
     ProtoWriter v = value_of(tag);
     append(summary_event(
-        0, v.message(value::kMetadata, plugin("hparams", content.message(field, message).take()))));
+        0, v.message(kValueMetadata, plugin("hparams", content.message(field, message).take()))));
   };
-  add("_hparams_/experiment", hp::kExperiment, experiment);
-  add("_hparams_/session_start_info", hp::kSessionStart, start);
+  add("_hparams_/experiment", kHparamsExperiment, experiment);
+  add("_hparams_/session_start_info", kHparamsSessionStart, start);
 }
 
 void EventWriter::flush() {

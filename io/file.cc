@@ -1,4 +1,3 @@
-// Implementation of FileReader and AtomicFile with POSIX calls.
 #include "gradus/io/file.h"
 
 #include <fcntl.h>

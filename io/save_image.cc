@@ -1,4 +1,3 @@
-// Implementation of make_grid, and of PNG encoding with libpng.
 #include "gradus/io/save_image.h"
 
 #include <png.h>

@@ -1,4 +1,3 @@
-// Implementation of load_weights and save_weights.
 #include "gradus/io/weights.h"
 
 namespace gradus::io {

@@ -57,6 +57,33 @@ struct CommandLine::Impl {
   std::vector<std::pair<CLI::Option*, std::function<OptionValue()>>> values = {};
 };
 
+CommandLine::~CommandLine() = default;
+
+template <OptionVariable T>
+void CommandLine::add(const std::string& names, T& variable, const std::string& help,
+                      const ArgumentOptions& o) {
+  CLI::Option* option = impl_->app.add_option(names, variable, help);
+  using Value = std::conditional_t<std::is_same_v<T, int>, int64_t, T>;
+  impl_->add_value(option, [&variable] { return Value(variable); });
+  if (variable != T()) option->capture_default_str();
+  if (!o.value.empty()) option->type_name(o.value);
+  if (!o.one_of.empty()) option->check(CLI::IsMember(o.one_of));
+  if constexpr (std::is_same_v<T, int64_t>) option->transform(in_digits());
+  if constexpr (std::is_arithmetic_v<T>) {
+    if (o.at_least || o.at_most || o.above) option->check(interval<T>(o));
+  }
+}
+
+template void CommandLine::add(const std::string&, int&, const std::string&, const ArgumentOptions&);
+template void CommandLine::add(const std::string&, int64_t&, const std::string&, const ArgumentOptions&);
+template void CommandLine::add(const std::string&, uint64_t&, const std::string&, const ArgumentOptions&);
+template void CommandLine::add(const std::string&, double&, const std::string&, const ArgumentOptions&);
+template void CommandLine::add(const std::string&, std::string&, const std::string&, const ArgumentOptions&);
+
+void CommandLine::add(const std::string& names, bool& v, const std::string& help) {
+  impl_->add_value(impl_->app.add_flag(names, v, help), [&v] { return v; });
+}
+
 CommandLine::CommandLine(const std::string& program, const std::string& about, RunOptions& o)
     : impl_(new Impl{CLI::App(about), o}) {
   const std::string file = "DIR/" + program + ".ckpt";
@@ -107,46 +134,6 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
             ->default_str(std::string(name_of(*o.amp))),
         [&o] { return std::string(name_of(*o.amp)); });
   add("--sample-log", o.sample_log, "write which samples each step used", {.value = "FILE"});
-}
-
-CommandLine::~CommandLine() = default;
-
-template <class T>
-void CommandLine::add_option(const std::string& names, T& variable, const std::string& help,
-                             const ArgumentOptions& o) {
-  CLI::Option* option = impl_->app.add_option(names, variable, help);
-  using Value = std::conditional_t<std::is_same_v<T, int>, int64_t, T>;
-  impl_->add_value(option, [&variable] { return Value(variable); });
-  if (variable != T()) option->capture_default_str();
-  if (!o.value.empty()) option->type_name(o.value);
-  if (!o.one_of.empty()) option->check(CLI::IsMember(o.one_of));
-  if constexpr (std::is_same_v<T, int64_t>) option->transform(in_digits());
-  if constexpr (std::is_arithmetic_v<T>) {
-    if (o.at_least || o.at_most || o.above) option->check(interval<T>(o));
-  }
-}
-
-void CommandLine::add(const std::string& names, int& v, const std::string& help, const ArgumentOptions& o) {
-  add_option(names, v, help, o);
-}
-void CommandLine::add(const std::string& names, int64_t& v, const std::string& help,
-                      const ArgumentOptions& o) {
-  add_option(names, v, help, o);
-}
-void CommandLine::add(const std::string& names, uint64_t& v, const std::string& help,
-                      const ArgumentOptions& o) {
-  add_option(names, v, help, o);
-}
-void CommandLine::add(const std::string& names, double& v, const std::string& help,
-                      const ArgumentOptions& o) {
-  add_option(names, v, help, o);
-}
-void CommandLine::add(const std::string& names, std::string& v, const std::string& help,
-                      const ArgumentOptions& o) {
-  add_option(names, v, help, o);
-}
-void CommandLine::add(const std::string& names, bool& v, const std::string& help) {
-  impl_->add_value(impl_->app.add_flag(names, v, help), [&v] { return v; });
 }
 
 void CommandLine::parse_or_exit(int argc, char** argv) {

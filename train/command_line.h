@@ -13,6 +13,7 @@
 // defaults.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,6 +50,10 @@ struct RunOptions {
   std::vector<std::pair<std::string, OptionValue>> values = {};
 };
 
+template <class T>
+concept OptionVariable = std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, uint64_t> ||
+                         std::same_as<T, double> || std::same_as<T, std::string>;
+
 struct ArgumentOptions {
   std::optional<double> at_least = {}, at_most = {}, above = {};
   std::vector<std::string> one_of = {};
@@ -66,23 +71,14 @@ class CommandLine {
   // Adds an option. Names are separated by commas: "-a,--arch". A name without dashes is a positional
   // argument, a bool is a flag. An int64_t is parsed by count_of(). The variable must outlive the
   // CommandLine.
-  void add(const std::string& names, int& variable, const std::string& help, const ArgumentOptions& o = {});
-  void add(const std::string& names, int64_t& variable, const std::string& help,
-           const ArgumentOptions& o = {});
-  void add(const std::string& names, uint64_t& variable, const std::string& help,
-           const ArgumentOptions& o = {});
-  void add(const std::string& names, double& variable, const std::string& help,
-           const ArgumentOptions& o = {});
-  void add(const std::string& names, std::string& variable, const std::string& help,
-           const ArgumentOptions& o = {});
+  template <OptionVariable T>
+  void add(const std::string& names, T& variable, const std::string& help, const ArgumentOptions& o = {});
   void add(const std::string& names, bool& variable, const std::string& help);
 
   // Parses the command line. Exits with status 0 after --help, and with 2 after an error.
   void parse_or_exit(int argc, char** argv);
 
  private:
-  template <class T>
-  void add_option(const std::string& names, T& variable, const std::string& help, const ArgumentOptions& o);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

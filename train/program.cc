@@ -9,7 +9,6 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/parallel.h"
-#include "gradus/train/internal/interrupt.h"
 #include "gradus/train/ranks.h"
 
 namespace gradus::training {
@@ -43,7 +42,7 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
                 << (where.checkpoint.empty() ? "nothing is saved without --checkpoint-dir"
                                              : "continue with --resume " + where.checkpoint)
                 << std::endl;
-    return internal::kInterruptedStatus;
+    return 130;  // 128 + SIGINT, as shells report it
   }
 }
 

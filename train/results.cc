@@ -1,22 +1,10 @@
 #include "gradus/train/results.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <sstream>
 
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::training {
-
-const EpochResult& best_of(const std::vector<EpochResult>& results, const std::string& best_by,
-                           bool lower_is_better) {
-  const double sign = lower_is_better ? -1 : 1;
-  return *std::ranges::max_element(results, {}, [&](const EpochResult& e) {
-    const double mean = sign * e.test.mean(best_by);
-    return e.test.contains(best_by) && std::isfinite(mean) ? mean : -std::numeric_limits<double>::infinity();
-  });
-}
 
 namespace internal {
 

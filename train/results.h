@@ -20,11 +20,6 @@ struct EpochResult {
   bool operator==(const EpochResult&) const = default;
 };
 
-// Returns the best result, by the mean `best_by` of its test. A mean that is missing or not finite is the
-// worst.
-const EpochResult& best_of(const std::vector<EpochResult>& results, const std::string& best_by,
-                           bool lower_is_better);
-
 namespace internal {
 
 void put(io::Checkpoint& c, const std::string& name, const Sums& s);

@@ -7,7 +7,7 @@
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/runtime/context.h"
-#include "gradus/train/training.h"
+#include "gradus/train/internal/training_impl.h"
 
 namespace gradus::training {
 
@@ -56,8 +56,8 @@ bool Step::backward(const std::string& network, Recording& recording, const Tens
     return true;
   } catch (const dist::NotFiniteError& e) {
     const std::string text = e.what();  // "[backward] rank 1 has ..."
-    training_->finite_check_.skip_step(network, text.substr(text.find("] ") + 2), values_,
-                                       training_->log_.tally());
+    training_->impl_->finite_check.skip_step(network, text.substr(text.find("] ") + 2), values_,
+                                             training_->impl_->log.tally());
     return false;
   }
 }

@@ -1,11 +1,17 @@
 #include "gradus/train/summary.h"
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
 #include "gradus/tensor/runtime/parallel.h"
-#include "gradus/train/internal/system.h"
 #include "gradus/train/ranks.h"
 #include "gradus/train/text.h"
 
@@ -30,11 +36,25 @@ Json history_of(const Training& t) {
   return history;
 }
 
+double peak_rss_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void write_text_file(const std::string& path, const std::string& text) {
+  const gradus::internal::BlockedSignals blocked;
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text << std::flush;
+  if (!out) throw FileError("write", "cannot write ", path, errno ? concat(": ", std::strerror(errno)) : "");
+}
+
 // Whole numbers are written as such.
 Json json_of(const SummaryValue& value) {
-  if (const std::string* text = std::get_if<std::string>(&value.value)) return *text;
-  const double number = std::get<double>(value.value);
-  return number == std::trunc(number) && std::abs(number) < 0x1p53 ? Json(int64_t(number)) : Json(number);
+  const double* number = std::get_if<double>(&value);
+  if (number && *number == std::trunc(*number) && std::abs(*number) < 0x1p53) return int64_t(*number);
+  return std::visit([](const auto& v) { return Json(v); }, value);
 }
 
 }  // namespace
@@ -70,7 +90,7 @@ void write_summary(const Training& t, const std::vector<std::pair<std::string, S
     add_means(summary, "best_test_", t.best().test);
   }
   summary.update({{"images_per_second", t.images_per_second()},
-                  {"peak_rss_mib", internal::peak_rss_mib()},
+                  {"peak_rss_mib", peak_rss_mib()},
                   {"device", to_string(t.run().device.value_or(kCPU))},
                   {"threads", num_threads()},
                   {"world_size", dist::get_world_size()},
@@ -80,7 +100,7 @@ void write_summary(const Training& t, const std::vector<std::pair<std::string, S
   for (const auto& [name, value] : t.run().values)
     summary["options"][name] = std::visit([](const auto& v) { return Json(v); }, value);
   for (const auto& [name, value] : more) summary[Json::json_pointer("/" + name)] = json_of(value);
-  internal::write_text_file(t.run().summary, summary.dump(2) + "\n");
+  write_text_file(t.run().summary, summary.dump(2) + "\n");
 }
 
 }  // namespace gradus::training

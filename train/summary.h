@@ -2,9 +2,7 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "gradus/train/training.h"
@@ -19,15 +17,7 @@ void describe(const Training& training, const std::string& net, const data::Data
 // Prints the means of the last test and the speed of training, and writes the summary.
 void report(const Training& training);
 
-struct SummaryValue {
-  template <class T>
-    requires std::is_arithmetic_v<T>
-  SummaryValue(T number) : value(static_cast<double>(number)) {}
-  SummaryValue(std::string text) : value(std::move(text)) {}
-  SummaryValue(const char* text) : value(std::string(text)) {}
-
-  std::variant<double, std::string> value;
-};
+using SummaryValue = OptionValue;
 
 // Writes the file of --summary on rank 0: the last and the best test, speed, memory, options, all tests, and
 // `more` values of the program. A slash in a name opens a section: "metrics/fid".

@@ -1,10 +1,14 @@
 #include "gradus/train/training.h"
 
+#include <algorithm>
+#include <cmath>
 #include <iostream>
+#include <limits>
 #include <utility>
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/train/internal/training_impl.h"
 #include "gradus/train/program.h"
 #include "gradus/train/ranks.h"
 #include "gradus/train/text.h"
@@ -27,38 +31,38 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
       loader_(loader),
       options_(std::move(options)),
       tested_epochs_(epoch()),
-      files_(program_, run_, loader_.dataset().name(), options_.fixed),
-      finite_check_(program_, files_.path()),
-      samples_(run_.sample_log),
-      log_(run_, options_, loader_, counts_),
+      impl_(new Impl(*this)),
       state_(with(std::move(parts), {{"loader", loader_},
                                      {"tested", tested_epochs_},
                                      {"tested_steps", tested_steps_},
-                                     {"images", counts_.images},
-                                     {"steps", counts_.steps},
-                                     {"seconds", counts_.seconds},
-                                     {"skipped", finite_check_.skipped()}})) {
+                                     {"images", impl_->counts.images},
+                                     {"steps", impl_->counts.steps},
+                                     {"seconds", impl_->counts.seconds},
+                                     {"skipped", impl_->finite_check.skipped()}})) {
   if (options_.on_not_finite != OnNotFinite::kSkip) return;
   if (state_.modules().empty())
     throw ValueError(program_, "OnNotFinite::kSkip needs a module among the parts of the training");
-  finite_check_.allow_skipping(state_.modules());
+  impl_->finite_check.allow_skipping(state_.modules());
 }
+
+Training::~Training() = default;
 
 // ---- checkpoints ----
 
 void Training::resume() {
-  if (const std::string file = files_.find(options_.count_by == CountBy::kSteps); !file.empty()) load(file);
-  samples_.begin(loader_.state());
-  log_.open_events();
+  if (const std::string file = impl_->files.find(options_.count_by == CountBy::kSteps); !file.empty())
+    load(file);
+  impl_->samples.begin(loader_.state());
+  impl_->log.open_events();
 }
 
 void Training::load(const std::string& file) {
   const io::LoadedCheckpoint loaded =
-      state_.load(file, [&](const io::LoadedCheckpoint& from) { files_.check(from); });
+      state_.load(file, [&](const io::LoadedCheckpoint& from) { impl_->files.check(from); });
   const io::Checkpoint& c = loaded.checkpoint;
   if (!loaded.warning.empty() && is_first_rank())
     std::cerr << program_ << ": " << loaded.warning << std::endl;
-  log_.restore_epoch(internal::get_sums(c, "epoch"));
+  impl_->log.restore_epoch(internal::get_sums(c, "epoch"));
   history_ = internal::get_history(c);
   print(format("Resuming from %s: epoch %lld, %lld %s done", loaded.path.c_str(),
                static_cast<long long>(epoch()) + 1, static_cast<long long>(loader_.state().samples),
@@ -66,11 +70,11 @@ void Training::load(const std::string& file) {
 }
 
 void Training::save(const std::string& file) {
-  finite_check_.read_values(log_.tally());
-  log_.reduce();
+  impl_->finite_check.read_values(impl_->log.tally());
+  impl_->log.reduce();
   if (file.empty()) return;
-  io::Checkpoint c = files_.identity();
-  internal::put(c, "epoch", log_.epoch());
+  io::Checkpoint c = impl_->files.identity();
+  internal::put(c, "epoch", impl_->log.epoch());
   internal::put_history(c, history_);
   state_.save(file, c);
 }
@@ -79,8 +83,8 @@ void Training::save(const std::string& file) {
 
 bool Training::ended_in_epoch() const {
   if (dry_run_ended_) return true;
-  if (run_.images > 0) return counts_.images >= run_.images;
-  return run_.iterations > 0 && counts_.steps >= run_.iterations;
+  if (run_.images > 0) return impl_->counts.images >= run_.images;
+  return run_.iterations > 0 && impl_->counts.steps >= run_.iterations;
 }
 
 bool Training::ended() const {
@@ -91,16 +95,16 @@ bool Training::ended() const {
 bool Training::begin_epoch() {
   if (options_.test && test_due()) make_test();
   if (ended()) return false;
-  log_.begin_epoch();
+  impl_->log.begin_epoch();
   return true;
 }
 
 void Training::end_epoch() {
-  log_.stop_progress();
+  impl_->log.stop_progress();
   if (options_.on_epoch) options_.on_epoch();
   if (!saves_epoch()) return;
   state_.check_synchronized();
-  if (!run_.dry_run) save(files_.path());
+  if (!run_.dry_run) save(impl_->files.path());
 }
 
 bool Training::saves_epoch() const {
@@ -140,9 +144,9 @@ Training::Steps& Training::Steps::operator++() {
 }
 
 Step Training::begin_step(const data::Batch& batch) {
-  log_.begin_step();
-  samples_.add(loader_.state(), batch.indices);
-  finite_check_.begin_step(steps() + 1);
+  impl_->log.begin_step();
+  impl_->samples.add(loader_.state(), batch.indices);
+  impl_->finite_check.begin_step(steps() + 1);
   const data::DataLoaderOptions& o = loader_.options();
   Step s;
   s.training_ = this;
@@ -157,31 +161,31 @@ Step Training::begin_step(const data::Batch& batch) {
 
 void Training::end_step(const Step& step) {
   Sums sums = step.sums_.value_or(Sums{.seen = step.batch().size()});
-  sums += finite_check_.end_step(step.values_, log_.tally());
-  log_.tally().add(sums);
-  counts_.images += step.batch().global_size;
-  ++counts_.steps;
-  log_.count_seconds();
+  sums += impl_->finite_check.end_step(step.values_, impl_->log.tally());
+  impl_->log.tally().add(sums);
+  impl_->counts.images += step.batch().global_size;
+  ++impl_->counts.steps;
+  impl_->log.count_seconds();
   dry_run_ended_ = run_.dry_run;
 
   const internal::EpochPosition at = internal::position_of(loader_);
   const bool last = at.samples == at.total || ended(), line = logs_step();
   if (line || last) {
-    finite_check_.read_values(log_.tally());
-    log_.reduce();
+    impl_->finite_check.read_values(impl_->log.tally());
+    impl_->log.reduce();
   }
-  log_.show_step(line, last, state_, skipped());
+  impl_->log.show_step(line, last, state_, skipped());
   if (!last || !saves_epoch()) {
-    const bool stop = stop_.agreed();
-    if (stop || saves_step()) save(files_.path());
-    if (stop) throw Interrupted{files_.path()};
+    const bool stop = impl_->stop.agreed();
+    if (stop || saves_step()) save(impl_->files.path());
+    if (stop) throw Interrupted{impl_->files.path()};
   }
-  log_.end_step();
+  impl_->log.end_step();
 
   if (!options_.test || options_.test_every == 0 || !test_due()) return;
-  log_.stop_progress();
+  impl_->log.stop_progress();
   make_test();
-  log_.start_progress();
+  impl_->log.start_progress();
 }
 
 bool Training::logs_step() const {
@@ -206,17 +210,17 @@ bool Training::test_due() const {
 
 void Training::make_test() {
   const Sums all = options_.test().read();
-  log_.show_test(all);
+  impl_->log.show_test(all);
   tested_epochs_ = epoch();
   tested_steps_ = steps();
   history_.push_back({.epoch = tested_epochs_,
-                      .train = log_.epoch(),
+                      .train = impl_->log.epoch(),
                       .test = all,
-                      .seconds = counts_.seconds,
+                      .seconds = impl_->counts.seconds,
                       .images = images()});
   if (!options_.keep_best || run_.dry_run) return;
-  if (best() == last()) save(files_.path(".best"));
-  save(files_.path());
+  if (best() == last()) save(impl_->files.path(".best"));
+  save(impl_->files.path());
 }
 
 void Training::test_only() {
@@ -225,11 +229,21 @@ void Training::test_only() {
 }
 
 bool Training::end_test_step() {
-  if (stop_.agreed()) throw Interrupted{files_.path()};
+  if (impl_->stop.agreed()) throw Interrupted{impl_->files.path()};
   return run_.dry_run;
 }
 
 // ---- results ----
+
+io::EventWriter* Training::events() { return impl_->log.events(); }
+int64_t Training::steps() const { return impl_->counts.steps; }
+int64_t Training::images() const { return impl_->counts.images; }
+int64_t Training::skipped() const { return impl_->finite_check.skipped(); }
+const Sums& Training::recent() const { return impl_->log.recent(); }
+
+double Training::images_per_second() const {
+  return impl_->counts.seconds > 0 ? double(images()) / impl_->counts.seconds : 0;
+}
 
 const EpochResult& Training::last() const {
   if (history_.empty()) throw StateError("training", "there was no test yet");
@@ -238,7 +252,13 @@ const EpochResult& Training::last() const {
 
 const EpochResult& Training::best() const {
   if (history_.empty()) throw StateError("training", "there was no test yet");
-  return best_of(history_, options_.best_by, options_.lower_is_better);
+  const double sign = options_.lower_is_better ? -1 : 1;
+  return *std::ranges::max_element(history_, {}, [&](const EpochResult& e) {
+    const double mean = sign * e.test.mean(options_.best_by);
+    return e.test.contains(options_.best_by) && std::isfinite(mean)
+               ? mean
+               : -std::numeric_limits<double>::infinity();
+  });
 }
 
 double Training::seconds() const {

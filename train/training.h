@@ -18,21 +18,21 @@
 #include <chrono>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "gradus/data/dataloader.h"
 #include "gradus/train/command_line.h"
-#include "gradus/train/internal/checkpoint_files.h"
-#include "gradus/train/internal/finite_check.h"
-#include "gradus/train/internal/sample_log.h"
-#include "gradus/train/internal/step_log.h"
-#include "gradus/train/internal/stop.h"
 #include "gradus/train/results.h"
 #include "gradus/train/step.h"
 #include "gradus/train/training_options.h"
 #include "gradus/train/training_state.h"
+
+namespace gradus::io {
+class EventWriter;
+}
 
 namespace gradus::training {
 
@@ -46,6 +46,7 @@ class Training {
   // Errors: ValueError for names of parts, as TrainingState, and for OnNotFinite::kSkip without a module.
   Training(std::string program, const RunOptions& run, data::DataLoader& loader,
            std::vector<TrainingState::Part> parts, TrainingOptions options = {});
+  ~Training();
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
@@ -65,18 +66,16 @@ class Training {
   bool end_test_step();
 
   // Returns the writer of --tensorboard, whose steps are those of steps(); null on other ranks or without it.
-  io::EventWriter* events() { return log_.events(); }
-  int64_t steps() const { return counts_.steps; }              // over all runs
-  int64_t images() const { return counts_.images; }            // over all runs, of all ranks together
-  int64_t skipped() const { return finite_check_.skipped(); }  // steps of networks, OnNotFinite::kSkip
-  int64_t epoch() const { return int64_t(loader_.epoch()); }   // completed epochs
+  io::EventWriter* events();
+  int64_t steps() const;                                      // over all runs
+  int64_t images() const;                                     // over all runs, of all ranks together
+  int64_t skipped() const;                                    // steps of networks, OnNotFinite::kSkip
+  int64_t epoch() const { return int64_t(loader_.epoch()); }  // completed epochs
   // Returns the speed of all ranks together, over all runs.
-  double images_per_second() const {
-    return counts_.seconds > 0 ? double(counts_.images) / counts_.seconds : 0;
-  }
+  double images_per_second() const;
   double seconds() const;  // since construction
   // Returns the sums of the last line of the log, over all ranks.
-  const Sums& recent() const { return log_.recent(); }
+  const Sums& recent() const;
   // Return the results of all tests, of the last one and of the best one.
   // Errors of last and best: StateError before the first test.
   const std::vector<EpochResult>& history() const { return history_; }
@@ -112,16 +111,12 @@ class Training {
   const RunOptions run_;
   data::DataLoader& loader_;
   const TrainingOptions options_;
-  internal::Counts counts_;
   std::vector<EpochResult> history_;
   int64_t tested_epochs_ = 0, tested_steps_ = -1;  // at the last test; -1: none
   bool dry_run_ended_ = false;
-  internal::CheckpointFiles files_;
-  internal::FiniteCheck finite_check_;
-  internal::SampleLog samples_;
-  internal::Stop stop_;
-  internal::StepLog log_;
-  TrainingState state_;  // the parts, the loader, and the counts above
+  struct Impl;  // train/internal/training_impl.h
+  const std::unique_ptr<Impl> impl_;
+  TrainingState state_;  // the parts, the loader, and the counts
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -100,11 +100,6 @@ struct Transfer {
   std::string refused;           // the reason why the body is rejected; empty: accepted
   std::exception_ptr exception;  // from a callback; must not cross the C library
 
-  int64_t number(CURLINFO info) const {
-    curl_off_t v = 0;
-    curl_easy_getinfo(curl, info, &v);
-    return static_cast<int64_t>(v);
-  }
   long status() const {
     long code = 0;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
@@ -167,8 +162,6 @@ struct Outcome {
   std::string text;    // description of the failure
 };
 
-long milliseconds(double seconds) { return static_cast<long>(std::ceil(std::max(seconds, 0.001) * 1000)); }
-
 Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& part) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
@@ -185,9 +178,9 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 5L);
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "gradus");
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request.connect_timeout));
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 15L);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, std::max(1L, milliseconds(request.stall_timeout) / 1000));
+  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(request.stall_timeout)));
   curl_easy_setopt(curl, CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(request.max_bytes));
   if (t.offset > 0) curl_easy_setopt(curl, CURLOPT_RANGE, concat(t.offset, "-").c_str());
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
@@ -262,6 +255,15 @@ bool is_sha256(const std::string& s) {
 }
 
 }  // namespace
+
+fs::path cache_dir() {
+  // The XDG Base Directory Specification says to ignore a relative path.
+  const char* xdg = std::getenv("XDG_CACHE_HOME");
+  if (xdg && fs::path(xdg).is_absolute()) return fs::path(xdg) / "gradus";
+  const char* home = std::getenv("HOME");
+  if (home && fs::path(home).is_absolute()) return fs::path(home) / ".cache" / "gradus";
+  throw FileError("cache_dir", "neither XDG_CACHE_HOME nor HOME names a folder");
+}
 
 void download(const DownloadRequest& request) {
   if (request.urls.empty() || request.path.filename().empty())

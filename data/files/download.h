@@ -15,6 +15,10 @@
 
 namespace gradus::data {
 
+// Returns the default folder of data sets: $XDG_CACHE_HOME/gradus, or ~/.cache/gradus. Creates nothing.
+// Errors: FileError if there is no home folder.
+std::filesystem::path cache_dir();
+
 // The progress of a download, in bytes. `total` is 0 while unknown.
 struct DownloadProgress {
   std::string file;
@@ -29,8 +33,7 @@ struct DownloadRequest {
   std::string sha256_content = {};  // of the unpacked gzip file; empty: not checked
   // Limit for the file, and for its unpacked content while sha256_content is checked.
   int64_t max_bytes = int64_t{1} << 30;
-  double connect_timeout = 15;  // seconds
-  double stall_timeout = 30;    // seconds without a byte
+  double stall_timeout = 30;  // seconds without a byte
   // Called periodically in the thread that called download(). Its exception ends the download and propagates
   // to the caller.
   std::function<void(const DownloadProgress&)> progress = {};

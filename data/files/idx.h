@@ -20,7 +20,7 @@ class IdxFile {
  public:
   explicit IdxFile(const std::filesystem::path& path, IdxOptions options = {});
 
-  DType dtype() const { return dtype_; }  // of the array: u8, i32, f32 or f64
+  DType dtype() const { return dtype_; }  // of the array
   const Shape& shape() const { return shape_; }
   int64_t bytes() const { return shape_.product() * size_of(dtype_); }  // of the array
   const std::filesystem::path& path() const { return file_.path(); }
@@ -32,14 +32,13 @@ class IdxFile {
   template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const;
 
   InputFile file_;
-  unsigned char code_ = 0;  // of the element type
   DType dtype_ = DType::kU8;
   Shape shape_;
 };
 
 // Reads an IDX file: two zero bytes, a type (08 u8, 09 i8, 0B i16, 0C i32, 0D f32, 0E f64), the number of
 // dimensions, each dimension as a big-endian 32-bit number, then the elements, big-endian, row-major. Returns
-// a tensor of the corresponding dtype (u8, i32, f32 or f64). The header's size is checked against the file's
+// a tensor of the corresponding dtype. The header's size is checked against the file's
 // size before memory is allocated, and the content must end exactly after the last element.
 // Errors: FileError naming the file, what was expected and what was found.
 Tensor read_idx(const std::filesystem::path& path, IdxOptions options = {});

@@ -1,49 +1,36 @@
-// Implementation of Sha256 with OpenSSL's EVP functions.
+// SHA-256 with OpenSSL's EVP functions.
 #include "gradus/data/files/sha256.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "gradus/data/files/input_file.h"
+#include "gradus/io/file.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::data {
-
-struct Sha256::State {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-  ~State() { EVP_MD_CTX_free(context); }
-};
-
 namespace {
 
+constexpr const char* kOp = "sha256";
+
 void check(bool ok) {
-  if (!ok) throw Error("sha256", "the cryptographic library refuses to compute SHA-256");
+  if (!ok) throw Error(kOp, "the cryptographic library refuses to compute SHA-256");
 }
 
-constexpr size_t kChunk = 1 << 16;
-
-}  // namespace
-
-Sha256::Sha256() : state_(std::make_unique<State>()) {
-  check(state_->context && EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
-}
-Sha256::~Sha256() = default;
-Sha256::Sha256(Sha256&&) noexcept = default;
-
-void Sha256::update(const void* bytes, int64_t n) {
-  check(EVP_DigestUpdate(state_->context, bytes, static_cast<size_t>(n)) == 1);
-}
-
-std::string Sha256::hex() {
+// Returns the digest of the bytes that next() returns, up to the first empty chunk.
+template <class Next> std::string digest_of(Next next) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  check(context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1);
+  for (std::string_view chunk; !(chunk = next()).empty();)
+    check(EVP_DigestUpdate(context.get(), chunk.data(), chunk.size()) == 1);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  check(EVP_DigestFinal_ex(state_->context, digest.data(), &size) == 1);
+  check(EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1);
   std::string text;
   for (unsigned int i = 0; i < size; ++i) {
     text += "0123456789abcdef"[digest[i] >> 4];
@@ -52,31 +39,35 @@ std::string Sha256::hex() {
   return text;
 }
 
+constexpr int64_t kChunk = 1 << 16;
+
+}  // namespace
+
+std::string sha256(std::string_view bytes) {
+  return digest_of([&] { return std::exchange(bytes, {}); });
+}
+
 std::string sha256_of_file(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw FileError("sha256", path.string(), ": ", std::strerror(errno));
-  Sha256 sha;
+  io::FileReader file(path, {.op = kOp});
   std::vector<char> chunk(kChunk);
-  ssize_t n = 0;
-  while ((n = ::read(fd, chunk.data(), chunk.size())) > 0) sha.update(chunk.data(), n);
-  const int error = errno;
-  ::close(fd);
-  if (n < 0) throw FileError("sha256", path.string(), ": ", std::strerror(error));
-  return sha.hex();
+  return digest_of([&] {
+    const int64_t n = std::min(kChunk, file.remaining());
+    file.read(chunk.data(), n);
+    return std::string_view(chunk.data(), static_cast<size_t>(n));
+  });
 }
 
 std::string sha256_of_content(const std::filesystem::path& path, int64_t max_bytes) {
-  InputFile file(path, "sha256");
-  Sha256 sha;
+  InputFile file(path, kOp);
   std::vector<char> chunk(kChunk);
   int64_t total = 0;
-  while (const int64_t n = file.read(chunk.data(), static_cast<int64_t>(chunk.size()))) {
+  return digest_of([&] {
+    const int64_t n = file.read(chunk.data(), kChunk);
     total += n;
     if (total > max_bytes)
-      throw FileError("sha256", path.string(), ": unpacks to more than ", max_bytes, " bytes");
-    sha.update(chunk.data(), n);
-  }
-  return sha.hex();
+      throw FileError(kOp, path.string(), ": unpacks to more than ", max_bytes, " bytes");
+    return std::string_view(chunk.data(), static_cast<size_t>(n));
+  });
 }
 
 }  // namespace gradus::data

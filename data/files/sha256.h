@@ -1,29 +1,14 @@
-// SHA-256 digests of byte streams and files.
+// SHA-256 digests, as 64 lower-case hexadecimal digits.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
+#include <string_view>
 
 namespace gradus::data {
 
-// Incremental SHA-256.
-class Sha256 {
- public:
-  Sha256();
-  ~Sha256();
-  Sha256(Sha256&&) noexcept;
-
-  void update(const void* bytes, int64_t n);
-  // Returns the digest as 64 lower-case hexadecimal digits. Call once.
-  std::string hex();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
+std::string sha256(std::string_view bytes);
 // Returns the digest of a file.
 // Errors: FileError.
 std::string sha256_of_file(const std::filesystem::path& path);

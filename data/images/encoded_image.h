@@ -1,5 +1,5 @@
 // EncodedImage: the bytes of an image file and the options to decode it. ImageHeader: size and format of the
-// image.
+// image. Decoders of JPEG and PNG files.
 #pragma once
 
 #include <cstdint>
@@ -34,5 +34,32 @@ struct ImageHeader {
   int orientation = 1;  // EXIF orientation, 1 to 8
   bool scales = false;  // the decoder supports decoding at 1/2, 1/4 and 1/8 of the size
 };
+
+// ---- JPEG, with libjpeg-turbo ----
+
+bool is_jpeg(const EncodedImage& file);
+
+// Reads the headers, not the pixels.
+// Errors: FileError.
+ImageHeader read_jpeg_header(const EncodedImage& file);
+
+// Decodes a box of the image after scaling to 1/scale (1, 2, 4 or 8; sizes rounded up). The box is in pixels
+// of the scaled image. `channels` is 3, or 1 for a gray file. Decoding of a file that is not progressive stops
+// after the box's last row.
+// Errors: FileError.
+Image decode_jpeg(const EncodedImage& file, Box box, int scale, int64_t channels);
+
+// ---- PNG, with libpng ----
+
+bool is_png(const EncodedImage& file);
+
+// Checks the sequence of chunks, and reads the chunks before the pixels.
+// Errors: FileError.
+ImageHeader read_png_header(const EncodedImage& file);
+
+// Decodes a box. `channels` is 3, or 1 for a gray file. Decoding of a file that is not interlaced stops after the
+// box's last row.
+// Errors: FileError.
+Image decode_png(const EncodedImage& file, Box box, int64_t channels);
 
 }  // namespace gradus::data::internal

@@ -23,6 +23,13 @@ void check_size(int64_t height, int64_t width, int64_t channels) {
 
 }  // namespace
 
+void Box::check_inside(const char* op, int64_t image_height, int64_t image_width) const {
+  if (left < 0 || top < 0 || width < 1 || height < 1 || width > image_width || height > image_height ||
+      left > image_width - width || top > image_height - height)
+    throw ValueError(op, "box of ", height, "x", width, " at row ", top, ", column ", left,
+                     " is not inside the image of ", image_height, "x", image_width);
+}
+
 Image::Image(int64_t height, int64_t width, int64_t channels)
     : height_(height), width_(width), channels_(channels) {
   check_size(height, width, channels);
@@ -59,10 +66,7 @@ uint8_t* Image::mutable_data() {
 Image Image::crop(Box box) const { return decode(box, box.height, box.width).image; }
 
 Region Image::decode(Box box, int64_t min_height, int64_t min_width) const {
-  if (box.left < 0 || box.top < 0 || box.width < 1 || box.height < 1 || box.width > width_ ||
-      box.height > height_ || box.left > width_ - box.width || box.top > height_ - box.height)
-    throw ValueError("Image", "box of ", box.height, "x", box.width, " at row ", box.top, ", column ",
-                     box.left, " is not inside the image of ", height_, "x", width_);
+  box.check_inside("Image", height_, width_);
   if (!is_decoded())
     return source_->decode(box, std::clamp<int64_t>(min_height, 1, box.height),
                            std::clamp<int64_t>(min_width, 1, box.width));

@@ -15,6 +15,8 @@ struct Box {
   int64_t left = 0, top = 0, width = 0, height = 0;
 
   bool operator==(const Box&) const = default;
+  // Errors: ValueError unless the box is inside an image of this size, and not empty.
+  void check_inside(const char* op, int64_t image_height, int64_t image_width) const;
 };
 
 struct Region;

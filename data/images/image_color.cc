@@ -91,20 +91,9 @@ void from_hsv(HSV hsv, uint8_t* rgb) {
   const int p = static_cast<int>(std::round(value * (1.0 - s)));
   const int q = static_cast<int>(std::round(value * (1.0 - s * f)));
   const int t = static_cast<int>(std::round(value * (1.0 - s * (1.0 - f))));
-  switch (sector % 6) {
-    case 0:
-      return set(v, t, p);
-    case 1:
-      return set(q, v, p);
-    case 2:
-      return set(p, v, t);
-    case 3:
-      return set(p, q, v);
-    case 4:
-      return set(t, p, v);
-    default:
-      return set(v, p, q);
-  }
+  const int sectors[6][3] = {{v, t, p}, {q, v, p}, {p, v, t}, {p, q, v}, {t, p, v}, {v, p, q}};
+  const auto& [r, g, b] = sectors[sector % 6];
+  set(r, g, b);
 }
 
 }  // namespace

@@ -7,9 +7,8 @@
 
 #include "gradus/data/files/input_file.h"
 #include "gradus/data/images/encoded_image.h"
-#include "gradus/data/images/jpeg.h"
+#include "gradus/data/images/image_ops.h"
 #include "gradus/data/images/orientation.h"
-#include "gradus/data/images/png.h"
 
 namespace gradus::data {
 namespace {
@@ -17,16 +16,6 @@ namespace {
 using internal::EncodedImage;
 using internal::ImageHeader;
 using internal::Orientation;
-
-// Returns the luma of each pixel by ITU-R 601, rounded as Pillow does.
-Image gray_of_rgb(const Image& rgb) {
-  Image gray(rgb.height(), rgb.width(), 1);
-  const uint8_t* from = rgb.data();
-  uint8_t* to = gray.mutable_data();
-  for (int64_t i = 0; i < gray.bytes(); ++i, from += 3)
-    to[i] = static_cast<uint8_t>((from[0] * 19595 + from[1] * 38470 + from[2] * 7471 + 0x8000) >> 16);
-  return gray;
-}
 
 class FileSource : public ImageSource {
  public:
@@ -52,7 +41,7 @@ class FileSource : public ImageSource {
     const int scale = scale_for(box, min_height, min_width);
     Region region =
         orientation_.upright(decode_in_file(orientation_.in_file(box, header_.height, header_.width), scale));
-    if (region.image.channels() != channels()) region.image = gray_of_rgb(region.image);
+    if (region.image.channels() != channels()) region.image = to_grayscale(region.image);
     return region;
   }
 

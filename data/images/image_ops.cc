@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "gradus/data/images/orientation.h"
 #include "gradus/data/images/picture.h"
 #include "gradus/tensor/base/error.h"
 
@@ -78,15 +79,7 @@ Image hflip(const Image& image) {
   return picture.image();
 }
 
-Image vflip(const Image& image) {
-  Image out(image.height(), image.width(), image.channels());
-  const int64_t row = image.width() * image.channels();
-  const uint8_t* from = image.data() + image.bytes();
-  uint8_t* to = out.mutable_data();
-  for (int64_t y = 0; y < image.height(); ++y, to += row)
-    std::memcpy(to, from -= row, static_cast<size_t>(row));
-  return out;
-}
+Image vflip(const Image& image) { return internal::Orientation{.flips_y = true}.upright(image); }
 
 Tensor to_tensor(const Image& image) {
   Picture picture(image);

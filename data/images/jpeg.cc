@@ -1,6 +1,6 @@
 // Implementation of the JPEG decoder with libjpeg-turbo: decodes cropped and scaled regions, with limits against
 // malicious files.
-#include "gradus/data/images/jpeg.h"
+#include "gradus/data/images/encoded_image.h"
 
 #include <algorithm>
 #include <csetjmp>
@@ -12,7 +12,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include "gradus/data/images/exif.h"
+#include "gradus/data/images/orientation.h"
 
 namespace gradus::data::internal {
 namespace {

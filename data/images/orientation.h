@@ -1,7 +1,9 @@
-// Orientation: the eight EXIF orientations, as transposition and mirroring.
+// Orientation: the eight EXIF orientations, as transposition and mirroring. Reads the EXIF orientation tag with a
+// minimal TIFF parser.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "gradus/data/images/image.h"
 
@@ -16,8 +18,15 @@ struct Orientation {
   bool is_upright() const { return !swaps && !flips_x && !flips_y; }
   // Converts a box of the upright image to coordinates of the file's image of this size.
   Box in_file(Box upright, int64_t file_height, int64_t file_width) const;
-  // Converts a region of the file's image to the upright image.
+  // Converts a region of the file's image, or all of the image, to the upright image.
   Region upright(const Region& file) const;
+  Image upright(const Image& file) const {
+    return upright(Region{file, 0, 0, double(file.width()), double(file.height())}).image;
+  }
 };
+
+// Returns the orientation, 1 to 8, from a TIFF structure: the content of PNG's eXIf chunk, or of JPEG's APP1
+// segment after "Exif\0\0". Returns 1 if the tag is missing or the structure is malformed.
+int exif_orientation(std::span<const uint8_t> tiff);
 
 }  // namespace gradus::data::internal

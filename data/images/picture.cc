@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/data/images/orientation.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::data {
@@ -90,10 +91,7 @@ int64_t Picture::channels() const { return stage_ == Stage::kTensor ? tensor_.si
 
 Picture& Picture::crop(Box box) {
   require_image("crop");
-  if (box.left < 0 || box.top < 0 || box.width < 1 || box.height < 1 || box.left + box.width > width() ||
-      box.top + box.height > height())
-    throw ValueError("crop", "box of ", box.height, "x", box.width, " at row ", box.top, ", column ",
-                     box.left, " is not inside the image of ", height(), "x", width());
+  box.check_inside("crop", height(), width());
   for (Picture& mask : mask_) mask.crop(box);
   if (is_mirrored_) box.left = width() - box.left - box.width;
   Box& outer = resize_ ? window_ : box_;
@@ -248,17 +246,6 @@ const Image& Picture::materialize() {
 
 namespace {
 
-Image mirrored(const Image& image) {
-  const int64_t w = image.width(), c = image.channels();
-  Image out(image.height(), w, c);
-  const uint8_t* from = image.data();
-  uint8_t* to = out.mutable_data();
-  for (int64_t y = 0; y < image.height(); ++y, from += w * c, to += w * c) {
-    for (int64_t x = 0; x < w; ++x) std::memcpy(to + x * c, from + (w - 1 - x) * c, static_cast<size_t>(c));
-  }
-  return out;
-}
-
 // Converts bytes to floats by table lookup, mirroring rows if `is_mirrored`.
 template <int kChannels>
 void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, float* out) {
@@ -292,7 +279,7 @@ void copy_channels_last(const Tensor& x, float* out) {
 Image Picture::image() {
   require_image("Picture");
   materialize();
-  if (is_mirrored_) replace(mirrored(image_));
+  if (is_mirrored_) replace(internal::Orientation{.flips_x = true}.upright(image_));
   return image_;
 }
 

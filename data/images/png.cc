@@ -1,5 +1,5 @@
 // Implementation of the PNG decoder with libpng: decodes cropped regions, with limits against malicious files.
-#include "gradus/data/images/png.h"
+#include "gradus/data/images/encoded_image.h"
 
 #include <png.h>
 
@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "gradus/data/images/exif.h"
+#include "gradus/data/images/orientation.h"
 
 namespace gradus::data::internal {
 namespace {

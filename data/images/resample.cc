@@ -1,4 +1,3 @@
-// Implementation of the resampling filters, with AVX2 code for rows of RGB pixels.
 #include "gradus/data/images/resample.h"
 
 #include <algorithm>
@@ -52,18 +51,8 @@ double filter_value(Interpolation filter, double x) {
   }
 }
 
-double filter_support(Interpolation filter) {
-  switch (filter) {
-    case Interpolation::kBox:
-      return 0.5;
-    case Interpolation::kBicubic:
-      return 2;
-    case Interpolation::kLanczos:
-      return 3;
-    default:
-      return 1;
-  }
-}
+// By Interpolation. kNearest has no filter.
+constexpr double kSupport[] = {0, 0.5, 1, 1, 2, 3};
 
 uint8_t round_to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kPrecisionBits, 0, 255)); }
 
@@ -72,7 +61,7 @@ uint8_t round_to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum 
 AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_size, Interpolation filter,
                          int64_t begin, int64_t end) {
   const double scale = (high - low) / static_cast<double>(out_size), filter_scale = std::max(scale, 1.);
-  const double support = filter_support(filter) * filter_scale, inverse = 1. / filter_scale;
+  const double support = kSupport[int(filter)] * filter_scale, inverse = 1. / filter_scale;
   AxisWeights axis;
   axis.taps = static_cast<int>(std::ceil(support)) * 2 + 1;
   const size_t n = static_cast<size_t>(end - begin), taps = static_cast<size_t>(axis.taps);

@@ -16,39 +16,38 @@ constexpr int64_t kSide = 32, kPixels = kSide * kSide, kImageBytes = 3 * kPixels
 
 }  // namespace
 
-struct CifarSet::Kind {
+struct internal::CifarKind {
   const char* name;     // name of the data set in errors
   const char* folder;   // folder in the archive
   int64_t label_bytes;  // number of label bytes before each image, of which the last is used
   int64_t classes;
+  const char *train_file, *test_file;  // names of the first ones
   const char* class_file;
   const char* origin;
 
-  int64_t record_bytes() const { return label_bytes + kImageBytes; }
-  static const Kind& cifar10();
-  static const Kind& cifar100();
-  // Returns the files of the set, in order; empty if they do not exist.
-  std::vector<fs::path> files(const fs::path& dir, bool train) const;
-  // Errors: FileError if they do not exist.
-  std::vector<fs::path> find(const fs::path& dir, bool train) const;
-  ImagesInMemory load(const std::vector<fs::path>& files, const Transform& transform) const;
+  const char* first_file(bool train) const { return train ? train_file : test_file; }
 };
 
-const CifarSet::Kind& CifarSet::Kind::cifar10() {
-  static constexpr Kind kind{
-      "CIFAR10", "cifar-10-batches-bin", 1,
-      10,        "batches.meta.txt",     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"};
-  return kind;
-}
-
-const CifarSet::Kind& CifarSet::Kind::cifar100() {
-  static constexpr Kind kind{
-      "CIFAR100", "cifar-100-binary",     2,
-      100,        "fine_label_names.txt", "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"};
-  return kind;
-}
-
 namespace {
+
+using Kind = internal::CifarKind;
+
+constexpr Kind kCifar10{.name = "CIFAR10",
+                        .folder = "cifar-10-batches-bin",
+                        .label_bytes = 1,
+                        .classes = 10,
+                        .train_file = "data_batch_1.bin",
+                        .test_file = "test_batch.bin",
+                        .class_file = "batches.meta.txt",
+                        .origin = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"};
+constexpr Kind kCifar100{.name = "CIFAR100",
+                         .folder = "cifar-100-binary",
+                         .label_bytes = 2,
+                         .classes = 100,
+                         .train_file = "train.bin",
+                         .test_file = "test.bin",
+                         .class_file = "fine_label_names.txt",
+                         .origin = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"};
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
@@ -81,52 +80,50 @@ std::vector<std::string> read_names(const fs::path& path, const std::string& op)
   return names;
 }
 
-}  // namespace
-
-std::vector<fs::path> CifarSet::Kind::files(const fs::path& dir, bool train) const {
-  std::vector<fs::path> found;
-  for (const fs::path& folder : {dir, dir / this->folder}) {
-    if (classes == 100) {
-      found = {folder / (train ? "train.bin" : "test.bin")};
-    } else if (!train) {
-      found = {folder / "test_batch.bin"};
-    } else {
-      // Files are numbered consecutively. A set may have more files than the original 5.
-      for (int i = 1; is_there(folder / concat("data_batch_", i, ".bin")); ++i)
+// Returns the files of the set, in order; empty if they do not exist.
+std::vector<fs::path> files_of(const fs::path& dir, const Kind& kind, bool train) {
+  for (const fs::path& folder : {dir, dir / kind.folder}) {
+    std::vector<fs::path> found = {folder / kind.first_file(train)};
+    if (!is_there(found[0])) continue;
+    // Training files of CIFAR-10 are numbered consecutively. A set may have more than the original 5.
+    if (train && kind.classes == 10)
+      for (int i = 2; is_there(folder / concat("data_batch_", i, ".bin")); ++i)
         found.push_back(folder / concat("data_batch_", i, ".bin"));
-    }
-    if (!found.empty() && is_there(found[0])) return found;
-    found.clear();
+    return found;
   }
-  return found;
+  return {};
 }
 
-std::vector<fs::path> CifarSet::Kind::find(const fs::path& dir, bool train) const {
-  std::vector<fs::path> found = files(dir, train);
+// Errors: FileError if the files do not exist.
+std::vector<fs::path> find(const fs::path& dir, const Kind& kind, bool train) {
+  std::vector<fs::path> found = files_of(dir, kind, train);
   if (!found.empty()) return found;
   std::error_code ignored;
-  const char* file =
-      classes == 100 ? (train ? "train.bin" : "test.bin") : (train ? "data_batch_1.bin" : "test_batch.bin");
-  throw FileError(name, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
-                  file, " in ", dir.string(), " (nor in ", folder, " below it); data::download_cifar",
-                  classes, " gets the binary version, ", origin);
+  throw FileError(kind.name, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
+                  kind.first_file(train), " in ", dir.string(), " (nor in ", kind.folder,
+                  " below it); data::download_cifar", kind.classes, " gets the binary version, ",
+                  kind.origin);
 }
 
-ImagesInMemory CifarSet::Kind::load(const std::vector<fs::path>& files, const Transform& transform) const {
+bool is_complete(const fs::path& dir, const Kind& kind) {
+  return !files_of(dir, kind, true).empty() && !files_of(dir, kind, false).empty();
+}
+
+ImagesInMemory load(const Kind& kind, const std::vector<fs::path>& files, const Transform& transform) {
   struct Part {
     InputFile file;
     int64_t images;
   };
-  const int64_t record = record_bytes();
+  const int64_t record = kind.label_bytes + kImageBytes;
   std::vector<Part> parts;
-  std::string key = concat(name, " interleaved");
+  std::string key = concat(kind.name, " interleaved");
   int64_t n = 0;
   for (const fs::path& path : files) {
-    InputFile file(path, name);
+    InputFile file(path, kind.name);
     const int64_t bytes = file.file_size();
     if (bytes == 0 || bytes % record != 0)
-      throw FileError(name, path.string(), ": is ", bytes, " bytes long, expected a multiple of ", record,
-                      ", the size of a label and an image");
+      throw FileError(kind.name, path.string(), ": is ", bytes, " bytes long, expected a multiple of ",
+                      record, ", the size of a label and an image");
     key += " " + file.identity();
     n += bytes / record;
     parts.push_back({std::move(file), bytes / record});
@@ -139,41 +136,39 @@ ImagesInMemory CifarSet::Kind::load(const std::vector<fs::path>& files, const Tr
     for (Part& part : parts) {
       for (int64_t i = 0; i < part.images; ++i) {
         if (part.file.read(buffer.data(), record) != record)
-          throw FileError(name, part.file.path().string(), ": is cut short: no image ", i, " of ",
+          throw FileError(kind.name, part.file.path().string(), ": is cut short: no image ", i, " of ",
                           part.images);
-        const int label = buffer[static_cast<size_t>(label_bytes - 1)];
-        if (label >= classes)
-          throw FileError(name, part.file.path().string(), ": label ", i, " is ", label, ", expected 0 to ",
-                          classes - 1);
-        interleave(buffer.data() + label_bytes, images);
+        const int label = buffer[static_cast<size_t>(kind.label_bytes - 1)];
+        if (label >= kind.classes)
+          throw FileError(kind.name, part.file.path().string(), ": label ", i, " is ", label,
+                          ", expected 0 to ", kind.classes - 1);
+        interleave(buffer.data() + kind.label_bytes, images);
         images += kImageBytes;
         *labels++ = static_cast<uint8_t>(label);
       }
     }
   });
   const Shape image_shape{n, 3, kSide, kSide};
-  return ImagesInMemory(name, view_as_strided(all.bytes, image_shape, channels_last_strides(image_shape), 0),
-                        view_as_strided(all.bytes, {n}, {1}, n * kImageBytes), classes, transform,
-                        all.memory);
+  return ImagesInMemory(
+      kind.name, view_as_strided(all.bytes, image_shape, channels_last_strides(image_shape), 0),
+      view_as_strided(all.bytes, {n}, {1}, n * kImageBytes), kind.classes, transform, all.memory);
 }
 
+}  // namespace
+
 CifarSet::CifarSet(const fs::path& dir, const Kind& kind, const CifarOptions& options)
-    : ImagesInMemory(kind.load(kind.find(dir, options.train), options.transform)) {
-  const fs::path names = kind.find(dir, options.train)[0].parent_path() / kind.class_file;
+    : ImagesInMemory(load(kind, find(dir, kind, options.train), options.transform)) {
+  const fs::path names = find(dir, kind, options.train)[0].parent_path() / kind.class_file;
   if (!is_there(names)) return;
   classes_ = read_names(names, kind.name);
   if (static_cast<int64_t>(classes_.size()) != kind.classes)
     throw FileError(kind.name, names.string(), ": has ", classes_.size(), " names, expected ", kind.classes);
 }
 
-CIFAR10::CIFAR10(const fs::path& dir, CifarOptions options) : CifarSet(dir, Kind::cifar10(), options) {}
-bool CIFAR10::available(const fs::path& dir) {
-  return !Kind::cifar10().files(dir, true).empty() && !Kind::cifar10().files(dir, false).empty();
-}
+CIFAR10::CIFAR10(const fs::path& dir, CifarOptions options) : CifarSet(dir, kCifar10, options) {}
+bool CIFAR10::available(const fs::path& dir) { return is_complete(dir, kCifar10); }
 
-CIFAR100::CIFAR100(const fs::path& dir, CifarOptions options) : CifarSet(dir, Kind::cifar100(), options) {}
-bool CIFAR100::available(const fs::path& dir) {
-  return !Kind::cifar100().files(dir, true).empty() && !Kind::cifar100().files(dir, false).empty();
-}
+CIFAR100::CIFAR100(const fs::path& dir, CifarOptions options) : CifarSet(dir, kCifar100, options) {}
+bool CIFAR100::available(const fs::path& dir) { return is_complete(dir, kCifar100); }
 
 }  // namespace gradus::data

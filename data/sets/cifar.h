@@ -17,6 +17,10 @@ struct CifarOptions {
   Transform transform = ToTensor();  // applied to each image when it is read
 };
 
+namespace internal {
+struct CifarKind;
+}
+
 // Base class of CIFAR10 and CIFAR100.
 class CifarSet : public ImagesInMemory {
  public:
@@ -24,8 +28,7 @@ class CifarSet : public ImagesInMemory {
   const std::vector<std::string>& classes() const { return classes_; }
 
  protected:
-  struct Kind;
-  CifarSet(const std::filesystem::path& dir, const Kind& kind, const CifarOptions& options);
+  CifarSet(const std::filesystem::path& dir, const internal::CifarKind& kind, const CifarOptions& options);
 
  private:
   std::vector<std::string> classes_;

@@ -1,4 +1,3 @@
-// Implementation of FakeData with Philox random numbers.
 #include "gradus/data/sets/fake_data.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Implementation of FileList.
 #include "gradus/data/sets/file_list.h"
 
 namespace gradus::data::internal {

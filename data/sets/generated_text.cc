@@ -1,4 +1,3 @@
-// Implementation of GeneratedText.
 #include "gradus/data/sets/generated_text.h"
 
 #include "gradus/tensor/base/error.h"

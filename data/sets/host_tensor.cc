@@ -1,4 +1,3 @@
-// Implementation of host_tensor with Job::share.
 #include "gradus/data/sets/host_tensor.h"
 
 #include "gradus/tensor/runtime/job.h"

@@ -9,12 +9,6 @@
 namespace gradus::data {
 namespace {
 
-Tensor label_tensor(int64_t label) {
-  Tensor t = empty({}, {.dtype = DType::kI64});
-  *t.ptr<int64_t>() = label;
-  return t;
-}
-
 bool is_image_tensor(const Picture& p) { return p.dtype() == DType::kF32 && p.shape().size() == 3; }
 
 // Returns the transformed image, which is a tensor.
@@ -50,7 +44,7 @@ Sample ImageDataset::get(int64_t index) const {
   Sample sample;
   const auto read = [&](int64_t i) {
     sample.input = transformed(*this, i).tensor();
-    sample.target = label_tensor(label(i));
+    sample.target = scalar(label(i), {.dtype = DType::kI64});
   };
   try {
     read(index);
@@ -75,7 +69,7 @@ struct ImageDataset::BatchWriter {
     const int64_t target = set.label(index), size = batch.target.numel();
     if (written == 0) first = index;
     if (!others.empty() || (written == 0 && !is_image_tensor(picture))) {
-      others.push_back({picture.tensor(), label_tensor(target)});
+      others.push_back({picture.tensor(), scalar(target, {.dtype = DType::kI64})});
     } else {
       const Shape shape = picture.shape();
       if (written == 0)

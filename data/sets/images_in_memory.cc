@@ -1,4 +1,3 @@
-// Implementation of ImagesInMemory, with table lookup for pointwise transforms.
 #include "gradus/data/sets/images_in_memory.h"
 
 #include <cstring>
@@ -12,7 +11,6 @@ ImagesInMemory::ImagesInMemory(std::string name, Tensor images, Tensor labels, i
       name_(std::move(name)),
       images_(std::move(images)),
       labels_(std::move(labels)),
-      num_classes_(num_classes),
       memory_(memory.value_or(MemoryUse{.own = images_.nbytes() + labels_.nbytes()})) {
   const int64_t channels = images_.dim() == 4 ? images_.size(1) : 0;
   const bool fits = channels == 1 ? images_.is_row_major() : channels == 3 && images_.is_channels_last();

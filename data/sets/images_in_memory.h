@@ -28,7 +28,6 @@ class ImagesInMemory : public ImageDataset {
   // Errors: IndexError with a pointwise transform; otherwise as ImageDataset.
   Batch get_batch(std::span<const int64_t> indices) const override;
 
-  int64_t num_classes() const { return num_classes_; }
   const Tensor& images() const { return images_; }     // u8[N,C,H,W], channels-last, read-only
   const Tensor& labels() const { return labels_; }     // u8[N], read-only
   const MemoryUse& memory() const { return memory_; }  // of images and labels
@@ -38,7 +37,6 @@ class ImagesInMemory : public ImageDataset {
 
   std::string name_;
   Tensor images_, labels_;
-  int64_t num_classes_;
   MemoryUse memory_;
   std::shared_ptr<const ValueTable> values_;  // lookup table of a pointwise transform; null for others
 };

@@ -1,4 +1,3 @@
-// Implementation of SegmentationFiles.
 #include "gradus/data/sets/segmentation_files.h"
 
 #include <utility>

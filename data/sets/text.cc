@@ -1,4 +1,3 @@
-// Implementation of read_text, Characters and TextWindows.
 #include "gradus/data/sets/text.h"
 
 #include <algorithm>

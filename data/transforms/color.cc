@@ -1,4 +1,3 @@
-// Implementation of the color transforms.
 #include "gradus/data/transforms/color.h"
 
 #include <algorithm>
@@ -64,9 +63,8 @@ void Grayscale::apply(Picture& picture) const {
   picture.set(to_grayscale(picture.image(), channels_));
 }
 
-RandomGrayscale::RandomGrayscale(RandomGrayscaleOptions options) : p_(options.p) {
-  if (!(p_ >= 0 && p_ <= 1)) throw ValueError("RandomGrayscale", "p must lie in [0, 1], got ", p_);
-}
+RandomGrayscale::RandomGrayscale(RandomGrayscaleOptions options)
+    : p_(internal::check_probability("RandomGrayscale", options.p)) {}
 
 void RandomGrayscale::apply(Picture& picture) const {
   picture.require_image("RandomGrayscale");

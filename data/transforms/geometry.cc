@@ -19,11 +19,6 @@ void check_size(const char* op, Size2 size) {
     throw ValueError(op, "size must be 1 to ", kMaxSide, ", got ", size);
 }
 
-double check_probability(const char* op, double p) {
-  if (!(p >= 0 && p <= 1)) throw ValueError(op, "p must lie in [0, 1], got ", p);
-  return p;
-}
-
 void check_interval(const char* op, const char* option, Interval i) {
   if (!(i.low > 0 && i.low <= i.high && std::isfinite(i.high)))
     throw ValueError(op, option, " must be an interval above 0, got ", i.low, " to ", i.high);
@@ -137,7 +132,7 @@ void RandomResizedCrop::apply(Picture& picture) const {
 }
 
 RandomHorizontalFlip::RandomHorizontalFlip(FlipOptions options)
-    : p_(check_probability("RandomHorizontalFlip", options.p)) {}
+    : p_(internal::check_probability("RandomHorizontalFlip", options.p)) {}
 
 void RandomHorizontalFlip::apply(Picture& picture) const {
   picture.require_image("RandomHorizontalFlip");
@@ -145,7 +140,7 @@ void RandomHorizontalFlip::apply(Picture& picture) const {
 }
 
 RandomVerticalFlip::RandomVerticalFlip(FlipOptions options)
-    : p_(check_probability("RandomVerticalFlip", options.p)) {}
+    : p_(internal::check_probability("RandomVerticalFlip", options.p)) {}
 
 void RandomVerticalFlip::apply(Picture& picture) const {
   picture.require_image("RandomVerticalFlip");

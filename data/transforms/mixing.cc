@@ -1,4 +1,3 @@
-// Implementation of MixUp, CutMix and RandomChoice.
 #include "gradus/data/transforms/mixing.h"
 
 #include <algorithm>
@@ -36,15 +35,11 @@ Tensor own_input(const Tensor& x) {
   const int64_t n = x.size(0), item = x.numel() / n;
   const bool samples_apart = n == 1 || x.stride(0) == item;
   if (x.sole_owner() && samples_apart) return x;
-  Tensor owned = empty(x.shape(), {DType::kF32});
-  if (samples_apart) owned = empty_like(x);
-  float* to = owned.ptr<float>();
-  if (samples_apart) {
-    std::copy_n(x.ptr<float>(), x.numel(), to);
-    return owned;
-  }
-  const std::vector<float> values = x.to_vector<float>();
-  std::copy(values.begin(), values.end(), to);
+  Tensor owned = samples_apart ? empty_like(x) : empty(x.shape(), {DType::kF32});
+  if (samples_apart)
+    std::copy_n(x.ptr<float>(), x.numel(), owned.ptr<float>());
+  else
+    std::ranges::copy(x.to_vector<float>(), owned.ptr<float>());
   return owned;
 }
 

@@ -1,4 +1,3 @@
-// Implementation of Normalize, Lighting and RandomErasing.
 #include "gradus/data/transforms/tensor.h"
 
 #include <algorithm>
@@ -51,7 +50,7 @@ void Lighting::apply(Picture& picture) const {
 
 RandomErasing::RandomErasing(RandomErasingOptions options) : options_(std::move(options)) {
   const RandomErasingOptions& o = options_;
-  if (!(o.p >= 0 && o.p <= 1)) throw ValueError("RandomErasing", "p must lie in [0, 1], got ", o.p);
+  internal::check_probability("RandomErasing", o.p);
   if (!(o.scale.low >= 0 && o.scale.low <= o.scale.high && o.scale.high <= 1))
     throw ValueError("RandomErasing", "scale must be an interval in [0, 1], got ", o.scale.low, " to ",
                      o.scale.high);

@@ -1,4 +1,3 @@
-// Implementation of Compose, RandomApply and Lambda.
 #include "gradus/data/transforms/transform.h"
 
 #include <algorithm>
@@ -8,6 +7,11 @@
 
 namespace gradus::data {
 
+double internal::check_probability(const char* op, double p) {
+  if (!(p >= 0 && p <= 1)) throw ValueError(op, "p must lie in [0, 1], got ", p);
+  return p;
+}
+
 void Compose::apply(Picture& picture) const {
   for (const Transform& step : steps_) step.apply(picture);
 }
@@ -15,9 +19,7 @@ void Compose::apply(Picture& picture) const {
 bool Compose::is_pointwise() const { return std::ranges::all_of(steps_, &Transform::is_pointwise); }
 
 RandomApply::RandomApply(std::vector<Transform> steps, RandomApplyOptions options)
-    : steps_(std::move(steps)), p_(options.p) {
-  if (!(p_ >= 0 && p_ <= 1)) throw ValueError("RandomApply", "p must lie in [0, 1], got ", p_);
-}
+    : steps_(std::move(steps)), p_(internal::check_probability("RandomApply", options.p)) {}
 
 void RandomApply::apply(Picture& picture) const {
   if (!internal::RandomNumbers().chance(p_)) return;

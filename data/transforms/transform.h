@@ -20,6 +20,12 @@
 
 namespace gradus::data {
 
+namespace internal {
+// Returns p.
+// Errors: ValueError unless 0 <= p <= 1.
+double check_probability(const char* op, double p);
+}  // namespace internal
+
 // Base class of transforms. Several threads call apply() concurrently.
 class TransformStep {
  public:

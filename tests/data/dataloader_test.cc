@@ -11,6 +11,7 @@
 
 #include "gradus/data/endless.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::data {
 namespace {
@@ -186,13 +187,7 @@ TEST(DataLoader, AFailingGetBatchIsReportedWithItsSamples) {
   };
   const Fails d(10);
   DataLoader loader(d, {.batch_size = 5, .num_workers = 1});
-  try {
-    loader.begin();
-    FAIL();
-  } catch (const SampleError& e) {
-    EXPECT_THAT(e.what(),
-                ::testing::AllOf(HasSubstr("sample 0"), HasSubstr("4"), HasSubstr("no connection")));
-  }
+  EXPECT_ERROR(SampleError, loader.begin(), "sample 0", "4", "no connection");
 }
 
 TEST(DataLoader, EarlyBreakStopsTheWorkersAndTheNextPassIsTheNextEpoch) {
@@ -365,12 +360,7 @@ TEST(DataLoader, CollatesAsTold) {
   DataLoader fails(d, {.batch_size = 4, .num_workers = 1, .collate = [](const auto&, auto) -> Batch {
                          throw std::runtime_error("of different lengths");
                        }});
-  try {
-    fails.begin();
-    FAIL();
-  } catch (const SampleError& e) {
-    EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("sample 0"), HasSubstr("of different lengths")));
-  }
+  EXPECT_ERROR(SampleError, fails.begin(), "sample 0", "of different lengths");
 }
 
 // Reading sample 6 takes until `go`.

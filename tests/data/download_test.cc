@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "gradus/data/files/sha256.h"
+#include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
@@ -159,24 +160,13 @@ std::string noise(size_t n) {
   return s;
 }
 
-std::string sha(const std::string& bytes) {
-  Sha256 s;
-  s.update(bytes.data(), int64_t(bytes.size()));
-  return s.hex();
-}
-
 std::string failure(const DownloadRequest& request) {
-  try {
-    download(request);
-  } catch (const DownloadError& e) {
-    return e.what();
-  }
-  return "no DownloadError";
+  return error_of<DownloadError>([&] { download(request); });
 }
 
 TEST(Sha256, KnownAnswers) {  // FIPS 180-2
-  EXPECT_EQ(sha(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(sha("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST(Download, FetchesVerifiesAndLeavesNoPart) {
@@ -186,7 +176,7 @@ TEST(Download, FetchesVerifiesAndLeavesNoPart) {
   std::vector<int64_t> done;
   download({.urls = {server.url()},
             .path = s / "deep/er/file",
-            .sha256 = sha(server.content),
+            .sha256 = sha256(server.content),
             .progress = [&](const DownloadProgress& p) {
               EXPECT_EQ(p.file, "file");
               EXPECT_EQ(p.total, 300'000);
@@ -203,7 +193,7 @@ TEST(Download, AFileThatIsThereAndRightIsNotFetchedAgain) {
   Scratch s;
   Server server;
   server.content = noise(1000);
-  const DownloadRequest request{.urls = {server.url()}, .path = s / "file", .sha256 = sha(server.content)};
+  const DownloadRequest request{.urls = {server.url()}, .path = s / "file", .sha256 = sha256(server.content)};
   download(request);
   download(request);
   EXPECT_EQ(server.requests(), 1);
@@ -219,10 +209,10 @@ TEST(Download, TriesEveryMirrorAndTellsWhatEachAnswered) {
   wrong.content = "something else";
   good.content = noise(5000);
   DownloadRequest request{
-      .urls = {absent.url(), wrong.url()}, .path = s / "file", .sha256 = sha(good.content)};
+      .urls = {absent.url(), wrong.url()}, .path = s / "file", .sha256 = sha256(good.content)};
   EXPECT_THAT(failure(request),
               AllOf(StartsWith("[download] no mirror gave file:"), HasSubstr(absent.url() + ": HTTP 404"),
-                    HasSubstr(wrong.url() + ": SHA-256 is " + sha("something else") + ", expected")));
+                    HasSubstr(wrong.url() + ": SHA-256 is " + sha256("something else") + ", expected")));
   EXPECT_FALSE(std::filesystem::exists(s / "file"));
   EXPECT_FALSE(std::filesystem::exists(s / "file.part"));
   request.urls.push_back(good.url());
@@ -244,7 +234,7 @@ TEST(Download, ATransferThatBreaksOffIsContinued) {
   server.content = noise(100'000);
   server.cut_after = 40'000;
   server.cuts = 1;
-  download({.urls = {server.url()}, .path = s / "file", .sha256 = sha(server.content)});
+  download({.urls = {server.url()}, .path = s / "file", .sha256 = sha256(server.content)});
   EXPECT_EQ(s.read("file"), server.content);
   EXPECT_THAT(server.requested_ranges(), ElementsAre("", "40000-"));
 }
@@ -255,7 +245,7 @@ TEST(Download, APartOfAnEarlierRunIsContinuedByAnotherMirror) {
   broken.content = good.content = noise(100'000);
   broken.cut_after = 30'000;
   broken.cuts = 99;
-  const std::string sum = sha(good.content);
+  const std::string sum = sha256(good.content);
   EXPECT_THAT(failure({.urls = {broken.url()}, .path = s / "file", .sha256 = sum}),
               HasSubstr("bytes so far"));
   EXPECT_EQ(s.read("file.part"), good.content.substr(0, 90'000));
@@ -295,7 +285,7 @@ TEST(Download, AServerThatIgnoresRangesStartsOver) {
   server.content = noise(50'000);
   server.ranges = false;
   s.write("file.part", server.content.substr(0, 10'000));
-  download({.urls = {server.url()}, .path = s / "file", .sha256 = sha(server.content)});
+  download({.urls = {server.url()}, .path = s / "file", .sha256 = sha256(server.content)});
   EXPECT_EQ(s.read("file"), server.content);
 }
 
@@ -305,7 +295,7 @@ TEST(Download, APartOfAnotherFileIsThrownAway) {
     Server server;
     server.content = noise(50'000);
     s.write("file.part", std::string(size, 'x'));
-    download({.urls = {server.url()}, .path = s / "file", .sha256 = sha(server.content)});
+    download({.urls = {server.url()}, .path = s / "file", .sha256 = sha256(server.content)});
     EXPECT_EQ(s.read("file"), server.content);
   }
 }
@@ -315,7 +305,7 @@ TEST(Download, ACompletePartIsUsedAsItIs) {
   Server server;
   server.content = noise(5000);
   s.write("file.part", server.content);
-  download({.urls = {server.url()}, .path = s / "file", .sha256 = sha(server.content)});
+  download({.urls = {server.url()}, .path = s / "file", .sha256 = sha256(server.content)});
   EXPECT_EQ(server.requests(), 0);
   EXPECT_EQ(s.read("file"), server.content);
 }
@@ -328,7 +318,7 @@ TEST(Download, AStallIsAnErrorInTime) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(
       failure(
-          {.urls = {server.url()}, .path = s / "file", .sha256 = sha(server.content), .stall_timeout = 1}),
+          {.urls = {server.url()}, .path = s / "file", .sha256 = sha256(server.content), .stall_timeout = 1}),
       HasSubstr("50000 bytes so far"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
@@ -349,7 +339,7 @@ TEST(Download, FollowsRedirectsToHttpOnly) {
   Server server;
   server.content = noise(1000);
   server.redirect = server.url("/file");
-  download({.urls = {server.url("/moved")}, .path = s / "file", .sha256 = sha(server.content)});
+  download({.urls = {server.url("/moved")}, .path = s / "file", .sha256 = sha256(server.content)});
   EXPECT_EQ(s.read("file"), server.content);
   s.write("secret", "secret");
   server.redirect = "file://" + (s / "secret").string();
@@ -376,14 +366,14 @@ TEST(Download, ChecksTheUnpackedContent) {
   gzclose(f);
   server.content = s.read("packed");
   EXPECT_LE(server.content.size(), n + 64);
-  download({.urls = {server.url()}, .path = s / "file.gz", .sha256_content = sha(content)});
+  download({.urls = {server.url()}, .path = s / "file.gz", .sha256_content = sha256(content)});
   EXPECT_EQ(s.read("file.gz"), server.content);
-  EXPECT_EQ(sha256_of_content(s / "file.gz", 20'000), sha(content));
+  EXPECT_EQ(sha256_of_content(s / "file.gz", 20'000), sha256(content));
   EXPECT_THROW(sha256_of_content(s / "file.gz", 19'999), FileError);
-  EXPECT_THAT(failure({.urls = {server.url()}, .path = s / "b.gz", .sha256_content = sha("other")}),
-              HasSubstr("unpacked content is " + sha(content)));
+  EXPECT_THAT(failure({.urls = {server.url()}, .path = s / "b.gz", .sha256_content = sha256("other")}),
+              HasSubstr("unpacked content is " + sha256(content)));
   server.content.resize(server.content.size() - 3);
-  EXPECT_THAT(failure({.urls = {server.url()}, .path = s / "c.gz", .sha256_content = sha(content)}),
+  EXPECT_THAT(failure({.urls = {server.url()}, .path = s / "c.gz", .sha256_content = sha256(content)}),
               HasSubstr("cut short"));
 }
 
@@ -394,7 +384,7 @@ TEST(Download, AnExceptionOfTheProgressFunctionReachesTheCaller) {
   struct Canceled {};
   EXPECT_THROW(download({.urls = {server.url()},
                          .path = s / "file",
-                         .sha256 = sha(server.content),
+                         .sha256 = sha256(server.content),
                          .progress = [](const DownloadProgress&) { throw Canceled(); }}),
                Canceled);
   EXPECT_FALSE(std::filesystem::exists(s / "file"));
@@ -404,7 +394,7 @@ TEST(Download, SeveralAtOnceFetchTheFileOnce) {
   Scratch s;
   Server server;
   server.content = noise(200'000);
-  const DownloadRequest request{.urls = {server.url()}, .path = s / "file", .sha256 = sha(server.content)};
+  const DownloadRequest request{.urls = {server.url()}, .path = s / "file", .sha256 = sha256(server.content)};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back([&] { download(request); });
   for (auto& t : threads) t.join();

@@ -6,6 +6,7 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/data/sets/fake_data.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::data {
 namespace {
@@ -72,14 +73,9 @@ TEST(ImageDataset, AugmentationChangesWithTheEpochAndTheSeed) {
 }
 
 TEST(ImageDataset, TransformsThatGiveOtherShapesOrNoTensorAreErrorsThatNameTheSample) {
-  const auto message = [](Transform transform) -> std::string {
-    try {
-      FakeData({.size = 9, .image_size = {6, 5}, .transform = std::move(transform)})
-          .get_batch(std::vector<int64_t>{4, 7});
-    } catch (const SampleError& e) {
-      return e.what();
-    }
-    return "no SampleError";
+  const auto message = [](Transform transform) {
+    const FakeData d({.size = 9, .image_size = {6, 5}, .transform = std::move(transform)});
+    return error_of<SampleError>([&] { d.get_batch(std::vector<int64_t>{4, 7}); });
   };
   EXPECT_THAT(message(RandomHorizontalFlip()), AllOf(HasSubstr("sample 4"), HasSubstr("ToTensor")));
   int calls = 0;

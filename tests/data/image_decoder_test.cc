@@ -18,8 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/data/images/exif.h"
+#include "gradus/data/images/orientation.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
@@ -57,14 +58,9 @@ uint32_t checksum(const Image& image) {
   return static_cast<uint32_t>(crc32(0, image.data(), static_cast<uInt>(image.bytes())));
 }
 
-// What decoding all pixels says.
-std::string error_of(const Bytes& content, const DecodeOptions& options = {}) {
-  try {
-    decode_image(content, "some.file", options).data();
-  } catch (const FileError& e) {
-    return e.what();
-  }
-  return "no FileError";
+// The error of decoding all pixels.
+std::string decode_error(const Bytes& content, const DecodeOptions& options = {}) {
+  return error_of<FileError>([&] { decode_image(content, "some.file", options).data(); });
 }
 
 struct Expected {
@@ -149,13 +145,8 @@ TEST(DecodeImage, OptionsSayWhetherToScaleAndToTurn) {
 
 TEST(DecodeImage, TheFileIsNamed) {
   Scratch s;
-  const auto error = [](const fs::path& path, const DecodeOptions& options = {}) -> std::string {
-    try {
-      decode_image(path, options);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+  const auto error = [](const fs::path& path, const DecodeOptions& options = {}) {
+    return error_of([&] { decode_image(path, options); });
   };
   EXPECT_THAT(error(s / "none.jpg"),
               AllOf(StartsWith("[decode_image]"), HasSubstr("none.jpg: no such file")));
@@ -176,10 +167,10 @@ TEST(DecodeImage, FilesThatAreCutShortAreErrorsWhereverTheyEnd) {
   for (const std::string& name : all_images()) {
     const Bytes whole = read(name);
     for (size_t n = 0; n < whole.size(); ++n) {
-      const std::string error = error_of(Bytes(whole.begin(), whole.begin() + static_cast<int64_t>(n)));
+      const std::string error = decode_error(Bytes(whole.begin(), whole.begin() + static_cast<int64_t>(n)));
       ASSERT_THAT(error, StartsWith("[decode_image] some.file: ")) << name << " cut after " << n;
     }
-    EXPECT_EQ(error_of(whole), "no FileError") << name;
+    EXPECT_EQ(decode_error(whole), "no error") << name;
   }
 }
 
@@ -189,13 +180,13 @@ TEST(DecodeImage, AByteThatChangedIsNoticedInAnyPng) {
     Bytes bytes = read(name);
     for (size_t i = 0; i < bytes.size(); i += 1 + bytes.size() / 400) {
       bytes[i] ^= 0x10;
-      EXPECT_THAT(error_of(bytes), StartsWith("[decode_image] some.file: ")) << name << " byte " << i;
+      EXPECT_THAT(decode_error(bytes), StartsWith("[decode_image] some.file: ")) << name << " byte " << i;
       bytes[i] ^= 0x10;
     }
   }
   Bytes bytes = read("rgb_8.png");
   bytes[bytes.size() - 30] ^= 1;
-  EXPECT_THAT(error_of(bytes), HasSubstr("CRC error"));
+  EXPECT_THAT(decode_error(bytes), HasSubstr("CRC error"));
 }
 
 TEST(DecodeImage, AnyChangeOfAJpegIsAnErrorOrAnImage) {
@@ -208,8 +199,8 @@ TEST(DecodeImage, AnyChangeOfAJpegIsAnErrorOrAnImage) {
       for (unsigned n = 1 + random() % 4; n > 0; --n)
         bytes[2 + random() % (bytes.size() - 2)] = static_cast<uint8_t>(random());
       for (const bool allow_damaged : {false, true})
-        ASSERT_THAT(error_of(bytes, {.allow_damaged = allow_damaged, .max_pixels = 1 << 20}),
-                    AnyOf("no FileError", StartsWith("[decode_image] some.file: ")));
+        ASSERT_THAT(decode_error(bytes, {.allow_damaged = allow_damaged, .max_pixels = 1 << 20}),
+                    AnyOf("no error", StartsWith("[decode_image] some.file: ")));
     }
   }
 }
@@ -221,7 +212,7 @@ TEST(DecodeImage, DamagedFilesDecodeAsFarAsTheyGoWhenAskedFor) {
     Bytes bytes = read(name);
     const Image whole = decode_image(bytes, name);
     bytes.resize(bytes.size() - cut);
-    EXPECT_NE(error_of(bytes), "no FileError") << name;
+    EXPECT_NE(decode_error(bytes), "no error") << name;
     const Image part = decode_image(bytes, name, {.allow_damaged = true});
     ASSERT_EQ(part.bytes(), whole.bytes());
     EXPECT_NE(checksum(part), checksum(whole)) << name;
@@ -289,36 +280,37 @@ Bytes resized_jpeg(const std::string& name, uint8_t frame, uint32_t height, uint
 }
 
 TEST(HostileImage, HugeSizesAreRefusedBeforeMemoryIsTaken) {
-  EXPECT_THAT(error_of(resized_jpeg("ycc_420.jpg", 0xC0, 65500, 65500)),
+  EXPECT_THAT(decode_error(resized_jpeg("ycc_420.jpg", 0xC0, 65500, 65500)),
               HasSubstr("claims 65500x65500 pixels, more than the limit of 89478485"));
-  EXPECT_THAT(error_of(resized_jpeg("progressive.jpg", 0xC2, 65500, 65500)),
+  EXPECT_THAT(decode_error(resized_jpeg("progressive.jpg", 0xC2, 65500, 65500)),
               HasSubstr("more than the limit"));
-  EXPECT_THAT(error_of(resized_jpeg("ycc_420.jpg", 0xC0, 9000, 9000)),
+  EXPECT_THAT(decode_error(resized_jpeg("ycc_420.jpg", 0xC0, 9000, 9000)),
               HasSubstr("premature end of data segment"));
-  EXPECT_THAT(error_of(resized_jpeg("progressive.jpg", 0xC2, 9000, 9000)), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(resized_jpeg("progressive.jpg", 0xC2, 9000, 9000)), HasSubstr("some.file"));
   const Bytes packed = deflated(Bytes(5000, 0));
-  EXPECT_THAT(error_of(png(1 << 20, 1 << 19, packed)), HasSubstr("more than the limit"));
-  EXPECT_THAT(error_of(png(0x7FFFFFFF, 0x7FFFFFFF, packed)), HasSubstr("some.file"));
-  EXPECT_THAT(error_of(png(0x7FFFFFFF, 1, packed)), HasSubstr("more than the limit"));
-  EXPECT_THAT(error_of(png(1, 2'000'000, packed)), HasSubstr("some.file"));
-  EXPECT_THAT(error_of(png(9000, 9000, packed)),
+  EXPECT_THAT(decode_error(png(1 << 20, 1 << 19, packed)), HasSubstr("more than the limit"));
+  EXPECT_THAT(decode_error(png(0x7FFFFFFF, 0x7FFFFFFF, packed)), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(png(0x7FFFFFFF, 1, packed)), HasSubstr("more than the limit"));
+  EXPECT_THAT(decode_error(png(1, 2'000'000, packed)), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(png(9000, 9000, packed)),
               HasSubstr("cannot unpack to the 243000000 that the header claims"));
-  EXPECT_THAT(error_of(png(40, 40, packed), {.max_pixels = 1599}), HasSubstr("limit of 1599"));
-  EXPECT_EQ(error_of(png(40, 40, packed), {.max_pixels = 1600}), "no FileError");
+  EXPECT_THAT(decode_error(png(40, 40, packed), {.max_pixels = 1599}), HasSubstr("limit of 1599"));
+  EXPECT_EQ(decode_error(png(40, 40, packed), {.max_pixels = 1600}), "no error");
 }
 
 TEST(HostileImage, SizesOfNothingAreErrors) {
   const Bytes packed = deflated(Bytes(5000, 0));
-  EXPECT_THAT(error_of(png(0, 40, packed)), HasSubstr("some.file"));
-  EXPECT_THAT(error_of(png(40, 0, packed)), HasSubstr("some.file"));
-  EXPECT_THAT(error_of(resized_jpeg("ycc_420.jpg", 0xC0, 0, 37)), HasSubstr("some.file"));
-  EXPECT_THAT(error_of(resized_jpeg("ycc_420.jpg", 0xC0, 21, 0)), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(png(0, 40, packed)), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(png(40, 0, packed)), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(resized_jpeg("ycc_420.jpg", 0xC0, 0, 37)), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(resized_jpeg("ycc_420.jpg", 0xC0, 21, 0)), HasSubstr("some.file"));
 }
 
 TEST(HostileImage, PixelsThatDoNotFillTheImageAreErrors) {
-  EXPECT_THAT(error_of(png(40, 40, deflated(Bytes(121 * 39, 0)))), HasSubstr("damaged or unsupported PNG"));
-  EXPECT_THAT(error_of(png(40, 40, {1, 2, 3, 4, 5, 6, 7, 8})), HasSubstr("damaged or unsupported PNG"));
-  EXPECT_EQ(error_of(png(40, 40, deflated(Bytes(121 * 40, 0)))), "no FileError");
+  EXPECT_THAT(decode_error(png(40, 40, deflated(Bytes(121 * 39, 0)))),
+              HasSubstr("damaged or unsupported PNG"));
+  EXPECT_THAT(decode_error(png(40, 40, {1, 2, 3, 4, 5, 6, 7, 8})), HasSubstr("damaged or unsupported PNG"));
+  EXPECT_EQ(decode_error(png(40, 40, deflated(Bytes(121 * 40, 0)))), "no error");
 }
 
 TEST(HostileImage, ProfilesAndTextsAreNotUnpacked) {
@@ -328,11 +320,11 @@ TEST(HostileImage, ProfilesAndTextsAreNotUnpacked) {
   std::vector<Bytes> more;
   for (int i = 0; i < 50; ++i) more.push_back(chunk(i == 0 ? "iCCP" : "zTXt", bomb));
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(error_of(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no FileError");
+  EXPECT_EQ(decode_error(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no error");
   // 2.5 GB would take many seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   more.assign(20000, chunk("tEXt", {'n', 0, 'x'}));
-  EXPECT_EQ(error_of(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no FileError");
+  EXPECT_EQ(decode_error(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no error");
 }
 
 TEST(HostileImage, ScansWithoutEndAreRefused) {
@@ -342,8 +334,8 @@ TEST(HostileImage, ScansWithoutEndAreRefused) {
   const Bytes scan(bytes.begin() + static_cast<int64_t>(first), bytes.begin() + static_cast<int64_t>(second));
   for (int i = 0; i < 600; ++i)
     bytes.insert(bytes.begin() + static_cast<int64_t>(first), scan.begin(), scan.end());
-  EXPECT_THAT(error_of(bytes, {.allow_damaged = true}), HasSubstr("more than 500 scans"));
-  EXPECT_THAT(error_of(bytes), HasSubstr("some.file"));
+  EXPECT_THAT(decode_error(bytes, {.allow_damaged = true}), HasSubstr("more than 500 scans"));
+  EXPECT_THAT(decode_error(bytes), HasSubstr("some.file"));
 }
 
 TEST(Exif, OrientationIsReadWithinBounds) {

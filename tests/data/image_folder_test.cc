@@ -84,8 +84,7 @@ TEST(ImageFolder, LinksAreFollowedButNotInCircles) {
   EXPECT_EQ(folder.size(), 3);
   EXPECT_EQ(folder.get(2).target.item<int64_t>(), 1);
   fs::create_directory_symlink(s / "data", s / "data/a/up");
-  EXPECT_THAT(error_of<FileError>([&] { ImageFolder f(s / "data"); }),
-              HasSubstr("leads back to a folder above it"));
+  EXPECT_ERROR(FileError, ImageFolder f(s / "data"), "leads back to a folder above it");
 }
 
 TEST(ImageFolder, MistakesNameTheFolder) {
@@ -93,8 +92,7 @@ TEST(ImageFolder, MistakesNameTheFolder) {
   const auto error = [&](ImageFolderOptions options = {}) {
     return error_of<FileError>([&] { ImageFolder f(s.dir(), std::move(options)); });
   };
-  EXPECT_THAT(error_of<FileError>([&] { ImageFolder f(s / "none"); }),
-              HasSubstr("none: there is no such folder"));
+  EXPECT_ERROR(FileError, ImageFolder f(s / "none"), "none: there is no such folder");
   EXPECT_THAT(error(), AllOf(HasSubstr(s.dir().string()), HasSubstr("one for each class")));
   put(s, "a/1.png");
   fs::create_directory(s / "b");
@@ -115,8 +113,7 @@ TEST(ImageFolder, FoldersThatCannotBeListedAreNamed) {
   Scratch s;
   put(s, "a/1.png");
   ::chmod((s / "a").c_str(), 0);
-  EXPECT_THAT(error_of<FileError>([&] { ImageFolder f(s.dir()); }),
-              HasSubstr("cannot be listed: Permission denied"));
+  EXPECT_ERROR(FileError, ImageFolder f(s.dir()), "cannot be listed: Permission denied");
   ::chmod((s / "a").c_str(), 0700);
 }
 

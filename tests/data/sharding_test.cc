@@ -13,6 +13,7 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/job.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::data {
 namespace {
@@ -196,7 +197,6 @@ TEST(Shares, DroppedAreEqualAndOfTheOrdersBegin) {
   }
 }
 
-// Stops after each number of batches with 2 ranks, and goes on with another number.
 TEST(Shares, OfTheLargestBatchSizeAreTheWholeEpochAtOnce) {
   const Count d(10);
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
@@ -211,6 +211,7 @@ TEST(Shares, OfTheLargestBatchSizeAreTheWholeEpochAtOnce) {
   }
 }
 
+// Stops after each number of batches with 2 ranks, and goes on with another number.
 TEST(Shares, EachSampleComesOnceWhenAnotherNumberOfRanksResumes) {
   for (int64_t n : {2, 3, 7, 16, 23, 49, 50}) {
     const Count d(n);
@@ -401,27 +402,21 @@ TEST(SharesOfSizesThatChange, AreReadAheadAcrossTheChange) {
 
 TEST(SharesOfSizesThatChange, AreCheckedBeforeTheFirstBatch) {
   const Count d(50);
-  const auto error_of = [&](DataLoaderOptions options, int world) -> std::string {
+  const auto error = [&](DataLoaderOptions options, int world) {
     options.rank = 0, options.world_size = world;
-    try {
-      DataLoader(d, options);
-    } catch (const ValueError& e) {
-      return e.what();
-    }
-    return "no error";
+    return error_of<ValueError>([&] { DataLoader(d, options); });
   };
-  EXPECT_THAT(error_of({.global_batch_sizes = {{1, 4}}}, 1), HasSubstr("from 0 samples on, got 1"));
-  EXPECT_THAT(error_of({.global_batch_sizes = {{-1, 4}}}, 1), HasSubstr("from 0 samples on, got -1"));
-  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 1}}}, 2),
-              HasSubstr("at least the number of ranks"));
-  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 3}}, .uneven = Uneven::kPad}, 2),
+  EXPECT_THAT(error({.global_batch_sizes = {{1, 4}}}, 1), HasSubstr("from 0 samples on, got 1"));
+  EXPECT_THAT(error({.global_batch_sizes = {{-1, 4}}}, 1), HasSubstr("from 0 samples on, got -1"));
+  EXPECT_THAT(error({.global_batch_sizes = {{0, 4}, {8, 1}}}, 2), HasSubstr("at least the number of ranks"));
+  EXPECT_THAT(error({.global_batch_sizes = {{0, 4}, {8, 3}}, .uneven = Uneven::kPad}, 2),
               HasSubstr("a multiple of the number of ranks, 2"));
-  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 51}}, .drop_last = true}, 1),
+  EXPECT_THAT(error({.global_batch_sizes = {{0, 4}, {8, 51}}, .drop_last = true}, 1),
               HasSubstr("no full batch of 51 among the 50 samples"));
-  EXPECT_THAT(error_of({.batch_size = 2, .global_batch_sizes = {{0, 4}}}, 1), HasSubstr("batch_size"));
-  EXPECT_THAT(error_of({.global_batch_size = 4, .global_batch_sizes = {{0, 4}}}, 1),
+  EXPECT_THAT(error({.batch_size = 2, .global_batch_sizes = {{0, 4}}}, 1), HasSubstr("batch_size"));
+  EXPECT_THAT(error({.global_batch_size = 4, .global_batch_sizes = {{0, 4}}}, 1),
               HasSubstr("global_batch_size must be left out"));
-  EXPECT_EQ(error_of({.global_batch_sizes = {{0, 4}, {8, 51}}}, 1), "no error");
+  EXPECT_EQ(error({.global_batch_sizes = {{0, 4}, {8, 51}}}, 1), "no error");
 }
 
 TEST(Shares, OfSubsetsAndOtherSamplersAreOfTheirOrder) {
@@ -507,33 +502,27 @@ TEST(Loader, TakesItsShareByTheJobWithoutBeingTold) {
 
 TEST(Loader, ThatIsNotAlikeOnAllRanksIsAnErrorThatSaysWhatDiffers) {
   const Count d(10), more(11);
-  const auto error_of = [&](const DataLoaderOptions& first, const DataLoaderOptions& second,
-                            const Dataset& other) {
+  const auto error = [&](const DataLoaderOptions& first, const DataLoaderOptions& second,
+                         const Dataset& other) {
     std::map<std::string, std::string> told;
     {
       const InJob job(0, 2, told);
       DataLoader loader(d, first);
     }
-    try {
-      const InJob job(1, 2, told);
-      DataLoader loader(other, second);
-      return std::string();
-    } catch (const ValueError& e) {
-      return std::string(e.what());
-    }
+    const InJob job(1, 2, told);
+    return error_of<ValueError>([&] { DataLoader loader(other, second); });
   };
   const DataLoaderOptions shuffled{.batch_size = 2, .shuffle = true, .seed = 1};
-  EXPECT_EQ(error_of(shuffled, shuffled, d), "");
-  EXPECT_THAT(error_of(shuffled, {.batch_size = 2, .shuffle = true, .seed = 7}, d),
+  EXPECT_EQ(error(shuffled, shuffled, d), "no error");
+  EXPECT_THAT(error(shuffled, {.batch_size = 2, .shuffle = true, .seed = 7}, d),
               AllOf(HasSubstr("rank 1"), HasSubstr("seed 1"), HasSubstr("seed 7")));
-  EXPECT_THAT(error_of(shuffled, {.batch_size = 3, .shuffle = true, .seed = 1}, d),
-              HasSubstr("batch_size 3"));
-  EXPECT_THAT(error_of(shuffled, shuffled, more), HasSubstr("11 samples"));
-  EXPECT_THAT(error_of({.global_batch_sizes = {{0, 4}, {8, 2}}}, {.global_batch_sizes = {{0, 4}, {6, 2}}}, d),
+  EXPECT_THAT(error(shuffled, {.batch_size = 3, .shuffle = true, .seed = 1}, d), HasSubstr("batch_size 3"));
+  EXPECT_THAT(error(shuffled, shuffled, more), HasSubstr("11 samples"));
+  EXPECT_THAT(error({.global_batch_sizes = {{0, 4}, {8, 2}}}, {.global_batch_sizes = {{0, 4}, {6, 2}}}, d),
               AllOf(HasSubstr("0:4,8:2"), HasSubstr("0:4,6:2")));
   // The seed shuffles; without that it may differ, as may loaders that are no shares of one order.
-  EXPECT_EQ(error_of({.seed = 1}, {.seed = 2}, d), "");
-  EXPECT_EQ(error_of(shuffled, {.batch_size = 5, .world_size = 1}, more), "");
+  EXPECT_EQ(error({.seed = 1}, {.seed = 2}, d), "no error");
+  EXPECT_EQ(error(shuffled, {.batch_size = 5, .world_size = 1}, more), "no error");
 }
 
 TEST(Loader, WorkersBelongToTheJobOfItsCaller) {

@@ -1,7 +1,6 @@
 // Text for models that predict the next character: from files, and from a source of known entropy.
 #include "gradus/data/sets/text.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -13,13 +12,11 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/data/sets/generated_text.h"
 #include "gradus/data/sets/markov_source.h"
+#include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 // ---- files ----
 
@@ -33,15 +30,15 @@ TEST(ReadText, ReadsPlainAndGzipFiles) {
   ASSERT_EQ(gzclose(packed), Z_OK);
   EXPECT_EQ(read_text(dir / "a.gz"), text);
   EXPECT_EQ(read_text(dir / "a.gz", {.max_bytes = int64_t(text.size())}), text);
-  EXPECT_THAT([&] { read_text(dir / "a.gz", {.max_bytes = int64_t(text.size()) - 1}); },
-              ThrowsMessage<FileError>(HasSubstr("expected at most 3145736 bytes")));
+  EXPECT_ERROR(FileError, read_text(dir / "a.gz", {.max_bytes = int64_t(text.size()) - 1}),
+               "expected at most 3145736 bytes");
 }
 
 TEST(ReadText, FilesThatCannotBeReadAreErrors) {
   const testing::Scratch dir;
   EXPECT_THROW(read_text(dir / "nothing"), FileError);
   EXPECT_THROW(read_text(dir.dir()), FileError);
-  EXPECT_THAT([&] { read_text(dir.write("empty", "")); }, ThrowsMessage<FileError>(HasSubstr("is empty")));
+  EXPECT_ERROR(FileError, read_text(dir.write("empty", "")), "is empty");
   EXPECT_THROW(read_text(dir.write("damaged.gz", "\x1f\x8b\x08 and no more")), FileError);
 }
 
@@ -54,7 +51,7 @@ TEST(Characters, AreNumberedInAscendingOrder) {
   EXPECT_EQ(c.encode("one").to_vector<int64_t>(), (std::vector<int64_t>{4, 3, 2}));
   EXPECT_EQ(c.decode(c.encode("e\xff n")), "e\xff n");
   EXPECT_EQ(Characters(c.all()).all(), c.all());
-  EXPECT_THAT([&] { c.encode("on!"); }, ThrowsMessage<ValueError>(HasSubstr("the byte 33")));
+  EXPECT_ERROR(ValueError, c.encode("on!"), "the byte 33");
   EXPECT_THROW(c.decode(tensor({6})), IndexError);
   EXPECT_THROW(c.decode(tensor({-1})), IndexError);
   EXPECT_THROW(Characters(""), ValueError);

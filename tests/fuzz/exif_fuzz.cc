@@ -1,5 +1,5 @@
 // EXIF metadata.
-#include "gradus/data/images/exif.h"
+#include "gradus/data/images/orientation.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

@@ -1,51 +1,20 @@
 // What holds for every optimizer: state that continues exactly, any number of threads, devices and layouts,
 // 16-bit parameters, refused options. Their trajectories are in tests/golden.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <memory>
 
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tests/optim/optimizers.h"
 #include "gradus/tests/support/error.h"
 
 namespace gradus::optim {
 namespace {
 
 using Params = std::vector<Tensor>;
-
-struct Named {
-  const char* name;
-  std::function<std::unique_ptr<Optimizer>(const Params&)> make;
-};
-
-template <class O, class Options> Named of(const char* name, Options options) {
-  return {name, [options](const Params& p) { return std::make_unique<O>(p, options); }};
-}
-
-const std::vector<Named>& optimizers() {
-  static const std::vector<Named> all = {
-      of<SGD>("SGD", SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1}),
-      of<Adam>("Adam", AdamOptions{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
-      of<AdamW>("AdamW", AdamWOptions{.lr = 0.1}),
-      of<Adamax>("Adamax", AdamaxOptions{.lr = 0.1}),
-      of<NAdam>("NAdam", NAdamOptions{.lr = 0.1}),
-      of<RAdam>("RAdam", RAdamOptions{.lr = 0.1}),
-      of<Adadelta>("Adadelta", AdadeltaOptions{}),
-      of<Adagrad>("Adagrad", AdagradOptions{.lr = 0.1, .lr_decay = 0.1, .initial_accumulator_value = 0.5}),
-      of<RMSprop>("RMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true}),
-      of<RMSprop>("CenteredRMSprop", RMSpropOptions{.lr = 0.1, .eps = 1e-3, .centered = true}),
-      of<Lion>("Lion", LionOptions{.lr = 0.01, .weight_decay = 0.1}),
-      of<Rprop>("Rprop", RpropOptions{}),
-      of<ASGD>("ASGD", ASGDOptions{.lr = 0.1, .lambd = 0.1, .t0 = 2}),
-      of<LAMB>("LAMB", LAMBOptions{.lr = 0.1, .weight_decay = 0.1}),
-      of<LARS>("LARS", LARSOptions{.lr = 1.0, .weight_decay = 0.1}),
-  };
-  return all;
-}
 
 double gradient(double p, int t) { return 0.5 * p + std::sin(3 * p + t); }
 
@@ -73,7 +42,7 @@ std::vector<double> values(const Optimizer& opt) {
 
 class EveryOptimizer : public testing::TestWithParam<size_t> {
  protected:
-  std::unique_ptr<Optimizer> make(const Params& p) const { return optimizers()[GetParam()].make(p); }
+  std::unique_ptr<Optimizer> make(const Params& p) const { return all_optimizers()[GetParam()].make(p); }
   // After `steps` steps of parameters of these kinds.
   std::vector<double> train(const TensorOptions& options, int steps, std::vector<Shape> shapes) const {
     Params params;
@@ -160,37 +129,30 @@ TEST_P(EveryOptimizer, SkipsAParameterWithoutGradient) {
   for (const auto& [name, t] : opt->state_dict().tensors) EXPECT_FALSE(name.starts_with("state.0.")) << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer, testing::Range(size_t(0), optimizers().size()),
-                         [](const auto& info) { return std::string(optimizers()[info.param].name); });
+TEST_P(EveryOptimizer, ShowsAGradientThatIsNaN) {
+  const Tensor p = filled({2}, kDouble);
+  const auto opt = make({p});
+  p.set_grad(tensor(std::vector<double>{std::nan(""), 1}, {2}));
+  opt->step();
+  EXPECT_TRUE(std::isnan(p.to_vector<double>()[0]));
+  if (!all_optimizers()[GetParam()].by_norms) EXPECT_FALSE(std::isnan(p.to_vector<double>()[1]));
+}
 
-std::vector<std::string> names_of_state(Optimizer&& opt) {
-  step(opt, 0);
+TEST_P(EveryOptimizer, HasPyTorchsNamesOfState) {
+  const auto opt = make({filled({2}, kDouble)});
+  step(*opt, 0);
   std::vector<std::string> names;
-  for (const auto& [name, t] : opt.state_dict().tensors) names.push_back(name.substr(8));
-  for (const auto& [name, v] : opt.state_dict().numbers)
+  for (const auto& [name, t] : opt->state_dict().tensors) names.push_back(name.substr(8));
+  for (const auto& [name, v] : opt->state_dict().numbers)
     if (name.starts_with("state.")) names.push_back(name.substr(8));
-  return names;
+  EXPECT_EQ(names, all_optimizers()[GetParam()].state);
 }
 
-TEST(OptimizerState, HasPyTorchsNames) {
-  using testing::ElementsAre;
-  const Params p = {filled({2}, kDouble)};
-  EXPECT_THAT(names_of_state(SGD(p, {.lr = 0.1})), ElementsAre("step"));
-  EXPECT_THAT(names_of_state(SGD(p, {.lr = 0.1, .momentum = 0.9})), ElementsAre("momentum_buffer", "step"));
-  EXPECT_THAT(names_of_state(Adam(p, {.amsgrad = true})),
-              ElementsAre("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"));
-  EXPECT_THAT(names_of_state(Adamax(p)), ElementsAre("exp_avg", "exp_inf", "step"));
-  EXPECT_THAT(names_of_state(NAdam(p)), ElementsAre("exp_avg", "exp_avg_sq", "step", "mu_product"));
-  EXPECT_THAT(names_of_state(RAdam(p)), ElementsAre("exp_avg", "exp_avg_sq", "step"));
-  EXPECT_THAT(names_of_state(Adadelta(p)), ElementsAre("square_avg", "acc_delta", "step"));
-  EXPECT_THAT(names_of_state(Adagrad(p)), ElementsAre("sum", "step"));
-  EXPECT_THAT(names_of_state(RMSprop(p, {.centered = true})), ElementsAre("square_avg", "grad_avg", "step"));
-  EXPECT_THAT(names_of_state(RMSprop(p, {.momentum = 0.9})),
-              ElementsAre("square_avg", "momentum_buffer", "step"));
-  EXPECT_THAT(names_of_state(Rprop(p)), ElementsAre("prev", "step_size", "step"));
-  EXPECT_THAT(names_of_state(ASGD(p)), ElementsAre("ax", "step", "eta", "mu"));
-  EXPECT_THAT(names_of_state(Lion(p)), ElementsAre("exp_avg", "step"));
+TEST_P(EveryOptimizer, RefusesOptionsOutsideOfTheirDomain) {
+  all_optimizers()[GetParam()].expect_options_refused({filled({1}, kDouble)});
 }
+
+INSTANTIATE_FOR_ALL_OPTIMIZERS(EveryOptimizer);
 
 TEST(OptimizerState, HasTheRateThatSchedulesStartFrom) {
   SGD a({filled({1}, kDouble)}, {.lr = 0.5}), b({filled({1}, kDouble)}, {.lr = 0.1});
@@ -221,15 +183,6 @@ TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   for (float v : p.to_vector<float>()) ASSERT_TRUE(std::isfinite(v));
 }
 
-TEST(Lion, ShowsAGradientThatIsNaN) {
-  const Tensor p = filled({2}, kDouble);
-  Lion opt({p});
-  p.set_grad(tensor(std::vector<double>{std::nan(""), 1}, {2}));
-  opt.step();
-  EXPECT_TRUE(std::isnan(p.to_vector<double>()[0]));
-  EXPECT_FALSE(std::isnan(p.to_vector<double>()[1]));
-}
-
 TEST(LayerwiseRates, OfAZeroParameterOrGradientAreOne) {
   for (double value : {0.0, 1.0}) {
     const Tensor p = tensor(std::vector<double>{value, 0}, {2}), q = raw::clone(p);
@@ -243,59 +196,6 @@ TEST(LayerwiseRates, OfAZeroParameterOrGradientAreOne) {
     lamb.step();
     EXPECT_DOUBLE_EQ(q.to_vector<double>()[0], value - 0.5 * g / 1.5);
   }
-}
-
-TEST(EveryOption, OutOfItsDomainIsRefused) {
-  const Params p = {filled({1}, kDouble)};
-  EXPECT_THROW(SGD(p, {.lr = -1.0}), ValueError);
-  EXPECT_THROW(SGD(p, {.lr = 1.0, .momentum = -1}), ValueError);
-  EXPECT_THROW(SGD(p, {.lr = 1.0, .weight_decay = -1}), ValueError);
-  const auto refuses = [&]<class O, class Options>(std::type_identity<O>,
-                                                   std::initializer_list<Options> bad) {
-    for (const Options& options : bad) EXPECT_THROW(O(p, options), ValueError);
-    // Nor afterward.
-    O opt(p);
-    for (const Options& options : bad) EXPECT_THROW(opt.set_options(0, options), ValueError);
-    EXPECT_THROW(opt.set_lr(-1), ValueError);
-  };
-  const auto adam_like = [&]<class O, class Options>(std::type_identity<O> o, Options) {
-    refuses(o, {Options{.lr = -1}, Options{.lr = std::nan("")}, Options{.betas = {-0.1, 0.9}},
-                Options{.betas = {1, 0.9}}, Options{.betas = {0.9, -0.1}}, Options{.betas = {0.9, 1}},
-                Options{.weight_decay = -1}});
-  };
-  const auto with_eps = [&]<class O, class Options>(std::type_identity<O> o, Options options) {
-    adam_like(o, options);
-    refuses(o, {Options{.eps = -1}});
-  };
-  with_eps(std::type_identity<Adam>(), AdamOptions());
-  with_eps(std::type_identity<AdamW>(), AdamWOptions());
-  with_eps(std::type_identity<Adamax>(), AdamaxOptions());
-  with_eps(std::type_identity<NAdam>(), NAdamOptions());
-  with_eps(std::type_identity<RAdam>(), RAdamOptions());
-  with_eps(std::type_identity<LAMB>(), LAMBOptions());
-  adam_like(std::type_identity<Lion>(), LionOptions());
-  refuses(std::type_identity<NAdam>(), {NAdamOptions{.momentum_decay = -1}});
-  refuses(std::type_identity<LAMB>(), {LAMBOptions{.max_norm = -1}});
-  refuses(std::type_identity<Adadelta>(),
-          {AdadeltaOptions{.lr = -1}, AdadeltaOptions{.rho = -0.1}, AdadeltaOptions{.rho = 1.1},
-           AdadeltaOptions{.eps = -1}, AdadeltaOptions{.weight_decay = -1}});
-  refuses(std::type_identity<Adagrad>(),
-          {AdagradOptions{.lr = -1}, AdagradOptions{.lr_decay = -1}, AdagradOptions{.weight_decay = -1},
-           AdagradOptions{.initial_accumulator_value = -1}, AdagradOptions{.eps = -1}});
-  refuses(std::type_identity<RMSprop>(),
-          {RMSpropOptions{.lr = -1}, RMSpropOptions{.alpha = -1}, RMSpropOptions{.eps = -1},
-           RMSpropOptions{.weight_decay = -1}, RMSpropOptions{.momentum = -1}});
-  refuses(std::type_identity<Rprop>(),
-          {RpropOptions{.lr = -1}, RpropOptions{.etas = {0, 1.2}}, RpropOptions{.etas = {1, 1.2}},
-           RpropOptions{.etas = {0.5, 1}}, RpropOptions{.step_sizes = {-1, 1}},
-           RpropOptions{.step_sizes = {2, 1}}});
-  refuses(std::type_identity<ASGD>(),
-          {ASGDOptions{.lr = -1}, ASGDOptions{.lambd = -1}, ASGDOptions{.weight_decay = -1}});
-  EXPECT_THROW(LARS(p, {.lr = -1.0}), ValueError);
-  EXPECT_THROW(LARS(p, {.lr = 1.0, .momentum = -1}), ValueError);
-  EXPECT_THROW(LARS(p, {.lr = 1.0, .weight_decay = -1}), ValueError);
-  EXPECT_THROW(LARS(p, {.lr = 1.0, .trust_coefficient = -1}), ValueError);
-  EXPECT_THROW(LARS(p, {.lr = 1.0, .eps = -1}), ValueError);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "gradus/gradus.h"
 #include "gradus/tests/distributed/threads.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 namespace {
@@ -217,12 +218,10 @@ TEST(NotFinite, AValueThatIsLoggedAloneStillEndsTheTraining) {
   data::DataLoader loader(Points(), {.batch_size = 12});
   training::Training training("points", {.images = 96}, loader, {{"model", net}},
                               {.on_not_finite = training::OnNotFinite::kSkip});
-  try {
-    for (training::Step& s : training) s.log("loss/d", double(NAN));
-    FAIL() << "no error";
-  } catch (const ValueError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("step 1: loss/d is NaN"));
-  }
+  EXPECT_ERROR(ValueError,
+               for (training::Step& s
+                    : training) s.log("loss/d", double(NAN)),
+               "step 1: loss/d is NaN");
 }
 
 }  // namespace

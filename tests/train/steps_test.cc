@@ -12,24 +12,15 @@
 
 #include "gradus/gradus.h"
 #include "gradus/tests/distributed/threads.h"
+#include "gradus/tests/io/testing.h"
 
 namespace gradus {
 namespace {
 
 namespace fs = std::filesystem;
+using io::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-class Folder {
- public:
-  Folder() : path_(fs::path(testing::TempDir()) / "steps_test") { fs::remove_all(path_); }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string text() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
 
 // Points on a line, 48 of them.
 struct Points : data::Dataset {
@@ -128,31 +119,22 @@ TEST(Steps, OfALoaderWithoutABatchAreAnError) {
   Mlp net;
   data::DataLoader loader(Points(), {.batch_size = 49, .drop_last = true});
   training::Training training("gan", {.images = 10, .workers = 0}, loader, {{"model", net}});
-  try {
-    training.begin();
-    FAIL() << "no error";
-  } catch (const ValueError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("no full batch of 49 among the 48 samples of dataset"));
-  }
+  EXPECT_ERROR(ValueError, training.begin(), "no full batch of 49 among the 48 samples of dataset");
 }
 
 TEST(Steps, ThatLogNoFiniteValueEndTheTrainingAndKeepItsCheckpoint) {
   for (const double bad : {double(NAN), double(INFINITY)}) {
-    Folder folder;
+    TempDir folder;
     Mlp net;
     data::DataLoader loader(Points(), {.batch_size = 12});
     const training::RunOptions run = {
-        .images = 96, .checkpoint_dir = folder.text(), .checkpoint_interval = 2};
+        .images = 96, .checkpoint_dir = folder.path(), .checkpoint_interval = 2};
     int64_t made = 0;
-    try {
-      training::Training training("gan", run, loader, {{"model", net}});
-      for (training::Step& s : training) s.log("loss/d", ++made == 3 ? bad : 0.25);
-      FAIL() << "no error";
-    } catch (const ValueError& e) {
-      EXPECT_THAT(e.what(), HasSubstr("step 3: loss/d is "));
-      EXPECT_THAT(e.what(), HasSubstr(" on rank 0; before it was 0.25; "));
-      EXPECT_THAT(e.what(), HasSubstr("gan.ckpt stays"));
-    }
+    training::Training training("gan", run, loader, {{"model", net}});
+    EXPECT_ERROR(ValueError,
+                 for (training::Step& s
+                      : training) s.log("loss/d", ++made == 3 ? bad : 0.25),
+                 "step 3: loss/d is ", " on rank 0; before it was 0.25; ", "gan.ckpt stays");
     const io::LoadedCheckpoint loaded = io::load_checkpoint(folder / "gan.ckpt");
     EXPECT_EQ(loaded.checkpoint.get<int64_t>("steps"), 2);
   }
@@ -160,23 +142,13 @@ TEST(Steps, ThatLogNoFiniteValueEndTheTrainingAndKeepItsCheckpoint) {
 
 TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
   const auto begin = std::chrono::steady_clock::now();
-  std::string texts[2];
-  try {
-    dist::run_ranks(2, [&] {
-      Mlp net;
-      data::DataLoader loader(Points(), {.global_batch_size = 12});
-      training::Training training("gan", {.images = 96, .log_interval = 1}, loader, {{"model", net}});
-      try {
-        for (training::Step& s : training)
-          s.log("penalty", s.number() == 2 && dist::get_rank() == 1 ? double(NAN) : 1.0);
-      } catch (const std::exception& e) {
-        texts[dist::get_rank()] = e.what();
-        throw;
-      }
-    });
-    FAIL() << "no error";
-  } catch (const std::exception&) {
-  }
+  const std::vector<std::string> texts = dist::errors_of(2, [&] {
+    Mlp net;
+    data::DataLoader loader(Points(), {.global_batch_size = 12});
+    training::Training training("gan", {.images = 96, .log_interval = 1}, loader, {{"model", net}});
+    for (training::Step& s : training)
+      s.log("penalty", s.number() == 2 && dist::get_rank() == 1 ? double(NAN) : 1.0);
+  });
   EXPECT_THAT(texts[1], HasSubstr("step 2: penalty is NaN on rank 1; before it was 1"));
   EXPECT_NE(texts[0], "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
@@ -227,8 +199,8 @@ TEST(Steps, AreTestedWheneverSoManyImagesHaveBeenShownAndAtTheEnd) {
 }
 
 TEST(Steps, KeepTheCheckpointOfTheBestTestAlsoAfterGoingOn) {
-  const Folder folder;
-  const training::RunOptions run = {.images = 108, .checkpoint_dir = folder.text()};
+  const TempDir folder;
+  const training::RunOptions run = {.images = 108, .checkpoint_dir = folder.path()};
   Tested first(run, {5, 3});
   EXPECT_THROW(first.train_on(7), training::Interrupted);
   EXPECT_THAT(first.at, ElementsAre(36, 72));
@@ -243,8 +215,8 @@ TEST(Steps, KeepTheCheckpointOfTheBestTestAlsoAfterGoingOn) {
 
 // The test after step 3 was not made: the training ended in between.
 TEST(Steps, MakeATestThatIsDueWhenTheyGoOn) {
-  const Folder folder;
-  const training::RunOptions run = {.images = 48, .checkpoint_dir = folder.text()};
+  const TempDir folder;
+  const training::RunOptions run = {.images = 48, .checkpoint_dir = folder.path()};
   Tested first(run, {5});
   EXPECT_THROW(first.train_on(3), training::Interrupted);
   EXPECT_TRUE(first.at.empty());
@@ -298,7 +270,7 @@ TEST(Steps, LogMeansOverAllRanks) {
 }
 
 TEST(Steps, GoOnFromTheCheckpointInTheirFolderToTheSameBits) {
-  const Folder folder;
+  const TempDir folder;
   Trainer whole({.images = 240});
   const std::vector<double> expected = whole.train_on();
   for (const int64_t stop : {1, 4, 7, 10}) {  // within passes, and at the end of one
@@ -309,7 +281,7 @@ TEST(Steps, GoOnFromTheCheckpointInTheirFolderToTheSameBits) {
       first.train_on(stop);
     } catch (const training::Interrupted& where) {
       interrupted = true;
-      EXPECT_EQ(where.checkpoint, folder / (std::to_string(stop) + "/points.ckpt"));
+      EXPECT_EQ(where.checkpoint, (folder / (std::to_string(stop) + "/points.ckpt")).string());
     }
     EXPECT_EQ(second.train_on(), expected) << stop;
     EXPECT_TRUE(interrupted);  // at the end of a pass, which saves by itself, a step later
@@ -320,8 +292,8 @@ TEST(Steps, GoOnFromTheCheckpointInTheirFolderToTheSameBits) {
 }
 
 TEST(Steps, OfAFinishedTrainingAreNone) {
-  const Folder folder;
-  const training::RunOptions run = {.images = 24, .checkpoint_dir = folder.text()};
+  const TempDir folder;
+  const training::RunOptions run = {.images = 24, .checkpoint_dir = folder.path()};
   Trainer first(run), second(run);
   const std::vector<double> weights = first.train_on();
   EXPECT_EQ(second.train_on(), weights);
@@ -329,14 +301,14 @@ TEST(Steps, OfAFinishedTrainingAreNone) {
 }
 
 TEST(Steps, SaveAtTheirInterval) {
-  const Folder folder;
-  Trainer t({.iterations = 3, .checkpoint_dir = folder.text(), .checkpoint_interval = 2});
+  const TempDir folder;
+  Trainer t({.iterations = 3, .checkpoint_dir = folder.path(), .checkpoint_interval = 2});
   t.train_on();
   EXPECT_TRUE(fs::exists(folder / "points.ckpt"));
   EXPECT_TRUE(fs::exists(folder / "points.ckpt.previous")) << "after two steps, and at the end";
 
-  const Folder other;
-  Trainer at_the_end_of_a_pass({.iterations = 5, .checkpoint_dir = other.text(), .checkpoint_interval = 4});
+  const TempDir other;
+  Trainer at_the_end_of_a_pass({.iterations = 5, .checkpoint_dir = other.path(), .checkpoint_interval = 4});
   at_the_end_of_a_pass.train_on();
   EXPECT_TRUE(fs::exists(other / "points.ckpt.previous")) << "after four steps, and at the end";
 }
@@ -375,9 +347,9 @@ TEST(StepsWhoseBatchChanges, GoOnFromEveryStepToTheSameBits) {
   Trainer whole({.images = 120}, kSizesThatChange);
   const std::vector<double> expected = whole.train_on();
   for (const int64_t stop : whole.numbers) {
-    const Folder folder;
+    const TempDir folder;
     const training::RunOptions run = {
-        .images = 120, .checkpoint_dir = folder.text(), .checkpoint_interval = stop};
+        .images = 120, .checkpoint_dir = folder.path(), .checkpoint_interval = stop};
     Trainer first(run, kSizesThatChange), second(run, kSizesThatChange);
     try {
       first.train_on(stop);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gradus/gradus.h"
+#include "gradus/tests/io/testing.h"
 
 namespace gradus {
 namespace {
@@ -22,19 +23,6 @@ namespace fs = std::filesystem;
 struct Net : nn::Layer {
   nn::Linear fc{this, "fc", {.in = 784, .out = 10}};
   Tensor forward(const Tensor& x) override { return fc(flatten(x, 1)); }
-};
-
-class Folder {
- public:
-  Folder() : path_(fs::path(testing::TempDir()) / "training_test") {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
 };
 
 // Two networks and two optimizers, as a GAN has, and what they have seen.
@@ -90,7 +78,7 @@ TEST(Training, EndsAfterIterationsInTheMiddleOfAnEpoch) {
 }
 
 TEST(Training, GoesOnInTheMiddleOfAnEpochWithTheSamplesThatAreLeft) {
-  Folder folder;
+  const io::TempDir folder;
   Pair straight({.epochs = 2});
   straight.train_on();
   Pair first({.epochs = 2, .checkpoint_dir = folder / "c", .checkpoint_interval = 3});
@@ -105,7 +93,7 @@ TEST(Training, GoesOnInTheMiddleOfAnEpochWithTheSamplesThatAreLeft) {
 }
 
 TEST(Training, ThatCountsEpochsResumesOnlyIfAsked) {
-  Folder folder;
+  const io::TempDir folder;
   for (int run = 0; run < 2; ++run) {
     Pair p({.epochs = 1, .checkpoint_dir = folder / "c"});
     p.train_on();
@@ -169,7 +157,7 @@ TEST(Training, EvaluationRestoresTheModeOfEachModuleAlsoWhenItIsInterrupted) {
 }
 
 TEST(Training, LogsEveryMeanAndEveryLearningRate) {
-  Folder folder;
+  const io::TempDir folder;
   Pair p({.epochs = 1, .log_interval = 1, .summary = folder / "s.json", .tensorboard = folder / "t"},
          {.test =
               [] {

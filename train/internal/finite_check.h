@@ -36,7 +36,6 @@ class FiniteCheck {
   void read_values(Tally& tally);
 
   int64_t& skipped() { return skipped_; }  // steps of networks
-  int64_t skipped() const { return skipped_; }
 
  private:
   struct Unread {

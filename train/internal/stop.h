@@ -5,21 +5,22 @@
 
 #include "gradus/distributed/group/work.h"
 #include "gradus/tensor/tensor.h"
-#include "gradus/train/internal/interrupt.h"
 
 namespace gradus::training::internal {
 
+// While a Stop exists, the first SIGINT or SIGTERM is a request to stop; the second one ends the program.
 class Stop {
  public:
-  Stop() = default;
+  Stop();
   ~Stop();
+  Stop(const Stop&) = delete;
+  Stop& operator=(const Stop&) = delete;
 
   // Called once per step. With several ranks the answer is that of the step before: the all-reduce overlaps
   // with a step. Collective.
   bool agreed();
 
  private:
-  Interrupt interrupt_;
   Tensor requested_;
   std::optional<dist::Work> all_reduce_;
 };

@@ -1,6 +1,8 @@
 #include "gradus/train/metrics/metric.h"
 
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
@@ -38,6 +40,13 @@ Tensor Metric::total() const {
   const Tensor all = raw::clone(counts_);
   dist::all_reduce(all, {.group = group_});
   return all;
+}
+
+double Mean::compute() const {
+  const Tensor all = tensor({sum_, double(count_)});
+  dist::all_reduce(all, {.group = group_});
+  const std::vector<double> n = all.to_vector<double>();
+  return n[1] > 0 ? n[0] / n[1] : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace gradus::metrics

@@ -5,7 +5,6 @@
 #include "gradus/train/metrics/classification.h"
 #include "gradus/train/metrics/frechet.h"
 #include "gradus/train/metrics/kernel_distance.h"
-#include "gradus/train/metrics/mean.h"
 #include "gradus/train/metrics/metric.h"
 #include "gradus/train/metrics/ms_ssim.h"
 #include "gradus/train/metrics/precision_recall.h"

@@ -15,24 +15,23 @@
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/tensor_checks.h"
-#include "gradus/train/metrics/internal/laplacian_pyramid.h"
+#include "gradus/train/metrics/internal/plane.h"
 
 namespace gradus::metrics {
 namespace {
 
 using internal::Plane;
-using internal::PyramidKind;
 
 constexpr const char* kName = "sliced_wasserstein";
 constexpr int64_t kReach = 3, kPatch = 2 * kReach + 1, kPatchArea = kPatch * kPatch;
 constexpr int64_t kMinSize = 16;  // pixels of the last level
 
 // Returns the number of levels. Throws unless each size but the last is even.
-int64_t levels_of(const Tensor& images, const SlicedWassersteinOptions& o) {
+int64_t levels_of(const Tensor& images) {
   int64_t height = images.size(2), width = images.size(3), levels = 1;
   if (std::min(height, width) < kMinSize)
     throw ShapeError(kName, "expected images of at least ", kMinSize, " pixels: ", describe(images));
-  for (; std::min(height, width) / 2 >= kMinSize && !(o.mmgen && levels == 4); ++levels) {
+  for (; std::min(height, width) / 2 >= kMinSize; ++levels) {
     if (height % 2 || width % 2)
       throw ShapeError(kName, "expected sizes that can be halved down to ", kMinSize, " pixels, not ", height,
                        " x ", width, ": ", describe(images));
@@ -74,7 +73,7 @@ std::vector<SlicedWassersteinChoices> draw(const Tensor& images, const SlicedWas
   own.generator = std::make_shared<RandomGenerator>(o.seed);
   const ContextScope scope(own);
   std::vector<SlicedWassersteinChoices> choices;
-  const int64_t levels = levels_of(images, o), n = images.size(0);
+  const int64_t levels = levels_of(images), n = images.size(0);
   for (int64_t k = 0; k < levels; ++k) {
     const int64_t height = images.size(2) >> k, width = images.size(3) >> k;
     choices.push_back({.positions_a = draw_positions(n, o.patches, height, width),
@@ -114,16 +113,54 @@ void check(const SlicedWassersteinChoices& c, const ImagePair& images, int64_t l
   check_floating(kName, "directions", c.directions);
 }
 
-// ---- patches ----
+// ---- Laplacian pyramid ----
 
-Plane level_of(const Tensor& images, int64_t image, int64_t channel, int64_t level, int64_t levels,
-               bool mmgen) {
-  Plane x = internal::plane_of(images, image, channel);
-  if (mmgen)
-    for (double& v : x.pixels) v = v / 127.5 - 1;
-  return internal::laplacian_level(std::move(x), level, levels,
-                                   mmgen ? PyramidKind::kMmgen : PyramidKind::kPggan);
+// Filters each row by [1,4,6,4,1] * gain / 16, mirrored at the edges. The weights are powers of two and sums of
+// them: sums of u8 stay exact for several levels.
+Plane filtered_rows(const Plane& x, double gain) {
+  constexpr int64_t kRadius = 2;
+  Plane y{x.height, x.width};
+  std::vector<double> padded(static_cast<size_t>(x.width + 2 * kRadius));
+  double* p = padded.data() + kRadius;
+  for (int64_t i = 0; i < x.height; ++i) {
+    std::copy(x.row(i), x.row(i) + x.width, p);
+    for (int64_t k = 1; k <= kRadius; ++k) p[-k] = p[k], p[x.width - 1 + k] = p[x.width - 1 - k];
+    for (int64_t j = 0; j < x.width; ++j)
+      y.row(i)[j] = (p[j - 2] + 4 * p[j - 1] + 6 * p[j] + 4 * p[j + 1] + p[j + 2]) * (gain / 16);
+  }
+  return y;
 }
+
+Plane filtered(const Plane& x, double gain) {
+  return transposed(filtered_rows(transposed(filtered_rows(x, gain)), gain));
+}
+
+Plane half(const Plane& x) {
+  const Plane smooth = filtered(x, 1);
+  Plane y{x.height / 2, x.width / 2};
+  for (int64_t i = 0; i < y.height; ++i)
+    for (int64_t j = 0; j < y.width; ++j) y.row(i)[j] = smooth.row(2 * i)[2 * j];
+  return y;
+}
+
+// Zeros between the pixels, and 4 times the filter.
+Plane twice(const Plane& x) {
+  Plane wide{2 * x.height, 2 * x.width};
+  for (int64_t i = 0; i < x.height; ++i)
+    for (int64_t j = 0; j < x.width; ++j) wide.row(2 * i)[2 * j] = x.row(i)[j];
+  return filtered(wide, 2);
+}
+
+// Level k is image k - twice(image k + 1), where image k + 1 is half(image k); the last level is the last image.
+Plane laplacian_level(Plane x, int64_t level, int64_t levels) {
+  for (int64_t i = 0; i < level; ++i) x = half(x);
+  if (level + 1 == levels) return x;
+  const Plane coarse = twice(half(x));
+  for (size_t i = 0; i < x.pixels.size(); ++i) x.pixels[i] -= coarse.pixels[i];
+  return x;
+}
+
+// ---- patches ----
 
 void copy_patch(const Plane& from, int64_t y, int64_t x, float* to) {
   for (int64_t i = 0; i < kPatch; ++i) {
@@ -133,7 +170,7 @@ void copy_patch(const Plane& from, int64_t y, int64_t x, float* to) {
 }
 
 // Returns the patches of a level, f32[N patches,C,49].
-Tensor patches_of(const Tensor& images, const Tensor& positions, int64_t level, int64_t levels, bool mmgen) {
+Tensor patches_of(const Tensor& images, const Tensor& positions, int64_t level, int64_t levels) {
   const int64_t n = images.size(0), channels = images.size(1), patches = positions.size(1);
   Tensor all = empty({Checked(kName, n) * patches, channels, kPatchArea}, {.dtype = DType::kF32});
   const Tensor host = raw::contiguous(raw::to(positions, kCPU));
@@ -142,7 +179,7 @@ Tensor patches_of(const Tensor& images, const Tensor& positions, int64_t level, 
   parallel_for(0, n * channels, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t image = i / channels, channel = i % channels;
-      const Plane plane = level_of(images, image, channel, level, levels, mmgen);
+      const Plane plane = laplacian_level(internal::plane_of(images, image, channel), level, levels);
       for (int64_t j = image * patches; j < (image + 1) * patches; ++j)
         copy_patch(plane, position[2 * j], position[2 * j + 1], to + (j * channels + channel) * kPatchArea);
     }
@@ -151,7 +188,7 @@ Tensor patches_of(const Tensor& images, const Tensor& positions, int64_t level, 
 }
 
 // Normalizes a channel of all patches to mean 0 and standard deviation 1.
-void normalize_channel(float* patches, int64_t rows, int64_t stride, bool unbiased) {
+void normalize_channel(float* patches, int64_t rows, int64_t stride) {
   const auto each = [&](auto f) {
     for (int64_t i = 0; i < rows; ++i)
       for (float *p = patches + i * stride, *end = p + kPatchArea; p < end; ++p) f(*p);
@@ -161,17 +198,16 @@ void normalize_channel(float* patches, int64_t rows, int64_t stride, bool unbias
   each([&](float v) { sum += v; });
   const double mean = sum / count;
   each([&](float v) { squares += (v - mean) * (v - mean); });
-  const double deviation = std::sqrt(squares / (unbiased ? count - 1 : count));
+  const double deviation = std::sqrt(squares / count);
   const double scale = deviation > 0 ? 1 / deviation : 0;
   each([&](float& v) { v = float((v - mean) * scale); });
 }
 
-Tensor normalized(Tensor patches, bool unbiased) {
+Tensor normalized(Tensor patches) {
   const int64_t rows = patches.size(0), channels = patches.size(1);
   float* p = patches.mutable_data<float>();
   parallel_for(0, channels, 1, [&](int64_t first, int64_t last) {
-    for (int64_t c = first; c < last; ++c)
-      normalize_channel(p + c * kPatchArea, rows, channels * kPatchArea, unbiased);
+    for (int64_t c = first; c < last; ++c) normalize_channel(p + c * kPatchArea, rows, channels * kPatchArea);
   });
   return flatten(patches, 1);
 }
@@ -208,15 +244,14 @@ double distance(const Tensor& a, const Tensor& b, const Tensor& directions) {
 SlicedWasserstein sliced_wasserstein(const Tensor& a, const Tensor& b,
                                      const SlicedWassersteinOptions& options) {
   const auto off = no_record();
-  return sliced_wasserstein_of_choices(a, b, draw(checked(a, b).a, options), options);
+  return sliced_wasserstein_of_choices(a, b, draw(checked(a, b).a, options));
 }
 
 SlicedWasserstein sliced_wasserstein_of_choices(const Tensor& a, const Tensor& b,
-                                                const std::vector<SlicedWassersteinChoices>& choices,
-                                                const SlicedWassersteinOptions& options) {
+                                                const std::vector<SlicedWassersteinChoices>& choices) {
   const auto off = no_record();
   const ImagePair images = checked(a, b);
-  const int64_t levels = levels_of(images.a, options);
+  const int64_t levels = levels_of(images.a);
   if (static_cast<int64_t>(choices.size()) != levels)
     throw ValueError(kName, "expected choices for ", levels, " levels, got ", choices.size());
   for (int64_t k = 0; k < levels; ++k) check(choices[k], images, k);
@@ -224,7 +259,7 @@ SlicedWasserstein sliced_wasserstein_of_choices(const Tensor& a, const Tensor& b
   for (int64_t k = 0; k < levels; ++k) {
     const SlicedWassersteinChoices& c = choices[k];
     const auto patches = [&](const Tensor& x, const Tensor& positions) {
-      return normalized(patches_of(x, positions, k, levels, options.mmgen), options.mmgen);
+      return normalized(patches_of(x, positions, k, levels));
     };
     const Tensor of_a = patches(images.a, c.positions_a), of_b = patches(images.b, c.positions_b);
     result.levels.push_back(1000 * distance(of_a, of_b, c.directions));

@@ -19,9 +19,6 @@ struct SlicedWassersteinOptions {
   int64_t patches = 128;     // of each image, at each level
   int64_t directions = 512;  // at each level; the authors' 4 * 128
   uint64_t seed = 0;         // of the positions of patches and of the directions
-  // As in mmgeneration: at most 4 levels of images in [-1,1], zero padding, nearest upsampling, standard
-  // deviations normalized by n - 1.
-  bool mmgen = false;
 };
 
 // The random choices of one level.
@@ -46,10 +43,9 @@ struct SlicedWasserstein {
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 SlicedWasserstein sliced_wasserstein(const Tensor& a, const Tensor& b,
                                      const SlicedWassersteinOptions& options = {});
-// The same with the choices of each level. Of the options only mmgen is used.
+// The same with the choices of each level.
 // Errors: also ShapeError, DTypeError for choices that do not fit; ValueError for positions near the edge.
 SlicedWasserstein sliced_wasserstein_of_choices(const Tensor& a, const Tensor& b,
-                                                const std::vector<SlicedWassersteinChoices>& choices,
-                                                const SlicedWassersteinOptions& options = {});
+                                                const std::vector<SlicedWassersteinChoices>& choices);
 
 }  // namespace gradus::metrics

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/device_allocator.h"
+#include "gradus/tests/optim/optimizers.h"
 #include "gradus/tools/cuda_emulator/counters.h"
 #include "gradus/tools/cuda_emulator/order.h"
 
@@ -24,42 +24,6 @@ namespace {
 
 const Device kCuda = Device::parse("cuda:0");
 using Tensors = std::vector<Tensor>;
-
-struct Named {
-  std::string name;
-  std::function<std::unique_ptr<Optimizer>(const Tensors&)> make;
-  bool by_norms = false;
-};
-template <class O, class Options> Named of(const char* name, Options options, bool by_norms = false) {
-  return {name, [options](const Tensors& p) { return std::make_unique<O>(p, options); }, by_norms};
-}
-
-const std::vector<Named>& optimizers() {
-  static const std::vector<Named> all = {
-      of<SGD>("SGD", SGDOptions{.lr = 0.1, .weight_decay = 0.1, .maximize = true}),
-      of<SGD>("Momentum", SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1}),
-      of<SGD>("Nesterov", SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}),
-      of<Adam>("Adam", AdamOptions{.lr = 0.1, .weight_decay = 0.1}),
-      of<Adam>("AmsgradAdam", AdamOptions{.lr = 0.1, .amsgrad = true, .maximize = true}),
-      of<AdamW>("AdamW", AdamWOptions{.lr = 0.1}),
-      of<AdamW>("AmsgradAdamW", AdamWOptions{.lr = 0.1, .amsgrad = true}),
-      of<Adamax>("Adamax", AdamaxOptions{.lr = 0.1}),
-      of<NAdam>("NAdam", NAdamOptions{.lr = 0.1}),
-      of<RAdam>("RAdam", RAdamOptions{.lr = 0.1, .betas = {0.9, 0.7}}),
-      of<Adadelta>("Adadelta", AdadeltaOptions{}),
-      of<Adagrad>("Adagrad", AdagradOptions{.lr = 0.1, .lr_decay = 0.1, .initial_accumulator_value = 0.5}),
-      of<RMSprop>("RMSprop", RMSpropOptions{.lr = 0.1}),
-      of<RMSprop>("MomentumRMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5}),
-      of<RMSprop>("CenteredRMSprop", RMSpropOptions{.lr = 0.1, .eps = 1e-3, .centered = true}),
-      of<RMSprop>("CenteredMomentumRMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true}),
-      of<Lion>("Lion", LionOptions{.lr = 0.01, .weight_decay = 0.1}),
-      of<Rprop>("Rprop", RpropOptions{}),
-      of<ASGD>("ASGD", ASGDOptions{.lr = 0.1, .lambd = 0.1, .t0 = 2}),
-      of<LAMB>("LAMB", LAMBOptions{.lr = 0.1, .weight_decay = 0.1, .max_norm = 20}, true),
-      of<LARS>("LARS", LARSOptions{.lr = 1.0, .weight_decay = 0.1}, true),
-  };
-  return all;
-}
 
 // Numbers between -1 and 1 without a pattern.
 Tensor numbers(const Shape& shape, DType dtype, uint32_t seed) {
@@ -78,7 +42,7 @@ double largest(const Tensor& x) {
 
 // An optimizer with the same parameters here and there.
 struct Pair {
-  Pair(const Named& named, const Tensors& params) : by_norms(named.by_norms) {
+  Pair(const OptimizerCase& named, const Tensors& params) : by_norms(named.by_norms) {
     Tensors there;
     for (const Tensor& p : params) there.push_back(raw::to(p, kCuda));
     here = named.make(params), device = named.make(there);
@@ -135,7 +99,7 @@ struct Pair {
 
 class CudaOptimizer : public testing::TestWithParam<size_t> {
  protected:
-  const Named& named() const { return optimizers()[GetParam()]; }
+  const OptimizerCase& named() const { return all_optimizers()[GetParam()]; }
 };
 
 TEST_P(CudaOptimizer, StepsAsTheCpuDoes) {
@@ -215,8 +179,7 @@ TEST_P(CudaOptimizer, DoesNotWait) {
   EXPECT_EQ(ran, kTasks);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaOptimizer, testing::Range<size_t>(0, optimizers().size()),
-                         [](const auto& p) { return optimizers()[p.param].name; });
+INSTANTIATE_FOR_ALL_OPTIMIZERS(CudaOptimizer);
 
 TEST(CudaGradients, AreAsOnTheCpu) {
   for (const double p : {1., 2., 2.5, double(INFINITY)}) {

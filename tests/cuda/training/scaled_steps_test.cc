@@ -20,6 +20,7 @@
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tests/optim/optimizers.h"
 
 namespace gradus::optim {
 namespace {
@@ -86,40 +87,13 @@ struct Model {
   GradScaler scaler;
 };
 
-struct Named {
-  const char* name;
-  Make make;
-  double off = 0;  // as a part of the largest: rates by norms may be their neighbors in f32
-};
-const std::vector<Named>& optimizers() {
-  static const std::vector<Named> all = {
-      {"SGD", of<SGD>(SGDOptions{.lr = 0.1, .weight_decay = 0.1})},
-      {"Momentum", of<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5})},
-      {"Nesterov", of<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true})},
-      {"Adam", of<Adam>(AdamOptions{.lr = 0.1, .weight_decay = 0.1})},
-      {"AmsgradAdam", of<Adam>(AdamOptions{.lr = 0.1, .amsgrad = true})},
-      {"AdamW", of<AdamW>(AdamWOptions{.lr = 0.1})},
-      {"Adamax", of<Adamax>(AdamaxOptions{.lr = 0.1})},
-      {"NAdam", of<NAdam>(NAdamOptions{.lr = 0.1})},
-      {"RAdam", of<RAdam>(RAdamOptions{.lr = 0.1, .betas = {0.9, 0.7}})},
-      {"Adadelta", of<Adadelta>(AdadeltaOptions{})},
-      {"Adagrad", of<Adagrad>(AdagradOptions{.lr = 0.1, .lr_decay = 0.1})},
-      {"RMSprop", of<RMSprop>(RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true})},
-      {"Lion", of<Lion>(LionOptions{.lr = 0.01, .weight_decay = 0.1})},
-      {"Rprop", of<Rprop>(RpropOptions{})},
-      {"ASGD", of<ASGD>(ASGDOptions{.lr = 0.1, .lambd = 0.1, .t0 = 2})},
-      {"LAMB", of<LAMB>(LAMBOptions{.lr = 0.1, .weight_decay = 0.1}), 0x1p-20},
-      {"LARS", of<LARS>(LARSOptions{.lr = 1.0, .weight_decay = 0.1}), 0x1p-20},
-  };
-  return all;
-}
-
 class ScaledSteps : public testing::TestWithParam<size_t> {};
 
 // Gradients of 0 are infinities. The second parameter joins later and is missing once; a step is left out
 // before the first and in between; one is made without the scaler.
 TEST_P(ScaledSteps, AreAsOnTheCpu) {
-  const Named& named = optimizers()[GetParam()];
+  const OptimizerCase& named = all_optimizers()[GetParam()];
+  const double tolerance = named.by_norms ? 0x1p-20 : 0;  // rates by norms may differ in the last bit of f32
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     Model here(kCPU, dtype, named.make), there(kCuda, dtype, named.make);
     if (dtype == DType::kBF16) here.opt->keep_master_weights(), there.opt->keep_master_weights();
@@ -136,7 +110,7 @@ TEST_P(ScaledSteps, AreAsOnTheCpu) {
       const std::vector<double> want = all_of(*here.opt), got = all_of(*there.opt);
       ASSERT_EQ(got.size(), want.size());
       for (size_t i = 0; i < got.size(); ++i)
-        ASSERT_LE(std::abs(got[i] - want[i]), named.off * std::max(1., std::abs(want[i])))
+        ASSERT_LE(std::abs(got[i] - want[i]), tolerance * std::max(1., std::abs(want[i])))
             << name_of(dtype) << " " << g << " " << i << ": " << got[i] << ", not " << want[i];
       if (g == 0) {
         EXPECT_EQ(got, before);
@@ -149,7 +123,7 @@ TEST_P(ScaledSteps, AreAsOnTheCpu) {
 }
 
 TEST_P(ScaledSteps, DoNotWait) {
-  Model m(kCuda, DType::kF32, optimizers()[GetParam()].make);
+  Model m(kCuda, DType::kF32, all_optimizers()[GetParam()].make);
   const auto step = [&] {
     auto recording = m.gm.record();
     m.scaler.backward(m.gm, sum(m.params[0] * m.params[0]));
@@ -165,7 +139,7 @@ TEST_P(ScaledSteps, DoNotWait) {
 
 // The steps go on from a state that was read in between, on both devices.
 TEST_P(ScaledSteps, GoOnFromAState) {
-  const Make& make = optimizers()[GetParam()].make;
+  const Make& make = all_optimizers()[GetParam()].make;
   Model whole(kCuda, DType::kF32, make), first(kCuda, DType::kF32, make), second(kCuda, DType::kF32, make);
   const auto run = [](Model& m, std::vector<float> gradients) {
     for (const float g : gradients) m.backward(g == 0 ? kInf : g), m.step();
@@ -182,8 +156,7 @@ TEST_P(ScaledSteps, GoOnFromAState) {
   EXPECT_EQ(second.scaler.state_dict().numbers, whole.scaler.state_dict().numbers);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ScaledSteps, testing::Range<size_t>(0, optimizers().size()),
-                         [](const auto& p) { return optimizers()[p.param].name; });
+INSTANTIATE_FOR_ALL_OPTIMIZERS(ScaledSteps);
 
 TEST(ScaledStep, GrowsHalvesAndStaysWithinF32) {
   for (const Device d : {kCPU, kCuda}) {
@@ -337,45 +310,14 @@ TEST(ScaledStep, WaitsWhereNoOneDeviceDecides) {
   EXPECT_EQ(moving.skipped_steps(), 1);
 }
 
-// As long as it lives, a kernel gets no rate from the host: what it steps by is on the device.
-template <class O, raw::StepSlot<O>& slot> class WithoutRate {
- public:
-  WithoutRate() { kernel_ = std::exchange(slot.cuda, &run); }
-  ~WithoutRate() { slot.cuda = kernel_; }
-
- private:
-  static void run(const Tensor& some, const std::vector<raw::StepItem>& items, const O& options) {
-    O rateless = options;
-    rateless.lr = std::numeric_limits<double>::quiet_NaN();
-    kernel_(some, items, rateless);
-  }
-  static inline decltype(slot.cuda) kernel_ = nullptr;
-};
-struct WithoutRates {
-  WithoutRate<AdadeltaOptions, adadelta_step_kernel> adadelta;
-  WithoutRate<AdagradOptions, adagrad_step_kernel> adagrad;
-  WithoutRate<AdamOptions, adam_step_kernel> adam;
-  WithoutRate<AdamWOptions, adamw_step_kernel> adamw;
-  WithoutRate<AdamaxOptions, adamax_step_kernel> adamax;
-  WithoutRate<ASGDOptions, asgd_step_kernel> asgd;
-  WithoutRate<LAMBOptions, lamb_step_kernel> lamb;
-  WithoutRate<LARSOptions, lars_step_kernel> lars;
-  WithoutRate<LionOptions, lion_step_kernel> lion;
-  WithoutRate<NAdamOptions, nadam_step_kernel> nadam;
-  WithoutRate<RAdamOptions, radam_step_kernel> radam;
-  WithoutRate<RMSpropOptions, rmsprop_step_kernel> rmsprop;
-  WithoutRate<RpropOptions, rprop_step_kernel> rprop;
-  WithoutRate<SGDOptions, sgd_step_kernel> sgd;
-};
-
 class CapturableSteps : public testing::TestWithParam<size_t> {};
 
 // Steps with a scaler and without, one left out, a parameter without a gradient; rates that change for all
 // groups, for one, and with a state.
 TEST_P(CapturableSteps, HaveTheBitsOfOthers) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
-    Model plain(kCuda, dtype, optimizers()[GetParam()].make),
-        there(kCuda, dtype, optimizers()[GetParam()].make);
+    Model plain(kCuda, dtype, all_optimizers()[GetParam()].make),
+        there(kCuda, dtype, all_optimizers()[GetParam()].make);
     there.opt->make_capturable();
     for (Model* m : {&plain, &there}) {
       if (dtype == DType::kBF16) m->opt->keep_master_weights();
@@ -404,7 +346,7 @@ TEST_P(CapturableSteps, HaveTheBitsOfOthers) {
       }
       step(plain, number);
       {
-        const WithoutRates on_device;
+        const std::shared_ptr<void> rate_on_device = all_optimizers()[GetParam()].without_rate();
         step(there, number);
       }
       ASSERT_EQ(there.opt->state_dict().numbers, plain.opt->state_dict().numbers);
@@ -414,7 +356,7 @@ TEST_P(CapturableSteps, HaveTheBitsOfOthers) {
 }
 
 TEST_P(CapturableSteps, DoNotWait) {
-  Model m(kCuda, DType::kF32, optimizers()[GetParam()].make);
+  Model m(kCuda, DType::kF32, all_optimizers()[GetParam()].make);
   m.opt->make_capturable();
   Tensors grads;
   for (const Tensor& p : m.params) grads.push_back(ones_like(p));
@@ -434,8 +376,7 @@ TEST_P(CapturableSteps, DoNotWait) {
   EXPECT_EQ(calls.total().copies_to_device + calls.total().copies_to_host, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CapturableSteps, testing::Range<size_t>(0, optimizers().size()),
-                         [](const auto& p) { return optimizers()[p.param].name; });
+INSTANTIATE_FOR_ALL_OPTIMIZERS(CapturableSteps);
 
 // A captured step reads the same memory each time it runs.
 TEST(CapturableStep, FindsItsNumbersWhereTheyWere) {

@@ -298,7 +298,7 @@ TEST(ImagesInMemory, AreThereOnceForAllRanksOfAHost) {
   std::set<const void*> places;
   run_ranks(3, [&] {
     const data::MNIST d(s.dir());
-    const data::FashionMNIST same_files(s.dir());
+    const data::MNIST same_files(s.dir());
     const data::GeneratedDigits drawn({.size = 20});
     EXPECT_EQ(d.memory().own, 0);
     EXPECT_EQ(d.memory().shared, 50 * 785);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes metrics.safetensors with NumPy, SciPy and PyTorch, in f64: python3 tests/golden/metrics/metrics.py
+"""Makes metrics.safetensors with NumPy and SciPy, in f64: python3 tests/golden/metrics/metrics.py
 
     frechet/a, frechet/b                  features, twice as many samples as features; frechet/distance: SciPy's sqrtm
     images/a, images/b                    u8[4,3,64,64]
     swd/<k>/places_a, places_b, directions    of level k
-    swd/pggan, swd/mmgen                  a distance for each level, and their mean
+    swd/pggan                             a distance for each level, and their mean
     ms_ssim/<size>/a, b, y                pairs of images and the similarity of each
     classes/p, reference, labels          and score, score_std, confident, covered, total_variation, agreement
     kernel/distance                       of frechet/a and frechet/b
@@ -19,8 +19,6 @@ import scipy
 import scipy.linalg
 import scipy.ndimage
 import scipy.signal
-import torch
-import torch.nn.functional as F
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 random = np.random.RandomState(8)
@@ -45,7 +43,7 @@ TAPS = np.array([1, 4, 6, 4, 1]) / 16
 FILTER = np.outer(TAPS, TAPS)
 
 
-def pyramid_pggan(x, levels):
+def pyramid(x, levels):
     def smooth(x, gain=1):
         return scipy.ndimage.convolve(x, gain * FILTER[None, None], mode="mirror")
 
@@ -59,26 +57,17 @@ def pyramid_pggan(x, levels):
     return out
 
 
-def pyramid_mmgen(x, levels):
-    kernel = torch.from_numpy(FILTER)[None, None].repeat(x.shape[1], 1, 1, 1)
-    gaussian = [torch.from_numpy(x) / 127.5 - 1]
-    for _ in range(levels - 1):
-        gaussian.append(F.conv2d(gaussian[-1], kernel, padding=2, stride=2, groups=x.shape[1]))
-    wide = [F.conv2d(F.interpolate(g, scale_factor=2), kernel, padding=2, groups=x.shape[1]) for g in gaussian[1:]]
-    return [(g - w).numpy() for g, w in zip(gaussian, wide)] + [gaussian[-1].numpy()]
-
-
-def patches(x, places, ddof):
+def patches(x, places):
     rows = [x[i, :, r - 3 : r + 4, c - 3 : c + 4] for i, image in enumerate(places) for r, c in image]
     p = np.stack(rows)
-    p = (p - p.mean((0, 2, 3), keepdims=True)) / p.std((0, 2, 3), keepdims=True, ddof=ddof)
+    p = (p - p.mean((0, 2, 3), keepdims=True)) / p.std((0, 2, 3), keepdims=True)
     return p.reshape(len(p), -1)
 
 
-def swd(a, b, choices, pyramid, ddof):
+def swd(a, b, choices):
     distances = []
     for la, lb, (pa, pb, directions) in zip(pyramid(a, len(choices)), pyramid(b, len(choices)), choices):
-        x, y = (np.sort(patches(l, p, ddof) @ directions.T, axis=0) for l, p in ((la, pa), (lb, pb)))
+        x, y = (np.sort(patches(l, p) @ directions.T, axis=0) for l, p in ((la, pa), (lb, pb)))
         distances.append(1000 * abs(x - y).mean())
     return np.array(distances + [np.mean(distances)])
 
@@ -138,7 +127,7 @@ def share_inside(probes, of, k=3):
 
 def save(name, tensors):
     """Writes a safetensors file: u64 length of the header, the header in JSON, the bytes."""
-    versions = {"numpy": np.__version__, "scipy": scipy.__version__, "torch": torch.__version__}
+    versions = {"numpy": np.__version__, "scipy": scipy.__version__}
     header, blobs, at = {"__metadata__": {**versions, "made_by": "metrics.py"}}, [], 0
     for key, value in tensors.items():
         value = np.asarray(value, order="C")
@@ -169,8 +158,7 @@ def main():
         choices.append((*places, directions))
         out.update({f"swd/{k}/{name}": x for name, x in zip(("places_a", "places_b", "directions"), choices[-1])})
     x, y = a.astype(np.float64), b.astype(np.float64)
-    out["swd/pggan"] = swd(x, y, choices, pyramid_pggan, 0)
-    out["swd/mmgen"] = swd(x, y, choices, pyramid_mmgen, 1)
+    out["swd/pggan"] = swd(x, y, choices)
 
     for height, width in ((64, 64), (16, 48), (160, 16)):
         a = images(3, 2 if height == 64 else 1, height, width)
@@ -191,7 +179,7 @@ def main():
     out.update({"manifold/real": real, "manifold/generated": generated,
                 "manifold/precision": share_inside(generated, real), "manifold/recall": share_inside(real, generated)})
     save("metrics.safetensors", out)
-    for name in ("frechet/distance", "kernel/distance", "swd/pggan", "swd/mmgen", "ms_ssim/64/y", "ms_ssim/16/y",
+    for name in ("frechet/distance", "kernel/distance", "swd/pggan", "ms_ssim/64/y", "ms_ssim/16/y",
                  "ms_ssim/160/y", "manifold/precision", "manifold/recall"):
         print(name, out[name])
     print({k: v for k, v in out.items() if k.startswith("classes/") and np.size(v) < 7})

@@ -1,18 +1,16 @@
 // Scores by a classifier: known cases and errors. Values: tests/golden/metrics.
 #include "gradus/train/metrics/class_scores.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "gradus/gradus.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::metrics {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(ClassScores, OfSureAndBalancedIsTheNumberOfClasses) {
   const Tensor p = repeat(eye(4), {5, 1});  // 0 log 0 is 0
@@ -55,40 +53,24 @@ TEST(ClassScores, ConfidenceIncludesItsBound) {
   EXPECT_EQ(class_scores(p, {.splits = 1}).confident, 0.25);
 }
 
-template <class E, class F> std::string error_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error of this type";
-}
-
 TEST(ClassScores, WhatDoesNotFitIsNamed) {
   const Tensor p = full({20, 2}, 0.5);
   const auto with = [&](ClassScoresOptions o) { return [=] { class_scores(p, o); }; };
-  EXPECT_THAT(error_of<ValueError>([] { class_scores(Tensor()); }), HasSubstr("undefined"));
-  EXPECT_THAT(error_of<ShapeError>([] { class_scores(zeros({3})); }), HasSubstr("[N,C]"));
-  EXPECT_THAT(error_of<DTypeError>([] {
-                class_scores(ones({3, 1}, {.dtype = DType::kI64}));
-              }),
-              HasSubstr("probabilities"));
-  EXPECT_THAT(error_of<ValueError>([&] { class_scores(p * 1.01); }), HasSubstr("softmax(x, 1)"));
-  EXPECT_THAT(error_of<ValueError>([&] { class_scores(p * std::nan("")); }), HasSubstr("row 0"));
-  EXPECT_THAT(error_of<ValueError>([&] {
-                class_scores(tensor({{1.5, -0.5}}), {.splits = 1});
-              }),
-              HasSubstr("row 0"));
+  EXPECT_ERROR(ValueError, class_scores(Tensor()), "undefined");
+  EXPECT_ERROR(ShapeError, class_scores(zeros({3})), "[N,C]");
+  EXPECT_ERROR(DTypeError, class_scores(ones({3, 1}, {.dtype = DType::kI64})), "probabilities");
+  EXPECT_ERROR(ValueError, class_scores(p * 1.01), "softmax(x, 1)");
+  EXPECT_ERROR(ValueError, class_scores(p * std::nan("")), "row 0");
+  EXPECT_ERROR(ValueError, class_scores(tensor({{1.5, -0.5}}), {.splits = 1}), "row 0");
   for (const int64_t splits : {int64_t{0}, int64_t{21}, std::numeric_limits<int64_t>::min()})
-    EXPECT_THAT(error_of<ValueError>(with({.splits = splits})), HasSubstr("1 to 20 splits"));
-  EXPECT_THAT(error_of<ValueError>(with({.confident = 1.5})), HasSubstr("confident"));
-  EXPECT_THAT(error_of<ShapeError>(with({.reference = tensor({1, 2, 3})})), HasSubstr("reference [2]"));
-  EXPECT_THAT(error_of<ValueError>(with({.reference = tensor({0, 0})})), HasSubstr("not all 0"));
-  EXPECT_THAT(error_of<ValueError>(with({.reference = tensor({3, -1})})), HasSubstr("at least 0"));
-  EXPECT_THAT(error_of<ShapeError>(with({.labels = tensor({1})})), HasSubstr("labels [20]"));
-  EXPECT_THAT(error_of<DTypeError>(with({.labels = zeros({20})})), HasSubstr("labels"));
-  EXPECT_THAT(error_of<ValueError>(with({.labels = full({20}, 2, {.dtype = DType::kI64})})),
-              HasSubstr("0 to 1, got 2"));
+    EXPECT_ERROR(ValueError, with({.splits = splits})(), "1 to 20 splits");
+  EXPECT_ERROR(ValueError, with({.confident = 1.5})(), "confident");
+  EXPECT_ERROR(ShapeError, with({.reference = tensor({1, 2, 3})})(), "reference [2]");
+  EXPECT_ERROR(ValueError, with({.reference = tensor({0, 0})})(), "not all 0");
+  EXPECT_ERROR(ValueError, with({.reference = tensor({3, -1})})(), "at least 0");
+  EXPECT_ERROR(ShapeError, with({.labels = tensor({1})})(), "labels [20]");
+  EXPECT_ERROR(DTypeError, with({.labels = zeros({20})})(), "labels");
+  EXPECT_ERROR(ValueError, with({.labels = full({20}, 2, {.dtype = DType::kI64})})(), "0 to 1, got 2");
 }
 
 }  // namespace

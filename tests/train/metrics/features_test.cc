@@ -1,16 +1,14 @@
 // Kernel distance, precision and recall: known cases and errors. Values: tests/golden/metrics.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "gradus/gradus.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::metrics {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr TensorOptions kF64{.dtype = DType::kF64};
 
@@ -70,15 +68,6 @@ TEST(PrecisionRecall, FewSamplesAmongManyModesArePreciseAlone) {
   EXPECT_LT(r.recall, 0.1);
 }
 
-template <class E, class F> std::string error_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error of this type";
-}
-
 TEST(FeatureMetrics, WhatDoesNotFitIsNamed) {
   const Tensor x = features(1, 6, 2);
   const auto both = [](Tensor a, Tensor b, auto check) {
@@ -86,21 +75,18 @@ TEST(FeatureMetrics, WhatDoesNotFitIsNamed) {
     check([=] { kernel_distance_of_subsets(a, b); });
     check([=] { precision_recall(a, b); });
   };
-  both(x, features(1, 6, 3),
-       [](auto f) { EXPECT_THAT(error_of<ShapeError>(f), HasSubstr("as many features")); });
-  both(x, flatten(x), [](auto f) { EXPECT_THAT(error_of<ShapeError>(f), HasSubstr("b [N,D]")); });
-  both(Tensor(), x, [](auto f) { EXPECT_THAT(error_of<ValueError>(f), HasSubstr("a is undefined")); });
-  both(to(x, DType::kI64), x, [](auto f) { EXPECT_THAT(error_of<DTypeError>(f), HasSubstr("a ")); });
-  both(x, x * std::nan(""), [](auto f) { EXPECT_THAT(error_of<ValueError>(f), HasSubstr("row 0 of b")); });
-  both(narrow(x, 0, 0, 1), x, [](auto f) { EXPECT_THAT(error_of<ValueError>(f), HasSubstr("samples")); });
+  both(x, features(1, 6, 3), [](auto f) { EXPECT_ERROR(ShapeError, f(), "as many features"); });
+  both(x, flatten(x), [](auto f) { EXPECT_ERROR(ShapeError, f(), "b [N,D]"); });
+  both(Tensor(), x, [](auto f) { EXPECT_ERROR(ValueError, f(), "a is undefined"); });
+  both(to(x, DType::kI64), x, [](auto f) { EXPECT_ERROR(DTypeError, f(), "a "); });
+  both(x, x * std::nan(""), [](auto f) { EXPECT_ERROR(ValueError, f(), "row 0 of b"); });
+  both(narrow(x, 0, 0, 1), x, [](auto f) { EXPECT_ERROR(ValueError, f(), "samples"); });
   for (const int64_t bad : {int64_t{0}, int64_t{-5}, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_THAT(error_of<ValueError>([&] { kernel_distance_of_subsets(x, x, {.subsets = bad}); }),
-                HasSubstr("subsets"));
-    EXPECT_THAT(error_of<ValueError>([&] { kernel_distance_of_subsets(x, x, {.subset_size = bad}); }),
-                HasSubstr("subset_size"));
-    EXPECT_THAT(error_of<ValueError>([&] { precision_recall(x, x, {.k = bad}); }), HasSubstr("k of 1 to 5"));
+    EXPECT_ERROR(ValueError, kernel_distance_of_subsets(x, x, {.subsets = bad}), "subsets");
+    EXPECT_ERROR(ValueError, kernel_distance_of_subsets(x, x, {.subset_size = bad}), "subset_size");
+    EXPECT_ERROR(ValueError, precision_recall(x, x, {.k = bad}), "k of 1 to 5");
   }
-  EXPECT_THAT(error_of<ValueError>([&] { precision_recall(x, x, {.k = 6}); }), HasSubstr("got 6"));
+  EXPECT_ERROR(ValueError, precision_recall(x, x, {.k = 6}), "got 6");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "gradus/gradus.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::metrics {
 namespace {
@@ -144,43 +145,28 @@ TEST(FrechetDistance, EnoughSamplesGiveNoWarning) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-template <class E, class F> std::string error_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error of this type";
-}
-
 TEST(FeatureStatistics, WhatDoesNotFitIsNamed) {
   FeatureStatistics s;
-  EXPECT_THAT(error_of<ValueError>([&] { s.update(Tensor()); }), HasSubstr("features is undefined"));
-  EXPECT_THAT(error_of<ShapeError>([&] { s.update(zeros({4})); }), HasSubstr("features [N,D]"));
-  EXPECT_THAT(error_of<ShapeError>([&] { s.update(zeros({4, 0})); }), HasSubstr("features [N,D]"));
-  EXPECT_THAT(error_of<DTypeError>([&] {
-                s.update(zeros({4, 2}, {.dtype = DType::kI64}));
-              }),
-              HasSubstr("[FeatureStatistics]"));
-  EXPECT_THAT(error_of<ShapeError>([&] { s.update(zeros({1, (1 << 14) + 1})); }), HasSubstr("at most 16384"));
+  EXPECT_ERROR(ValueError, s.update(Tensor()), "features is undefined");
+  EXPECT_ERROR(ShapeError, s.update(zeros({4})), "features [N,D]");
+  EXPECT_ERROR(ShapeError, s.update(zeros({4, 0})), "features [N,D]");
+  EXPECT_ERROR(DTypeError, s.update(zeros({4, 2}, {.dtype = DType::kI64})), "[FeatureStatistics]");
+  EXPECT_ERROR(ShapeError, s.update(zeros({1, (1 << 14) + 1})), "at most 16384");
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1e41})
-    EXPECT_THAT(error_of<ValueError>([&] {
-                  s.update(tensor({{1.0, 2.0}, {3.0, bad}}));
-                }),
-                HasSubstr("in row 1 of features"));
+    EXPECT_ERROR(ValueError, s.update(tensor({{1.0, 2.0}, {3.0, bad}})), "in row 1 of features");
   EXPECT_EQ(s.count(), 0) << "what did not fit has not been counted";
-  EXPECT_THAT(error_of<ValueError>([&] { s.compute(); }), HasSubstr("at least 2 samples, there are 0"));
+  EXPECT_ERROR(ValueError, s.compute(), "at least 2 samples, there are 0");
   s.update(zeros({0, 2}));
   s.update(zeros({1, 2}));
-  EXPECT_THAT(error_of<ValueError>([&] { s.mean(); }), HasSubstr("there are 1"));
-  EXPECT_THAT(error_of<ShapeError>([&] { s.update(zeros({2, 3})); }), HasSubstr("expected 2 features"));
+  EXPECT_ERROR(ValueError, s.mean(), "there are 1");
+  EXPECT_ERROR(ShapeError, s.update(zeros({2, 3})), "expected 2 features");
   data::Batch batch{.input = zeros({4, 1})};
   batch.indices = {0, 1, 2, 3};
-  EXPECT_THAT(error_of<ShapeError>([&] { s.update(zeros({3, 2}), batch); }), HasSubstr("4 samples"));
+  EXPECT_ERROR(ShapeError, s.update(zeros({3, 2}), batch), "4 samples");
   dist::run_ranks(2, [] {
     FeatureStatistics own;
     own.update(zeros({3, 2 + dist::get_rank()}));
-    EXPECT_THAT(error_of<ShapeError>([&] { own.compute(); }), HasSubstr("from 2 to 3 features"));
+    EXPECT_ERROR(ShapeError, own.compute(), "from 2 to 3 features");
   });
 }
 
@@ -190,13 +176,13 @@ TEST(FrechetDistance, WhatDoesNotFitIsNamed) {
     return [=] { frechet_distance(good, {mean, covariance}); };
   };
   const Tensor c = good.covariance;
-  EXPECT_THAT(error_of<ValueError>(with(Tensor(), c)), HasSubstr("undefined"));
-  EXPECT_THAT(error_of<DTypeError>(with(zeros({3}), c)), HasSubstr("f64"));
-  EXPECT_THAT(error_of<ShapeError>(with(zeros({2}, kF64), c)), HasSubstr("covariance [D,D]"));
-  EXPECT_THAT(error_of<ShapeError>(with(zeros({2}, kF64), eye(2, -1, kF64))), HasSubstr("both sides"));
-  EXPECT_THAT(error_of<ValueError>(with(good.mean * std::nan(""), c)), HasSubstr("in mean"));
-  EXPECT_THAT(error_of<ValueError>(with(good.mean, c * 1e200)), HasSubstr("in covariance"));
-  EXPECT_THAT(error_of<ValueError>(with(good.mean, triu(c))), HasSubstr("symmetric"));
+  EXPECT_ERROR(ValueError, with(Tensor(), c)(), "undefined");
+  EXPECT_ERROR(DTypeError, with(zeros({3}), c)(), "f64");
+  EXPECT_ERROR(ShapeError, with(zeros({2}, kF64), c)(), "covariance [D,D]");
+  EXPECT_ERROR(ShapeError, with(zeros({2}, kF64), eye(2, -1, kF64))(), "both sides");
+  EXPECT_ERROR(ValueError, with(good.mean * std::nan(""), c)(), "in mean");
+  EXPECT_ERROR(ValueError, with(good.mean, c * 1e200)(), "in covariance");
+  EXPECT_ERROR(ValueError, with(good.mean, triu(c))(), "symmetric");
 }
 
 }  // namespace
