@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   sum_moments_of_block(s.x, cut, me, shared.summing);
   shared.sums.fill(cut, me, shared.summing.sums);
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
-    const Pair sums = shared.sums.of(thread_index());
+    const Pair sums = shared.sums.of(threadIdx.x);
     v[0] = mean_of(s, channel, sums);
     const A var = var_of(s, sums);
     write_statistics(s, running, channel, v[0], var);
@@ -174,7 +174,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     update_running(RunningStatistics running, const compute_t<T>* mean, const compute_t<T>* var,
                    int64_t channels) {
-  const int64_t channel = block_index() * kThreads + thread_index();
+  const int64_t channel = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (channel < channels) move_running<T>(running, channel, mean[channel], var[channel]);
 }
 

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads, 4)
                                                  shared.summing);
   shared.sums.fill(cut, me, shared.summing.sums);
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
-    take_slopes<rectified>(s, channel, shared.sums.of(thread_index()), true, dweight, dbias, v);
+    take_slopes<rectified>(s, channel, shared.sums.of(threadIdx.x), true, dweight, dbias, v);
   });
   differentiate_block<kEach, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
 }

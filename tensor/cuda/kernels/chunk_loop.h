@@ -34,10 +34,10 @@ __device__ __forceinline__ void for_each_part(const Chunk& chunk, bool in_vector
     done = chunk.count / n * n;
     // Unrolled, loops take registers that more blocks have a better use for.
 #pragma unroll 1
-    for (int i = thread_index() * n; i < done; i += kChunkThreads * n) f.template operator()<n>(i);
+    for (int i = threadIdx.x * n; i < done; i += kChunkThreads * n) f.template operator()<n>(i);
   }
 #pragma unroll 1
-  for (int i = done + thread_index(); i < chunk.count; i += kChunkThreads) f.template operator()<1>(i);
+  for (int i = done + threadIdx.x; i < chunk.count; i += kChunkThreads) f.template operator()<1>(i);
 }
 
 }  // namespace gradus::cuda

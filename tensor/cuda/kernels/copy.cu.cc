@@ -33,8 +33,7 @@ template <class F> void with_word(int64_t bytes, F&& f) {
 }
 
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
-  const auto first =
-      static_cast<uint32_t>(block_index()) * (kThreads * kEach) + static_cast<uint32_t>(thread_index());
+  const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   W words[kEach];
   int64_t at[kEach][2];
 #pragma unroll
@@ -62,17 +61,17 @@ template <class W> struct Tile {
 };
 template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(Transposed t) {
   auto& tile = shared_memory<Tile<W>>();
-  const int64_t c0 = block_index() % t.column_tiles * kTile;
-  const int64_t r0 = block_index() / t.column_tiles % t.row_tiles * kTile;
+  const int64_t c0 = blockIdx.x % t.column_tiles * kTile;
+  const int64_t r0 = blockIdx.x / t.column_tiles % t.row_tiles * kTile;
   int64_t plane[2];
-  t.planes.locate(static_cast<uint32_t>(block_index() / t.column_tiles / t.row_tiles), plane);
-  const int lane = thread_index() % kTile, line = thread_index() / kTile;
+  t.planes.locate(static_cast<uint32_t>(blockIdx.x / t.column_tiles / t.row_tiles), plane);
+  const int lane = threadIdx.x % kTile, line = threadIdx.x / kTile;
   constexpr int kLines = kThreads / kTile;
   const W* src = static_cast<const W*>(t.planes.data[1]) + plane[1];
 #pragma unroll
   for (int k = line; k < kTile; k += kLines)
     if (r0 + lane < t.rows && c0 + k < t.columns) tile.v[k][lane] = src[(c0 + k) * t.src_row + r0 + lane];
-  sync_block();
+  __syncthreads();
   W* dst = static_cast<W*>(t.planes.data[0]) + plane[0];
 #pragma unroll
   for (int k = line; k < kTile; k += kLines)
@@ -82,7 +81,7 @@ template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(T
 // A pattern of 16 bytes, from an aligned address on.
 __global__ void __launch_bounds__(kThreads)
     fill_dense(uint8_t* to, int64_t bytes, Vector<uint64_t, 2> pattern) {
-  const int64_t at = (block_index() * kThreads + thread_index()) * 16;
+  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 16;
   if (at + 16 <= bytes) return store_vector(to + at, pattern);
   const auto parts = __builtin_bit_cast(Vector<uint8_t, 16>, pattern);
 #pragma unroll
@@ -90,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
     if (at + i < bytes) to[at + i] = parts.v[i];
 }
 template <class W> __global__ void __launch_bounds__(kThreads) fill_words(StridedOperands<1> o, W word) {
-  const uint32_t i = static_cast<uint32_t>(block_index()) * kThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[1];
   o.locate(i, at);
@@ -103,7 +102,7 @@ struct Identity {
 
 // Any dtypes. Integers pass as i64 and floats as f64, which hold all of theirs.
 __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
-  const uint32_t i = static_cast<uint32_t>(block_index()) * kThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[2];
   o.locate(i, at);

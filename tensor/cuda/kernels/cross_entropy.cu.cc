@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
     for_each_share<1>(teams, me, [&](int64_t c) {
       smooth += (s.weight ? static_cast<double>(s.weight[c]) : 1.0) * nll(s.x[me.first + c * s.inner]);
     });
-    if (s.stats) sync_block();  // all have read the places
+    if (s.stats) __syncthreads();  // all have read the places
     smooth = merge_team(teams, smooth, places.sum, TakeSum{});
   }
   const int lane = me.lane;
@@ -100,11 +100,11 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
   }
   if (!total) return;
   const Teams block{1, 0, 1, kTeamThreads, 1};
-  sync_block();  // all have read the places
+  __syncthreads();  // all have read the places
   mine.loss = merge_team(block, mine.loss, places.sum, TakeSum{});
-  sync_block();
+  __syncthreads();
   mine.weight = merge_team(block, mine.weight, places.sum, TakeSum{});
-  if (thread_index() == 0) *total = whole.finish(mine, 0);
+  if (threadIdx.x == 0) *total = whole.finish(mine, 0);
 }
 
 template <class T, int vector>

@@ -35,7 +35,7 @@ __device__ __forceinline__ int64_t source_at(const ConvAxis& a, int64_t place, i
 template <bool backward, class T>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_taps(T* result, const T* source, const T* filters, const T* bias, DirectConv c, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const auto size = [](const ConvAxis& a) { return backward ? a.in : a.out; };
   const auto source_size = [](const ConvAxis& a) { return backward ? a.out : a.in; };
@@ -76,8 +76,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_places(T* dw, const T* dy, const T* x, DirectConv c, int64_t tiles) {
   using C = compute_t<T>;
-  const int lane = thread_index() % kWarp, row = thread_index() / kWarp;
-  const int64_t tap = block_index() / tiles, pair = block_index() % tiles * kWarp + lane;
+  const int lane = threadIdx.x % kWarp, row = threadIdx.x / kWarp;
+  const int64_t tap = blockIdx.x / tiles, pair = blockIdx.x % tiles * kWarp + lane;
   const int64_t each = c.in_channels / c.groups, out = pair / each,
                 in = out / (c.out_channels / c.groups) * each + pair % each;
   C sum = 0;
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
   auto& partials = shared_memory<Partials<C>>();
   partials.sums[row][lane] = sum;
-  sync_block();
+  __syncthreads();
   if (row != 0 || out >= c.out_channels) return;
   for (int other = 1; other < kRows; ++other) sum += partials.sums[other][lane];
   dw[pair * c.d.taps * c.h.taps * c.w.taps + tap] = convert<T>(sum);

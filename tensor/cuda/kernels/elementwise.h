@@ -102,7 +102,8 @@ template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
   constexpr int n = vector_size<F, Out, In...>;
-  const int64_t begin = block_index() * (kThreads * each * n);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t begin = int64_t{blockIdx.x} * (kThreads * each * n);
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
     // A number beside 16-bit floats is f32, and stays so.
     const std::tuple<compute_t<In>...> scalars{
@@ -121,14 +122,14 @@ __global__ void __launch_bounds__(kThreads)
     if (begin + kThreads * each * n <= count) {
       std::tuple<Vector<In, n>...> loaded[each];
 #pragma unroll
-      for (int e = 0; e < each; ++e) loaded[e] = load(begin + (thread_index() + e * kThreads) * n, n);
+      for (int e = 0; e < each; ++e) loaded[e] = load(begin + (thread + e * kThreads) * n, n);
 #pragma unroll
       for (int e = 0; e < each; ++e)
-        store_vector(out + begin + (thread_index() + e * kThreads) * n, computed(loaded[e]));
+        store_vector(out + begin + (thread + e * kThreads) * n, computed(loaded[e]));
       return;
     }
 #pragma unroll 1
-    for (int64_t at = begin + thread_index() * n; at < count; at += kThreads * n) {
+    for (int64_t at = begin + thread * n; at < count; at += kThreads * n) {
       const int64_t left = count - at;
       const Vector<Out, n> v = computed(load(at, left));
       if (n <= left) {
@@ -145,8 +146,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class F, class... In>
 __global__ void __launch_bounds__(kThreads) strided(F f, StridedOperands<1 + sizeof...(In)> o) {
-  const uint32_t first = static_cast<uint32_t>(block_index()) * (kThreads * kStridedEach) +
-                         static_cast<uint32_t>(thread_index());
+  const uint32_t first = blockIdx.x * (kThreads * kStridedEach) + threadIdx.x;
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
 #pragma unroll
     for (int e = 0; e < kStridedEach; ++e) {

@@ -19,7 +19,7 @@ using Table = TensorTable<1>;
 template <class P, bool stores, class F>
 __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   constexpr int kVector = 16 / sizeof(P);
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const x = table.at<P>(0, chunk);
   for_each_part<kVector>(chunk, holds_vectors<kVector>(x), [&]<int n>(int i) {
     Vector<P, n> v = load_part<n>(x + i);
@@ -30,7 +30,7 @@ __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
 
 template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(TensorTable<2> table) {
   constexpr int kVector = 16 / sizeof(P);
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const sum = table.at<P>(0, chunk);
   const P* const term = table.at<P>(1, chunk);
   for_each_part<kVector>(chunk, holds_vectors<kVector>(sum) && holds_vectors<kVector>(term),
@@ -70,16 +70,16 @@ __global__ void __launch_bounds__(kChunkThreads)
     for (const P x : v.v) mine = add.merge(mine, term(static_cast<double>(widen(x))));
   });
   mine = merge_block<kChunkThreads>(add, mine);
-  if (thread_index() == 0) sums[block_index()] = mine;
+  if (threadIdx.x == 0) sums[blockIdx.x] = mine;
 }
 
 // One block.
 __global__ void __launch_bounds__(kChunkThreads)
     take_norm(AddTerms add, void* norm, bool is_f64, const double* sums, int64_t n, double p) {
   double mine = 0;
-  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine = add.merge(mine, sums[i]);
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine = add.merge(mine, sums[i]);
   mine = raw::root_of(merge_block<kChunkThreads>(add, mine), p);
-  if (thread_index() == 0)
+  if (threadIdx.x == 0)
     is_f64 ? *static_cast<double*>(norm) = mine : *static_cast<float*>(norm) = static_cast<float>(mine);
 }
 
@@ -123,15 +123,15 @@ __global__ void __launch_bounds__(kChunkThreads)
     }
   });
   mine = merge_block<kChunkThreads>(AnyOf{}, mine);
-  if (thread_index() == 0) bad[block_index()] = mine;
+  if (threadIdx.x == 0) bad[blockIdx.x] = mine;
 }
 
 // One block.
 __global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const int32_t* bad, int64_t n) {
   int32_t mine = 0;
-  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine |= bad[i];
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine |= bad[i];
   mine = merge_block<kChunkThreads>(AnyOf{}, mine);
-  if (thread_index() == 0) *found = static_cast<float>(mine);
+  if (threadIdx.x == 0) *found = static_cast<float>(mine);
 }
 
 // One thread.

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kChunkThreads)
                         T* slopes, double* chunks) {
   using A = compute_t<T>;
   constexpr int kVector = 16 / sizeof(T);
-  const int64_t from = block_index() * kChunk;
+  const int64_t from = int64_t{blockIdx.x} * kChunk;
   const Chunk chunk{0, static_cast<int>(std::min<int64_t>(n - from, kChunk)), from};
   x += from;
   if (targets) targets += from;
@@ -46,9 +46,9 @@ __global__ void __launch_bounds__(kChunkThreads)
     if (slopes) store_part<m>(slopes + i, slope);
   });
   mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
-  if (thread_index() != 0) return;
+  if (threadIdx.x != 0) return;
   if (chunks)
-    chunks[block_index()] = mine;
+    chunks[blockIdx.x] = mine;
   else
     *out = convert<T>(mine * gradient.factor);
 }
@@ -58,9 +58,9 @@ template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
     add_sums_of_losses(T* out, const double* chunks, int64_t n, double factor) {
   double mine = 0;
-  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine += chunks[i];
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine += chunks[i];
   mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
-  if (thread_index() == 0) *out = convert<T>(mine * factor);
+  if (threadIdx.x == 0) *out = convert<T>(mine * factor);
 }
 
 }  // namespace loss_sum_detail

@@ -18,9 +18,9 @@ __device__ __forceinline__ typename Op::Wide merge_block(const Op& op, typename 
   constexpr int kWarps = threads / kWarp;
   mine = reduce_detail::merge_lanes(op, mine, kWarp);
   auto& warps = shared_memory<MergedWarps<typename Op::Wide, threads>>();
-  if (thread_index() % kWarp == 0) warps.v[thread_index() / kWarp] = mine;
-  sync_block();
-  return reduce_detail::merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
+  if (threadIdx.x % kWarp == 0) warps.v[threadIdx.x / kWarp] = mine;
+  __syncthreads();
+  return reduce_detail::merge_lanes(op, warps.v[threadIdx.x % kWarps], kWarps);
 }
 
 }  // namespace gradus::cuda

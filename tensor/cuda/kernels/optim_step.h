@@ -94,7 +94,7 @@ template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, cons
 template <class Make, class T>
 __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>* rules, const float* found,
                                                      const double* lr, TensorTable<1> numbers) {
-  const int64_t i = block_index() * kWarp + thread_index();
+  const int64_t i = int64_t{blockIdx.x} * kWarp + threadIdx.x;
   if (i >= numbers.count || is_left_out(found)) return;
   if constexpr (requires { make.lr; })
     if (lr) make.lr = *lr;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   using T = compute_t<P>;
   if (is_left_out(found)) return;
   constexpr raw::Pass kAll{true, true, true, true};
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   if (rules) take_rule(rule, rules[chunk.tensor]);
   over_elements<kAll, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     raw::step_element(rule, sign, decay, p, g, a, b, c);
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kChunkThreads)
                    TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
   if (is_left_out(found)) return;
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   if (rules) take_rule(rule, rules[chunk.tensor]);
   Squares mine{};
   over_elements<Rule::kMeasurePass, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     mine.second += double(x.second) * double(x.second);
   });
   mine = merge_block<kChunkThreads>(AddSquares{}, mine);
-  if (thread_index() == 0) sums[block_index()] = mine;
+  if (threadIdx.x == 0) sums[blockIdx.x] = mine;
 }
 
 // A block for each tensor of the table.
@@ -154,14 +154,14 @@ __global__ void __launch_bounds__(kChunkThreads)
     rates_of_tensors(Rule rule, const Rule* rules, const float* found, T* rates, const Squares* sums,
                      TensorTable<arrays_of<Rule>> table) {
   if (is_left_out(found)) return;
-  const int64_t tensor = block_index();
+  const int64_t tensor = blockIdx.x;
   if (rules) take_rule(rule, rules[tensor]);
   const int64_t chunks = blocks_for(table.n[tensor], kChunk), first = table.first_block[tensor];
   Squares mine{};
-  for (int64_t i = thread_index(); i < chunks; i += kChunkThreads)
+  for (int64_t i = threadIdx.x; i < chunks; i += kChunkThreads)
     mine = AddSquares{}.merge(mine, std::bit_cast<Squares>(load_vector<Vector<double, 2>>(sums + first + i)));
   mine = merge_block<kChunkThreads>(AddSquares{}, mine);
-  if (thread_index() == 0) rates[tensor] = rule.rate(m::sqrt(mine.first), m::sqrt(mine.second));
+  if (threadIdx.x == 0) rates[tensor] = rule.rate(m::sqrt(mine.first), m::sqrt(mine.second));
 }
 
 template <class Rule, class P>
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kChunkThreads)
                   TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
   if (is_left_out(found)) return;
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   if (rules) take_rule(rule, rules[chunk.tensor]);
   const T rate = rates[chunk.tensor];
   over_elements<Rule::kStepPass, Rule, P>(

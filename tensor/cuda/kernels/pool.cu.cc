@@ -98,7 +98,7 @@ template <class T, int n> __device__ __forceinline__ void store(T* p, const Vect
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_largest(T* y, I* index, const T* x, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
   const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_scatter(T* dx, const T* dy, const I* index, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
   const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
@@ -156,7 +156,7 @@ __device__ __forceinline__ int32_t part_begin(const PoolAxis<int32_t>& a, int32_
 // A thread writes all of its window's part.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
   const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
@@ -204,7 +204,7 @@ __device__ __forceinline__ int64_t place_of(const Pooling& p, const Spot& s, int
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_gather(T* y, const T* x, const I* index, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
   const int64_t at = place_of(p, s, index[item]);
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 template <class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_positions(int64_t* positions, const I* index, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
   const int64_t image = int64_t(p.d.in) * p.h.in * p.w.in;
@@ -233,7 +233,7 @@ template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, cons
 
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
   const Window window = window_of(p, s);
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooli
 // The multiply-adds are fused on the CPU too, by its compiler.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
   Vector<T, vector> sum{};

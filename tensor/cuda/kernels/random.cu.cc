@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
   using Element = typename Draw::Element;
   constexpr int n = kVector<T>, each = draws::kPerCounter<Draw>, counters = n / each;
-  const int64_t item = block_index() * kDrawThreads + thread_index(), at = item * n, left = count - at;
+  const int64_t item = int64_t{blockIdx.x} * kDrawThreads + threadIdx.x, at = item * n, left = count - at;
   const PhiloxKey key = read(from);
   Element elements[n];
 #pragma unroll
@@ -85,8 +85,7 @@ __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, P
 template <class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_strided(StridedOperands<2> o, int64_t first, Draw draw, DeviceKey key) {
-  const uint32_t i =
-      static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kDrawThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[2];
   o.locate(i, at);
@@ -130,7 +129,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_rows(T* y, bool* mask, const T* x, int64_t count, draws::DropoutMask draw, double scale,
               DeviceKey key) {
   constexpr int n = kVector<T>, each = draws::kPerCounter<draws::DropoutMask>;
-  const int64_t at = (block_index() * kDrawThreads + thread_index()) * n, left = count - at;
+  const int64_t at = (int64_t{blockIdx.x} * kDrawThreads + threadIdx.x) * n, left = count - at;
   uint32_t words[4], chosen[n / 2] = {};
   draws::philox(read(key), static_cast<uint64_t>(at / each), words);
   const int first = static_cast<int>(at % each) / 2;
@@ -158,8 +157,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, DeviceKey key) {
-  const uint32_t i =
-      static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kDrawThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[4];
   o.locate(i, at);
@@ -173,7 +171,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 // swap with it or with its partner.
 __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, DeviceKey from) {
   const PhiloxKey key = read(from);
-  const int lane = thread_index();
+  const int lane = threadIdx.x;
   for (int64_t left = count; left > 1; left -= kWarp) {
     const int64_t place = count - left + lane;
     uint32_t words[4];
@@ -183,21 +181,21 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
     int turn = 0;
 #pragma unroll
     for (int l = 0; l < kWarp - 1; ++l) {
-      const int64_t other = shuffle(kAllLanes, partner, l);
-      const int before = shuffle(kAllLanes, turn, l);
+      const int64_t other = __shfl_sync(kAllLanes, partner, l);
+      const int before = __shfl_sync(kAllLanes, turn, l);
       if (l < lane && (other == place || other == partner)) turn = std::max(turn, before + 1);
     }
     int last = turn;
 #pragma unroll
     for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
-      last = std::max(last, shuffle_xor(kAllLanes, last, lanes));
+      last = std::max(last, __shfl_xor_sync(kAllLanes, last, lanes));
     for (int later = last; later >= 0; --later) {
       if (last - later == turn && lane < left) {
         const int64_t mover = order[place];
         order[place] = order[partner];
         order[partner] = mover;
       }
-      sync_warp(kAllLanes);
+      __syncwarp(kAllLanes);
     }
   }
 }
@@ -205,7 +203,7 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads)
     choose_below(T* u, const T* probabilities, int64_t count, ValueReports reports) {
-  const int64_t i = block_index() * kDrawThreads + thread_index();
+  const int64_t i = int64_t{blockIdx.x} * kDrawThreads + threadIdx.x;
   if (i < count) {
     const T p = probabilities[i];
     const bool is_probability = p >= 0 && p <= 1;

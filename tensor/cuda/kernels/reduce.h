@@ -90,14 +90,14 @@ template <class T, int n> __device__ __forceinline__ Few<T, n> load_few(const T*
     return std::bit_cast<Few<T, n>>(load_vector<Vector<T, n>>(p));
 }
 
-// shuffle_xor of any number of words.
+// __shfl_xor_sync of any number of words.
 template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int lanes) {
   if constexpr (sizeof(T) <= 8) {
-    return shuffle_xor(kAllLanes, value, lanes);
+    return __shfl_xor_sync(kAllLanes, value, lanes);
   } else {
     auto words = std::bit_cast<Few<uint64_t, sizeof(T) / 8>>(value);
 #pragma unroll
-    for (uint64_t& w : words.v) w = shuffle_xor(kAllLanes, w, lanes);
+    for (uint64_t& w : words.v) w = __shfl_xor_sync(kAllLanes, w, lanes);
     return std::bit_cast<T>(words);
   }
 }
@@ -110,7 +110,7 @@ __device__ __forceinline__ typename Op::Wide merge_lanes(const Op& op, typename 
     if (d >= lanes) continue;
     const typename Op::Wide b = shuffle_xor_words(a, d);
     // In the order of lanes, on both sides.
-    a = thread_index() & d ? op.merge(b, a) : op.merge(a, b);
+    a = threadIdx.x & d ? op.merge(b, a) : op.merge(a, b);
   }
   return a;
 }
@@ -161,8 +161,8 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
 template <class Op>
 __global__ void __launch_bounds__(kThreads, 4)
     short_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t rows, int64_t n, int lanes) {
-  const int64_t row = block_index() * (kThreads / lanes) + thread_index() / lanes;
-  const int lane = thread_index() % lanes;
+  const int64_t row = int64_t{blockIdx.x} * (kThreads / lanes) + threadIdx.x / lanes;
+  const int lane = threadIdx.x % lanes;
   auto total = static_cast<typename Op::Wide>(op.start());
   if (row < rows) total = take_span(op, x + row * n, static_cast<int>(n), lane, lanes);
   total = merge_lanes(op, total, lanes);
@@ -177,16 +177,16 @@ template <class Op>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     long_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t pieces,
               int64_t piece) {
-  const int64_t row = block_index() / pieces, from = block_index() % pieces * piece;
+  const int64_t row = blockIdx.x / pieces, from = blockIdx.x % pieces * piece;
   const int64_t length = std::min(n - from, piece);
-  auto total = take_span(op, x + row * n + from, length, thread_index(), kThreads);
+  auto total = take_span(op, x + row * n + from, length, threadIdx.x, kThreads);
   total = merge_lanes(op, total, kWarp);
   auto& warps = shared_memory<OfWarps<typename Op::Wide>>();
-  if (thread_index() % kWarp == 0) warps.v[thread_index() / kWarp] = total;
-  sync_block();
+  if (threadIdx.x % kWarp == 0) warps.v[threadIdx.x / kWarp] = total;
+  __syncthreads();
   constexpr int kWarps = kThreads / kWarp;
-  total = merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
-  if (thread_index() == 0) out[block_index()] = finish(op, from_number(op, total, from), block_index());
+  total = merge_lanes(op, warps.v[threadIdx.x % kWarps], kWarps);
+  if (threadIdx.x == 0) out[blockIdx.x] = finish(op, from_number(op, total, from), blockIdx.x);
 }
 
 template <class Wide, int vector> struct OfThreads {
@@ -201,9 +201,9 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   using In = typename Op::In;
   using Wide = typename Op::Wide;
   const int64_t tiles = blocks_for(inner, int64_t(lanes) * vector);
-  const int64_t tile = block_index() % tiles, o = block_index() / tiles / pieces;
-  const int64_t from = block_index() / tiles % pieces * piece, to = std::min(n, from + piece);
-  const int lane = thread_index() % lanes, group = thread_index() / lanes, groups = kThreads / lanes;
+  const int64_t tile = blockIdx.x % tiles, o = blockIdx.x / tiles / pieces;
+  const int64_t from = blockIdx.x / tiles % pieces * piece, to = std::min(n, from + piece);
+  const int lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = kThreads / lanes;
   const int64_t column = (tile * lanes + lane) * vector;
   Wide total[vector];
 #pragma unroll
@@ -232,18 +232,18 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   }
   auto& threads = shared_memory<OfThreads<Wide, vector>>();
 #pragma unroll
-  for (int k = 0; k < vector; ++k) threads.v[k][thread_index()] = total[k];
+  for (int k = 0; k < vector; ++k) threads.v[k][threadIdx.x] = total[k];
   for (int half = groups / 2; half > 0; half /= 2) {
-    sync_block();
+    __syncthreads();
     if (group >= half) continue;
 #pragma unroll
     for (int k = 0; k < vector; ++k) {
-      total[k] = op.merge(total[k], threads.v[k][thread_index() + half * lanes]);
-      threads.v[k][thread_index()] = total[k];
+      total[k] = op.merge(total[k], threads.v[k][threadIdx.x + half * lanes]);
+      threads.v[k][threadIdx.x] = total[k];
     }
   }
   if (group != 0 || column >= inner) return;
-  const int64_t at = block_index() / tiles * inner + column;
+  const int64_t at = blockIdx.x / tiles * inner + column;
 #pragma unroll
   for (int k = 0; k < vector; ++k) out[at + k] = finish(op, from_number(op, total[k], from), at + k);
 }

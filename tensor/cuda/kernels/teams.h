@@ -47,10 +47,10 @@ struct Member {
   int64_t limit;  // n, or 0 where there is no such line
 };
 __device__ __forceinline__ Member member_of(const Teams& t) {
-  const int thread = thread_index(), each = kTeamThreads / t.lanes;
+  const int thread = threadIdx.x, each = kTeamThreads / t.lanes;
   Member me;
   me.lane = t.apart == 1 ? thread % t.lanes : thread / t.apart;
-  me.line = block_index() * each + (t.apart == 1 ? thread / t.lanes : thread % t.apart);
+  me.line = int64_t{blockIdx.x} * each + (t.apart == 1 ? thread / t.lanes : thread % t.apart);
   me.first = me.line / t.inner * t.n * t.inner + me.line % t.inner;
   me.limit = me.line < t.lines ? t.n : 0;
   return me;
@@ -62,13 +62,13 @@ template <class T, class F>
 __device__ __forceinline__ T merge_team(const Teams& t, T value, T (&places)[kTeamThreads], F&& merge) {
 #pragma unroll
   for (int d = kWarp / 2; d > 0; d /= 2)
-    if (d >= t.apart && d < t.apart * t.lanes) value = merge(value, shuffle_xor(kAllLanes, value, d));
+    if (d >= t.apart && d < t.apart * t.lanes) value = merge(value, __shfl_xor_sync(kAllLanes, value, d));
   if (t.apart * t.lanes <= kWarp) return value;
   const int step = std::max(t.apart, int{kWarp});
-  places[thread_index()] = value;
-  sync_block();
-  value = places[thread_index() % step];
-  for (int at = thread_index() % step + step; at < kTeamThreads; at += step) value = merge(value, places[at]);
+  places[threadIdx.x] = value;
+  __syncthreads();
+  value = places[threadIdx.x % step];
+  for (int at = threadIdx.x % step + step; at < kTeamThreads; at += step) value = merge(value, places[at]);
   return value;
 }
 
