@@ -197,7 +197,7 @@ template <class T>
 void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
                    const RunningStatistics& running, const double* pieces, int64_t count,
                    cudaStream_t stream) {
-  with_cut<kVector<T>>(
+  with_cut<kVectorSize<T>>(
       s.rows, s.channels,
       [&]<int n>(const Cut& cut) {
         launch(op, residual ? normalize<T, n, true> : normalize<T, n, false>,

@@ -20,6 +20,7 @@
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 
 namespace gradus::cuda {
@@ -61,19 +62,6 @@ template <int n> __device__ __forceinline__ Place place_of(const Cut& cut) {
   me.at = row * cut.channels + me.channel;
   me.apart = cut.groups * cut.channels;
   return me;
-}
-
-template <int n, class T> __device__ __forceinline__ Vector<T, n> load(const T* p) {
-  if constexpr (n == 1)
-    return {*p};
-  else
-    return load_vector<Vector<T, n>>(p);
-}
-template <int n, class T> __device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
-  if constexpr (n == 1)
-    *p = v.v[0];
-  else
-    store_vector(p, v);
 }
 
 // Calls load(e, at) and use(e, at) for the elements of so many rows, and moves on behind these. Several are
@@ -266,17 +254,14 @@ template <class Shared> Grid grid_of(const Cut& cut) {
 }
 
 // Channels of a thread: 16 bytes of elements, but of sums, and of what else takes registers, 4 at most.
-template <class T> constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-template <class T> constexpr int kFew = std::min(4, kVector<T>);
+template <class T> constexpr int kFew = std::min(4, kVectorSize<T>);
 
 // Calls f<n>(cut) with n channels of a thread: `most`, or 1 where they do not make whole, aligned vectors.
 // Arrays are of elements T, or of what these are computed in.
 template <int most, class T, class F, class... P>
 void with_cut(int64_t rows, int64_t channels, F&& f, const T* x, const P*... more) {
-  const auto is_aligned = [](const void* p, size_t size) {
-    return reinterpret_cast<uintptr_t>(p) % (most * size) == 0;
-  };
-  const bool fits = channels % most == 0 && is_aligned(x, sizeof(T)) && (is_aligned(more, sizeof(P)) && ...);
+  const bool fits =
+      channels % most == 0 && is_aligned(x, most * sizeof(T)) && (is_aligned(more, most * sizeof(P)) && ...);
   if (fits)
     f.template operator()<most>(cut_of(rows, channels, most, sizeof(T)));
   else

@@ -8,6 +8,7 @@
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::cuda {
 namespace {
@@ -80,13 +81,9 @@ template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(T
 
 // A pattern of 16 bytes, from an aligned address on.
 __global__ void __launch_bounds__(kThreads)
-    fill_dense(uint8_t* to, int64_t bytes, Vector<uint64_t, 2> pattern) {
+    fill_dense(uint8_t* to, int64_t bytes, Vector<uint8_t, 16> pattern) {
   const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 16;
-  if (at + 16 <= bytes) return store_vector(to + at, pattern);
-  const auto parts = __builtin_bit_cast(Vector<uint8_t, 16>, pattern);
-#pragma unroll
-  for (int i = 0; i < 16; ++i)
-    if (at + i < bytes) to[at + i] = parts.v[i];
+  store_first(to + at, pattern, bytes - at);
 }
 template <class W> __global__ void __launch_bounds__(kThreads) fill_words(StridedOperands<1> o, W word) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
@@ -123,7 +120,7 @@ int64_t join_words(Nest* nest, const View* views, int64_t bytes) {
   if (nest->inner_stride(0) != 1 || nest->inner_stride(1) != 1) return bytes;
   while (bytes < 16 && nest->size[inner] % 2 == 0) {
     for (size_t k = 0; k < 2; ++k) {
-      if (reinterpret_cast<uintptr_t>(views[k].data) % static_cast<uintptr_t>(2 * bytes)) return bytes;
+      if (!is_aligned(views[k].data, static_cast<size_t>(2 * bytes))) return bytes;
       for (size_t d = 0; d < inner; ++d)
         if (nest->stride[k][d] % 2) return bytes;
     }
@@ -214,10 +211,9 @@ void copy(const char* op, const Nest& nest, const View* views, cudaStream_t stre
 void fill(const char* op, const Nest& nest, const View& view, const void* element, cudaStream_t stream) {
   if (nest.numel == 0) return;
   const int64_t bytes = size_of(view.dtype);
-  if (is_flat(nest, 0) && reinterpret_cast<uintptr_t>(view.data) % 16 == 0) {
-    Vector<uint64_t, 2> pattern;
-    for (int64_t i = 0; i < 16; i += bytes)
-      std::memcpy(reinterpret_cast<char*>(&pattern) + i, element, static_cast<size_t>(bytes));
+  if (is_flat(nest, 0) && is_aligned(view.data, 16)) {
+    Vector<uint8_t, 16> pattern;
+    for (int64_t i = 0; i < 16; i += bytes) std::memcpy(pattern.v + i, element, static_cast<size_t>(bytes));
     return launch(op, fill_dense, {blocks_for(nest.numel * bytes, kThreads * 16), kThreads}, stream,
                   static_cast<uint8_t*>(view.data), nest.numel * bytes, pattern);
   }

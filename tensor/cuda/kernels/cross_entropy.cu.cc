@@ -145,7 +145,7 @@ template <class T> int64_t bytes_of_losses(const CrossEntropy<T>& s) {
 
 // Calls f<vector>(teams).
 template <class T, class F> void with_teams(const CrossEntropy<T>& s, bool in_vectors, F&& f) {
-  constexpr int kVector = 16 / sizeof(T);
+  constexpr int kVector = kVectorSize<T>;
   const auto start = [&]<int vector>() {
     f.template operator()<vector>(teams_for(s.outer, s.classes, s.inner, vector, kScores));
   };
@@ -167,7 +167,7 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
   const bool each = kind == LossOf::kEach;
   const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossOf::kMean}; };
   bool is_done = false;
-  with_teams(s, lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, s.x), [&]<int vector>(Teams teams) {
+  with_teams(s, lie_in_vectors(s.classes, s.inner, s.x), [&]<int vector>(Teams teams) {
     if (!s.stats && s.smoothing == 0) teams.lanes = teams.apart = 1;  // one score is read
     // Few samples of few classes are for one block: it needs no second launch.
     const auto lanes = kTeamThreads / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.samples())));
@@ -192,8 +192,8 @@ void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossOf kind, T
     weights = static_cast<T*>(workspace);
     reduce_rows(op, Sum<T>{}, weights, s.weight, 1, s.classes, static_cast<char*>(workspace) + 16, stream);
   }
-  const bool in_vectors = s.stats ? lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, dx, s.x)
-                                  : lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, dx);
+  const bool in_vectors =
+      s.stats ? lie_in_vectors(s.classes, s.inner, dx, s.x) : lie_in_vectors(s.classes, s.inner, dx);
   with_teams(s, in_vectors, [&]<int vector>(const Teams& teams) {
     launch(op, cross_entropy_slopes<T, vector>, {teams.blocks(), kTeamThreads}, stream, s, teams, dx, dy,
            kind == LossOf::kEach, kind == LossOf::kMean ? total : nullptr, weights);

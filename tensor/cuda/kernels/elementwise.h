@@ -20,6 +20,7 @@
 #include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::functors {
 struct AddCDiv;
@@ -84,18 +85,6 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
     return f(x...);
 }
 
-// The first `left` of n elements of an input from a position on; all, where there are more. An input of one
-// element is not looked at.
-template <class T, int n>
-__device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, int64_t at, int64_t left) {
-  const T* p = static_cast<const T*>(in.data) + at;
-  if (!in.is_scalar && n <= left) return load_vector<Vector<T, n>>(p);
-  Vector<T, n> v;
-#pragma unroll
-  for (int i = 0; i < n; ++i) v.v[i] = in.is_scalar || i >= left ? T() : p[i];
-  return v;
-}
-
 // A block computes `each` vectors in each thread: neighbors take neighbors, and all loads come before the
 // first store. The last block takes what is left. `out` may be one of the inputs.
 template <class F, int each, class Out, class... In>
@@ -109,7 +98,9 @@ __global__ void __launch_bounds__(kThreads)
     const std::tuple<compute_t<In>...> scalars{
         in[I].is_scalar ? load_as<compute_t<In>>(in[I].data, in[I].dtype, 0) : compute_t<In>()...};
     const auto load = [&](int64_t at, int64_t left) {
-      return std::tuple<Vector<In, n>...>{load_some<In, n>(in[I], at, left)...};
+      return std::tuple<Vector<In, n>...>{
+          in[I].is_scalar ? Vector<In, n>{}
+                          : load_first<n>(static_cast<const In*>(in[I].data) + at, left)...};
     };
     const auto computed = [&](const std::tuple<Vector<In, n>...>& v) {
       Vector<Out, n> out;
@@ -124,21 +115,13 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int e = 0; e < each; ++e) loaded[e] = load(begin + (thread + e * kThreads) * n, n);
 #pragma unroll
-      for (int e = 0; e < each; ++e)
-        store_vector(out + begin + (thread + e * kThreads) * n, computed(loaded[e]));
+      for (int e = 0; e < each; ++e) store(out + begin + (thread + e * kThreads) * n, computed(loaded[e]));
       return;
     }
 #pragma unroll 1
     for (int64_t at = begin + thread * n; at < count; at += kThreads * n) {
       const int64_t left = count - at;
-      const Vector<Out, n> v = computed(load(at, left));
-      if (n <= left) {
-        store_vector(out + at, v);
-        continue;
-      }
-#pragma unroll
-      for (int i = 0; i < n; ++i)
-        if (i < left) out[at + i] = v.v[i];
+      store_first(out + at, computed(load(at, left)), left);
     }
   };
   run(std::index_sequence_for<In...>());
@@ -178,10 +161,7 @@ bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, 
   constexpr int n = vector_size<F, Out, Stored<S, C, InC>...>;
   if (nest.dims != 1 || (nest.stride[0][0] != 1 && nest.numel != 1) || !holds<Out>(views[0].dtype))
     return false;
-  const auto is_aligned = [](const void* p, size_t size) {
-    return reinterpret_cast<uintptr_t>(p) % (n * size) == 0;
-  };
-  if (!is_aligned(views[0].data, sizeof(Out))) return false;
+  if (!is_aligned(views[0].data, n * sizeof(Out))) return false;
   std::array<DenseInput, sizeof...(InC)> in;
   bool fits = true;
   const auto take = [&]<class T>(size_t k, T*) {
@@ -190,7 +170,7 @@ bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, 
     in[k] = {v.data, v.dtype, is_scalar};
     fits = fits && (is_scalar || (nest.numel != 1 && nest.stride[k + 1][0] != 1
                                       ? false
-                                      : holds<T>(v.dtype) && is_aligned(v.data, sizeof(T))));
+                                      : holds<T>(v.dtype) && is_aligned(v.data, n * sizeof(T))));
   };
   size_t k = 0;
   (take(k++, static_cast<Stored<S, C, InC>*>(nullptr)), ...);

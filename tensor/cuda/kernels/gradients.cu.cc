@@ -18,29 +18,26 @@ using Table = TensorTable<1>;
 // Calls f with each vector of the calling thread's share in a chunk, and stores what it leaves there.
 template <class P, bool stores, class F>
 __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
-  constexpr int kVector = 16 / sizeof(P);
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const x = table.at<P>(0, chunk);
-  for_each_part<kVector>(chunk, holds_vectors<kVector>(x), [&]<int n>(int i) {
-    Vector<P, n> v = load_part<n>(x + i);
+  for_each_part<kVectorSize<P>>(chunk, is_aligned(x, 16), [&]<int n>(int i) {
+    Vector<P, n> v = load<n>(x + i);
     f(v);
-    if constexpr (stores) store_part(x + i, v);
+    if constexpr (stores) store(x + i, v);
   });
 }
 
 template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(TensorTable<2> table) {
-  constexpr int kVector = 16 / sizeof(P);
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const sum = table.at<P>(0, chunk);
   const P* const term = table.at<P>(1, chunk);
-  for_each_part<kVector>(chunk, holds_vectors<kVector>(sum) && holds_vectors<kVector>(term),
-                         [&]<int n>(int i) {
-                           Vector<P, n> a = load_part<n>(sum + i);
-                           const Vector<P, n> b = load_part<n>(term + i);
+  for_each_part<kVectorSize<P>>(chunk, is_aligned(sum, 16) && is_aligned(term, 16), [&]<int n>(int i) {
+    Vector<P, n> a = load<n>(sum + i);
+    const Vector<P, n> b = load<n>(term + i);
 #pragma unroll
-                           for (int e = 0; e < n; ++e) a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
-                           store_part(sum + i, a);
-                         });
+    for (int e = 0; e < n; ++e) a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
+    store(sum + i, a);
+  });
 }
 
 // Terms of power sums.

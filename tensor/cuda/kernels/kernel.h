@@ -21,6 +21,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <bit>
 #include <cstdint>
 
 namespace gradus::cuda {
@@ -34,8 +35,9 @@ struct Grid {
   int64_t shared_bytes = 0;
 };
 
-// n neighboring elements that are loaded and stored as one.
-template <class T, int n> struct alignas(sizeof(T) * n) Vector {
+// n neighboring elements that are loaded and stored as one (vector_io.h).
+template <class T, int n>
+struct alignas(std::has_single_bit(sizeof(T) * n) ? sizeof(T) * n : alignof(T)) Vector {
   T v[n];
 };
 

@@ -23,27 +23,25 @@ __global__ void __launch_bounds__(kChunkThreads)
     sum_chunk_of_losses(F loss, G gradient, const T* x, const T* targets, double target, int64_t n, T* out,
                         T* slopes, double* chunks) {
   using A = compute_t<T>;
-  constexpr int kVector = 16 / sizeof(T);
   const int64_t from = int64_t{blockIdx.x} * kChunk;
   const Chunk chunk{0, static_cast<int>(std::min<int64_t>(n - from, kChunk)), from};
   x += from;
   if (targets) targets += from;
   if (slopes) slopes += from;
-  const bool in_vectors =
-      holds_vectors<kVector>(x) && holds_vectors<kVector>(targets) && holds_vectors<kVector>(slopes);
+  const bool in_vectors = is_aligned(x, 16) && is_aligned(targets, 16) && is_aligned(slopes, 16);
   const auto same = static_cast<A>(target);
   double mine = 0;
-  for_each_part<kVector>(chunk, in_vectors, [&]<int m>(int i) {
-    const Vector<T, m> v = load_part<m>(x + i);
+  for_each_part<kVectorSize<T>>(chunk, in_vectors, [&]<int m>(int i) {
+    const Vector<T, m> v = load<m>(x + i);
     Vector<T, m> t{}, slope{};
-    if (targets) t = load_part<m>(targets + i);
+    if (targets) t = load<m>(targets + i);
 #pragma unroll
     for (int e = 0; e < m; ++e) {
       const A element = widen(v.v[e]), wanted = targets ? widen(t.v[e]) : same;
       mine += static_cast<double>(loss(element, wanted));
       if (slopes) slope.v[e] = convert<T>(gradient(A(1), element, wanted));
     }
-    if (slopes) store_part<m>(slopes + i, slope);
+    if (slopes) store(slopes + i, slope);
   });
   mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
   if (threadIdx.x != 0) return;

@@ -44,7 +44,7 @@ template <class Rule, int k = 0, class F> __host__ __device__ __forceinline__ vo
 
 // Elements of a vector: 16 bytes of the widest array.
 template <class Rule, class P>
-constexpr int vector_of_step = 16 / static_cast<int>(states_of<Rule> ? sizeof(compute_t<P>) : sizeof(P));
+constexpr int vector_of_step = states_of<Rule> ? kVectorSize<compute_t<P>> : kVectorSize<P>;
 
 // Calls f(p, grad, states) for the elements of a chunk. What the pass does not read is 0.
 template <raw::Pass pass, class Rule, class P, class F>
@@ -55,25 +55,25 @@ __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>
   P* const param = table.template at<P>(0, chunk);
   const P* const grad = table.template at<P>(1, chunk);
   T* states[3] = {};
-  bool in_vectors = holds_vectors<kVector>(param) && holds_vectors<kVector>(grad);
+  constexpr size_t kBytes = kVector * sizeof(P);
+  bool in_vectors = is_aligned(param, kBytes) && is_aligned(grad, kBytes);
   for_each_state<Rule>([&]<int k>() {
     states[k] = table.template at<T>(array_of_state<Rule, k>, chunk);
-    in_vectors = in_vectors && holds_vectors<kVector>(states[k]);
+    in_vectors = in_vectors && is_aligned(states[k], kVector * sizeof(T));
   });
   for_each_part<kVector>(chunk, in_vectors, [&]<int n>(int i) {
-    Vector<P, n> p = load_part<n>(param + i), g{};
+    Vector<P, n> p = load<n>(param + i), g{};
     Vector<T, n> s[3] = {};
-    if constexpr (pass.reads_grad) g = load_part<n>(grad + i);
-    if constexpr (pass.reads_states)
-      for_each_state<Rule>([&]<int k>() { s[k] = load_part<n>(states[k] + i); });
+    if constexpr (pass.reads_grad) g = load<n>(grad + i);
+    if constexpr (pass.reads_states) for_each_state<Rule>([&]<int k>() { s[k] = load<n>(states[k] + i); });
 #pragma unroll
     for (int e = 0; e < n; ++e) {
       T x = widen(p.v[e]);
       f(x, widen(g.v[e]), s[0].v[e], s[1].v[e], s[2].v[e]);
       p.v[e] = convert<P>(x);
     }
-    if constexpr (pass.writes_param) store_part(param + i, p);
-    if constexpr (pass.writes_states) for_each_state<Rule>([&]<int k>() { store_part(states[k] + i, s[k]); });
+    if constexpr (pass.writes_param) store(param + i, p);
+    if constexpr (pass.writes_states) for_each_state<Rule>([&]<int k>() { store(states[k] + i, s[k]); });
   });
 }
 

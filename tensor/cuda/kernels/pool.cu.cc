@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/scalar_math.h"
 
 namespace gradus::cuda {
@@ -80,19 +81,6 @@ __device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spo
       }
     }
   }
-}
-
-template <int n, class T> __device__ __forceinline__ Vector<T, n> load(const T* p) {
-  if constexpr (n == 1)
-    return {*p};
-  else
-    return load_vector<Vector<T, n>>(p);
-}
-template <class T, int n> __device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
-  if constexpr (n == 1)
-    *p = v.v[0];
-  else
-    store_vector(p, v);
 }
 
 template <class T, class I, int vector>
@@ -277,18 +265,11 @@ template <class F> void with_index(DType dtype, F&& f) {
   dtype == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }
 
-// Channels of a thread: vectors of at most 16 bytes of every operand.
-template <class... T> constexpr int vector_of = 16 / static_cast<int>(std::max({sizeof(T)...}));
-
-// Calls f<vector>() with the channels of a thread, 1 where they do not make whole, aligned vectors. Operands
-// are of types T.
-template <class... T, class F>
-void with_vector(const Pooling& p, std::array<const void*, sizeof...(T)> data, F&& f) {
-  constexpr int kVector = vector_of<T...>;
-  constexpr std::array<size_t, sizeof...(T)> kSizes{sizeof(T)...};
-  bool fits = p.channels % kVector == 0;
-  for (size_t k = 0; k < sizeof...(T); ++k)
-    fits = fits && reinterpret_cast<uintptr_t>(data[k]) % (kVector * kSizes[k]) == 0;
+// Calls f<vector>() with the channels of a thread: 16 bytes of the widest operand, or 1 where channels do not
+// make whole, aligned vectors.
+template <class F, class... T> void with_vector(const Pooling& p, F&& f, const T*... operands) {
+  constexpr int kVector = kVectorSize<T...>;
+  const bool fits = p.channels % kVector == 0 && (is_aligned(operands, kVector * sizeof(T)) && ...);
   fits ? f.template operator()<kVector>() : f.template operator()<1>();
 }
 
@@ -310,9 +291,10 @@ void max_pool(const char* op, const View& y, const View& index, const View& x, c
               cudaStream_t stream) {
   with_floats<true>(x.dtype, [&]<class T>() {
     with_index(index.dtype, [&]<class I>() {
-      with_vector<T, T, I>(p, {y.data, x.data, index.data}, [&]<int vector>() {
+      const auto start = [&]<int vector>() {
         run(op, pool_largest<T, I, vector>, vector, p, false, stream, as<T>(y), as<I>(index), as<T>(x));
-      });
+      };
+      with_vector(p, start, as<T>(y), as<T>(x), as<I>(index));
     });
   });
 }
@@ -320,19 +302,21 @@ void max_pool_scatter(const char* op, const View& dx, const View& dy, const View
                       cudaStream_t stream) {
   with_floats<true>(dx.dtype, [&]<class T>() {
     with_index(index.dtype, [&]<class I>() {
-      with_vector<T, T, I>(p, {dx.data, dy.data, index.data}, [&]<int vector>() {
+      const auto start = [&]<int vector>() {
         run(op, pool_scatter<T, I, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy), as<I>(index));
-      });
+      };
+      with_vector(p, start, as<T>(dx), as<T>(dy), as<I>(index));
     });
   });
 }
 void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Pooling& p,
                         cudaStream_t stream) {
   with_floats<true>(x.dtype, [&]<class T>() {
-    // No more than 4 channels, whose winners are 32-bit numbers, fit the registers.
-    with_vector<T, T, int32_t>(p, {x.data, dy.data, nullptr}, [&]<int vector>() {
+    const auto start = [&]<int vector>() {
       run(op, pool_relu_grad<T, vector>, vector, p, false, stream, as<T>(x), as<T>(dy));
-    });
+    };
+    const int32_t* const winners = nullptr;  // in registers: no more than 4 fit
+    with_vector(p, start, as<T>(x), as<T>(dy), winners);
   });
 }
 
@@ -351,16 +335,18 @@ void max_pool_positions(const char* op, int64_t* positions, const View& index, c
 }
 void avg_pool(const char* op, const View& y, const View& x, const Pooling& p, cudaStream_t stream) {
   with_floats<false>(x.dtype, [&]<class T>() {
-    with_vector<T, T>(p, {y.data, x.data}, [&]<int vector>() {
+    const auto start = [&]<int vector>() {
       run(op, pool_mean<T, vector>, vector, p, false, stream, as<T>(y), as<T>(x));
-    });
+    };
+    with_vector(p, start, as<T>(y), as<T>(x));
   });
 }
 void avg_pool_spread(const char* op, const View& dx, const View& dy, const Pooling& p, cudaStream_t stream) {
   with_floats<false>(dx.dtype, [&]<class T>() {
-    with_vector<T, T>(p, {dx.data, dy.data}, [&]<int vector>() {
+    const auto start = [&]<int vector>() {
       run(op, pool_spread<T, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy));
-    });
+    };
+    with_vector(p, start, as<T>(dx), as<T>(dy));
   });
 }
 

@@ -13,6 +13,7 @@
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/formulas/random.h"
 
@@ -27,13 +28,11 @@ __device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
   return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
 }
 
-template <class T> constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
   using Element = typename Draw::Element;
-  constexpr int n = kVector<T>, each = draws::kPerCounter<Draw>, counters = n / each;
+  constexpr int n = kVectorSize<T>, each = draws::kPerCounter<Draw>, counters = n / each;
   const int64_t item = int64_t{blockIdx.x} * kDrawThreads + threadIdx.x, at = item * n, left = count - at;
   const PhiloxKey key = read(from);
   Element elements[n];
@@ -46,10 +45,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   Vector<T, n> v;
 #pragma unroll
   for (int i = 0; i < n; ++i) v.v[i] = convert<T>(elements[i]);
-  if (n <= left) return store_vector(out + at, v);
-#pragma unroll
-  for (int i = 0; i < n; ++i)
-    if (i < left) out[at + i] = v.v[i];
+  store_first(out + at, v, left);
 }
 
 // Words of a counter as two numbers: one is chosen by shifts, and an array chosen from would lie in memory.
@@ -105,13 +101,12 @@ template <class... T, class Draw>
 void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
   const Nest nest = make_nest(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
   if (nest.numel == 0) return;
-  const bool is_aligned = reinterpret_cast<uintptr_t>(out.view.data) % 16 == 0;
   const bool in_rows = nest.numel == 1 || (nest.dims == 1 && nest.stride[0][0] == 1);
-  if (is_aligned && in_rows) {
+  if (in_rows && is_aligned(out.view.data, 16)) {
     const auto draw_as = [&]<class Stored>(Stored*) {
       if (out.view.dtype != dtype_v<Stored>) return;
       launch(op, draw_rows<Stored, Draw>,
-             {blocks_for(nest.numel, kDrawThreads * kVector<Stored>), kDrawThreads}, stream,
+             {blocks_for(nest.numel, kDrawThreads * kVectorSize<Stored>), kDrawThreads}, stream,
              static_cast<Stored*>(out.view.data), nest.numel, draw, key);
     };
     return (draw_as(static_cast<T*>(nullptr)), ...);
@@ -128,7 +123,7 @@ template <class T>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_rows(T* y, bool* mask, const T* x, int64_t count, draws::DropoutMask draw, double scale,
               DeviceKey key) {
-  constexpr int n = kVector<T>, each = draws::kPerCounter<draws::DropoutMask>;
+  constexpr int n = kVectorSize<T>, each = draws::kPerCounter<draws::DropoutMask>;
   const int64_t at = (int64_t{blockIdx.x} * kDrawThreads + threadIdx.x) * n, left = count - at;
   uint32_t words[4], chosen[n / 2] = {};
   draws::philox(read(key), static_cast<uint64_t>(at / each), words);
@@ -140,17 +135,12 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 #pragma unroll
   for (int k = 0; k < n / 2; ++k) draw(chosen + k, kept + 2 * k);
   const functors::MaskedScale scaled{{}, scale};
-  if (n <= left) {
-    auto v = load_vector<Vector<T, n>>(x + at);
-    Vector<bool, n> keeps;
+  auto v = load_first<n>(x + at, left);
+  Vector<bool, n> keeps;
 #pragma unroll
-    for (int k = 0; k < n; ++k) v.v[k] = convert<T>(scaled(widen(v.v[k]), kept[k])), keeps.v[k] = kept[k];
-    store_vector(y + at, v);
-    return store_vector(mask + at, keeps);
-  }
-#pragma unroll
-  for (int k = 0; k < n; ++k)
-    if (k < left) y[at + k] = convert<T>(scaled(widen(x[at + k]), kept[k])), mask[at + k] = kept[k];
+  for (int k = 0; k < n; ++k) v.v[k] = convert<T>(scaled(widen(v.v[k]), kept[k])), keeps.v[k] = kept[k];
+  store_first(y + at, v, left);
+  store_first(mask + at, keeps, left);
 }
 
 // Operands: y, mask, x. The fourth is none: its offsets, from `number` on, are the numbers of the elements.
@@ -252,14 +242,14 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
   bool in_rows = nest.dims == 1 && y.dtype == x.dtype;
   for (size_t k = 0; k < 3; ++k) {
     in_rows = in_rows && (nest.stride[k][0] == 1 || nest.numel == 1);
-    in_rows = in_rows && reinterpret_cast<uintptr_t>(d.views[k].data) % 16 == 0;
+    in_rows = in_rows && is_aligned(d.views[k].data, 16);
   }
   if (in_rows)
     return with_type(x.dtype, [&](auto type) {
       using T = decltype(type);
       if constexpr (is_floating(dtype_v<T>))
-        launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVector<T>), kDrawThreads}, stream,
-               static_cast<T*>(y.data), static_cast<bool*>(mask.data), static_cast<const T*>(x.data),
+        launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVectorSize<T>), kDrawThreads},
+               stream, static_cast<T*>(y.data), static_cast<bool*>(mask.data), static_cast<const T*>(x.data),
                nest.numel, draw, scale, key);
     });
   const View views[4] = {y, mask, x, x};

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::cuda {
 namespace reduce_detail {
@@ -68,34 +69,23 @@ __device__ __forceinline__ typename Op::Out finish(const Op& op, const typename 
     return op.finish(a);
 }
 
-template <class T> constexpr int vector_of = sizeof(T) <= 8 ? 16 / static_cast<int>(sizeof(T)) : 1;
 // Elements of a row that a thread takes at once, and columns of a thread: a vector of the input, but not so
 // many that their values take most of the registers. Of some ops a whole vector of columns is too many.
 template <class Op>
 constexpr int row_vector_of = std::min(
-    vector_of<typename Op::In>, is_numbered<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
+    kVectorSize<typename Op::In>, is_numbered<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
 template <class Op> constexpr bool takes_half_vectors = requires { requires Op::kHalfVectors; };
 template <class Op>
 constexpr int columns_of =
-    std::min(vector_of<typename Op::In> / (takes_half_vectors<Op> ? 2 : 1),
+    std::min(kVectorSize<typename Op::In> / (takes_half_vectors<Op> ? 2 : 1),
              (is_numbered<Op> ? 32 : 64) / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
-
-template <class T, int n> struct Few {
-  T v[n];
-};
-template <class T, int n> __device__ __forceinline__ Few<T, n> load_few(const T* p) {
-  if constexpr (n == 1 && sizeof(T) != 16)
-    return {*p};
-  else
-    return std::bit_cast<Few<T, n>>(load_vector<Vector<T, n>>(p));
-}
 
 // __shfl_xor_sync of any number of words.
 template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int lanes) {
   if constexpr (sizeof(T) <= 8) {
     return __shfl_xor_sync(kAllLanes, value, lanes);
   } else {
-    auto words = std::bit_cast<Few<uint64_t, sizeof(T) / 8>>(value);
+    auto words = std::bit_cast<Vector<uint64_t, sizeof(T) / 8>>(value);
 #pragma unroll
     for (uint64_t& w : words.v) w = __shfl_xor_sync(kAllLanes, w, lanes);
     return std::bit_cast<T>(words);
@@ -138,7 +128,7 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
 #pragma unroll
     for (int k = 0; k < kVector; ++k) part[k] = op.start();
     const auto take = [&] {
-      const auto v = load_few<In, kVector>(p + head + at * kVector);
+      const auto v = load<kVector>(p + head + at * kVector);
 #pragma unroll
       for (int k = 0; k < kVector; ++k) part[k] = step(op, part[k], v.v[k], head + at * kVector + k);
       at += lanes;
@@ -215,7 +205,7 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
 #pragma unroll
       for (int k = 0; k < vector; ++k) part[k] = op.start();
       const auto take = [&] {
-        const auto v = load_few<In, vector>(p + row * inner);
+        const auto v = load<vector>(p + row * inner);
 #pragma unroll
         for (int k = 0; k < vector; ++k) part[k] = step(op, part[k], v.v[k], row - from);
         row += groups;
@@ -292,9 +282,8 @@ struct ColumnPlan {
 template <class Op>
 ColumnPlan plan_columns(const typename Op::In* x, int64_t outer, int64_t n, int64_t inner) {
   constexpr int kVector = columns_of<Op>;
-  const bool is_aligned =
-      inner % kVector == 0 && reinterpret_cast<uintptr_t>(x) % (kVector * sizeof(*x)) == 0;
-  ColumnPlan plan{is_aligned ? kVector : 1, 0, 0, {}};
+  const bool fits = inner % kVector == 0 && is_aligned(x, kVector * sizeof(*x));
+  ColumnPlan plan{fits ? kVector : 1, 0, 0, {}};
   const int64_t threads = blocks_for(inner, plan.vector);
   plan.lanes = power_of_two_from(threads, kWarp);
   // Few rows: more threads side by side.

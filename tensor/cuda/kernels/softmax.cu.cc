@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
 
 // Calls f<vector, held>(teams): held is 0 for lines that are too long to be held.
 template <class T, class F> void with_teams(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
-  constexpr int kVector = 16 / sizeof(T);
+  constexpr int kVector = kVectorSize<T>;
   const auto choose = [&]<int vector>() {
     constexpr int kMaxPerThread = vector == 1 ? 2 * kVector : 3 * kVector;  // what fits the registers
     const Teams teams = teams_for(outer, n, inner, vector, kMaxPerThread);
@@ -131,7 +131,7 @@ template <class T>
 void softmax(const char* op, T* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool log,
              cudaStream_t stream) {
   if (outer * n * inner == 0) return;
-  const bool in_vectors = lie_in_vectors<16 / sizeof(T)>(n, inner, y, x);
+  const bool in_vectors = lie_in_vectors(n, inner, y, x);
   with_teams<T>(outer, n, inner, in_vectors, [&]<int vector, int held>(const Teams& teams) {
     if constexpr (held == 0)
       launch(op, softmax_long<T, vector>, grid_of<T>(teams), stream, y, x, teams, log);
@@ -143,7 +143,7 @@ template <class T>
 void softmax_backward(const char* op, T* dx, const T* dy, const T* y, int64_t outer, int64_t n, int64_t inner,
                       bool log, cudaStream_t stream) {
   if (outer * n * inner == 0) return;
-  const bool in_vectors = lie_in_vectors<16 / sizeof(T)>(n, inner, dx, dy, y);
+  const bool in_vectors = lie_in_vectors(n, inner, dx, dy, y);
   with_teams<T>(outer, n, inner, in_vectors, [&]<int vector, int held>(const Teams& teams) {
     if constexpr (held == 0)
       launch(op, softmax_backward_long<T, vector>, grid_of<T>(teams), stream, dx, dy, y, teams, log);

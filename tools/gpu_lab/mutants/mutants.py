@@ -40,6 +40,7 @@ CHECKS = {
     "strided.h": ["copy u8", "element-wise"],
     "tensor_table.h": ["gradients in f32", "steps"],
     "teams.h": ["softmax of f32", "cross entropy of f32"],
+    "vector_io.h": ["element-wise", "fill", "random uniform numbers of f32", "random dropout of f32"],
 }
 # Mutants that survive, and why the check stays: (file, kind, what stands there): reason.
 SURVIVORS = {

@@ -161,6 +161,10 @@ class Mutator:
 
     def host(self, name, text, code, bodies, edits):
         on_device = lambda at: any(begin <= at < end for begin, end in bodies)
+        for match in re.finditer(r"(?<!bool )\bis_aligned\(", code):
+            if not on_device(match.start()):
+                a, d = match.start(), closing(code, match.end() - 1, "()") + 1
+                edits.append((a, d, "(%s || %s)" % (self.new("alignment", name, text, a, d), text[a:d])))
         for match in re.finditer(r" % [^;=]*? (==) 0\b|\bif \(([^;{}]*? % [^;{}]*)\) return", code):
             if on_device(match.start()):
                 continue
