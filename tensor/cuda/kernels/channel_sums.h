@@ -210,7 +210,9 @@ template <class A, int summed, int used, int n> struct AtOnce {
   OfTile<A, used, n> tile;
 };
 
-// The sums of all pieces, as they are, or as mean and m2 if the moments of x are summed.
+// first[c] = sum_p pieces[p, 0, c] and second[c] = sum_p pieces[p, 1, c]. If x[rows, channels] is given,
+// these are sums about x[0, c], and the results are mean[c] and m2[c] = sum_r (x[r, c] - mean[c])^2. A block
+// has kSingles channels, and a thread every 4th piece of one of their 2 * kSingles sums.
 template <class T, class Out>
 __global__ void __launch_bounds__(kThreads)
     finish_sums(Out* first, Out* second, const T* x, int64_t rows, int64_t channels, const double* pieces,

@@ -33,6 +33,8 @@ template <class F> void with_word(int64_t bytes, F&& f) {
   }
 }
 
+// dst[i] = src[i] for positions i of the nest, in words W. Thread t of block b copies words (b * kEach + e) *
+// kThreads + t.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
   const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   W words[kEach];
@@ -60,6 +62,10 @@ struct Transposed {
 template <class W> struct Tile {
   W v[kTile][kTile + (sizeof(W) < 4 ? 4 / sizeof(W) : 1)];
 };
+
+// dst[plane][r * dst_row + c] = src[plane][c * src_row + r]. A block has a tile of kTile x kTile elements in
+// shared memory, so that neighboring lanes read neighboring elements of src, and write neighboring elements
+// of dst.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(Transposed t) {
   auto& tile = shared_memory<Tile<W>>();
   const int64_t c0 = blockIdx.x % t.column_tiles * kTile;
@@ -79,12 +85,14 @@ template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(T
     if (r0 + k < t.rows && c0 + lane < t.columns) dst[(r0 + k) * t.dst_row + c0 + lane] = tile.v[lane][k];
 }
 
-// A pattern of 16 bytes, from an aligned address on.
+// to[i] = pattern[i % 16] for i < bytes, from an address aligned to 16 on. A thread writes 16 bytes.
 __global__ void __launch_bounds__(kThreads)
     fill_dense(uint8_t* to, int64_t bytes, Vector<uint8_t, 16> pattern) {
   const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 16;
   store_first(to + at, pattern, bytes - at);
 }
+
+// dst[i] = word for positions i of the nest. A thread writes one word.
 template <class W> __global__ void __launch_bounds__(kThreads) fill_words(StridedOperands<1> o, W word) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;
@@ -97,7 +105,8 @@ struct Identity {
   template <class T> __device__ T operator()(T x) const { return x; }
 };
 
-// Any dtypes. Integers pass as i64 and floats as f64, which hold all of theirs.
+// dst[i] = src[i], converted, for positions i of the nest. A thread has one element. Any dtypes: integers
+// pass as i64 and floats as f64, which hold all of theirs.
 __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;

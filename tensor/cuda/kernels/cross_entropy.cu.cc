@@ -58,8 +58,11 @@ __device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const M
   return y;
 }
 
-// Where one block has all samples, it finishes the whole loss, and `total` is its weight. Else `total` is
-// null, and each sample's loss goes to `losses`.
+// loss[i] = (1 - smoothing) * w[t] * nll(t) + smoothing / classes * sum_c w[c] * nll(c) for samples i of
+// scores x[outer, classes, inner], where t = target[i] and nll(c) = log(sum_k e^(x[k] - max)) - (x[c] - max);
+// without stats x are logarithms of probabilities, and nll(c) = -x[c]. A team of threads (teams.h) has one
+// sample. If one block has all samples, it finishes the whole loss, and `total` is its weight. Else `total`
+// is null, and the samples' losses go to `losses`.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     cross_entropy_samples(CrossEntropy<T> s, Teams teams, SampleLoss* losses, T* each, WholeLoss<T> whole,
@@ -107,6 +110,9 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
   if (threadIdx.x == 0) *total = whole.finish(mine, 0);
 }
 
+// dx[o, c, i] = g * (p[c] * (h + smooth * sum_k w[k]) - (c == t) * h - smooth * w[c]), where p = softmax(x),
+// or 0 without stats, t is the target, h = (1 - smoothing) * w[t], smooth = smoothing / classes, and g = dy,
+// divided by `total` if given. A team of threads (teams.h) has the classes of one sample.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     cross_entropy_slopes(CrossEntropy<T> s, Teams teams, T* dx, const T* dy, bool each, const T* total,

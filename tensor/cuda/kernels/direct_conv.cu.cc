@@ -30,8 +30,9 @@ __device__ __forceinline__ int64_t source_at(const ConvAxis& a, int64_t place, i
   return backward ? output_at(a, place, tap) : input_at(a, place, tap);
 }
 
-// Sums of what the taps meet in the source, times filters [taps, summed, channels]: `summed` channels of each
-// place make one of a result, which has `channels`. Backward, the result is the input.
+// result[image, place, channel] = bias[channel] + sum over taps and summed channels m of source[image, place
+// at tap, m] * filters[tap, m, channel]. Forward, result is y and source is x; backward, they are dx and dy.
+// A thread has one element of the result; neighboring threads have neighboring channels.
 template <bool backward, class T>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_taps(T* result, const T* source, const T* filters, const T* bias, DirectConv c, int64_t items) {
@@ -71,7 +72,9 @@ template <class C> struct Partials {
   C sums[kRows][kWarp];
 };
 
-// A block computes 32 pairs of channels, at one tap. Each row of threads has some lines of the output.
+// dw[out, in, tap] = sum over images and places of dy[image, place, out] * x[image, place at tap, in]. A
+// block has one tap and kWarp pairs (out, in), one for each lane. A warp has every kRows-th line of dy;
+// shared memory merges the warps.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_places(T* dw, const T* dy, const T* x, DirectConv c, int64_t tiles) {

@@ -85,8 +85,9 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
     return f(x...);
 }
 
-// A block computes `each` vectors in each thread: neighbors take neighbors, and all loads come before the
-// first store. The last block takes what is left. `out` may be one of the inputs.
+// out[i] = f(in_0[i], in_1[i], ...) for i < count; an input that is one element is in_k[0]. Vector e of
+// thread t in block b begins at element ((b * each + e) * kThreads + t) * n. A thread loads all its vectors
+// before its first store, so `out` may be one of the inputs. The last block loops over what is left.
 template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
@@ -127,6 +128,8 @@ __global__ void __launch_bounds__(kThreads)
   run(std::index_sequence_for<In...>());
 }
 
+// out[i] = f(in_0[i], in_1[i], ...) for positions i of the nest, wherever operands have them. Thread t of
+// block b computes positions (b * kStridedEach + e) * kThreads + t.
 template <class F, class... In>
 __global__ void __launch_bounds__(kThreads) strided(F f, StridedOperands<1 + sizeof...(In)> o) {
   const uint32_t first = blockIdx.x * (kThreads * kStridedEach) + threadIdx.x;

@@ -27,6 +27,8 @@ __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   });
 }
 
+// sum[i] += term[i] for each tensor of the table. A block has one chunk, a thread every kChunkThreads-th
+// vector.
 template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(TensorTable<2> table) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const sum = table.at<P>(0, chunk);
@@ -58,6 +60,7 @@ struct AddTerms {
 };
 AddTerms terms_of(double p) { return {std::isinf(p)}; }
 
+// sums[chunk] = sum, or maximum, of term(x[i]) over the elements of a chunk. A block has one chunk.
 template <class P, class Term>
 __global__ void __launch_bounds__(kChunkThreads)
     sum_powers_of_chunks(AddTerms add, Term term, double* sums, Table table) {
@@ -70,7 +73,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = mine;
 }
 
-// One block.
+// norm = (sum of sums[n])^(1/p), or their maximum for an infinite p. One block.
 __global__ void __launch_bounds__(kChunkThreads)
     take_norm(AddTerms add, void* norm, bool is_f64, const double* sums, int64_t n, double p) {
   double mine = 0;
@@ -80,6 +83,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     is_f64 ? *static_cast<double*>(norm) = mine : *static_cast<float*>(norm) = static_cast<float>(mine);
 }
 
+// x[i] *= max_norm / (norm + 1e-6) for each tensor, if that is less than 1. A block has one chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     clip_to_norm(const void* norm, bool is_f64, double max_norm, Table table) {
@@ -92,6 +96,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   });
 }
 
+// x[i] = min(max(x[i], low), high) for each tensor. A block has one chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     clip_to_value(compute_t<P> low, compute_t<P> high, Table table) {
@@ -106,6 +111,8 @@ struct AnyOf {
   __device__ int32_t merge(int32_t a, int32_t b) const { return a | b; }
 };
 
+// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = whether one is infinite or NaN then. A block
+// has one chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     unscale_chunks(int32_t* bad, double by, const double* scale, Table table) {
@@ -123,7 +130,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) bad[blockIdx.x] = mine;
 }
 
-// One block.
+// *found = whether one of bad[n] is set. One block.
 __global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const int32_t* bad, int64_t n) {
   int32_t mine = 0;
   for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine |= bad[i];
@@ -131,7 +138,7 @@ __global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const in
   if (threadIdx.x == 0) *found = static_cast<float>(mine);
 }
 
-// One thread.
+// *now = the loss scale after a step whose gradients were infinite or NaN if *found != 0. One thread.
 __global__ void __launch_bounds__(kWarp)
     move_loss_scale(raw::LossScale* now, const raw::LossScale* before, const raw::LossScale* latest,
                     const float* found, raw::LossScaleOptions options, ValueReports reports) {

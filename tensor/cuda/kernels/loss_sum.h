@@ -17,7 +17,9 @@ namespace loss_sum_detail {
 
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<double, kChunkThreads>);
 
-// Null `targets`: `target` is that of all elements. Null `chunks`: there is one. Null `slopes`: none.
+// chunks[b] = sum over i of chunk b of loss(x[i], targets[i]), and slopes[i] = gradient(1, x[i], targets[i]).
+// A block has one chunk. Null `targets`: `target` is that of all elements. Null `slopes`: none. Null
+// `chunks`: there is one chunk, and *out is its sum times gradient.factor.
 template <class F, class G, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     sum_chunk_of_losses(F loss, G gradient, const T* x, const T* targets, double target, int64_t n, T* out,
@@ -51,7 +53,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     *out = convert<T>(mine * gradient.factor);
 }
 
-// One block.
+// *out = factor * sum of chunks[n]. One block.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
     add_sums_of_losses(T* out, const double* chunks, int64_t n, double factor) {

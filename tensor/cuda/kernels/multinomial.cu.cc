@@ -30,8 +30,9 @@ struct Staged {
 };
 __device__ __forceinline__ int place_of(int element) { return element + element / kGroup; }
 
-// A warp sums a chunk, and each lane a group. Without `sums` it leaves out the running sums. What is no
-// weight becomes NaN, and so does the sum.
+// chunks[row, c] = sum and number of positive weights of chunk c of weights[rows, n]; sums[row, i] = running
+// sum within the chunk, unless `sums` is null. What is no weight becomes NaN, and so does the sum. A warp has
+// one chunk, a lane a group of kGroup weights.
 __global__ void __launch_bounds__(kThreads, 4)
     sum_chunks(Chunk* chunks, double* sums, const double* weights, int64_t rows, int64_t n, int64_t per_row) {
   const int lane = threadIdx.x % kWarp;
@@ -78,8 +79,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// A warp adds up the chunks of a row, and reports what is wrong with its weights. At least `needed` weights
-// must be above 0.
+// chunks[row, c].sum = sum of chunks 0 .. c of a row; reports what is wrong with the row's weights, of which
+// at least `needed` must be above 0. A warp has one row, a lane every kWarp-th chunk.
 __global__ void __launch_bounds__(kThreads, 4)
     add_chunks(Chunk* chunks, const double* weights, int64_t rows, int64_t n, int64_t per_row, int64_t needed,
                ValueReports reports) {
@@ -133,6 +134,8 @@ template <class F> __device__ __forceinline__ int64_t first_above(double v, int6
   return first;
 }
 
+// out[row, i] = first element whose running sum is above uniform[row, i] * total. A thread has one draw: it
+// searches the sums of chunks, then those within the chunk.
 __global__ void __launch_bounds__(kThreads, 4)
     draw_again(Multinomial m, const Chunk* chunks, const double* sums, int64_t per_row) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / m.count;
@@ -197,8 +200,8 @@ __device__ __forceinline__ Candidate exchange(const Candidate& mine, int bit) {
   return other;
 }
 
-// Sorts tiles of `tile` elements, a power of two, each by as many threads (bitonic sort). The first of each
-// become a run.
+// Sorts tiles of `tile` elements, a power of two, by arrival time (bitonic sort). The first of each become a
+// run. A thread has one element, `tile` neighboring threads a tile.
 __global__ void __launch_bounds__(kThreads, 4)
     sort_tiles(Sorted to, Runs runs, const double* weights, const double* uniform, int64_t rows, int64_t n,
                int64_t tile) {
@@ -221,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 }
 
 // Merges runs 2i and 2i + 1 into run i. A candidate's place there is its own place, and one more for each
-// candidate of the other run before it.
+// candidate of the other run before it. A thread has one candidate, and finds its place by binary search.
 __global__ void __launch_bounds__(kThreads, 4)
     merge_runs(Sorted to, Runs merged, const Candidate* from, Runs runs, int64_t rows) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / runs.in_row();

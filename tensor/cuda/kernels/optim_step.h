@@ -90,7 +90,8 @@ template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, cons
     rule = there;
 }
 
-// A thread for each of the numbers.
+// numbers[i].step += 1 and rules[i] = make.rule(numbers[i]), for each parameter i. A thread has one
+// parameter.
 template <class Make, class T>
 __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>* rules, const float* found,
                                                      const double* lr, TensorTable<1> numbers) {
@@ -106,6 +107,8 @@ __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>
   *there = n;
 }
 
+// rule(p[i], sign * grad[i] + decay * p[i], states[i]) for the elements of all parameters. A block has one
+// chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     step_elements(Rule rule, const Rule* rules, const float* found, compute_t<P> sign, compute_t<P> decay,
@@ -130,6 +133,8 @@ struct AddSquares {
 };
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<Squares, kChunkThreads>);
 
+// sums[chunk] = sum of squares of the two numbers that the rule measures of each element. A block has one
+// chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     measure_chunks(Rule rule, const Rule* rules, const float* found, Squares* sums,
@@ -148,7 +153,8 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = mine;
 }
 
-// A block for each tensor of the table.
+// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = the sum of its chunks' sums. A block has one
+// tensor.
 template <class Rule, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     rates_of_tensors(Rule rule, const Rule* rules, const float* found, T* rates, const Squares* sums,
@@ -164,6 +170,8 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) rates[tensor] = rule.rate(m::sqrt(mine.first), m::sqrt(mine.second));
 }
 
+// rule.step(rates[tensor], p[i], grad[i], states[i]) for the elements of all parameters. A block has one
+// chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     step_at_rates(Rule rule, const Rule* rules, const float* found, const compute_t<P>* rates,

@@ -83,6 +83,8 @@ __device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spo
   }
 }
 
+// y[o] = max over the cells of window o of x, index[o] = number of the first largest cell; a NaN counts as
+// largest. x is [images, d, h, w, channels]. A thread has `vector` channels of one place of y.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_largest(T* y, I* index, const T* x, Pooling p, int64_t items) {
@@ -116,6 +118,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (index) store(index + at, winner);
 }
 
+// dx[i] = sum over windows o that cover i of dy[o], if index[o] is i's number in the window. A thread has
+// `vector` channels of one place of dx.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_scatter(T* dx, const T* dy, const I* index, Pooling p, int64_t items) {
@@ -141,7 +145,9 @@ __device__ __forceinline__ int32_t part_begin(const PoolAxis<int32_t>& a, int32_
   return window == 0 ? 0 : window == a.out ? a.in : window * a.stride - a.padding;
 }
 
-// A thread writes all of its window's part.
+// In place: x[i] = dy[o] if i is the first largest cell of its window o and x[i] > 0, else 0. Windows are
+// disjoint. A thread has `vector` channels of one window, and writes all places from its window's begin to
+// the next one's.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -189,6 +195,7 @@ __device__ __forceinline__ int64_t place_of(const Pooling& p, const Spot& s, int
   return input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(w));
 }
 
+// y[o] = x at cell index[o] of window o; 0 if that is in the padding. A thread has one element of y.
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_gather(T* y, const T* x, const I* index, Pooling p, int64_t items) {
@@ -199,6 +206,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   y[item] = at < 0 ? T(0) : x[at];
 }
 
+// positions[o] = where in the image, [d, h, w] row by row, cell index[o] of window o is. A thread has one
+// element.
 template <class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_positions(int64_t* positions, const I* index, Pooling p, int64_t items) {
@@ -219,6 +228,7 @@ template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, cons
   return T(1) / static_cast<T>(cells_of(window.d) * cells_of(window.h) * cells_of(window.w));
 }
 
+// y[o] = weight[o] * sum over the cells of window o of x. A thread has `vector` channels of one place of y.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -237,7 +247,8 @@ __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooli
   store(y + item * vector, sum);
 }
 
-// The multiply-adds are fused on the CPU too, by its compiler.
+// dx[i] = sum over windows o that cover i of dy[o] * weight[o]. A thread has `vector` channels of one place
+// of dx. The multiply-adds are fused on the CPU too, by its compiler.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;

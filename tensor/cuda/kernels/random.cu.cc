@@ -28,6 +28,8 @@ __device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
   return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
 }
 
+// out[i] = element i of the draw, for i < count. A thread has a vector of elements, all that its Philox
+// counters give.
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
@@ -77,7 +79,8 @@ __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, P
   return Draw::kElements == 1 || in_counter % 2 == 0 ? elements[0] : elements[Draw::kElements - 1];
 }
 
-// Operand 1 is none: its offsets, from `first` on, are the numbers of the elements.
+// out[i] = element i of the draw, for positions i of the nest. A thread has one element. Operand 1 is none:
+// its offsets, from `first` on, are the numbers of the elements.
 template <class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_strided(StridedOperands<2> o, int64_t first, Draw draw, DeviceKey key) {
@@ -118,7 +121,8 @@ void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& ke
   });
 }
 
-// Elements that lie row by row. A thread takes a vector of them, whose bits are a counter's or a part of it.
+// mask[i] = element i of the draw, y[i] = mask[i] ? scale * x[i] : 0, for i < count. A thread has a vector of
+// elements, whose bits are a Philox counter's or a part of it.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_rows(T* y, bool* mask, const T* x, int64_t count, draws::DropoutMask draw, double scale,
@@ -143,7 +147,8 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_first(mask + at, keeps, left);
 }
 
-// Operands: y, mask, x. The fourth is none: its offsets, from `number` on, are the numbers of the elements.
+// The same for positions i of the nest. A thread has one element. Operands: y, mask, x. The fourth is none:
+// its offsets, from `number` on, are the numbers of the elements.
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, DeviceKey key) {
@@ -157,8 +162,9 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_as(o.data[1], o.dtype[1], at[1], kept);
 }
 
-// One warp swaps as one thread would, 32 places at a time. A place's turn comes after those before it that
-// swap with it or with its partner.
+// Fisher-Yates: swaps order[i] with order[partner_of(i)] for i = 0 .. count - 1. One warp swaps as one thread
+// would, 32 places at a time, one for each lane. A place's turn comes after those before it that swap with it
+// or with its partner.
 __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, DeviceKey from) {
   const PhiloxKey key = read(from);
   const int lane = threadIdx.x;
@@ -190,6 +196,7 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
   }
 }
 
+// u[i] = u[i] < p[i] ? 1 : 0; NaN, and reported, where p[i] is no probability. A thread has one element.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads)
     choose_below(T* u, const T* probabilities, int64_t count, ValueReports reports) {

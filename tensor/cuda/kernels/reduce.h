@@ -146,8 +146,9 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
   return total;
 }
 
-// Rows of [rows, n], `lanes` lanes each. At least 4 blocks fit a multiprocessor: left to itself, ptxas spills
-// a register of some ops so that 8 do.
+// out[row] = op over n of x[rows, n], n <= kShort. A row has `lanes` neighboring threads of a warp, a block
+// kThreads / lanes rows. At least 4 blocks fit a multiprocessor: left to itself, ptxas spills a register of
+// some ops so that 8 do.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, 4)
     short_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t rows, int64_t n, int lanes) {
@@ -162,7 +163,9 @@ __global__ void __launch_bounds__(kThreads, 4)
 template <class Wide> struct OfWarps {
   Wide v[kThreads / kWarp];
 };
-// Pieces of rows of [rows, n], a block each. out is [rows, pieces].
+
+// out[row, p] = op over elements p * piece .. of x[rows, n], for each of `pieces` pieces of a row. A block
+// has one piece; neighboring threads take neighboring vectors, and warps merge through shared memory.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     long_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t pieces,
@@ -182,8 +185,10 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
 template <class Wide, int vector> struct OfThreads {
   Wide v[vector][kThreads];
 };
-// Columns of [outer, n, inner]. A block has `lanes` threads side by side, each for `vector` columns, and
-// kThreads / lanes rows of such threads. out is [outer, pieces, inner].
+
+// out[o, p, column] = op over rows p * piece .. of x[outer, n, inner], for each of `pieces` pieces of n. A
+// block has one piece and `lanes` * `vector` neighboring columns. Thread t has `vector` of these, from t %
+// lanes * vector on, in every (kThreads / lanes)-th row from t / lanes on.
 template <class Op, int vector>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     columns(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t inner, int64_t pieces,

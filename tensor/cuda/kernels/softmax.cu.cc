@@ -10,6 +10,9 @@
 namespace gradus::cuda {
 namespace {
 
+// y[o, i, j] = e^(x[o, i, j] - m) / s, or x[o, i, j] - m - log(s) if `log`, with m = max_i x[o, i, j] and s =
+// sum_i e^(x[o, i, j] - m). A team of threads (teams.h) has row (o, j), a thread at most `held` of its
+// elements, in registers.
 template <class T, int vector, int held>
 __global__ void __launch_bounds__(kTeamThreads, 4) softmax_held(T* y, const T* x, Teams teams, bool log) {
   constexpr int kEach = held / vector;
@@ -40,6 +43,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4) softmax_held(T* y, const T* x
   });
 }
 
+// The same for rows that do not fit registers: a team reads its row once for m and s, and once for y.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4) softmax_long(T* y, const T* x, Teams teams, bool log) {
   const Member me = member_of(teams);
@@ -72,6 +76,8 @@ __device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vect
   return dx;
 }
 
+// dx[o, i, j] = y * (dy - sum_i dy * y), or dy - e^y * sum_i dy if `log`, all at [o, i, j]. A team of threads
+// has row (o, j), a thread at most `held` of its elements, in registers.
 template <class T, int vector, int held>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     softmax_backward_held(T* dx, const T* dy, const T* y, Teams teams, bool log) {
@@ -90,6 +96,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
       teams, me, [&](int e, int i) { store_to_line(dx, teams, me, i, slope(g[e], v[e], sum, log)); });
 }
 
+// The same for rows that do not fit registers: a team reads its row twice.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     softmax_backward_long(T* dx, const T* dy, const T* y, Teams teams, bool log) {

@@ -18,6 +18,7 @@ using functors::AgainstNumber, functors::TimesFactor;
 
 constexpr int kCheckThreads = 256;
 
+// Reports x[i] that is not in [0, 1], for i < count. A thread has one element.
 template <class T>
 __global__ void __launch_bounds__(kCheckThreads)
     find_outside_of_unit_interval(const T* x, int64_t count, ValueReports reports) {
