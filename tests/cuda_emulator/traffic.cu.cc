@@ -21,7 +21,7 @@ template <int pad> __global__ void transpose_tiles(float* y, const float* x) {
   for (int k = line; k < 32; k += 8) y[(c + k) * 64 + r + lane] = tile.v[lane][k];
 }
 __global__ void gather_every_eighth(float* y, const float* x) {
-  const int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x;
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   y[i] = x[i * 8];
 }
 

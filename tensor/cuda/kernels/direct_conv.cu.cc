@@ -107,14 +107,6 @@ __global__ void __launch_bounds__(kThreads, 4)
   dw[pair * c.d.taps * c.h.taps * c.w.taps + tap] = convert<T>(sum);
 }
 
-// Calls f<T>() with the type of elements.
-template <class F> void with_floats(DType dtype, F&& f) {
-  with_type(dtype, [&]<class T>(T) {
-    if constexpr (std::is_floating_point_v<compute_t<T>>) f.template operator()<T>();
-  });
-}
-template <class T> T* as(const View& v) { return static_cast<T*>(v.data); }
-
 int64_t places_of(const DirectConv& c, int64_t ConvAxis::*side) {
   return c.images * (c.d.*side) * (c.h.*side) * (c.w.*side);
 }
@@ -124,28 +116,28 @@ int64_t places_of(const DirectConv& c, int64_t ConvAxis::*side) {
 void direct_conv(const char* op, const View& y, const View& x, const View& filters, const View& bias,
                  const DirectConv& c, cudaStream_t stream) {
   const int64_t items = places_of(c, &ConvAxis::out) * c.out_channels;
-  with_floats(y.dtype, [&]<class T>() {
-    launch(op, sum_taps<false, T>, {blocks_for(items, kThreads), kThreads}, stream, as<T>(y), as<T>(x),
-           as<T>(filters), as<T>(bias), c, items);
+  with_float(y.dtype, [&]<class T>(T) {
+    launch(op, sum_taps<false, T>, {blocks_for(items, kThreads), kThreads}, stream, y.as<T>(), x.as<T>(),
+           filters.as<T>(), bias.as<T>(), c, items);
   });
 }
 
 void direct_conv_input_grad(const char* op, const View& dx, const View& dy, const View& filters,
                             const DirectConv& c, cudaStream_t stream) {
   const int64_t items = places_of(c, &ConvAxis::in) * c.in_channels;
-  with_floats(dx.dtype, [&]<class T>() {
-    launch(op, sum_taps<true, T>, {blocks_for(items, kThreads), kThreads}, stream, as<T>(dx), as<T>(dy),
-           as<T>(filters), nullptr, c, items);
+  with_float(dx.dtype, [&]<class T>(T) {
+    launch(op, sum_taps<true, T>, {blocks_for(items, kThreads), kThreads}, stream, dx.as<T>(), dy.as<T>(),
+           filters.as<T>(), nullptr, c, items);
   });
 }
 
 void direct_conv_weight_grad(const char* op, const View& dw, const View& dy, const View& x,
                              const DirectConv& c, cudaStream_t stream) {
   const int64_t tiles = blocks_for(c.out_channels * (c.in_channels / c.groups), kWarp);
-  with_floats(dw.dtype, [&]<class T>() {
+  with_float(dw.dtype, [&]<class T>(T) {
     launch(op, sum_places<T>,
            {tiles * c.d.taps * c.h.taps * c.w.taps, kThreads, sizeof(Partials<compute_t<T>>)}, stream,
-           as<T>(dw), as<T>(dy), as<T>(x), c, tiles);
+           dw.as<T>(), dy.as<T>(), x.as<T>(), c, tiles);
   });
 }
 

@@ -5,7 +5,7 @@
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
-#include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
@@ -151,20 +151,6 @@ __global__ void __launch_bounds__(kWarp)
 }
 
 template <class Wide> constexpr int64_t kSharedOf = sizeof(MergedWarps<Wide, kChunkThreads>);
-
-// Calls f(P()).
-template <class F> void with_float(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kF64:
-      return f(double());
-    case DType::kF16:
-      return f(f16());
-    case DType::kBF16:
-      return f(bf16());
-    default:
-      return f(float());
-  }
-}
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
-#include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
 

@@ -264,13 +264,9 @@ __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, P
   store(dx + item * vector, sum);
 }
 
-// Calls f<T>() with the type of elements.
-template <bool narrow, class F> void with_floats(DType dtype, F&& f) {
-  with_type(dtype, [&]<class T>(T) {
-    if constexpr (std::is_floating_point_v<T> ||
-                  (narrow && (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)))
-      f.template operator()<T>();
-  });
+// Calls f(T()) with f64 or f32.
+template <class F> void with_wide_float(DType dtype, F&& f) {
+  dtype == DType::kF64 ? f(double()) : f(float());
 }
 template <class F> void with_index(DType dtype, F&& f) {
   dtype == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
@@ -294,70 +290,68 @@ void run(const char* op, void (*kernel)(P...), int vector, const Pooling& p, boo
   if (items > 0) launch(op, kernel, {blocks_for(items, kThreads), kThreads}, stream, args..., p, items);
 }
 
-template <class T> T* as(const View& v) { return static_cast<T*>(v.data); }
-
 }  // namespace
 
 void max_pool(const char* op, const View& y, const View& index, const View& x, const Pooling& p,
               cudaStream_t stream) {
-  with_floats<true>(x.dtype, [&]<class T>() {
+  with_float(x.dtype, [&]<class T>(T) {
     with_index(index.dtype, [&]<class I>() {
       const auto start = [&]<int vector>() {
-        run(op, pool_largest<T, I, vector>, vector, p, false, stream, as<T>(y), as<I>(index), as<T>(x));
+        run(op, pool_largest<T, I, vector>, vector, p, false, stream, y.as<T>(), index.as<I>(), x.as<T>());
       };
-      with_vector(p, start, as<T>(y), as<T>(x), as<I>(index));
+      with_vector(p, start, y.as<T>(), x.as<T>(), index.as<I>());
     });
   });
 }
 void max_pool_scatter(const char* op, const View& dx, const View& dy, const View& index, const Pooling& p,
                       cudaStream_t stream) {
-  with_floats<true>(dx.dtype, [&]<class T>() {
+  with_float(dx.dtype, [&]<class T>(T) {
     with_index(index.dtype, [&]<class I>() {
       const auto start = [&]<int vector>() {
-        run(op, pool_scatter<T, I, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy), as<I>(index));
+        run(op, pool_scatter<T, I, vector>, vector, p, true, stream, dx.as<T>(), dy.as<T>(), index.as<I>());
       };
-      with_vector(p, start, as<T>(dx), as<T>(dy), as<I>(index));
+      with_vector(p, start, dx.as<T>(), dy.as<T>(), index.as<I>());
     });
   });
 }
 void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Pooling& p,
                         cudaStream_t stream) {
-  with_floats<true>(x.dtype, [&]<class T>() {
+  with_float(x.dtype, [&]<class T>(T) {
     const auto start = [&]<int vector>() {
-      run(op, pool_relu_grad<T, vector>, vector, p, false, stream, as<T>(x), as<T>(dy));
+      run(op, pool_relu_grad<T, vector>, vector, p, false, stream, x.as<T>(), dy.as<T>());
     };
     const int32_t* const winners = nullptr;  // in registers: no more than 4 fit
-    with_vector(p, start, as<T>(x), as<T>(dy), winners);
+    with_vector(p, start, x.as<T>(), dy.as<T>(), winners);
   });
 }
 
 void max_pool_gather(const char* op, const View& y, const View& x, const View& index, const Pooling& p,
                      cudaStream_t stream) {
-  with_floats<false>(x.dtype, [&]<class T>() {
+  with_wide_float(x.dtype, [&]<class T>(T) {
     with_index(index.dtype, [&]<class I>() {
-      run(op, pool_gather<T, I>, 1, p, false, stream, as<T>(y), as<T>(x), as<I>(index));
+      run(op, pool_gather<T, I>, 1, p, false, stream, y.as<T>(), x.as<T>(), index.as<I>());
     });
   });
 }
 void max_pool_positions(const char* op, int64_t* positions, const View& index, const Pooling& p,
                         cudaStream_t stream) {
   with_index(index.dtype,
-             [&]<class I>() { run(op, pool_positions<I>, 1, p, false, stream, positions, as<I>(index)); });
+             [&]<class I>() { run(op, pool_positions<I>, 1, p, false, stream, positions, index.as<I>()); });
 }
 void avg_pool(const char* op, const View& y, const View& x, const Pooling& p, cudaStream_t stream) {
-  with_floats<false>(x.dtype, [&]<class T>() {
+  with_wide_float(x.dtype, [&]<class T>(T) {
     const auto start = [&]<int vector>() {
-      run(op, pool_mean<T, vector>, vector, p, false, stream, as<T>(y), as<T>(x));
+      run(op, pool_mean<T, vector>, vector, p, false, stream, y.as<T>(), x.as<T>());
     };
-    with_vector(p, start, as<T>(y), as<T>(x));
+    with_vector(p, start, y.as<T>(), x.as<T>());
   });
 }
 void avg_pool_spread(const char* op, const View& dx, const View& dy, const Pooling& p, cudaStream_t stream) {
-  with_floats<false>(dx.dtype, [&]<class T>() {
+  with_wide_float(dx.dtype, [&]<class T>(T) {
     const auto start = [&]<int vector>() {
-      run(op, pool_spread<T, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy));
+      run(op, pool_spread<T, vector>, vector, p, true, stream, dx.as<T>(), dy.as<T>());
     };
-    with_vector(p, start, as<T>(dx), as<T>(dy));
+    with_vector(p, start, dx.as<T>(), dy.as<T>());
   });
 }
 

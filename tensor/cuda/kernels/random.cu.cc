@@ -110,7 +110,7 @@ void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& ke
       if (out.view.dtype != dtype_v<Stored>) return;
       launch(op, draw_rows<Stored, Draw>,
              {blocks_for(nest.numel, kDrawThreads * kVectorSize<Stored>), kDrawThreads}, stream,
-             static_cast<Stored*>(out.view.data), nest.numel, draw, key);
+             out.view.as<Stored>(), nest.numel, draw, key);
     };
     return (draw_as(static_cast<T*>(nullptr)), ...);
   }
@@ -252,12 +252,9 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
     in_rows = in_rows && is_aligned(d.views[k].data, 16);
   }
   if (in_rows)
-    return with_type(x.dtype, [&](auto type) {
-      using T = decltype(type);
-      if constexpr (is_floating(dtype_v<T>))
-        launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVectorSize<T>), kDrawThreads},
-               stream, static_cast<T*>(y.data), static_cast<bool*>(mask.data), static_cast<const T*>(x.data),
-               nest.numel, draw, scale, key);
+    return with_float(x.dtype, [&]<class T>(T) {
+      launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVectorSize<T>), kDrawThreads}, stream,
+             y.as<T>(), mask.as<bool>(), x.as<const T>(), nest.numel, draw, scale, key);
     });
   const View views[4] = {y, mask, x, x};
   for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
@@ -277,11 +274,11 @@ void masked_scale(const char* op, const Nest& nest, const View* views, double sc
 }
 void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream) {
   if (count == 0) return;
-  const auto choose = [&]<class T>(T* data) {
-    launch(op, choose_below<T>, {blocks_for(count, kDrawThreads), kDrawThreads}, stream, data,
-           static_cast<const T*>(p.data), count, reports);
+  const auto choose = [&]<class T>(T) {
+    launch(op, choose_below<T>, {blocks_for(count, kDrawThreads), kDrawThreads}, stream, u.as<T>(),
+           p.as<const T>(), count, reports);
   };
-  u.dtype == DType::kF64 ? choose(static_cast<double*>(u.data)) : choose(static_cast<float*>(u.data));
+  u.dtype == DType::kF64 ? choose(double()) : choose(float());
 }
 
 }  // namespace gradus::cuda

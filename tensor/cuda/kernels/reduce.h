@@ -105,6 +105,21 @@ __device__ __forceinline__ typename Op::Wide merge_lanes(const Op& op, typename 
   return a;
 }
 
+template <class Wide, int threads> struct MergedWarps {
+  Wide v[threads / kWarp];
+};
+// Combines the values of all threads of a block, in the order of their numbers, in each of them. All threads
+// call it once. Shared memory is MergedWarps.
+template <int threads, class Op>
+__device__ __forceinline__ typename Op::Wide merge_block(const Op& op, typename Op::Wide a) {
+  constexpr int kWarps = threads / kWarp;
+  a = merge_lanes(op, a, kWarp);
+  auto& warps = shared_memory<MergedWarps<typename Op::Wide, threads>>();
+  if (threadIdx.x % kWarp == 0) warps.v[threadIdx.x / kWarp] = a;
+  __syncthreads();
+  return merge_lanes(op, warps.v[threadIdx.x % kWarps], kWarps);
+}
+
 // The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned. N is int for
 // short spans: it takes fewer registers.
 template <class Op, class N>
@@ -160,10 +175,6 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (row < rows && lane == 0) out[row] = finish(op, total, row);
 }
 
-template <class Wide> struct OfWarps {
-  Wide v[kThreads / kWarp];
-};
-
 // out[row, p] = op over elements p * piece .. of x[rows, n], for each of `pieces` pieces of a row. A block
 // has one piece; neighboring threads take neighboring vectors, and warps merge through shared memory.
 template <class Op>
@@ -173,12 +184,7 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   const int64_t row = blockIdx.x / pieces, from = blockIdx.x % pieces * piece;
   const int64_t length = std::min(n - from, piece);
   auto total = take_span(op, x + row * n + from, length, threadIdx.x, kThreads);
-  total = merge_lanes(op, total, kWarp);
-  auto& warps = shared_memory<OfWarps<typename Op::Wide>>();
-  if (threadIdx.x % kWarp == 0) warps.v[threadIdx.x / kWarp] = total;
-  __syncthreads();
-  constexpr int kWarps = kThreads / kWarp;
-  total = merge_lanes(op, warps.v[threadIdx.x % kWarps], kWarps);
+  total = merge_block<kThreads>(op, total);
   if (threadIdx.x == 0) out[blockIdx.x] = finish(op, from_number(op, total, from), blockIdx.x);
 }
 
@@ -274,8 +280,9 @@ void run_short_rows(const char* name, const Op& op, typename Op::Out* out, const
 template <class Op>
 void run_long_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
                    int64_t rows, int64_t n, const Pieces& pieces, cudaStream_t stream) {
-  launch(name, long_rows<Op>, {rows * pieces.count, kThreads, sizeof(OfWarps<typename Op::Wide>)}, stream, op,
-         out, x, n, pieces.count, pieces.length);
+  launch(name, long_rows<Op>,
+         {rows * pieces.count, kThreads, sizeof(MergedWarps<typename Op::Wide, kThreads>)}, stream, op, out,
+         x, n, pieces.count, pieces.length);
 }
 
 // How columns() covers [outer, n, inner].
@@ -314,6 +321,8 @@ void run_columns(const char* name, const Op& op, typename Op::Out* out, const ty
 }
 
 }  // namespace reduce_detail
+
+using reduce_detail::merge_block, reduce_detail::MergedWarps;
 
 // Returns the bytes of workspace that reduce() needs, aligned to 16.
 template <class Op>
