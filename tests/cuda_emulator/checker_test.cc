@@ -86,7 +86,7 @@ TEST(Report, HasAllThatFindsTheFaultAndItsSeedRepeatsIt) {
     ASSERT_TRUE(std::regex_match(text, parts, expected)) << text;
     const size_t line = std::stoul(parts[2]);
     ASSERT_LT(line, source.size());
-    EXPECT_NE(source[line].find("y[0] = float(block_index())"), std::string::npos) << source[line];
+    EXPECT_NE(source[line].find("y[0] = float(blockIdx.x)"), std::string::npos) << source[line];
     EXPECT_EQ(report_with_seed(parts[6]), text);
     blocks.insert(parts[3]);
   }

@@ -9,7 +9,7 @@ using namespace gradus::cuda;  // NOLINT
 
 __global__ void does_nothing() {}
 __global__ void adds(float* y, const float* x, const float* z, float by, int n) {
-  if (const int i = thread_index(); i < n) y[i] = x[i] + z[i] + by;
+  if (const int i = threadIdx.x; i < n) y[i] = x[i] + z[i] + by;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Four {
 };
 
 template <class T> __device__ T warp_sum(T v) {
-  for (int d = kWarp / 2; d > 0; d /= 2) v += shuffle_xor(kAllLanes, v, d);
+  for (int d = kWarp / 2; d > 0; d /= 2) v += __shfl_xor_sync(kAllLanes, v, d);
   return v;
 }
 
@@ -32,30 +32,30 @@ struct Partial {
 template <int kDrop> __device__ float block_sum(float v) {
   Partial& s = shared_memory<Partial>();
   v = warp_sum(v);
-  if (thread_index() % kWarp == 0) s.v[thread_index() / kWarp] = v;
-  if (kDrop != 1 && kDrop != 4) sync_block();
-  if (thread_index() < kWarp) {
-    const float t = warp_sum(thread_index() < kThreads / kWarp ? s.v[thread_index()] : 0.f);
-    if (thread_index() == 0) s.total = t;
+  if (threadIdx.x % kWarp == 0) s.v[threadIdx.x / kWarp] = v;
+  if (kDrop != 1 && kDrop != 4) __syncthreads();
+  if (threadIdx.x < kWarp) {
+    const float t = warp_sum(threadIdx.x < kThreads / kWarp ? s.v[threadIdx.x] : 0.f);
+    if (threadIdx.x == 0) s.total = t;
   }
-  if (kDrop != 2 && kDrop != 4) sync_block();
+  if (kDrop != 2 && kDrop != 4) __syncthreads();
   return s.total;
 }
 // Two sums, one after the other. The next sum's first writes are to s.v, which nobody reads since barrier 2.
 template <int kDrop> __global__ void normalize_rows(float* y, const float* x, int n) {
-  const float* row = x + block_index() * n;
+  const float* row = x + int64_t{blockIdx.x} * n;
   float a = 0;
-  for (int i = thread_index(); i < n; i += kThreads) a += row[i];
+  for (int i = threadIdx.x; i < n; i += kThreads) a += row[i];
   a = block_sum<kDrop>(a);
   float b = 0;
-  for (int i = thread_index(); i < n; i += kThreads) b += row[i] * a;
+  for (int i = threadIdx.x; i < n; i += kThreads) b += row[i] * a;
   b = block_sum<kDrop>(b);
-  for (int i = thread_index(); i < n; i += kThreads) y[block_index() * n + i] = row[i] * a / b;
+  for (int i = threadIdx.x; i < n; i += kThreads) y[int64_t{blockIdx.x} * n + i] = row[i] * a / b;
 }
 
 // kBeyond is the number of elements by which the tail is too long.
 template <int kBeyond> __global__ void twice(float* y, const float* x, int n) {
-  const int i = (int(block_index()) * kThreads + thread_index()) * 4;
+  const int i = (int(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (i + 4 <= n) {
     Four v = load_vector<Four>(x + i);
     for (float& e : v.v) e = 2 * e;
@@ -70,10 +70,10 @@ template <int kPad> struct Tile {
 };
 template <int kPad, bool kBarrier> __global__ void transpose(float* y, const float* x, int n) {
   Tile<kPad>& t = shared_memory<Tile<kPad>>();
-  const int tiles = n / 32, r = int(block_index()) / tiles * 32, c = int(block_index()) % tiles * 32;
-  const int tx = thread_index() % 32, ty = thread_index() / 32;
+  const int tiles = n / 32, r = int(blockIdx.x) / tiles * 32, c = int(blockIdx.x) % tiles * 32;
+  const int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
   for (int k = ty; k < 32; k += 8) t.v[k][tx] = x[(r + k) * n + c + tx];
-  if (kBarrier) sync_block();
+  if (kBarrier) __syncthreads();
   for (int k = ty; k < 32; k += 8) y[(c + k) * n + r + tx] = t.v[tx][k];
 }
 
@@ -86,125 +86,125 @@ __global__ void rounds(float* y, const float* x, int n, bool last) {
   Line& t = shared_memory<Line>();
   float a = 0;
   for (int r = 0; r < n; ++r) {
-    t.v[thread_index()] = x[r * 64 + thread_index()];
-    sync_block();
-    a += t.v[63 - thread_index()];
-    if (last) sync_block();
+    t.v[threadIdx.x] = x[r * 64 + threadIdx.x];
+    __syncthreads();
+    a += t.v[63 - threadIdx.x];
+    if (last) __syncthreads();
   }
-  y[thread_index()] = a;
+  y[threadIdx.x] = a;
 }
 // Lanes of one warp through shared memory.
 __global__ void within_a_warp(float* y, const float* x, bool sync) {
   Line& t = shared_memory<Line>();
-  t.v[thread_index()] = x[thread_index()];
-  if (sync) sync_warp();
-  y[thread_index()] = t.v[thread_index() ^ 31];
+  t.v[threadIdx.x] = x[threadIdx.x];
+  if (sync) __syncwarp();
+  y[threadIdx.x] = t.v[threadIdx.x ^ 31];
 }
 // Each half of a warp waits for itself alone. Over the middle nothing orders them.
 __global__ void halves_of_a_warp(float* y, const float* x, int lanes) {
   Line& t = shared_memory<Line>();
-  t.v[thread_index()] = x[thread_index()];
-  if (thread_index() < 16)
-    sync_warp(0x0000ffffu);
+  t.v[threadIdx.x] = x[threadIdx.x];
+  if (threadIdx.x < 16)
+    __syncwarp(0x0000ffffu);
   else
-    sync_warp(0xffff0000u);
-  y[thread_index()] = t.v[thread_index() ^ lanes];
+    __syncwarp(0xffff0000u);
+  y[threadIdx.x] = t.v[threadIdx.x ^ lanes];
 }
 // Two warps, of which each has waited for itself.
 __global__ void between_warps(float* y, const float* x) {
   Line& t = shared_memory<Line>();
-  t.v[thread_index()] = x[thread_index()];
-  sync_warp();
-  y[thread_index()] = t.v[63 - thread_index()];
+  t.v[threadIdx.x] = x[threadIdx.x];
+  __syncwarp();
+  y[threadIdx.x] = t.v[63 - threadIdx.x];
 }
 // All read one place; one of them then writes it.
 __global__ void write_after_many_reads(float* y, bool sync) {
   Line& t = shared_memory<Line>();
-  if (thread_index() == 0) t.v[0] = 1;
-  sync_block();
-  y[thread_index()] = t.v[0];
-  if (sync) sync_block();
-  if (thread_index() == 5) t.v[0] = 2;
+  if (threadIdx.x == 0) t.v[0] = 1;
+  __syncthreads();
+  y[threadIdx.x] = t.v[0];
+  if (sync) __syncthreads();
+  if (threadIdx.x == 5) t.v[0] = 2;
 }
 // One thread reads, one of another warp writes: in half of the orders the read comes first.
 __global__ void one_reads_one_writes(float* y) {
   Line& t = shared_memory<Line>();
-  if (thread_index() == 0) t.v[0] = 1;
-  sync_block();
-  if (thread_index() == 40) y[0] = t.v[0];
-  if (thread_index() == 0) t.v[0] = 2;
+  if (threadIdx.x == 0) t.v[0] = 1;
+  __syncthreads();
+  if (threadIdx.x == 40) y[0] = t.v[0];
+  if (threadIdx.x == 0) t.v[0] = 2;
 }
 // Two warps read, each waits for itself, and one of them writes.
 __global__ void write_after_reads_of_two_warps(float* y) {
   Line& t = shared_memory<Line>();
-  if (thread_index() == 0) t.v[0] = 1;
-  sync_block();
-  if (thread_index() % kWarp == 0) y[thread_index()] = t.v[0];
-  sync_warp();
-  if (thread_index() == 0) t.v[0] = 2;
+  if (threadIdx.x == 0) t.v[0] = 1;
+  __syncthreads();
+  if (threadIdx.x % kWarp == 0) y[threadIdx.x] = t.v[0];
+  __syncwarp();
+  if (threadIdx.x == 0) t.v[0] = 2;
 }
 // A block's barrier orders nothing in another block.
 __global__ void barriers_of_two_blocks(float* y) {
-  if (block_index() == 0 && thread_index() == 0) y[0] = 1;
-  sync_block();
-  if (block_index() == 1 && thread_index() == 0) y[0] = 2;
+  if (blockIdx.x == 0 && threadIdx.x == 0) y[0] = 1;
+  __syncthreads();
+  if (blockIdx.x == 1 && threadIdx.x == 0) y[0] = 2;
 }
 // Lanes 0 to 15 meet, then 8 to 23: lane 16 may read what lane 0 wrote.
 __global__ void handed_on(float* y) {
   Line& t = shared_memory<Line>();
-  const int lane = thread_index();
+  const int lane = threadIdx.x;
   if (lane == 0) t.v[0] = 7;
-  if (lane < 16) sync_warp(0x0000ffffu);
-  if (lane >= 8 && lane < 24) sync_warp(0x00ffff00u);
+  if (lane < 16) __syncwarp(0x0000ffffu);
+  if (lane >= 8 && lane < 24) __syncwarp(0x00ffff00u);
   if (lane == 16) y[0] = t.v[0];
 }
 __global__ void bytes_side_by_side(uint8_t* y) {
-  y[block_index() * 64 + thread_index()] = uint8_t(thread_index());
+  y[int64_t{blockIdx.x} * 64 + threadIdx.x] = uint8_t(threadIdx.x);
 }
-__global__ void one_place(float* y) { y[0] = float(block_index()); }
+__global__ void one_place(float* y) { y[0] = float(blockIdx.x); }
 __global__ void add_without_atomics(float* y) { y[0] += 1.f; }
-__global__ void count(int* y) { atomic_add(y, 1); }
+__global__ void count(int* y) { atomicAdd(y, 1); }
 __global__ void count_and_read(int* y) {
-  atomic_add(y, 1);
-  if (thread_index() == 0) y[1] = y[0];
+  atomicAdd(y, 1);
+  if (threadIdx.x == 0) y[1] = y[0];
 }
 __global__ void barrier_of_half(float* y) {
-  if (thread_index() < 32) sync_block();
-  y[thread_index()] = 0;
+  if (threadIdx.x < 32) __syncthreads();
+  y[threadIdx.x] = 0;
 }
 __global__ void two_barriers(float* y) {
-  if (thread_index() < 32)
-    sync_block();
+  if (threadIdx.x < 32)
+    __syncthreads();
   else
-    sync_block();
-  y[thread_index()] = 0;
+    __syncthreads();
+  y[threadIdx.x] = 0;
 }
 __global__ void mask_of_gone_lanes(float* y, const float* x) {
   float v = 0;
-  if (thread_index() < 16) v = shuffle_xor(kAllLanes, x[thread_index()], 1);
-  y[thread_index()] = v;
+  if (threadIdx.x < 16) v = __shfl_xor_sync(kAllLanes, x[threadIdx.x], 1);
+  y[threadIdx.x] = v;
 }
 __global__ void mask_without_itself(float* y, const float* x) {
-  y[thread_index()] = shuffle_xor(0x0000ffffu, x[thread_index()], 1);
+  y[threadIdx.x] = __shfl_xor_sync(0x0000ffffu, x[threadIdx.x], 1);
 }
 __global__ void shuffle_from_outside(float* y, const float* x) {
-  if (thread_index() < 16) y[thread_index()] = shuffle_xor(0x0000ffffu, x[thread_index()], 16);
+  if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0x0000ffffu, x[threadIdx.x], 16);
 }
 __global__ void votes(float* y) {
-  const uint32_t even = ballot(kAllLanes, thread_index() % 2 == 0);
-  y[thread_index()] = even == 0x55555555u ? 1.f : 0.f;
+  const uint32_t even = __ballot_sync(kAllLanes, threadIdx.x % 2 == 0);
+  y[threadIdx.x] = even == 0x55555555u ? 1.f : 0.f;
 }
 __global__ void shared_unwritten(float* y) {
   Line& t = shared_memory<Line>();
-  if (thread_index() < 32) t.v[thread_index()] = 1;
-  sync_block();
-  y[thread_index()] = t.v[thread_index()];
+  if (threadIdx.x < 32) t.v[threadIdx.x] = 1;
+  __syncthreads();
+  y[threadIdx.x] = t.v[threadIdx.x];
 }
 __global__ void shared_beyond(float* y, int n) {
   float* s = &shared_memory<float>();
-  for (int i = thread_index(); i < n; i += 64) s[i] = float(i);
-  sync_block();
-  y[thread_index()] = s[thread_index()];
+  for (int i = threadIdx.x; i < n; i += 64) s[i] = float(i);
+  __syncthreads();
+  y[threadIdx.x] = s[threadIdx.x];
 }
 __global__ void misaligned(float* y, const float* x) { y[0] = load_vector<Four>(x + 1).v[0]; }
 __global__ void store_to_shared(float* y) {
@@ -212,7 +212,6 @@ __global__ void store_to_shared(float* y) {
   store_vector(&s, Four{{1, 2, 3, 4}});
   y[0] = s.v[0];
 }
-__global__ void store_to_global(Four* y) { store_shared(y, Four{{1, 2, 3, 4}}); }
 __global__ void nothing() {}
 __global__ void write_one(float* y, int64_t at) { y[at] = 1; }
 __global__ void read_one(float* y, const float* x, int64_t at) { y[0] = x[at]; }
@@ -511,11 +510,6 @@ const std::vector<Case>& cases() {
        [] {
          const Buffer y(1);
          return run_line(store_to_shared, 4, y.get());
-       }},
-      {"a vector stored to global memory as to shared memory", Kind::kSharedMemory, "store_shared",
-       [] {
-         const Buffer y(4);
-         return run(store_to_global, 1, 1, reinterpret_cast<Four*>(y.get()));
        }},
       {"fresh memory read", Kind::kUnwritten, "byte 40",
        [] {

@@ -14,14 +14,14 @@ template <int pad> struct Tile {
 };
 template <int pad> __global__ void transpose_tiles(float* y, const float* x) {
   auto& tile = shared_memory<Tile<pad>>();
-  const int r = int(block_index()) / 2 * 32, c = int(block_index()) % 2 * 32;
-  const int lane = thread_index() % 32, line = thread_index() / 32;
+  const int r = int(blockIdx.x) / 2 * 32, c = int(blockIdx.x) % 2 * 32;
+  const int lane = threadIdx.x % 32, line = threadIdx.x / 32;
   for (int k = line; k < 32; k += 8) tile.v[k][lane] = x[(r + k) * 64 + c + lane];
-  sync_block();
+  __syncthreads();
   for (int k = line; k < 32; k += 8) y[(c + k) * 64 + r + lane] = tile.v[lane][k];
 }
 __global__ void gather_every_eighth(float* y, const float* x) {
-  const int64_t i = block_index() * 256 + thread_index();
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   y[i] = x[i * 8];
 }
 
@@ -33,9 +33,9 @@ struct Triples {
 };
 __global__ void exchange_triples(Triple* y, const Triple* x) {
   auto& shared = shared_memory<Triples>();
-  shared.v[thread_index()] = x[thread_index()];
-  sync_block();
-  y[thread_index()] = shared.v[255 - thread_index()];
+  shared.v[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = shared.v[255 - threadIdx.x];
 }
 
 }  // namespace

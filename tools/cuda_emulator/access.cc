@@ -71,11 +71,9 @@ void Block::check_shadow(Cell* cells, uint32_t stamp, size_t bytes, Access acces
   }
 }
 
-void Block::need_shared(const void* address, bool shared, const SourceLocation& location) {
-  if (!self_ || is_shared(address) == shared) return;
-  stop(FaultKind::kSharedMemory,
-       shared ? "store_shared writes memory that is not shared" : "store_vector writes shared memory",
-       location, name_of_memory(address));
+void Block::need_global(const void* address, const SourceLocation& location) {
+  if (self_ && is_shared(address))
+    stop(FaultKind::kSharedMemory, "store_vector writes shared memory", location, name_of_memory(address));
 }
 
 void Block::access(const void* address, size_t bytes, Access access, bool is_vector,

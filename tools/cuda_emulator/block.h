@@ -63,8 +63,8 @@ class Block {
   // Checks an access and enters it into the shadow. Vectors must be aligned to their size.
   void access(const void* address, size_t bytes, Access access, bool is_vector,
               const SourceLocation& location);
-  // An address must be in shared memory, or must not be.
-  void need_shared(const void* address, bool shared, const SourceLocation& location);
+  // Stops the block if the address is in shared memory.
+  void need_global(const void* address, const SourceLocation& location);
 
  private:
   enum class State : uint8_t { kNew, kRuns, kReady, kAtBarrier, kMeets, kGone };

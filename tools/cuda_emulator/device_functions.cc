@@ -7,10 +7,10 @@
 
 namespace gradus::cuda::emulated {
 
-int thread_index() { return Block::running()->thread_index(); }
-int64_t block_index() { return Block::running()->index(); }
-int block_threads() { return Block::running()->launch().threads; }
-int64_t grid_blocks() { return Block::running()->launch().blocks; }
+unsigned thread_index() { return static_cast<unsigned>(Block::running()->thread_index()); }
+unsigned block_index() { return Block::running()->index(); }
+unsigned block_threads() { return static_cast<unsigned>(Block::running()->launch().threads); }
+unsigned grid_blocks() { return static_cast<unsigned>(Block::running()->launch().blocks); }
 
 void* shared_memory(size_t bytes, const std::source_location& at) {
   return Block::running()->shared_memory(bytes, SourceLocation::of(at));
@@ -29,8 +29,8 @@ uint32_t ballot(uint32_t mask, bool value, const std::source_location& at) {
 void vector_access(const void* p, size_t bytes, bool write, const std::source_location& at) {
   Block::running()->access(p, bytes, write ? Access::kWrite : Access::kRead, true, SourceLocation::of(at));
 }
-void need_shared(const void* p, bool shared, const std::source_location& at) {
-  Block::running()->need_shared(p, shared, SourceLocation::of(at));
+void need_global(const void* p, const std::source_location& at) {
+  Block::running()->need_global(p, SourceLocation::of(at));
 }
 void atomic_access(const void* p, size_t bytes, const std::source_location& at) {
   Block::running()->access(p, bytes, Access::kAtomic, true, SourceLocation::of(at));

@@ -22,10 +22,17 @@
 namespace gradus::cuda::emulated {
 
 // Of the running thread. They do not change while it runs.
-[[gnu::const]] int thread_index();
-[[gnu::const]] int64_t block_index();
-[[gnu::const]] int block_threads();
-[[gnu::const]] int64_t grid_blocks();
+[[gnu::const]] unsigned thread_index();
+[[gnu::const]] unsigned block_index();
+[[gnu::const]] unsigned block_threads();
+[[gnu::const]] unsigned grid_blocks();
+
+// threadIdx and the like: x reads a number of the running thread.
+template <unsigned (*read)()> struct Index {
+  struct X {
+    operator unsigned() const { return read(); }
+  } x;
+};
 
 void* shared_memory(size_t bytes, const std::source_location& at);
 void sync_block(const std::source_location& at);
@@ -33,7 +40,7 @@ void sync_warp(uint32_t mask, const std::source_location& at);
 uint64_t shuffle(uint32_t mask, uint64_t value, int from, const std::source_location& at);
 uint32_t ballot(uint32_t mask, bool value, const std::source_location& at);
 void vector_access(const void* p, size_t bytes, bool write, const std::source_location& at);
-void need_shared(const void* p, bool shared, const std::source_location& at);
+void need_global(const void* p, const std::source_location& at);
 void atomic_access(const void* p, size_t bytes, const std::source_location& at);
 
 template <class T> T shuffle_of(uint32_t mask, T value, int from, const std::source_location& at) {
@@ -47,39 +54,60 @@ template <class T> T shuffle_of(uint32_t mask, T value, int from, const std::sou
 
 }  // namespace gradus::cuda::emulated
 
-namespace gradus::cuda {
-
 #define GRADUS_AT std::source_location at = std::source_location::current()
-// What reaches memory here was told to the checker before.
+// What reaches memory here was reported to the checker before.
 #define GRADUS_UNSEEN [[gnu::noinline, gnu::no_sanitize("thread")]]
 
-inline int thread_index() { return emulated::thread_index(); }
-inline int64_t block_index() { return emulated::block_index(); }
-inline int block_threads() { return emulated::block_threads(); }
-inline int64_t grid_blocks() { return emulated::grid_blocks(); }
+// ---- CUDA's own names
+
+inline constexpr gradus::cuda::emulated::Index<gradus::cuda::emulated::thread_index> threadIdx{};
+inline constexpr gradus::cuda::emulated::Index<gradus::cuda::emulated::block_index> blockIdx{};
+inline constexpr gradus::cuda::emulated::Index<gradus::cuda::emulated::block_threads> blockDim{};
+inline constexpr gradus::cuda::emulated::Index<gradus::cuda::emulated::grid_blocks> gridDim{};
+
+inline void __syncthreads(GRADUS_AT) { gradus::cuda::emulated::sync_block(at); }
+inline void __syncwarp(unsigned mask = 0xffffffffu, GRADUS_AT) {
+  gradus::cuda::emulated::sync_warp(mask, at);
+}
+template <class T> T __shfl_sync(unsigned mask, T value, int lane, GRADUS_AT) {
+  return gradus::cuda::emulated::shuffle_of(mask, value, lane & 31, at);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int lanes, GRADUS_AT) {
+  return gradus::cuda::emulated::shuffle_of(mask, value, (threadIdx.x & 31) ^ lanes, at);
+}
+inline unsigned __ballot_sync(unsigned mask, bool value, GRADUS_AT) {
+  return gradus::cuda::emulated::ballot(mask, value, at);
+}
+
+template <class T> GRADUS_UNSEEN T atomicAdd(T* p, std::type_identity_t<T> value, GRADUS_AT) {
+  static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads
+  gradus::cuda::emulated::atomic_access(p, sizeof(T), at);
+  const T old = *p;
+  *p = old + value;
+  return old;
+}
+template <class T> GRADUS_UNSEEN T atomicMin(T* p, std::type_identity_t<T> value, GRADUS_AT) {
+  gradus::cuda::emulated::atomic_access(p, sizeof(T), at);
+  const T old = *p;
+  *p = value < old ? value : old;
+  return old;
+}
+template <class T>
+GRADUS_UNSEEN T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> value, GRADUS_AT) {
+  gradus::cuda::emulated::atomic_access(p, sizeof(T), at);
+  const T old = *p;
+  if (old == expected) *p = value;
+  return old;
+}
+
+// ---- those of kernel.h
+
+namespace gradus::cuda {
 
 template <class T> T& shared_memory(GRADUS_AT) {
   static_assert(alignof(T) <= 16);
   return *static_cast<T*>(emulated::shared_memory(sizeof(T), at));
 }
-
-inline void sync_block(GRADUS_AT) { emulated::sync_block(at); }
-inline void sync_warp(uint32_t mask = 0xffffffffu, GRADUS_AT) { emulated::sync_warp(mask, at); }
-template <class T> T shuffle(uint32_t mask, T value, int lane, GRADUS_AT) {
-  return emulated::shuffle_of(mask, value, lane & 31, at);
-}
-template <class T> T shuffle_xor(uint32_t mask, T value, int lanes, GRADUS_AT) {
-  return emulated::shuffle_of(mask, value, (emulated::thread_index() & 31) ^ lanes, at);
-}
-template <class T> T shuffle_down(uint32_t mask, T value, int lanes, GRADUS_AT) {
-  const int lane = emulated::thread_index() & 31;
-  return emulated::shuffle_of(mask, value, lane + lanes > 31 ? lane : lane + lanes, at);
-}
-template <class T> T shuffle_up(uint32_t mask, T value, int lanes, GRADUS_AT) {
-  const int lane = emulated::thread_index() & 31;
-  return emulated::shuffle_of(mask, value, lane < lanes ? lane : lane - lanes, at);
-}
-inline uint32_t ballot(uint32_t mask, bool value, GRADUS_AT) { return emulated::ballot(mask, value, at); }
 
 template <class V> GRADUS_UNSEEN V load_vector(const void* p, GRADUS_AT) {
   emulated::vector_access(p, sizeof(V), false, at);
@@ -88,35 +116,9 @@ template <class V> GRADUS_UNSEEN V load_vector(const void* p, GRADUS_AT) {
   return v;
 }
 template <class V> GRADUS_UNSEEN void store_vector(void* p, V v, GRADUS_AT) {
-  emulated::need_shared(p, false, at);
+  emulated::need_global(p, at);
   emulated::vector_access(p, sizeof(V), true, at);
   std::memcpy(p, &v, sizeof(V));
-}
-template <class V> GRADUS_UNSEEN void store_shared(V* p, V v, GRADUS_AT) {
-  emulated::need_shared(p, true, at);
-  emulated::vector_access(p, sizeof(V), true, at);
-  *p = v;
-}
-
-template <class T> GRADUS_UNSEEN T atomic_add(T* p, T value, GRADUS_AT) {
-  static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads
-  emulated::atomic_access(p, sizeof(T), at);
-  const T old = *p;
-  *p = old + value;
-  return old;
-}
-
-GRADUS_UNSEEN inline uint64_t atomic_min(uint64_t* p, uint64_t value, GRADUS_AT) {
-  emulated::atomic_access(p, sizeof *p, at);
-  const uint64_t old = *p;
-  *p = value < old ? value : old;
-  return old;
-}
-GRADUS_UNSEEN inline uint64_t atomic_cas(uint64_t* p, uint64_t expected, uint64_t value, GRADUS_AT) {
-  emulated::atomic_access(p, sizeof *p, at);
-  const uint64_t old = *p;
-  if (old == expected) *p = value;
-  return old;
 }
 
 // 16-bit floats: as a GPU converts them, NaN apart, of which a GPU has one.

@@ -62,7 +62,7 @@ void __tsan_init() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// The host's code in kernel files has atomics (of std::shared_ptr, of statics); kernels use atomic_add().
+// The host's code in kernel files has atomics (of std::shared_ptr, of statics); kernels use atomicAdd().
 #define GRADUS_ATOMICS(bits, T)                                                                           \
   T __tsan_atomic##bits##_load(const volatile T* a, int) { return __atomic_load_n(a, __ATOMIC_SEQ_CST); } \
   void __tsan_atomic##bits##_store(volatile T* a, T v, int) { __atomic_store_n(a, v, __ATOMIC_SEQ_CST); } \

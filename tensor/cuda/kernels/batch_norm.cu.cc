@@ -47,6 +47,10 @@ __device__ __forceinline__ void sum_moments_of_block(const T* x, const Cut& cut,
     });
   }
 }
+
+// pieces[p, 0, c] = sum_r x[r, c] - x[0, c] and pieces[p, 1, c] = sum_r (x[r, c] - x[0, c])^2, over rows r of
+// piece p of x[rows, channels]. A block has one piece and a tile of channels, a thread n channels of every
+// cut.groups-th row.
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads, 4) moments(const T* x, Cut cut, double* pieces) {
   const Place me = place_of<n>(cut);
@@ -129,7 +133,9 @@ __device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const Cut
       });
 }
 
-// `pieces` are the moments, of `count` pieces, from which mean and var follow. Null: they are given.
+// y[r, c] = leaky((x[r, c] - mean[c]) * scale[c] + bias[c] + residual[r, c]), with scale = weight / sqrt(var
+// + eps). `pieces` [count, 2, channels] are the moments, from which mean and var follow. Null: they are
+// given. Threads map to [rows, channels] as in moments(). Blocks of piece 0 write mean and var.
 template <class T, int n, bool adds>
 __global__ void __launch_bounds__(kThreads, 4)
     normalize(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
@@ -149,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   normalize_block<T, n, adds>(s, cut, me, y, residual, negative_slope, shared.tile);
 }
 
-// Of one piece: moments() and normalize().
+// moments() and normalize() for one piece: a block has all rows of its tile of channels.
 template <class T, int n, bool adds>
 __global__ void __launch_bounds__(kThreads, 4)
     normalize_at_once(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
@@ -160,7 +166,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   sum_moments_of_block(s.x, cut, me, shared.summing);
   shared.sums.fill(cut, me, shared.summing.sums);
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
-    const Pair sums = shared.sums.of(thread_index());
+    const Pair sums = shared.sums.of(threadIdx.x);
     v[0] = mean_of(s, channel, sums);
     const A var = var_of(s, sums);
     write_statistics(s, running, channel, v[0], var);
@@ -170,11 +176,12 @@ __global__ void __launch_bounds__(kThreads, 4)
   normalize_block<T, n, adds>(s, cut, me, y, residual, negative_slope, shared.tile);
 }
 
+// running[c] += momentum * (batch[c] - running[c]), for mean and var of [channels]. A thread has one channel.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     update_running(RunningStatistics running, const compute_t<T>* mean, const compute_t<T>* var,
                    int64_t channels) {
-  const int64_t channel = block_index() * kThreads + thread_index();
+  const int64_t channel = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (channel < channels) move_running<T>(running, channel, mean[channel], var[channel]);
 }
 
@@ -197,7 +204,7 @@ template <class T>
 void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
                    const RunningStatistics& running, const double* pieces, int64_t count,
                    cudaStream_t stream) {
-  with_cut<kVector<T>>(
+  with_cut<kVectorSize<T>>(
       s.rows, s.channels,
       [&]<int n>(const Cut& cut) {
         launch(op, residual ? normalize<T, n, true> : normalize<T, n, false>,

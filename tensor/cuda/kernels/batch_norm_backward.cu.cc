@@ -75,6 +75,10 @@ __device__ __forceinline__ void sum_gradients_of_block(
     });
   }
 }
+
+// pieces[p, 0, c] = sum_r g[r, c] and pieces[p, 1, c] = sum_r g[r, c] * (x[r, c] - mean[c]), over rows r of
+// piece p of [rows, channels]; g is dy, or what `given` makes of it. Threads map as in moments()
+// (batch_norm.cu.cc).
 template <Given given, class T, int n, class Written>
 __global__ void __launch_bounds__(kThreads, 4)
     gradient_sums(BatchNorm<T> s, Cut cut, const T* dy, const T* y, Written* written, double* pieces,
@@ -133,7 +137,10 @@ __device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const
       });
 }
 
-// From the sums of gradients of `count` pieces.
+// dx[r, c] = scale[c] * (g[r, c] - offset[c] - (x[r, c] - mean[c]) * slope[c]), where with sums over all n
+// rows offset = sum(g) / n, slope = sum(g * (x - mean)) / (n * (var + eps)); dbias = sum(g), dweight = sum(g
+// * (x - mean)) / sqrt(var + eps). `pieces` [count, 2, channels] are the sums. Threads map as in moments()
+// (batch_norm.cu.cc). Blocks of piece 0 write dweight and dbias.
 template <class T, int n, bool rectified>
 __global__ void __launch_bounds__(kThreads, 4)
     normalize_backward(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
@@ -148,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   differentiate_block<kUnderWay / 2, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
 }
 
-// Of one piece: gradient_sums() and normalize_backward().
+// gradient_sums() and normalize_backward() for one piece: a block has all rows of its tile of channels.
 template <class T, int n, bool rectified>
 __global__ void __launch_bounds__(kThreads, 4)
     backward_at_once(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias, const T* dy,
@@ -163,11 +170,13 @@ __global__ void __launch_bounds__(kThreads, 4)
                                                  shared.summing);
   shared.sums.fill(cut, me, shared.summing.sums);
   shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
-    take_slopes<rectified>(s, channel, shared.sums.of(thread_index()), true, dweight, dbias, v);
+    take_slopes<rectified>(s, channel, shared.sums.of(threadIdx.x), true, dweight, dbias, v);
   });
   differentiate_block<kEach, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
 }
 
+// dx[r, c] = add[r, c] + offset[c] + (x[r, c] - mean[c]) * slope[c] for [rows, channels]; `add` may be null.
+// Threads map as in moments() (batch_norm.cu.cc).
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads, 4)
     moments_backward(T* dx, const compute_t<T>* add, const T* x, Cut cut, const compute_t<T>* mean,

@@ -20,6 +20,7 @@
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 
 namespace gradus::cuda {
@@ -52,28 +53,15 @@ struct Place {
 };
 template <int n> __device__ __forceinline__ Place place_of(const Cut& cut) {
   Place me;
-  me.lane = thread_index() % cut.lanes;
-  me.piece = static_cast<int>(block_index() / cut.tiles);
-  me.tile = block_index() % cut.tiles * (cut.lanes * n);
+  me.lane = threadIdx.x % cut.lanes;
+  me.piece = static_cast<int>(blockIdx.x / cut.tiles);
+  me.tile = blockIdx.x % cut.tiles * (cut.lanes * n);
   me.channel = me.tile + me.lane * n;
-  const int64_t row = me.piece * cut.length + thread_index() / cut.lanes;
+  const int64_t row = me.piece * cut.length + threadIdx.x / cut.lanes;
   me.rows = (std::min(cut.rows, (me.piece + 1) * cut.length) - row + cut.groups - 1) / cut.groups;
   me.at = row * cut.channels + me.channel;
   me.apart = cut.groups * cut.channels;
   return me;
-}
-
-template <int n, class T> __device__ __forceinline__ Vector<T, n> load(const T* p) {
-  if constexpr (n == 1)
-    return {*p};
-  else
-    return load_vector<Vector<T, n>>(p);
-}
-template <int n, class T> __device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
-  if constexpr (n == 1)
-    *p = v.v[0];
-  else
-    store_vector(p, v);
 }
 
 // Calls load(e, at) and use(e, at) for the elements of so many rows, and moves on behind these. Several are
@@ -108,11 +96,11 @@ template <int n> struct Sums {
   }
   __device__ __forceinline__ void clear(const Cut& cut) {
 #pragma unroll
-    for (int k = 0; k < 2 * n; ++k) of(cut, k, thread_index()) = 0;
+    for (int k = 0; k < 2 * n; ++k) of(cut, k, threadIdx.x) = 0;
   }
   __device__ __forceinline__ void add(const Cut& cut, int k, double first, double second) {
-    of(cut, k, thread_index()) += first;
-    of(cut, n + k, thread_index()) += second;
+    of(cut, k, threadIdx.x) += first;
+    of(cut, n + k, threadIdx.x) += second;
   }
 };
 struct Pair {
@@ -122,8 +110,8 @@ struct Pair {
 // those that the calling thread has. All threads call it.
 template <int n, class F>
 __device__ __forceinline__ void take_sums(const Cut& cut, const Place& me, Sums<n>& sums, F&& f) {
-  sync_block();
-  for (int k = thread_index() / cut.lanes; k < 2 * n; k += cut.groups) {
+  __syncthreads();
+  for (int k = threadIdx.x / cut.lanes; k < 2 * n; k += cut.groups) {
     double sum = 0;
     for (int g = 0; g < cut.groups; ++g) sum += sums.of(cut, k, g * cut.lanes + me.lane);
     if (me.channel < cut.channels) f(k / n, k % n, sum);
@@ -142,31 +130,31 @@ template <int n> struct SumsOfTile {
 
   __device__ __forceinline__ void fill(const Cut& cut, const Place& me, Sums<n>& sums) {
     take_sums(cut, me, sums, [&](int i, int k, double sum) { v[i][me.lane * n + k] = sum; });
-    sync_block();
+    __syncthreads();
   }
   __device__ __forceinline__ Pair of(int channel) const { return {v[0][channel], v[1][channel]}; }
 };
 
-// Adds the sums of all pieces. Returns those of channel thread_index() % width of the tile. All threads call.
+// Adds the sums of all pieces. Returns those of channel threadIdx.x % width of the tile. All threads call.
 template <int width>
 __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int64_t tile, int64_t channels,
                                         double (&parts)[kThreads]) {
   constexpr int kBoth = 2 * width, kParts = kThreads / kBoth;
-  const int mine = thread_index() % kBoth;
+  const int mine = threadIdx.x % kBoth;
   const int64_t channel = tile + mine % width;
   double sum = 0;
   if (channel < channels) {
 #pragma unroll 4
-    for (int64_t p = thread_index() / kBoth; p < count; p += kParts)
+    for (int64_t p = threadIdx.x / kBoth; p < count; p += kParts)
       sum += pieces[(p * 2 + mine / width) * channels + channel];
   }
-  parts[thread_index()] = sum;
-  sync_block();
+  parts[threadIdx.x] = sum;
+  __syncthreads();
   Pair all{0, 0};
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {
-    all.first += parts[p * kBoth + thread_index() % width];
-    all.second += parts[p * kBoth + width + thread_index() % width];
+    all.first += parts[p * kBoth + threadIdx.x % width];
+    all.second += parts[p * kBoth + width + threadIdx.x % width];
   }
   return all;
 }
@@ -178,14 +166,14 @@ template <class A, int count, int n> struct OfTile {
 
   // Calls f(channel, numbers) once for each channel. All threads call it.
   template <class F> __device__ __forceinline__ void fill(const Cut& cut, const Place& me, F&& f) {
-    const int c = thread_index();
+    const int c = threadIdx.x;
     if (c < kWidth<n> && me.tile + c < cut.channels) {
       A numbers[count];
       f(me.tile + c, numbers);
 #pragma unroll
       for (int i = 0; i < count; ++i) v[i][c % n * kApart + c / n] = numbers[i];
     }
-    sync_block();
+    __syncthreads();
   }
   // Number i of channel k of a thread's.
   __device__ __forceinline__ A of(int i, int k, int lane) const { return v[i][k * kApart + lane]; }
@@ -222,16 +210,18 @@ template <class A, int summed, int used, int n> struct AtOnce {
   OfTile<A, used, n> tile;
 };
 
-// The sums of all pieces, as they are, or as mean and m2 if the moments of x are summed.
+// first[c] = sum_p pieces[p, 0, c] and second[c] = sum_p pieces[p, 1, c]. If x[rows, channels] is given,
+// these are sums about x[0, c], and the results are mean[c] and m2[c] = sum_r (x[r, c] - mean[c])^2. A block
+// has kSingles channels, and a thread every 4th piece of one of their 2 * kSingles sums.
 template <class T, class Out>
 __global__ void __launch_bounds__(kThreads)
     finish_sums(Out* first, Out* second, const T* x, int64_t rows, int64_t channels, const double* pieces,
                 int64_t count) {
   auto& parts = shared_memory<double[kThreads]>();
-  const int64_t tile = block_index() * kSingles;
+  const int64_t tile = int64_t{blockIdx.x} * kSingles;
   const Pair sums = sums_of<kSingles>(pieces, count, tile, channels, parts);
-  const int64_t channel = tile + thread_index();
-  if (thread_index() >= kSingles || channel >= channels) return;
+  const int64_t channel = tile + threadIdx.x;
+  if (threadIdx.x >= kSingles || channel >= channels) return;
   if (x) {
     const auto n = static_cast<double>(rows);
     first[channel] = static_cast<Out>(static_cast<double>(widen(x[channel])) + sums.first / n);
@@ -266,17 +256,14 @@ template <class Shared> Grid grid_of(const Cut& cut) {
 }
 
 // Channels of a thread: 16 bytes of elements, but of sums, and of what else takes registers, 4 at most.
-template <class T> constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-template <class T> constexpr int kFew = std::min(4, kVector<T>);
+template <class T> constexpr int kFew = std::min(4, kVectorSize<T>);
 
 // Calls f<n>(cut) with n channels of a thread: `most`, or 1 where they do not make whole, aligned vectors.
 // Arrays are of elements T, or of what these are computed in.
 template <int most, class T, class F, class... P>
 void with_cut(int64_t rows, int64_t channels, F&& f, const T* x, const P*... more) {
-  const auto is_aligned = [](const void* p, size_t size) {
-    return reinterpret_cast<uintptr_t>(p) % (most * size) == 0;
-  };
-  const bool fits = channels % most == 0 && is_aligned(x, sizeof(T)) && (is_aligned(more, sizeof(P)) && ...);
+  const bool fits =
+      channels % most == 0 && is_aligned(x, most * sizeof(T)) && (is_aligned(more, most * sizeof(P)) && ...);
   if (fits)
     f.template operator()<most>(cut_of(rows, channels, most, sizeof(T)));
   else

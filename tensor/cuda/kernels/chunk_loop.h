@@ -4,26 +4,9 @@
 #include <cstdint>
 
 #include "gradus/tensor/cuda/kernels/tensor_table.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::cuda {
-
-// Whether vectors of n elements can be loaded from there.
-template <int n, class T> __device__ __forceinline__ bool holds_vectors(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % (n * sizeof(T)) == 0;
-}
-
-template <int n, class T> __device__ __forceinline__ Vector<T, n> load_part(const T* p) {
-  if constexpr (n == 1)
-    return {*p};
-  else
-    return load_vector<Vector<T, n>>(p);
-}
-template <int n, class T> __device__ __forceinline__ void store_part(T* p, const Vector<T, n>& v) {
-  if constexpr (n == 1)
-    *p = v.v[0];
-  else
-    store_vector(p, v);
-}
 
 // Calls f.operator()<n>(i) for the calling thread's vectors of n elements, if the chunk holds vectors. Then
 // it calls f.operator()<1>(i) for the thread's elements that are left.
@@ -34,10 +17,10 @@ __device__ __forceinline__ void for_each_part(const Chunk& chunk, bool in_vector
     done = chunk.count / n * n;
     // Unrolled, loops take registers that more blocks have a better use for.
 #pragma unroll 1
-    for (int i = thread_index() * n; i < done; i += kChunkThreads * n) f.template operator()<n>(i);
+    for (int i = threadIdx.x * n; i < done; i += kChunkThreads * n) f.template operator()<n>(i);
   }
 #pragma unroll 1
-  for (int i = done + thread_index(); i < chunk.count; i += kChunkThreads) f.template operator()<1>(i);
+  for (int i = done + threadIdx.x; i < chunk.count; i += kChunkThreads) f.template operator()<1>(i);
 }
 
 }  // namespace gradus::cuda

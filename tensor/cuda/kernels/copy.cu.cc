@@ -8,6 +8,7 @@
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::cuda {
 namespace {
@@ -32,9 +33,10 @@ template <class F> void with_word(int64_t bytes, F&& f) {
   }
 }
 
+// dst[i] = src[i] for positions i of the nest, in words W. Thread t of block b copies words (b * kEach + e) *
+// kThreads + t.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
-  const auto first =
-      static_cast<uint32_t>(block_index()) * (kThreads * kEach) + static_cast<uint32_t>(thread_index());
+  const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   W words[kEach];
   int64_t at[kEach][2];
 #pragma unroll
@@ -60,37 +62,39 @@ struct Transposed {
 template <class W> struct Tile {
   W v[kTile][kTile + (sizeof(W) < 4 ? 4 / sizeof(W) : 1)];
 };
+
+// dst[plane][r * dst_row + c] = src[plane][c * src_row + r]. A block has a tile of kTile x kTile elements in
+// shared memory, so that neighboring lanes read neighboring elements of src, and write neighboring elements
+// of dst.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(Transposed t) {
   auto& tile = shared_memory<Tile<W>>();
-  const int64_t c0 = block_index() % t.column_tiles * kTile;
-  const int64_t r0 = block_index() / t.column_tiles % t.row_tiles * kTile;
+  const int64_t c0 = blockIdx.x % t.column_tiles * kTile;
+  const int64_t r0 = blockIdx.x / t.column_tiles % t.row_tiles * kTile;
   int64_t plane[2];
-  t.planes.locate(static_cast<uint32_t>(block_index() / t.column_tiles / t.row_tiles), plane);
-  const int lane = thread_index() % kTile, line = thread_index() / kTile;
+  t.planes.locate(static_cast<uint32_t>(blockIdx.x / t.column_tiles / t.row_tiles), plane);
+  const int lane = threadIdx.x % kTile, line = threadIdx.x / kTile;
   constexpr int kLines = kThreads / kTile;
   const W* src = static_cast<const W*>(t.planes.data[1]) + plane[1];
 #pragma unroll
   for (int k = line; k < kTile; k += kLines)
     if (r0 + lane < t.rows && c0 + k < t.columns) tile.v[k][lane] = src[(c0 + k) * t.src_row + r0 + lane];
-  sync_block();
+  __syncthreads();
   W* dst = static_cast<W*>(t.planes.data[0]) + plane[0];
 #pragma unroll
   for (int k = line; k < kTile; k += kLines)
     if (r0 + k < t.rows && c0 + lane < t.columns) dst[(r0 + k) * t.dst_row + c0 + lane] = tile.v[lane][k];
 }
 
-// A pattern of 16 bytes, from an aligned address on.
+// to[i] = pattern[i % 16] for i < bytes, from an address aligned to 16 on. A thread writes 16 bytes.
 __global__ void __launch_bounds__(kThreads)
-    fill_dense(uint8_t* to, int64_t bytes, Vector<uint64_t, 2> pattern) {
-  const int64_t at = (block_index() * kThreads + thread_index()) * 16;
-  if (at + 16 <= bytes) return store_vector(to + at, pattern);
-  const auto parts = __builtin_bit_cast(Vector<uint8_t, 16>, pattern);
-#pragma unroll
-  for (int i = 0; i < 16; ++i)
-    if (at + i < bytes) to[at + i] = parts.v[i];
+    fill_dense(uint8_t* to, int64_t bytes, Vector<uint8_t, 16> pattern) {
+  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 16;
+  store_first(to + at, pattern, bytes - at);
 }
+
+// dst[i] = word for positions i of the nest. A thread writes one word.
 template <class W> __global__ void __launch_bounds__(kThreads) fill_words(StridedOperands<1> o, W word) {
-  const uint32_t i = static_cast<uint32_t>(block_index()) * kThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[1];
   o.locate(i, at);
@@ -101,9 +105,10 @@ struct Identity {
   template <class T> __device__ T operator()(T x) const { return x; }
 };
 
-// Any dtypes. Integers pass as i64 and floats as f64, which hold all of theirs.
+// dst[i] = src[i], converted, for positions i of the nest. A thread has one element. Any dtypes: integers
+// pass as i64 and floats as f64, which hold all of theirs.
 __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
-  const uint32_t i = static_cast<uint32_t>(block_index()) * kThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[2];
   o.locate(i, at);
@@ -124,7 +129,7 @@ int64_t join_words(Nest* nest, const View* views, int64_t bytes) {
   if (nest->inner_stride(0) != 1 || nest->inner_stride(1) != 1) return bytes;
   while (bytes < 16 && nest->size[inner] % 2 == 0) {
     for (size_t k = 0; k < 2; ++k) {
-      if (reinterpret_cast<uintptr_t>(views[k].data) % static_cast<uintptr_t>(2 * bytes)) return bytes;
+      if (!is_aligned(views[k].data, static_cast<size_t>(2 * bytes))) return bytes;
       for (size_t d = 0; d < inner; ++d)
         if (nest->stride[k][d] % 2) return bytes;
     }
@@ -215,10 +220,9 @@ void copy(const char* op, const Nest& nest, const View* views, cudaStream_t stre
 void fill(const char* op, const Nest& nest, const View& view, const void* element, cudaStream_t stream) {
   if (nest.numel == 0) return;
   const int64_t bytes = size_of(view.dtype);
-  if (is_flat(nest, 0) && reinterpret_cast<uintptr_t>(view.data) % 16 == 0) {
-    Vector<uint64_t, 2> pattern;
-    for (int64_t i = 0; i < 16; i += bytes)
-      std::memcpy(reinterpret_cast<char*>(&pattern) + i, element, static_cast<size_t>(bytes));
+  if (is_flat(nest, 0) && is_aligned(view.data, 16)) {
+    Vector<uint8_t, 16> pattern;
+    for (int64_t i = 0; i < 16; i += bytes) std::memcpy(pattern.v + i, element, static_cast<size_t>(bytes));
     return launch(op, fill_dense, {blocks_for(nest.numel * bytes, kThreads * 16), kThreads}, stream,
                   static_cast<uint8_t*>(view.data), nest.numel * bytes, pattern);
   }

@@ -14,9 +14,10 @@ struct Line {
   int64_t middle;
 };
 
-// The multiply-adds are fused on the CPU too, by its compiler.
+// out[i] = start + i * step before `middle`, end - (n - 1 - i) * step from there on. A thread has one
+// element. The multiply-adds are fused on the CPU too, by its compiler.
 __global__ void __launch_bounds__(kThreads) fill_line(void* out, DType dtype, int64_t n, Line line) {
-  const int64_t i = block_index() * kThreads + thread_index();
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
   const double value = i < line.middle ? m::fma(static_cast<double>(i), line.step, line.start)
                                        : m::fma(-static_cast<double>(n - 1 - i), line.step, line.end);

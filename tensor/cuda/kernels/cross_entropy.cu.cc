@@ -58,8 +58,11 @@ __device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const M
   return y;
 }
 
-// Where one block has all samples, it finishes the whole loss, and `total` is its weight. Else `total` is
-// null, and each sample's loss goes to `losses`.
+// loss[i] = (1 - smoothing) * w[t] * nll(t) + smoothing / classes * sum_c w[c] * nll(c) for samples i of
+// scores x[outer, classes, inner], where t = target[i] and nll(c) = log(sum_k e^(x[k] - max)) - (x[c] - max);
+// without stats x are logarithms of probabilities, and nll(c) = -x[c]. A team of threads (teams.h) has one
+// sample. If one block has all samples, it finishes the whole loss, and `total` is its weight. Else `total`
+// is null, and the samples' losses go to `losses`.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     cross_entropy_samples(CrossEntropy<T> s, Teams teams, SampleLoss* losses, T* each, WholeLoss<T> whole,
@@ -79,7 +82,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
     for_each_share<1>(teams, me, [&](int64_t c) {
       smooth += (s.weight ? static_cast<double>(s.weight[c]) : 1.0) * nll(s.x[me.first + c * s.inner]);
     });
-    if (s.stats) sync_block();  // all have read the places
+    if (s.stats) __syncthreads();  // all have read the places
     smooth = merge_team(teams, smooth, places.sum, TakeSum{});
   }
   const int lane = me.lane;
@@ -100,13 +103,16 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
   }
   if (!total) return;
   const Teams block{1, 0, 1, kTeamThreads, 1};
-  sync_block();  // all have read the places
+  __syncthreads();  // all have read the places
   mine.loss = merge_team(block, mine.loss, places.sum, TakeSum{});
-  sync_block();
+  __syncthreads();
   mine.weight = merge_team(block, mine.weight, places.sum, TakeSum{});
-  if (thread_index() == 0) *total = whole.finish(mine, 0);
+  if (threadIdx.x == 0) *total = whole.finish(mine, 0);
 }
 
+// dx[o, c, i] = g * (p[c] * (h + smooth * sum_k w[k]) - (c == t) * h - smooth * w[c]), where p = softmax(x),
+// or 0 without stats, t is the target, h = (1 - smoothing) * w[t], smooth = smoothing / classes, and g = dy,
+// divided by `total` if given. A team of threads (teams.h) has the classes of one sample.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     cross_entropy_slopes(CrossEntropy<T> s, Teams teams, T* dx, const T* dy, bool each, const T* total,
@@ -145,7 +151,7 @@ template <class T> int64_t bytes_of_losses(const CrossEntropy<T>& s) {
 
 // Calls f<vector>(teams).
 template <class T, class F> void with_teams(const CrossEntropy<T>& s, bool in_vectors, F&& f) {
-  constexpr int kVector = 16 / sizeof(T);
+  constexpr int kVector = kVectorSize<T>;
   const auto start = [&]<int vector>() {
     f.template operator()<vector>(teams_for(s.outer, s.classes, s.inner, vector, kScores));
   };
@@ -167,7 +173,7 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
   const bool each = kind == LossOf::kEach;
   const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossOf::kMean}; };
   bool is_done = false;
-  with_teams(s, lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, s.x), [&]<int vector>(Teams teams) {
+  with_teams(s, lie_in_vectors(s.classes, s.inner, s.x), [&]<int vector>(Teams teams) {
     if (!s.stats && s.smoothing == 0) teams.lanes = teams.apart = 1;  // one score is read
     // Few samples of few classes are for one block: it needs no second launch.
     const auto lanes = kTeamThreads / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.samples())));
@@ -192,8 +198,8 @@ void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossOf kind, T
     weights = static_cast<T*>(workspace);
     reduce_rows(op, Sum<T>{}, weights, s.weight, 1, s.classes, static_cast<char*>(workspace) + 16, stream);
   }
-  const bool in_vectors = s.stats ? lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, dx, s.x)
-                                  : lie_in_vectors<16 / sizeof(T)>(s.classes, s.inner, dx);
+  const bool in_vectors =
+      s.stats ? lie_in_vectors(s.classes, s.inner, dx, s.x) : lie_in_vectors(s.classes, s.inner, dx);
   with_teams(s, in_vectors, [&]<int vector>(const Teams& teams) {
     launch(op, cross_entropy_slopes<T, vector>, {teams.blocks(), kTeamThreads}, stream, s, teams, dx, dy,
            kind == LossOf::kEach, kind == LossOf::kMean ? total : nullptr, weights);

@@ -30,12 +30,13 @@ __device__ __forceinline__ int64_t source_at(const ConvAxis& a, int64_t place, i
   return backward ? output_at(a, place, tap) : input_at(a, place, tap);
 }
 
-// Sums of what the taps meet in the source, times filters [taps, summed, channels]: `summed` channels of each
-// place make one of a result, which has `channels`. Backward, the result is the input.
+// result[image, place, channel] = bias[channel] + sum over taps and summed channels m of source[image, place
+// at tap, m] * filters[tap, m, channel]. Forward, result is y and source is x; backward, they are dx and dy.
+// A thread has one element of the result; neighboring threads have neighboring channels.
 template <bool backward, class T>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_taps(T* result, const T* source, const T* filters, const T* bias, DirectConv c, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const auto size = [](const ConvAxis& a) { return backward ? a.in : a.out; };
   const auto source_size = [](const ConvAxis& a) { return backward ? a.out : a.in; };
@@ -71,13 +72,15 @@ template <class C> struct Partials {
   C sums[kRows][kWarp];
 };
 
-// A block computes 32 pairs of channels, at one tap. Each row of threads has some lines of the output.
+// dw[out, in, tap] = sum over images and places of dy[image, place, out] * x[image, place at tap, in]. A
+// block has one tap and kWarp pairs (out, in), one for each lane. A warp has every kRows-th line of dy;
+// shared memory merges the warps.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_places(T* dw, const T* dy, const T* x, DirectConv c, int64_t tiles) {
   using C = compute_t<T>;
-  const int lane = thread_index() % kWarp, row = thread_index() / kWarp;
-  const int64_t tap = block_index() / tiles, pair = block_index() % tiles * kWarp + lane;
+  const int lane = threadIdx.x % kWarp, row = threadIdx.x / kWarp;
+  const int64_t tap = blockIdx.x / tiles, pair = blockIdx.x % tiles * kWarp + lane;
   const int64_t each = c.in_channels / c.groups, out = pair / each,
                 in = out / (c.out_channels / c.groups) * each + pair % each;
   C sum = 0;
@@ -98,19 +101,11 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
   auto& partials = shared_memory<Partials<C>>();
   partials.sums[row][lane] = sum;
-  sync_block();
+  __syncthreads();
   if (row != 0 || out >= c.out_channels) return;
   for (int other = 1; other < kRows; ++other) sum += partials.sums[other][lane];
   dw[pair * c.d.taps * c.h.taps * c.w.taps + tap] = convert<T>(sum);
 }
-
-// Calls f<T>() with the type of elements.
-template <class F> void with_floats(DType dtype, F&& f) {
-  with_type(dtype, [&]<class T>(T) {
-    if constexpr (std::is_floating_point_v<compute_t<T>>) f.template operator()<T>();
-  });
-}
-template <class T> T* as(const View& v) { return static_cast<T*>(v.data); }
 
 int64_t places_of(const DirectConv& c, int64_t ConvAxis::*side) {
   return c.images * (c.d.*side) * (c.h.*side) * (c.w.*side);
@@ -121,28 +116,28 @@ int64_t places_of(const DirectConv& c, int64_t ConvAxis::*side) {
 void direct_conv(const char* op, const View& y, const View& x, const View& filters, const View& bias,
                  const DirectConv& c, cudaStream_t stream) {
   const int64_t items = places_of(c, &ConvAxis::out) * c.out_channels;
-  with_floats(y.dtype, [&]<class T>() {
-    launch(op, sum_taps<false, T>, {blocks_for(items, kThreads), kThreads}, stream, as<T>(y), as<T>(x),
-           as<T>(filters), as<T>(bias), c, items);
+  with_float(y.dtype, [&]<class T>(T) {
+    launch(op, sum_taps<false, T>, {blocks_for(items, kThreads), kThreads}, stream, y.as<T>(), x.as<T>(),
+           filters.as<T>(), bias.as<T>(), c, items);
   });
 }
 
 void direct_conv_input_grad(const char* op, const View& dx, const View& dy, const View& filters,
                             const DirectConv& c, cudaStream_t stream) {
   const int64_t items = places_of(c, &ConvAxis::in) * c.in_channels;
-  with_floats(dx.dtype, [&]<class T>() {
-    launch(op, sum_taps<true, T>, {blocks_for(items, kThreads), kThreads}, stream, as<T>(dx), as<T>(dy),
-           as<T>(filters), nullptr, c, items);
+  with_float(dx.dtype, [&]<class T>(T) {
+    launch(op, sum_taps<true, T>, {blocks_for(items, kThreads), kThreads}, stream, dx.as<T>(), dy.as<T>(),
+           filters.as<T>(), nullptr, c, items);
   });
 }
 
 void direct_conv_weight_grad(const char* op, const View& dw, const View& dy, const View& x,
                              const DirectConv& c, cudaStream_t stream) {
   const int64_t tiles = blocks_for(c.out_channels * (c.in_channels / c.groups), kWarp);
-  with_floats(dw.dtype, [&]<class T>() {
+  with_float(dw.dtype, [&]<class T>(T) {
     launch(op, sum_places<T>,
            {tiles * c.d.taps * c.h.taps * c.w.taps, kThreads, sizeof(Partials<compute_t<T>>)}, stream,
-           as<T>(dw), as<T>(dy), as<T>(x), c, tiles);
+           dw.as<T>(), dy.as<T>(), x.as<T>(), c, tiles);
   });
 }
 

@@ -68,6 +68,13 @@ template <class F> __host__ __device__ __forceinline__ auto with_type(DType dtyp
   }
 }
 
+// The same for floats.
+template <class F> void with_float(DType dtype, F&& f) {
+  with_type(dtype, [&](auto type) {
+    if constexpr (is_floating(dtype_v<decltype(type)>)) f(type);
+  });
+}
+
 // Reads element i of an array whose type is known at run time. The whole grid takes one way.
 template <class To> __device__ __forceinline__ To load_as(const void* data, DType dtype, int64_t i) {
   return with_type(dtype,

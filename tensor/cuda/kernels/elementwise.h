@@ -20,6 +20,7 @@
 #include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::functors {
 struct AddCDiv;
@@ -84,31 +85,23 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
     return f(x...);
 }
 
-// The first `left` of n elements of an input from a position on; all, where there are more. An input of one
-// element is not looked at.
-template <class T, int n>
-__device__ __forceinline__ Vector<T, n> load_some(const DenseInput& in, int64_t at, int64_t left) {
-  const T* p = static_cast<const T*>(in.data) + at;
-  if (!in.is_scalar && n <= left) return load_vector<Vector<T, n>>(p);
-  Vector<T, n> v;
-#pragma unroll
-  for (int i = 0; i < n; ++i) v.v[i] = in.is_scalar || i >= left ? T() : p[i];
-  return v;
-}
-
-// A block computes `each` vectors in each thread: neighbors take neighbors, and all loads come before the
-// first store. The last block takes what is left. `out` may be one of the inputs.
+// out[i] = f(in_0[i], in_1[i], ...) for i < count; an input that is one element is in_k[0]. Vector e of
+// thread t in block b begins at element ((b * each + e) * kThreads + t) * n. A thread loads all its vectors
+// before its first store, so `out` may be one of the inputs. The last block loops over what is left.
 template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
   constexpr int n = vector_size<F, Out, In...>;
-  const int64_t begin = block_index() * (kThreads * each * n);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t begin = int64_t{blockIdx.x} * (kThreads * each * n);
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
     // A number beside 16-bit floats is f32, and stays so.
     const std::tuple<compute_t<In>...> scalars{
         in[I].is_scalar ? load_as<compute_t<In>>(in[I].data, in[I].dtype, 0) : compute_t<In>()...};
     const auto load = [&](int64_t at, int64_t left) {
-      return std::tuple<Vector<In, n>...>{load_some<In, n>(in[I], at, left)...};
+      return std::tuple<Vector<In, n>...>{
+          in[I].is_scalar ? Vector<In, n>{}
+                          : load_first<n>(static_cast<const In*>(in[I].data) + at, left)...};
     };
     const auto computed = [&](const std::tuple<Vector<In, n>...>& v) {
       Vector<Out, n> out;
@@ -121,32 +114,25 @@ __global__ void __launch_bounds__(kThreads)
     if (begin + kThreads * each * n <= count) {
       std::tuple<Vector<In, n>...> loaded[each];
 #pragma unroll
-      for (int e = 0; e < each; ++e) loaded[e] = load(begin + (thread_index() + e * kThreads) * n, n);
+      for (int e = 0; e < each; ++e) loaded[e] = load(begin + (thread + e * kThreads) * n, n);
 #pragma unroll
-      for (int e = 0; e < each; ++e)
-        store_vector(out + begin + (thread_index() + e * kThreads) * n, computed(loaded[e]));
+      for (int e = 0; e < each; ++e) store(out + begin + (thread + e * kThreads) * n, computed(loaded[e]));
       return;
     }
 #pragma unroll 1
-    for (int64_t at = begin + thread_index() * n; at < count; at += kThreads * n) {
+    for (int64_t at = begin + thread * n; at < count; at += kThreads * n) {
       const int64_t left = count - at;
-      const Vector<Out, n> v = computed(load(at, left));
-      if (n <= left) {
-        store_vector(out + at, v);
-        continue;
-      }
-#pragma unroll
-      for (int i = 0; i < n; ++i)
-        if (i < left) out[at + i] = v.v[i];
+      store_first(out + at, computed(load(at, left)), left);
     }
   };
   run(std::index_sequence_for<In...>());
 }
 
+// out[i] = f(in_0[i], in_1[i], ...) for positions i of the nest, wherever operands have them. Thread t of
+// block b computes positions (b * kStridedEach + e) * kThreads + t.
 template <class F, class... In>
 __global__ void __launch_bounds__(kThreads) strided(F f, StridedOperands<1 + sizeof...(In)> o) {
-  const uint32_t first = static_cast<uint32_t>(block_index()) * (kThreads * kStridedEach) +
-                         static_cast<uint32_t>(thread_index());
+  const uint32_t first = blockIdx.x * (kThreads * kStridedEach) + threadIdx.x;
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
 #pragma unroll
     for (int e = 0; e < kStridedEach; ++e) {
@@ -178,10 +164,7 @@ bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, 
   constexpr int n = vector_size<F, Out, Stored<S, C, InC>...>;
   if (nest.dims != 1 || (nest.stride[0][0] != 1 && nest.numel != 1) || !holds<Out>(views[0].dtype))
     return false;
-  const auto is_aligned = [](const void* p, size_t size) {
-    return reinterpret_cast<uintptr_t>(p) % (n * size) == 0;
-  };
-  if (!is_aligned(views[0].data, sizeof(Out))) return false;
+  if (!is_aligned(views[0].data, n * sizeof(Out))) return false;
   std::array<DenseInput, sizeof...(InC)> in;
   bool fits = true;
   const auto take = [&]<class T>(size_t k, T*) {
@@ -190,7 +173,7 @@ bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, 
     in[k] = {v.data, v.dtype, is_scalar};
     fits = fits && (is_scalar || (nest.numel != 1 && nest.stride[k + 1][0] != 1
                                       ? false
-                                      : holds<T>(v.dtype) && is_aligned(v.data, sizeof(T))));
+                                      : holds<T>(v.dtype) && is_aligned(v.data, n * sizeof(T))));
   };
   size_t k = 0;
   (take(k++, static_cast<Stored<S, C, InC>*>(nullptr)), ...);

@@ -5,7 +5,7 @@
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
-#include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
@@ -18,29 +18,28 @@ using Table = TensorTable<1>;
 // Calls f with each vector of the calling thread's share in a chunk, and stores what it leaves there.
 template <class P, bool stores, class F>
 __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
-  constexpr int kVector = 16 / sizeof(P);
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const x = table.at<P>(0, chunk);
-  for_each_part<kVector>(chunk, holds_vectors<kVector>(x), [&]<int n>(int i) {
-    Vector<P, n> v = load_part<n>(x + i);
+  for_each_part<kVectorSize<P>>(chunk, is_aligned(x, 16), [&]<int n>(int i) {
+    Vector<P, n> v = load<n>(x + i);
     f(v);
-    if constexpr (stores) store_part(x + i, v);
+    if constexpr (stores) store(x + i, v);
   });
 }
 
+// sum[i] += term[i] for each tensor of the table. A block has one chunk, a thread every kChunkThreads-th
+// vector.
 template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(TensorTable<2> table) {
-  constexpr int kVector = 16 / sizeof(P);
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const sum = table.at<P>(0, chunk);
   const P* const term = table.at<P>(1, chunk);
-  for_each_part<kVector>(chunk, holds_vectors<kVector>(sum) && holds_vectors<kVector>(term),
-                         [&]<int n>(int i) {
-                           Vector<P, n> a = load_part<n>(sum + i);
-                           const Vector<P, n> b = load_part<n>(term + i);
+  for_each_part<kVectorSize<P>>(chunk, is_aligned(sum, 16) && is_aligned(term, 16), [&]<int n>(int i) {
+    Vector<P, n> a = load<n>(sum + i);
+    const Vector<P, n> b = load<n>(term + i);
 #pragma unroll
-                           for (int e = 0; e < n; ++e) a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
-                           store_part(sum + i, a);
-                         });
+    for (int e = 0; e < n; ++e) a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
+    store(sum + i, a);
+  });
 }
 
 // Terms of power sums.
@@ -61,6 +60,7 @@ struct AddTerms {
 };
 AddTerms terms_of(double p) { return {std::isinf(p)}; }
 
+// sums[chunk] = sum, or maximum, of term(x[i]) over the elements of a chunk. A block has one chunk.
 template <class P, class Term>
 __global__ void __launch_bounds__(kChunkThreads)
     sum_powers_of_chunks(AddTerms add, Term term, double* sums, Table table) {
@@ -70,19 +70,20 @@ __global__ void __launch_bounds__(kChunkThreads)
     for (const P x : v.v) mine = add.merge(mine, term(static_cast<double>(widen(x))));
   });
   mine = merge_block<kChunkThreads>(add, mine);
-  if (thread_index() == 0) sums[block_index()] = mine;
+  if (threadIdx.x == 0) sums[blockIdx.x] = mine;
 }
 
-// One block.
+// norm = (sum of sums[n])^(1/p), or their maximum for an infinite p. One block.
 __global__ void __launch_bounds__(kChunkThreads)
     take_norm(AddTerms add, void* norm, bool is_f64, const double* sums, int64_t n, double p) {
   double mine = 0;
-  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine = add.merge(mine, sums[i]);
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine = add.merge(mine, sums[i]);
   mine = raw::root_of(merge_block<kChunkThreads>(add, mine), p);
-  if (thread_index() == 0)
+  if (threadIdx.x == 0)
     is_f64 ? *static_cast<double*>(norm) = mine : *static_cast<float*>(norm) = static_cast<float>(mine);
 }
 
+// x[i] *= max_norm / (norm + 1e-6) for each tensor, if that is less than 1. A block has one chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     clip_to_norm(const void* norm, bool is_f64, double max_norm, Table table) {
@@ -95,6 +96,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   });
 }
 
+// x[i] = min(max(x[i], low), high) for each tensor. A block has one chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     clip_to_value(compute_t<P> low, compute_t<P> high, Table table) {
@@ -109,6 +111,8 @@ struct AnyOf {
   __device__ int32_t merge(int32_t a, int32_t b) const { return a | b; }
 };
 
+// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = whether one is infinite or NaN then. A block
+// has one chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     unscale_chunks(int32_t* bad, double by, const double* scale, Table table) {
@@ -123,18 +127,18 @@ __global__ void __launch_bounds__(kChunkThreads)
     }
   });
   mine = merge_block<kChunkThreads>(AnyOf{}, mine);
-  if (thread_index() == 0) bad[block_index()] = mine;
+  if (threadIdx.x == 0) bad[blockIdx.x] = mine;
 }
 
-// One block.
+// *found = whether one of bad[n] is set. One block.
 __global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const int32_t* bad, int64_t n) {
   int32_t mine = 0;
-  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine |= bad[i];
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine |= bad[i];
   mine = merge_block<kChunkThreads>(AnyOf{}, mine);
-  if (thread_index() == 0) *found = static_cast<float>(mine);
+  if (threadIdx.x == 0) *found = static_cast<float>(mine);
 }
 
-// One thread.
+// *now = the loss scale after a step whose gradients were infinite or NaN if *found != 0. One thread.
 __global__ void __launch_bounds__(kWarp)
     move_loss_scale(raw::LossScale* now, const raw::LossScale* before, const raw::LossScale* latest,
                     const float* found, raw::LossScaleOptions options, ValueReports reports) {
@@ -147,20 +151,6 @@ __global__ void __launch_bounds__(kWarp)
 }
 
 template <class Wide> constexpr int64_t kSharedOf = sizeof(MergedWarps<Wide, kChunkThreads>);
-
-// Calls f(P()).
-template <class F> void with_float(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kF64:
-      return f(double());
-    case DType::kF16:
-      return f(f16());
-    case DType::kBF16:
-      return f(bf16());
-    default:
-      return f(float());
-  }
-}
 
 }  // namespace
 

@@ -2,23 +2,18 @@
 // compile the same file for another device, whose functions it names (GRADUS_DEVICE_FUNCTIONS, bazel/cuda.bzl).
 //
 //   __global__ void __launch_bounds__(kThreads) add(float* y, const float* a, const float* b, int64_t n) {
-//     const int64_t i = block_index() * kThreads + thread_index();
+//     const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
 //     if (i < n) y[i] = a[i] + b[i];
 //   }
 //   launch("add", add, {.blocks = blocks_for(n, kThreads), .threads = kThreads}, stream, y, a, b, n);
 //
-// Blocks and threads are counted along one dimension. Within a kernel there are:
+// Kernels use these names of CUDA, and no others: threadIdx.x, blockIdx.x, blockDim.x, gridDim.x,
+// __syncthreads, __syncwarp, __shfl_sync, __shfl_xor_sync, __ballot_sync, and on integers atomicAdd,
+// atomicMin, atomicCAS. Besides these there are:
 //
-//   thread_index() block_index() block_threads() grid_blocks()
-//   shared_memory<T>()             the block's T; Grid::shared_bytes is its size; not initialized
-//   sync_block()                   all threads of the block
-//   sync_warp(mask)                the lanes of the mask, the caller among them; so for all that follow
-//   shuffle(mask, value, lane)     shuffle_xor(..., lanes), shuffle_down, shuffle_up; ballot(mask, condition)
-//   load_vector<V>(p)              8 or 16 bytes at once, aligned to their size
-//   store_vector(p, v)             stores 8 or 16 bytes at once in global memory
-//   store_shared(p, v)             stores a vector in shared memory
-//   atomic_add(p, value)           on integers
-//   atomic_min(p, value) atomic_cas(p, expected, value)    on uint64_t; both return what was there
+//   shared_memory<T>()      the block's T; Grid::shared_bytes is its size; not initialized
+//   load_vector<V>(p)       8 or 16 bytes at once, aligned to their size
+//   store_vector(p, v)      stores 8 or 16 bytes at once in global memory
 //   f16_to_float(bits) float_to_f16(x) float_to_bf16(x)
 //
 // Threads of a block share what a barrier lies between. Blocks of one launch share nothing but atomics.
@@ -26,6 +21,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <bit>
 #include <cstdint>
 
 namespace gradus::cuda {
@@ -39,8 +35,9 @@ struct Grid {
   int64_t shared_bytes = 0;
 };
 
-// n neighboring elements that are loaded and stored as one.
-template <class T, int n> struct alignas(sizeof(T) * n) Vector {
+// n neighboring elements that are loaded and stored as one (vector_io.h).
+template <class T, int n>
+struct alignas(std::has_single_bit(sizeof(T) * n) ? sizeof(T) * n : alignof(T)) Vector {
   T v[n];
 };
 

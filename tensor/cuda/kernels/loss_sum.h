@@ -8,7 +8,7 @@
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
-#include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
 
@@ -17,50 +17,50 @@ namespace loss_sum_detail {
 
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<double, kChunkThreads>);
 
-// Null `targets`: `target` is that of all elements. Null `chunks`: there is one. Null `slopes`: none.
+// chunks[b] = sum over i of chunk b of loss(x[i], targets[i]), and slopes[i] = gradient(1, x[i], targets[i]).
+// A block has one chunk. Null `targets`: `target` is that of all elements. Null `slopes`: none. Null
+// `chunks`: there is one chunk, and *out is its sum times gradient.factor.
 template <class F, class G, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     sum_chunk_of_losses(F loss, G gradient, const T* x, const T* targets, double target, int64_t n, T* out,
                         T* slopes, double* chunks) {
   using A = compute_t<T>;
-  constexpr int kVector = 16 / sizeof(T);
-  const int64_t from = block_index() * kChunk;
+  const int64_t from = int64_t{blockIdx.x} * kChunk;
   const Chunk chunk{0, static_cast<int>(std::min<int64_t>(n - from, kChunk)), from};
   x += from;
   if (targets) targets += from;
   if (slopes) slopes += from;
-  const bool in_vectors =
-      holds_vectors<kVector>(x) && holds_vectors<kVector>(targets) && holds_vectors<kVector>(slopes);
+  const bool in_vectors = is_aligned(x, 16) && is_aligned(targets, 16) && is_aligned(slopes, 16);
   const auto same = static_cast<A>(target);
   double mine = 0;
-  for_each_part<kVector>(chunk, in_vectors, [&]<int m>(int i) {
-    const Vector<T, m> v = load_part<m>(x + i);
+  for_each_part<kVectorSize<T>>(chunk, in_vectors, [&]<int m>(int i) {
+    const Vector<T, m> v = load<m>(x + i);
     Vector<T, m> t{}, slope{};
-    if (targets) t = load_part<m>(targets + i);
+    if (targets) t = load<m>(targets + i);
 #pragma unroll
     for (int e = 0; e < m; ++e) {
       const A element = widen(v.v[e]), wanted = targets ? widen(t.v[e]) : same;
       mine += static_cast<double>(loss(element, wanted));
       if (slopes) slope.v[e] = convert<T>(gradient(A(1), element, wanted));
     }
-    if (slopes) store_part<m>(slopes + i, slope);
+    if (slopes) store(slopes + i, slope);
   });
   mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
-  if (thread_index() != 0) return;
+  if (threadIdx.x != 0) return;
   if (chunks)
-    chunks[block_index()] = mine;
+    chunks[blockIdx.x] = mine;
   else
     *out = convert<T>(mine * gradient.factor);
 }
 
-// One block.
+// *out = factor * sum of chunks[n]. One block.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
     add_sums_of_losses(T* out, const double* chunks, int64_t n, double factor) {
   double mine = 0;
-  for (int64_t i = thread_index(); i < n; i += kChunkThreads) mine += chunks[i];
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine += chunks[i];
   mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
-  if (thread_index() == 0) *out = convert<T>(mine * factor);
+  if (threadIdx.x == 0) *out = convert<T>(mine * factor);
 }
 
 }  // namespace loss_sum_detail

@@ -30,13 +30,14 @@ struct Staged {
 };
 __device__ __forceinline__ int place_of(int element) { return element + element / kGroup; }
 
-// A warp sums a chunk, and each lane a group. Without `sums` it leaves out the running sums. What is no
-// weight becomes NaN, and so does the sum.
+// chunks[row, c] = sum and number of positive weights of chunk c of weights[rows, n]; sums[row, i] = running
+// sum within the chunk, unless `sums` is null. What is no weight becomes NaN, and so does the sum. A warp has
+// one chunk, a lane a group of kGroup weights.
 __global__ void __launch_bounds__(kThreads, 4)
     sum_chunks(Chunk* chunks, double* sums, const double* weights, int64_t rows, int64_t n, int64_t per_row) {
-  const int lane = thread_index() % kWarp;
-  double* const mine = shared_memory<Staged>().v[thread_index() / kWarp];
-  const int64_t chunk = block_index() * kWarps + thread_index() / kWarp, row = chunk / per_row;
+  const int lane = threadIdx.x % kWarp;
+  double* const mine = shared_memory<Staged>().v[threadIdx.x / kWarp];
+  const int64_t chunk = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp, row = chunk / per_row;
   const int64_t before = chunk % per_row * kChunk, first = row * n + before,
                 left = row < rows ? n - before : 0;
 #pragma unroll
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     const double w = e < left ? weights[first + e] : 0;
     mine[place_of(e)] = draws::is_weight(w) ? w : std::numeric_limits<double>::quiet_NaN();
   }
-  sync_warp(kAllLanes);
+  __syncwarp(kAllLanes);
   double* const group = mine + place_of(lane * kGroup);
   double sum = 0;
   int positive = 0;
@@ -57,11 +58,11 @@ __global__ void __launch_bounds__(kThreads, 4)
   double groups = 0;  // before this one
 #pragma unroll
   for (int l = 0; l < kWarp - 1; ++l) {
-    const double other = shuffle(kAllLanes, sum, l);
+    const double other = __shfl_sync(kAllLanes, sum, l);
     if (l < lane) groups += other;
   }
 #pragma unroll
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += shuffle_xor(kAllLanes, positive, lanes);
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += __shfl_xor_sync(kAllLanes, positive, lanes);
   if (lane == kWarp - 1 && left > 0) chunks[chunk] = {groups + sum, positive};
   if (!sums) return;
   sum = 0;
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     sum += group[k];
     group[k] = groups + sum;
   }
-  sync_warp(kAllLanes);
+  __syncwarp(kAllLanes);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
     const int e = k * kWarp + lane;
@@ -78,13 +79,13 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// A warp adds up the chunks of a row, and reports what is wrong with its weights. At least `needed` weights
-// must be above 0.
+// chunks[row, c].sum = sum of chunks 0 .. c of a row; reports what is wrong with the row's weights, of which
+// at least `needed` must be above 0. A warp has one row, a lane every kWarp-th chunk.
 __global__ void __launch_bounds__(kThreads, 4)
     add_chunks(Chunk* chunks, const double* weights, int64_t rows, int64_t n, int64_t per_row, int64_t needed,
                ValueReports reports) {
-  const int lane = thread_index() % kWarp;
-  const int64_t row = block_index() * kWarps + thread_index() / kWarp;
+  const int lane = threadIdx.x % kWarp;
+  const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (row >= rows) return;
   Chunk* const of_row = chunks + row * per_row;
   double total = 0;
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     double sum = 0;
 #pragma unroll
     for (int l = 0; l < kWarp; ++l) {
-      total += shuffle(kAllLanes, chunk.sum, l);
+      total += __shfl_sync(kAllLanes, chunk.sum, l);
       if (l == lane) sum = total;
     }
     positive += chunk.positive;
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     if (sum != sum) wrong = std::min(wrong, number * kChunk);
   }
 #pragma unroll
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += shuffle_xor(kAllLanes, positive, lanes);
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += __shfl_xor_sync(kAllLanes, positive, lanes);
   const int64_t position = row * reports.per_row;
   // One lane has the row's first chunk with what is no weight. The others report greater positions.
   const int64_t behind = std::min(n, wrong + kChunk);
@@ -133,9 +134,11 @@ template <class F> __device__ __forceinline__ int64_t first_above(double v, int6
   return first;
 }
 
+// out[row, i] = first element whose running sum is above uniform[row, i] * total. A thread has one draw: it
+// searches the sums of chunks, then those within the chunk.
 __global__ void __launch_bounds__(kThreads, 4)
     draw_again(Multinomial m, const Chunk* chunks, const double* sums, int64_t per_row) {
-  const int64_t i = block_index() * kThreads + thread_index(), row = i / m.count;
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / m.count;
   if (row >= m.rows) return;
   const Chunk* const of_row = chunks + row * per_row;
   const double total = of_row[per_row - 1].sum;
@@ -188,21 +191,21 @@ struct Exchanged {
 // The candidate of the thread whose number differs in one bit. All threads of the block call it.
 __device__ __forceinline__ Candidate exchange(const Candidate& mine, int bit) {
   if (bit < kWarp)
-    return {shuffle_xor(kAllLanes, mine.arrival, bit), shuffle_xor(kAllLanes, mine.index, bit)};
+    return {__shfl_xor_sync(kAllLanes, mine.arrival, bit), __shfl_xor_sync(kAllLanes, mine.index, bit)};
   auto& places = shared_memory<Exchanged>();
-  store_shared(&places.v[thread_index()], mine);
-  sync_block();
-  const auto other = load_vector<Candidate>(&places.v[thread_index() ^ bit]);
-  sync_block();
+  places.v[threadIdx.x] = mine;
+  __syncthreads();
+  const auto other = load_vector<Candidate>(&places.v[threadIdx.x ^ bit]);
+  __syncthreads();
   return other;
 }
 
-// Sorts tiles of `tile` elements, a power of two, each by as many threads (bitonic sort). The first of each
-// become a run.
+// Sorts tiles of `tile` elements, a power of two, by arrival time (bitonic sort). The first of each become a
+// run. A thread has one element, `tile` neighboring threads a tile.
 __global__ void __launch_bounds__(kThreads, 4)
     sort_tiles(Sorted to, Runs runs, const double* weights, const double* uniform, int64_t rows, int64_t n,
                int64_t tile) {
-  const int64_t thread = block_index() * kThreads + thread_index(), number = thread / tile;
+  const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x, number = thread / tile;
   const int64_t row = number / runs.count, run = number % runs.count, place = thread % tile;
   const int64_t index = run * tile + place;
   const bool is_there = row < rows && index < n;
@@ -221,10 +224,10 @@ __global__ void __launch_bounds__(kThreads, 4)
 }
 
 // Merges runs 2i and 2i + 1 into run i. A candidate's place there is its own place, and one more for each
-// candidate of the other run before it.
+// candidate of the other run before it. A thread has one candidate, and finds its place by binary search.
 __global__ void __launch_bounds__(kThreads, 4)
     merge_runs(Sorted to, Runs merged, const Candidate* from, Runs runs, int64_t rows) {
-  const int64_t i = block_index() * kThreads + thread_index(), row = i / runs.in_row();
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / runs.in_row();
   if (row >= rows) return;
   const int64_t in_row = i % runs.in_row(), run = in_row / runs.width;
   const auto mine = load_vector<Candidate>(from + i);

@@ -1,4 +1,4 @@
-// What kernels are written against (tensor/cuda/kernels/kernel.h), as nvcc compiles it.
+// The functions of kernel.h that CUDA lacks, and launches, as nvcc compiles them.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,33 +10,10 @@
 
 namespace gradus::cuda {
 
-__device__ __forceinline__ int thread_index() { return static_cast<int>(threadIdx.x); }
-__device__ __forceinline__ int64_t block_index() { return blockIdx.x; }
-__device__ __forceinline__ int block_threads() { return static_cast<int>(blockDim.x); }
-__device__ __forceinline__ int64_t grid_blocks() { return gridDim.x; }
-
 template <class T> __device__ __forceinline__ T& shared_memory() {
   static_assert(alignof(T) <= 16);
   extern __shared__ __align__(16) unsigned char gradus_shared_memory[];
   return *reinterpret_cast<T*>(gradus_shared_memory);
-}
-
-__device__ __forceinline__ void sync_block() { __syncthreads(); }
-__device__ __forceinline__ void sync_warp(uint32_t mask = 0xffffffffu) { __syncwarp(mask); }
-template <class T> __device__ __forceinline__ T shuffle(uint32_t mask, T value, int lane) {
-  return __shfl_sync(mask, value, lane);
-}
-template <class T> __device__ __forceinline__ T shuffle_xor(uint32_t mask, T value, int lanes) {
-  return __shfl_xor_sync(mask, value, lanes);
-}
-template <class T> __device__ __forceinline__ T shuffle_down(uint32_t mask, T value, int lanes) {
-  return __shfl_down_sync(mask, value, static_cast<unsigned>(lanes));
-}
-template <class T> __device__ __forceinline__ T shuffle_up(uint32_t mask, T value, int lanes) {
-  return __shfl_up_sync(mask, value, static_cast<unsigned>(lanes));
-}
-__device__ __forceinline__ uint32_t ballot(uint32_t mask, bool condition) {
-  return __ballot_sync(mask, condition);
 }
 
 // As words of the hardware's, whatever the elements are.
@@ -54,18 +31,6 @@ template <class V> __device__ __forceinline__ V load_vector(const void* p) {
 template <class V> __device__ __forceinline__ void store_vector(void* p, V v) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   __stwb(static_cast<Words<sizeof(V)>*>(p), __builtin_bit_cast(Words<sizeof(V)>, v));
-}
-template <class V> __device__ __forceinline__ void store_shared(V* p, const V& v) { *p = v; }
-
-template <class T> __device__ __forceinline__ T atomic_add(T* p, T value) {
-  static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads
-  return atomicAdd(p, value);
-}
-__device__ __forceinline__ uint64_t atomic_min(uint64_t* p, uint64_t value) {
-  return atomicMin(reinterpret_cast<unsigned long long*>(p), value);
-}
-__device__ __forceinline__ uint64_t atomic_cas(uint64_t* p, uint64_t expected, uint64_t value) {
-  return atomicCAS(reinterpret_cast<unsigned long long*>(p), expected, value);
 }
 
 __device__ __forceinline__ float f16_to_float(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }

@@ -17,6 +17,8 @@ inline constexpr int kMaxOperands = 4;
 struct View {
   void* data;
   DType dtype;
+
+  template <class T> T* as() const { return static_cast<T*>(data); }
 };
 
 // Of the dims, in elements. A broadcast dim has stride 0.

@@ -20,7 +20,7 @@
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
-#include "gradus/tensor/cuda/kernels/merge_block.h"
+#include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/step_arrays.h"
 #include "gradus/tensor/cuda/kernels/tensor_table.h"
 #include "gradus/tensor/ops/formulas/optim_rule.h"
@@ -44,7 +44,7 @@ template <class Rule, int k = 0, class F> __host__ __device__ __forceinline__ vo
 
 // Elements of a vector: 16 bytes of the widest array.
 template <class Rule, class P>
-constexpr int vector_of_step = 16 / static_cast<int>(states_of<Rule> ? sizeof(compute_t<P>) : sizeof(P));
+constexpr int vector_of_step = states_of<Rule> ? kVectorSize<compute_t<P>> : kVectorSize<P>;
 
 // Calls f(p, grad, states) for the elements of a chunk. What the pass does not read is 0.
 template <raw::Pass pass, class Rule, class P, class F>
@@ -55,25 +55,25 @@ __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>
   P* const param = table.template at<P>(0, chunk);
   const P* const grad = table.template at<P>(1, chunk);
   T* states[3] = {};
-  bool in_vectors = holds_vectors<kVector>(param) && holds_vectors<kVector>(grad);
+  constexpr size_t kBytes = kVector * sizeof(P);
+  bool in_vectors = is_aligned(param, kBytes) && is_aligned(grad, kBytes);
   for_each_state<Rule>([&]<int k>() {
     states[k] = table.template at<T>(array_of_state<Rule, k>, chunk);
-    in_vectors = in_vectors && holds_vectors<kVector>(states[k]);
+    in_vectors = in_vectors && is_aligned(states[k], kVector * sizeof(T));
   });
   for_each_part<kVector>(chunk, in_vectors, [&]<int n>(int i) {
-    Vector<P, n> p = load_part<n>(param + i), g{};
+    Vector<P, n> p = load<n>(param + i), g{};
     Vector<T, n> s[3] = {};
-    if constexpr (pass.reads_grad) g = load_part<n>(grad + i);
-    if constexpr (pass.reads_states)
-      for_each_state<Rule>([&]<int k>() { s[k] = load_part<n>(states[k] + i); });
+    if constexpr (pass.reads_grad) g = load<n>(grad + i);
+    if constexpr (pass.reads_states) for_each_state<Rule>([&]<int k>() { s[k] = load<n>(states[k] + i); });
 #pragma unroll
     for (int e = 0; e < n; ++e) {
       T x = widen(p.v[e]);
       f(x, widen(g.v[e]), s[0].v[e], s[1].v[e], s[2].v[e]);
       p.v[e] = convert<P>(x);
     }
-    if constexpr (pass.writes_param) store_part(param + i, p);
-    if constexpr (pass.writes_states) for_each_state<Rule>([&]<int k>() { store_part(states[k] + i, s[k]); });
+    if constexpr (pass.writes_param) store(param + i, p);
+    if constexpr (pass.writes_states) for_each_state<Rule>([&]<int k>() { store(states[k] + i, s[k]); });
   });
 }
 
@@ -90,11 +90,12 @@ template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, cons
     rule = there;
 }
 
-// A thread for each of the numbers.
+// numbers[i].step += 1 and rules[i] = make.rule(numbers[i]), for each parameter i. A thread has one
+// parameter.
 template <class Make, class T>
 __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>* rules, const float* found,
                                                      const double* lr, TensorTable<1> numbers) {
-  const int64_t i = block_index() * kWarp + thread_index();
+  const int64_t i = int64_t{blockIdx.x} * kWarp + threadIdx.x;
   if (i >= numbers.count || is_left_out(found)) return;
   if constexpr (requires { make.lr; })
     if (lr) make.lr = *lr;
@@ -106,6 +107,8 @@ __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>
   *there = n;
 }
 
+// rule(p[i], sign * grad[i] + decay * p[i], states[i]) for the elements of all parameters. A block has one
+// chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     step_elements(Rule rule, const Rule* rules, const float* found, compute_t<P> sign, compute_t<P> decay,
@@ -113,7 +116,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   using T = compute_t<P>;
   if (is_left_out(found)) return;
   constexpr raw::Pass kAll{true, true, true, true};
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   if (rules) take_rule(rule, rules[chunk.tensor]);
   over_elements<kAll, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     raw::step_element(rule, sign, decay, p, g, a, b, c);
@@ -130,13 +133,15 @@ struct AddSquares {
 };
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<Squares, kChunkThreads>);
 
+// sums[chunk] = sum of squares of the two numbers that the rule measures of each element. A block has one
+// chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     measure_chunks(Rule rule, const Rule* rules, const float* found, Squares* sums,
                    TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
   if (is_left_out(found)) return;
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   if (rules) take_rule(rule, rules[chunk.tensor]);
   Squares mine{};
   over_elements<Rule::kMeasurePass, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
@@ -145,32 +150,35 @@ __global__ void __launch_bounds__(kChunkThreads)
     mine.second += double(x.second) * double(x.second);
   });
   mine = merge_block<kChunkThreads>(AddSquares{}, mine);
-  if (thread_index() == 0) sums[block_index()] = mine;
+  if (threadIdx.x == 0) sums[blockIdx.x] = mine;
 }
 
-// A block for each tensor of the table.
+// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = the sum of its chunks' sums. A block has one
+// tensor.
 template <class Rule, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     rates_of_tensors(Rule rule, const Rule* rules, const float* found, T* rates, const Squares* sums,
                      TensorTable<arrays_of<Rule>> table) {
   if (is_left_out(found)) return;
-  const int64_t tensor = block_index();
+  const int64_t tensor = blockIdx.x;
   if (rules) take_rule(rule, rules[tensor]);
   const int64_t chunks = blocks_for(table.n[tensor], kChunk), first = table.first_block[tensor];
   Squares mine{};
-  for (int64_t i = thread_index(); i < chunks; i += kChunkThreads)
+  for (int64_t i = threadIdx.x; i < chunks; i += kChunkThreads)
     mine = AddSquares{}.merge(mine, std::bit_cast<Squares>(load_vector<Vector<double, 2>>(sums + first + i)));
   mine = merge_block<kChunkThreads>(AddSquares{}, mine);
-  if (thread_index() == 0) rates[tensor] = rule.rate(m::sqrt(mine.first), m::sqrt(mine.second));
+  if (threadIdx.x == 0) rates[tensor] = rule.rate(m::sqrt(mine.first), m::sqrt(mine.second));
 }
 
+// rule.step(rates[tensor], p[i], grad[i], states[i]) for the elements of all parameters. A block has one
+// chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     step_at_rates(Rule rule, const Rule* rules, const float* found, const compute_t<P>* rates,
                   TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
   if (is_left_out(found)) return;
-  const Chunk chunk = table.chunk_of(block_index());
+  const Chunk chunk = table.chunk_of(blockIdx.x);
   if (rules) take_rule(rule, rules[chunk.tensor]);
   const T rate = rates[chunk.tensor];
   over_elements<Rule::kStepPass, Rule, P>(

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/scalar_math.h"
 
 namespace gradus::cuda {
@@ -82,23 +83,12 @@ __device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spo
   }
 }
 
-template <int n, class T> __device__ __forceinline__ Vector<T, n> load(const T* p) {
-  if constexpr (n == 1)
-    return {*p};
-  else
-    return load_vector<Vector<T, n>>(p);
-}
-template <class T, int n> __device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
-  if constexpr (n == 1)
-    *p = v.v[0];
-  else
-    store_vector(p, v);
-}
-
+// y[o] = max over the cells of window o of x, index[o] = number of the first largest cell; a NaN counts as
+// largest. x is [images, d, h, w, channels]. A thread has `vector` channels of one place of y.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_largest(T* y, I* index, const T* x, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
   const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
@@ -128,10 +118,12 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (index) store(index + at, winner);
 }
 
+// dx[i] = sum over windows o that cover i of dy[o], if index[o] is i's number in the window. A thread has
+// `vector` channels of one place of dx.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_scatter(T* dx, const T* dy, const I* index, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
   const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
@@ -153,10 +145,12 @@ __device__ __forceinline__ int32_t part_begin(const PoolAxis<int32_t>& a, int32_
   return window == 0 ? 0 : window == a.out ? a.in : window * a.stride - a.padding;
 }
 
-// A thread writes all of its window's part.
+// In place: x[i] = dy[o] if i is the first largest cell of its window o and x[i] > 0, else 0. Windows are
+// disjoint. A thread has `vector` channels of one window, and writes all places from its window's begin to
+// the next one's.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
   const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
@@ -201,20 +195,23 @@ __device__ __forceinline__ int64_t place_of(const Pooling& p, const Spot& s, int
   return input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(w));
 }
 
+// y[o] = x at cell index[o] of window o; 0 if that is in the padding. A thread has one element of y.
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_gather(T* y, const T* x, const I* index, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
   const int64_t at = place_of(p, s, index[item]);
   y[item] = at < 0 ? T(0) : x[at];
 }
 
+// positions[o] = where in the image, [d, h, w] row by row, cell index[o] of window o is. A thread has one
+// element.
 template <class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_positions(int64_t* positions, const I* index, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
   const int64_t image = int64_t(p.d.in) * p.h.in * p.w.in;
@@ -231,9 +228,10 @@ template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, cons
   return T(1) / static_cast<T>(cells_of(window.d) * cells_of(window.h) * cells_of(window.w));
 }
 
+// y[o] = weight[o] * sum over the cells of window o of x. A thread has `vector` channels of one place of y.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
   const Window window = window_of(p, s);
@@ -249,10 +247,11 @@ __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooli
   store(y + item * vector, sum);
 }
 
-// The multiply-adds are fused on the CPU too, by its compiler.
+// dx[i] = sum over windows o that cover i of dy[o] * weight[o]. A thread has `vector` channels of one place
+// of dx. The multiply-adds are fused on the CPU too, by its compiler.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, int64_t items) {
-  const int64_t item = block_index() * kThreads + thread_index();
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
   Vector<T, vector> sum{};
@@ -265,30 +264,19 @@ __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, P
   store(dx + item * vector, sum);
 }
 
-// Calls f<T>() with the type of elements.
-template <bool narrow, class F> void with_floats(DType dtype, F&& f) {
-  with_type(dtype, [&]<class T>(T) {
-    if constexpr (std::is_floating_point_v<T> ||
-                  (narrow && (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)))
-      f.template operator()<T>();
-  });
+// Calls f(T()) with f64 or f32.
+template <class F> void with_wide_float(DType dtype, F&& f) {
+  dtype == DType::kF64 ? f(double()) : f(float());
 }
 template <class F> void with_index(DType dtype, F&& f) {
   dtype == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }
 
-// Channels of a thread: vectors of at most 16 bytes of every operand.
-template <class... T> constexpr int vector_of = 16 / static_cast<int>(std::max({sizeof(T)...}));
-
-// Calls f<vector>() with the channels of a thread, 1 where they do not make whole, aligned vectors. Operands
-// are of types T.
-template <class... T, class F>
-void with_vector(const Pooling& p, std::array<const void*, sizeof...(T)> data, F&& f) {
-  constexpr int kVector = vector_of<T...>;
-  constexpr std::array<size_t, sizeof...(T)> kSizes{sizeof(T)...};
-  bool fits = p.channels % kVector == 0;
-  for (size_t k = 0; k < sizeof...(T); ++k)
-    fits = fits && reinterpret_cast<uintptr_t>(data[k]) % (kVector * kSizes[k]) == 0;
+// Calls f<vector>() with the channels of a thread: 16 bytes of the widest operand, or 1 where channels do not
+// make whole, aligned vectors.
+template <class F, class... T> void with_vector(const Pooling& p, F&& f, const T*... operands) {
+  constexpr int kVector = kVectorSize<T...>;
+  const bool fits = p.channels % kVector == 0 && (is_aligned(operands, kVector * sizeof(T)) && ...);
   fits ? f.template operator()<kVector>() : f.template operator()<1>();
 }
 
@@ -302,65 +290,68 @@ void run(const char* op, void (*kernel)(P...), int vector, const Pooling& p, boo
   if (items > 0) launch(op, kernel, {blocks_for(items, kThreads), kThreads}, stream, args..., p, items);
 }
 
-template <class T> T* as(const View& v) { return static_cast<T*>(v.data); }
-
 }  // namespace
 
 void max_pool(const char* op, const View& y, const View& index, const View& x, const Pooling& p,
               cudaStream_t stream) {
-  with_floats<true>(x.dtype, [&]<class T>() {
+  with_float(x.dtype, [&]<class T>(T) {
     with_index(index.dtype, [&]<class I>() {
-      with_vector<T, T, I>(p, {y.data, x.data, index.data}, [&]<int vector>() {
-        run(op, pool_largest<T, I, vector>, vector, p, false, stream, as<T>(y), as<I>(index), as<T>(x));
-      });
+      const auto start = [&]<int vector>() {
+        run(op, pool_largest<T, I, vector>, vector, p, false, stream, y.as<T>(), index.as<I>(), x.as<T>());
+      };
+      with_vector(p, start, y.as<T>(), x.as<T>(), index.as<I>());
     });
   });
 }
 void max_pool_scatter(const char* op, const View& dx, const View& dy, const View& index, const Pooling& p,
                       cudaStream_t stream) {
-  with_floats<true>(dx.dtype, [&]<class T>() {
+  with_float(dx.dtype, [&]<class T>(T) {
     with_index(index.dtype, [&]<class I>() {
-      with_vector<T, T, I>(p, {dx.data, dy.data, index.data}, [&]<int vector>() {
-        run(op, pool_scatter<T, I, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy), as<I>(index));
-      });
+      const auto start = [&]<int vector>() {
+        run(op, pool_scatter<T, I, vector>, vector, p, true, stream, dx.as<T>(), dy.as<T>(), index.as<I>());
+      };
+      with_vector(p, start, dx.as<T>(), dy.as<T>(), index.as<I>());
     });
   });
 }
 void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Pooling& p,
                         cudaStream_t stream) {
-  with_floats<true>(x.dtype, [&]<class T>() {
-    // No more than 4 channels, whose winners are 32-bit numbers, fit the registers.
-    with_vector<T, T, int32_t>(p, {x.data, dy.data, nullptr}, [&]<int vector>() {
-      run(op, pool_relu_grad<T, vector>, vector, p, false, stream, as<T>(x), as<T>(dy));
-    });
+  with_float(x.dtype, [&]<class T>(T) {
+    const auto start = [&]<int vector>() {
+      run(op, pool_relu_grad<T, vector>, vector, p, false, stream, x.as<T>(), dy.as<T>());
+    };
+    const int32_t* const winners = nullptr;  // in registers: no more than 4 fit
+    with_vector(p, start, x.as<T>(), dy.as<T>(), winners);
   });
 }
 
 void max_pool_gather(const char* op, const View& y, const View& x, const View& index, const Pooling& p,
                      cudaStream_t stream) {
-  with_floats<false>(x.dtype, [&]<class T>() {
+  with_wide_float(x.dtype, [&]<class T>(T) {
     with_index(index.dtype, [&]<class I>() {
-      run(op, pool_gather<T, I>, 1, p, false, stream, as<T>(y), as<T>(x), as<I>(index));
+      run(op, pool_gather<T, I>, 1, p, false, stream, y.as<T>(), x.as<T>(), index.as<I>());
     });
   });
 }
 void max_pool_positions(const char* op, int64_t* positions, const View& index, const Pooling& p,
                         cudaStream_t stream) {
   with_index(index.dtype,
-             [&]<class I>() { run(op, pool_positions<I>, 1, p, false, stream, positions, as<I>(index)); });
+             [&]<class I>() { run(op, pool_positions<I>, 1, p, false, stream, positions, index.as<I>()); });
 }
 void avg_pool(const char* op, const View& y, const View& x, const Pooling& p, cudaStream_t stream) {
-  with_floats<false>(x.dtype, [&]<class T>() {
-    with_vector<T, T>(p, {y.data, x.data}, [&]<int vector>() {
-      run(op, pool_mean<T, vector>, vector, p, false, stream, as<T>(y), as<T>(x));
-    });
+  with_wide_float(x.dtype, [&]<class T>(T) {
+    const auto start = [&]<int vector>() {
+      run(op, pool_mean<T, vector>, vector, p, false, stream, y.as<T>(), x.as<T>());
+    };
+    with_vector(p, start, y.as<T>(), x.as<T>());
   });
 }
 void avg_pool_spread(const char* op, const View& dx, const View& dy, const Pooling& p, cudaStream_t stream) {
-  with_floats<false>(dx.dtype, [&]<class T>() {
-    with_vector<T, T>(p, {dx.data, dy.data}, [&]<int vector>() {
-      run(op, pool_spread<T, vector>, vector, p, true, stream, as<T>(dx), as<T>(dy));
-    });
+  with_wide_float(dx.dtype, [&]<class T>(T) {
+    const auto start = [&]<int vector>() {
+      run(op, pool_spread<T, vector>, vector, p, true, stream, dx.as<T>(), dy.as<T>());
+    };
+    with_vector(p, start, dx.as<T>(), dy.as<T>());
   });
 }
 

@@ -13,6 +13,7 @@
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/formulas/random.h"
 
@@ -27,14 +28,14 @@ __device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
   return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
 }
 
-template <class T> constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-
+// out[i] = element i of the draw, for i < count. A thread has a vector of elements, all that its Philox
+// counters give.
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
   using Element = typename Draw::Element;
-  constexpr int n = kVector<T>, each = draws::kPerCounter<Draw>, counters = n / each;
-  const int64_t item = block_index() * kDrawThreads + thread_index(), at = item * n, left = count - at;
+  constexpr int n = kVectorSize<T>, each = draws::kPerCounter<Draw>, counters = n / each;
+  const int64_t item = int64_t{blockIdx.x} * kDrawThreads + threadIdx.x, at = item * n, left = count - at;
   const PhiloxKey key = read(from);
   Element elements[n];
 #pragma unroll
@@ -46,10 +47,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   Vector<T, n> v;
 #pragma unroll
   for (int i = 0; i < n; ++i) v.v[i] = convert<T>(elements[i]);
-  if (n <= left) return store_vector(out + at, v);
-#pragma unroll
-  for (int i = 0; i < n; ++i)
-    if (i < left) out[at + i] = v.v[i];
+  store_first(out + at, v, left);
 }
 
 // Words of a counter as two numbers: one is chosen by shifts, and an array chosen from would lie in memory.
@@ -81,12 +79,12 @@ __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, P
   return Draw::kElements == 1 || in_counter % 2 == 0 ? elements[0] : elements[Draw::kElements - 1];
 }
 
-// Operand 1 is none: its offsets, from `first` on, are the numbers of the elements.
+// out[i] = element i of the draw, for positions i of the nest. A thread has one element. Operand 1 is none:
+// its offsets, from `first` on, are the numbers of the elements.
 template <class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_strided(StridedOperands<2> o, int64_t first, Draw draw, DeviceKey key) {
-  const uint32_t i =
-      static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kDrawThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[2];
   o.locate(i, at);
@@ -106,14 +104,13 @@ template <class... T, class Draw>
 void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
   const Nest nest = make_nest(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
   if (nest.numel == 0) return;
-  const bool is_aligned = reinterpret_cast<uintptr_t>(out.view.data) % 16 == 0;
   const bool in_rows = nest.numel == 1 || (nest.dims == 1 && nest.stride[0][0] == 1);
-  if (is_aligned && in_rows) {
+  if (in_rows && is_aligned(out.view.data, 16)) {
     const auto draw_as = [&]<class Stored>(Stored*) {
       if (out.view.dtype != dtype_v<Stored>) return;
       launch(op, draw_rows<Stored, Draw>,
-             {blocks_for(nest.numel, kDrawThreads * kVector<Stored>), kDrawThreads}, stream,
-             static_cast<Stored*>(out.view.data), nest.numel, draw, key);
+             {blocks_for(nest.numel, kDrawThreads * kVectorSize<Stored>), kDrawThreads}, stream,
+             out.view.as<Stored>(), nest.numel, draw, key);
     };
     return (draw_as(static_cast<T*>(nullptr)), ...);
   }
@@ -124,13 +121,14 @@ void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& ke
   });
 }
 
-// Elements that lie row by row. A thread takes a vector of them, whose bits are a counter's or a part of it.
+// mask[i] = element i of the draw, y[i] = mask[i] ? scale * x[i] : 0, for i < count. A thread has a vector of
+// elements, whose bits are a Philox counter's or a part of it.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_rows(T* y, bool* mask, const T* x, int64_t count, draws::DropoutMask draw, double scale,
               DeviceKey key) {
-  constexpr int n = kVector<T>, each = draws::kPerCounter<draws::DropoutMask>;
-  const int64_t at = (block_index() * kDrawThreads + thread_index()) * n, left = count - at;
+  constexpr int n = kVectorSize<T>, each = draws::kPerCounter<draws::DropoutMask>;
+  const int64_t at = (int64_t{blockIdx.x} * kDrawThreads + threadIdx.x) * n, left = count - at;
   uint32_t words[4], chosen[n / 2] = {};
   draws::philox(read(key), static_cast<uint64_t>(at / each), words);
   const int first = static_cast<int>(at % each) / 2;
@@ -141,25 +139,20 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 #pragma unroll
   for (int k = 0; k < n / 2; ++k) draw(chosen + k, kept + 2 * k);
   const functors::MaskedScale scaled{{}, scale};
-  if (n <= left) {
-    auto v = load_vector<Vector<T, n>>(x + at);
-    Vector<bool, n> keeps;
+  auto v = load_first<n>(x + at, left);
+  Vector<bool, n> keeps;
 #pragma unroll
-    for (int k = 0; k < n; ++k) v.v[k] = convert<T>(scaled(widen(v.v[k]), kept[k])), keeps.v[k] = kept[k];
-    store_vector(y + at, v);
-    return store_vector(mask + at, keeps);
-  }
-#pragma unroll
-  for (int k = 0; k < n; ++k)
-    if (k < left) y[at + k] = convert<T>(scaled(widen(x[at + k]), kept[k])), mask[at + k] = kept[k];
+  for (int k = 0; k < n; ++k) v.v[k] = convert<T>(scaled(widen(v.v[k]), kept[k])), keeps.v[k] = kept[k];
+  store_first(y + at, v, left);
+  store_first(mask + at, keeps, left);
 }
 
-// Operands: y, mask, x. The fourth is none: its offsets, from `number` on, are the numbers of the elements.
+// The same for positions i of the nest. A thread has one element. Operands: y, mask, x. The fourth is none:
+// its offsets, from `number` on, are the numbers of the elements.
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, DeviceKey key) {
-  const uint32_t i =
-      static_cast<uint32_t>(block_index()) * kDrawThreads + static_cast<uint32_t>(thread_index());
+  const uint32_t i = blockIdx.x * kDrawThreads + threadIdx.x;
   if (i >= o.count) return;
   int64_t at[4];
   o.locate(i, at);
@@ -169,11 +162,12 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_as(o.data[1], o.dtype[1], at[1], kept);
 }
 
-// One warp swaps as one thread would, 32 places at a time. A place's turn comes after those before it that
-// swap with it or with its partner.
+// Fisher-Yates: swaps order[i] with order[partner_of(i)] for i = 0 .. count - 1. One warp swaps as one thread
+// would, 32 places at a time, one for each lane. A place's turn comes after those before it that swap with it
+// or with its partner.
 __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, DeviceKey from) {
   const PhiloxKey key = read(from);
-  const int lane = thread_index();
+  const int lane = threadIdx.x;
   for (int64_t left = count; left > 1; left -= kWarp) {
     const int64_t place = count - left + lane;
     uint32_t words[4];
@@ -183,29 +177,30 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
     int turn = 0;
 #pragma unroll
     for (int l = 0; l < kWarp - 1; ++l) {
-      const int64_t other = shuffle(kAllLanes, partner, l);
-      const int before = shuffle(kAllLanes, turn, l);
+      const int64_t other = __shfl_sync(kAllLanes, partner, l);
+      const int before = __shfl_sync(kAllLanes, turn, l);
       if (l < lane && (other == place || other == partner)) turn = std::max(turn, before + 1);
     }
     int last = turn;
 #pragma unroll
     for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
-      last = std::max(last, shuffle_xor(kAllLanes, last, lanes));
+      last = std::max(last, __shfl_xor_sync(kAllLanes, last, lanes));
     for (int later = last; later >= 0; --later) {
       if (last - later == turn && lane < left) {
         const int64_t mover = order[place];
         order[place] = order[partner];
         order[partner] = mover;
       }
-      sync_warp(kAllLanes);
+      __syncwarp(kAllLanes);
     }
   }
 }
 
+// u[i] = u[i] < p[i] ? 1 : 0; NaN, and reported, where p[i] is no probability. A thread has one element.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads)
     choose_below(T* u, const T* probabilities, int64_t count, ValueReports reports) {
-  const int64_t i = block_index() * kDrawThreads + thread_index();
+  const int64_t i = int64_t{blockIdx.x} * kDrawThreads + threadIdx.x;
   if (i < count) {
     const T p = probabilities[i];
     const bool is_probability = p >= 0 && p <= 1;
@@ -254,15 +249,12 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
   bool in_rows = nest.dims == 1 && y.dtype == x.dtype;
   for (size_t k = 0; k < 3; ++k) {
     in_rows = in_rows && (nest.stride[k][0] == 1 || nest.numel == 1);
-    in_rows = in_rows && reinterpret_cast<uintptr_t>(d.views[k].data) % 16 == 0;
+    in_rows = in_rows && is_aligned(d.views[k].data, 16);
   }
   if (in_rows)
-    return with_type(x.dtype, [&](auto type) {
-      using T = decltype(type);
-      if constexpr (is_floating(dtype_v<T>))
-        launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVector<T>), kDrawThreads}, stream,
-               static_cast<T*>(y.data), static_cast<bool*>(mask.data), static_cast<const T*>(x.data),
-               nest.numel, draw, scale, key);
+    return with_float(x.dtype, [&]<class T>(T) {
+      launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVectorSize<T>), kDrawThreads}, stream,
+             y.as<T>(), mask.as<bool>(), x.as<const T>(), nest.numel, draw, scale, key);
     });
   const View views[4] = {y, mask, x, x};
   for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
@@ -282,11 +274,11 @@ void masked_scale(const char* op, const Nest& nest, const View* views, double sc
 }
 void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream) {
   if (count == 0) return;
-  const auto choose = [&]<class T>(T* data) {
-    launch(op, choose_below<T>, {blocks_for(count, kDrawThreads), kDrawThreads}, stream, data,
-           static_cast<const T*>(p.data), count, reports);
+  const auto choose = [&]<class T>(T) {
+    launch(op, choose_below<T>, {blocks_for(count, kDrawThreads), kDrawThreads}, stream, u.as<T>(),
+           p.as<const T>(), count, reports);
   };
-  u.dtype == DType::kF64 ? choose(static_cast<double*>(u.data)) : choose(static_cast<float*>(u.data));
+  u.dtype == DType::kF64 ? choose(double()) : choose(float());
 }
 
 }  // namespace gradus::cuda

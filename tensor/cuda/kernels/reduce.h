@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::cuda {
 namespace reduce_detail {
@@ -68,36 +69,25 @@ __device__ __forceinline__ typename Op::Out finish(const Op& op, const typename 
     return op.finish(a);
 }
 
-template <class T> constexpr int vector_of = sizeof(T) <= 8 ? 16 / static_cast<int>(sizeof(T)) : 1;
 // Elements of a row that a thread takes at once, and columns of a thread: a vector of the input, but not so
 // many that their values take most of the registers. Of some ops a whole vector of columns is too many.
 template <class Op>
 constexpr int row_vector_of = std::min(
-    vector_of<typename Op::In>, is_numbered<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
+    kVectorSize<typename Op::In>, is_numbered<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
 template <class Op> constexpr bool takes_half_vectors = requires { requires Op::kHalfVectors; };
 template <class Op>
 constexpr int columns_of =
-    std::min(vector_of<typename Op::In> / (takes_half_vectors<Op> ? 2 : 1),
+    std::min(kVectorSize<typename Op::In> / (takes_half_vectors<Op> ? 2 : 1),
              (is_numbered<Op> ? 32 : 64) / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
 
-template <class T, int n> struct Few {
-  T v[n];
-};
-template <class T, int n> __device__ __forceinline__ Few<T, n> load_few(const T* p) {
-  if constexpr (n == 1 && sizeof(T) != 16)
-    return {*p};
-  else
-    return std::bit_cast<Few<T, n>>(load_vector<Vector<T, n>>(p));
-}
-
-// shuffle_xor of any number of words.
+// __shfl_xor_sync of any number of words.
 template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int lanes) {
   if constexpr (sizeof(T) <= 8) {
-    return shuffle_xor(kAllLanes, value, lanes);
+    return __shfl_xor_sync(kAllLanes, value, lanes);
   } else {
-    auto words = std::bit_cast<Few<uint64_t, sizeof(T) / 8>>(value);
+    auto words = std::bit_cast<Vector<uint64_t, sizeof(T) / 8>>(value);
 #pragma unroll
-    for (uint64_t& w : words.v) w = shuffle_xor(kAllLanes, w, lanes);
+    for (uint64_t& w : words.v) w = __shfl_xor_sync(kAllLanes, w, lanes);
     return std::bit_cast<T>(words);
   }
 }
@@ -110,9 +100,24 @@ __device__ __forceinline__ typename Op::Wide merge_lanes(const Op& op, typename 
     if (d >= lanes) continue;
     const typename Op::Wide b = shuffle_xor_words(a, d);
     // In the order of lanes, on both sides.
-    a = thread_index() & d ? op.merge(b, a) : op.merge(a, b);
+    a = threadIdx.x & d ? op.merge(b, a) : op.merge(a, b);
   }
   return a;
+}
+
+template <class Wide, int threads> struct MergedWarps {
+  Wide v[threads / kWarp];
+};
+// Combines the values of all threads of a block, in the order of their numbers, in each of them. All threads
+// call it once. Shared memory is MergedWarps.
+template <int threads, class Op>
+__device__ __forceinline__ typename Op::Wide merge_block(const Op& op, typename Op::Wide a) {
+  constexpr int kWarps = threads / kWarp;
+  a = merge_lanes(op, a, kWarp);
+  auto& warps = shared_memory<MergedWarps<typename Op::Wide, threads>>();
+  if (threadIdx.x % kWarp == 0) warps.v[threadIdx.x / kWarp] = a;
+  __syncthreads();
+  return merge_lanes(op, warps.v[threadIdx.x % kWarps], kWarps);
 }
 
 // The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned. N is int for
@@ -138,7 +143,7 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
 #pragma unroll
     for (int k = 0; k < kVector; ++k) part[k] = op.start();
     const auto take = [&] {
-      const auto v = load_few<In, kVector>(p + head + at * kVector);
+      const auto v = load<kVector>(p + head + at * kVector);
 #pragma unroll
       for (int k = 0; k < kVector; ++k) part[k] = step(op, part[k], v.v[k], head + at * kVector + k);
       at += lanes;
@@ -156,44 +161,40 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
   return total;
 }
 
-// Rows of [rows, n], `lanes` lanes each. At least 4 blocks fit a multiprocessor: left to itself, ptxas spills
-// a register of some ops so that 8 do.
+// out[row] = op over n of x[rows, n], n <= kShort. A row has `lanes` neighboring threads of a warp, a block
+// kThreads / lanes rows. At least 4 blocks fit a multiprocessor: left to itself, ptxas spills a register of
+// some ops so that 8 do.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, 4)
     short_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t rows, int64_t n, int lanes) {
-  const int64_t row = block_index() * (kThreads / lanes) + thread_index() / lanes;
-  const int lane = thread_index() % lanes;
+  const int64_t row = int64_t{blockIdx.x} * (kThreads / lanes) + threadIdx.x / lanes;
+  const int lane = threadIdx.x % lanes;
   auto total = static_cast<typename Op::Wide>(op.start());
   if (row < rows) total = take_span(op, x + row * n, static_cast<int>(n), lane, lanes);
   total = merge_lanes(op, total, lanes);
   if (row < rows && lane == 0) out[row] = finish(op, total, row);
 }
 
-template <class Wide> struct OfWarps {
-  Wide v[kThreads / kWarp];
-};
-// Pieces of rows of [rows, n], a block each. out is [rows, pieces].
+// out[row, p] = op over elements p * piece .. of x[rows, n], for each of `pieces` pieces of a row. A block
+// has one piece; neighboring threads take neighboring vectors, and warps merge through shared memory.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     long_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t pieces,
               int64_t piece) {
-  const int64_t row = block_index() / pieces, from = block_index() % pieces * piece;
+  const int64_t row = blockIdx.x / pieces, from = blockIdx.x % pieces * piece;
   const int64_t length = std::min(n - from, piece);
-  auto total = take_span(op, x + row * n + from, length, thread_index(), kThreads);
-  total = merge_lanes(op, total, kWarp);
-  auto& warps = shared_memory<OfWarps<typename Op::Wide>>();
-  if (thread_index() % kWarp == 0) warps.v[thread_index() / kWarp] = total;
-  sync_block();
-  constexpr int kWarps = kThreads / kWarp;
-  total = merge_lanes(op, warps.v[thread_index() % kWarps], kWarps);
-  if (thread_index() == 0) out[block_index()] = finish(op, from_number(op, total, from), block_index());
+  auto total = take_span(op, x + row * n + from, length, threadIdx.x, kThreads);
+  total = merge_block<kThreads>(op, total);
+  if (threadIdx.x == 0) out[blockIdx.x] = finish(op, from_number(op, total, from), blockIdx.x);
 }
 
 template <class Wide, int vector> struct OfThreads {
   Wide v[vector][kThreads];
 };
-// Columns of [outer, n, inner]. A block has `lanes` threads side by side, each for `vector` columns, and
-// kThreads / lanes rows of such threads. out is [outer, pieces, inner].
+
+// out[o, p, column] = op over rows p * piece .. of x[outer, n, inner], for each of `pieces` pieces of n. A
+// block has one piece and `lanes` * `vector` neighboring columns. Thread t has `vector` of these, from t %
+// lanes * vector on, in every (kThreads / lanes)-th row from t / lanes on.
 template <class Op, int vector>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     columns(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t inner, int64_t pieces,
@@ -201,9 +202,9 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   using In = typename Op::In;
   using Wide = typename Op::Wide;
   const int64_t tiles = blocks_for(inner, int64_t(lanes) * vector);
-  const int64_t tile = block_index() % tiles, o = block_index() / tiles / pieces;
-  const int64_t from = block_index() / tiles % pieces * piece, to = std::min(n, from + piece);
-  const int lane = thread_index() % lanes, group = thread_index() / lanes, groups = kThreads / lanes;
+  const int64_t tile = blockIdx.x % tiles, o = blockIdx.x / tiles / pieces;
+  const int64_t from = blockIdx.x / tiles % pieces * piece, to = std::min(n, from + piece);
+  const int lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = kThreads / lanes;
   const int64_t column = (tile * lanes + lane) * vector;
   Wide total[vector];
 #pragma unroll
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
 #pragma unroll
       for (int k = 0; k < vector; ++k) part[k] = op.start();
       const auto take = [&] {
-        const auto v = load_few<In, vector>(p + row * inner);
+        const auto v = load<vector>(p + row * inner);
 #pragma unroll
         for (int k = 0; k < vector; ++k) part[k] = step(op, part[k], v.v[k], row - from);
         row += groups;
@@ -232,18 +233,18 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   }
   auto& threads = shared_memory<OfThreads<Wide, vector>>();
 #pragma unroll
-  for (int k = 0; k < vector; ++k) threads.v[k][thread_index()] = total[k];
+  for (int k = 0; k < vector; ++k) threads.v[k][threadIdx.x] = total[k];
   for (int half = groups / 2; half > 0; half /= 2) {
-    sync_block();
+    __syncthreads();
     if (group >= half) continue;
 #pragma unroll
     for (int k = 0; k < vector; ++k) {
-      total[k] = op.merge(total[k], threads.v[k][thread_index() + half * lanes]);
-      threads.v[k][thread_index()] = total[k];
+      total[k] = op.merge(total[k], threads.v[k][threadIdx.x + half * lanes]);
+      threads.v[k][threadIdx.x] = total[k];
     }
   }
   if (group != 0 || column >= inner) return;
-  const int64_t at = block_index() / tiles * inner + column;
+  const int64_t at = blockIdx.x / tiles * inner + column;
 #pragma unroll
   for (int k = 0; k < vector; ++k) out[at + k] = finish(op, from_number(op, total[k], from), at + k);
 }
@@ -279,8 +280,9 @@ void run_short_rows(const char* name, const Op& op, typename Op::Out* out, const
 template <class Op>
 void run_long_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
                    int64_t rows, int64_t n, const Pieces& pieces, cudaStream_t stream) {
-  launch(name, long_rows<Op>, {rows * pieces.count, kThreads, sizeof(OfWarps<typename Op::Wide>)}, stream, op,
-         out, x, n, pieces.count, pieces.length);
+  launch(name, long_rows<Op>,
+         {rows * pieces.count, kThreads, sizeof(MergedWarps<typename Op::Wide, kThreads>)}, stream, op, out,
+         x, n, pieces.count, pieces.length);
 }
 
 // How columns() covers [outer, n, inner].
@@ -292,9 +294,8 @@ struct ColumnPlan {
 template <class Op>
 ColumnPlan plan_columns(const typename Op::In* x, int64_t outer, int64_t n, int64_t inner) {
   constexpr int kVector = columns_of<Op>;
-  const bool is_aligned =
-      inner % kVector == 0 && reinterpret_cast<uintptr_t>(x) % (kVector * sizeof(*x)) == 0;
-  ColumnPlan plan{is_aligned ? kVector : 1, 0, 0, {}};
+  const bool fits = inner % kVector == 0 && is_aligned(x, kVector * sizeof(*x));
+  ColumnPlan plan{fits ? kVector : 1, 0, 0, {}};
   const int64_t threads = blocks_for(inner, plan.vector);
   plan.lanes = power_of_two_from(threads, kWarp);
   // Few rows: more threads side by side.
@@ -320,6 +321,8 @@ void run_columns(const char* name, const Op& op, typename Op::Out* out, const ty
 }
 
 }  // namespace reduce_detail
+
+using reduce_detail::merge_block, reduce_detail::MergedWarps;
 
 // Returns the bytes of workspace that reduce() needs, aligned to 16.
 template <class Op>

@@ -11,14 +11,14 @@ namespace gradus::cuda {
 // Reports that the value at a position below 2^40 is an error. Positions of one launch differ.
 __device__ inline void report(const ValueReports& to, int64_t position, uint64_t value) {
   if (!to.record) return;
-  const uint64_t taken = atomic_cas(&to.record->launch, uint64_t{0}, to.launch);
+  const uint64_t taken = atomicCAS(&to.record->launch, 0, to.launch);
   if (taken != 0 && taken != to.launch) return;
-  atomic_min(&to.record->limit, static_cast<uint64_t>(to.limit));
-  atomic_min(&to.record->per_row, static_cast<uint64_t>(to.per_row));
+  atomicMin(&to.record->limit, static_cast<uint64_t>(to.limit));
+  atomicMin(&to.record->per_row, static_cast<uint64_t>(to.per_row));
   for (int i = 0; i < ValueRecord::kParts; ++i) {
     const uint64_t part =
         value >> (i * ValueRecord::kPartBits) & ((uint64_t{1} << ValueRecord::kPartBits) - 1);
-    atomic_min(&to.record->words[i], static_cast<uint64_t>(position) << ValueRecord::kPartBits | part);
+    atomicMin(&to.record->words[i], static_cast<uint64_t>(position) << ValueRecord::kPartBits | part);
   }
 }
 

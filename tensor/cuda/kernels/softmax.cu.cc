@@ -10,6 +10,9 @@
 namespace gradus::cuda {
 namespace {
 
+// y[o, i, j] = e^(x[o, i, j] - m) / s, or x[o, i, j] - m - log(s) if `log`, with m = max_i x[o, i, j] and s =
+// sum_i e^(x[o, i, j] - m). A team of threads (teams.h) has row (o, j), a thread at most `held` of its
+// elements, in registers.
 template <class T, int vector, int held>
 __global__ void __launch_bounds__(kTeamThreads, 4) softmax_held(T* y, const T* x, Teams teams, bool log) {
   constexpr int kEach = held / vector;
@@ -40,6 +43,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4) softmax_held(T* y, const T* x
   });
 }
 
+// The same for rows that do not fit registers: a team reads its row once for m and s, and once for y.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4) softmax_long(T* y, const T* x, Teams teams, bool log) {
   const Member me = member_of(teams);
@@ -72,6 +76,8 @@ __device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vect
   return dx;
 }
 
+// dx[o, i, j] = y * (dy - sum_i dy * y), or dy - e^y * sum_i dy if `log`, all at [o, i, j]. A team of threads
+// has row (o, j), a thread at most `held` of its elements, in registers.
 template <class T, int vector, int held>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     softmax_backward_held(T* dx, const T* dy, const T* y, Teams teams, bool log) {
@@ -90,6 +96,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
       teams, me, [&](int e, int i) { store_to_line(dx, teams, me, i, slope(g[e], v[e], sum, log)); });
 }
 
+// The same for rows that do not fit registers: a team reads its row twice.
 template <class T, int vector>
 __global__ void __launch_bounds__(kTeamThreads, 4)
     softmax_backward_long(T* dx, const T* dy, const T* y, Teams teams, bool log) {
@@ -110,7 +117,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
 
 // Calls f<vector, held>(teams): held is 0 for lines that are too long to be held.
 template <class T, class F> void with_teams(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
-  constexpr int kVector = 16 / sizeof(T);
+  constexpr int kVector = kVectorSize<T>;
   const auto choose = [&]<int vector>() {
     constexpr int kMaxPerThread = vector == 1 ? 2 * kVector : 3 * kVector;  // what fits the registers
     const Teams teams = teams_for(outer, n, inner, vector, kMaxPerThread);
@@ -131,7 +138,7 @@ template <class T>
 void softmax(const char* op, T* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool log,
              cudaStream_t stream) {
   if (outer * n * inner == 0) return;
-  const bool in_vectors = lie_in_vectors<16 / sizeof(T)>(n, inner, y, x);
+  const bool in_vectors = lie_in_vectors(n, inner, y, x);
   with_teams<T>(outer, n, inner, in_vectors, [&]<int vector, int held>(const Teams& teams) {
     if constexpr (held == 0)
       launch(op, softmax_long<T, vector>, grid_of<T>(teams), stream, y, x, teams, log);
@@ -143,7 +150,7 @@ template <class T>
 void softmax_backward(const char* op, T* dx, const T* dy, const T* y, int64_t outer, int64_t n, int64_t inner,
                       bool log, cudaStream_t stream) {
   if (outer * n * inner == 0) return;
-  const bool in_vectors = lie_in_vectors<16 / sizeof(T)>(n, inner, dx, dy, y);
+  const bool in_vectors = lie_in_vectors(n, inner, dx, dy, y);
   with_teams<T>(outer, n, inner, in_vectors, [&]<int vector, int held>(const Teams& teams) {
     if constexpr (held == 0)
       launch(op, softmax_backward_long<T, vector>, grid_of<T>(teams), stream, dx, dy, y, teams, log);

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::cuda {
 
@@ -47,10 +48,10 @@ struct Member {
   int64_t limit;  // n, or 0 where there is no such line
 };
 __device__ __forceinline__ Member member_of(const Teams& t) {
-  const int thread = thread_index(), each = kTeamThreads / t.lanes;
+  const int thread = threadIdx.x, each = kTeamThreads / t.lanes;
   Member me;
   me.lane = t.apart == 1 ? thread % t.lanes : thread / t.apart;
-  me.line = block_index() * each + (t.apart == 1 ? thread / t.lanes : thread % t.apart);
+  me.line = int64_t{blockIdx.x} * each + (t.apart == 1 ? thread / t.lanes : thread % t.apart);
   me.first = me.line / t.inner * t.n * t.inner + me.line % t.inner;
   me.limit = me.line < t.lines ? t.n : 0;
   return me;
@@ -62,13 +63,13 @@ template <class T, class F>
 __device__ __forceinline__ T merge_team(const Teams& t, T value, T (&places)[kTeamThreads], F&& merge) {
 #pragma unroll
   for (int d = kWarp / 2; d > 0; d /= 2)
-    if (d >= t.apart && d < t.apart * t.lanes) value = merge(value, shuffle_xor(kAllLanes, value, d));
+    if (d >= t.apart && d < t.apart * t.lanes) value = merge(value, __shfl_xor_sync(kAllLanes, value, d));
   if (t.apart * t.lanes <= kWarp) return value;
   const int step = std::max(t.apart, int{kWarp});
-  places[thread_index()] = value;
-  sync_block();
-  value = places[thread_index() % step];
-  for (int at = thread_index() % step + step; at < kTeamThreads; at += step) value = merge(value, places[at]);
+  places[threadIdx.x] = value;
+  __syncthreads();
+  value = places[threadIdx.x % step];
+  for (int at = threadIdx.x % step + step; at < kTeamThreads; at += step) value = merge(value, places[at]);
   return value;
 }
 
@@ -76,18 +77,12 @@ __device__ __forceinline__ T merge_team(const Teams& t, T value, T (&places)[kTe
 template <int vector, class T>
 __device__ __forceinline__ Vector<T, vector> load_of_line(const T* x, const Teams& t, const Member& me,
                                                           int64_t i) {
-  if constexpr (vector == 1)
-    return {x[me.first + i * t.inner]};
-  else
-    return load_vector<Vector<T, vector>>(x + me.first + i);
+  return load<vector>(x + me.first + (vector == 1 ? i * t.inner : i));
 }
 template <int vector, class T>
 __device__ __forceinline__ void store_to_line(T* y, const Teams& t, const Member& me, int64_t i,
                                               const Vector<T, vector>& v) {
-  if constexpr (vector == 1)
-    y[me.first + i * t.inner] = v.v[0];
-  else
-    store_vector(y + me.first + i, v);
+  store(y + me.first + (vector == 1 ? i * t.inner : i), v);
 }
 
 // Calls f(e, i) for each vector of the calling thread, e of at most `each`, at element i of its line: one
@@ -106,13 +101,10 @@ __device__ __forceinline__ void for_each_share(const Teams& t, const Member& me,
   for (int64_t i = int64_t(me.lane) * vector; i < me.limit; i += int64_t(t.lanes) * vector) f(i);
 }
 
-// Whether lines of these arrays are made of whole, aligned vectors.
-template <int vector, class T, class... More>
+// Whether lines of these arrays are made of whole vectors of 16 bytes.
+template <class T, class... More>
 bool lie_in_vectors(int64_t n, int64_t inner, const T* x, const More*... more) {
-  const auto is_aligned = [](const void* p) {
-    return reinterpret_cast<uintptr_t>(p) % (vector * sizeof(T)) == 0;
-  };
-  return inner == 1 && n % vector == 0 && is_aligned(x) && (is_aligned(more) && ...);
+  return inner == 1 && n % kVectorSize<T> == 0 && is_aligned(x, 16) && (is_aligned(more, 16) && ...);
 }
 
 }  // namespace gradus::cuda

@@ -18,10 +18,11 @@ using functors::AgainstNumber, functors::TimesFactor;
 
 constexpr int kCheckThreads = 256;
 
+// Reports x[i] that is not in [0, 1], for i < count. A thread has one element.
 template <class T>
 __global__ void __launch_bounds__(kCheckThreads)
     find_outside_of_unit_interval(const T* x, int64_t count, ValueReports reports) {
-  const int64_t i = block_index() * kCheckThreads + thread_index();
+  const int64_t i = int64_t{blockIdx.x} * kCheckThreads + threadIdx.x;
   if (i >= count) return;
   const auto v = static_cast<double>(widen(x[i]));
   if (!(v >= 0 && v <= 1)) report(reports, i, std::bit_cast<uint64_t>(v));

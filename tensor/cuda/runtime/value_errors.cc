@@ -68,7 +68,7 @@ struct Reports {
 };
 
 uint64_t launch_in(const ValueRecord& record) {
-  return std::atomic_ref(const_cast<uint64_t&>(record.launch)).load(std::memory_order_acquire);
+  return std::atomic_ref(const_cast<ValueRecord::Word&>(record.launch)).load(std::memory_order_acquire);
 }
 
 // What a record has, which is empty then. Its launch has run to its end. With the lock.

@@ -18,11 +18,12 @@ namespace gradus::cuda {
 
 struct alignas(64) ValueRecord {
   static constexpr int kParts = 3, kPartBits = 24;
-  static constexpr uint64_t kNone = ~uint64_t{0};
+  using Word = unsigned long long;  // the 64-bit type of CUDA's atomics
+  static constexpr Word kNone = ~Word{0};
 
-  uint64_t launch = 0;  // that has taken it; 0: none
-  uint64_t limit = kNone, per_row = kNone;
-  uint64_t words[kParts] = {kNone, kNone, kNone};
+  Word launch = 0;  // that has taken it; 0: none
+  Word limit = kNone, per_row = kNone;
+  Word words[kParts] = {kNone, kNone, kNone};
 };
 
 // Where a launch reports. Null: nowhere.

@@ -5,8 +5,8 @@
 LIST gets a line for each mutant, with tabs between: number, kind, file, line, source text. In the copies, the function
 mutant(number) returns whether the program runs this mutant. Kinds of mutants:
 
-  barrier     sync_block() and sync_warp() are left out
-  mask        the highest lane is left out of the mask of a shuffle, ballot or sync_warp()
+  barrier     __syncthreads() and __syncwarp() are left out
+  mask        the highest lane is left out of the mask of a shuffle, ballot or __syncwarp()
   bound       a comparison of a kernel is removed: `i < n` is always true, `i >= n` never, std::min is one of its operands
   off by one  the same, wrong by one: `i < n` becomes `i <= n`
   one thread  `lane == 0`, which selects the thread that writes, is always true
@@ -113,12 +113,12 @@ class Mutator:
         return text
 
     def kernel(self, name, base, text, code, begin, end, edits):
-        for match in re.finditer(r"\bsync_(?:block|warp)\(", code[begin:end]):
+        for match in re.finditer(r"\b__sync(?:threads|warp)\(", code[begin:end]):
             at = begin + match.start()
             until = code.index(";", at)
             edits.append((at, at, "{ if (!%s) " % self.new("barrier", name, text, at, until)))
             edits.append((until + 1, until + 1, " }"))
-        for match in re.finditer(r"\b(?:shuffle(?:_xor|_up|_down)?|ballot|sync_warp)\(", code[begin:end]):
+        for match in re.finditer(r"\b__(?:shfl(?:_xor)?_sync|ballot_sync|syncwarp)\(", code[begin:end]):
             at = begin + match.end()
             until = at
             while code[until] not in ",)":
@@ -149,7 +149,7 @@ class Mutator:
             x, sign, y = text[a:b], match[1], text[c:d]
             edit = lambda kind, wrong: "(%s ? %s : " % (self.new(kind, name, text, a, d), wrong)
             if sign in ("==", "!="):
-                if not re.search(r"thread_index\(\)|\blane\b|\bgroup\b", x + " " + y):
+                if not re.search(r"\bthreadIdx\.x\b|\blane\b|\bgroup\b", x + " " + y):
                     continue
                 new = edit("one thread", "true" if sign == "==" else "false")
                 edits.append((a, d, new + "%s %s %s)" % (x, sign, y)))
@@ -161,6 +161,10 @@ class Mutator:
 
     def host(self, name, text, code, bodies, edits):
         on_device = lambda at: any(begin <= at < end for begin, end in bodies)
+        for match in re.finditer(r"(?<!bool )\bis_aligned\(", code):
+            if not on_device(match.start()):
+                a, d = match.start(), closing(code, match.end() - 1, "()") + 1
+                edits.append((a, d, "(%s || %s)" % (self.new("alignment", name, text, a, d), text[a:d])))
         for match in re.finditer(r" % [^;=]*? (==) 0\b|\bif \(([^;{}]*? % [^;{}]*)\) return", code):
             if on_device(match.start()):
                 continue
