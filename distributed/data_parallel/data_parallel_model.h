@@ -1,5 +1,5 @@
-// DataParallelModel: the parameters and buffers that share one reducer. DistributedDataParallel has one,
-// SeparateDistributedDataParallel one per sub-module.
+// DataParallelModel: a model whose parameters and buffers are synchronized between ranks. Part of the wrappers
+// DistributedDataParallel and SeparateDistributedDataParallel.
 #pragma once
 
 #include <functional>
@@ -39,62 +39,35 @@ struct DistributedDataParallelOptions {
 
 namespace internal {
 
-// Returns the current names and tensors. Later calls may return more, since a model may get new modules.
-using NamedTensors = std::function<nn::StateDict()>;
-
-// A callback that is notified of new recordings, and passes gradients on unchanged.
-class RecordingWatcher : public GradCallback, public std::enable_shared_from_this<RecordingWatcher> {
- public:
-  void recording_opened(GradManager& gm) override = 0;
-  void begin(const std::vector<Tensor>&, const std::vector<bool>&) override {}
-  std::optional<Tensor> ready(const Tensor&, const Tensor& grad) override { return grad; }
-  std::vector<Delivery> finish() override { return {}; }
-};
-
-// The parameters and buffers of a model or sub-module.
+// The model of a wrapper, in parts that have a reducer each: one part for DistributedDataParallel; one per direct
+// child, and one for the parameters of the root module itself, for SeparateDistributedDataParallel.
+//
+// attach, and all recordings of attached managers, search the model for new parameters, buffers and children. The
+// search is collective if it finds any: ranks compare and broadcast them.
 class DataParallelModel {
  public:
-  // Collective over the group. `maker` is the wrapper; ranks compare it. `owner` is the name of the module
-  // that has the parameters, for errors.
+  // Collective over the group. `separate`: for SeparateDistributedDataParallel.
   // Errors: ValueError for a model without parameters or invalid options; MismatchError naming the parameter
   // whose name, shape or dtype differs between ranks, and the rank.
-  DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
-                    DistributedDataParallelOptions options, Op maker);
+  DataParallelModel(nn::Module& module, DistributedDataParallelOptions options, bool separate);
 
-  // Attaches the parameters that `chosen` returns, and, whenever a recording opens, those that it returns
-  // newly. The returned watcher lives as long as the manager and one attached parameter. Collective if the
-  // model has new tensors.
-  std::weak_ptr<RecordingWatcher> attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more);
-  // Compares and broadcasts the tensors that are new in the model since the last call. attach(), and each
-  // recording of an attached manager, call sync_new_tensors. Collective if there are new tensors.
-  void sync_new_tensors();
-  const std::shared_ptr<AllReduceCallback>& callback() const;
+  // Attaches the parameters of a sub-module, now and when they are new as a recording opens. The callbacks in
+  // `more` get the reduced gradients.
+  // Errors: of SeparateDistributedDataParallel, ValueError if `part` is neither the model nor a direct child with
+  // parameters; the error lists the valid modules.
+  void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
+  void attach_all(GradManager& gm, std::vector<Callback> more);
+  // Return the callbacks of the parts. If separate, they search for new parts as well.
+  std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const;
+  const std::shared_ptr<AllReduceCallback>& callback(const nn::Module& part) const;
   Tensor to_device(const Tensor& x) const;  // an input
   Tensor to_output(const Tensor& y) const;
 
  private:
+  class Part;
   class State;
+  class Watcher;
   std::shared_ptr<State> state_;
-};
-
-// Returns the module's name, or its type if it has no name.
-inline std::string owner_name(const nn::Module& module) {
-  return module.name().empty() ? module.type_name() : module.name();
-}
-
-// The reducers of DistributedDataParallel: one for the whole model.
-class WholeModel {
- public:
-  WholeModel(nn::Module& module, DistributedDataParallelOptions options);
-
-  void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
-  void attach_all(GradManager& gm, std::vector<Callback> more) { attach(gm, module_, std::move(more)); }
-  std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const { return {model_.callback()}; }
-  const DataParallelModel& first() const { return model_; }
-
- private:
-  nn::Module& module_;
-  DataParallelModel model_;
 };
 
 }  // namespace internal

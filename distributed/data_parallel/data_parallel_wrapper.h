@@ -36,17 +36,16 @@ template <IsCallback... C> std::vector<Callback> callbacks_of(C... c) { return {
 // names of a model or of its children.
 nn::LoadReport load_without_wrappers(nn::Module& module, const nn::StateDict& state, nn::LoadOptions options);
 
-// Wraps a model of type M. `Self` is the derived class (CRTP). `Models` owns the reducers: WholeModel or
-// SeparateModels.
-template <class Self, class M, class Models> class DataParallelWrapper {
+// Wraps a model of type M. `Self` is the derived class (CRTP).
+template <class Self, class M> class DataParallelWrapper {
  public:
   // Attaches the model's current and future parameters. The callbacks in `more` get the reduced gradients.
   template <IsCallback... C> void attach(GradManager& gm, C... more) {
-    models_.attach_all(gm, callbacks_of(std::move(more)...));
+    model_.attach_all(gm, callbacks_of(std::move(more)...));
   }
   // Attaches the parameters of one sub-module, for models with several managers. `part` must outlive `gm`.
   template <IsCallback... C> void attach(GradManager& gm, const nn::Module& part, C... more) {
-    models_.attach(gm, part, callbacks_of(std::move(more)...));
+    model_.attach(gm, part, callbacks_of(std::move(more)...));
   }
 
   M* operator->() { return &module_; }
@@ -56,7 +55,7 @@ template <class Self, class M, class Models> class DataParallelWrapper {
 
   // Calls the model. Tensor arguments are moved to device_ids[0], a tensor result to output_device.
   template <class... Args> decltype(auto) operator()(Args&&... args) {
-    return call(models_.first(), module_, std::forward<Args>(args)...);
+    return call(model_, module_, std::forward<Args>(args)...);
   }
 
   // Forward to the model's functions of the same name, as mmengine's runners expect.
@@ -80,18 +79,18 @@ template <class Self, class M, class Models> class DataParallelWrapper {
   }
 
   // See AllReduceCallback::no_sync.
-  NoSync no_sync() { return NoSync(models_.callbacks()); }
+  NoSync no_sync() { return NoSync(model_.callbacks()); }
   // See dist::join. Broadcasts the model's buffers with its parameters.
   void join(const std::function<void()>& body, const JoinOptions& options = {}) {
-    dist::join(models_.callbacks(), body, options, module_.buffers());
+    dist::join(model_.callbacks(), body, options, module_.buffers());
   }
 
  protected:
-  DataParallelWrapper(M& module, DistributedDataParallelOptions options)
-      : module_(module), models_(module, std::move(options)) {}
+  DataParallelWrapper(M& module, DistributedDataParallelOptions options, bool separate)
+      : module_(module), model_(module, std::move(options), separate) {}
 
   M& module_;
-  Models models_;
+  DataParallelModel model_;
 };
 
 }  // namespace gradus::dist::internal

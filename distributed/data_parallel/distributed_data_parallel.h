@@ -25,14 +25,13 @@ namespace gradus::dist {
 
 // Most member functions are in data_parallel_wrapper.h.
 template <class M>
-class DistributedDataParallel
-    : public internal::DataParallelWrapper<DistributedDataParallel<M>, M, internal::WholeModel> {
+class DistributedDataParallel : public internal::DataParallelWrapper<DistributedDataParallel<M>, M> {
  public:
   // The module must outlive the wrapper. Collective over the group.
   explicit DistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
-      : DistributedDataParallel::DataParallelWrapper(module, std::move(options)) {}
+      : DistributedDataParallel::DataParallelWrapper(module, std::move(options), false) {}
 
-  const std::shared_ptr<AllReduceCallback>& callback() const { return this->models_.first().callback(); }
+  const std::shared_ptr<AllReduceCallback>& callback() const { return this->model_.callback(this->module_); }
   const ReducerStats& stats() const { return callback()->stats(); }
 };
 

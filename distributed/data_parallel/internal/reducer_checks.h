@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
+#include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/distributed/group/group.h"
 
 namespace gradus::dist::internal {
 
-class BackwardExchange;
+struct Consensus;
 
 // Checks that a parameter, or its gradient, can be averaged between ranks.
 // Errors: DeviceError unless x is in host memory.
@@ -38,18 +39,13 @@ class FiniteCheck {
   std::vector<std::pair<size_t, Tensor>> on_gpus_;
 };
 
-// check_divergence_every: a tensor whose values differ between ranks.
-struct Divergence {
-  int rank;  // the first rank that differs from the majority (on a tie, from the first rank)
-  std::string text;
-};
-// Returns the first tensor that differs between ranks. Collective.
+// check_divergence_every: returns the first tensor that differs between ranks. Collective.
 // Errors: InternalError if all tensors are equal bit by bit.
-Divergence find_divergence(const Group& group, const AttachedParams& params);
+Difference find_divergence(const Group& group, const AttachedParams& params);
 
 // static_graph: checks that this rank reaches the same tensors as in the backward of `settled`.
 // Errors: StateError naming the first tensor that only one of the two backwards reaches.
-void check_static(BackwardExchange& settled, const Group& group, const std::vector<bool>& reached,
+void check_static(const Consensus& settled, const Group& group, const std::vector<bool>& reached,
                   const AttachedParams& params);
 
 }  // namespace gradus::dist::internal

@@ -1,5 +1,5 @@
 // make_allreduce_cb: gradients of all ranks, whatever each of them does.
-#include "gradus/distributed/data_parallel/internal/reducer.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
 
 #include <cmath>
 #include <cstring>
@@ -396,13 +396,12 @@ TEST(Reducer, OtherTensorsOrOptionsOnARankAreTheSameErrorOnAll) {
                 gm.attach(params, make_allreduce_cb("mean"));
               }),
               Each(AllOf(HasSubstr("rank 2 attached other tensors"),
-                         HasSubstr(": parameter 0 f64[2] on rank 2, where rank 0 has parameter 0 f64[1]"))));
-  EXPECT_THAT(
-      errors_with([](GradManager& gm, std::vector<Tensor> params) {
-        gm.attach(params, make_allreduce_cb(get_rank() == 1 ? "mean" : "sum"));
-      }),
-      Each(AllOf(HasSubstr("rank 1 attached other tensors"), HasSubstr(": avg with bucket_cap_mb = 25"),
-                 HasSubstr("where rank 0 has sum with"))));
+                         HasSubstr(": rank 0 has parameter 0 f64[1], rank 2 has parameter 0 f64[2]"))));
+  EXPECT_THAT(errors_with([](GradManager& gm, std::vector<Tensor> params) {
+                gm.attach(params, make_allreduce_cb(get_rank() == 1 ? "mean" : "sum"));
+              }),
+              Each(AllOf(HasSubstr("rank 1 attached other tensors"), HasSubstr(": rank 0 has sum with"),
+                         HasSubstr(", rank 1 has avg with bucket_cap_mb = 25"))));
   EXPECT_THAT(errors_with([](GradManager& gm, std::vector<Tensor> params) {
                 auto cb = make_allreduce_cb("mean");
                 GradManager other;
@@ -911,7 +910,8 @@ TEST(Reducer, ParametersThatDivergeAreFoundAndNamedEverySoManyBackwards) {
         run();  // not compared
         EXPECT_THROW(
             try { run(); } catch (const MismatchError& e) {
-              EXPECT_THAT(e.what(), HasSubstr("layer1.weight of rank 1 is not that of rank 0"));
+              EXPECT_THAT(e.what(), AllOf(HasSubstr("rank 0 has layer1.weight"),
+                                          HasSubstr("rank 1 has layer1.weight")));
               EXPECT_EQ(e.rank(), 1);
               throw;
             },
