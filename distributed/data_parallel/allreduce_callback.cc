@@ -107,7 +107,12 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
   const int every = options_.check_divergence_every;
   const bool compare = every > 0 && (synchronized_ + 1) % every == 0;
   if (plan_->settled) {
-    internal::check_static(*plan_->settled, group_, b.reached, *params_);
+    const std::vector<bool>& before = plan_->settled->notes[group_.rank()].reached;
+    for (size_t i = 0; i < before.size(); ++i)
+      if (b.reached[i] != before[i])
+        throw StateError("backward", params_->name_of(i),
+                         before[i] ? " is no longer reached" : " is reached now",
+                         ", but static_graph promises that every backward reaches the same");
     if (!join_ && !compare) {
       b.start(plan_, plan_->settled);
       return b.settle();

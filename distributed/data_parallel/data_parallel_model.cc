@@ -237,11 +237,8 @@ class DataParallelModel::State {
   }
   nn::StateDict parameters(const std::string& part) {
     nn::StateDict owned;
-    for (auto& [name, p] : tensors(part, &nn::Module::named_parameters)) {
-      const Ref<autograd::Leaf> leaf = autograd::leaf_of(p);
-      if (owners_.try_emplace(leaf.get(), leaf, part).first->second.second == part)
-        owned.emplace_back(name, p);
-    }
+    for (auto& [name, p] : tensors(part, &nn::Module::named_parameters))
+      if (owners_.add(part, p) || owners_.of(p) == part) owned.emplace_back(name, p);
     return owned;
   }
 
@@ -292,7 +289,7 @@ class DataParallelModel::State {
   std::map<std::string, std::shared_ptr<Part>> parts_;
   std::vector<std::string> order_;
   // The part of each parameter. A shared parameter belongs to the first part that has it.
-  std::unordered_map<const AutogradSlot*, std::pair<Ref<autograd::Leaf>, std::string>> owners_;
+  ParameterNames owners_;
 };
 
 // Attaches the model's new parameters to its manager before every recording, and passes gradients on unchanged.
@@ -376,6 +373,20 @@ Tensor DataParallelModel::to_device(const Tensor& x) const {
 Tensor DataParallelModel::to_output(const Tensor& y) const {
   const auto& device = state_->options().output_device;
   return !device || !y.defined() || y.device() == *device ? y : to(y, *device);
+}
+
+nn::LoadReport load_without_wrappers(nn::Module& module, const nn::StateDict& state,
+                                     nn::LoadOptions options) {
+  std::unordered_set<std::string> known;
+  for (const auto& [name, x] : module.state_dict()) known.insert(name);
+  nn::StateDict renamed;
+  for (const auto& [name, x] : state) {
+    std::string bare = "." + name;
+    for (size_t at; (at = bare.find(".module.")) != std::string::npos;) bare.erase(at, 7);
+    bare.erase(0, 1);
+    renamed.emplace_back(!known.count(name) && known.count(bare) ? bare : name, x);
+  }
+  return module.load_state_dict(renamed, options);
 }
 
 }  // namespace gradus::dist::internal

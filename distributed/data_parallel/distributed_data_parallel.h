@@ -19,11 +19,11 @@
 // be reduced. Recordings within no_sync() are exempt.
 #pragma once
 
-#include "gradus/distributed/data_parallel/data_parallel_wrapper.h"
+#include "gradus/distributed/data_parallel/data_parallel_model.h"
 
 namespace gradus::dist {
 
-// Most member functions are in data_parallel_wrapper.h.
+// Most member functions are in data_parallel_model.h.
 template <class M>
 class DistributedDataParallel : public internal::DataParallelWrapper<DistributedDataParallel<M>, M> {
  public:

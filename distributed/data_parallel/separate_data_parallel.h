@@ -16,7 +16,7 @@
 
 namespace gradus::dist {
 
-// Most member functions are in data_parallel_wrapper.h. `part` is a direct child, or the model for the
+// Most member functions are in data_parallel_model.h. `part` is a direct child, or the model for the
 // parameters of the root module itself.
 template <class M>
 class SeparateDistributedDataParallel

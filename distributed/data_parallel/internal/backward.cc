@@ -6,6 +6,7 @@
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/distributed/group/any_rank.h"
 #include "gradus/distributed/group/functional.h"
@@ -21,6 +22,13 @@ AllReduceCallback::Backward::Backward(AllReduceCallback& callback)
       reached(callback.params_->size()),
       callback_(callback) {}
 
+// A queued all-reduce may outlive the Backward. It must not keep parameters alive, since all ranks must find
+// the same parameters alive in the next backward.
+AllReduceCallback::Backward::~Backward() {
+  for (const auto& bucket : buckets_)
+    for (Gradient& g : bucket->gradients) g.param = Tensor();
+}
+
 void AllReduceCallback::Backward::start(std::shared_ptr<BucketPlan> plan,
                                         std::shared_ptr<const Consensus> consensus) {
   plan_ = std::move(plan);
@@ -30,7 +38,8 @@ void AllReduceCallback::Backward::start(std::shared_ptr<BucketPlan> plan,
     Bucket& bucket = *buckets_.emplace_back(std::make_shared<Bucket>());
     bucket.as_views = callback_.options_.gradient_as_bucket_view;
     for (size_t i : params) {
-      bucket.gradients.push_back({.index = i, .param = callback_.params_->tensor(i)});
+      const Tensor param = callback_.params_->tensor(i);
+      bucket.gradients.push_back({.index = i, .param = param, .bytes = param.nbytes()});
       bucket.waiting += reached[i];
     }
     for (Gradient& g : bucket.gradients) gradients_[g.index] = {&bucket, &g};
@@ -64,9 +73,14 @@ void AllReduceCallback::Backward::settle() {
   for (size_t b = 0; b < buckets_.size(); ++b)
     if (buckets_[b]->is_used(consensus_->used)) last_ = b;
   if (consensus_->diverged) {
-    const Difference difference = find_divergence(group, *callback_.params_);
+    const AttachedParams& params = *callback_.params_;
+    std::vector<std::string> lines;
+    for (const Tensor& x : params.tensors())
+      lines.push_back(concat(params.name_of(params.index_of(x)), " with checksum ", checksum_of(x)));
+    const auto difference = find_difference(Op::kCheckSynchronized, lines, group);
+    if (!difference) throw InternalError("checksums that differ, of parameters that do not");
     check_on_all_ranks([&] {
-      throw MismatchError("backward", difference.rank, "parameters have diverged: ", difference.text,
+      throw MismatchError("backward", difference->rank, "parameters have diverged: ", difference->text,
                           ", before synchronizing backward ", callback_.synchronized_ + 1,
                           " (and may have diverged since the last comparison)");
     });

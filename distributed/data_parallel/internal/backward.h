@@ -18,6 +18,7 @@ class AllReduceCallback::Backward {
   using Deliveries = std::vector<Delivery>;
 
   explicit Backward(AllReduceCallback& callback);
+  ~Backward();
 
   // Starts the reduction of the gradients that `reached` and the consensus name.
   void start(std::shared_ptr<internal::BucketPlan> plan,

@@ -48,8 +48,7 @@ void Bucket::prepare(FiniteCheck& check) {
     check.check(g.index, g.sent);
     if (as_views)
       g.grad = Tensor();
-    else if (g.ownership == Ownership::kExclusive && g.param.nbytes() >= kMinSeparateBytes &&
-             g.sent.is_same(g.grad))
+    else if (g.ownership == Ownership::kExclusive && g.bytes >= kMinSeparateBytes && g.sent.is_same(g.grad))
       g.ownership = Ownership::kInPlace;
   }
 }
@@ -85,21 +84,20 @@ Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op,
     char* end = begin;
     bool last_is_packed = false;
     for (const Gradient& g : bucket->gradients) {
-      const int64_t bytes = g.param.nbytes();
-      if (!consensus->used[g.index] || bytes == 0) continue;
-      const bool separate = bytes >= kMinSeparateBytes;
+      if (!consensus->used[g.index] || g.bytes == 0) continue;
+      const bool separate = g.bytes >= kMinSeparateBytes;
       char* data = end;
-      end += bytes;
+      end += g.bytes;
       if (g.ownership == Ownership::kInPlace)
         data = static_cast<char*>(g.sent.raw_ptr());
       else if (g.sent.defined())
-        std::memcpy(data, g.sent.raw_ptr(), size_t(bytes));
+        std::memcpy(data, g.sent.raw_ptr(), size_t(g.bytes));
       else
-        std::memset(data, 0, size_t(bytes));
+        std::memset(data, 0, size_t(g.bytes));
       if (!separate && last_is_packed)
-        segments.back().second += bytes;
+        segments.back().second += g.bytes;
       else
-        segments.emplace_back(data, bytes);
+        segments.emplace_back(data, g.bytes);
       last_is_packed = !separate;
     }
     const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());

@@ -24,6 +24,7 @@ enum class Ownership {
 struct Gradient {
   size_t index;  // of the attached tensor
   Tensor param;
+  int64_t bytes;     // size of param
   Tensor grad = {};  // this rank's gradient; undefined: zeros
   Tensor sent = {};  // `grad` as the all-reduce reads it: row-major, with all device work completed
   Ownership ownership = Ownership::kShared;
@@ -34,7 +35,7 @@ struct Gradient {
 inline constexpr int64_t kMinSeparateBytes = 1 << 20;
 
 // The queued all-reduce shares the Bucket: until `work` is done, only the thread that communicates may use
-// `memory`, `sent`, `start` and `end`.
+// `memory`, `sent`, `start` and `end`. That thread does not use `param`.
 struct Bucket {
   bool as_views = false;            // gradient_as_bucket_view
   std::vector<Gradient> gradients;  // in the order of sending

@@ -8,8 +8,8 @@
 
 namespace gradus::dist::internal {
 
-std::optional<Difference> find_difference(const std::vector<std::vector<std::string>>& lists,
-                                          const std::vector<int>& ranks) {
+std::optional<Mismatch> find_difference(const std::vector<std::vector<std::string>>& lists,
+                                        const std::vector<int>& ranks) {
   if (std::ranges::adjacent_find(lists, std::not_equal_to()) == lists.end()) return std::nullopt;
   std::vector<size_t> members(lists.size());
   std::iota(members.begin(), members.end(), size_t(0));
@@ -23,14 +23,14 @@ std::optional<Difference> find_difference(const std::vector<std::vector<std::str
     for (size_t i : minority)
       if (text(i) == text(minority[0])) mismatching.push_back(ranks[i]);
     const bool one = mismatching.size() == 1;
-    return Difference{mismatching[0],
-                      concat("rank ", ranks[majority], " has ", text(majority), one ? ", rank " : ", ranks ",
-                             to_text(mismatching), one ? " has " : " have ", text(minority[0]))};
+    return Mismatch{mismatching[0],
+                    concat("rank ", ranks[majority], " has ", text(majority), one ? ", rank " : ", ranks ",
+                           to_text(mismatching), one ? " has " : " have ", text(minority[0]))};
   }
   return std::nullopt;
 }
 
-std::optional<Difference> find_difference(Op op, const std::vector<std::string>& local, const Group& group) {
+std::optional<Mismatch> find_difference(Op op, const std::vector<std::string>& local, const Group& group) {
   return find_difference(gather_lists(op, local, group), group.ranks());
 }
 

@@ -39,15 +39,15 @@ std::vector<std::vector<T>> gather_lists(Op op, const std::vector<T>& local, con
 
 // A difference between ranks: the first mismatching rank in the job, and a text like "rank 0 has x, ranks 1, 2
 // have y".
-struct Difference {
+struct Mismatch {
   int rank;
   std::string text;
 };
 // Returns the first line that differs between the members' lists. `ranks` are the members' ranks in the job.
-std::optional<Difference> find_difference(const std::vector<std::vector<std::string>>& lists,
-                                          const std::vector<int>& ranks);
+std::optional<Mismatch> find_difference(const std::vector<std::vector<std::string>>& lists,
+                                        const std::vector<int>& ranks);
 // Gathers the members' lists and compares them. Collective.
-std::optional<Difference> find_difference(Op op, const std::vector<std::string>& local, const Group& group);
+std::optional<Mismatch> find_difference(Op op, const std::vector<std::string>& local, const Group& group);
 // Throws a MismatchError of `op`, the same on all ranks, if the lists differ. `what` is the error's subject.
 void check_equal(Op op, const std::string& what, const std::vector<std::string>& local, const Group& group);
 

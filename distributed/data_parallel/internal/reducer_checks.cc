@@ -7,7 +7,7 @@
 #include <map>
 
 #include "gradus/distributed/data_parallel/checksum.h"
-#include "gradus/distributed/data_parallel/internal/consensus.h"
+#include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/tensor/ops/optim_step.h"
 
 namespace gradus::dist::internal {
@@ -58,23 +58,6 @@ std::string FiniteCheck::findings(const Group& group, const AttachedParams& para
                      " has NaN or infinity in the gradient of ", params.name_of(all[i][0]),
                      ", first in element ", all[i][1]);
   return text;
-}
-
-Difference find_divergence(const Group& group, const AttachedParams& params) {
-  std::vector<std::string> lines;
-  for (const Tensor& x : params.tensors())
-    lines.push_back(concat(params.name_of(params.index_of(x)), " with checksum ", checksum_of(x)));
-  if (auto difference = find_difference(Op::kCheckSynchronized, lines, group)) return *difference;
-  throw InternalError("checksums that differ, of parameters that do not");
-}
-
-void check_static(const Consensus& settled, const Group& group, const std::vector<bool>& reached,
-                  const AttachedParams& params) {
-  const std::vector<bool>& before = settled.notes[group.rank()].reached;
-  for (size_t i = 0; i < before.size(); ++i)
-    if (reached[i] != before[i])
-      throw StateError("backward", params.name_of(i), before[i] ? " is no longer reached" : " is reached now",
-                       ", but static_graph promises that every backward reaches the same");
 }
 
 }  // namespace gradus::dist::internal
