@@ -1,7 +1,7 @@
-// Kills ranks of the training of a PGGAN, many times over: at any moment, in fades, where the networks grow, and at
-// the moments in which a checkpoint is written or replaces the one before. The job must recover by itself from its last checkpoint and end well.
-// Every sample counts once in its epoch. The weights equal those of an undisturbed run, bit by bit. Then a
-// job that is killed for good continues with another number of ranks.
+// Kills ranks of the training of a PGGAN, many times over: at any moment, in fades, where the networks grow, and
+// at the moments in which a checkpoint is written or replaces the one before. The job must recover by itself from
+// its last checkpoint and end well. Every sample counts once in its epoch. The weights equal those of an
+// undisturbed run, bit by bit. Then a job that is killed for good continues with another number of ranks.
 //
 //   tools/train-faults.sh                            50 repetitions, on digits that the program draws
 //   tools/train-faults.sh --data DIR --seed 7        on images
