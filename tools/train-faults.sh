@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests a training (--program mnist or gan) whose ranks are killed, also in checkpoints, many times over.
+# Tests the training of a GAN whose ranks are killed, also in checkpoints, many times over.
 #
 #   tools/train-faults.sh [OPTIONS]    --help lists them
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"

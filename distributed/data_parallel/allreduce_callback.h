@@ -20,8 +20,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
@@ -33,7 +35,10 @@
 namespace gradus::dist {
 
 namespace internal {
-class Reducer;
+class AttachedParams;
+struct BackwardNote;
+struct BucketPlan;
+struct Consensus;
 enum class Op : uint8_t;
 }  // namespace internal
 
@@ -91,39 +96,91 @@ class AllReduceCallback;
 // Ends no_sync when it goes out of scope. Movable: `std::optional<NoSync> off; off.emplace(ddp.no_sync());`.
 class [[nodiscard]] NoSync {
  public:
-  explicit NoSync(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks);
+  explicit NoSync(std::vector<std::shared_ptr<AllReduceCallback>> callbacks);
   ~NoSync();
-  NoSync(NoSync&& other) noexcept : reducers_(std::move(other.reducers_)) { other.reducers_.clear(); }
+  NoSync(NoSync&& other) noexcept : callbacks_(std::exchange(other.callbacks_, {})) {}
   NoSync& operator=(NoSync&& other) noexcept {
-    reducers_.swap(other.reducers_);  // the destructor of `other` ends the previous scope
+    callbacks_.swap(other.callbacks_);  // the destructor of `other` ends the previous scope
     return *this;
   }
 
  private:
-  std::vector<std::shared_ptr<internal::Reducer>> reducers_;
+  std::vector<std::shared_ptr<AllReduceCallback>> callbacks_;
 };
 
-// The result of make_allreduce_cb. One object may be attached to several managers if their backwards do not
-// overlap. internal::Reducer is the only derived class.
-class AllReduceCallback : public GradCallback {
+// The result of make_allreduce_cb, the counterpart of PyTorch's c10d::Reducer. One object may be attached to
+// several managers if their backwards do not overlap.
+class AllReduceCallback final : public GradCallback, public std::enable_shared_from_this<AllReduceCallback> {
  public:
+  // See make_allreduce_cb. `maker` is the function that the user called; ranks compare it.
+  AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, internal::Op maker);
+  ~AllReduceCallback() override;
+
   // Backwards within the scope accumulate their gradients without sending them; grad() does not change. The
   // next backward outside the scope adds the accumulated gradients to its own and reduces the sum. All ranks
   // must run the same number of backwards within no_sync, unless uneven_no_sync is set.
-  virtual NoSync no_sync() = 0;
+  NoSync no_sync() { return NoSync({shared_from_this()}); }
+  bool in_no_sync() const { return no_sync_ > 0; }
   // Discards the gradients accumulated under no_sync.
-  virtual void drop_pending() = 0;
+  void drop_pending();
 
-  virtual const ReducerStats& stats() const = 0;
+  const ReducerStats& stats() const { return stats_; }
   // Returns the names of dead parameters: tensors that no rank reached in each of the last
   // `backwards` synchronizing backwards.
-  virtual std::vector<std::string> unused_parameters(int backwards = 1) const = 0;
+  std::vector<std::string> unused_parameters(int backwards = 1) const;
   // Returns the names of the parameters that only other ranks reached in the last synchronizing backward.
-  virtual std::vector<std::string> locally_unused_parameters() const = 0;
+  std::vector<std::string> locally_unused_parameters() const;
+
+  // The duplicate of the group in the options that carries buckets.
+  const Group& group() const { return group_; }
+
+  // Called by GradManager. begin() opens a Backward and sends this rank's note. ready() adds a gradient, and
+  // launches complete buckets. landed() and finish() return reduced gradients. finish() or abandon() closes the
+  // Backward.
+  void attached_to(const Tensor& param) override;
+  void recording_opened(GradManager& manager) override;
+  void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override;
+  std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override;
+  std::vector<Delivery> landed() override;
+  std::vector<Delivery> finish() override;
+  void abandon(std::exception_ptr error) noexcept override;
 
  private:
-  friend class internal::Reducer;
-  AllReduceCallback() = default;
+  friend class NoSync;
+  friend void join(const std::vector<std::shared_ptr<AllReduceCallback>>&, const std::function<void()>&,
+                   const JoinOptions&, const std::vector<Tensor>&);
+  class Backward;  // internal/backward.h
+
+  bool is_single_rank() const { return group_.size() == 1; }
+  Backward& open_backward();
+  void count_backward();
+  // Makes the bucket plan, unless it is made.
+  void plan();
+  // Returns this rank's note on the Backward; null: of a recording that ended without a backward.
+  internal::BackwardNote note(int64_t kind, const Backward* backward) const;
+  void send(const internal::BackwardNote& note);
+  void send_cancellation();
+  // join(): takes part in the other members' backwards, with zeros, until all members have called this function.
+  // Returns the group rank of a member with the most backwards.
+  // Errors: PeerError with throw_on_early_termination if another member starts a backward.
+  int serve_until_all_joined();
+
+  const ReduceOp op_;
+  const AllReduceCallbackOptions options_;
+  const bool without_job_;  // created before init_process_group
+  // The group in the options. Carries the differentiable all-reduces of an enclosing recording, since the
+  // program defines their order, unlike that of buckets.
+  const Group users_group_;
+  const Group group_;
+  const std::unique_ptr<internal::AttachedParams> params_;
+  std::shared_ptr<internal::BucketPlan> plan_;  // null: rebuilt by plan()
+  std::optional<JoinOptions> join_;             // within join()
+  int no_sync_ = 0;                             // number of open no_sync scopes
+  int64_t number_ = 0;                          // number of the last backward; BackwardNote::number
+  int64_t synchronized_ = 0;                    // number of completed synchronizing backwards
+  std::shared_ptr<const internal::Consensus> last_consensus_;
+  std::shared_ptr<Backward> backward_;  // the current backward
+  ReducerStats stats_;
 };
 
 // Collective over the group: duplicates the group for the gradients' traffic. All members must create their

@@ -2,15 +2,11 @@
 // broadcasts packed tensors.
 #include "gradus/distributed/data_parallel/bcast_list.h"
 
-#include <algorithm>
-
 #include "gradus/autograd/graph/record.h"
-#include "gradus/distributed/base/error.h"
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
-#include "gradus/distributed/group/collectives.h"
-#include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 
@@ -32,69 +28,16 @@ nn::StateDict state_of(const nn::Module& module) {
   return all;
 }
 
-std::vector<Tensor> tensors_of(const nn::StateDict& named) {
-  std::vector<Tensor> tensors;
-  for (const auto& [name, x] : named) tensors.push_back(x);
-  return tensors;
-}
-
-// Returns "ranks 1, 3".
-std::string ranks_text(const Group& group, const std::vector<size_t>& members) {
-  std::string text = members.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < members.size(); ++i) text += concat(i ? ", " : "", group.ranks()[members[i]]);
-  return text;
-}
-
-// Returns the members whose entry `i` differs from that of member 0. Lists may be shorter than `i`.
-template <class T> std::vector<size_t> mismatching_members(const std::vector<std::vector<T>>& all, size_t i) {
-  const auto at = [&](size_t member) { return i < all[member].size() ? &all[member][i] : nullptr; };
-  std::vector<size_t> mismatching;
-  for (size_t m = 1; m < all.size(); ++m)
-    if (bool(at(m)) != bool(at(0)) || (at(m) && *at(m) != *at(0))) mismatching.push_back(m);
-  return mismatching;
-}
-
-// Returns the lists of all members.
-template <class T>
-std::vector<std::vector<T>> gather(Op op, const std::vector<T>& local, const Group& group) {
-  std::vector<std::vector<T>> all;
-  for (const std::string& bytes : internal::gather_strings(group.state(), op, to_wire(local)))
-    all.push_back(from_wire<std::vector<T>>(bytes));
-  return all;
-}
-
-// Checks that all members have tensors of the same names, dtypes and shapes.
+// Checks that all members have tensors of the same names, dtypes and shapes, and bitwise equal elements if
+// `values` is set.
 // Errors: MismatchError if they do not.
-void check_specs(Op op, const nn::StateDict& tensors, const Group& group) {
-  std::vector<std::string> local;
-  for (const auto& [name, x] : tensors) local.push_back(concat(name, ' ', x.dtype(), x.shape()));
-  const auto all = gather(op, local, group);
-  size_t longest = 0;
-  for (const auto& specs : all) longest = std::max(longest, specs.size());
-  for (size_t i = 0; i < longest; ++i) {
-    const std::vector<size_t> mismatching = mismatching_members(all, i);
-    if (mismatching.empty()) continue;
-    const auto text = [&](size_t member) {
-      return i < all[member].size() ? all[member][i] : concat("only ", all[member].size(), " tensors");
-    };
-    throw MismatchError(name_of(op), group.ranks()[mismatching[0]], "the tensors differ between ranks: rank ",
-                        group.ranks()[0], " has ", text(0), ", ", ranks_text(group, mismatching), " ",
-                        text(mismatching[0]));
+void check_tensors(Op op, const nn::StateDict& tensors, bool values, const Group& group) {
+  std::vector<std::string> lines;
+  for (const auto& [name, x] : tensors) {
+    lines.push_back(concat(name, ' ', x.dtype(), x.shape()));
+    if (values) lines.back() += concat(" with checksum ", internal::checksum_of(x));
   }
-}
-
-// Checks that all members have bitwise equal tensors.
-// Errors: MismatchError if they do not.
-void check_values(Op op, const nn::StateDict& tensors, const Group& group) {
-  std::vector<int64_t> local;
-  for (const auto& [name, x] : tensors) local.push_back(internal::checksum_of(x));
-  const auto all = gather(op, local, group);
-  for (size_t i = 0; i < local.size(); ++i)
-    if (const std::vector<size_t> mismatching = mismatching_members(all, i); !mismatching.empty())
-      throw MismatchError(name_of(op), group.ranks()[mismatching[0]], tensors[i].first,
-                          " differs between ranks: ", ranks_text(group, mismatching),
-                          mismatching.size() == 1 ? " has" : " have", " another value than rank ",
-                          group.ranks()[0]);
+  internal::check_equal(op, "the tensors", lines, group);
 }
 
 }  // namespace
@@ -111,9 +54,11 @@ void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options) 
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
   const int root = get_group_rank(group, src);
   if (size == 1) return;
-  check_specs(Op::kBcastList, tensors, group);
-  internal::PackedBroadcast(group, tensors_of(tensors), root).finish();
-  if (options.verify) check_values(Op::kBcastList, tensors, group);
+  check_tensors(Op::kBcastList, tensors, false, group);
+  std::vector<Tensor> list;
+  for (const auto& [name, x] : tensors) list.push_back(x);
+  internal::PackedBroadcast(group, list, root).finish();
+  if (options.verify) check_tensors(Op::kBcastList, tensors, true, group);
 }
 
 void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options) {
@@ -147,8 +92,7 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
 
 void check_synchronized(const nn::StateDict& tensors, const Group& group) {
   if (get_world_size(group) == 1) return;
-  check_specs(Op::kCheckSynchronized, tensors, group);
-  check_values(Op::kCheckSynchronized, tensors, group);
+  check_tensors(Op::kCheckSynchronized, tensors, true, group);
 }
 
 void check_synchronized(const nn::Module& module, const Group& group) {

@@ -51,6 +51,8 @@ int64_t checksum_of(const std::vector<Tensor>& xs) {
   return int64_t(XXH3_64bits(each.data(), each.size() * sizeof(int64_t)));
 }
 
+int64_t checksum_of(std::string_view text) { return int64_t(XXH3_64bits(text.data(), text.size())); }
+
 int64_t first_not_finite(const Tensor& x) {
   const Tensor y = in_host_memory(x);
   switch (y.dtype()) {

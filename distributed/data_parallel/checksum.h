@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "gradus/tensor/tensor.h"
@@ -14,6 +15,8 @@ namespace gradus::dist::internal {
 int64_t checksum_of(const Tensor& x);
 // Returns one checksum of the list.
 int64_t checksum_of(const std::vector<Tensor>& xs);
+// Returns a checksum of the text.
+int64_t checksum_of(std::string_view text);
 
 // Returns the row-major index of the first element that is NaN or infinite. Returns -1 if there is none or if
 // x has an integer dtype.

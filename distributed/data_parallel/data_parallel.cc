@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <list>
 #include <thread>
 
 #include "gradus/autograd/ops/concat.h"
@@ -21,8 +22,7 @@ void check_options(const DataParallelOptions& o) {
   for (size_t i = 0; i < o.device_ids.size(); ++i) {
     if (o.device_ids[i].type == DeviceType::kMeta)
       throw DeviceError(kOp, "expected devices that compute, got ", o.device_ids[i]);
-    if (std::find(o.device_ids.begin(), o.device_ids.begin() + i, o.device_ids[i]) !=
-        o.device_ids.begin() + i)
+    if (std::ranges::count(o.device_ids, o.device_ids[i]) > 1)
       throw ValueError(kOp, "device_ids has ", o.device_ids[i], " twice");
   }
   if (o.output_device && o.output_device->type == DeviceType::kMeta)
@@ -51,36 +51,27 @@ void copy_mode(nn::Module& from, nn::Module& to) {
     copies[i].second->train(modules[i].second->is_training());
 }
 
-// A replica of the model on another device.
-class Replica {
- public:
-  Replica(const DataParallelBase::Factory& make, const Context& context, Device device)
-      : device_(device), model_(make_on(make, context, device)) {
-    model_->to(Device{DeviceType::kMeta});  // frees the weights that `make` initialized
-  }
+std::vector<Tensor> parameters_on(const nn::Module& model, Device device) {
+  std::vector<Tensor> copies;
+  for (const Tensor& p : model.parameters()) copies.push_back(to(p, device));
+  return copies;
+}
 
-  // Copies training mode, parameters and buffers of the original until release(). The copy of parameters is
-  // recorded, so gradients reach the original's parameters.
-  void copy_from(nn::Layer& original) {
-    copy_mode(original, *model_);
-    std::vector<Tensor> parameters;
-    for (const Tensor& p : original.parameters()) parameters.push_back(to(p, device_));
-    nn::StateDict buffers;
-    for (const auto& [name, b] : original.named_buffers()) buffers.emplace_back(name, raw::to(b, device_));
-    parameters_.emplace(*model_, parameters);
-    buffers_.emplace(*model_, buffers, nn::ParameterScopeOptions{.partial = true});
-  }
-  void release() {
-    buffers_.reset();
-    parameters_.reset();
-  }
+nn::StateDict buffers_on(const nn::Module& model, Device device) {
+  nn::StateDict copies;
+  for (const auto& [name, b] : model.named_buffers()) copies.emplace_back(name, raw::to(b, device));
+  return copies;
+}
 
-  nn::Layer& model() { return *model_; }
-
- private:
-  const Device device_;
-  const std::unique_ptr<nn::Layer> model_;
-  std::optional<nn::ParameterScope> parameters_, buffers_;
+// Gives a replica copies of the original's training mode, parameters and buffers, for a scope. The copy of
+// parameters is recorded, so gradients reach the original's parameters.
+struct ReplicaScope {
+  ReplicaScope(nn::Module& original, nn::Module& replica, Device device)
+      : parameters(replica, parameters_on(original, device)),
+        buffers(replica, buffers_on(original, device), {.partial = true}) {
+    copy_mode(original, replica);
+  }
+  nn::ParameterScope parameters, buffers;
 };
 
 }  // namespace
@@ -101,8 +92,10 @@ class Replicas {
     Context replica_context = caller.snapshot();
     replica_context.recordings.clear();
     replica_context.generator = std::make_shared<RandomGenerator>();
-    for (size_t i = 1; i < options_.device_ids.size(); ++i)
-      replicas_.push_back(std::make_unique<Replica>(make, replica_context, device(i)));
+    for (size_t i = 1; i < options_.device_ids.size(); ++i) {
+      replicas_.push_back(make_on(make, replica_context, device(i)));
+      replicas_.back()->to(Device{DeviceType::kMeta});  // frees the weights that `make` initialized
+    }
   }
 
   nn::Layer& model() { return *model_; }
@@ -117,7 +110,8 @@ class Replicas {
     std::vector<Tensor> chunks =
         chunk(x, empty_batch ? 1 : int64_t(options_.device_ids.size()), options_.dim);
     for (size_t i = 0; i < chunks.size(); ++i) chunks[i] = to(chunks[i], device(i));
-    const ReplicaScope scope(*this, chunks.size());
+    std::list<ReplicaScope> scopes;
+    for (size_t i = 1; i < chunks.size(); ++i) scopes.emplace_back(*model_, layer(i), device(i));
     std::vector<Tensor> results = run(chunks);
     bool scalars = true;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -129,28 +123,8 @@ class Replicas {
   }
 
  private:
-  // Gives replicas 1 to count - 1 the model's parameters and buffers; the destructor releases them.
-  class ReplicaScope {
-   public:
-    ReplicaScope(Replicas& owner, size_t count) : owner_(owner) {
-      try {
-        for (size_t i = 1; i < count; ++i) owner.replicas_[i - 1]->copy_from(*owner.model_);
-      } catch (...) {
-        end();
-        throw;
-      }
-    }
-    ~ReplicaScope() { end(); }
-
-   private:
-    void end() {
-      for (auto& replica : owner_.replicas_) replica->release();
-    }
-    Replicas& owner_;
-  };
-
   Device device(size_t i) const { return options_.device_ids[i]; }
-  nn::Layer& layer(size_t i) { return i == 0 ? *model_ : replicas_[i - 1]->model(); }
+  nn::Layer& layer(size_t i) { return i == 0 ? *model_ : *replicas_[i - 1]; }
 
   void check_model() const {
     check_devices(model_->named_parameters(), device(0));
@@ -202,7 +176,7 @@ class Replicas {
 
   DataParallelOptions options_;
   std::unique_ptr<nn::Layer> model_;
-  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<std::unique_ptr<nn::Layer>> replicas_;  // of the further devices
 };
 
 }  // namespace internal

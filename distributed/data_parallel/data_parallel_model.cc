@@ -1,17 +1,17 @@
 // Implementation of DataParallelModel: compares and broadcasts a model's tensors, finds new ones, and attaches
-// them to the all-reduce callback.
+// them to the all-reduce callback of their part.
 #include "gradus/distributed/data_parallel/data_parallel_model.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
-#include "gradus/distributed/data_parallel/internal/reducer.h"
-#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -46,41 +46,6 @@ std::vector<std::string> lines_of(const char* kind, const nn::StateDict& tensors
   return lines;
 }
 
-std::string join_lines(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
-}
-
-std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    lines.push_back(text.substr(at, end - at));
-    at = end == std::string::npos ? end : end + 1;
-  }
-  return lines;
-}
-
-// Checks that all ranks have equal lines. `what` is the subject of the error message. Collective.
-// Errors: MismatchError, the same on all ranks, naming the first line that differs and the rank.
-void check_agreement(Op maker, const std::string& what, const std::vector<std::string>& lines,
-                     const Group& group) {
-  const std::vector<std::string> all = gather_strings(group.state(), maker, join_lines(lines));
-  const std::vector<std::string> first = split_lines(all[0]);
-  for (size_t r = 1; r < all.size(); ++r) {
-    if (all[r] == all[0]) continue;
-    const std::vector<std::string> other = split_lines(all[r]);
-    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
-    const auto text = [](auto it, const auto& list) {
-      return it == list.end() ? std::string("no more") : *it;
-    };
-    const int rank0 = group.ranks()[0], rank = group.ranks()[r];
-    throw MismatchError(name_of(maker), rank, what, " differ between ranks: rank ", rank0, " has ",
-                        text(a, first), ", rank ", rank, " has ", text(b, other));
-  }
-}
-
 void check_options(std::string_view op, const DistributedDataParallelOptions& o) {
   if (!(o.bucket_cap_mb > 0)) throw ValueError(op, "expected bucket_cap_mb above 0, got ", o.bucket_cap_mb);
   if (o.device_ids.size() > 1)
@@ -95,23 +60,22 @@ void check_options(std::string_view op, const DistributedDataParallelOptions& o)
 
 }  // namespace
 
-// Owned by the wrapper. Callbacks in managers, which may live longer, have weak pointers.
-class DataParallelModel::State final : public autograd::LeafGuard {
+// The parameters and buffers that share one reducer.
+class DataParallelModel::Part final : public autograd::LeafGuard, public std::enable_shared_from_this<Part> {
  public:
-  State(std::string owner, NamedTensors parameters, NamedTensors buffers,
-        DistributedDataParallelOptions options, Op maker)
+  // Returns the current names and tensors. Later calls may return more, since a model may get new modules.
+  using NamedTensors = std::function<nn::StateDict()>;
+
+  // `owner` is the name of the module that has the parameters, for errors.
+  Part(std::string owner, NamedTensors parameters, NamedTensors buffers,
+       const DistributedDataParallelOptions& options, Op maker)
       : maker_(maker),
         owner_(std::move(owner)),
         parameters_(std::move(parameters)),
         buffers_(std::move(buffers)),
-        options_(std::move(options)) {
-    check_options(name_of(maker_), options_);
-    if (parameters_().empty())
-      throw ValueError(name_of(maker_), "the model has no parameters: without any to learn it needs no ",
-                       name_of(maker_));
-  }
+        options_(options) {}
 
-  void start(const std::shared_ptr<State>& self) {
+  void start() {
     const std::shared_ptr<const ParameterNames> names = names_;
     AllReduceCallbackOptions options{.group = options_.process_group,
                                      .bucket_cap_mb = options_.bucket_cap_mb,
@@ -124,16 +88,16 @@ class DataParallelModel::State final : public autograd::LeafGuard {
                                      .check_finite = options_.check_finite,
                                      .name_of = [names](const Tensor& p) { return names->of(p); },
                                      .group_name = "DDP of " + owner_};
-    if (broadcasts_buffers())
-      options.broadcast_after = [weak = std::weak_ptr(self)] {
+    if (broadcasts_buffers())  // the callback may outlive the wrapper
+      options.broadcast_after = [weak = weak_from_this()] {
         std::vector<Tensor> tensors;
-        if (const auto state = weak.lock())
-          for (auto& [name, b] : state->buffers_()) tensors.push_back(std::move(b));
+        if (const auto part = weak.lock())
+          for (auto& [name, b] : part->buffers_()) tensors.push_back(std::move(b));
         return tensors;
       };
-    callback_ = std::make_shared<internal::Reducer>(ReduceOp::kMean, std::move(options), maker_);
+    callback_ = std::make_shared<AllReduceCallback>(ReduceOp::kMean, std::move(options), maker_);
     if (group().size() > 1)
-      check_agreement(
+      check_equal(
           maker_, "options",
           {concat("bucket_cap_mb = ", options_.bucket_cap_mb),
            concat("broadcast_buffers = ", broadcasts_buffers()), concat("init_sync = ", options_.init_sync),
@@ -187,29 +151,28 @@ class DataParallelModel::State final : public autograd::LeafGuard {
     const auto reduces = [](const Callback& c) {
       return dynamic_cast<const AllReduceCallback*>(c.object.get()) != nullptr;
     };
-    if (group().size() == 1 || internal::reducer_of(callback_).in_no_sync() ||
-        std::ranges::any_of(callbacks, reduces))
-      return;
+    if (group().size() == 1 || callback_->in_no_sync() || std::ranges::any_of(callbacks, reduces)) return;
     throw StateError("record", "'", names_->of(param), "' is a parameter of a ", name_of(maker_),
                      ", but this GradManager is not attached to it: its gradients would stay this rank's "
                      "own. Call ddp.attach(gm), instead of gm.attach(net.parameters()) or besides; for "
                      "gradients of this rank alone, record within ddp.no_sync()");
   }
 
-  const DistributedDataParallelOptions& options() const { return options_; }
   const std::shared_ptr<AllReduceCallback>& callback() const { return callback_; }
 
  private:
   // The reducer's group, which also carries the backwards: if only one rank's model has new tensors, the
   // other ranks' next call in this group is a backward, and the mismatch is an error.
-  const Group& group() const { return internal::reducer_of(callback_).group(); }
-  bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(true); }
+  const Group& group() const { return callback_->group(); }
+  bool broadcasts_buffers() const {
+    return options_.broadcast_buffers.value_or(maker_ == Op::kDistributedDataParallel);
+  }
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
   void check_models_agree(const std::vector<std::string>& lines, const std::string& first) const {
-    if (!started_) return check_agreement(maker_, "the models", lines, group());
+    if (!started_) return check_equal(maker_, "the models", lines, group());
     try {
-      check_agreement(maker_, "the models", lines, group());
+      check_equal(maker_, "the models", lines, group());
     } catch (Error& error) {
       error.add_context(concat("while ranks agree on what is new in the model ('", first, "' first)"));
       throw;
@@ -231,72 +194,176 @@ class DataParallelModel::State final : public autograd::LeafGuard {
   const Op maker_;
   const std::string owner_;
   const NamedTensors parameters_, buffers_;
-  const DistributedDataParallelOptions options_;
+  const DistributedDataParallelOptions& options_;
   const std::shared_ptr<ParameterNames> names_ = std::make_shared<ParameterNames>();
   std::unordered_set<std::string> known_buffers_;
   bool started_ = false;
   std::shared_ptr<AllReduceCallback> callback_;
 };
 
-namespace {
-
-// Attaches the model's new parameters to its manager before every recording.
-class NewParameterWatcher final : public RecordingWatcher {
+// The parts by name: "" for the parameters and buffers of the root module itself, or of the whole model. Owned by
+// the wrapper. Callbacks in managers, which may live longer, have weak pointers.
+class DataParallelModel::State {
  public:
-  NewParameterWatcher(std::function<bool()> sync_new_tensors, NamedTensors chosen,
-                      std::vector<Callback> callbacks)
-      : sync_new_tensors_(std::move(sync_new_tensors)),
-        chosen_(std::move(chosen)),
-        callbacks_(std::move(callbacks)) {}
+  // Parameters, and the reducer of their part.
+  using Attachable = std::pair<std::shared_ptr<AllReduceCallback>, nn::StateDict>;
 
-  void recording_opened(GradManager& gm) override {
-    if (!sync_new_tensors_()) return;
-    const nn::StateDict current = chosen_();
-    std::vector<Tensor> new_params;
-    for (const auto& [name, p] : current)
-      if (!attached_.contains(p)) new_params.push_back(p);
-    if (new_params.empty()) return;
-    attached_.remove_destroyed();
-    for (const auto& [name, p] : current) attached_.add(name, p);
-    std::vector<Callback> callbacks{Callback(shared_from_this())};
-    callbacks.insert(callbacks.end(), callbacks_.begin(), callbacks_.end());
-    gm.attach(new_params, std::move(callbacks));
+  State(nn::Module& module, DistributedDataParallelOptions options, bool separate)
+      : module_(module),
+        options_(std::move(options)),
+        maker_(separate ? Op::kSeparateDistributedDataParallel : Op::kDistributedDataParallel) {
+    check_options(name_of(maker_), options_);
+    sync_new_tensors();
+    if (order_.empty())
+      throw ValueError(name_of(maker_), "the model has no parameters: without any to learn it needs no ",
+                       name_of(maker_));
+  }
+
+  // Finds new tensors in all parts, also in parts that the current recording does not track, since they take
+  // part in the forward.
+  void sync_new_tensors() {
+    for (const std::string& part : order_) parts_.at(part)->sync_new_tensors();
+    add_part("");
+    if (is_separate())
+      for (const nn::Module* child : module_.children()) add_part(child->name());
+  }
+
+  const DistributedDataParallelOptions& options() const { return options_; }
+  bool is_separate() const { return maker_ == Op::kSeparateDistributedDataParallel; }
+  // Returns the parts in the order in which they were found, which is equal on all ranks.
+  const std::vector<std::string>& order() const { return order_; }
+  const std::shared_ptr<AllReduceCallback>& callback(const std::string& part) const {
+    return parts_.at(part)->callback();
+  }
+  nn::StateDict parameters(const std::string& part) {
+    nn::StateDict owned;
+    for (auto& [name, p] : tensors(part, &nn::Module::named_parameters))
+      if (owners_.add(part, p) || owners_.of(p) == part) owned.emplace_back(name, p);
+    return owned;
+  }
+
+  // Returns the name of the part.
+  // Errors: ValueError if `part` is neither the model nor a child with parameters.
+  std::string name_of_part(const nn::Module& part) const {
+    const auto& children = module_.children();
+    const bool is_part =
+        &part == &module_ || std::find(children.begin(), children.end(), &part) != children.end();
+    const std::string name = &part == &module_ ? "" : part.name();
+    if (is_part && parts_.count(name)) return name;
+    std::string names;
+    for (const std::string& n : order_) names += n.empty() ? " the model itself" : " '" + n + "'";
+    throw ValueError(name_of(maker_),
+                     "expected the model or a direct child of it, with parameters of its own, got ",
+                     part.type_name(), " '", part.path(), "'; there are:", names);
   }
 
  private:
-  const std::function<bool()>
-      sync_new_tensors_;  // returns false if the wrapper, and maybe the model, is destroyed
-  const NamedTensors chosen_;
-  const std::vector<Callback> callbacks_;
+  void add_part(const std::string& name) {
+    if (parts_.count(name) || parameters(name).empty()) return;
+    const std::string root = module_.name().empty() ? module_.type_name() : module_.name();
+    const auto part = std::make_shared<Part>(
+        name.empty() ? root : name, [this, name] { return parameters(name); },
+        [this, name] { return tensors(name, &nn::Module::named_buffers); }, options_, maker_);
+    part->start();
+    parts_.emplace(name, part);
+    order_.push_back(name);
+  }
+
+  // Returns the part's tensors, with their names in the whole model.
+  nn::StateDict tensors(const std::string& part, nn::StateDict (nn::Module::*list)() const) const {
+    if (!is_separate()) return (module_.*list)();
+    nn::StateDict all;
+    if (part.empty()) {
+      all = (module_.*list)();
+      std::erase_if(all, [](const auto& entry) { return entry.first.find('.') != std::string::npos; });
+    }
+    for (const nn::Module* child : module_.children())
+      if (child->name() == part)
+        for (auto& [name, x] : (child->*list)()) all.emplace_back(part + "." + name, x);
+    return all;
+  }
+
+  nn::Module& module_;
+  const DistributedDataParallelOptions options_;
+  const Op maker_;
+  std::map<std::string, std::shared_ptr<Part>> parts_;
+  std::vector<std::string> order_;
+  // The part of each parameter. A shared parameter belongs to the first part that has it.
+  ParameterNames owners_;
+};
+
+// Attaches the model's new parameters to its manager before every recording, and passes gradients on unchanged.
+// The watcher lives as long as the manager and one attached parameter.
+class DataParallelModel::Watcher final : public GradCallback, public std::enable_shared_from_this<Watcher> {
+ public:
+  using Chosen = std::function<std::vector<State::Attachable>(State&)>;
+
+  Watcher(std::weak_ptr<State> state, Chosen chosen, std::vector<Callback> more)
+      : state_(std::move(state)), chosen_(std::move(chosen)), more_(std::move(more)) {}
+
+  void recording_opened(GradManager& gm) override {
+    const auto state = state_.lock();
+    if (!state) return;  // the wrapper, and maybe the model, is destroyed
+    state->sync_new_tensors();
+    attached_.remove_destroyed();
+    for (const auto& [callback, params] : chosen_(*state)) {
+      std::vector<Tensor> new_params;
+      for (const auto& [name, p] : params)
+        if (attached_.add(name, p)) new_params.push_back(p);
+      if (new_params.empty()) continue;
+      std::vector<Callback> callbacks{Callback(shared_from_this()), Callback(callback)};
+      callbacks.insert(callbacks.end(), more_.begin(), more_.end());
+      gm.attach(new_params, std::move(callbacks));
+    }
+  }
+  void begin(const std::vector<Tensor>&, const std::vector<bool>&) override {}
+  std::optional<Tensor> ready(const Tensor&, const Tensor& grad) override { return grad; }
+  std::vector<Delivery> finish() override { return {}; }
+
+ private:
+  const std::weak_ptr<State> state_;
+  const Chosen chosen_;
+  const std::vector<Callback> more_;
   ParameterNames attached_;
 };
 
-}  // namespace
+DataParallelModel::DataParallelModel(nn::Module& module, DistributedDataParallelOptions options,
+                                     bool separate)
+    : state_(std::make_shared<State>(module, std::move(options), separate)) {}
 
-DataParallelModel::DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
-                                     DistributedDataParallelOptions options, Op maker)
-    : state_(std::make_shared<State>(std::move(owner), std::move(parameters), std::move(buffers),
-                                     std::move(options), maker)) {
-  state_->start(state_);
-}
-
-std::weak_ptr<RecordingWatcher> DataParallelModel::attach(GradManager& gm, NamedTensors chosen,
-                                                          std::vector<Callback> more) {
-  more.insert(more.begin(), Callback(callback()));
-  const auto sync_new_tensors = [weak = std::weak_ptr(state_)] {
-    const auto state = weak.lock();
-    if (state) state->sync_new_tensors();
-    return bool(state);
+void DataParallelModel::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
+  state_->sync_new_tensors();
+  Watcher::Chosen chosen = [&part](State& state) {
+    return std::vector{State::Attachable(state.callback(""), part.named_parameters())};
   };
-  const auto watcher =
-      std::make_shared<NewParameterWatcher>(sync_new_tensors, std::move(chosen), std::move(more));
-  watcher->recording_opened(gm);
-  return watcher;
+  if (state_->is_separate())
+    chosen = [name = state_->name_of_part(part)](State& state) {
+      return std::vector{State::Attachable(state.callback(name), state.parameters(name))};
+    };
+  std::make_shared<Watcher>(state_, std::move(chosen), std::move(more))->recording_opened(gm);
 }
 
-void DataParallelModel::sync_new_tensors() { state_->sync_new_tensors(); }
+void DataParallelModel::attach_all(GradManager& gm, std::vector<Callback> more) {
+  const auto chosen = [](State& state) {
+    std::vector<State::Attachable> all;
+    for (const std::string& part : state.order())
+      all.emplace_back(state.callback(part), state.parameters(part));
+    return all;
+  };
+  std::make_shared<Watcher>(state_, chosen, std::move(more))->recording_opened(gm);
+}
 
-const std::shared_ptr<AllReduceCallback>& DataParallelModel::callback() const { return state_->callback(); }
+std::vector<std::shared_ptr<AllReduceCallback>> DataParallelModel::callbacks() const {
+  if (state_->is_separate()) state_->sync_new_tensors();
+  std::vector<std::shared_ptr<AllReduceCallback>> all;
+  for (const std::string& part : state_->order()) all.push_back(state_->callback(part));
+  return all;
+}
+
+const std::shared_ptr<AllReduceCallback>& DataParallelModel::callback(const nn::Module& part) const {
+  if (state_->is_separate()) state_->sync_new_tensors();
+  return state_->callback(state_->is_separate() ? state_->name_of_part(part) : "");
+}
 
 Tensor DataParallelModel::to_device(const Tensor& x) const {
   const auto& ids = state_->options().device_ids;
@@ -308,15 +375,18 @@ Tensor DataParallelModel::to_output(const Tensor& y) const {
   return !device || !y.defined() || y.device() == *device ? y : to(y, *device);
 }
 
-WholeModel::WholeModel(nn::Module& module, DistributedDataParallelOptions options)
-    : module_(module),
-      model_(
-          owner_name(module), [&module] { return module.named_parameters(); },
-          [&module] { return module.named_buffers(); }, std::move(options), Op::kDistributedDataParallel) {}
-
-void WholeModel::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
-  model_.attach(
-      gm, [&part] { return part.named_parameters(); }, std::move(more));
+nn::LoadReport load_without_wrappers(nn::Module& module, const nn::StateDict& state,
+                                     nn::LoadOptions options) {
+  std::unordered_set<std::string> known;
+  for (const auto& [name, x] : module.state_dict()) known.insert(name);
+  nn::StateDict renamed;
+  for (const auto& [name, x] : state) {
+    std::string bare = "." + name;
+    for (size_t at; (at = bare.find(".module.")) != std::string::npos;) bare.erase(at, 7);
+    bare.erase(0, 1);
+    renamed.emplace_back(!known.count(name) && known.count(bare) ? bare : name, x);
+  }
+  return module.load_state_dict(renamed, options);
 }
 
 }  // namespace gradus::dist::internal

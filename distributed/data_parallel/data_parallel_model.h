@@ -1,11 +1,12 @@
-// DataParallelModel: the parameters and buffers that share one reducer. DistributedDataParallel has one,
-// SeparateDistributedDataParallel one per sub-module.
+// DataParallelWrapper: the base class of DistributedDataParallel and SeparateDistributedDataParallel.
+// DataParallelModel: its model, whose parameters and buffers are synchronized between ranks.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
@@ -39,61 +40,116 @@ struct DistributedDataParallelOptions {
 
 namespace internal {
 
-// Returns the current names and tensors. Later calls may return more, since a model may get new modules.
-using NamedTensors = std::function<nn::StateDict()>;
-
-// A callback that is notified of new recordings, and passes gradients on unchanged.
-class RecordingWatcher : public GradCallback, public std::enable_shared_from_this<RecordingWatcher> {
- public:
-  void recording_opened(GradManager& gm) override = 0;
-  void begin(const std::vector<Tensor>&, const std::vector<bool>&) override {}
-  std::optional<Tensor> ready(const Tensor&, const Tensor& grad) override { return grad; }
-  std::vector<Delivery> finish() override { return {}; }
-};
-
-// The parameters and buffers of a model or sub-module.
+// The model of a wrapper, in parts that have a reducer each: one part for DistributedDataParallel; one per direct
+// child, and one for the parameters of the root module itself, for SeparateDistributedDataParallel.
+//
+// attach, and all recordings of attached managers, search the model for new parameters, buffers and children. The
+// search is collective if it finds any: ranks compare and broadcast them.
 class DataParallelModel {
  public:
-  // Collective over the group. `maker` is the wrapper; ranks compare it. `owner` is the name of the module
-  // that has the parameters, for errors.
+  // Collective over the group. `separate`: for SeparateDistributedDataParallel.
   // Errors: ValueError for a model without parameters or invalid options; MismatchError naming the parameter
   // whose name, shape or dtype differs between ranks, and the rank.
-  DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
-                    DistributedDataParallelOptions options, Op maker);
+  DataParallelModel(nn::Module& module, DistributedDataParallelOptions options, bool separate);
 
-  // Attaches the parameters that `chosen` returns, and, whenever a recording opens, those that it returns
-  // newly. The returned watcher lives as long as the manager and one attached parameter. Collective if the
-  // model has new tensors.
-  std::weak_ptr<RecordingWatcher> attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more);
-  // Compares and broadcasts the tensors that are new in the model since the last call. attach(), and each
-  // recording of an attached manager, call sync_new_tensors. Collective if there are new tensors.
-  void sync_new_tensors();
-  const std::shared_ptr<AllReduceCallback>& callback() const;
+  // Attaches the parameters of a sub-module, now and when they are new as a recording opens. The callbacks in
+  // `more` get the reduced gradients.
+  // Errors: of SeparateDistributedDataParallel, ValueError if `part` is neither the model nor a direct child with
+  // parameters; the error lists the valid modules.
+  void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
+  void attach_all(GradManager& gm, std::vector<Callback> more);
+  // Return the callbacks of the parts. If separate, they search for new parts as well.
+  std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const;
+  const std::shared_ptr<AllReduceCallback>& callback(const nn::Module& part) const;
   Tensor to_device(const Tensor& x) const;  // an input
   Tensor to_output(const Tensor& y) const;
 
  private:
+  class Part;
   class State;
+  class Watcher;
   std::shared_ptr<State> state_;
 };
 
-// Returns the module's name, or its type if it has no name.
-inline std::string owner_name(const nn::Module& module) {
-  return module.name().empty() ? module.type_name() : module.name();
+template <class T> constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+
+// Returns module(args...). Tensor arguments are moved to device_ids[0], a tensor result to output_device.
+template <class M, class... Args>
+decltype(auto) call(const DataParallelModel& model, M& module, Args&&... args) {
+  const auto input = [&model]<class T>(T&& x) -> decltype(auto) {
+    if constexpr (is_tensor<T>)
+      return model.to_device(x);
+    else
+      return std::forward<T>(x);
+  };
+  if constexpr (is_tensor<decltype(module(input(std::forward<Args>(args))...))>)
+    return model.to_output(module(input(std::forward<Args>(args))...));
+  else
+    return module(input(std::forward<Args>(args))...);
 }
 
-// The reducers of DistributedDataParallel: one for the whole model.
-class WholeModel {
+template <class T>
+concept IsCallback = std::is_constructible_v<Callback, T>;
+template <IsCallback... C> std::vector<Callback> callbacks_of(C... c) { return {Callback(std::move(c))...}; }
+
+// Loads a state dict. Names may contain "module.", the prefix that wrappers of other frameworks add to the
+// names of a model or of its children.
+nn::LoadReport load_without_wrappers(nn::Module& module, const nn::StateDict& state, nn::LoadOptions options);
+
+// Wraps a model of type M. `Self` is the derived class (CRTP).
+template <class Self, class M> class DataParallelWrapper {
  public:
-  WholeModel(nn::Module& module, DistributedDataParallelOptions options);
+  // Attaches the model's current and future parameters. The callbacks in `more` get the reduced gradients.
+  template <IsCallback... C> void attach(GradManager& gm, C... more) {
+    model_.attach_all(gm, callbacks_of(std::move(more)...));
+  }
+  // Attaches the parameters of one sub-module, for models with several managers. `part` must outlive `gm`.
+  template <IsCallback... C> void attach(GradManager& gm, const nn::Module& part, C... more) {
+    model_.attach(gm, part, callbacks_of(std::move(more)...));
+  }
 
-  void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
-  void attach_all(GradManager& gm, std::vector<Callback> more) { attach(gm, module_, std::move(more)); }
-  std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const { return {model_.callback()}; }
-  const DataParallelModel& first() const { return model_; }
+  M* operator->() { return &module_; }
+  const M* operator->() const { return &module_; }
+  M& operator*() { return module_; }
+  M& module() { return module_; }
 
- private:
-  nn::Module& module_;
+  // Calls the model. Tensor arguments are moved to device_ids[0], a tensor result to output_device.
+  template <class... Args> decltype(auto) operator()(Args&&... args) {
+    return call(model_, module_, std::forward<Args>(args)...);
+  }
+
+  // Forward to the model's functions of the same name, as mmengine's runners expect.
+  template <class... Args> decltype(auto) train_step(Args&&... args) {
+    return module_.train_step(std::forward<Args>(args)...);
+  }
+  template <class... Args> decltype(auto) val_step(Args&&... args) {
+    return module_.val_step(std::forward<Args>(args)...);
+  }
+  template <class... Args> decltype(auto) test_step(Args&&... args) {
+    return module_.test_step(std::forward<Args>(args)...);
+  }
+
+  Self& train(bool on = true) { return module_.train(on), static_cast<Self&>(*this); }
+  Self& eval() { return train(false); }
+  std::vector<Tensor> parameters() const { return module_.parameters(); }
+  nn::StateDict state_dict() const { return module_.state_dict(); }
+  // Accepts names with or without a wrapper's "module." prefix.
+  nn::LoadReport load_state_dict(const nn::StateDict& state, nn::LoadOptions options = {}) {
+    return load_without_wrappers(module_, state, options);
+  }
+
+  // See AllReduceCallback::no_sync.
+  NoSync no_sync() { return NoSync(model_.callbacks()); }
+  // See dist::join. Broadcasts the model's buffers with its parameters.
+  void join(const std::function<void()>& body, const JoinOptions& options = {}) {
+    dist::join(model_.callbacks(), body, options, module_.buffers());
+  }
+
+ protected:
+  DataParallelWrapper(M& module, DistributedDataParallelOptions options, bool separate)
+      : module_(module), model_(module, std::move(options), separate) {}
+
+  M& module_;
   DataParallelModel model_;
 };
 

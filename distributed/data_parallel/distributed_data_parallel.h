@@ -19,20 +19,19 @@
 // be reduced. Recordings within no_sync() are exempt.
 #pragma once
 
-#include "gradus/distributed/data_parallel/data_parallel_wrapper.h"
+#include "gradus/distributed/data_parallel/data_parallel_model.h"
 
 namespace gradus::dist {
 
-// Most member functions are in data_parallel_wrapper.h.
+// Most member functions are in data_parallel_model.h.
 template <class M>
-class DistributedDataParallel
-    : public internal::DataParallelWrapper<DistributedDataParallel<M>, M, internal::WholeModel> {
+class DistributedDataParallel : public internal::DataParallelWrapper<DistributedDataParallel<M>, M> {
  public:
   // The module must outlive the wrapper. Collective over the group.
   explicit DistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
-      : DistributedDataParallel::DataParallelWrapper(module, std::move(options)) {}
+      : DistributedDataParallel::DataParallelWrapper(module, std::move(options), false) {}
 
-  const std::shared_ptr<AllReduceCallback>& callback() const { return this->models_.first().callback(); }
+  const std::shared_ptr<AllReduceCallback>& callback() const { return this->model_.callback(this->module_); }
   const ReducerStats& stats() const { return callback()->stats(); }
 };
 

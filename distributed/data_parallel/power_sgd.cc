@@ -1,21 +1,26 @@
 // Implementation of the PowerSGD hook (Vogels, Karimireddy, Jaggi, NeurIPS 2019). See Note [PowerSGD].
-#include "gradus/distributed/data_parallel/power_sgd.h"
-
 #include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <vector>
 
 #include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/work.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus::dist {
-namespace internal {
 namespace {
+
+using internal::add_product, internal::first_not_finite, internal::orthonormalize;
 
 // Note [PowerSGD]
 // M [n,m] is a rank's gradient (plus the error of the last step), Q [m,r] is orthonormal and equal on all
@@ -28,12 +33,46 @@ namespace {
 // The result must be bit for bit the same on all ranks. Terms of a sum over ranks may come from any kernel.
 // Computations on the sums use only low_rank.h.
 
+class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
+ public:
+  explicit PowerSGD(const PowerSGDOptions& options);
+  // Starts the communication of a bucket. Returns the completion function.
+  std::function<void()> start(const GradBucket& bucket);
+
+ private:
+  // A parameter viewed as a matrix [n,m], and its state between steps. Factors are stored transposed.
+  struct Matrix {
+    Tensor parameter;
+    int64_t n = 0, m = 0, r = 0;
+    Tensor error;  // [n,m], compression error of the last step (error feedback)
+    Tensor q;      // [r,m], Q^T of the last step
+  };
+  // A matrix of a bucket in flight.
+  struct Item {
+    Matrix* matrix;
+    Tensor gradient;  // [n,m], view of the bucket
+    Tensor p;         // [r,n], P^T
+    const Tensor& source() const { return matrix->error.defined() ? matrix->error : gradient; }
+  };
+
+  // Returns the matrix of a parameter, or null if the parameter's gradient is sent uncompressed.
+  Matrix* find_matrix(const Tensor& parameter);
+  void draw(const Tensor& x);
+  void prepare(Item& item);
+  void complete(const GradBucket& bucket, std::vector<Item>& items, const std::vector<Tensor>& rest,
+                const Work& work);
+  void end_backward();
+
+  const PowerSGDOptions options_;
+  RandomGenerator generator_;
+  int64_t backwards_ = 0;
+  std::unordered_map<const TensorImpl*, Matrix> matrices_;
+};
+
 bool is_zero(const Tensor& row) {
   const std::vector<double> values = row.to_vector<double>();
   return std::ranges::all_of(values, [](double v) { return v == 0; });
 }
-
-}  // namespace
 
 PowerSGD::PowerSGD(const PowerSGDOptions& options) : options_(options), generator_(options.seed) {
   constexpr const char* kOp = "power_sgd_hook";
@@ -147,10 +186,10 @@ void PowerSGD::end_backward() {
   std::erase_if(matrices_, [](const auto& entry) { return entry.second.parameter.ref()->use_count() == 1; });
 }
 
-}  // namespace internal
+}  // namespace
 
 CommHook power_sgd_hook(const PowerSGDOptions& options) {
-  return [state = std::make_shared<internal::PowerSGD>(options)](const GradBucket& bucket) {
+  return [state = std::make_shared<PowerSGD>(options)](const GradBucket& bucket) {
     return state->start(bucket);
   };
 }

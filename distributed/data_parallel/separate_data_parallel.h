@@ -16,45 +16,19 @@
 
 namespace gradus::dist {
 
-namespace internal {
-
-// The reducers of SeparateDistributedDataParallel. All calls, and all recordings of attached managers, search
-// every child for new parameters and buffers, and for new children. The search is collective if it finds any.
-class SeparateModels {
- public:
-  // Errors: as DistributedDataParallel.
-  SeparateModels(nn::Module& module, DistributedDataParallelOptions options);
-
-  // Errors: ValueError if `part` is neither the model nor a direct child with parameters; the error lists
-  // the valid modules.
-  void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
-  void attach_all(GradManager& gm, std::vector<Callback> more);
-  std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const;
-  const std::shared_ptr<AllReduceCallback>& callback(const nn::Module& part) const;
-  // Returns the first child's model, for device_ids and output_device, which are equal for all children.
-  const DataParallelModel& first() const;
-
- private:
-  class State;
-  class Watcher;
-  std::shared_ptr<State> state_;
-};
-
-}  // namespace internal
-
-// Most member functions are in data_parallel_wrapper.h. `part` is a direct child, or the model for the
+// Most member functions are in data_parallel_model.h. `part` is a direct child, or the model for the
 // parameters of the root module itself.
 template <class M>
 class SeparateDistributedDataParallel
-    : public internal::DataParallelWrapper<SeparateDistributedDataParallel<M>, M, internal::SeparateModels> {
+    : public internal::DataParallelWrapper<SeparateDistributedDataParallel<M>, M> {
  public:
   // The module must outlive the wrapper. Options: as DistributedDataParallel; broadcast_buffers is off by
   // default.
   explicit SeparateDistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
-      : SeparateDistributedDataParallel::DataParallelWrapper(module, std::move(options)) {}
+      : SeparateDistributedDataParallel::DataParallelWrapper(module, std::move(options), true) {}
 
   const std::shared_ptr<AllReduceCallback>& callback(const nn::Module& part) const {
-    return this->models_.callback(part);
+    return this->model_.callback(part);
   }
   const ReducerStats& stats(const nn::Module& part) const { return callback(part)->stats(); }
 };

@@ -2,7 +2,11 @@
 // cause of differences.
 #include "gradus/distributed/data_parallel/verify.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <ostream>
 #include <sstream>
 #include <tuple>
@@ -10,7 +14,6 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
-#include "gradus/distributed/data_parallel/internal/training_state.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
@@ -26,12 +29,137 @@
 namespace gradus::dist {
 namespace {
 
-using internal::Comparison;
-using internal::StateDifference;
-using internal::StateKind;
-using internal::TrainingState;
 using Cause = VerifyReport::Cause;
 using Names = std::vector<std::string>;
+
+// ---- states, and their comparison between ranks
+
+// The kinds of tensors, in the order in which they are compared.
+enum class StateKind { kLoss, kGradient, kParameter, kBuffer };
+
+// The names and tensors of each kind. Tensors share the model's memory.
+struct TrainingState {
+  std::array<nn::StateDict, 4> tensors;
+
+  TrainingState() = default;
+  TrainingState(const nn::Module& model, double loss);
+  const nn::StateDict& operator[](StateKind kind) const { return tensors[static_cast<int>(kind)]; }
+  double loss() const { return tensors[0].at(0).second.item<double>(); }
+  TrainingState clone() const;
+};
+
+// The largest difference between elements of two tensors.
+struct Difference {
+  double relative = 0;
+  size_t at = 0;  // row-major index of the element
+  double actual = 0, expected = 0;
+};
+
+// A tensor that differs.
+struct StateDifference {
+  int step = 0;
+  StateKind kind = StateKind::kLoss;
+  size_t index = 0;
+  std::string name;
+  int rank = -1;  // the rank that differs from rank 0; -1: all ranks differ from the expected value
+  Difference difference;
+  bool one_element = false;  // the tensor has one element
+
+  auto position() const { return std::tuple(step, kind, index); }
+};
+
+struct Outcome {
+  std::optional<StateDifference> first;
+  double largest = 0;         // the largest relative difference in all steps
+  std::string buffer;         // name of the first buffer that differs between ranks
+  bool drew_numbers = false;  // rank 0 used its random generator
+};
+
+std::vector<double> values(const Tensor& x) {
+  return x.defined() ? x.to_vector<double>() : std::vector<double>();
+}
+
+double largest_of(const nn::StateDict& tensors) {
+  double largest = 0;
+  for (const auto& [name, x] : tensors)
+    if (x.defined() && is_floating(x.dtype()))
+      for (double v : values(x)) largest = std::max(largest, std::abs(v));
+  return largest;
+}
+
+// Returns max |actual - expected| / max(floor, max |actual|, max |expected|). Missing elements count as zeros.
+Difference difference_of(const Tensor& actual, const Tensor& expected, double floor) {
+  std::vector<double> a = values(actual), b = values(expected);
+  a.resize(std::max(a.size(), b.size()));
+  b.resize(a.size());
+  Difference result;
+  double scale = floor, largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    scale = std::max({scale, std::abs(a[i]), std::abs(b[i])});
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    double difference = std::abs(a[i] - b[i]);
+    if (!std::isfinite(difference)) difference = std::numeric_limits<double>::infinity();
+    if (difference > largest) largest = difference, result = {0, i, a[i], b[i]};
+  }
+  if (largest > 0) result.relative = std::isinf(largest) ? largest : largest / scale;
+  return result;
+}
+
+// Returns "gradient of ", "parameter ", ...
+const char* prefix(StateKind kind) {
+  constexpr std::array<const char*, 4> kPrefixes = {"", "gradient of ", "parameter ", "buffer "};
+  return kPrefixes[static_cast<int>(kind)];
+}
+
+TrainingState::TrainingState(const nn::Module& model, double loss)
+    : tensors{nn::StateDict{{"loss", scalar(loss, {.dtype = DType::kF64})}},
+              {},
+              model.named_parameters(),
+              model.named_buffers()} {
+  for (const auto& [name, parameter] : tensors[2]) tensors[1].emplace_back(name, parameter.grad());
+}
+
+TrainingState TrainingState::clone() const {
+  TrainingState copy = *this;
+  for (nn::StateDict& dict : copy.tensors)
+    for (auto& [name, x] : dict)
+      if (x.defined()) x = raw::clone(x);
+  return copy;
+}
+
+// Compares the ranks' states after a step with rank 0's. If `expected` is not null, also compares rank 0's
+// state, with the mean of the ranks' losses, with `expected`. If all ranks had the same batch, their losses are
+// compared as well. Differences are relative:
+// |x - y| / max(max |tensor|, 1e-3 max |all tensors of this kind|).
+void compare(const std::vector<TrainingState>& ranks, const TrainingState* expected, int step,
+             double tolerance, bool same_batch, Outcome& result) {
+  for (StateKind kind : {StateKind::kLoss, StateKind::kGradient, StateKind::kParameter, StateKind::kBuffer}) {
+    const nn::StateDict& first = ranks[0][kind];
+    const double floor = 1e-3 * largest_of(first);
+    for (size_t i = 0; i < first.size(); ++i) {
+      const auto& [name, value] = first[i];
+      const auto compare_tensors = [&, &name = name](const Tensor& actual, const Tensor& other, int rank) {
+        const Difference difference = difference_of(actual, other, floor);
+        result.largest = std::max(result.largest, difference.relative);
+        if (difference.relative <= tolerance) return;
+        if (kind == StateKind::kBuffer && rank >= 0 && result.buffer.empty()) result.buffer = name;
+        const bool one_element = actual.defined() && actual.numel() == 1;
+        if (!result.first) result.first = {step, kind, i, name, rank, difference, one_element};
+      };
+      const bool is_loss = kind == StateKind::kLoss;
+      if (!is_loss || same_batch)
+        for (size_t rank = 1; rank < ranks.size(); ++rank)
+          compare_tensors(ranks[rank][kind].at(i).second, value, static_cast<int>(rank));
+      if (!expected) continue;
+      double sum = 0;
+      for (const TrainingState& state : ranks) sum += state.loss();
+      compare_tensors(is_loss ? scalar(sum / double(ranks.size()), {.dtype = DType::kF64}) : value,
+                      (*expected)[kind].at(i).second, -1);
+    }
+  }
+}
+
+// ---- the runs
 
 // The configuration of one training run.
 struct Setup {
@@ -40,12 +168,6 @@ struct Setup {
   bool sync_batch_norm = false;  // call convert_sync_batchnorm on the model
   bool weighted = false;         // multiply the loss by weight_of(batch)
   bool other_seed = false;       // use another seed for random numbers during training
-};
-
-struct Outcome {
-  Comparison comparison;      // of the first step with a difference, or of the last step
-  double largest = 0;         // the largest relative difference in all steps
-  bool drew_numbers = false;  // rank 0 used its random generator
 };
 
 // Returns the names of the modules of type M for which `wanted` returns true.
@@ -95,7 +217,7 @@ class Verification {
   void train(const Setup& setup, Shared& shared);
   void take_weights(const nn::Module& model);
 
-  std::pair<Cause, std::string> cause_of(const Comparison& comparison);
+  std::pair<Cause, std::string> cause_of(const Outcome& outcome);
   std::string sizes(int step) const;
   std::string text_of(const StateDifference& first) const;
 
@@ -235,13 +357,12 @@ void Verification::train(const Setup& setup, Shared& shared) {
     barrier();
     if (rank == 0) {  // ranks are threads: rank 0 reads all ranks' tensors
       Outcome& outcome = shared.outcome;
-      outcome.comparison = compare(shared.states, setup.same_batch ? nullptr : &expected_[step], step,
-                                   {.tolerance = options_.tolerance, .same_batch = setup.same_batch});
-      outcome.largest = std::max(outcome.largest, outcome.comparison.largest);
+      compare(shared.states, setup.same_batch ? nullptr : &expected_[step], step, options_.tolerance,
+              setup.same_batch, outcome);
       outcome.drew_numbers |= context.generator->state() != numbers;
     }
     barrier();
-    if (shared.outcome.comparison.first) return;
+    if (shared.outcome.first) return;
     optimizer.clear_grad();
   }
 }
@@ -262,7 +383,7 @@ std::string Verification::sizes(int step) const {
 
 std::string Verification::text_of(const StateDifference& first) const {
   std::ostringstream text;
-  const internal::Difference& d = first.difference;
+  const Difference& d = first.difference;
   text << prefix(first.kind) << first.name << " differs in step " << first.step << " (" << sizes(first.step)
        << "): ";
   if (!first.one_element) text << "element " << d.at << " is ";
@@ -338,18 +459,17 @@ std::string unknown_text(StateKind kind) {
 }
 
 // Runs the training in other configurations until one removes or explains the first difference.
-std::pair<Cause, std::string> Verification::cause_of(const Comparison& comparison) {
-  const StateDifference& first = *comparison.first;
+std::pair<Cause, std::string> Verification::cause_of(const Outcome& outcome) {
+  const StateDifference& first = *outcome.first;
   const int world = options_.world;
   const auto explains = [&](const Setup& setup) {
-    const std::optional<StateDifference> remaining = run(setup).comparison.first;
+    const std::optional<StateDifference> remaining = run(setup).first;
     return !remaining || remaining->position() > first.position();
   };
   const Outcome same = run({.world = world, .same_batch = true});
-  const bool random = run({.other_seed = true}).comparison.first.has_value();
-  if (random || (same.comparison.first && same.drew_numbers))
-    return {Cause::kRandomness, random_text(dropouts_)};
-  if (same.comparison.first) return {Cause::kDependsOnRank, rank_text(*same.comparison.first)};
+  const bool random = run({.other_seed = true}).first.has_value();
+  if (random || (same.first && same.drew_numbers)) return {Cause::kRandomness, random_text(dropouts_)};
+  if (same.first) return {Cause::kDependsOnRank, rank_text(*same.first)};
 
   const double actual = first.difference.actual, expected = first.difference.expected;
   if (first.kind == StateKind::kLoss && first.step < options_.steps &&
@@ -359,7 +479,7 @@ std::pair<Cause, std::string> Verification::cause_of(const Comparison& compariso
     return {Cause::kBatchNormStatistics, batch_norm_text(batch_norms_)};
   if (explains({.world = world, .weighted = true})) return {Cause::kUnequalBatches, kUnequalText};
   if (first.kind == StateKind::kBuffer) return {Cause::kBuffer, buffer_text(first.name)};
-  if (!comparison.buffer.empty()) return {Cause::kBuffer, buffer_text(comparison.buffer)};
+  if (!outcome.buffer.empty()) return {Cause::kBuffer, buffer_text(outcome.buffer)};
   return {Cause::kUnknown, unknown_text(first.kind)};
 }
 
@@ -367,7 +487,7 @@ VerifyReport Verification::report() {
   run({});
   const Outcome outcome = run({.world = options_.world});
   VerifyReport report;
-  if (!outcome.comparison.first) {
+  if (!outcome.first) {
     report.difference = outcome.largest;
     std::ostringstream text;
     text.precision(2);
@@ -378,14 +498,14 @@ VerifyReport Verification::report() {
     report.text = text.str() + ".";
     return report;
   }
-  const StateDifference& first = *outcome.comparison.first;
+  const StateDifference& first = *outcome.first;
   report.agrees = false;
   report.tensor = prefix(first.kind) + first.name;
   report.step = first.step;
   report.rank = first.rank;
   report.difference = first.difference.relative;
   std::string cause;
-  std::tie(report.cause, cause) = cause_of(outcome.comparison);
+  std::tie(report.cause, cause) = cause_of(outcome);
   report.text = concat(text_of(first), "\nLikely cause: ", cause);
   return report;
 }

@@ -68,4 +68,9 @@ void AttachedParams::clear_accumulated() {
   for (AttachedParam& p : params_) p.accumulated = Tensor();
 }
 
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  return add(a, b);
+}
+
 }  // namespace gradus::dist::internal

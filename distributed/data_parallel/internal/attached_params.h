@@ -50,4 +50,7 @@ class AttachedParams {
   std::unordered_map<const AutogradSlot*, size_t> index_;
 };
 
+// Returns a + b. An undefined tensor counts as zeros; if both are undefined, the result is undefined.
+Tensor sum_of(const Tensor& a, const Tensor& b);
+
 }  // namespace gradus::dist::internal

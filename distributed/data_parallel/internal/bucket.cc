@@ -1,5 +1,8 @@
-// Implementation of Bucket: packs gradients into contiguous memory, and unpacks results.
+// Implementation of Bucket: packs gradients into contiguous memory, all-reduces them, and unpacks results.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
+
+#include <algorithm>
+#include <cstring>
 
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/tensor/ops/copy.h"
@@ -8,11 +11,16 @@
 
 namespace gradus::dist::internal {
 
-void Bucket::allocate(const Gradients& gradients) {
-  if (memory.defined() && memory.storage()->use_count() == 1) return;
+bool Bucket::is_used(const std::vector<bool>& used) const {
+  return std::ranges::any_of(gradients, [&](const Gradient& g) { return used[g.index]; });
+}
+
+void Bucket::allocate(const Tensor& reusable) {
   int64_t numel = 0;
-  for (size_t i : params) numel += gradients[i].param.numel();
-  memory = empty({numel}, {.dtype = dtype});
+  for (const Gradient& g : gradients) numel += g.param.numel();
+  const bool reuse =
+      reusable.defined() && reusable.dtype() == dtype() && reusable.storage()->use_count() == 1;
+  memory = reuse ? reusable : empty({numel}, {.dtype = dtype()});
 }
 
 Tensor Bucket::view(int64_t offset, const Shape& shape) const {
@@ -22,35 +30,33 @@ Tensor Bucket::view(int64_t offset, const Shape& shape) const {
   return view_as_strided(memory, shape, strides, offset);
 }
 
-int64_t Bucket::pack(Gradients& gradients, FiniteCheck& check) const {
-  return for_each_used(gradients, [&](size_t i, Gradient& g, const Tensor& view) {
+void Bucket::pack(const std::vector<bool>& used, FiniteCheck& check) {
+  for_each_used(used, [&](Gradient& g, const Tensor& view) {
     if (!g.grad.defined()) return raw::fill_(view, 0);
     raw::copy_(view, g.grad);
-    check.check(i, view);
+    check.check(g.index, view);
     if (as_views) g.grad = Tensor();
   });
 }
 
-std::vector<BucketEntry> Bucket::local_gradients(Gradients& gradients, FiniteCheck& check) const {
-  std::vector<BucketEntry> entries;
-  for (size_t i : params) {
-    Gradient& g = gradients[i];
-    BucketEntry& entry = entries.emplace_back(BucketEntry{i, g.param.nbytes(), {}, false});
+void Bucket::prepare(FiniteCheck& check) {
+  for (Gradient& g : gradients) {
     if (!g.grad.defined()) continue;
     check_can_average("backward", "a gradient", g.grad);  // the module may have been moved since attaching
-    entry.grad = raw::contiguous(g.grad);
-    wait_for_device(entry.grad);
-    check.check(i, entry.grad);
-    if (as_views) g.grad = Tensor();
-    g.in_place = entry.in_place =
-        entry.bytes >= kMinSeparateBytes && g.is_exclusive && entry.grad.is_same(g.grad);
+    g.sent = raw::contiguous(g.grad);
+    wait_for_device(g.sent);
+    check.check(g.index, g.sent);
+    if (as_views)
+      g.grad = Tensor();
+    else if (g.ownership == Ownership::kExclusive && g.bytes >= kMinSeparateBytes && g.sent.is_same(g.grad))
+      g.ownership = Ownership::kInPlace;
   }
-  return entries;
 }
 
-int64_t Bucket::unpack(Gradients& gradients, std::vector<GradCallback::Delivery>& to) const {
-  const int64_t elements = for_each_used(gradients, [&](size_t, Gradient& g, Tensor view) {
-    if (g.in_place) {
+void Bucket::unpack(const std::vector<bool>& used, std::vector<GradCallback::Delivery>& to) {
+  for_each_used(used, [&](Gradient& g, Tensor view) {
+    g.sent = Tensor();
+    if (g.ownership == Ownership::kInPlace) {
       to.push_back({g.param, std::exchange(g.grad, Tensor())});
     } else if (as_views && g.param.is_row_major() && g.param.device() == kCPU) {
       to.push_back({g.param, std::move(view), true});
@@ -62,7 +68,65 @@ int64_t Bucket::unpack(Gradients& gradients, std::vector<GradCallback::Delivery>
       to.push_back({g.param, std::move(grad)});
     }
   });
-  return elements * size_of(dtype);
+}
+
+Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
+                             const std::shared_ptr<const Consensus>& consensus) {
+  Collective call{.op = "backward"};
+  call.prepare = [=, size = group.size()](Collective& call) {
+    consensus->wait();
+    bucket->start = bucket->end = clock_now();
+    // Segments {data, bytes}, each reduced by one call: packed small gradients, or a single large gradient,
+    // which is reduced in its own memory if in place.
+    std::vector<std::pair<char*, int64_t>> segments;
+    const Tensor& x = bucket->memory;
+    char* const begin = static_cast<char*>(x.raw_ptr());
+    char* end = begin;
+    bool last_is_packed = false;
+    for (const Gradient& g : bucket->gradients) {
+      if (!consensus->used[g.index] || g.bytes == 0) continue;
+      const bool separate = g.bytes >= kMinSeparateBytes;
+      char* data = end;
+      end += g.bytes;
+      if (g.ownership == Ownership::kInPlace)
+        data = static_cast<char*>(g.sent.raw_ptr());
+      else if (g.sent.defined())
+        std::memcpy(data, g.sent.raw_ptr(), size_t(g.bytes));
+      else
+        std::memset(data, 0, size_t(g.bytes));
+      if (!separate && last_is_packed)
+        segments.back().second += g.bytes;
+      else
+        segments.emplace_back(data, g.bytes);
+      last_is_packed = !separate;
+    }
+    const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());
+    if (n == 0) return false;
+    // With joined ranks the divisor may be less than the group's size: sum first, divide afterward.
+    const int divisor = consensus->divisor;
+    const ReduceOp reduce = op == ReduceOp::kAvg && divisor != size ? ReduceOp::kSum : op;
+    call.record = {
+        .op = Op::kAllReduce, .reduce = reduce, .dtype = x.dtype(), .ndim = 1, .dims = {n}, .bytes = bytes};
+    call.move = [=](MatchedCall& matched) {
+      const DType dtype = bucket->memory.dtype();
+      for (const auto& [data, bytes] : segments) {
+        const int64_t count = bytes / size_of(dtype);
+        matched.backend.all_reduce(matched.call, data, data, count, dtype, reduce);
+        if (reduce != op) finish_reduce(data, count, dtype, op, divisor);
+      }
+      bucket->memory.storage()->bump_version();
+      for (const Gradient& g : bucket->gradients)
+        if (g.ownership == Ownership::kInPlace) g.sent.storage()->bump_version();
+      bucket->end = clock_now();
+    };
+    return true;
+  };
+  call.check = [&state = group.state()](const MatchedCall& matched) {
+    return find_size_mismatch(matched, state, [](const std::vector<int64_t>& sizes) {
+      return sizes.size() == 2 ? concat("bucket ", sizes[1], " of backward ", sizes[0]) : "nonsense";
+    });
+  };
+  return call;
 }
 
 }  // namespace gradus::dist::internal

@@ -1,66 +1,83 @@
-// Bucket: gradients of one dtype and device that are reduced together, in one contiguous buffer.
+// Bucket: gradients of one dtype and device that one backward reduces together, in one contiguous buffer.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/distributed/base/reduce_op.h"
+#include "gradus/distributed/data_parallel/internal/consensus.h"
 #include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {
 
+// Whether a gradient's memory may be overwritten.
+enum class Ownership {
+  kShared,     // other tensors may use the memory
+  kExclusive,  // the gradient is the only owner of its memory
+  kInPlace,    // exclusive; the gradient is reduced in its own memory and becomes the result
+};
+
 // An attached tensor and its gradient in the current backward.
 struct Gradient {
+  size_t index;  // of the attached tensor
   Tensor param;
-  Tensor grad = {};        // this rank's gradient; undefined: zeros
-  bool has_local = false;  // this rank has a gradient: reached by its backward or accumulated under no_sync
-  bool used = false;       // some rank has a gradient
-  bool is_exclusive = false;  // `grad` is the only owner of its memory, which may be overwritten
-  bool in_place = false;      // `grad` is reduced in its own memory and becomes the result
+  int64_t bytes;     // size of param
+  Tensor grad = {};  // this rank's gradient; undefined: zeros
+  Tensor sent = {};  // `grad` as the all-reduce reads it: row-major, with all device work completed
+  Ownership ownership = Ownership::kShared;
 };
-using Gradients = std::vector<Gradient>;
 
 // Gradients of at least this size are sent in separate messages, and reduced in place if nothing else shares
 // their memory.
 inline constexpr int64_t kMinSeparateBytes = 1 << 20;
 
-// A gradient as the all-reduce reads it: row-major, with all device work completed.
-struct BucketEntry {
-  size_t param;
-  int64_t bytes;
-  Tensor grad;  // undefined: zeros
-  bool in_place;
-};
-
+// The queued all-reduce shares the Bucket: until `work` is done, only the thread that communicates may use
+// `memory`, `sent`, `start` and `end`. That thread does not use `param`.
 struct Bucket {
-  DType dtype;
-  bool as_views;               // gradient_as_bucket_view
-  std::vector<size_t> params;  // indices of attached tensors, in the order of sending
-  Tensor memory = {};          // [sum of numel]
+  bool as_views = false;            // gradient_as_bucket_view
+  std::vector<Gradient> gradients;  // in the order of sending
+  Tensor memory = {};               // [sum of numel]
+  int waiting = 0;                  // number of gradients that this rank's backward has yet to compute
+  Work work = {};
+  std::function<void()> complete = {};  // completion of the comm hook
+  TimePoint start = {}, end = {};       // interval of the communication
+  int64_t bytes = 0;                    // size of the used gradients
 
-  // Allocates `memory`. Reuses the memory of the last backward unless gradients are still views of it.
-  void allocate(const Gradients& gradients);
+  DType dtype() const { return gradients[0].param.dtype(); }
+  bool is_used(const std::vector<bool>& used) const;
+  // Allocates `memory`, unless `reusable`, the memory of the last backward, has no gradients as views.
+  void allocate(const Tensor& reusable);
+
+  // For a comm hook: copies the used gradients of this rank into the memory. `used` is that of the Consensus.
+  void pack(const std::vector<bool>& used, FiniteCheck& check);
+  // For the all-reduce, which packs once the used gradients are known: sets `sent` of this rank's gradients.
+  void prepare(FiniteCheck& check);
+  // Appends the used tensors' reduced gradients to `to`.
+  void unpack(const std::vector<bool>& used, std::vector<GradCallback::Delivery>& to);
+
+  // Calls f(gradient, view of memory) for the used tensors; their views are adjacent. Sets `bytes`.
+  template <class F> void for_each_used(const std::vector<bool>& used, F f) {
+    int64_t offset = 0;
+    for (Gradient& g : gradients) {
+      if (!used[g.index]) continue;
+      f(g, view(offset, g.param.shape()));
+      offset += g.param.numel();
+    }
+    bytes = offset * size_of(dtype());
+  }
   // Returns a row-major view of the memory that starts at element `offset`.
   Tensor view(int64_t offset, const Shape& shape) const;
-  // Calls f(index, gradient, view of memory) for the tensors that some rank uses; their views are adjacent.
-  // Returns the total number of elements.
-  template <class F> int64_t for_each_used(Gradients& gradients, F f) const {
-    int64_t offset = 0;
-    for (size_t i : params) {
-      if (!gradients[i].used) continue;
-      const Tensor& x = gradients[i].param;
-      f(i, gradients[i], view(offset, x.shape()));
-      offset += x.numel();
-    }
-    return offset;
-  }
-
-  // Copies this rank's used gradients into the memory. Returns the number of elements.
-  int64_t pack(Gradients& gradients, FiniteCheck& check) const;
-  // Returns all of this rank's gradients. The all-reduce packs them later, once the used ones are known.
-  std::vector<BucketEntry> local_gradients(Gradients& gradients, FiniteCheck& check) const;
-  // Appends the used tensors' reduced gradients to `to`. Returns their size in bytes.
-  int64_t unpack(Gradients& gradients, std::vector<GradCallback::Delivery>& to) const;
 };
+
+// Returns a queued collective that packs the bucket's used gradients and all-reduces them. The group runs its
+// collectives in order, so when the call starts, the consensus is known. The memory gets the result, except
+// for gradients that are reduced in place.
+Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
+                             const std::shared_ptr<const Consensus>& consensus);
+
+inline TimePoint clock_now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace gradus::dist::internal

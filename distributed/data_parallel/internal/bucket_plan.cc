@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "gradus/distributed/data_parallel/checksum.h"
+
 namespace gradus::dist::internal {
 
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
@@ -46,57 +48,40 @@ std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options) {
   return {bytes(options.first_bucket_mb, "first_bucket_mb"), cap};
 }
 
-std::shared_ptr<BucketPlan> make_plan(const ReducerConfig& config, const AttachedParams& params) {
-  const AllReduceCallbackOptions& o = config.options;
+std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOptions& o,
+                                      const AttachedParams& params) {
   const size_t n = params.size();
   if (int64_t(n) > kMaxReached)
     throw ValueError("backward", "at most ", kMaxReached, " tensors can share an all-reduce callback, got ",
                      n);
   const auto plan = std::make_shared<BucketPlan>();
-  std::vector<std::string> lines = {
-      concat(dist::name_of(config.op), " with bucket_cap_mb = ", o.bucket_cap_mb,
-             ", first_bucket_mb = ", o.first_bucket_mb, ", uneven_no_sync = ", o.uneven_no_sync,
-             ", static_graph = ", o.static_graph, ", check_finite = ", o.check_finite,
-             ", a comm_hook = ", bool(o.comm_hook), ", broadcast_after = ", bool(o.broadcast_after),
-             ", check_divergence_every = ", o.check_divergence_every)};
-  Fingerprint fingerprint;
+  std::vector<std::string> lines = {concat(
+      dist::name_of(op), " with bucket_cap_mb = ", o.bucket_cap_mb, ", first_bucket_mb = ", o.first_bucket_mb,
+      ", uneven_no_sync = ", o.uneven_no_sync, ", static_graph = ", o.static_graph, ", check_finite = ",
+      o.check_finite, ", a comm_hook = ", bool(o.comm_hook), ", broadcast_after = ", bool(o.broadcast_after),
+      ", check_divergence_every = ", o.check_divergence_every)};
   const std::array<int64_t, 2> caps = caps_of(o);
-  for (int64_t bytes : caps) fingerprint.add(bytes);
-  fingerprint.add(uint64_t(config.op) | uint64_t(bool(o.comm_hook)) << 8 | uint64_t(o.static_graph) << 9 |
-                  uint64_t(o.check_finite) << 10 | uint64_t(bool(o.broadcast_after)) << 11 |
-                  uint64_t(o.uneven_no_sync) << 12 | uint64_t(o.check_divergence_every) << 16);
+  std::string text = concat(lines[0], ' ', caps[0], ' ', caps[1]);
   std::vector<BucketItem> items;
   std::vector<Device> devices;  // numbered by first occurrence, since device names may differ between ranks
   for (size_t i = n; i-- > 0;) {
     const Tensor x = params.tensor(i);
     items.push_back({x.nbytes(), x.dtype(), x.device()});
-    fingerprint.add(x);
     const auto device = std::ranges::find(devices, x.device());
-    fingerprint.add(uint64_t(device - devices.begin()));
+    text += concat(' ', x.dtype(), x.shape(), " on ", device - devices.begin());
     if (device == devices.end()) devices.push_back(x.device());
   }
   for (size_t i = 0; i < n; ++i) {
     const Tensor x = params.tensor(i);
-    lines.push_back(concat(x.dtype(), x.shape(), '\t', params.name_of(i)));
+    lines.push_back(concat(params.name_of(i), ' ', x.dtype(), x.shape()));
   }
-  plan->fingerprint = fingerprint.value();
+  plan->fingerprint = checksum_of(text);
   plan->lines = std::make_shared<const std::vector<std::string>>(std::move(lines));
-  plan->bucket_of.resize(n);
-  for (const auto& indices : assign_buckets(items, caps)) {
-    Bucket& bucket = plan->buckets.emplace_back(
-        Bucket{.dtype = items[indices[0]].dtype, .as_views = o.gradient_as_bucket_view});
-    for (size_t i : indices) {
-      bucket.params.push_back(n - 1 - i);
-      plan->bucket_of[n - 1 - i] = plan->buckets.size() - 1;
-    }
-  }
+  plan->buckets = assign_buckets(items, caps);
+  for (auto& indices : plan->buckets)
+    for (size_t& i : indices) i = n - 1 - i;
+  plan->memory.resize(plan->buckets.size());
   return plan;
-}
-
-void Fingerprint::add(const Tensor& x) {
-  add(uint64_t(x.dtype()));
-  add(uint64_t(x.dim()));
-  for (int64_t n : x.shape()) add(uint64_t(n));
 }
 
 }  // namespace gradus::dist::internal

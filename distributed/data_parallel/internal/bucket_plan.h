@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/data_parallel/internal/backward_exchange.h"
-#include "gradus/distributed/data_parallel/internal/bucket.h"
-#include "gradus/distributed/data_parallel/internal/reducer_config.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/internal/attached_params.h"
+#include "gradus/distributed/data_parallel/internal/consensus.h"
 
 namespace gradus::dist::internal {
 
@@ -29,17 +29,6 @@ struct BucketItem {
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
                                                 std::span<const int64_t> limits);
 
-// A hash (FNV-1a, by 64-bit words) of options, shapes and dtypes.
-class Fingerprint {
- public:
-  void add(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3; }
-  void add(const Tensor& x);
-  int64_t value() const { return int64_t(hash_); }
-
- private:
-  uint64_t hash_ = 0xcbf29ce484222325;
-};
-
 // Note [Bucket order]
 // The plan depends on the attached tensors and the options only. Tensors are assigned in the reverse order of
 // attaching, which approximates the order in which backward produces gradients. All ranks attach the same
@@ -54,19 +43,20 @@ class Fingerprint {
 // Buckets are sent in the order of their indices: a bucket that is complete early waits for the buckets
 // before it. So all ranks run the same collectives in the same order, whatever the order of their gradients.
 struct BucketPlan {
-  std::vector<Bucket> buckets;
-  std::vector<size_t> bucket_of;  // index of each tensor's bucket
-  int64_t fingerprint;            // hash of everything that the plan depends on
-  // The fingerprint's input as text, for errors: one line with the options, then one line per tensor.
+  std::vector<std::vector<size_t>> buckets;  // indices of attached tensors, in the order of sending
+  std::vector<Tensor> memory;                // of each bucket in the last backward; undefined: none yet
+  int64_t fingerprint;                       // checksum of everything that the plan depends on
+  // What the plan depends on as text, for errors: one line with the options, then one line per tensor.
   std::shared_ptr<const std::vector<std::string>> lines;
-  // static_graph: the exchange whose consensus all later backwards reuse. Null before the first backward.
-  std::shared_ptr<BackwardExchange> settled = {};
+  // static_graph: the consensus that all later backwards reuse. Null before the first backward.
+  std::shared_ptr<const Consensus> settled = {};
 };
 
 // Returns the caps in bytes of the first bucket and of the other buckets.
 // Errors: ValueError for a cap that is not positive.
 std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options);
 // Errors: ValueError for more than kMaxReached tensors.
-std::shared_ptr<BucketPlan> make_plan(const ReducerConfig& config, const AttachedParams& params);
+std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOptions& options,
+                                      const AttachedParams& params);
 
 }  // namespace gradus::dist::internal

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "gradus/distributed/data_parallel/checksum.h"
-#include "gradus/distributed/data_parallel/internal/backward_exchange.h"
+#include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/tensor/ops/optim_step.h"
 
 namespace gradus::dist::internal {
@@ -50,7 +50,7 @@ std::string FiniteCheck::findings(const Group& group, const AttachedParams& para
   if (!enabled_) return {};
   check_gpu_gradients();
   std::vector<std::vector<int64_t>> all{{param_, element_}};
-  if (group.size() > 1) all = exchange_numbers(group, all[0]);
+  if (group.size() > 1) all = gather_lists(Op::kCheckSynchronized, all[0], group);
   std::string text;
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i][0] >= 0)
@@ -58,35 +58,6 @@ std::string FiniteCheck::findings(const Group& group, const AttachedParams& para
                      " has NaN or infinity in the gradient of ", params.name_of(all[i][0]),
                      ", first in element ", all[i][1]);
   return text;
-}
-
-Divergence find_divergence(const Group& group, const AttachedParams& params) {
-  const std::vector<Tensor> tensors = params.tensors();
-  std::vector<int64_t> local;
-  for (const Tensor& x : tensors) local.push_back(checksum_of(x));
-  const auto all = exchange_numbers(group, local);
-  for (size_t t = 0; t < tensors.size(); ++t) {
-    const auto votes = [&](const auto& member) {
-      return std::ranges::count_if(all, [&](const auto& other) { return other[t] == member[t]; });
-    };
-    const auto majority = std::ranges::max_element(all, {}, votes);
-    const auto mismatching =
-        std::ranges::find_if(all, [&](const auto& member) { return member[t] != (*majority)[t]; });
-    if (mismatching == all.end()) continue;
-    const int rank = group.ranks()[mismatching - all.begin()];
-    return {rank, concat(params.name_of(params.index_of(tensors[t])), " of rank ", rank,
-                         " is not that of rank ", group.ranks()[majority - all.begin()])};
-  }
-  throw InternalError("checksums that differ, of parameters that do not");
-}
-
-void check_static(BackwardExchange& settled, const Group& group, const std::vector<bool>& reached,
-                  const AttachedParams& params) {
-  const std::vector<bool>& before = settled.notes()[group.rank()].reached;
-  for (size_t i = 0; i < before.size(); ++i)
-    if (reached[i] != before[i])
-      throw StateError("backward", params.name_of(i), before[i] ? " is no longer reached" : " is reached now",
-                       ", but static_graph promises that every backward reaches the same");
 }
 
 }  // namespace gradus::dist::internal

@@ -1,8 +1,6 @@
-// The reducer's checks: device, finite gradients, equal parameters, and the set of reached parameters
-// (AllReduceCallbackOptions::check_finite, check_divergence_every, static_graph).
+// The reducer's checks of devices and finite gradients (AllReduceCallbackOptions::check_finite).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,8 +10,6 @@
 #include "gradus/distributed/group/group.h"
 
 namespace gradus::dist::internal {
-
-class BackwardExchange;
 
 // Checks that a parameter, or its gradient, can be averaged between ranks.
 // Errors: DeviceError unless x is in host memory.
@@ -37,19 +33,5 @@ class FiniteCheck {
   int64_t param_ = -1, element_ = 0;  // first element that is not finite; param_ is -1 if there is none
   std::vector<std::pair<size_t, Tensor>> on_gpus_;
 };
-
-// check_divergence_every: a tensor whose values differ between ranks.
-struct Divergence {
-  int rank;  // the first rank that differs from the majority (on a tie, from the first rank)
-  std::string text;
-};
-// Returns the first tensor that differs between ranks. Collective.
-// Errors: InternalError if all tensors are equal bit by bit.
-Divergence find_divergence(const Group& group, const AttachedParams& params);
-
-// static_graph: checks that this rank reaches the same tensors as in the backward of `settled`.
-// Errors: StateError naming the first tensor that only one of the two backwards reaches.
-void check_static(BackwardExchange& settled, const Group& group, const std::vector<bool>& reached,
-                  const AttachedParams& params);
 
 }  // namespace gradus::dist::internal

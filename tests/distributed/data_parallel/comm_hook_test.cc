@@ -17,7 +17,6 @@ namespace {
 
 using testing::AllOf;
 using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -187,45 +186,6 @@ TEST(CommHookInCallback, HooksMakeGradientsTheMeanOfAllRanks) {
     });
 }
 
-TEST(CommHookInCallback, NoopLeavesRanksWithTheirOwn) {
-  run_ranks(2, [] {
-    Three net(noop_hook());
-    net.step();
-    EXPECT_EQ(net.take_gradients()[0], values_of(get_rank(), {4}).to_vector<double>());
-  });
-}
-
-TEST(CommHookInCallback, AUsersHookSeesBucketsInOrderAndIsCompletedInOrder) {
-  run_ranks(2, [] {
-    std::vector<std::string> seen;
-    const Three* net = nullptr;
-    const CommHook hook = [&](const GradBucket& bucket) {
-      EXPECT_EQ(bucket.gradients.size(), bucket.parameters.size());
-      EXPECT_TRUE(bucket.parameters[0].is_same(net->params[2 - bucket.index]));
-      EXPECT_EQ(bucket.gradients[0].shape(), bucket.parameters[0].shape());
-      EXPECT_EQ(bucket.buffer.numel(), bucket.parameters[0].numel());
-      EXPECT_EQ(bucket.divisor, 2);
-      seen.push_back(concat("start ", bucket.index, bucket.is_last ? " last" : ""));
-      const Work work =
-          all_reduce(bucket.buffer, {.op = ReduceOp::kAvg, .group = bucket.group, .async_op = true});
-      return [=, &seen] {
-        work.wait();
-        mul_(bucket.buffer, 10);
-        seen.push_back(concat("end ", bucket.index));
-      };
-    };
-    Three three(hook);
-    net = &three;
-    for (int step = 0; step < 2; ++step) {
-      three.step();
-      EXPECT_THAT(seen, ElementsAre("start 0", "start 1", "start 2 last", "end 0", "end 1", "end 2"));
-      seen.clear();
-      const V given = three.take_gradients()[0], mean = mean_of_values(2, {4});
-      for (int i = 0; i < 4; ++i) EXPECT_NEAR(given[i], 10 * mean[i], 1e-6);
-    }
-  });
-}
-
 TEST(CommHookInCallback, WhatAHookThrowsOnOneRankEndsTheStepOnAll) {
   const auto errors = errors_of(3, [] {
     const CommHook hook = [](const GradBucket& bucket) -> std::function<void()> {
@@ -236,12 +196,6 @@ TEST(CommHookInCallback, WhatAHookThrowsOnOneRankEndsTheStepOnAll) {
   });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("out of luck"))));
   EXPECT_THAT(errors[0], HasSubstr("rank 1"));
-}
-
-TEST(CommHookInCallback, AGroupOfOneCallsNoHook) {
-  Three net([](const GradBucket&) -> std::function<void()> { throw ValueError("hook", "called"); });
-  net.step();
-  EXPECT_EQ(net.take_gradients()[0], values_of(0, {4}).to_vector<double>());
 }
 
 }  // namespace

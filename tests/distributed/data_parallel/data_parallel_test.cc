@@ -9,7 +9,6 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
-#include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/ops/values.h"
@@ -230,25 +229,6 @@ TEST(DataParallel, RecordsNothingUnderNoRecord) {
     EXPECT_FALSE(autograd::is_tracked(net(images(4))));
   }
   EXPECT_TRUE(autograd::is_tracked(net(images(4))));
-}
-
-TEST(DataParallel, TrainsAsOneDeviceDoes) {
-  DataParallel<Net> net(make<Net>, {.device_ids = kThreeDevices});
-  const std::unique_ptr<Net> plain = twin(net.module());
-  const auto train = [](nn::Layer& owner, auto& f) {
-    GradManager gm;
-    gm.attach(owner.parameters());
-    optim::SGD opt(owner.parameters(), {.lr = 0.1, .momentum = 0.9});
-    for (int step = 0; step < 10; ++step) {
-      const auto recording = gm.record();
-      gm.backward(mean(square(f(images(5, uint64_t(step))))));
-      opt.step().clear_grad();
-    }
-  };
-  train(net.module(), net);
-  train(*plain, *plain);
-  expect_near(net->conv.weight, plain->conv.weight, 1e-12);
-  expect_near(net->fc.weight, plain->fc.weight, 1e-12);
 }
 
 // Tied weights stay tied in the copies.

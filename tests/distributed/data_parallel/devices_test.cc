@@ -46,85 +46,69 @@ Tensors used(const Tensors& ys) {
 
 // In place. `async`: with a kernel between the call and its end.
 std::vector<Row> rows_in_place(bool async) {
-  const auto done = [async](Work work) {
-    if (async) work.wait();
-  };
   const Shape s{3, 2};
-  const std::string how = async ? " async" : "";
-  return {
-      {"all_reduce" + how,
-       [=](Device d) {
-         const Tensor x = x_of(s, d);
-         done(all_reduce(x, {.async_op = async}));
-         return used({x});
-       }},
-      {"all_reduce_coalesced" + how,
-       [=](Device d) {
-         const Tensors xs{x_of(s, d), x_of({5}, d, 1)};
-         done(all_reduce_coalesced(xs, {.async_op = async}));
-         return used(xs);
-       }},
-      {"reduce" + how,
-       [=](Device d) {
-         const Tensor x = x_of(s, d);
-         done(reduce(x, {.dst = 1, .async_op = async}));
-         return used({x});
-       }},
-      {"broadcast" + how,
-       [=](Device d) {
-         const Tensor x = x_of(s, d);
-         done(broadcast(x, {.src = 1, .async_op = async}));
-         return used({x});
-       }},
-      {"gather" + how,
-       [=](Device d) {
-         const Tensors ys = get_rank() == 1 ? xs_of(s, d) : Tensors{};
-         done(gather(x_of(s, d), ys, {.dst = 1, .async_op = async}));
-         return used(ys);
-       }},
-      {"scatter" + how,
-       [=](Device d) {
-         const Tensor y = x_of(s, d);
-         done(scatter(y, get_rank() == 1 ? xs_of(s, d) : Tensors{}, {.src = 1, .async_op = async}));
-         return used({y});
-       }},
-      {"all_gather" + how,
-       [=](Device d) {
-         const Tensors ys = xs_of(s, d);
-         done(all_gather(ys, x_of(s, d), {.async_op = async}));
-         return used(ys);
-       }},
-      {"all_gather_into_tensor" + how,
-       [=](Device d) {
-         const Tensor y = x_of({9, 2}, d);
-         done(all_gather_into_tensor(y, x_of(s, d), {.async_op = async}));
-         return used({y});
-       }},
-      {"reduce_scatter" + how,
-       [=](Device d) {
-         const Tensor y = x_of(s, d);
-         done(reduce_scatter(y, xs_of(s, d), {.async_op = async}));
-         return used({y});
-       }},
-      {"reduce_scatter_tensor" + how,
-       [=](Device d) {
-         const Tensor y = x_of({1, 2}, d);
-         done(reduce_scatter_tensor(y, x_of(s, d), {.async_op = async}));
-         return used({y});
-       }},
-      {"all_to_all" + how,
-       [=](Device d) {
-         const Tensors ys = xs_of(s, d);
-         done(all_to_all(ys, xs_of(s, d), {.async_op = async}));
-         return used(ys);
-       }},
-      {"all_to_all_single" + how,
-       [=](Device d) {
-         const Tensor y = x_of(s, d);
-         done(all_to_all_single(y, x_of(s, d), {}, {}, {.async_op = async}));
-         return used({y});
-       }},
+  const auto on_rank_1 = [=](Device d) { return get_rank() == 1 ? xs_of(s, d) : Tensors{}; };
+  struct Started {
+    Work work;
+    Tensors results;
   };
+  std::vector<Row> rows;
+  const auto add = [&](const char* name, auto start) {
+    rows.push_back({concat(name, async ? " async" : ""), [=](Device d) {
+                      const Started started = start(d);
+                      if (async) started.work.wait();
+                      return used(started.results);
+                    }});
+  };
+  add("all_reduce", [=](Device d) {
+    const Tensor x = x_of(s, d);
+    return Started{all_reduce(x, {.async_op = async}), {x}};
+  });
+  add("all_reduce_coalesced", [=](Device d) {
+    const Tensors xs{x_of(s, d), x_of({5}, d, 1)};
+    return Started{all_reduce_coalesced(xs, {.async_op = async}), xs};
+  });
+  add("reduce", [=](Device d) {
+    const Tensor x = x_of(s, d);
+    return Started{reduce(x, {.dst = 1, .async_op = async}), {x}};
+  });
+  add("broadcast", [=](Device d) {
+    const Tensor x = x_of(s, d);
+    return Started{broadcast(x, {.src = 1, .async_op = async}), {x}};
+  });
+  add("gather", [=](Device d) {
+    const Tensors ys = on_rank_1(d);
+    return Started{gather(x_of(s, d), ys, {.dst = 1, .async_op = async}), ys};
+  });
+  add("scatter", [=](Device d) {
+    const Tensor y = x_of(s, d);
+    return Started{scatter(y, on_rank_1(d), {.src = 1, .async_op = async}), {y}};
+  });
+  add("all_gather", [=](Device d) {
+    const Tensors ys = xs_of(s, d);
+    return Started{all_gather(ys, x_of(s, d), {.async_op = async}), ys};
+  });
+  add("all_gather_into_tensor", [=](Device d) {
+    const Tensor y = x_of({9, 2}, d);
+    return Started{all_gather_into_tensor(y, x_of(s, d), {.async_op = async}), {y}};
+  });
+  add("reduce_scatter", [=](Device d) {
+    const Tensor y = x_of(s, d);
+    return Started{reduce_scatter(y, xs_of(s, d), {.async_op = async}), {y}};
+  });
+  add("reduce_scatter_tensor", [=](Device d) {
+    const Tensor y = x_of({1, 2}, d);
+    return Started{reduce_scatter_tensor(y, x_of(s, d), {.async_op = async}), {y}};
+  });
+  add("all_to_all", [=](Device d) {
+    const Tensors ys = xs_of(s, d);
+    return Started{all_to_all(ys, xs_of(s, d), {.async_op = async}), ys};
+  });
+  add("all_to_all_single", [=](Device d) {
+    const Tensor y = x_of(s, d);
+    return Started{all_to_all_single(y, x_of(s, d), {}, {}, {.async_op = async}), {y}};
+  });
+  return rows;
 }
 
 struct Net : nn::Layer {

@@ -1,25 +1,191 @@
-// GANs under every kind of data parallelism: static and dynamic ones, whole-model and per-module, with every
-// value of the options that elsewhere decide whether that works. All of them must give what one process
-// computes on the joined batch.
+// A small GAN under every kind of data parallelism: whole-model and per-module, with the options and ways of
+// communication that gradients can take. Its networks grow, skip layers, and take different paths on different
+// ranks. All trainings must give what one process computes on the joined batch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <memory>
 #include <tuple>
 
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/separate_data_parallel.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/tests/distributed/data_parallel/small_gans.h"
+#include "gradus/nn/layers/conv.h"
+#include "gradus/nn/layers/linear.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
 namespace {
 
+constexpr int kSteps = 5;
 // The weights are about 1 at most, and each the sum of some hundred products: their rounding is far below.
 constexpr double kTolerance = 1e-12;
+
+// ---- the networks ----
+
+// What a rank's networks do in a step.
+struct Path {
+  bool skip_block = false;  // a layer is left out
+  bool mix = false;         // a second style takes part
+};
+
+// A residual layer, as networks start with and as they grow.
+struct SmallBlock : nn::Layer {
+  using Layer::Layer;
+  nn::Conv2d conv{this, "conv", {.in = 2, .out = 2, .kernel = 3, .padding = 1}};
+  Tensor forward(const Tensor& x) override { return x + leaky_relu(conv(x), 0.2); }
+};
+
+struct SmallGenerator : nn::Module {
+  using Module::Module;
+  nn::Linear style{this, "style", {.in = 3, .out = 4}};
+  nn::Linear second_style{this, "second_style", {.in = 3, .out = 4}};
+  nn::Linear base{this, "base", {.in = 4, .out = 18}};
+  SmallBlock block{this, "block"};
+  nn::Conv2d to_image{this, "to_image", {.in = 2, .out = 1, .kernel = 1}};
+  std::unique_ptr<SmallBlock> grown;
+
+  Tensor operator()(const Tensor& z, const Path& path) {  // [N,3] -> [N,1,3,3]
+    Tensor w = tanh(style(z));
+    if (path.mix) w = w + 0.5 * tanh(second_style(z));
+    Tensor h = reshape(base(w), {-1, 2, 3, 3});
+    if (!path.skip_block) h = block(h);
+    if (grown) h = lerp(h, (*grown)(h), 0.5);
+    return tanh(to_image(h));
+  }
+};
+
+struct SmallDiscriminator : nn::Module {
+  using Module::Module;
+  nn::Conv2d from_image{this, "from_image", {.in = 1, .out = 2, .kernel = 1}};
+  SmallBlock block{this, "block"};
+  nn::Linear score{this, "score", {.in = 18, .out = 1}};
+  nn::Buffer seen{this, "seen", zeros({1})};  // the sum of what came in, of every rank's own data
+  std::unique_ptr<SmallBlock> grown;
+  double seen_here = 0;  // what `seen` is when nobody overwrites it
+
+  Tensor operator()(const Tensor& x, const Path& path) {  // [N,1,3,3] -> [N,1]
+    count(x);
+    Tensor h = from_image(x);
+    if (grown) h = lerp(h, (*grown)(h), 0.5);
+    if (!path.skip_block) h = block(h);
+    return score(flatten(h, 1));
+  }
+
+ private:
+  void count(const Tensor& x) {
+    const auto off = no_record();
+    const Tensor amount = reshape(sum(abs(x)), {1});
+    raw::add_(seen, amount);
+    seen_here += amount.item<double>();
+  }
+};
+
+struct SmallGan : nn::Module {
+  SmallGenerator gen{this, "gen"};
+  SmallDiscriminator disc{this, "disc"};
+  SmallGan() { to(DType::kF64); }
+
+  void grow() {
+    gen.grown = std::make_unique<SmallBlock>(&gen, "grown");
+    disc.grown = std::make_unique<SmallBlock>(&disc, "grown");
+    to(DType::kF64);
+  }
+};
+
+// ---- the training ----
+
+// A rank's part of a step's batch.
+struct GanBatch {
+  Tensor real, z;
+  Path path;
+};
+// Step 0: all layers. Step 1: the first rank mixes styles. Step 2: with layers that were not there before, all
+// ranks mix. Step 3: the last rank skips a layer. Step 4: all ranks skip it.
+GanBatch batch_of(int world, int rank, int step) {
+  const uint64_t seed = 1000 * (step + 1) + rank;
+  return {random_tensor({2, 1, 3, 3}, DType::kF64, seed),
+          random_tensor({2, 3}, DType::kF64, seed + 500),
+          {.skip_block = step == 4 || (step == 3 && rank == world - 1),
+           .mix = step == 2 || (step == 1 && rank == 0)}};
+}
+
+// Two forwards of the discriminator, and those of a gradient penalty.
+Tensor discriminator_loss(SmallGan& gan, const GanBatch& b, bool detach_fake) {
+  Tensor fake = gan.gen(b.z, b.path);
+  if (detach_fake) fake = detach(fake);
+  const Tensor loss = mean(square(gan.disc(fake, b.path))) + mean(square(gan.disc(b.real, b.path) - 1));
+  const Tensor gx =
+      autograd::grad([&](const Tensor& x) { return sum(gan.disc(x, b.path)); }, lerp(fake, b.real, 0.3));
+  return loss + mean(square(norm(gx, {1, 2, 3}) - 1));
+}
+Tensor generator_loss(SmallGan& gan, const GanBatch& b) {
+  return mean(square(gan.disc(gan.gen(b.z, b.path), b.path) - 1));
+}
+
+// The networks with their optimizers.
+struct GanTraining {
+  SmallGan gan;
+  optim::SGDOptions options{.lr = 0.05, .momentum = 0.9};
+  optim::SGD opt_d{gan.disc.parameters(), options}, opt_g{gan.gen.parameters(), options};
+
+  void grow() {
+    gan.grow();
+    opt_d.add_param_group(gan.disc.grown->parameters(), options);
+    opt_g.add_param_group(gan.gen.grown->parameters(), options);
+  }
+  void clear_grad() {
+    opt_d.clear_grad();
+    opt_g.clear_grad();
+  }
+  void end_step(optim::SGD& opt) {
+    opt.step();
+    clear_grad();
+  }
+  std::vector<double> weights() const {
+    std::vector<double> all;
+    for (const Tensor& p : gan.parameters())
+      for (const double v : p.to_vector<double>()) all.push_back(v);
+    return all;
+  }
+};
+
+// The weights after each step of the discriminator and of the generator, trained by one process on the
+// batches of `world` ranks together.
+std::vector<std::vector<double>> train_joined(int world) {
+  manual_seed(1);
+  GanTraining t;
+  GradManager gm_d, gm_g;
+  gm_d.attach(t.gan.disc.parameters());
+  gm_g.attach(t.gan.gen.parameters());
+  std::vector<std::vector<double>> after;
+  for (int step = 0; step < kSteps; ++step) {
+    if (step == 2) {
+      t.grow();
+      gm_d.attach(t.gan.disc.grown->parameters());
+      gm_g.attach(t.gan.gen.grown->parameters());
+    }
+    const auto train = [&](GradManager& gm, optim::SGD& opt, auto loss) {
+      auto recording = gm.record();
+      Tensor total = loss(batch_of(world, 0, step));
+      for (int r = 1; r < world; ++r) total = total + loss(batch_of(world, r, step));
+      gm.backward(total / double(world));
+      t.end_step(opt);
+      after.push_back(t.weights());
+    };
+    train(gm_d, t.opt_d, [&](const GanBatch& b) { return discriminator_loss(t.gan, b, false); });
+    train(gm_g, t.opt_g, [&](const GanBatch& b) { return generator_loss(t.gan, b); });
+  }
+  return after;
+}
 
 enum class Wrapper {
   kWhole,             // one model, one manager; each backward gives gradients to whatever its loss reaches
@@ -28,7 +194,6 @@ enum class Wrapper {
   kSeparate,          // a reducer for each network
 };
 
-constexpr const char* kKindNames[] = {"Static", "Grows", "Skips", "Mixes"};
 constexpr const char* kWrapperNames[] = {"Whole", "WholeNarrowed", "WholeTwoManagers", "Separate"};
 
 double difference(const std::vector<double>& a, const std::vector<double>& b) {
@@ -39,7 +204,7 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
   return largest;
 }
 
-// A GAN's recordings and backwards under one of the wrappers.
+// The GAN's recordings and backwards under one of the wrappers.
 class Steps {
  public:
   Steps(Wrapper wrapper, SmallGan& gan, const DistributedDataParallelOptions& options) : wrapper_(wrapper) {
@@ -86,92 +251,7 @@ class Steps {
   GradManager gm_d_, gm_g_;
 };
 
-// --- the table ---
-
-struct Cell {
-  GanKind kind;
-  Wrapper wrapper;
-  bool find_unused_parameters, broadcast_buffers;
-  int world;
-};
-
-std::vector<Cell> cells() {
-  std::vector<Cell> all;
-  for (const GanKind kind : {GanKind::kStatic, GanKind::kGrows, GanKind::kSkips, GanKind::kMixes})
-    for (const Wrapper wrapper :
-         {Wrapper::kWhole, Wrapper::kWholeNarrowed, Wrapper::kWholeTwoManagers, Wrapper::kSeparate})
-      for (const bool find : {false, true})
-        for (const bool buffers : {false, true})
-          for (const int world : {2, 3}) all.push_back({kind, wrapper, find, buffers, world});
-  return all;
-}
-
-std::string name_of(const Cell& c) {
-  return concat(kKindNames[int(c.kind)], '_', kWrapperNames[int(c.wrapper)],
-                c.find_unused_parameters ? "_FindUnused" : "", c.broadcast_buffers ? "_BroadcastBuffers" : "",
-                '_', c.world, "Ranks");
-}
-
-constexpr int kSteps = 5;
-
-const std::vector<std::vector<double>>& joined(GanKind kind, int world) {
-  static std::map<std::pair<GanKind, int>, std::vector<std::vector<double>>> known;
-  auto& result = known[{kind, world}];
-  if (result.empty())
-    result = train_joined(
-        world, kSteps, false, [=](int rank, int step) { return batch_of(kind, rank, step); },
-        [=](int step) { return grows_before(kind, step); });
-  return result;
-}
-
-class GanTable : public testing::TestWithParam<Cell> {};
-
-TEST_P(GanTable, RanksComeToWhatTheJoinedBatchGives) {
-  const Cell c = GetParam();
-  const auto& expected = joined(c.kind, c.world);
-  run_ranks(c.world, [&] {
-    const int rank = get_rank();
-    manual_seed(1 + rank);  // ranks start apart, and grow apart: rank 0's weights count
-    GanTraining t;
-    Steps steps(
-        c.wrapper, t.gan,
-        {.broadcast_buffers = c.broadcast_buffers, .find_unused_parameters = c.find_unused_parameters});
-    for (int step = 0; step < kSteps; ++step) {
-      if (grows_before(c.kind, step)) t.grow();
-      const GanBatch batch = batch_of(c.kind, rank, step);
-      steps.backward_of_discriminator(
-          t.gan, [&] { return discriminator_loss(t.gan, batch, false, steps.detach_fake()); });
-      const double seen = t.gan.disc.seen.item<double>();
-      const std::string first = broadcast_object(std::to_string(t.gan.disc.seen_here));
-      EXPECT_NEAR(seen, c.broadcast_buffers ? std::stod(first) : t.gan.disc.seen_here, 1e-5)
-          << "step " << step;
-      t.opt_d.step();
-      t.clear_grad();
-      EXPECT_LE(difference(t.weights(), expected[2 * step]), kTolerance)
-          << "rank " << rank << " after the discriminator's step " << step;
-
-      steps.backward_of_generator(t.gan, [&] { return generator_loss(t.gan, batch); });
-      t.opt_g.step();
-      t.clear_grad();
-      EXPECT_LE(difference(t.weights(), expected[2 * step + 1]), kTolerance)
-          << "rank " << rank << " after the generator's step " << step;
-    }
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(All, GanTable, testing::ValuesIn(cells()),
-                         [](const auto& info) { return name_of(info.param); });
-
-// --- a training with a bit of everything, and what it sends ---
-
-// Steps 0 and 1: as they are, with a gradient penalty; 2: with a layer that was not there before; 3: the last
-// rank skips one; 4: all ranks skip it.
-GanBatch eventful_batch(int world, int rank, int step) {
-  GanBatch b = batch_of(GanKind::kStatic, rank, step);
-  b.path.fade = 0.5;
-  b.path.skip_block = step == 4 || (step == 3 && rank == world - 1);
-  return b;
-}
+// ---- the table ----
 
 int64_t bytes(const nn::Module& m) { return 8 * m.num_parameters(); }
 
@@ -180,120 +260,79 @@ struct Way {
   const char* name;
   DistributedDataParallelOptions options = {};
   RunRanksOptions ranks = {};
+  int batches = 1;  // accumulated in a step
 };
 const Way kWays[] = {{"ByDefault"},
                      {"ByMessages", {}, {.messages_only = true}},
                      {"InTinyBuckets", {.bucket_cap_mb = 1e-6}},
                      {"AsBucketViews", {.gradient_as_bucket_view = true}},
-                     {"AfterBackward", {.bucket_cap_mb = 1e-4, .overlap = false}}};
+                     {"AfterBackward", {.bucket_cap_mb = 1e-4, .overlap = false}},
+                     {"WithoutBuffers", {.broadcast_buffers = false}},
+                     {"WithBuffers", {.broadcast_buffers = true, .find_unused_parameters = true}},
+                     {"Accumulating", {}, {}, 2}};
 
-class EventfulGan : public testing::TestWithParam<std::tuple<Wrapper, int, Way>> {};
+class GanTable : public testing::TestWithParam<std::tuple<Wrapper, int, Way>> {};
 
-TEST_P(EventfulGan, IsTrainedAsOnTheJoinedBatchAndSendsWhatItTouches) {
+TEST_P(GanTable, RanksComeToWhatTheJoinedBatchGivesAndSendWhatTheyTouch) {
   const auto& [wrapper, world, way] = GetParam();
-  const auto batch = [world = world](int rank, int step) { return eventful_batch(world, rank, step); };
-  const auto grows = [](int step) { return step == 2; };
-  const auto expected = train_joined(world, kSteps, true, batch, grows);
+  const int parts = world * way.batches;
+  const auto expected = train_joined(parts);
   const auto train = [&, wrapper = wrapper, way = way] {
     const int rank = get_rank();
-    manual_seed(1 + rank);
+    manual_seed(1 + rank);  // ranks start apart, and grow apart: rank 0's weights count
     GanTraining t;
     Steps steps(wrapper, t.gan, way.options);
     for (int step = 0; step < kSteps; ++step) {
-      if (grows(step)) t.grow();
-      const GanBatch b = batch(rank, step);
-      steps.backward_of_discriminator(
-          t.gan, [&] { return discriminator_loss(t.gan, b, true, steps.detach_fake()); });
+      if (step == 2) t.grow();
+      const auto accumulate = [&](auto backward) {
+        for (int k = 0; k < way.batches; ++k) {
+          std::optional<NoSync> kept_back;
+          if (k + 1 < way.batches) kept_back.emplace(steps.no_sync());
+          backward(batch_of(parts, way.batches * rank + k, step));
+        }
+      };
+      const auto expect_equal = [&](size_t at) {
+        EXPECT_LE(difference(t.weights(), expected[at]), kTolerance) << "rank " << rank << " step " << step;
+      };
+      accumulate([&](const GanBatch& b) {
+        steps.backward_of_discriminator(
+            t.gan, [&] { return discriminator_loss(t.gan, b, steps.detach_fake()) / way.batches; });
+      });
       // A layer that all ranks skip is not sent; one that some of them skip is.
-      const int64_t of_d = bytes(t.gan.disc) - (step == 4 ? bytes(t.gan.disc.block) : 0);
+      const bool skip = step == 4, mix = step == 1 || step == 2;
+      const int64_t of_d = bytes(t.gan.disc) - (skip ? bytes(t.gan.disc.block) : 0);
       const int64_t of_g =
-          bytes(t.gan.gen) - bytes(t.gan.gen.second_style) - (step == 4 ? bytes(t.gan.gen.block) : 0);
+          bytes(t.gan.gen) - (mix ? 0 : bytes(t.gan.gen.second_style)) - (skip ? bytes(t.gan.gen.block) : 0);
       EXPECT_EQ(steps.stats(t.gan.disc).bytes, of_d) << "step " << step;
-      t.opt_d.step();
-      t.clear_grad();
-      EXPECT_LE(difference(t.weights(), expected[2 * step]), kTolerance)
-          << "rank " << rank << " step " << step;
+      const std::string first = broadcast_object(std::to_string(t.gan.disc.seen_here));
+      const bool from_first = way.options.broadcast_buffers.value_or(wrapper != Wrapper::kSeparate);
+      EXPECT_NEAR(t.gan.disc.seen.item<double>(), from_first ? std::stod(first) : t.gan.disc.seen_here, 1e-5)
+          << "step " << step;
+      t.end_step(t.opt_d);
+      expect_equal(2 * step);
 
-      steps.backward_of_generator(t.gan, [&] { return generator_loss(t.gan, b); });
+      accumulate([&](const GanBatch& b) {
+        steps.backward_of_generator(t.gan, [&] { return generator_loss(t.gan, b) / way.batches; });
+      });
       // Without narrowing the generator's loss reaches the discriminator too.
       EXPECT_EQ(steps.stats(t.gan.gen).bytes, of_g + (wrapper == Wrapper::kWhole ? of_d : 0))
           << "step " << step;
-      t.opt_g.step();
-      t.clear_grad();
-      EXPECT_LE(difference(t.weights(), expected[2 * step + 1]), kTolerance)
-          << "rank " << rank << " step " << step;
+      t.end_step(t.opt_g);
+      expect_equal(2 * step + 1);
     }
+    EXPECT_EQ(steps.stats(t.gan.gen).backwards, wrapper == Wrapper::kSeparate ? kSteps : 2 * kSteps);
   };
   run_ranks(world, train, way.ranks);
 }
 
-const auto kWrappers =
-    testing::Values(Wrapper::kWhole, Wrapper::kWholeNarrowed, Wrapper::kWholeTwoManagers, Wrapper::kSeparate);
-
-std::string eventful_name(const testing::TestParamInfo<std::tuple<Wrapper, int, Way>>& info) {
-  const auto& [wrapper, world, way] = info.param;
-  return concat(kWrapperNames[int(wrapper)], '_', world, "Ranks_", way.name);
-}
-INSTANTIATE_TEST_SUITE_P(All, EventfulGan,
-                         testing::Combine(kWrappers, testing::Values(2, 3), testing::ValuesIn(kWays)),
-                         eventful_name);
-
-// --- several batches per step ---
-
-class AccumulatingGan : public testing::TestWithParam<std::tuple<Wrapper, GanKind>> {};
-
-TEST_P(AccumulatingGan, TwoBatchesAreOneTwiceAsLargeAndAreSentOnce) {
-  const auto [wrapper, kind] = GetParam();
-  constexpr int kWorld = 2, kBatches = 2;
-  const auto batch = [kind = kind](int part, int step) { return batch_of(kind, part, step); };
-  const auto grows = [kind = kind](int step) { return grows_before(kind, step); };
-  const auto expected = train_joined(kWorld * kBatches, kSteps, false, batch, grows);
-  run_ranks(kWorld, [&, wrapper = wrapper] {
-    const int rank = get_rank();
-    manual_seed(1 + rank);
-    GanTraining t;
-    Steps steps(wrapper, t.gan, {});
-    const auto accumulate = [&](int step, auto backward) {
-      for (int k = 0; k < kBatches; ++k) {
-        const GanBatch b = batch(kBatches * rank + k, step);
-        if (k + 1 == kBatches) {
-          backward(b);
-        } else {
-          const NoSync kept_back = steps.no_sync();
-          backward(b);
-        }
-      }
-    };
-    for (int step = 0; step < kSteps; ++step) {
-      if (grows(step)) t.grow();
-      accumulate(step, [&](const GanBatch& b) {
-        steps.backward_of_discriminator(
-            t.gan, [&] { return discriminator_loss(t.gan, b, false, steps.detach_fake()) / kBatches; });
-      });
-      t.opt_d.step();
-      t.clear_grad();
-      EXPECT_LE(difference(t.weights(), expected[2 * step]), kTolerance)
-          << "rank " << rank << " step " << step;
-      accumulate(step, [&](const GanBatch& b) {
-        steps.backward_of_generator(t.gan, [&] { return generator_loss(t.gan, b) / kBatches; });
-      });
-      t.opt_g.step();
-      t.clear_grad();
-      EXPECT_LE(difference(t.weights(), expected[2 * step + 1]), kTolerance)
-          << "rank " << rank << " step " << step;
-    }
-    EXPECT_EQ(steps.stats(t.gan.gen).backwards, wrapper == Wrapper::kSeparate ? kSteps : 2 * kSteps);
-  });
-}
-
-std::string accumulating_name(const testing::TestParamInfo<std::tuple<Wrapper, GanKind>>& info) {
-  const auto [wrapper, kind] = info.param;
-  return concat(kKindNames[int(kind)], '_', kWrapperNames[int(wrapper)]);
-}
-INSTANTIATE_TEST_SUITE_P(All, AccumulatingGan,
-                         testing::Combine(kWrappers, testing::Values(GanKind::kStatic, GanKind::kGrows,
-                                                                     GanKind::kSkips, GanKind::kMixes)),
-                         accumulating_name);
+INSTANTIATE_TEST_SUITE_P(All, GanTable,
+                         testing::Combine(testing::Values(Wrapper::kWhole, Wrapper::kWholeNarrowed,
+                                                          Wrapper::kWholeTwoManagers, Wrapper::kSeparate),
+                                          testing::Values(2, 3), testing::ValuesIn(kWays)),
+                         [](const auto& info) {
+                           return concat(kWrapperNames[int(std::get<0>(info.param))], '_',
+                                         std::get<1>(info.param), "Ranks_", std::get<2>(info.param).name);
+                         });
 
 }  // namespace
 }  // namespace gradus::dist

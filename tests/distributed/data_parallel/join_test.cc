@@ -23,7 +23,9 @@ using testing::HasSubstr;
 using V = std::vector<double>;
 V values(const Tensor& x) { return x.to_vector<double>(); }
 Tensor f64(std::initializer_list<double> v) { return tensor(v); }
-constexpr RunRanksOptions kSoon{.timeout = Milliseconds(20'000)};
+void on_ranks(int world, const std::function<void()>& body) {
+  run_ranks(world, body, {.timeout = Milliseconds(20'000)});
+}
 
 // One parameter, plain descent of the gradients as they come; the gradient of a step is rank + 1.
 struct Walk {
@@ -47,147 +49,126 @@ struct Walk {
 
 // Rank r has 2 + r steps.
 TEST(Join, ARankThatHasEndedCountsAsZerosInTheMeanByDefault) {
-  run_ranks(
-      3,
-      [] {
-        Walk walk;
-        join({walk.cb}, [&] {
-          for (int i = 0; i < 2 + get_rank(); ++i) walk.step();
-        });
-        const V all = {2, 2, 5 / 3., 3 / 3.};
-        EXPECT_THAT(walk.log, testing::ElementsAreArray(all.begin(), all.begin() + 2 + get_rank()));
-        EXPECT_THAT(values(walk.x), Each(testing::DoubleEq(-(2 + 2 + 5 / 3. + 1))))
-            << "as on the rank that went on";
-      },
-      kSoon);
+  on_ranks(3, [] {
+    Walk walk;
+    join({walk.cb}, [&] {
+      for (int i = 0; i < 2 + get_rank(); ++i) walk.step();
+    });
+    const V all = {2, 2, 5 / 3., 3 / 3.};
+    EXPECT_THAT(walk.log, testing::ElementsAreArray(all.begin(), all.begin() + 2 + get_rank()));
+    EXPECT_THAT(values(walk.x), Each(testing::DoubleEq(-(2 + 2 + 5 / 3. + 1))))
+        << "as on the rank that went on";
+  });
 }
 
 TEST(Join, TheMeanMayCountOnlyThoseThatGoOn) {
   for (bool hook : {false, true})
-    run_ranks(
-        3,
-        [&] {
-          AllReduceCallbackOptions options;
-          if (hook)
-            options.comm_hook = [](const GradBucket& bucket) {
-              const Work work = all_reduce(bucket.buffer, {.group = bucket.group, .async_op = true});
-              return [=] {
-                work.wait();
-                mul_(bucket.buffer, 1.0 / bucket.divisor);
-              };
-            };
-          Walk walk(options);
-          const auto body = [&] {
-            for (int i = 0; i < 2 + get_rank(); ++i) walk.step();
+    on_ranks(3, [&] {
+      AllReduceCallbackOptions options;
+      if (hook)
+        options.comm_hook = [](const GradBucket& bucket) {
+          const Work work = all_reduce(bucket.buffer, {.group = bucket.group, .async_op = true});
+          return [=] {
+            work.wait();
+            mul_(bucket.buffer, 1.0 / bucket.divisor);
           };
-          join({walk.cb}, body, {.divide_by_initial_world_size = false});
-          const V all = {2, 2, 2.5, 3};
-          EXPECT_THAT(walk.log, testing::ElementsAreArray(all.begin(), all.begin() + 2 + get_rank()));
-          EXPECT_THAT(values(walk.x), ElementsAre(-9.5));
-        },
-        kSoon);
+        };
+      Walk walk(options);
+      const auto body = [&] {
+        for (int i = 0; i < 2 + get_rank(); ++i) walk.step();
+      };
+      join({walk.cb}, body, {.divide_by_initial_world_size = false});
+      const V all = {2, 2, 2.5, 3};
+      EXPECT_THAT(walk.log, testing::ElementsAreArray(all.begin(), all.begin() + 2 + get_rank()));
+      EXPECT_THAT(values(walk.x), ElementsAre(-9.5));
+    });
 }
 
 TEST(Join, WorksForSumsStaticGraphsNoSyncAndRanksWithoutAnyData) {
   for (bool static_graph : {false, true})
-    run_ranks(
-        3,
-        [&] {
-          Walk walk({.static_graph = static_graph}, ReduceOp::kSum);
-          walk.step();  // of the same tensors, so that a static graph is settled
-          const Tensor extra = f64({double(get_rank())});
-          join({walk.cb},
-               [&] {
-                 if (get_rank() == 1) return;
-                 for (int i = 0; i < 1 + get_rank(); ++i) {
-                   {
-                     const NoSync off = walk.cb->no_sync();
-                     auto recording = walk.gm.record();
-                     walk.gm.backward(sum(walk.x));
-                   }
-                   walk.step();
-                 }
-               },
-               {}, {extra});
-          if (get_rank() == 2) {
-            EXPECT_THAT(walk.log, ElementsAre(6, 6, 4, 4));
-          }
-          EXPECT_THAT(values(walk.x), ElementsAre(-20));
-          EXPECT_THAT(values(extra), ElementsAre(2)) << "that of the rank that went on longest";
-        },
-        kSoon);
+    on_ranks(3, [&] {
+      Walk walk({.static_graph = static_graph}, ReduceOp::kSum);
+      walk.step();  // of the same tensors, so that a static graph is settled
+      const Tensor extra = f64({double(get_rank())});
+      join({walk.cb},
+           [&] {
+             if (get_rank() == 1) return;
+             for (int i = 0; i < 1 + get_rank(); ++i) {
+               {
+                 const NoSync off = walk.cb->no_sync();
+                 auto recording = walk.gm.record();
+                 walk.gm.backward(sum(walk.x));
+               }
+               walk.step();
+             }
+           },
+           {}, {extra});
+      if (get_rank() == 2) {
+        EXPECT_THAT(walk.log, ElementsAre(6, 6, 4, 4));
+      }
+      EXPECT_THAT(values(walk.x), ElementsAre(-20));
+      EXPECT_THAT(values(extra), ElementsAre(2)) << "that of the rank that went on longest";
+    });
 }
 
 TEST(Join, LoopsOfOneLengthChangeNothing) {
-  run_ranks(
-      2,
-      [] {
-        Walk walk;
-        for (int epoch = 0; epoch < 2; ++epoch)
-          join({walk.cb}, [&] {
-            for (int i = 0; i < 3; ++i) walk.step();
-          });
-        EXPECT_THAT(walk.log, Each(1.5));
-        walk.step();
-        EXPECT_THAT(walk.log, testing::SizeIs(7));
-      },
-      kSoon);
+  on_ranks(2, [] {
+    Walk walk;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      join({walk.cb}, [&] {
+        for (int i = 0; i < 3; ++i) walk.step();
+      });
+    EXPECT_THAT(walk.log, Each(1.5));
+    walk.step();
+    EXPECT_THAT(walk.log, testing::SizeIs(7));
+  });
 }
 
 TEST(Join, InAGroupOfOneAndDisabledItRunsTheBody) {
   Walk walk;
   join({walk.cb}, [&] { walk.step(); });
   EXPECT_THAT(walk.log, ElementsAre(1));
-  run_ranks(
-      2,
-      [] {
-        Walk walk;
-        join({walk.cb}, [&] { walk.step(); }, {.enable = false});
-        EXPECT_THAT(walk.log, ElementsAre(1.5));
-      },
-      kSoon);
+  on_ranks(2, [] {
+    Walk walk;
+    join({walk.cb}, [&] { walk.step(); }, {.enable = false});
+    EXPECT_THAT(walk.log, ElementsAre(1.5));
+  });
 }
 
 // A rank without data does not know which of the callbacks the others use next.
 TEST(Join, ServesSeveralCallbacks) {
-  run_ranks(
-      3,
-      [] {
-        Walk d, g;
-        join({d.cb, g.cb}, [&] {
-          for (int i = 0; i < 1 + get_rank(); ++i) {
-            d.step();
-            if (i % 2) d.step(true);
-            g.step();
-          }
-        });
-        EXPECT_THAT(values(d.x), Each(testing::DoubleNear(-(2 + 2 * 5 / 3. + 1), 1e-12)));
-        EXPECT_THAT(values(g.x), Each(testing::DoubleNear(-(2 + 5 / 3. + 1), 1e-12)));
-      },
-      kSoon);
+  on_ranks(3, [] {
+    Walk d, g;
+    join({d.cb, g.cb}, [&] {
+      for (int i = 0; i < 1 + get_rank(); ++i) {
+        d.step();
+        if (i % 2) d.step(true);
+        g.step();
+      }
+    });
+    EXPECT_THAT(values(d.x), Each(testing::DoubleNear(-(2 + 2 * 5 / 3. + 1), 1e-12)));
+    EXPECT_THAT(values(g.x), Each(testing::DoubleNear(-(2 + 5 / 3. + 1), 1e-12)));
+  });
 }
 
 TEST(Join, ADroppedRecordingCancelsTheStepUnderItToo) {
-  run_ranks(
-      3,
-      [] {
-        Walk walk;
-        join({walk.cb}, [&] {
-          for (int i = 0; i < 2 + get_rank(); ++i) {
-            if (i == 2) {
-              auto recording = walk.gm.record();
-              if (get_rank() == 2) walk.gm.backward(sum(walk.x) * 100);  // the other one drops it
-            } else {
-              walk.step();
-            }
-          }
-        });
-        EXPECT_THAT(values(walk.x), Each(testing::DoubleEq(-5)));
-        if (get_rank() == 2) {
-          EXPECT_THAT(walk.log, ElementsAre(2, 2, 1));
+  on_ranks(3, [] {
+    Walk walk;
+    join({walk.cb}, [&] {
+      for (int i = 0; i < 2 + get_rank(); ++i) {
+        if (i == 2) {
+          auto recording = walk.gm.record();
+          if (get_rank() == 2) walk.gm.backward(sum(walk.x) * 100);  // the other one drops it
+        } else {
+          walk.step();
         }
-      },
-      kSoon);
+      }
+    });
+    EXPECT_THAT(values(walk.x), Each(testing::DoubleEq(-5)));
+    if (get_rank() == 2) {
+      EXPECT_THAT(walk.log, ElementsAre(2, 2, 1));
+    }
+  });
 }
 
 TEST(Join, MayEndAllWithTheFirstThatHasNoMoreData) {
@@ -205,42 +186,36 @@ TEST(Join, MayEndAllWithTheFirstThatHasNoMoreData) {
 // Ranks find out at different times, with different numbers of buckets on their way; all can
 // go on afterward.
 TEST(Join, AnEarlyEndIsTheSameForSlowAndFastRanks) {
-  run_ranks(
-      3,
-      [] {
-        Walk walk({.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
-        GradManager slow;
-        slow.attach({walk.x, walk.y}, [](const Tensor&, const Tensor& g) {
-          if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-          return g;
-        });
-        slow.attach({walk.x, walk.y}, walk.cb);
-        const auto step = [&] {
-          auto recording = slow.record();
-          slow.backward(sum(walk.x * 2 + walk.y));
-        };
-        for (int ends = 1; ends < 3; ++ends) {
-          const auto body = [&] {
-            if (get_rank() != ends) step();
-          };
-          EXPECT_THROW(join({walk.cb}, body, {.throw_on_early_termination = true}), PeerError);
-          EXPECT_FALSE(walk.x.grad().defined());
-        }
-        step();
-        EXPECT_THAT(values(walk.x.grad()), ElementsAre(2));
-      },
-      kSoon);
+  on_ranks(3, [] {
+    Walk walk({.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
+    GradManager slow;
+    slow.attach({walk.x, walk.y}, [](const Tensor&, const Tensor& g) {
+      if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return g;
+    });
+    slow.attach({walk.x, walk.y}, walk.cb);
+    const auto step = [&] {
+      auto recording = slow.record();
+      slow.backward(sum(walk.x * 2 + walk.y));
+    };
+    for (int ends = 1; ends < 3; ++ends) {
+      const auto body = [&] {
+        if (get_rank() != ends) step();
+      };
+      EXPECT_THROW(join({walk.cb}, body, {.throw_on_early_termination = true}), PeerError);
+      EXPECT_FALSE(walk.x.grad().defined());
+    }
+    step();
+    EXPECT_THAT(values(walk.x.grad()), ElementsAre(2));
+  });
 }
 
 TEST(Join, AnEndOfAllAtOnceIsNoEarlyOne) {
-  run_ranks(
-      3,
-      [] {
-        Walk walk;
-        join({walk.cb}, [&] { walk.step(); }, {.throw_on_early_termination = true});
-        EXPECT_THAT(values(walk.x), ElementsAre(-2));
-      },
-      kSoon);
+  on_ranks(3, [] {
+    Walk walk;
+    join({walk.cb}, [&] { walk.step(); }, {.throw_on_early_termination = true});
+    EXPECT_THAT(values(walk.x), ElementsAre(-2));
+  });
 }
 
 TEST(Join, OnOneRankOnlyIsTheSameErrorOnAll) {
@@ -270,21 +245,18 @@ TEST(Join, WhatTheBodyThrowsEndsIt) {
 
 // Buffers come from a rank that still has data.
 TEST(Join, BroadcastsTheBuffersOfARankThatGoesOn) {
-  run_ranks(
-      2,
-      [] {
-        const Tensor buffer = f64({-1});
-        Walk walk({.broadcast_after = [&] { return std::vector<Tensor>{buffer}; }});
-        join({walk.cb}, [&] {
-          for (int i = 0; i < 1 + get_rank(); ++i) {
-            buffer.storage()->bump_version();
-            Tensor(buffer).mutable_data<double>()[0] = 10 * get_rank() + i;
-            walk.step();
-          }
-        });
-        EXPECT_THAT(values(buffer), ElementsAre(11));
-      },
-      kSoon);
+  on_ranks(2, [] {
+    const Tensor buffer = f64({-1});
+    Walk walk({.broadcast_after = [&] { return std::vector<Tensor>{buffer}; }});
+    join({walk.cb}, [&] {
+      for (int i = 0; i < 1 + get_rank(); ++i) {
+        buffer.storage()->bump_version();
+        Tensor(buffer).mutable_data<double>()[0] = 10 * get_rank() + i;
+        walk.step();
+      }
+    });
+    EXPECT_THAT(values(buffer), ElementsAre(11));
+  });
 }
 
 }  // namespace

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
-#include <set>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
@@ -19,8 +17,7 @@
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/models/models.h"
 #include "gradus/optim/optimizers/adam.h"
-#include "gradus/tests/distributed/rank_processes.h"
-#include "gradus/tests/golden/uniform.h"
+#include "gradus/tests/distributed/data_parallel/gan_states.h"
 #include "gradus/train/gan/gan.h"
 
 namespace gradus::dist {
@@ -117,13 +114,11 @@ constexpr const char* kRowNames[] = {"Alone", "Whole", "WholeNarrowed", "Separat
 struct Cell {
   size_t model;
   Row row;
-  bool find_unused_parameters;
   int world;
 };
 
 std::string name_of(const Cell& c) {
-  return all_models()[c.model].name + "_" + kRowNames[int(c.row)] +
-         (c.find_unused_parameters ? "_FindUnused" : "") + "_" + std::to_string(c.world) + "Ranks";
+  return all_models()[c.model].name + "_" + kRowNames[int(c.row)] + "_" + std::to_string(c.world) + "Ranks";
 }
 
 // Number of bytes of the parameters with a gradient.
@@ -138,20 +133,11 @@ class Training {
  public:
   explicit Training(const Cell& cell) : cell_(cell), model_(all_models()[cell.model]), net_(model_.make()) {
     Gan& net = *net_;
-    net.to(DType::kF64);
-    for (const auto& [name, p] : net.named_parameters()) {  // only rank 0's weights count
-      std::vector<double> v = golden::uniform(name, p.numel());
-      const double scale = p.dim() > 1 ? 1 / std::sqrt(double(p.numel() / p.size(0))) : 0.125;
-      const bool is_orig = name.ends_with("weight_orig"), is_norm = p.dim() == 1 && name.ends_with("weight");
-      const int rank = cell.row == Row::kAlone ? 0 : get_rank();
-      for (double& x : v) x = (is_orig ? 2 : scale) * x + (is_norm ? 1 : 0) + 0.1 * rank;
-      copy_(p, tensor(v, p.shape()));
-    }
+    set_weights(net, rank());
     if (cell.row != Row::kAlone) {
       convert_sync_batchnorm(net);
       convert_sync_minibatch_stddev(net);
     }
-    const DistributedDataParallelOptions options = {.find_unused_parameters = cell.find_unused_parameters};
     switch (cell.row) {
       case Row::kAlone:
         gm_d_.attach(net.disc->parameters());
@@ -159,11 +145,11 @@ class Training {
         break;
       case Row::kWhole:
       case Row::kWholeNarrowed:
-        whole_ = std::make_unique<DistributedDataParallel<Gan>>(net, options);
+        whole_ = std::make_unique<DistributedDataParallel<Gan>>(net);
         whole_->attach(gm_d_);
         break;
       case Row::kSeparate:
-        separate_ = std::make_unique<SeparateDistributedDataParallel<Gan>>(net, options);
+        separate_ = std::make_unique<SeparateDistributedDataParallel<Gan>>(net);
         separate_->attach(gm_d_, *net.disc);
         separate_->attach(gm_g_, *net.gen);
         break;
@@ -221,15 +207,12 @@ class Training {
   }
 
   // All of the state: parameters and buffers, averages, optimizers.
-  std::map<std::string, std::vector<double>> state() const {
-    std::map<std::string, std::vector<double>> all;
-    for (const auto& [name, t] : net_->state_dict()) all[name] = t.to_vector<double>();
-    for (const auto& [name, t] : ema_->weights()) all["ema." + name] = t.to_vector<double>();
-    for (const auto& [prefix, opt] : {std::pair("opt_d.", &*opt_d_), std::pair("opt_g.", &*opt_g_)}) {
-      const optim::State s = opt->state_dict();
-      for (const auto& [name, t] : s.tensors) all[prefix + name] = t.to_vector<double>();
-      for (const auto& [name, number] : s.numbers) all[prefix + name] = {number};
-    }
+  State state() const {
+    State all;
+    add(all, "", net_->state_dict());
+    add(all, "ema.", ema_->weights());
+    add(all, "opt_d.", opt_d_->state_dict());
+    add(all, "opt_g.", opt_g_->state_dict());
     return all;
   }
 
@@ -244,17 +227,9 @@ class Training {
   static void clear(const nn::Module& m) {
     for (const Tensor& p : m.parameters()) p.set_grad({});
   }
-  // This rank's samples of a batch made by formula: rank, rank + world, ...
+  int rank() const { return cell_.row == Row::kAlone ? 0 : get_rank(); }
   Tensor samples(const std::string& name, const Shape& sample, double scale) const {
-    Shape shape = {kBatch};
-    for (const int64_t size : sample) shape.push_back(size);
-    std::vector<double> v = golden::uniform(name, shape.product());
-    for (double& x : v) x *= scale;
-    const Tensor all = tensor(v, shape);
-    if (cell_.row == Row::kAlone) return all;
-    Shape split = {kBatch / cell_.world, cell_.world};
-    for (const int64_t size : sample) split.push_back(size);
-    return contiguous(select(reshape(all, split), 1, get_rank()));
+    return dist::samples(name, kBatch, sample, scale, rank(), cell_.world);
   }
   std::string compare_bytes(const std::string& when, const nn::Module& part, int64_t touched) const {
     if (cell_.row == Row::kAlone) return "";
@@ -278,13 +253,11 @@ class Training {
   std::optional<gan::Ema> ema_;
 };
 
-using State = std::map<std::string, std::vector<double>>;
-
 const State& alone(size_t model) {
   static std::map<size_t, State> known;
   State& state = known[model];
   if (state.empty()) {
-    Training t({.model = model, .row = Row::kAlone, .find_unused_parameters = false, .world = 1});
+    Training t({.model = model, .row = Row::kAlone, .world = 1});
     for (int step = 0; step < kSteps; ++step) t.step(step);
     state = t.state();
   }
@@ -296,27 +269,15 @@ std::string train_cell(const Cell& c, const State& expected) {
   Training t(c);
   std::string wrong;
   for (int step = 0; step < kSteps; ++step) wrong += t.step(step);
-  const State state = t.state();
-  for (const auto& [name, values] : expected) {
-    const auto at = state.find(name);
-    double largest = at == state.end() || at->second.size() != values.size() ? INFINITY : 0;
-    for (size_t i = 0; i < values.size() && std::isfinite(largest); ++i)
-      largest = std::max(largest, std::isfinite(values[i]) ? std::abs(at->second[i] - values[i]) : INFINITY);
-    if (largest > kTolerance) wrong += name + " is off by " + std::to_string(largest * 1e10) + "e-10\n";
-  }
-  if (state.size() != expected.size()) wrong += "the state has other tensors\n";
-  return wrong;
+  return wrong + difference(t.state(), expected, kTolerance);
 }
 
 std::vector<Cell> cells() {
   std::vector<Cell> all;
   for (size_t model = 0; model < all_models().size(); ++model)
-    for (const int world : {2, 4}) {
-      for (const Row row : {Row::kWhole, Row::kSeparate})
-        for (const bool find : {false, true}) all.push_back({model, row, find, world});
-      all.push_back({model, Row::kWholeNarrowed, true, world});
-      all.push_back({model, Row::kCallbacks, false, world});
-    }
+    for (const int world : {2, 4})
+      for (const Row row : {Row::kWhole, Row::kWholeNarrowed, Row::kSeparate, Row::kCallbacks})
+        all.push_back({model, row, world});
   return all;
 }
 
@@ -334,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(All, NamedGans, testing::ValuesIn(cells()),
 // The test sees what it should: a training on other samples ends elsewhere.
 TEST(NamedGans, AreTrainedAtAll) {
   for (size_t model = 0; model < all_models().size(); ++model) {
-    Training t({.model = model, .row = Row::kAlone, .find_unused_parameters = false, .world = 1});
+    Training t({.model = model, .row = Row::kAlone, .world = 1});
     const State before = t.state();
     for (const auto& [name, values] : alone(model)) {
       const bool constant = name.find("num_batches") != std::string::npos || name.starts_with("opt_");
@@ -342,40 +303,6 @@ TEST(NamedGans, AreTrainedAtAll) {
       EXPECT_NE(before.at(name), values) << name;
     }
   }
-}
-
-// ---- on real processes ----
-
-const RankFunction trains{
-    "trains", [] {
-      const Cell cell = cells().at(size_t(std::atoi(std::getenv("CELL"))));
-      const State expected = alone(cell.model);
-      init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
-                          .world_size = test_world(),
-                          .rank = test_rank(),
-                          .timeout = Milliseconds(30'000)});
-      const std::string wrong = train_cell(cell, expected);
-      std::fputs(wrong.c_str(), stdout);
-      destroy_process_group();
-      return wrong.empty() ? 0 : 1;
-    }};
-
-TEST(NamedGans, OneCellOfEachRowOnProcesses) {
-  std::set<std::pair<Row, bool>> rows;
-  const std::vector<Cell> all = cells();
-  for (size_t i = 0; i < all.size(); ++i) {
-    const Cell& c = all[i];
-    // PGGAN does most.
-    if (all_models()[c.model].name != "Pggan" || !rows.emplace(c.row, c.find_unused_parameters).second)
-      continue;
-    const std::string meeting = fresh_path("meeting");
-    for (const RankEnd& end :
-         run_processes("trains", c.world, {.variables = [&](int) {
-                         return Variables{{"MEETING", meeting}, {"CELL", std::to_string(i)}};
-                       }}))
-      EXPECT_EQ(end.exit_code, 0) << name_of(c) << '\n' << end.output;
-  }
-  EXPECT_EQ(rows.size(), 6u);
 }
 
 }  // namespace

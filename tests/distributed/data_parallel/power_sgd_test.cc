@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
@@ -22,7 +21,6 @@ namespace gradus::dist {
 namespace {
 
 using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 using V = std::vector<double>;
@@ -106,112 +104,22 @@ V mean_over_ranks(const Tensor& x) {
   return mean.to_vector<double>();
 }
 
+// tests/golden/power_sgd_test.cc compares lower ranks with PyTorch.
 TEST(PowerSGD, ARankThatIsHighEnoughGivesTheMean) {
   for (const Shape& shape : {Shape{6, 4}, Shape{4, 6}, Shape{5, 5}, Shape{3, 2, 2}})
-    run_ranks(3, [&] {
-      const Tensor p = ones(shape, {.dtype = DType::kF64});
-      const CommHook hook = started({.matrix_approximation_rank = 100, .min_compression_rate = 1e-3}, {p});
-      for (int step = 0; step < 4; ++step) {
-        const Tensor g = normal(shape, get_rank(), step);
-        const V mean = mean_over_ranks(g);
-        const GradBucket bucket = make_bucket({p}, {g});
-        run_hook(hook, bucket);
-        // Projections onto bases that are orthonormal to some 1e-15, of at most 6 columns; condition numbers
-        // of such P are below 1e3.
-        EXPECT_LT(distance(bucket.gradients[0].to_vector<double>(), mean), 1e-11 * norm_of(mean));
-      }
-    });
-}
-
-// The algorithm in plain loops, as in the paper: columns, residuals against the result.
-class Reference {
- public:
-  Reference(int64_t n, int64_t m, int64_t r, bool feedback, bool warm, int world)
-      : n_(n), m_(m), r_(r), feedback_(feedback), warm_(warm), errors_(world, V(n * m)) {}
-
-  // `draw` gives the first Q.
-  V step(std::vector<V> ms, const std::function<V()>& draw) {
-    const int world = int(ms.size());
-    if (feedback_)
-      for (int w = 0; w < world; ++w)
-        for (size_t i = 0; i < ms[w].size(); ++i) ms[w][i] += errors_[w][i];
-    if (q_.empty() || !warm_) q_ = draw();
-    orthonormalize(q_, m_);
-    V mean(n_ * m_), p(n_ * r_);
-    for (const V& m : ms)
-      for (size_t i = 0; i < mean.size(); ++i) mean[i] += m[i] / world;
-    for (int64_t i = 0; i < n_; ++i)
-      for (int64_t k = 0; k < r_; ++k)
-        for (int64_t j = 0; j < m_; ++j) p[k * n_ + i] += mean[i * m_ + j] * q_[k * m_ + j];
-    orthonormalize(p, n_);
-    q_.assign(m_ * r_, 0);
-    for (int64_t i = 0; i < n_; ++i)
-      for (int64_t k = 0; k < r_; ++k)
-        for (int64_t j = 0; j < m_; ++j) q_[k * m_ + j] += mean[i * m_ + j] * p[k * n_ + i];
-    V result(n_ * m_);
-    for (int64_t i = 0; i < n_; ++i)
-      for (int64_t k = 0; k < r_; ++k)
-        for (int64_t j = 0; j < m_; ++j) result[i * m_ + j] += p[k * n_ + i] * q_[k * m_ + j];
-    for (int w = 0; w < world; ++w)
-      for (size_t i = 0; i < result.size(); ++i) errors_[w][i] = ms[w][i] - result[i];
-    return result;
-  }
-
- private:
-  void orthonormalize(V& x, int64_t length) const {
-    for (int64_t i = 0; i < r_; ++i) {
-      for (int64_t j = 0; j < i; ++j) {
-        double dot = 0;
-        for (int64_t k = 0; k < length; ++k) dot += x[i * length + k] * x[j * length + k];
-        for (int64_t k = 0; k < length; ++k) x[i * length + k] -= dot * x[j * length + k];
-      }
-      double square = 0;
-      for (int64_t k = 0; k < length; ++k) square += x[i * length + k] * x[i * length + k];
-      for (int64_t k = 0; k < length; ++k) x[i * length + k] /= std::sqrt(square);
-    }
-  }
-
-  int64_t n_, m_, r_;
-  bool feedback_, warm_;
-  V q_;
-  std::vector<V> errors_;
-};
-
-TEST(PowerSGD, ResultsAreThoseOfThePapersAlgorithm) {
-  constexpr int kWorld = 3, kRank = 2;
-  constexpr uint64_t kSeed = 77;
-  const std::vector<Shape> shapes = {{12, 10}, {7}, {8, 3, 3}};
-  for (const bool feedback : {true, false})
     for (const bool warm : {true, false})
-      run_ranks(kWorld, [&] {
-        std::vector<Tensor> params;
-        for (const Shape& s : shapes) params.push_back(ones(s, {.dtype = DType::kF64}));
-        const CommHook hook = started({.matrix_approximation_rank = kRank,
-                                       .use_error_feedback = feedback,
-                                       .warm_start = warm,
-                                       .seed = kSeed},
-                                      params);
-        Reference first(12, 10, kRank, feedback, warm, kWorld), third(8, 9, kRank, feedback, warm, kWorld);
-        uint64_t draws = 0;
-        for (int step = 0; step < 6; ++step) {
-          std::vector<std::vector<V>> by_param(3);
-          std::vector<Tensor> mine;
-          for (int i = 0; i < 3; ++i)
-            for (int rank = 0; rank < kWorld; ++rank) {
-              const Tensor g = normal(shapes[i], 100 + rank, step * 3 + i);
-              by_param[i].push_back(g.to_vector<double>());
-              if (rank == get_rank()) mine.push_back(g);
-            }
-          const GradBucket bucket = make_bucket(params, mine);
+      run_ranks(3, [&] {
+        const Tensor p = ones(shape, {.dtype = DType::kF64});
+        const CommHook hook = started(
+            {.matrix_approximation_rank = 100, .min_compression_rate = 1e-3, .warm_start = warm}, {p});
+        for (int step = 0; step < 4; ++step) {
+          const Tensor g = normal(shape, get_rank(), step);
+          const V mean = mean_over_ranks(g);
+          const GradBucket bucket = make_bucket({p}, {g});
           run_hook(hook, bucket);
-          const auto draw = [&](int64_t m) {
-            return [&, m] { return normal({kRank, m}, kSeed, draws++).to_vector<double>(); };
-          };
-          const V a = first.step(by_param[0], draw(10)), c = third.step(by_param[2], draw(9));
-          EXPECT_LT(distance(bucket.gradients[0].to_vector<double>(), a), 1e-9);
-          EXPECT_LT(distance(bucket.gradients[2].to_vector<double>(), c), 1e-9);
-          EXPECT_LT(distance(bucket.gradients[1].to_vector<double>(), mean_over_ranks(mine[1])), 1e-14);
-          EXPECT_GT(distance(bucket.gradients[0].to_vector<double>(), mean_over_ranks(mine[0])), 0.1);
+          // Projections onto bases that are orthonormal to some 1e-15, of at most 6 columns; condition numbers
+          // of such P are below 1e3.
+          EXPECT_LT(distance(bucket.gradients[0].to_vector<double>(), mean), 1e-11 * norm_of(mean));
         }
       });
 }

@@ -26,6 +26,7 @@ struct Step {
 struct Program {
   explicit Program(uint64_t seed) : random(seed) {
     world = pick(1, 4);
+    if (pick(0, 1)) op = ReduceOp::kMean;
     for (int i = pick(1, 9); i > 0; --i) sizes.push_back(pick(0, 40));
     options.bucket_cap_mb = pick(1, 600) / double(1 << 20);
     options.first_bucket_mb = pick(1, 100) / double(1 << 20);
@@ -34,7 +35,10 @@ struct Program {
     if (pick(0, 4) == 0)
       options.comm_hook = [](const GradBucket& bucket) {
         const Work work = all_reduce(bucket.buffer, {.group = bucket.group, .async_op = true});
-        return [=] { work.wait(); };
+        return [=] {
+          work.wait();
+          bucket.divide(bucket.buffer);
+        };
       };
     options.check_divergence_every = pick(0, 2);
     options.check_finite = pick(0, 3) == 0;
@@ -53,7 +57,7 @@ struct Program {
   }
   int pick(int low, int high) { return low + int(random() % uint64_t(high - low + 1)); }
 
-  // What grad() holds after each step: -1 for none. All ranks have the same.
+  // What grad() holds after each step, as a sum over ranks: -1 for none. All ranks have the same.
   std::vector<std::vector<int>> expected() const {
     std::vector<std::vector<int>> all;
     const size_t n = sizes.size();
@@ -72,6 +76,7 @@ struct Program {
 
   std::mt19937_64 random;
   int world = 1;
+  ReduceOp op = ReduceOp::kSum;
   std::vector<int64_t> sizes;
   AllReduceCallbackOptions options;
   std::vector<Step> steps;
@@ -80,7 +85,7 @@ struct Program {
 void run(const Program& program) {
   std::vector<Tensor> params;
   for (int64_t n : program.sizes) params.push_back(ones({n}, {.dtype = DType::kF64}));
-  auto cb = make_allreduce_cb(ReduceOp::kSum, program.options);
+  auto cb = make_allreduce_cb(program.op, program.options);
   GradManager gm;
   gm.attach(params, cb);
   const auto expected = program.expected();
@@ -103,7 +108,9 @@ void run(const Program& program) {
       const Tensor grad = params[p].grad();
       ASSERT_EQ(grad.defined(), expected[s][p] >= 0) << "step " << s << ", parameter " << p;
       if (!grad.defined()) continue;
-      EXPECT_THAT(grad.to_vector<double>(), testing::Each(expected[s][p]))
+      const double divisor = program.op == ReduceOp::kMean ? program.world : 1;
+      EXPECT_THAT(grad.to_vector<double>(),
+                  testing::Each(testing::DoubleNear(expected[s][p] / divisor, 1e-9)))
           << "step " << s << ", parameter " << p;
       if (step.holds && step.clears) held.emplace_back(grad, grad.to_vector<double>());
       if (step.clears) params[p].set_grad({});

@@ -1,4 +1,4 @@
-// train_faults of the program gan: a PGGAN, with 2 and with 4 ranks. Killed at moments of every kind, it must
+// A PGGAN, with 2 and with 4 ranks. Killed at moments of every kind, it must
 // write what an undisturbed run writes, bit by bit: each checkpoint with networks, average, optimizers and
 // schedule, the exported weights, and the grids of samples. Another number of ranks must go through the same
 // images, batches, sizes and fades.
@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,10 +21,92 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/tensor.h"
 #include "gradus/tests/distributed/data_parallel/train_faults.h"
+#include "gradus/tests/distributed/data_parallel/train_faults_kills.h"
 
 namespace gradus::dist {
 namespace fs = std::filesystem;
 namespace {
+
+// ---- the table of results ----
+
+// What happened to some jobs.
+struct Figures {
+  int kills = 0, restarts = 0;
+  std::map<std::string, int> places;  // the kills, by what they fell into
+  std::vector<double> seconds;        // of each job
+};
+
+// A line for each kind of job, with the kills that fell into each of these places.
+class Table {
+ public:
+  // A repetition: returns what was wrong; none when it is not one of this kind.
+  using Repetition = std::function<std::optional<std::vector<std::string>>(int, Random, Figures&)>;
+
+  explicit Table(std::vector<std::string> places);
+  void repeat(const std::string& name, const FaultsOptions& options, const Repetition& once);
+  // Prints the sums of all lines so far.
+  void print_sums() const;
+  // Counts it as wrong when no kill fell into one of the places.
+  void expect_all_places();
+  // Prints whether all is right. Returns a status.
+  int end() const;
+
+ private:
+  void print(const std::string& name, int runs, int wrong, const Figures& f) const;
+
+  const std::vector<std::string> places_;
+  Figures all_;
+  int runs_ = 0, wrong_ = 0;  // jobs
+};
+
+Table::Table(std::vector<std::string> places) : places_(std::move(places)) {
+  std::printf("%-34s %5s %6s %6s", "killed", "runs", "wrong", "kills");
+  for (const std::string& place : places_) std::printf("  %*s", int(place.size()), place.c_str());
+  std::printf(" %9s %10s\n", "restarts", "median, s");
+}
+
+void Table::repeat(const std::string& name, const FaultsOptions& options, const Repetition& once) {
+  Figures f;
+  int runs = 0, wrong = 0;
+  for (int i = 0; i < options.repetitions; ++i) {
+    const uint64_t seed = options.seed + uint64_t(i);
+    const auto faults = once(i, Random(seed), f);
+    if (!faults) continue;
+    ++runs;
+    wrong += !faults->empty();
+    if (!faults->empty())
+      std::fprintf(stderr, "%s, --seed %llu:\n", name.c_str(), static_cast<unsigned long long>(seed));
+    for (const std::string& w : *faults) std::fprintf(stderr, "  %s\n", w.c_str());
+  }
+  print(name, runs, wrong, f);
+  runs_ += runs, wrong_ += wrong;
+  all_.kills += f.kills, all_.restarts += f.restarts;
+  for (const auto& [place, count] : f.places) all_.places[place] += count;
+  all_.seconds.insert(all_.seconds.end(), f.seconds.begin(), f.seconds.end());
+}
+
+void Table::print_sums() const { print("all", runs_, wrong_, all_); }
+
+void Table::expect_all_places() {
+  for (const std::string& place : places_) {
+    if (all_.places[place] > 0) continue;
+    std::fprintf(stderr, "no rank was killed %s\n", place.c_str());
+    ++wrong_;
+  }
+}
+
+void Table::print(const std::string& name, int runs, int wrong, const Figures& f) const {
+  std::printf("%-34s %5d %6d %6d", name.c_str(), runs, wrong, f.kills);
+  for (const std::string& place : places_)
+    std::printf("  %*d", int(place.size()), f.places.contains(place) ? f.places.at(place) : 0);
+  std::printf(" %9d %10.2f\n", f.restarts, median(f.seconds));
+  std::fflush(stdout);
+}
+
+int Table::end() const {
+  std::printf("%s\n", wrong_ ? "there were wrong runs" : "all right");
+  return wrong_ ? 1 : 0;
+}
 
 // ---- the training ----
 

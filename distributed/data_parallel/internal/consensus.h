@@ -1,16 +1,16 @@
-// BackwardNote: the record that each rank sends at the start of a backward. Consensus: the decision that all
-// ranks derive from all notes.
+// Consensus: what all ranks agree on about a backward, such as the parameters that got gradients. Each rank
+// sends a BackwardNote at the start of a backward, from which all ranks derive the same set of buckets to send.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/group/group.h"
-#include "gradus/distributed/health/membership.h"
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/group/work.h"
 
 namespace gradus::dist::internal {
 
@@ -42,29 +42,40 @@ inline constexpr int64_t kMaxReached = 50'000;
 
 std::vector<int64_t> serialize(const BackwardNote& note);
 // Returns nullopt if the record is malformed.
-std::optional<BackwardNote> parse(const std::vector<int64_t>& text);
+std::optional<BackwardNote> parse(const std::vector<int64_t>& record);
 
 // Returns the first contradiction between the notes, or nullopt. `received` has nullopt for a malformed note,
-// `ranks` the members' ranks in the job. `difference(i, j)` returns the text of the difference between the
-// plans of members i and j. `difference` may be collective: either all members call it or none.
+// `ranks` the members' ranks in the job. `difference` returns the text of the difference between the members'
+// plans. `difference` may be collective: either all members call it or none.
 std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& received,
                                      const std::vector<int>& ranks,
-                                     const std::function<std::string(size_t, size_t)>& difference);
+                                     const std::function<std::string()>& difference);
 
-// The decision of all members about a backward, derived from consistent notes.
+// A future: the members below wait() have their values once wait() has returned.
 struct Consensus {
-  explicit Consensus(const BackwardNotes& notes);
+  // Sends this rank's note, without waiting. `plan` is the text form of the bucket plan (BucketPlan::lines);
+  // ranks exchange it for the error message if the plans' fingerprints differ.
+  static std::shared_ptr<Consensus> start(const Group& group, const BackwardNote& local,
+                                          std::shared_ptr<const std::vector<std::string>> plan);
+  // Derives the consensus from consistent notes.
+  void resolve(BackwardNotes all);
+  bool is_completed() const { return work.is_completed(); }
+  // Errors: MismatchError on all ranks, naming a mismatching rank, if the notes contradict each other.
+  void wait() const { work.wait(); }
 
-  bool canceled;           // some rank's recording ended without a backward
-  bool diverged;           // the parameters are not the same on all ranks
-  int joined, active;      // indices of the first member without data and of the first with data; -1: none
-  int divisor;             // divisor of a mean: number of contributing members
+  BackwardNotes notes;
+  bool canceled = false;  // some rank's recording ended without a backward
+  bool diverged = false;  // the parameters are not the same on all ranks
+  int joined = -1,
+      active = -1;         // indices of the first member without data and of the first with data; -1: none
+  int divisor = 1;         // divisor of a mean: number of contributing members
   std::vector<bool> used;  // per tensor: reached by some rank; all false if the step is canceled or an error
+  Work work;
 
   int root() const { return std::max(active, 0); }  // index of the member that broadcasts its buffers
   // Errors, the same on all members: PeerError with throw_on_early_termination if some members have joined;
   // StateError if some have joined while an enclosing recording is open on the active members.
-  void check_joined(const BackwardNotes& notes, const std::vector<int>& ranks) const;
+  void check_joined(const std::vector<int>& ranks) const;
 };
 
 }  // namespace gradus::dist::internal

@@ -1,0 +1,158 @@
+// Serialization of BackwardNote, checks that the notes of all ranks are consistent, and their exchange as a
+// queued collective of the group.
+#include "gradus/distributed/data_parallel/internal/consensus.h"
+
+#include <algorithm>
+
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/data_parallel/internal/compare.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr size_t kHeaderSize = 7;  // number of int64 before the bits of `reached`
+
+template <class Predicate> int first(const BackwardNotes& notes, Predicate is) {
+  const auto it = std::ranges::find_if(notes, is);
+  return it == notes.end() ? -1 : int(it - notes.begin());
+}
+
+bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJoined; }
+
+// Returns the lines of all members. Collective: all members call it, since all found different fingerprints.
+std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
+                                                     const std::vector<std::string>& local) {
+  constexpr size_t kChunk = kMaxExchangeBytes / 2;
+  std::string text = to_wire(local);
+  std::vector<std::string> all(matched.records.size());
+  for (bool more = true; more;) {
+    const std::vector<std::string> chunks =
+        matched.backend.exchange(matched.call, std::string_view(text).substr(0, kChunk));
+    text.erase(0, kChunk);
+    for (size_t i = 0; i < all.size(); ++i) all[i] += chunks[i];
+    more = std::ranges::any_of(chunks, [](const std::string& chunk) { return chunk.size() == kChunk; });
+  }
+  std::vector<std::vector<std::string>> lines;
+  for (const std::string& bytes : all) lines.push_back(from_wire<std::vector<std::string>>(bytes));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<int64_t> serialize(const BackwardNote& note) {
+  std::vector<int64_t> record{note.kind,
+                              note.number,
+                              note.plan,
+                              note.attached,
+                              note.flags,
+                              note.checksum,
+                              int64_t(note.reached.size())};
+  record.resize(kHeaderSize + (note.reached.size() + 63) / 64);
+  for (size_t i = 0; i < note.reached.size(); ++i)
+    if (note.reached[i]) record[kHeaderSize + i / 64] |= int64_t(uint64_t{1} << i % 64);
+  return record;
+}
+
+std::optional<BackwardNote> parse(const std::vector<int64_t>& record) {
+  if (record.size() < kHeaderSize || record[0] < 0 || record[0] > BackwardNote::kJoined || record[6] < 0 ||
+      record[6] > kMaxReached || record.size() != kHeaderSize + size_t(record[6] + 63) / 64)
+    return std::nullopt;
+  BackwardNote note{
+      record[0], record[1], record[2], record[3], record[4], record[5], std::vector<bool>(record[6])};
+  for (size_t i = 0; i < note.reached.size(); ++i)
+    note.reached[i] = record[kHeaderSize + i / 64] >> i % 64 & 1;
+  return note;
+}
+
+std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& received,
+                                     const std::vector<int>& ranks,
+                                     const std::function<std::string()>& difference) {
+  const auto mismatch = [&](size_t i, const auto&... parts) {
+    return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
+  };
+  std::vector<BackwardNote> notes;
+  std::vector<size_t> all, not_joined, backwards;
+  for (size_t i = 0; i < received.size(); ++i) {
+    if (!received[i]) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
+    notes.push_back(*received[i]);
+    all.push_back(i);
+    if (!is_joined(notes[i])) not_joined.push_back(i);
+    if (notes[i].kind == BackwardNote::kBackward) backwards.push_back(i);
+  }
+  size_t i = 0, other = 0;  // a mismatching member and a member of the majority
+  const auto differs = [&](const std::vector<size_t>& members, auto value) {
+    const Minority found = find_minority(members, [&](size_t m) { return value(notes[m]); });
+    if (found.members.empty()) return false;
+    i = found.members[0], other = found.majority;
+    return true;
+  };
+  if (differs(all, [](const auto& n) { return std::pair(n.plan, n.reached.size()); }))
+    return mismatch(i, " attached other tensors to its all-reduce callback than rank ", ranks[other],
+                    ", or gave it other options: ", difference());
+  if (differs(all, [](const auto& n) { return n.flags & ~BackwardNote::kEnclosingRecording; }))
+    return mismatch(i, " is within join() and rank ", ranks[other], " is not, or has other options there");
+  if (differs(not_joined, [](const auto& n) { return n.number; }))
+    return mismatch(i, " synchronizes its backward ", notes[i].number, " where rank ", ranks[other],
+                    " synchronizes its backward ", notes[other].number,
+                    ": all ranks must run the same backwards, and under no_sync() the same of them");
+  if (differs(backwards, [](const auto& n) { return n.attached; }))
+    return mismatch(i, " runs the backward of another manager than rank ", ranks[other]);
+  if (differs(backwards, [](const auto& n) { return n.flags; }))
+    return mismatch(i, " has an outer recording open and rank ", ranks[other],
+                    " has none, or the other way round: what one rank differentiates, all must record");
+  return std::nullopt;
+}
+
+std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNote& local,
+                                            std::shared_ptr<const std::vector<std::string>> plan) {
+  const auto consensus = std::make_shared<Consensus>();
+  Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = serialize(local)};
+  call.check = [&state = group.state(), plan = std::move(plan)](const MatchedCall& matched) {
+    std::vector<std::optional<BackwardNote>> received;
+    for (const auto& record : matched.sizes) received.push_back(parse(record));
+    return find_mismatch(received, state.members(), [&] {
+      const auto difference = find_difference(exchange_lines(matched, *plan), state.members());
+      return difference ? difference->text : std::string("they are on other devices");
+    });
+  };
+  call.move = [consensus](MatchedCall& matched) {
+    BackwardNotes all;
+    for (const auto& record : matched.sizes) all.push_back(parse(record).value());
+    consensus->resolve(std::move(all));
+  };
+  consensus->work = group.state().run(std::move(call), true, {});
+  return consensus;
+}
+
+void Consensus::resolve(BackwardNotes all) {
+  notes = std::move(all);
+  canceled = std::ranges::any_of(notes, [](const auto& n) { return n.kind == BackwardNote::kNone; });
+  joined = first(notes, is_joined);
+  active = first(notes, std::not_fn(is_joined));
+  divisor = int(notes.size());
+  used.assign(notes[0].reached.size(), false);
+  const bool some_joined = joined >= 0 && active >= 0;
+  diverged = !canceled && joined < 0 &&
+             std::ranges::any_of(notes, [&](const auto& n) { return n.checksum != notes[0].checksum; });
+  if (some_joined && notes[active].flags & BackwardNote::kDivideByActive)
+    divisor -= int(std::ranges::count_if(notes, is_joined));
+  const bool error = some_joined && (notes[joined].flags & BackwardNote::kEndEarly ||
+                                     notes[active].flags & BackwardNote::kEnclosingRecording);
+  if (canceled || diverged || error) return;
+  for (const BackwardNote& n : notes)
+    for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || n.reached[i];
+}
+
+void Consensus::check_joined(const std::vector<int>& ranks) const {
+  if (joined < 0 || active < 0) return;
+  const int rank = ranks[joined];
+  if (notes[joined].flags & BackwardNote::kEndEarly)
+    throw PeerError("backward", rank, "rank ", rank,
+                    " has no more data, and others have: throw_on_early_termination");
+  if (notes[active].flags & BackwardNote::kEnclosingRecording)
+    throw StateError("backward", "rank ", rank,
+                     " has no more data: it cannot take part in what an outer recording sees");
+}
+
+}  // namespace gradus::dist::internal
