@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 
 #include "gradus/distributed/group/internal/host_address.h"
@@ -33,8 +34,18 @@ void set_address(StoreAddress& address, const std::string& text, const char* wha
   address.port = to_number(text.substr(colon + 1), concat(what, "'s port").c_str(), 1, 65535);
 }
 
+// The store is at a port of rank 0's host.
+Rendezvous by_port(StoreAddress address) {
+  return {[address = std::move(address)](const JobPosition& position, const Deadline&) {
+    JobStore store{.address = address, .host = address.host, .known_by_port_alone = address.job_id == "none"};
+    use_user_token(store);
+    if (position.rank == 0) host_store(store, address.host, position.size);
+    return store;
+  }};
+}
+
 // Rank and size are options, the master is given by environment variables.
-std::unique_ptr<Rendezvous> from_master_variables(const JobPosition& position, StoreAddress address) {
+Rendezvous from_master_variables(const JobPosition& position, StoreAddress address) {
   const char* host = std::getenv("MASTER_ADDR");
   const char* port = std::getenv("MASTER_PORT");
   const bool has_position = position.rank >= 0 && position.size >= 1;
@@ -44,11 +55,10 @@ std::unique_ptr<Rendezvous> from_master_variables(const JobPosition& position, S
                      "init_method");
   address.host = host;
   address.port = port ? to_number(port, "MASTER_PORT", 1, 65535) : 29500;
-  return make_port_rendezvous(std::move(address));
+  return by_port(std::move(address));
 }
 
-std::unique_ptr<Rendezvous> from_environment(const InitOptions& options, JobPosition& position,
-                                             StoreAddress address) {
+Rendezvous from_environment(const InitOptions& options, JobPosition& position, StoreAddress address) {
   const auto environment = read_environment();
   if (!environment) return from_master_variables(position, std::move(address));
   if (position.rank < 0) position.rank = environment->rank;
@@ -60,7 +70,10 @@ std::unique_ptr<Rendezvous> from_environment(const InitOptions& options, JobPosi
   address.attempt = environment->restart_count;
   if (!environment->store.empty()) {
     set_address(address, environment->store, "GRADUS_STORE");
-    return make_launcher_rendezvous(std::move(address));
+    return {[address](const JobPosition&, const Deadline&) {
+              return JobStore{.address = address, .host = address.host};
+            },
+            true};
   }
   address.host = environment->master_addr;
   address.port = environment->master_port;
@@ -69,12 +82,12 @@ std::unique_ptr<Rendezvous> from_environment(const InitOptions& options, JobPosi
   if (address.host.empty())
     throw ValueError(kOp, "env://: the environment variable MASTER_ADDR is not set, and ",
                      environment->source, " does not say that all ranks are on one host");
-  return environment->torchrun_store ? make_torchrun_rendezvous(std::move(address))
-                                     : make_port_rendezvous(std::move(address));
+  if (!environment->torchrun_store) return by_port(std::move(address));
+  return {std::bind_front(find_through_torchrun, std::move(address))};
 }
 
 // Reads "host:port?rank=0&world_size=2".
-std::unique_ptr<Rendezvous> from_tcp(std::string text, JobPosition& position, StoreAddress address) {
+Rendezvous from_tcp(std::string text, JobPosition& position, StoreAddress address) {
   if (const size_t query = text.find('?'); query != std::string::npos) {
     std::string left = text.substr(query + 1);
     text.resize(query);
@@ -91,10 +104,10 @@ std::unique_ptr<Rendezvous> from_tcp(std::string text, JobPosition& position, St
     }
   }
   set_address(address, text, "init_method tcp://");
-  return make_port_rendezvous(std::move(address));
+  return by_port(std::move(address));
 }
 
-std::unique_ptr<Rendezvous> choose(const InitOptions& options, JobPosition& position) {
+Rendezvous choose(const InitOptions& options, JobPosition& position) {
   const char* token = std::getenv("GRADUS_TOKEN");
   StoreAddress address;
   address.token = !options.token.empty() ? options.token : token ? token : "";
@@ -102,7 +115,8 @@ std::unique_ptr<Rendezvous> choose(const InitOptions& options, JobPosition& posi
   if (options.store) {
     if (method != InitOptions().init_method)
       throw ValueError(kOp, "store and init_method exclude each other");
-    return make_store_rendezvous(prefix_store("gradus.init", options.store), "", address.token);
+    return {
+        std::bind_front(find_through_store, prefix_store("gradus.init", options.store), "", address.token)};
   }
   if (method == "env://") return from_environment(options, position, std::move(address));
   if (method.starts_with("tcp://")) return from_tcp(method.substr(6), position, std::move(address));
@@ -111,7 +125,7 @@ std::unique_ptr<Rendezvous> choose(const InitOptions& options, JobPosition& posi
   const std::string file = method.substr(7);
   if (!file.starts_with('/'))
     throw ValueError(kOp, "init_method file:// needs an absolute path (file:///path), got '", method, "'");
-  return make_store_rendezvous(nullptr, file, address.token);
+  return {std::bind_front(find_through_store, nullptr, file, address.token), false, file};
 }
 
 // Throws because rank 0's port is taken. If another job's rank 0 has the port, that job ends too: Note
@@ -129,53 +143,16 @@ std::unique_ptr<Rendezvous> choose(const InitOptions& options, JobPosition& posi
                         ')');
 }
 
-class PortRendezvous final : public Rendezvous {
- public:
-  explicit PortRendezvous(StoreAddress address) : address_(std::move(address)) {}
-
-  JobStore find_store(const JobPosition& position, const Deadline&) override {
-    JobStore store{
-        .address = address_, .host = address_.host, .known_by_port_alone = address_.job_id == "none"};
-    use_user_token(store);
-    if (position.rank == 0) host_store(store, address_.host, position.size);
-    return store;
-  }
-
- private:
-  const StoreAddress address_;
-};
-
-class LauncherRendezvous final : public Rendezvous {
- public:
-  explicit LauncherRendezvous(StoreAddress address) : address_(std::move(address)) {}
-
-  JobStore find_store(const JobPosition&, const Deadline&) override {
-    return {.address = address_, .host = address_.host};
-  }
-  bool is_hosted_by_launcher() const override { return true; }
-
- private:
-  const StoreAddress address_;
-};
-
 }  // namespace
 
-std::unique_ptr<Rendezvous> make_rendezvous(const InitOptions& options, JobPosition& position) {
+Rendezvous make_rendezvous(const InitOptions& options, JobPosition& position) {
   position = {.rank = options.rank, .size = options.world_size};
-  auto rendezvous = choose(options, position);
+  Rendezvous rendezvous = choose(options, position);
   if (position.size < 1 || position.rank < 0 || position.rank >= position.size)
     throw ValueError(
         kOp, "rank and world_size must be given, by options or init_method, with 0 <= rank < world_size; ",
         "got rank ", position.rank, " and world_size ", position.size);
   return rendezvous;
-}
-
-std::unique_ptr<Rendezvous> make_port_rendezvous(StoreAddress address) {
-  return std::make_unique<PortRendezvous>(std::move(address));
-}
-
-std::unique_ptr<Rendezvous> make_launcher_rendezvous(StoreAddress address) {
-  return std::make_unique<LauncherRendezvous>(std::move(address));
 }
 
 void host_store(JobStore& store, const std::string& host, int world_size) {
