@@ -20,6 +20,7 @@
 #include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/distributed/late.h"
+#include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -421,26 +422,6 @@ TEST(Functional, UnderManySchedulesEndsWithTheRightGradientsOrWithErrors) {
 
 // --- what the table does not say ---
 
-// Runs the ranks, and returns what each of them threw ("" for nothing).
-std::vector<std::string> errors_of(int world, const std::function<void()>& body,
-                                   Milliseconds timeout = Milliseconds(20'000)) {
-  std::vector<std::string> errors(world);
-  try {
-    run_ranks(world,
-              [&] {
-                try {
-                  body();
-                } catch (const std::exception& e) {
-                  errors[get_rank()] = e.what();
-                  throw;
-                }
-              },
-              {.timeout = timeout});
-  } catch (const std::exception&) {
-  }
-  return errors;
-}
-
 TEST(Functional, NobodysGradientIsNoGradient) {
   run_ranks(3, [] {
     const Tensor x = any({3}, get_rank()), used = any({3}, 7);
@@ -652,24 +633,23 @@ TEST(FunctionalErrors, RecordingNothingThatIsFollowedIsNoReasonForThem) {
 
 TEST(FunctionalErrors, ARankThatDoesNotCallBackwardIsNamed) {
   std::atomic<bool> over = false;
-  const auto errors = errors_of(
-      3,
-      [&] {
-        const Tensor x = any({2}, 0);
-        GradManager gm;
-        gm.attach(x);
-        auto recording = gm.record();
-        const Tensor y = sum(functional::all_reduce(x));
-        if (get_rank() == 1)
-          while (!over) std::this_thread::sleep_for(Milliseconds(10));
-        try {
-          gm.backward(y);
-        } catch (...) {
-          over = true;
-          throw;
-        }
-      },
-      Milliseconds(300));
+  const auto errors = errors_of(3,
+                                [&] {
+                                  const Tensor x = any({2}, 0);
+                                  GradManager gm;
+                                  gm.attach(x);
+                                  auto recording = gm.record();
+                                  const Tensor y = sum(functional::all_reduce(x));
+                                  if (get_rank() == 1)
+                                    while (!over) std::this_thread::sleep_for(Milliseconds(10));
+                                  try {
+                                    gm.backward(y);
+                                  } catch (...) {
+                                    over = true;
+                                    throw;
+                                  }
+                                },
+                                {.timeout = Milliseconds(300)});
   for (int r : {0, 2}) {
     EXPECT_THAT(errors[r], HasSubstr("while running backward of all_reduce"));
     EXPECT_THAT(errors[r], HasSubstr("rank 1"));

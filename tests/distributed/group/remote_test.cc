@@ -17,6 +17,7 @@
 #include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/distributed/late.h"
+#include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -26,26 +27,6 @@ using testing::HasSubstr;
 
 Tensor any(const Shape& shape, int seed, DType dtype = DType::kF64) {
   return random_tensor(shape, dtype, 100 + seed);
-}
-
-// Runs the ranks, and returns what each of them threw ("" for nothing).
-std::vector<std::string> errors_of(int world, const std::function<void()>& body,
-                                   Milliseconds timeout = Milliseconds(20'000)) {
-  std::vector<std::string> errors(world);
-  try {
-    run_ranks(world,
-              [&] {
-                try {
-                  body();
-                } catch (const std::exception& e) {
-                  errors[get_rank()] = e.what();
-                  throw;
-                }
-              },
-              {.timeout = timeout});
-  } catch (const std::exception&) {
-  }
-  return errors;
 }
 
 // --- a pipeline of stages ---
@@ -602,15 +583,14 @@ TEST(RemoteErrors, AStageThatThrowsInItsForwardEndsTheJob) {
 }
 
 TEST(RemoteErrors, AMessageThatDoesNotComeNamesItsSender) {
-  const auto errors = errors_of(
-      2,
-      [] {
-        if (get_rank() == 1)
-          remote_recv({.src_rank = 0, .timeout = Milliseconds(100)});
-        else
-          remote_recv({.src_rank = 1});
-      },
-      Milliseconds(5000));
+  const auto errors = errors_of(2,
+                                [] {
+                                  if (get_rank() == 1)
+                                    remote_recv({.src_rank = 0, .timeout = Milliseconds(100)});
+                                  else
+                                    remote_recv({.src_rank = 1});
+                                },
+                                {.timeout = Milliseconds(5000)});
   EXPECT_THAT(errors[1], HasSubstr("[remote_recv] rank 0"));
 }
 

@@ -30,22 +30,9 @@ using Values = std::vector<double>;
 
 Tensor to_tensor(const Values& values, DType dtype) {
   Tensor x = empty({int64_t(values.size())}, {.dtype = dtype});
-  const auto fill = [&](auto* to) {
-    for (size_t i = 0; i < values.size(); ++i) to[i] = std::remove_reference_t<decltype(*to)>(values[i]);
-  };
-  switch (dtype) {
-    case DType::kF32:
-      fill(x.ptr<float>());
-      break;
-    case DType::kF64:
-      fill(x.ptr<double>());
-      break;
-    case DType::kI32:
-      fill(x.ptr<int32_t>());
-      break;
-    default:
-      fill(x.ptr<int64_t>());
-  }
+  dispatch_all(dtype, [&]<class T>() {
+    for (size_t i = 0; i < values.size(); ++i) x.ptr<T>()[i] = T(float(values[i]));
+  });
   return x;
 }
 
