@@ -12,8 +12,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "gradus/tests/distributed/group/random_deadlock.h"
-#include "gradus/tests/distributed/group/random_stall.h"
+#include "gradus/tests/distributed/group/random_stalls.h"
 #include "gradus/tests/distributed/simulation/random_pipeline.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
