@@ -1,12 +1,21 @@
 #include "gradus/distributed/group/internal/rendezvous.h"
 
+#include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <tuple>
+#include <utility>
 
+#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/group/internal/exchange_hosts.h"
 #include "gradus/distributed/group/internal/host_address.h"
 #include "gradus/distributed/health/roster.h"
+#include "gradus/distributed/store/file_store.h"
+#include "gradus/distributed/store/private_folder.h"
+#include "gradus/distributed/store/torchrun_store.h"
 #include "gradus/distributed/store/user_token.h"
 #include "gradus/tensor/runtime/environment.h"
 
@@ -32,6 +41,108 @@ void set_address(StoreAddress& address, const std::string& text, const char* wha
   if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']')
     address.host = address.host.substr(1, address.host.size() - 2);
   address.port = to_number(text.substr(colon + 1), concat(what, "'s port").c_str(), 1, 65535);
+}
+
+// Throws because rank 0's port is taken. If another job's rank 0 has the port, that job ends too: Note
+// [Whose store it is].
+[[noreturn]] void throw_taken(const JobStore& store, int world_size, const ConnectionError& taken) {
+  constexpr Milliseconds kLimit{2'000};
+  std::string owner;
+  try {
+    join_tcp(store.address, 0, world_size, kLimit)->report(two_jobs(0));
+    owner = "another job's rank 0 has it";
+  } catch (const ConnectionError& error) {
+    owner = text_of(error);
+  }
+  throw ConnectionError(taken.reason(), kOp, 0, text_of(taken), "; each job needs a port of its own (", owner,
+                        ')');
+}
+
+// Opens the job's store on rank 0, for ranks that reach this host as `host`. Completes `store.address`.
+// Errors: ConnectionError for a taken port.
+void host_store(JobStore& store, const std::string& host, int world_size) {
+  StoreAddress& address = store.address;
+  const std::string loopback = host == "::1" ? "::1" : "127.0.0.1";
+  const StoreServerOptions options{.host = is_loopback(host) ? loopback : "0.0.0.0",
+                                   .port = address.port,
+                                   .job_id = address.job_id,
+                                   .token = address.token,
+                                   .known_by_port_alone = store.known_by_port_alone};
+  address.host = loopback;
+  try {
+    store.server = std::make_shared<StoreServer>(options);
+  } catch (const ConnectionError& error) {
+    if (error.reason() == ConnectionError::Reason::kPortTaken) throw_taken(store, world_size, error);
+    throw;
+  }
+  if (address.attempt > 0) store.server->begin_attempt(address.attempt);
+  address.port = store.server->port();
+}
+
+// Sets the user's own token, unless a token was given. Every rank calls this before rank 0 opens the store: a
+// missing token is an error on every rank, and no rank waits for a store that rank 0 does not open.
+void use_user_token(JobStore& store) {
+  if (!store.address.token.empty()) return;
+  const UserToken own = user_token(kOp, is_loopback(store.host) ? "" : store.host);
+  store.address.token = own.token;
+  store.token_file = own.file;
+}
+
+// Rank 0 passes the port and the random name of the job's store through torchrun's store.
+JobStore find_through_torchrun(const StoreAddress& torchrun_address, const JobPosition& position,
+                               const Deadline& deadline) {
+  static std::atomic<int> joins{0};  // a process may join one job after another
+  const std::string key = concat("gradus/", torchrun_address.attempt, '/', joins++);
+  JobStore store{.address = torchrun_address, .host = torchrun_address.host};
+  use_user_token(store);
+  TorchrunStore torchrun(kOp, torchrun_address.host, torchrun_address.port, deadline);
+  StoreAddress& address = store.address;
+  if (position.rank == 0) {
+    address.port = 0;
+    address.job_id = random_digits(kOp, 32);
+    host_store(store, torchrun_address.host, position.size);
+    torchrun.set(key, to_wire(std::pair(address.port, address.job_id)));
+  } else {
+    std::tie(address.port, address.job_id) = from_wire<std::pair<int, std::string>>(torchrun.get(key));
+  }
+  return store;
+}
+
+// Rank 0 passes the address and the token of the job's store through the other store.
+JobStore find_through_store(std::shared_ptr<Store> store, const std::string& file, const std::string& token,
+                            const JobPosition& position, const Deadline& deadline) {
+  constexpr const char* kKey = "init/store";
+  const std::string where = file.empty() ? "in the given store" : "by file " + file;
+  if (!store) store = open_file_store(file, deadline.left());
+  if (store->add(concat("init/arrivals/", position.rank), 1) != 1)
+    throw StateError(kOp, "rank ", position.rank, " has come before ", where,
+                     file.empty() ? ": it was used for an earlier job"
+                                  : ", which must not exist before: it is of an earlier job, remove it");
+  const std::vector<std::string> hosts = exchange_hosts(position, *store, nullptr, deadline, where).ids;
+  JobStore found{.address = {.token = token}};
+  StoreAddress& address = found.address;
+  if (position.rank == 0) {
+    if (address.token.empty())
+      address.token = random_digits(kOp, 32);  // known to all that see the other store
+    const bool one_host = std::ranges::count(hosts, hosts[0]) == position.size;
+    const std::string host = one_host ? "127.0.0.1" : own_address();
+    if (host.empty()) throw ConnectionError(kOp, 0, "rank 0 has no address that other hosts could reach");
+    host_store(found, host, position.size);
+    store->set(kKey, to_wire(std::pair(std::pair(host, address.port), address.token)));
+  } else {
+    std::string bytes;
+    try {
+      bytes = store->get(kKey, deadline.left());
+    } catch (const TimeoutError&) {
+      throw TimeoutError(kOp, 0, "rank 0 came and did not open the job's store within ",
+                         deadline.timeout().count(), " ms (", where, ')');
+    }
+    const auto [endpoint, job_token] = from_wire<std::pair<std::pair<std::string, int>, std::string>>(bytes);
+    std::tie(address.host, address.port) = endpoint;
+    address.token = job_token;
+  }
+  found.host = address.host;
+  return found;
 }
 
 // The store is at a port of rank 0's host.
@@ -128,21 +239,6 @@ Rendezvous choose(const InitOptions& options, JobPosition& position) {
   return {std::bind_front(find_through_store, nullptr, file, address.token), false, file};
 }
 
-// Throws because rank 0's port is taken. If another job's rank 0 has the port, that job ends too: Note
-// [Whose store it is].
-[[noreturn]] void throw_taken(const JobStore& store, int world_size, const ConnectionError& taken) {
-  constexpr Milliseconds kLimit{2'000};
-  std::string owner;
-  try {
-    join_tcp(store.address, 0, world_size, kLimit)->report(two_jobs(0));
-    owner = "another job's rank 0 has it";
-  } catch (const ConnectionError& error) {
-    owner = text_of(error);
-  }
-  throw ConnectionError(taken.reason(), kOp, 0, text_of(taken), "; each job needs a port of its own (", owner,
-                        ')');
-}
-
 }  // namespace
 
 Rendezvous make_rendezvous(const InitOptions& options, JobPosition& position) {
@@ -153,32 +249,6 @@ Rendezvous make_rendezvous(const InitOptions& options, JobPosition& position) {
         kOp, "rank and world_size must be given, by options or init_method, with 0 <= rank < world_size; ",
         "got rank ", position.rank, " and world_size ", position.size);
   return rendezvous;
-}
-
-void host_store(JobStore& store, const std::string& host, int world_size) {
-  StoreAddress& address = store.address;
-  const std::string loopback = host == "::1" ? "::1" : "127.0.0.1";
-  const StoreServerOptions options{.host = is_loopback(host) ? loopback : "0.0.0.0",
-                                   .port = address.port,
-                                   .job_id = address.job_id,
-                                   .token = address.token,
-                                   .known_by_port_alone = store.known_by_port_alone};
-  address.host = loopback;
-  try {
-    store.server = std::make_shared<StoreServer>(options);
-  } catch (const ConnectionError& error) {
-    if (error.reason() == ConnectionError::Reason::kPortTaken) throw_taken(store, world_size, error);
-    throw;
-  }
-  if (address.attempt > 0) store.server->begin_attempt(address.attempt);
-  address.port = store.server->port();
-}
-
-void use_user_token(JobStore& store) {
-  if (!store.address.token.empty()) return;
-  const UserToken own = user_token(kOp, is_loopback(store.host) ? "" : store.host);
-  store.address.token = own.token;
-  store.token_file = own.file;
 }
 
 }  // namespace gradus::dist::internal

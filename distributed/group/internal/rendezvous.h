@@ -48,18 +48,4 @@ struct Rendezvous {
 // Errors: ValueError.
 Rendezvous make_rendezvous(const InitOptions& options, JobPosition& position);
 
-// torchrun: `address` is that of torchrun's own store.
-JobStore find_through_torchrun(const StoreAddress& address, const JobPosition& position,
-                               const Deadline& deadline);
-// Another store that all ranks see, in `file` if there is one.
-JobStore find_through_store(std::shared_ptr<Store> store, const std::string& file, const std::string& token,
-                            const JobPosition& position, const Deadline& deadline);
-
-// Opens the job's store on rank 0, for ranks that reach this host as `host`. Completes `store.address`.
-// Errors: ConnectionError for a taken port.
-void host_store(JobStore& store, const std::string& host, int world_size);
-// Sets the user's own token, unless a token was given. Every rank calls this before rank 0 opens the store: a missing
-// token is an error on every rank, and no rank waits for a store that rank 0 does not open.
-void use_user_token(JobStore& store);
-
 }  // namespace gradus::dist::internal
