@@ -14,37 +14,62 @@
 
 namespace gradus::dist::internal {
 
-enum class Op : uint8_t {
-  kNone,
-  kBarrier,
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kScatter,
-  kGather,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kBroadcastObject,
-  kAllGatherObject,
-  kGatherObject,
-  kScatterObject,
-  kBcastList,
-  kCheckSynchronized,
-  // Calls that make a group, each under the name of the function that the user called.
-  kNewGroup,
-  kNewSubgroups,
-  kNewSubgroupsByEnumeration,
-  kGrid,
-  kSplit,
-  kDuplicate,
-  kMakeAllreduceCb,
-  kDistributedDataParallel,
-  kSeparateDistributedDataParallel,
-  kSaveTrainingState,
-  kBackward,  // what ranks tell each other of a backward
+// What the records of a function's calls have, and what must agree between ranks.
+struct OpInfo {
+  // kSource: the root sends. kTarget: the root receives. The root must agree.
+  enum class Root : uint8_t { kNone, kSource, kTarget };
+
+  std::string_view name;  // ends with a zero
+  bool tensor = false;    // a dtype, which must agree, and a shape
+  bool shape = false;     // the shape must agree too
+  bool reduce = false;    // a ReduceOp, which must agree
+  Root root = Root::kNone;
+  bool list = false;  // the input is one tensor per member; if the root sends, on the root alone
 };
-std::string_view name_of(Op op);  // ends with a zero
+
+// One row per function whose calls ranks compare: its Op, its name, and the other fields of its OpInfo.
+// kNewGroup to kSeparateDistributedDataParallel make a group, each under the name of the function that the
+// user called.
+// clang-format off
+#define GRADUS_OPS(ROW)                                                                                      \
+  ROW(kNone, "none")                                                                                         \
+  ROW(kBarrier, "barrier")                                                                                   \
+  ROW(kAllReduce, "all_reduce", .tensor = true, .shape = true, .reduce = true)                               \
+  ROW(kReduce, "reduce", .tensor = true, .shape = true, .reduce = true, .root = OpInfo::Root::kTarget)       \
+  ROW(kBroadcast, "broadcast", .tensor = true, .shape = true, .root = OpInfo::Root::kSource)                 \
+  ROW(kScatter, "scatter", .tensor = true, .root = OpInfo::Root::kSource, .list = true)                      \
+  ROW(kGather, "gather", .tensor = true, .root = OpInfo::Root::kTarget)                                      \
+  ROW(kAllGather, "all_gather", .tensor = true)                                                              \
+  ROW(kReduceScatter, "reduce_scatter", .tensor = true, .shape = true, .reduce = true, .list = true)         \
+  ROW(kAllToAll, "all_to_all", .tensor = true, .list = true)                                                 \
+  ROW(kBroadcastObject, "broadcast_object", .root = OpInfo::Root::kSource)                                   \
+  ROW(kAllGatherObject, "all_gather_object")                                                                 \
+  ROW(kGatherObject, "gather_object", .root = OpInfo::Root::kTarget)                                         \
+  ROW(kScatterObject, "scatter_object", .root = OpInfo::Root::kSource)                                       \
+  ROW(kBcastList, "bcast_list_")                                                                             \
+  ROW(kCheckSynchronized, "check_synchronized")                                                              \
+  ROW(kNewGroup, "new_group")                                                                                \
+  ROW(kNewSubgroups, "new_subgroups")                                                                        \
+  ROW(kNewSubgroupsByEnumeration, "new_subgroups_by_enumeration")                                            \
+  ROW(kGrid, "Grid")                                                                                         \
+  ROW(kSplit, "split")                                                                                       \
+  ROW(kDuplicate, "duplicate")                                                                               \
+  ROW(kMakeAllreduceCb, "make_allreduce_cb")                                                                 \
+  ROW(kDistributedDataParallel, "DistributedDataParallel")                                                   \
+  ROW(kSeparateDistributedDataParallel, "SeparateDistributedDataParallel")                                   \
+  ROW(kSaveTrainingState, "TrainingState::save")                                                             \
+  ROW(kBackward, "backward") /* what ranks tell each other of a backward */
+// clang-format on
+
+#define GRADUS_ENUMERATOR(op, ...) op,
+#define GRADUS_OP_INFO(op, name_of_op, ...) {.name = name_of_op __VA_OPT__(, ) __VA_ARGS__},
+enum class Op : uint8_t { GRADUS_OPS(GRADUS_ENUMERATOR) };
+inline constexpr OpInfo kOps[] = {GRADUS_OPS(GRADUS_OP_INFO)};  // in the order of Op
+#undef GRADUS_ENUMERATOR
+#undef GRADUS_OP_INFO
+
+constexpr const OpInfo& info_of(Op op) { return kOps[size_t(op)]; }
+constexpr std::string_view name_of(Op op) { return info_of(op).name; }  // ends with a zero
 
 // Which part of a differentiable collective (functional.h) a call is. kPlain: the call is not part of one.
 enum class Part : uint8_t { kPlain, kForward, kBackward };
@@ -83,8 +108,5 @@ std::string describe(const CallRecord& record);
 // one that differs from the majority (on a tie, from the first record with the most votes).
 std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, const std::vector<int>& ranks,
                                      const std::string& group);
-// Throws what find_mismatch returns, as a MismatchError.
-void check_records(const std::vector<CallRecord>& records, const std::vector<int>& ranks,
-                   const std::string& group);
 
 }  // namespace gradus::dist::internal

@@ -61,6 +61,7 @@ bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
 std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group& group,
                                          const Forward& forward) {
   const std::vector<int>& ranks = group.ranks();
+  const OpInfo& info = info_of(forward.op);
   const auto mismatch = [&](size_t i, const auto&... parts) {
     return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
   };
@@ -69,15 +70,13 @@ std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group
   for (size_t i = 0; i < matched.sizes.size(); ++i) {
     std::optional<Note> note = read(matched.sizes[i]);
     if (!note) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
-    // Each member sends one part to each member.
-    if ((forward.op == Op::kAllToAll || forward.op == Op::kReduceScatter) &&
-        note->forms.size() != ranks.size())
+    if (info.list && info.root == OpInfo::Root::kNone && note->forms.size() != ranks.size())
       return mismatch(i, " gave ", note->forms.size(), " tensors, for ", ranks.size(), " members");
     wants |= note->wants;
     notes.push_back(std::move(*note));
   }
   for (size_t i = 1; i < notes.size(); ++i) {
-    if (forward.op == Op::kReduceScatter && !(notes[i].forms == notes[0].forms))
+    if (info.reduce && notes[i].forms != notes[0].forms)
       return mismatch(i, " gave other shapes than rank ", ranks[0]);
     if (wants && notes[i].open != notes[0].open)
       return mismatch(i, " has ", notes[i].open, " open recordings and rank ", ranks[0], " has ",
@@ -105,22 +104,18 @@ Agreement run_forward(const Group& group, const Forward& forward) {
     if (open[i]->is_probe()) open[i]->set_communicates();
     if (follows_any(*open[i], forward.inputs)) mine.wants |= uint64_t{1} << i;
   }
-  if (forward.announce)
+  if (info_of(forward.op).list)
     for (const Tensor& x : forward.inputs) mine.forms.emplace_back(x);
 
   Agreement agreed;
   CallRecord& record = agreed.record;
-  record.op = forward.op;
-  record.reduce = forward.reduce;
-  record.root = forward.root;
+  if (forward.inputs.empty())
+    record = {.op = forward.op, .reduce = forward.reduce, .root = forward.root};
+  else
+    record = make_record(forward.op, forward.inputs[0], forward.reduce, forward.root);
   record.part = Part::kForward;
+  record.bytes = 0;
   for (const Tensor& x : forward.inputs) record.bytes += x.nbytes();
-  if (!forward.inputs.empty()) {
-    const Tensor& x = forward.inputs[0];
-    record.dtype = x.dtype();
-    record.ndim = x.dim();
-    std::copy(x.shape().begin(), x.shape().end(), record.dims);
-  }
 
   const auto check = [&](const MatchedCall& matched) { return find_disagreement(matched, group, forward); };
   const auto move = [&](MatchedCall& matched) {

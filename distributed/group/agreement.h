@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gradus/autograd/graph/node.h"
+#include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/group_state.h"
 
 namespace gradus::dist::internal {
@@ -21,25 +22,12 @@ inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.
 // Errors: StateError for more than 64 recordings, the number of bits in a mask.
 std::vector<autograd::RecordingState*> unfinished_recordings(std::string_view op);
 
-// A tensor's dtype and shape.
-struct Form {
-  DType dtype = DType::kF32;
-  Shape shape;
-
-  Form() = default;
-  explicit Form(const Tensor& x) : dtype(x.dtype()), shape(x.shape()) {}
-  explicit Form(const CallRecord& record) : dtype(record.dtype), shape(std::span(record.dims, record.ndim)) {}
-  Tensor make(Device device) const { return empty(shape, {.dtype = dtype, .device = device}); }
-  bool operator==(const Form&) const = default;
-};
-
 struct Forward {
   Op op;
   ReduceOp reduce = ReduceOp::kSum;
   int root = -1;                   // index in the group
   std::span<const Tensor> inputs;  // row-major; the first one describes the call
-  bool announce = false;           // whether to tell the others the inputs' forms
-  // Moves the data. `forms` has what each member announced.
+  // Moves the data. `forms` has the forms of each member's inputs, if the op's input is a list.
   std::function<void(MatchedCall&, const std::vector<std::vector<Form>>& forms)> move;
 };
 

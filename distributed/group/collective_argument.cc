@@ -1,5 +1,8 @@
 #include "gradus/distributed/group/collective_argument.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/stream.h"
@@ -46,6 +49,31 @@ void check_output(std::string_view op, std::string_view what, const Tensor& x) {
   if (!x.is_row_major())
     throw ShapeError(op, what, " does not lie in row-major order, call contiguous(): ", describe(x));
   wait_for_device(x);
+}
+
+void check_dtypes(std::string_view op, DType dtype, std::span<const Tensor> xs) {
+  for (const Tensor& x : xs)
+    if (x.dtype() != dtype)
+      throw DTypeError(op, "all tensors must have one dtype, got ", dtype, " and ", x.dtype(), ": ",
+                       describe(x));
+}
+
+CallRecord make_record(Op op, const Tensor& x, ReduceOp reduce, int root) {
+  CallRecord record{
+      .op = op, .reduce = reduce, .dtype = x.dtype(), .root = root, .ndim = x.dim(), .bytes = x.nbytes()};
+  std::ranges::copy(x.shape(), record.dims);
+  return record;
+}
+
+std::vector<Block> blocks(std::span<const Tensor> xs) {
+  std::vector<Block> blocks;
+  std::ranges::transform(xs, std::back_inserter(blocks), block);
+  return blocks;
+}
+std::vector<ConstBlock> const_blocks(std::span<const Tensor> xs) {
+  std::vector<ConstBlock> blocks;
+  std::ranges::transform(xs, std::back_inserter(blocks), const_block);
+  return blocks;
 }
 
 }  // namespace gradus::dist::internal

@@ -1,9 +1,13 @@
-// Checks of the tensors that collectives are given, for any device.
+// The tensors that collectives are given, for any device: checks, records, blocks of memory.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <vector>
 
-#include "gradus/tensor/tensor.h"
+#include "gradus/distributed/base/call_record.h"
+#include "gradus/distributed/transport/backend.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus::dist::internal {
 
@@ -26,5 +30,27 @@ Tensor check_input(std::string_view op, std::string_view what, const Tensor& x);
 // Checks a tensor that a call writes.
 // Errors: also ShapeError unless x is row-major.
 void check_output(std::string_view op, std::string_view what, const Tensor& x);
+// Errors: DTypeError unless all tensors have this dtype.
+void check_dtypes(std::string_view op, DType dtype, std::span<const Tensor> xs);
+
+// A tensor's dtype and shape.
+struct Form {
+  DType dtype = DType::kF32;
+  Shape shape;
+
+  Form() = default;
+  explicit Form(const Tensor& x) : dtype(x.dtype()), shape(x.shape()) {}
+  explicit Form(const CallRecord& record) : dtype(record.dtype), shape(std::span(record.dims, record.ndim)) {}
+  Tensor make(Device device) const { return empty(shape, {.dtype = dtype, .device = device}); }
+  bool operator==(const Form&) const = default;
+};
+
+// Returns the record of a call with x.
+CallRecord make_record(Op op, const Tensor& x, ReduceOp reduce = ReduceOp::kSum, int root = -1);
+
+inline Block block(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
+inline ConstBlock const_block(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
+std::vector<Block> blocks(std::span<const Tensor> xs);
+std::vector<ConstBlock> const_blocks(std::span<const Tensor> xs);
 
 }  // namespace gradus::dist::internal

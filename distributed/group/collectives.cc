@@ -10,12 +10,18 @@
 namespace gradus::dist {
 
 using internal::Block;
+using internal::blocks;
 using internal::CallRecord;
+using internal::check_dtypes;
 using internal::check_input;
 using internal::check_output;
 using internal::Collective;
+using internal::const_block;
+using internal::const_blocks;
 using internal::ConstBlock;
+using internal::Form;
 using internal::GroupState;
+using internal::make_record;
 using internal::MatchedCall;
 using internal::Op;
 
@@ -28,32 +34,18 @@ GroupState& member_state(const Group& group, const char* op) {
   return state;
 }
 
-CallRecord make_record(Op op, const Tensor& x) {
-  CallRecord record{.op = op, .dtype = x.dtype(), .ndim = x.dim(), .bytes = x.nbytes()};
-  std::ranges::copy(x.shape(), record.dims);
-  return record;
-}
-
 // For lists whose tensors differ from rank to rank.
-CallRecord make_record(Op op, DType dtype, int64_t numel) {
-  return {.op = op, .dtype = dtype, .ndim = 1, .dims = {numel}, .bytes = numel * size_of(dtype)};
+CallRecord make_list_record(Op op, DType dtype, int64_t numel, ReduceOp reduce = ReduceOp::kSum) {
+  return {.op = op,
+          .reduce = reduce,
+          .dtype = dtype,
+          .ndim = 1,
+          .dims = {numel},
+          .bytes = numel * size_of(dtype)};
 }
 
-Shape shape_of(const CallRecord& record) { return Shape(std::span(record.dims, record.ndim)); }
-std::string text_of(const CallRecord& record) { return concat(record.dtype, shape_of(record)); }
-
-ConstBlock const_block(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
-Block block(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
-std::vector<ConstBlock> const_blocks(const std::vector<Tensor>& xs) {
-  std::vector<ConstBlock> blocks;
-  for (const Tensor& x : xs) blocks.push_back(const_block(x));
-  return blocks;
-}
-std::vector<Block> blocks(const std::vector<Tensor>& xs) {
-  std::vector<Block> blocks;
-  for (const Tensor& x : xs) blocks.push_back(block(x));
-  return blocks;
-}
+int64_t numel_of(const CallRecord& record) { return Form(record).shape.product(); }
+std::string text_of(const CallRecord& record) { return concat(record.dtype, Form(record).shape); }
 
 std::vector<int64_t> sizes_of(const std::vector<Tensor>& xs) {
   std::vector<int64_t> sizes;
@@ -61,19 +53,30 @@ std::vector<int64_t> sizes_of(const std::vector<Tensor>& xs) {
   return sizes;
 }
 
+// Cuts x's memory into blocks of so many elements.
+template <class B> std::vector<B> cut(const Tensor& x, std::span<const int64_t> sizes) {
+  std::vector<B> parts;
+  char* at = static_cast<char*>(x.raw_ptr());
+  for (int64_t n : sizes) {
+    parts.push_back({at, size_t(n * size_of(x.dtype()))});
+    at += parts.back().bytes;
+  }
+  return parts;
+}
+
 void bump(const std::vector<Tensor>& written) {
   for (const Tensor& x : written) x.storage()->bump_version();
 }
 
 // Runs the call. The version of the tensors in `written` changes when the call starts and when it is done.
-Work run(GroupState& group, Collective collective, std::vector<Tensor> written, bool async,
-         std::optional<Milliseconds> timeout) {
-  if (async) bump(written);
+template <class Options>
+Work run(GroupState& group, Collective collective, std::vector<Tensor> written, const Options& options) {
+  if (options.async_op) bump(written);
   collective.move = [move = std::move(collective.move), written = std::move(written)](MatchedCall& matched) {
     move(matched);
     bump(written);
   };
-  return group.run(std::move(collective), async, timeout);
+  return group.run(std::move(collective), options.async_op, options.timeout);
 }
 
 std::vector<Tensor> check_inputs(const char* op, const std::vector<Tensor>& xs) {
@@ -81,8 +84,8 @@ std::vector<Tensor> check_inputs(const char* op, const std::vector<Tensor>& xs) 
   for (size_t i = 0; i < xs.size(); ++i) inputs.push_back(check_input(op, concat("inputs[", i, ']'), xs[i]));
   return inputs;
 }
-void check_outputs(const char* op, const std::vector<Tensor>& xs) {
-  for (size_t i = 0; i < xs.size(); ++i) check_output(op, concat("outputs[", i, ']'), xs[i]);
+void check_outputs(const char* op, const char* what, const std::vector<Tensor>& xs) {
+  for (size_t i = 0; i < xs.size(); ++i) check_output(op, concat(what, '[', i, ']'), xs[i]);
 }
 void check_length(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group) {
   if (int(xs.size()) != group.size())
@@ -97,12 +100,6 @@ void check_root_list(const char* op, const char* what, const std::vector<Tensor>
     throw ValueError(op, what, " must be given on rank ", group.members()[root], " alone, but rank ",
                      group.members()[group.index()], " gives ", xs.size());
 }
-void check_dtypes(const char* op, DType dtype, const std::vector<Tensor>& xs) {
-  for (const Tensor& x : xs)
-    if (x.dtype() != dtype)
-      throw DTypeError(op, "all tensors must have one dtype, got ", dtype, " and ", x.dtype(), ": ",
-                       describe(x));
-}
 
 Failure mismatch(int rank, std::string text) { return {Failure::Kind::kMismatch, rank, std::move(text)}; }
 
@@ -113,7 +110,7 @@ std::function<std::optional<Failure>(const MatchedCall&)> check_gathered(const G
     for (size_t r = 0; r < ranks.size(); ++r) {
       const std::vector<int64_t>& sizes = matched.sizes[r];
       for (size_t i = 0; i < sizes.size() && i < ranks.size(); ++i)
-        if (sizes[i] != shape_of(matched.records[i]).product())
+        if (sizes[i] != numel_of(matched.records[i]))
           return mismatch(
               ranks[r], concat("rank ", ranks[r], " has room for ", sizes[i], " elements of rank ", ranks[i],
                                ", which gives ", text_of(matched.records[i])));
@@ -130,25 +127,23 @@ Work all_reduce(const Tensor& x, const AllReduceOptions& options) {
   GroupState& group = member_state(options.group, "all_reduce");
   check_output("all_reduce", "x", x);
   check_reduce_op("all_reduce", options.op, x.dtype());
-  Collective call{.op = "all_reduce", .record = make_record(Op::kAllReduce, x)};
-  call.record.reduce = options.op;
+  Collective call{.op = "all_reduce", .record = make_record(Op::kAllReduce, x, options.op)};
   call.move = [x, op = options.op](MatchedCall& matched) {
-    if (x.numel())
-      matched.backend.all_reduce(matched.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
+    matched.backend.all_reduce(matched.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
   };
-  return run(group, std::move(call), {x}, options.async_op, options.timeout);
+  return run(group, std::move(call), {x}, options);
 }
 
 Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions& options) {
   constexpr const char* kOp = "all_reduce_coalesced";
   GroupState& group = member_state(options.group, kOp);
+  check_outputs(kOp, "xs", xs);
   int64_t total = 0;
   std::vector<int64_t> shapes;  // number of dims, then the dims, of each
-  for (size_t i = 0; i < xs.size(); ++i) {
-    check_output(kOp, concat("xs[", i, ']'), xs[i]);
-    total += xs[i].numel();
-    shapes.push_back(xs[i].dim());
-    shapes.insert(shapes.end(), xs[i].shape().begin(), xs[i].shape().end());
+  for (const Tensor& x : xs) {
+    total += x.numel();
+    shapes.push_back(x.dim());
+    shapes.insert(shapes.end(), x.shape().begin(), x.shape().end());
   }
   const DType dtype = xs.empty() ? DType::kF32 : xs[0].dtype();
   check_dtypes(kOp, dtype, xs);
@@ -166,8 +161,9 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
     return text;
   };
 
-  Collective call{.op = kOp, .record = make_record(Op::kAllReduce, dtype, total), .sizes = std::move(shapes)};
-  call.record.reduce = options.op;
+  Collective call{.op = kOp,
+                  .record = make_list_record(Op::kAllReduce, dtype, total, options.op),
+                  .sizes = std::move(shapes)};
   call.check = [&group, text](const MatchedCall& matched) {
     return find_size_mismatch(matched, group, text);
   };
@@ -185,7 +181,7 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
     matched.backend.all_reduce(matched.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, op);
     each([](char* at, const Tensor& x) { std::memcpy(x.raw_ptr(), at, x.nbytes()); });
   };
-  return run(group, std::move(call), xs, options.async_op, options.timeout);
+  return run(group, std::move(call), xs, options);
 }
 
 Work reduce(const Tensor& x, const ReduceOptions& options) {
@@ -195,16 +191,12 @@ Work reduce(const Tensor& x, const ReduceOptions& options) {
   if (mine) check_output("reduce", "x", x);
   const Tensor in = mine ? x : check_input("reduce", "x", x);
   check_reduce_op("reduce", options.op, x.dtype());
-  Collective call{.op = "reduce", .record = make_record(Op::kReduce, x)};
-  call.record.reduce = options.op;
-  call.record.root = root;
+  Collective call{.op = "reduce", .record = make_record(Op::kReduce, x, options.op, root)};
   call.move = [in, mine, root, op = options.op](MatchedCall& matched) {
-    if (in.numel())
-      matched.backend.reduce(matched.call, root, in.raw_ptr(), mine ? in.raw_ptr() : nullptr, in.numel(),
-                             in.dtype(), op);
+    matched.backend.reduce(matched.call, root, in.raw_ptr(), mine ? in.raw_ptr() : nullptr, in.numel(),
+                           in.dtype(), op);
   };
-  return run(group, std::move(call), mine ? std::vector{x} : std::vector<Tensor>(), options.async_op,
-             options.timeout);
+  return run(group, std::move(call), mine ? std::vector{x} : std::vector<Tensor>(), options);
 }
 
 Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
@@ -221,9 +213,9 @@ Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                      ins[group.index()].numel(), ": output ", describe(output));
   std::vector<int64_t> sizes = sizes_of(ins);
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t(0));
-  Collective call{
-      .op = kOp, .record = make_record(Op::kReduceScatter, output.dtype(), total), .sizes = std::move(sizes)};
-  call.record.reduce = options.op;
+  Collective call{.op = kOp,
+                  .record = make_list_record(Op::kReduceScatter, output.dtype(), total, options.op),
+                  .sizes = std::move(sizes)};
   call.check = [&group](const MatchedCall& matched) {
     return find_size_mismatch(
         matched, group, [](const auto& sizes) { return "inputs of sizes " + internal::to_text(sizes); });
@@ -231,7 +223,7 @@ Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
   call.move = [output, ins, op = options.op](MatchedCall& matched) {
     matched.backend.reduce_scatter(matched.call, const_blocks(ins), output.raw_ptr(), output.dtype(), op);
   };
-  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+  return run(group, std::move(call), {output}, options);
 }
 
 Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options) {
@@ -239,21 +231,18 @@ Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduc
   GroupState& group = member_state(options.group, kOp);
   check_output(kOp, "output", output);
   const Tensor in = check_input(kOp, "x", x);
-  check_dtypes(kOp, output.dtype(), {in});
+  check_dtypes(kOp, output.dtype(), {&in, 1});
   check_reduce_op(kOp, options.op, in.dtype());
   if (output.numel() * group.size() != in.numel())
     throw ShapeError(kOp, "output must have numel / size elements of x's ", in.numel(), " / ", group.size(),
                      ": output ", describe(output), ", x ", describe(x));
-  Collective call{.op = kOp, .record = make_record(Op::kReduceScatter, in)};
-  call.record.reduce = options.op;
+  Collective call{.op = kOp, .record = make_record(Op::kReduceScatter, in, options.op)};
   call.move = [output, in, op = options.op](MatchedCall& matched) {
-    std::vector<ConstBlock> parts;
-    for (size_t i = 0; i < matched.records.size(); ++i)
-      parts.push_back(
-          {static_cast<const char*>(in.raw_ptr()) + i * output.nbytes(), size_t(output.nbytes())});
-    matched.backend.reduce_scatter(matched.call, parts, output.raw_ptr(), output.dtype(), op);
+    const std::vector<int64_t> sizes(matched.records.size(), output.numel());
+    matched.backend.reduce_scatter(matched.call, cut<ConstBlock>(in, sizes), output.raw_ptr(), output.dtype(),
+                                   op);
   };
-  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+  return run(group, std::move(call), {output}, options);
 }
 
 // ---- from one rank, to one rank ----
@@ -263,13 +252,11 @@ Work broadcast(const Tensor& x, const BroadcastOptions& options) {
   const int root = group.index_of(options.src, "broadcast", "src");
   const bool mine = root == group.index();
   check_output("broadcast", "x", x);
-  Collective call{.op = "broadcast", .record = make_record(Op::kBroadcast, x)};
-  call.record.root = root;
+  Collective call{.op = "broadcast", .record = make_record(Op::kBroadcast, x, {}, root)};
   call.move = [x, root](MatchedCall& matched) {
-    if (x.numel()) matched.backend.broadcast(matched.call, root, x.raw_ptr(), x.nbytes());
+    matched.backend.broadcast(matched.call, root, x.raw_ptr(), x.nbytes());
   };
-  return run(group, std::move(call), mine ? std::vector<Tensor>() : std::vector{x}, options.async_op,
-             options.timeout);
+  return run(group, std::move(call), mine ? std::vector<Tensor>() : std::vector{x}, options);
 }
 
 Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options) {
@@ -277,15 +264,15 @@ Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOpt
   const int root = group.index_of(options.dst, "gather", "dst");
   const Tensor in = check_input("gather", "x", x);
   check_root_list("gather", "outputs", outputs, group, root);
-  check_outputs("gather", outputs);
+  check_outputs("gather", "outputs", outputs);
   check_dtypes("gather", in.dtype(), outputs);
-  Collective call{.op = "gather", .record = make_record(Op::kGather, in), .sizes = sizes_of(outputs)};
-  call.record.root = root;
+  Collective call{
+      .op = "gather", .record = make_record(Op::kGather, in, {}, root), .sizes = sizes_of(outputs)};
   call.check = check_gathered(group);
   call.move = [in, outputs, root](MatchedCall& matched) {
-    matched.backend.gather(matched.call, root, const_block(in), blocks(outputs));
+    matched.gather(root, const_block(in), blocks(outputs));
   };
-  return run(group, std::move(call), outputs, options.async_op, options.timeout);
+  return run(group, std::move(call), outputs, options);
 }
 
 Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options) {
@@ -295,21 +282,20 @@ Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOp
   check_root_list("scatter", "inputs", inputs, group, root);
   const std::vector<Tensor> ins = check_inputs("scatter", inputs);
   check_dtypes("scatter", x.dtype(), ins);
-  Collective call{.op = "scatter", .record = make_record(Op::kScatter, x), .sizes = sizes_of(ins)};
-  call.record.root = root;
+  Collective call{.op = "scatter", .record = make_record(Op::kScatter, x, {}, root), .sizes = sizes_of(ins)};
   call.check = [&group, root](const MatchedCall& matched) -> std::optional<Failure> {
     const std::vector<int>& ranks = group.members();
     for (size_t i = 0; i < matched.sizes[root].size() && i < ranks.size(); ++i)
-      if (matched.sizes[root][i] != shape_of(matched.records[i]).product())
+      if (matched.sizes[root][i] != numel_of(matched.records[i]))
         return mismatch(ranks[i],
                         concat("rank ", ranks[i], "'s x ", text_of(matched.records[i]), " does not hold the ",
                                matched.sizes[root][i], " elements that rank ", ranks[root], " gives it"));
     return std::nullopt;
   };
   call.move = [x, ins, root](MatchedCall& matched) {
-    matched.backend.scatter(matched.call, root, const_blocks(ins), block(x));
+    matched.scatter(root, const_blocks(ins), internal::block(x));
   };
-  return run(group, std::move(call), {x}, options.async_op, options.timeout);
+  return run(group, std::move(call), {x}, options);
 }
 
 // ---- from all ranks to all ----
@@ -318,14 +304,14 @@ Work all_gather(const std::vector<Tensor>& outputs, const Tensor& x, const Colle
   GroupState& group = member_state(options.group, "all_gather");
   const Tensor in = check_input("all_gather", "x", x);
   check_length("all_gather", "outputs", outputs, group);
-  check_outputs("all_gather", outputs);
+  check_outputs("all_gather", "outputs", outputs);
   check_dtypes("all_gather", in.dtype(), outputs);
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in), .sizes = sizes_of(outputs)};
   call.check = check_gathered(group);
   call.move = [in, outputs](MatchedCall& matched) {
     matched.backend.all_gather(matched.call, const_block(in), blocks(outputs));
   };
-  return run(group, std::move(call), outputs, options.async_op, options.timeout);
+  return run(group, std::move(call), outputs, options);
 }
 
 std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options) {
@@ -337,8 +323,7 @@ std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};
   call.check = check_gathered(group);
   call.move = [&](MatchedCall& matched) {
-    for (const CallRecord& record : matched.records)
-      outputs.push_back(empty(shape_of(record), {.dtype = record.dtype, .device = in.device()}));
+    for (const CallRecord& record : matched.records) outputs.push_back(Form(record).make(in.device()));
     matched.backend.all_gather(matched.call, const_block(in), blocks(outputs));
   };
   group.run(std::move(call), false, options.timeout);
@@ -350,21 +335,17 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
   GroupState& group = member_state(options.group, kOp);
   check_output(kOp, "output", output);
   const Tensor in = check_input(kOp, "x", x);
-  check_dtypes(kOp, in.dtype(), {output});
+  check_dtypes(kOp, in.dtype(), {&output, 1});
   if (output.numel() != in.numel() * group.size())
     throw ShapeError(kOp, "output must have size * numel = ", group.size(), " * ", in.numel(),
                      " elements: output ", describe(output), ", x ", describe(x));
-  Collective call{.op = kOp,
-                  .record = make_record(Op::kAllGather, in),
-                  .sizes = std::vector<int64_t>(group.size(), in.numel())};
+  const std::vector<int64_t> sizes(group.size(), in.numel());
+  Collective call{.op = kOp, .record = make_record(Op::kAllGather, in), .sizes = sizes};
   call.check = check_gathered(group);
-  call.move = [output, in](MatchedCall& matched) {
-    std::vector<Block> parts;
-    for (size_t i = 0; i < matched.records.size(); ++i)
-      parts.push_back({static_cast<char*>(output.raw_ptr()) + i * in.nbytes(), size_t(in.nbytes())});
-    matched.backend.all_gather(matched.call, const_block(in), parts);
+  call.move = [output, in, sizes](MatchedCall& matched) {
+    matched.backend.all_gather(matched.call, const_block(in), cut<Block>(output, sizes));
   };
-  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+  return run(group, std::move(call), {output}, options);
 }
 
 namespace {
@@ -373,7 +354,8 @@ namespace {
 // rank, then elements from each.
 Collective exchange_call(const char* op, const GroupState& group, DType dtype, std::vector<int64_t> sizes) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.begin() + group.size(), int64_t(0));
-  Collective call{.op = op, .record = make_record(Op::kAllToAll, dtype, total), .sizes = std::move(sizes)};
+  Collective call{
+      .op = op, .record = make_list_record(Op::kAllToAll, dtype, total), .sizes = std::move(sizes)};
   call.check = [&group](const MatchedCall& matched) -> std::optional<Failure> {
     const std::vector<int>& ranks = group.members();
     const size_t n = ranks.size();
@@ -419,7 +401,7 @@ Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& i
   GroupState& group = member_state(options.group, kOp);
   check_length(kOp, "outputs", outputs, group);
   check_length(kOp, "inputs", inputs, group);
-  check_outputs(kOp, outputs);
+  check_outputs(kOp, "outputs", outputs);
   const std::vector<Tensor> ins = check_inputs(kOp, inputs);
   const DType dtype = ins[0].dtype();
   check_dtypes(kOp, dtype, ins);
@@ -428,9 +410,9 @@ Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& i
   for (const Tensor& x : outputs) sizes.push_back(x.numel());
   Collective call = exchange_call(kOp, group, dtype, std::move(sizes));
   call.move = [ins, outputs](MatchedCall& matched) {
-    matched.backend.all_to_all(matched.call, const_blocks(ins), blocks(outputs));
+    matched.backend.exchange_blocks(matched.call, const_blocks(ins), blocks(outputs));
   };
-  return run(group, std::move(call), outputs, options.async_op, options.timeout);
+  return run(group, std::move(call), outputs, options);
 }
 
 Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<int64_t>& output_splits,
@@ -439,27 +421,18 @@ Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<
   GroupState& group = member_state(options.group, kOp);
   check_output(kOp, "output", output);
   const Tensor in = check_input(kOp, "x", x);
-  check_dtypes(kOp, in.dtype(), {output});
+  check_dtypes(kOp, in.dtype(), {&output, 1});
   std::vector<int64_t> sizes = split_rows(kOp, "x", in, input_splits, group.size());
   const std::vector<int64_t> awaited = split_rows(kOp, "output", output, output_splits, group.size());
   sizes.insert(sizes.end(), awaited.begin(), awaited.end());
   Collective call = exchange_call(kOp, group, in.dtype(), sizes);
   call.move = [in, output, sizes](MatchedCall& matched) {
+    const std::span all(sizes);
     const size_t n = matched.records.size();
-    std::vector<ConstBlock> give(n);
-    std::vector<Block> take(n);
-    const int64_t item = size_of(in.dtype());
-    const char* from = static_cast<const char*>(in.raw_ptr());
-    char* to = static_cast<char*>(output.raw_ptr());
-    for (size_t i = 0; i < n; ++i) {
-      give[i] = {from, size_t(sizes[i] * item)};
-      take[i] = {to, size_t(sizes[n + i] * item)};
-      from += give[i].bytes;
-      to += take[i].bytes;
-    }
-    matched.backend.all_to_all(matched.call, give, take);
+    matched.backend.exchange_blocks(matched.call, cut<ConstBlock>(in, all.first(n)),
+                                    cut<Block>(output, all.last(n)));
   };
-  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+  return run(group, std::move(call), {output}, options);
 }
 
 Work barrier(const CollectiveOptions& options) {

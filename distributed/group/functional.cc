@@ -24,8 +24,10 @@ namespace {
 using autograd::RecordingState;
 using autograd::Saved;
 using internal::Agreement;
-using internal::Block;
-using internal::ConstBlock;
+using internal::block;
+using internal::blocks;
+using internal::const_block;
+using internal::const_blocks;
 using internal::Form;
 using internal::Forward;
 using internal::MatchedCall;
@@ -111,24 +113,8 @@ std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, cons
     throw ValueError(op, "needs one tensor per member: given ", xs.size(), " for ", group.size());
   std::vector<Tensor> all;
   for (const Tensor& x : xs) all.push_back(prepared(op, x));
-  for (const Tensor& x : all)
-    if (x.dtype() != all[0].dtype())
-      throw DTypeError(op, "needs tensors of one dtype, got ", describe(all[0]), " and ", describe(x));
+  internal::check_dtypes(op, all[0].dtype(), all);
   return all;
-}
-
-ConstBlock source(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
-Block target(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
-
-std::vector<ConstBlock> sources(std::span<const Tensor> xs) {
-  std::vector<ConstBlock> blocks;
-  for (const Tensor& x : xs) blocks.push_back(source(x));
-  return blocks;
-}
-std::vector<Block> targets(std::span<const Tensor> xs) {
-  std::vector<Block> blocks;
-  for (const Tensor& x : xs) blocks.push_back(target(x));
-  return blocks;
 }
 
 // Returns dy; for an average, dy divided by the group's size.
@@ -171,10 +157,10 @@ Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const
   const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
   const Tensor y = result_like(xs[group.rank()]);
   const auto move = [&](MatchedCall& matched, const Forms&) {
-    matched.backend.reduce_scatter(matched.call, sources(xs), y.raw_ptr(), y.dtype(), op);
+    matched.backend.reduce_scatter(matched.call, const_blocks(xs), y.raw_ptr(), y.dtype(), op);
   };
-  const Agreement agreed = run_forward(
-      group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .announce = true, .move = move});
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .move = move});
   record(agreed, group, xs, {&y, 1}, [&](Recorder&) -> Rule {
     return [op, group](std::vector<Tensor> dys) {
       return all_gather(scaled(dys[0], op, group), {.group = group});
@@ -282,7 +268,7 @@ std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& opt
   std::vector<Tensor> ys;
   const auto move = [&](MatchedCall& matched, const Forms&) {
     for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
-    matched.backend.all_gather(matched.call, source(x), targets(ys));
+    matched.backend.all_gather(matched.call, const_block(x), blocks(ys));
   };
   const Agreement agreed = run_forward(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move});
   record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
@@ -307,7 +293,7 @@ std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
   const auto move = [&](MatchedCall& matched, const Forms&) {
     if (group.rank() == root)
       for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
-    matched.backend.gather(matched.call, root, source(x), targets(ys));
+    matched.gather(root, const_block(x), blocks(ys));
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move});
@@ -332,10 +318,9 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
   Tensor y;
   const auto move = [&](MatchedCall& matched, const Forms& forms) {
     y = forms[root].at(group.rank()).make(device);
-    matched.backend.scatter(matched.call, root, sources(xs), target(y));
+    matched.scatter(root, const_blocks(xs), block(y));
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kScatter, .root = root, .inputs = xs, .announce = true, .move = move});
+  const Agreement agreed = run_forward(group, {.op = Op::kScatter, .root = root, .inputs = xs, .move = move});
   record(agreed, group, xs, {&y, 1},
          [&](Recorder&) -> Rule { return [back](std::vector<Tensor> dys) { return gather(dys[0], back); }; });
   return y;
@@ -365,10 +350,9 @@ std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const Functiona
   const auto move = [&](MatchedCall& matched, const Forms& forms) {
     const Device device = xs[group.rank()].device();
     for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make(device));
-    matched.backend.all_to_all(matched.call, sources(xs), targets(ys));
+    matched.backend.exchange_blocks(matched.call, const_blocks(xs), blocks(ys));
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .announce = true, .move = move});
+  const Agreement agreed = run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .move = move});
   record(agreed, group, xs, ys, [&](Recorder&) -> Rule {
     return [group](std::vector<Tensor> dys) { return all_to_all(dys, {.group = group}); };
   });

@@ -70,6 +70,20 @@ class QueuedWork final : public WorkState {
 
 }  // namespace
 
+void MatchedCall::gather(int root, ConstBlock in, std::vector<Block> out) {
+  std::vector<ConstBlock> to_root(records.size());
+  to_root[root] = in;
+  out.resize(records.size());
+  backend.exchange_blocks(call, to_root, out);
+}
+
+void MatchedCall::scatter(int root, std::vector<ConstBlock> in, Block out) {
+  std::vector<Block> from_root(records.size());
+  from_root[root] = out;
+  in.resize(records.size());
+  backend.exchange_blocks(call, in, from_root);
+}
+
 GroupState::GroupState(Setup setup)
     : world_(std::move(setup.world)),
       id_(setup.id),

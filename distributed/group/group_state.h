@@ -24,6 +24,11 @@ struct MatchedCall {
   Call call;
   std::vector<CallRecord> records;          // one per member, in the group's order
   std::vector<std::vector<int64_t>> sizes;  // each member's Collective::sizes
+
+  // Moves every member's `in` to the root's `out`, or the root's `in` to every member's `out`. The list is
+  // empty off the root.
+  void gather(int root, ConstBlock in, std::vector<Block> out);
+  void scatter(int root, std::vector<ConstBlock> in, Block out);
 };
 
 // A collective, as GroupState::run takes it.
@@ -32,10 +37,10 @@ struct Collective {
   CallRecord record;
   // Further numbers for `check`, which a record has no room for.
   // Errors: ValueError for more than about a thousand entries.
-  std::vector<int64_t> sizes;
+  std::vector<int64_t> sizes = {};
   // Returns what does not fit, or nothing. It uses records and sizes alone, so that all ranks find the same.
-  std::function<std::optional<Failure>(const MatchedCall&)> check;
-  std::function<void(MatchedCall&)> move;  // moves the data; may be empty
+  std::function<std::optional<Failure>(const MatchedCall&)> check = {};
+  std::function<void(MatchedCall&)> move = {};  // moves the data; may be empty
   // Completes the collective after the calls before it have ended. For values that are known
   // only then. Returns false if the call is to be left out; all members must return the same.
   std::function<bool(Collective&)> prepare = {};

@@ -71,12 +71,10 @@ Message Mailbox::message(int member, uint32_t number) const {
 void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
   const Message message = this->message(to, number(address));
   Tensor x = parcel.tensor;
-  std::span<const std::byte> payload;
   if (x.defined()) {
     check_in_host_memory(kOp, "x", x);
     x = x.is_channels_last() ? detach(x) : raw::contiguous(detach(x));
     wait_for_device(x);
-    payload = {static_cast<const std::byte*>(x.raw_ptr()), size_t(x.nbytes())};
   }
   MessageHeader header = header_of(x);
   header.step = address.step;
@@ -84,7 +82,7 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
   header.parcels = parcel.parcels;
   header.wants_gradient = parcel.wants_gradient;
   std::ranges::copy(parcel.generator, header.generator);
-  MessageWork::send(message, header, payload, x)->detach(*group_.state().world());
+  MessageWork::send(message, header, x)->detach(*group_.state().world());
 }
 
 Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device device) {

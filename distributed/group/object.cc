@@ -48,7 +48,7 @@ std::string broadcast_object(const std::string& object, const BroadcastOptions& 
   Collective call{.op = kOp, .record = {.op = Op::kBroadcastObject, .root = root, .bytes = bytes}};
   call.move = [&](MatchedCall& matched) {
     result = root == group.index() ? object : std::string(matched.records[root].bytes, '\0');
-    if (!result.empty()) matched.backend.broadcast(matched.call, root, result.data(), result.size());
+    matched.backend.broadcast(matched.call, root, result.data(), result.size());
   };
   group.run(std::move(call), false, options.timeout);
   return result;
@@ -80,7 +80,7 @@ std::vector<std::string> gather_object(const std::string& object, const GatherOp
                   .record = {.op = Op::kGatherObject, .root = root, .bytes = int64_t(object.size())}};
   call.move = [&](MatchedCall& matched) {
     if (root == group.index()) objects = make_room(matched);
-    matched.backend.gather(matched.call, root, const_block(object), blocks(objects));
+    matched.gather(root, const_block(object), blocks(objects));
   };
   group.run(std::move(call), false, options.timeout);
   return objects;
@@ -101,7 +101,7 @@ std::string scatter_object(const std::vector<std::string>& objects, const Scatte
     result.assign(matched.sizes[root].at(group.index()), '\0');
     std::vector<ConstBlock> parts;
     for (const std::string& object : objects) parts.push_back(const_block(object));
-    matched.backend.scatter(matched.call, root, parts, block(result));
+    matched.scatter(root, std::move(parts), block(result));
   };
   group.run(std::move(call), false, options.timeout);
   return result;
@@ -110,7 +110,7 @@ std::string scatter_object(const std::vector<std::string>& objects, const Scatte
 void send_object(const std::string& object, const SendOptions& options) {
   const Message message =
       internal::make_message("send_object", options.group, options.dst, "dst", options.tag, options.timeout);
-  MessageWork::send(message, {.kind = MessageHeader::Kind::kObject}, std::as_bytes(std::span(object)), {})
+  MessageWork::send(message, {.kind = MessageHeader::Kind::kObject}, std::as_bytes(std::span(object)))
       ->wait({});
 }
 

@@ -32,10 +32,7 @@ Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& 
   const Message message =
       internal::make_message(op, options.group, options.dst, "dst", options.tag, options.timeout);
   const Tensor in = check_input(op, "x", x);
-  MessageHeader header{.dtype = in.dtype(), .ndim = in.dim()};
-  std::copy(in.shape().begin(), in.shape().end(), header.dims);
-  return MessageWork::send(message, header,
-                           {static_cast<const std::byte*>(in.raw_ptr()), size_t(in.nbytes())}, in);
+  return MessageWork::send(message, internal::header_of(in), in);
 }
 
 Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& options) {

@@ -65,24 +65,12 @@ bool is_initialized() { return World::current() != nullptr; }
 bool is_available() { return true; }
 
 Group world() { return Group(Ref<GroupState>(&Group().state())); }
-int get_rank(const Group& group) {
-  if (!group.is_default()) return group.rank();
-  const World* world = World::current();
-  return world ? world->rank : 0;
-}
+int get_rank(const Group& group) { return group.is_default() ? Job::current()->rank : group.rank(); }
 int get_world_size(const Group& group) {
-  if (!group.is_default()) return group.is_member() ? group.size() : -1;
-  const World* world = World::current();
-  return world ? world->size : 1;
+  return group.is_default() ? Job::current()->size : group.is_member() ? group.size() : -1;
 }
-int get_local_rank() {
-  const World* world = World::current();
-  return world ? world->local_rank : 0;
-}
-int get_local_world_size() {
-  const World* world = World::current();
-  return world ? world->local_size : 1;
-}
+int get_local_rank() { return Job::current()->local_rank; }
+int get_local_world_size() { return Job::current()->local_size; }
 std::string get_backend(const Group& group) { return group.backend(); }
 
 int get_group_rank(const Group& group, int global_rank) {

@@ -72,18 +72,29 @@ struct Answers {
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag);
 Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device);
 void post_none(const char* op, const Link& link, uint32_t tag) {
-  MessageWork::send(link.message(op, tag), internal::header_of(Tensor()), {}, Tensor())
-      ->detach(*link.world());
+  MessageWork::send(link.message(op, tag), internal::header_of(Tensor()), Tensor())->detach(*link.world());
 }
 
+// The node of a message.
+class RemoteNode : public autograd::Node {
+ public:
+  RemoteNode(const char* op, Link link, Answers answers)
+      : Node(op, {.required = true}), link_(std::move(link)), answers_(std::move(answers)) {}
+
+  void drop(std::span<const char>) final {
+    link_.group = Group();  // a tensor may keep this node alive, but not the job
+  }
+
+ protected:
+  Link link_;
+  Answers answers_;
+};
+
 // The node of a message that was sent: waits for the message's gradient.
-class SentNode final : public autograd::Node {
+class SentNode final : public RemoteNode {
  public:
   SentNode(Link link, Answers answers, Device device)
-      : Node("remote_send", {.required = true}),
-        link_(std::move(link)),
-        answers_(std::move(answers)),
-        device_(device) {}
+      : RemoteNode("remote_send", std::move(link), std::move(answers)), device_(device) {}
 
   void run(const autograd::RuleArgs& args) override {
     const uint32_t id = answers_.take(args.ending);
@@ -109,21 +120,15 @@ class SentNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop(std::span<const char>) override {
-    link_.group = Group();
-  }  // a tensor may keep this node alive, but not the job
 
  private:
-  Link link_;
-  Answers answers_;
   const Device device_;
 };
 
 // The node of a message that was received: answers it.
-class ReceivedNode final : public autograd::Node {
+class ReceivedNode final : public RemoteNode {
  public:
-  ReceivedNode(Link link, Answers answers)
-      : Node("remote_recv", {.required = true}), link_(std::move(link)), answers_(std::move(answers)) {}
+  ReceivedNode(Link link, Answers answers) : RemoteNode("remote_recv", std::move(link), std::move(answers)) {}
 
   void run(const autograd::RuleArgs& args) override {
     const uint32_t id = answers_.take(args.ending);
@@ -142,13 +147,6 @@ class ReceivedNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop(std::span<const char>) override {
-    link_.group = Group();
-  }  // a tensor may keep this node alive, but not the job
-
- private:
-  Link link_;
-  Answers answers_;
 };
 
 // Sends x. A recording that follows x will wait for the answer.
@@ -177,8 +175,7 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   // message has arrived.
   const Tensor sent = followed ? detach(x) : raw::clone(x);
   internal::wait_for_device(sent);
-  const std::span payload(static_cast<const std::byte*>(sent.raw_ptr()), size_t(sent.nbytes()));
-  MessageWork::send(link.message(op, tag), header, payload, sent)->detach(*link.world());
+  MessageWork::send(link.message(op, tag), header, sent)->detach(*link.world());
   if (followed)
     recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers), x.device())), {},
                     {recorder.edge_to(x)});

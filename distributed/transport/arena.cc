@@ -121,35 +121,6 @@ class ArenaBackend : public Backend {
     }
   }
 
-  void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) override {
-    const bool is_root = me_ == size_t(root);
-    if (is_root) {
-      copy(blocks[root], in);
-      in = {};
-    }
-    for (size_t done = 0; done == 0 || more(); done += kBufferBytes) {
-      copy(next(), piece(in, done, kBufferBytes));
-      meet(call, rest(in.bytes, done + kBufferBytes));
-      for (size_t i = 0; is_root && i < size(); ++i)
-        if (i != me_) copy(piece(blocks[i], done, kBufferBytes), read(i));
-    }
-  }
-
-  void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) override {
-    const bool is_root = me_ == size_t(root);
-    if (!is_root) blocks = {};
-    size_t longest = 0;
-    for (size_t i = 0; i < blocks.size(); ++i)
-      if (i != me_) longest = std::max(longest, blocks[i].bytes);
-    for (size_t done = 0; done == 0 || more(); done += share()) {
-      for (size_t i = 0; i < blocks.size(); ++i)
-        if (i != me_) copy(next() + i * share(), piece(blocks[i], done, share()));
-      meet(call, rest(longest, done + share()));
-      if (!is_root) copy(piece(out, done, share()), read(root) + me_ * share());
-    }
-    if (is_root) copy(out, blocks[root]);
-  }
-
   void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) override {
     size_t longest = 0;
     for (const Block& block : out) longest = std::max(longest, block.bytes);
@@ -162,7 +133,8 @@ class ArenaBackend : public Backend {
     copy(out[me_], in);
   }
 
-  void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) override {
+  void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
+                       std::span<const Block> out) override {
     size_t longest = 0;
     for (size_t i = 0; i < size(); ++i)
       if (i != me_) longest = std::max(longest, in[i].bytes);

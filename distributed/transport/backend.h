@@ -57,14 +57,12 @@ class Backend {
   virtual void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
                               ReduceOp op) = 0;
   virtual void broadcast(const Call& call, int root, void* data, size_t bytes) = 0;
-  // Collects every member's `in` in the root's blocks. blocks are used on the root alone; in
-  // may be blocks[root].
-  virtual void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) = 0;
-  virtual void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) = 0;
   // Collects every member's `in` on every member. in may be out[my index].
   virtual void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) = 0;
-  // Sends in[j] to member j, and receives out[j] from member j.
-  virtual void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) = 0;
+  // Sends in[j] to member j, and receives out[j] from member j. Also gather and scatter, where all blocks but
+  // the root's are empty.
+  virtual void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
+                               std::span<const Block> out) = 0;
 };
 
 }  // namespace gradus::dist::internal

@@ -68,9 +68,11 @@ class HostsBackend final : public Backend {
     }
     if (host_of(root) != my_host() || place_[root] == 0) return;
     // Moves the result from the leader to the root.
-    std::vector<Block> blocks(members_of_[my_host()].size());
-    blocks[0] = {out, bytes};
-    within().gather(call, place_[root], leads() ? ConstBlock{sum, bytes} : ConstBlock{}, blocks);
+    std::vector<ConstBlock> sent(members_of_[my_host()].size());
+    std::vector<Block> received(sent.size());
+    if (leads()) sent[place_[root]] = {sum, bytes};
+    if (at_root) received[0] = {out, bytes};
+    within().exchange_blocks(call, sent, received);
   }
 
   void broadcast(const Call& call, int root, void* data, size_t bytes) override {
@@ -84,17 +86,12 @@ class HostsBackend final : public Backend {
                       ReduceOp op) override {
     flat().reduce_scatter(call, blocks, out, dtype, op);
   }
-  void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) override {
-    flat().gather(call, root, in, blocks);
-  }
-  void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) override {
-    flat().scatter(call, root, blocks, out);
-  }
   void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) override {
     flat().all_gather(call, in, out);
   }
-  void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) override {
-    flat().all_to_all(call, in, out);
+  void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
+                       std::span<const Block> out) override {
+    flat().exchange_blocks(call, in, out);
   }
 
  private:

@@ -249,37 +249,20 @@ class MessageBackend final : public Backend {
     traffic.finish();
   }
 
-  void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) override {
-    Traffic traffic = start(call);
-    if (index_ != size_t(root)) {
-      if (in.bytes) traffic.send(root, 0, in.data, in.bytes);
-    } else {
-      const std::vector<Ref<Request>> receives = receive_all(traffic, blocks);
-      copy(blocks[index_].data, in.data, in.bytes);
-      traffic.wait(receives);
-    }
-    traffic.finish();
-  }
-
-  void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) override {
-    Traffic traffic = start(call);
-    if (index_ != size_t(root)) {
-      if (out.bytes) traffic.wait(traffic.receive(root, 0, out.data, out.bytes));
-    } else {
-      send_all(traffic, blocks);
-      copy(out.data, blocks[index_].data, out.bytes);
-    }
-    traffic.finish();
-  }
-
   void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) override {
-    all_to_all(call, std::vector<ConstBlock>(size_, in), out);
+    exchange_blocks(call, std::vector<ConstBlock>(size_, in), out);
   }
 
-  void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) override {
+  void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
+                       std::span<const Block> out) override {
     Traffic traffic = start(call);
-    const std::vector<Ref<Request>> receives = receive_all(traffic, out);
-    send_all(traffic, in);
+    std::vector<Ref<Request>> receives;
+    for_others([&](size_t j) {
+      if (out[j].bytes) receives.push_back(traffic.receive(j, 0, out[j].data, out[j].bytes));
+    });
+    for_others([&](size_t j) {
+      if (in[j].bytes) traffic.send(j, 0, in[j].data, in[j].bytes);
+    });
     copy(out[index_].data, in[index_].data, in[index_].bytes);
     traffic.wait(receives);
     traffic.finish();
@@ -294,18 +277,6 @@ class MessageBackend final : public Backend {
   // same one at once.
   template <class F> void for_others(F&& f) const {
     for (size_t distance = 1; distance < size_; ++distance) f((index_ + distance) % size_);
-  }
-  std::vector<Ref<Request>> receive_all(Traffic& traffic, std::span<const Block> blocks) const {
-    std::vector<Ref<Request>> receives;
-    for_others([&](size_t j) {
-      if (blocks[j].bytes) receives.push_back(traffic.receive(j, 0, blocks[j].data, blocks[j].bytes));
-    });
-    return receives;
-  }
-  void send_all(Traffic& traffic, std::span<const ConstBlock> blocks) const {
-    for_others([&](size_t j) {
-      if (blocks[j].bytes) traffic.send(j, 0, blocks[j].data, blocks[j].bytes);
-    });
   }
 
   static uint32_t part_step(size_t k) { return uint32_t(2 * k); }

@@ -24,16 +24,10 @@ class SingleRankBackend final : public Backend {
     copy(out, blocks[0].data, blocks[0].bytes);
   }
   void broadcast(const Call&, int, void*, size_t) override {}
-  void gather(const Call&, int, ConstBlock in, std::span<const Block> blocks) override {
-    copy(blocks[0].data, in.data, in.bytes);
-  }
-  void scatter(const Call&, int, std::span<const ConstBlock> blocks, Block out) override {
-    copy(out.data, blocks[0].data, blocks[0].bytes);
-  }
   void all_gather(const Call&, ConstBlock in, std::span<const Block> out) override {
     copy(out[0].data, in.data, in.bytes);
   }
-  void all_to_all(const Call&, std::span<const ConstBlock> in, std::span<const Block> out) override {
+  void exchange_blocks(const Call&, std::span<const ConstBlock> in, std::span<const Block> out) override {
     copy(out[0].data, in[0].data, in[0].bytes);
   }
 };

@@ -5,33 +5,30 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kLines = 16;  // more do not help the reader
+constexpr size_t kMaxCalls = 256;
+constexpr int kMaxLines = 16;  // more do not help the reader
 
 }  // namespace
 
 void CallLog::add(const CallRecord& record, const std::string& group) {
   std::lock_guard lock(mutex_);
-  Entry& entry = entries_[count_++ % kCalls];
-  entry.record = record;
-  entry.group = group;
+  entries_.push_front({record, group});
+  if (entries_.size() > kMaxCalls) entries_.pop_back();
 }
 
 std::string CallLog::text() const {
   std::lock_guard lock(mutex_);
-  const size_t oldest = count_ - std::min(count_, kCalls);
-  const auto what = [&](size_t i) {
-    const Entry& entry = entries_[i % kCalls];
+  const auto what = [](const Entry& entry) {
     return concat(describe(entry.record), " in group '", entry.group, "'");
   };
   std::string text;
-  size_t end = count_;
-  for (int line = 0; line < kLines && end > oldest; ++line) {
-    const size_t newest = end - 1;
-    const std::string call = what(newest);
-    end = newest;
-    while (end > oldest && what(end - 1) == call) --end;
-    text += concat("\n  #", entries_[newest % kCalls].record.sequence, ' ', call);
-    if (newest > end) text += concat(" and ", newest - end, " like it before");
+  auto newest = entries_.begin();
+  for (int line = 0; line < kMaxLines && newest != entries_.end(); ++line) {
+    const std::string call = what(*newest);
+    const auto other = std::find_if(newest, entries_.end(), [&](const Entry& e) { return what(e) != call; });
+    text += concat("\n  #", newest->record.sequence, ' ', call);
+    if (other - newest > 1) text += concat(" and ", other - newest - 1, " like it before");
+    newest = other;
   }
   return text;
 }

@@ -1,7 +1,7 @@
 // CallLog: the last collectives of a rank, for the text of timeouts.
 #pragma once
 
-#include <array>
+#include <deque>
 #include <mutex>
 #include <string>
 
@@ -11,8 +11,6 @@ namespace gradus::dist::internal {
 
 class CallLog {
  public:
-  static constexpr size_t kCalls = 256;
-
   void add(const CallRecord& record, const std::string& group);
   // Returns one line per call, newest first; equal calls in a row share a line. "" without calls.
   std::string text() const;
@@ -23,8 +21,7 @@ class CallLog {
     std::string group;
   };
   mutable std::mutex mutex_;
-  std::array<Entry, kCalls> entries_;
-  size_t count_ = 0;  // number of all calls so far
+  std::deque<Entry> entries_;  // newest first
 };
 
 }  // namespace gradus::dist::internal

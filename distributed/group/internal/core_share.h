@@ -6,7 +6,7 @@
 
 namespace gradus::dist::internal {
 
-// Returns the cores that this process may use, as "0-3,8".
+// Returns the cores that this process may use: a digit 0 or 1 per core, the last core first.
 std::string own_cores();
 
 // Returns how many threads `rank` should use; at least 1. Each core is shared by all ranks that may use it,

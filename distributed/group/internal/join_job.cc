@@ -1,5 +1,7 @@
 #include "gradus/distributed/group/internal/join_job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <numeric>
 #include <thread>
@@ -97,11 +99,11 @@ std::string address_for_others(const World& world, const std::string& master, in
   return one_host || !is_loopback(address) ? address : own_address();
 }
 
-void join_others(World& world, Rendezvous& rendezvous, const JobPosition& position,
+void join_others(World& world, const Rendezvous& rendezvous, const JobPosition& position,
                  const Deadline& deadline) {
   const JobStore found = rendezvous.find_store(position, deadline);
   world.hosted = found.server;
-  const auto store = connect(found, rendezvous.is_hosted_by_launcher(), deadline);
+  const auto store = connect(found, rendezvous.hosted_by_launcher, deadline);
   const std::string size = store->compare_set("init/world_size", "", std::to_string(position.size));
   if (size != std::to_string(position.size))
     throw ValueError(kOp, "rank ", position.rank, " has world_size ", position.size,
@@ -117,7 +119,7 @@ void join_others(World& world, Rendezvous& rendezvous, const JobPosition& positi
       exchange_hosts(position, *world.store, world.membership.get(), deadline, where, found.server.get()));
   if (found.known_by_port_alone) world.settled = now() + kSettle;
   Futex::set_ranks_on_host(world.local_size);
-  rendezvous.finish(position);
+  if (!rendezvous.file.empty() && position.rank == 0) unlink(rendezvous.file.c_str());
   world.transport = make_transport(world, address_for_others(world, found.host, found.address.port, deadline),
                                    {world.membership.get(), deadline});
 }
@@ -130,7 +132,7 @@ Ref<World> join_job(const InitOptions& options) {
                      options.backend == "local" ? "': ranks as threads come from dist::run_ranks" : "'");
   const Deadline deadline = Deadline::after(options.init_timeout.value_or(options.timeout));
   JobPosition position;
-  const std::unique_ptr<Rendezvous> rendezvous = make_rendezvous(options, position);
+  const Rendezvous rendezvous = make_rendezvous(options, position);
 
   auto world = make_ref<World>();
   world->rank = position.rank;
@@ -138,11 +140,11 @@ Ref<World> join_job(const InitOptions& options) {
   world->backend = "gloo";
   world->timeout = options.timeout;
   world->shared_memory = options.shared_memory;
-  if (position.size == 1 && !rendezvous->is_hosted_by_launcher()) {
+  if (position.size == 1 && !rendezvous.hosted_by_launcher) {
     stay_alone(*world);
   } else {
     try {
-      join_others(*world, *rendezvous, position, deadline);
+      join_others(*world, rendezvous, position, deadline);
     } catch (...) {
       if (world->membership) world->membership->report(failure_of(position.rank, std::current_exception()));
       throw;

@@ -63,6 +63,11 @@ MessageWork::~MessageWork() {
   if (!membership_->is_rank()) gradus::internal::abandon(std::move(request_));
 }
 
+Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& header, const Tensor& x) {
+  if (!x) return send(message, header, std::span<const std::byte>());
+  return send(message, header, {static_cast<const std::byte*>(x.raw_ptr()), size_t(x.nbytes())}, x);
+}
+
 Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& header,
                                    std::span<const std::byte> payload, const Tensor& keep) {
   GroupState& group = message.group;

@@ -58,9 +58,12 @@ Message make_message(const char* op, const Group& group, int peer, const char* w
 // A message under way.
 class MessageWork final : public WorkState {
  public:
-  // `keep` is kept alive as the owner of the memory; a receive writes to it. It may be undefined.
+  // Sends x, dense or undefined. The message keeps x alive.
+  static Ref<MessageWork> send(const Message& message, const MessageHeader& header, const Tensor& x);
+  // The caller keeps the payload alive.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
-                               std::span<const std::byte> payload, const Tensor& keep);
+                               std::span<const std::byte> payload, const Tensor& keep = {});
+  // Writes to `keep`, which may be undefined, and keeps it alive.
   static Ref<MessageWork> receive(const Message& message, TakeMessage take, const Tensor& keep);
 
   ~MessageWork() override;

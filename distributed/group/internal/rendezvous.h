@@ -1,7 +1,7 @@
-// Rendezvous: how the ranks of a job find the job's store. There is one implementation for each way in which ranks
-// are started.
+// Rendezvous: how the ranks of a job find the job's store.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -36,36 +36,16 @@ struct JobStore {
   bool known_by_port_alone = false;
 };
 
-class Rendezvous {
- public:
-  virtual ~Rendezvous() = default;
+struct Rendezvous {
   // Finds the job's store. Rank 0 opens it, unless a launcher has done so.
   // Errors: ConnectionError for a taken port; TimeoutError that names the ranks that did not arrive.
-  virtual JobStore find_store(const JobPosition& position, const Deadline& deadline) = 0;
-  // All ranks have joined.
-  virtual void finish(const JobPosition&) {}
-  virtual bool is_hosted_by_launcher() const { return false; }
+  std::function<JobStore(const JobPosition&, const Deadline&)> find_store;
+  bool hosted_by_launcher = false;
+  std::string file = {};  // of another store; to be removed when all ranks have joined
 };
 
-// Chooses the implementation by the options and the environment, and sets `position`.
+// Chooses by the options and the environment, and sets `position`.
 // Errors: ValueError.
-std::unique_ptr<Rendezvous> make_rendezvous(const InitOptions& options, JobPosition& position);
-
-// MASTER_ADDR and MASTER_PORT, or tcp://: the store is at a port of rank 0's host.
-std::unique_ptr<Rendezvous> make_port_rendezvous(StoreAddress address);
-// torchrun: `address` is that of torchrun's own store.
-std::unique_ptr<Rendezvous> make_torchrun_rendezvous(StoreAddress address);
-// GRADUS_STORE: the launcher hosts the store.
-std::unique_ptr<Rendezvous> make_launcher_rendezvous(StoreAddress address);
-// Another store that all ranks see. `file`: of that store, which is removed in the end; or "", and `store` is given.
-std::unique_ptr<Rendezvous> make_store_rendezvous(std::shared_ptr<Store> store, std::string file,
-                                                  std::string token);
-
-// Opens the job's store on rank 0, for ranks that reach this host as `host`. Completes `store.address`.
-// Errors: ConnectionError for a taken port.
-void host_store(JobStore& store, const std::string& host, int world_size);
-// Sets the user's own token, unless a token was given. Every rank calls this before rank 0 opens the store: a missing
-// token is an error on every rank, and no rank waits for a store that rank 0 does not open.
-void use_user_token(JobStore& store);
+Rendezvous make_rendezvous(const InitOptions& options, JobPosition& position);
 
 }  // namespace gradus::dist::internal

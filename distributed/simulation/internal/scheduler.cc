@@ -80,10 +80,8 @@ SimulationReport Scheduler::run(const std::function<void(int)>& body) {
     }
   for (std::thread& rank : ranks) rank.join();
 
-  const uint64_t num_events = std::min<uint64_t>(event_count_, kMaxEvents);
   std::vector<std::string> trace;
-  for (uint64_t i = event_count_ - num_events; i < event_count_; ++i)
-    trace.push_back(describe(events_[i % kMaxEvents]));
+  for (const Event& event : events_) trace.push_back(describe(event));
   report_.trace.insert(report_.trace.begin(), trace.begin(), trace.end());
   report_.hung = hung_;
   return std::move(report_);
@@ -299,11 +297,8 @@ void Scheduler::record(const char* kind, const char* what) {
   mix(uint64_t(now_.time_since_epoch().count()));
   mix(uint64_t(event.thread));
   for (const char* c = event.what.data(); *c; ++c) mix(uint64_t(*c));
-  if (events_.size() < kMaxEvents)
-    events_.push_back(event);
-  else
-    events_[event_count_ % kMaxEvents] = event;
-  ++event_count_;
+  events_.push_back(event);
+  if (events_.size() > kMaxEvents) events_.pop_front();
 }
 
 std::string Scheduler::describe(const Event& event) const {

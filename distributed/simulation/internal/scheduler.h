@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <queue>
@@ -84,8 +85,7 @@ class Scheduler final : public Simulation {
   std::pair<int, int> dropped_link_{-1, -1};
   std::map<std::pair<int, int>, TimePoint> last_arrival_;
 
-  std::vector<Event> events_;  // ring buffer
-  uint64_t event_count_ = 0;
+  std::deque<Event> events_;  // the last ones
 
   std::atomic<uint64_t> progress_{0};
   std::binary_semaphore finished_{0};

@@ -180,21 +180,6 @@ TEST(CollectiveArguments, WritingBumpsTheVersion) {
   });
 }
 
-TEST(CollectiveArguments, OtherDevicesFinishWritingFirst) {
-  run_ranks(2, [] {
-    const Device device{DeviceType::kCPU, 1};
-    for (int i = 0; i < 20; ++i) {
-      const Tensor x = zeros({1000}, {.device = device});
-      for (int k = 0; k < 10; ++k) add_(x, 1.0);
-      all_reduce(x);
-      EXPECT_EQ(to(x, kCPU).to_vector<float>()[999], 20);
-      const std::vector<Tensor> all = all_gather(x * 2);
-      EXPECT_EQ(all[1].device(), device);
-      EXPECT_EQ(to(all[1], kCPU).to_vector<float>()[999], 40);
-    }
-  });
-}
-
 TEST(CollectiveArguments, NaNWinsInMinAndMax) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const bool messages_only : {false, true})

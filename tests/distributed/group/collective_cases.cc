@@ -123,6 +123,7 @@ class CaseList {
     const Group some = all.split(all.rank() % 2, -all.rank());
     for (const bool async : {false, true})
       for (const bool whole : {true, false}) {
+        async_ = async;
         const Group& group = whole ? all : some;
         const Setting s{.text = concat(whole ? "" : ", among every second rank", async ? ", async" : ""),
                         .group = group,
@@ -135,15 +136,28 @@ class CaseList {
         messages(s);
         objects(s);
       }
+    async_ = false;
     many_at_once(all, some);
     return std::move(cases_);
   }
 
- private:
-  bool can(DType dtype) const { return std::ranges::find(limits_.dtypes, dtype) != limits_.dtypes.end(); }
+  std::vector<CollectiveCase> make_for(const Group& group) {
+    const Setting s{.group = group, .ranks = group.ranks(), .me = group.rank()};
+    reductions(s);
+    movements(s);
+    objects(s);
+    return std::move(cases_);
+  }
 
-  void add(const char* op, const std::string& name, std::function<std::string()> run) {
-    cases_.push_back({op, name, std::move(run)});
+ private:
+  // `body` starts a call, or, without an argument, is the whole case and returns what is wrong.
+  template <class Body> void add(const char* op, const std::string& name, Body body) {
+    std::function<StartedCase(bool)> start;
+    if constexpr (std::is_invocable_v<Body, bool>)
+      start = std::move(body);
+    else
+      start = [body](bool) { return StartedCase{Work(), [wrong = std::string(body())] { return wrong; }}; };
+    cases_.push_back({op, name, std::move(start), async_});
   }
 
   // All dtypes where the elements matter, some where only their bytes do.
@@ -174,59 +188,67 @@ class CaseList {
   }
 
   Function mine(ReduceOp op, DType dtype, int64_t from = 0) const {
-    return [=, rank = get_rank()](int64_t i) { return value_of(op, dtype, rank, from + i); };
+    return [=, at = from + limits_.shift, rank = get_rank()](int64_t i) {
+      return value_of(op, dtype, rank, at + i);
+    };
   }
-  static Function result(const Setting& s, ReduceOp op, DType dtype, int64_t from = 0) {
-    return [=, ranks = s.ranks](int64_t i) { return reduced(op, dtype, ranks, from + i); };
+  Function result(const Setting& s, ReduceOp op, DType dtype, int64_t from = 0) const {
+    return [=, at = from + limits_.shift, ranks = s.ranks](int64_t i) {
+      return reduced(op, dtype, ranks, at + i);
+    };
   }
-  static Function of_rank(int rank, DType dtype, int64_t from = 0) {
-    return [=](int64_t i) { return value_of(ReduceOp::kSum, dtype, rank, from + i); };
+  Function of_rank(int rank, DType dtype, int64_t from = 0) const {
+    return
+        [=, at = from + limits_.shift](int64_t i) { return value_of(ReduceOp::kSum, dtype, rank, at + i); };
   }
 
   void reductions(const Setting& s) {
     for_each_reduction(s, [&](DType dtype, int64_t n, ReduceOp op) {
       const std::string name = concat(dtype, '[', n, "] ", name_of(op), s.text);
-      add("all_reduce", name, [=, this] {
+      add("all_reduce", name, [=, this](bool async) -> StartedCase {
         const Tensor x = make(limits_, dtype, {n}, mine(op, dtype));
-        all_reduce(x, {.op = op, .group = s.group, .async_op = s.async}).wait();
-        return compare("x", x, result(s, op, dtype));
+        Work work = all_reduce(x, {.op = op, .group = s.group, .async_op = async});
+        return {std::move(work), [=, this] { return compare("x", x, result(s, op, dtype)); }};
       });
       if (op != ReduceOp::kSum && op != ReduceOp::kMax && op != ReduceOp::kAvg) return;
       for (int root : roots(s))
-        add("reduce", concat(name, " to ", root), [=, this] {
+        add("reduce", concat(name, " to ", root), [=, this](bool async) -> StartedCase {
           const Tensor x = make(limits_, dtype, {n}, mine(op, dtype));
-          reduce(x, {.dst = root, .op = op, .group = s.group, .async_op = s.async}).wait();
-          return compare("x", x, root == get_rank() ? result(s, op, dtype) : mine(op, dtype));
+          Work work = reduce(x, {.dst = root, .op = op, .group = s.group, .async_op = async});
+          return {std::move(work), [=, this] {
+                    return compare("x", x, root == get_rank() ? result(s, op, dtype) : mine(op, dtype));
+                  }};
         });
-      add("reduce_scatter_tensor", name, [=, this] {
+      add("reduce_scatter_tensor", name, [=, this](bool async) -> StartedCase {
         const int64_t size = int64_t(s.ranks.size());
         const Tensor x = make(limits_, dtype, {size, n}, mine(op, dtype));
         const Tensor y = make(limits_, dtype, {n}, 1);
-        reduce_scatter_tensor(y, x, {.op = op, .group = s.group, .async_op = s.async}).wait();
-        return compare("output", y, result(s, op, dtype, s.me * n));
+        Work work = reduce_scatter_tensor(y, x, {.op = op, .group = s.group, .async_op = async});
+        return {std::move(work), [=, this] { return compare("output", y, result(s, op, dtype, s.me * n)); }};
       });
-      add("reduce_scatter", name, [=, this] {  // member j gets n + j elements
+      add("reduce_scatter", name, [=, this](bool async) -> StartedCase {  // member j gets n + j elements
         std::vector<Tensor> xs;
         for (int64_t j = 0; j < int64_t(s.ranks.size()); ++j)
           xs.push_back(make(limits_, dtype, {n ? n + j : 0}, mine(op, dtype, j)));
         const Tensor y = make(limits_, dtype, {n ? n + s.me : 0}, 1);
-        reduce_scatter(y, xs, {.op = op, .group = s.group, .async_op = s.async}).wait();
-        return compare("output", y, result(s, op, dtype, s.me));
+        Work work = reduce_scatter(y, xs, {.op = op, .group = s.group, .async_op = async});
+        return {std::move(work), [=, this] { return compare("output", y, result(s, op, dtype, s.me)); }};
       });
-      add("all_reduce_coalesced", name, [=, this] {
+      add("all_reduce_coalesced", name, [=, this](bool async) -> StartedCase {
         const std::vector<Shape> shapes = {{n}, {}, {3, n}, {0, 2}, {7}};
         std::vector<Tensor> xs;
         for (const Shape& shape : shapes) xs.push_back(make(limits_, dtype, shape, mine(op, dtype)));
-        all_reduce_coalesced(xs, {.op = op, .group = s.group, .async_op = s.async}).wait();
-        std::string wrong;
-        for (size_t i = 0; i < xs.size(); ++i)
-          wrong += compare(concat("xs[", i, "]"), xs[i], result(s, op, dtype));
-        return wrong;
+        Work work = all_reduce_coalesced(xs, {.op = op, .group = s.group, .async_op = async});
+        return {std::move(work), [=, this] {
+                  std::string wrong;
+                  for (size_t i = 0; i < xs.size(); ++i)
+                    wrong += compare(concat("xs[", i, "]"), xs[i], result(s, op, dtype));
+                  return wrong;
+                }};
       });
     });
-    add("all_reduce_coalesced", "nothing" + s.text, [=] {
-      all_reduce_coalesced({}, {.group = s.group, .async_op = s.async}).wait();
-      return std::string();
+    add("all_reduce_coalesced", "nothing" + s.text, [=](bool async) -> StartedCase {
+      return {all_reduce_coalesced({}, {.group = s.group, .async_op = async}), [] { return ""; }};
     });
   }
 
@@ -244,7 +266,7 @@ class CaseList {
     for (int i = 0; i < int(s.ranks.size()); ++i) ys.push_back(make(limits_, dtype, {uneven(n, i)}, 1));
     return ys;
   }
-  static std::string compare_gathered(const Setting& s, DType dtype, const std::vector<Tensor>& ys) {
+  std::string compare_gathered(const Setting& s, DType dtype, const std::vector<Tensor>& ys) const {
     std::string wrong;
     for (size_t i = 0; i < ys.size(); ++i)
       wrong += compare(concat("outputs[", i, "]"), ys[i], of_rank(s.ranks[i], dtype));
@@ -260,32 +282,33 @@ class CaseList {
           const auto my_values = of_rank(get_rank(), dtype);
           for (int root : roots(s)) {
             const bool is_root = root == get_rank();
-            add("broadcast", concat(name, " from ", root), [=, this] {
+            add("broadcast", concat(name, " from ", root), [=, this](bool async) -> StartedCase {
               const Tensor x =
                   is_root ? make(limits_, dtype, {n}, of_rank(root, dtype)) : make(limits_, dtype, {n}, 1);
-              broadcast(x, {.src = root, .group = s.group, .async_op = s.async}).wait();
-              return compare("x", x, of_rank(root, dtype));
+              Work work = broadcast(x, {.src = root, .group = s.group, .async_op = async});
+              return {std::move(work), [=, this] { return compare("x", x, of_rank(root, dtype)); }};
             });
-            add("gather", concat(name, " to ", root), [=, this] {
+            add("gather", concat(name, " to ", root), [=, this](bool async) -> StartedCase {
               const Tensor x = make(limits_, dtype, {uneven(n, s.me)}, my_values);
               const std::vector<Tensor> ys = is_root ? make_uneven(s, dtype, n) : std::vector<Tensor>();
-              gather(x, ys, {.dst = root, .group = s.group, .async_op = s.async}).wait();
-              return compare_gathered(s, dtype, ys) + compare("x", x, my_values);
+              Work work = gather(x, ys, {.dst = root, .group = s.group, .async_op = async});
+              return {std::move(work),
+                      [=, this] { return compare_gathered(s, dtype, ys) + compare("x", x, my_values); }};
             });
-            add("scatter", concat(name, " from ", root), [=, this] {
+            add("scatter", concat(name, " from ", root), [=, this](bool async) -> StartedCase {
               std::vector<Tensor> xs;
               for (int j = 0; is_root && j < size; ++j)
                 xs.push_back(make(limits_, dtype, {uneven(n, j)}, of_rank(root, dtype, j)));
               const Tensor y = make(limits_, dtype, {uneven(n, s.me)}, 1);
-              scatter(y, xs, {.src = root, .group = s.group, .async_op = s.async}).wait();
-              return compare("x", y, of_rank(root, dtype, s.me));
+              Work work = scatter(y, xs, {.src = root, .group = s.group, .async_op = async});
+              return {std::move(work), [=, this] { return compare("x", y, of_rank(root, dtype, s.me)); }};
             });
           }
-          add("all_gather", name, [=, this] {
+          add("all_gather", name, [=, this](bool async) -> StartedCase {
             const Tensor x = make(limits_, dtype, {uneven(n, s.me)}, my_values);
             const std::vector<Tensor> ys = make_uneven(s, dtype, n);
-            all_gather(ys, x, {.group = s.group, .async_op = s.async}).wait();
-            return compare_gathered(s, dtype, ys);
+            Work work = all_gather(ys, x, {.group = s.group, .async_op = async});
+            return {std::move(work), [=, this] { return compare_gathered(s, dtype, ys); }};
           });
           if (!s.async)
             add("all_gather", name + ", of unknown shapes", [=, this] {
@@ -298,61 +321,70 @@ class CaseList {
                   wrong += concat("outputs[", i, "] is ", describe(ys[i]), ' ');
               return wrong;
             });
-          add("all_gather_into_tensor", name, [=, this] {
+          add("all_gather_into_tensor", name, [=, this](bool async) -> StartedCase {
             const Tensor x = make(limits_, dtype, {n}, my_values);
             const Tensor y = make(limits_, dtype, {size * n}, 1);
-            all_gather_into_tensor(y, x, {.group = s.group, .async_op = s.async}).wait();
-            const Tensor host = to(y, kCPU);
-            std::string wrong;
-            for (int i = 0; i < size && n; ++i)
-              wrong += compare(concat("part ", i, " of output"), view_as_strided(host, {n}, {1}, i * n),
-                               of_rank(s.ranks[i], dtype));
-            return wrong;
+            Work work = all_gather_into_tensor(y, x, {.group = s.group, .async_op = async});
+            return {std::move(work), [=, this] {
+                      const Tensor host = to(y, kCPU);
+                      std::string wrong;
+                      for (int i = 0; i < size && n; ++i)
+                        wrong += compare(concat("part ", i, " of output"),
+                                         view_as_strided(host, {n}, {1}, i * n), of_rank(s.ranks[i], dtype));
+                      return wrong;
+                    }};
           });
           // Member i gives j uneven(n, i + j) elements.
-          add("all_to_all", name, [=, this] {
+          add("all_to_all", name, [=, this](bool async) -> StartedCase {
             std::vector<Tensor> xs, ys;
             for (int j = 0; j < size; ++j) {
               xs.push_back(make(limits_, dtype, {uneven(n, s.me + j)}, of_rank(get_rank(), dtype, j)));
               ys.push_back(make(limits_, dtype, {uneven(n, s.me + j)}, 1));
             }
-            all_to_all(ys, xs, {.group = s.group, .async_op = s.async}).wait();
-            std::string wrong;
-            for (int j = 0; j < size; ++j)
-              wrong += compare(concat("outputs[", j, "]"), ys[j], of_rank(s.ranks[j], dtype, s.me));
-            return wrong;
+            Work work = all_to_all(ys, xs, {.group = s.group, .async_op = async});
+            return {std::move(work), [=, this] {
+                      std::string wrong;
+                      for (int j = 0; j < size; ++j)
+                        wrong += compare(concat("outputs[", j, "]"), ys[j], of_rank(s.ranks[j], dtype, s.me));
+                      return wrong;
+                    }};
           });
-          add("all_to_all_single", name, [=, this] {
+          add("all_to_all_single", name, [=, this](bool async) -> StartedCase {
             std::vector<int64_t> splits;
             for (int j = 0; j < size; ++j) splits.push_back(uneven(n, s.me + j));
             const int64_t rows = std::accumulate(splits.begin(), splits.end(), int64_t(0));
             const Tensor x = make(limits_, dtype, {rows, 2}, double(s.me + 1));
             const Tensor y = make(limits_, dtype, {rows, 2}, 1);
-            all_to_all_single(y, x, splits, splits, {.group = s.group, .async_op = s.async}).wait();
-            const Tensor host = to(y, kCPU);
-            std::string wrong;
-            for (int64_t j = 0, row = 0; j < size; row += splits[j++])
-              if (splits[j])
-                wrong += compare(concat("part ", j), view_as_strided(host, {splits[j] * 2}, {1}, row * 2),
-                                 [&](int64_t) { return dtype == DType::kBool ? 1 : double(j + 1); });
-            return wrong;
+            Work work = all_to_all_single(y, x, splits, splits, {.group = s.group, .async_op = async});
+            return {std::move(work), [=, this] {
+                      const Tensor host = to(y, kCPU);
+                      std::string wrong;
+                      for (int64_t j = 0, row = 0; j < size; row += splits[j++])
+                        if (splits[j])
+                          wrong += compare(
+                              concat("part ", j), view_as_strided(host, {splits[j] * 2}, {1}, row * 2),
+                              [&](int64_t) { return dtype == DType::kBool ? 1 : double(j + 1); });
+                      return wrong;
+                    }};
           });
-          add("all_to_all_single", name + ", even", [=, this] {
+          add("all_to_all_single", name + ", even", [=, this](bool async) -> StartedCase {
             const Tensor x = make(limits_, dtype, {size, n}, double(s.me + 1));
             const Tensor y = make(limits_, dtype, {size, n}, 1);
-            all_to_all_single(y, x, {}, {}, {.group = s.group, .async_op = s.async}).wait();
-            const Tensor host = to(y, kCPU);
-            std::string wrong;
-            for (int64_t j = 0; j < size && n; ++j)
-              wrong += compare(concat("part ", j), view_as_strided(host, {n}, {1}, j * n),
-                               [&](int64_t) { return dtype == DType::kBool ? 1 : double(j + 1); });
-            return wrong;
+            Work work = all_to_all_single(y, x, {}, {}, {.group = s.group, .async_op = async});
+            return {std::move(work), [=, this] {
+                      const Tensor host = to(y, kCPU);
+                      std::string wrong;
+                      for (int64_t j = 0; j < size && n; ++j)
+                        wrong += compare(concat("part ", j), view_as_strided(host, {n}, {1}, j * n),
+                                         [&](int64_t) { return dtype == DType::kBool ? 1 : double(j + 1); });
+                      return wrong;
+                    }};
           });
         },
         false);
-    add("barrier", "twice" + s.text, [=] {
-      for (int i = 0; i < 2; ++i) barrier({.group = s.group, .async_op = s.async}).wait();
-      return std::string();
+    add("barrier", "twice" + s.text, [=](bool async) -> StartedCase {
+      barrier({.group = s.group, .async_op = async}).wait();
+      return {barrier({.group = s.group, .async_op = async}), [] { return ""; }};
     });
   }
 
@@ -514,6 +546,7 @@ class CaseList {
   }
 
   const CaseLimits limits_;
+  bool async_ = false;
   std::vector<CollectiveCase> cases_;
 };
 
@@ -539,12 +572,35 @@ std::vector<std::string> collective_ops() {
           "many_at_once"};
 }
 
-std::vector<CollectiveCase> collective_cases(const CaseLimits& limits) {
-  // The cases refer to their list.
-  const auto list = std::make_shared<CaseList>(limits);
-  std::vector<CollectiveCase> cases = list->make_all();
-  for (CollectiveCase& c : cases) c.run = [list, run = std::move(c.run)] { return run(); };
+namespace {
+
+// The cases and their checks refer to their list.
+std::vector<CollectiveCase> owning(const std::shared_ptr<CaseList>& list, std::vector<CollectiveCase> cases) {
+  for (CollectiveCase& c : cases)
+    c.start = [list, start = std::move(c.start)](bool async) {
+      StartedCase started = start(async);
+      started.check = [list, check = std::move(started.check)] { return check(); };
+      return started;
+    };
   return cases;
+}
+
+}  // namespace
+
+std::vector<CollectiveCase> collective_cases(const CaseLimits& limits) {
+  const auto list = std::make_shared<CaseList>(limits);
+  return owning(list, list->make_all());
+}
+
+std::vector<CollectiveCase> collective_cases_of(const Group& group, const CaseLimits& limits) {
+  const auto list = std::make_shared<CaseList>(limits);
+  return owning(list, list->make_for(group));
+}
+
+std::string CollectiveCase::run() const {
+  const StartedCase started = start(async);
+  started.work.wait();
+  return started.check();
 }
 
 }  // namespace gradus::dist

@@ -20,6 +20,7 @@
 #include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/distributed/late.h"
+#include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -402,8 +403,7 @@ TEST(Functional, UnderManySchedulesEndsWithTheRightGradientsOrWithErrors) {
     const SimulationReport report = simulate(3, options, [] {
       const Tensor x = any({3}, get_rank());
       GradManager gm;
-      gm.attach(x);
-      auto recording = gm.record();
+      auto recording = gm.attach(x).record();
       const Tensor y = functional::all_reduce(square(x), ReduceOp::kAvg);
       const Tensor z = functional::broadcast(get_rank() == 1 ? x : Tensor(), {.root = 1});
       get_rank() == 2 ? gm.backward(sum(y) + sum(z)) : gm.backward();
@@ -421,32 +421,11 @@ TEST(Functional, UnderManySchedulesEndsWithTheRightGradientsOrWithErrors) {
 
 // --- what the table does not say ---
 
-// Runs the ranks, and returns what each of them threw ("" for nothing).
-std::vector<std::string> errors_of(int world, const std::function<void()>& body,
-                                   Milliseconds timeout = Milliseconds(20'000)) {
-  std::vector<std::string> errors(world);
-  try {
-    run_ranks(world,
-              [&] {
-                try {
-                  body();
-                } catch (const std::exception& e) {
-                  errors[get_rank()] = e.what();
-                  throw;
-                }
-              },
-              {.timeout = timeout});
-  } catch (const std::exception&) {
-  }
-  return errors;
-}
-
 TEST(Functional, NobodysGradientIsNoGradient) {
   run_ranks(3, [] {
     const Tensor x = any({3}, get_rank()), used = any({3}, 7);
     GradManager gm;
-    gm.attach({x, used});
-    auto recording = gm.record();
+    auto recording = gm.attach({x, used}).record();
     functional::all_reduce(x);
     functional::gather(x);
     gm.backward(sum(used));
@@ -460,8 +439,7 @@ TEST(Functional, ARankWhoseInputNeedsNoGradientTakesPart) {
     run_ranks(world, [=] {
       const Tensor x = any({3}, get_rank()), y = any({3}, 50);
       GradManager gm;
-      gm.attach(get_rank() == 1 ? x : y);
-      auto recording = gm.record();
+      auto recording = gm.attach(get_rank() == 1 ? x : y).record();
       const Tensor z = sum(functional::all_reduce(x, ReduceOp::kProduct));
       gm.backward(z);
       EXPECT_EQ(x.grad().defined(), get_rank() == 1);
@@ -476,8 +454,7 @@ TEST(Functional, IntegersGoThroughWithoutGradients) {
   run_ranks(3, [] {
     const Tensor w = any({2}, 0), x = tensor({int64_t(get_rank() + 1), int64_t(6)});
     GradManager gm;
-    gm.attach(w);
-    auto recording = gm.record();
+    auto recording = gm.attach(w).record();
     const auto check = [&](ReduceOp op, int64_t a, int64_t b) {
       EXPECT_THAT(functional::all_reduce(x, op).to_vector<int64_t>(), testing::ElementsAre(a, b));
       const Tensor at_root = functional::reduce(x, op, {.root = 2});
@@ -500,8 +477,7 @@ TEST(Functional, GroupsNameRootsByTheirRankInTheJob) {
     if (!pair.is_member()) return;
     const Tensor x = any({2}, get_rank());
     GradManager gm;
-    gm.attach(x);
-    auto recording = gm.record();
+    auto recording = gm.attach(x).record();
     const Tensor y = functional::broadcast(x, {.root = 3, .group = pair});
     expect_near(y, any({2}, 3), 0);
     gm.backward(sum(y) * (get_rank() + 1.0));
@@ -534,8 +510,7 @@ TEST(Functional, GoesThroughACheckpoint) {
     run_ranks(2, [=] {
       const Tensor x = any({3}, get_rank());
       GradManager gm;
-      gm.attach(x);
-      auto recording = gm.record();
+      auto recording = gm.attach(x).record();
       const auto f = [](const Tensor& h) {
         return autograd::checkpoint([](const Tensor& g) { return functional::all_reduce(square(g)); }, h);
       };
@@ -549,8 +524,7 @@ TEST(Functional, AGradientInsideOfAnOpenRecordingGoesThrough) {
   run_ranks(2, [] {
     const Tensor x = any({3}, get_rank());
     GradManager gm;
-    gm.attach(x);
-    auto recording = gm.record();
+    auto recording = gm.attach(x).record();
     const Tensor total = functional::all_reduce(square(x));
     const Tensor g = autograd::grad(sum(total), {x})[0];  // 4x
     expect_near(g, 4 * x, 1e-12);
@@ -563,8 +537,7 @@ TEST(Functional, ResultsAreKeptInTheBackwardsOrderThoughOneRankDropsThem) {
   run_ranks(3, [] {
     const Tensor x = any({4}, get_rank());
     GradManager gm;
-    gm.attach(x);
-    auto recording = gm.record();
+    auto recording = gm.attach(x).record();
     Tensor loss = zeros({}, {.dtype = DType::kF64});
     for (int i = 0; i < 6; ++i) {
       const Tensor y = i % 2 ? functional::all_reduce(x * i) : functional::cat_all_gather(x * i);
@@ -581,8 +554,7 @@ TEST(Functional, AResultThatIsKeptDoesNotKeepTheGroup) {
     const uint32_t before = group->use_count();
     const Tensor x = any({3}, 0);
     GradManager gm;
-    gm.attach(x);
-    auto recording = gm.record();
+    auto recording = gm.attach(x).record();
     const Tensor y = functional::all_reduce(x), z = functional::broadcast(y);
     EXPECT_GT(group->use_count(), before);
     gm.backward(sum(z));
@@ -652,24 +624,22 @@ TEST(FunctionalErrors, RecordingNothingThatIsFollowedIsNoReasonForThem) {
 
 TEST(FunctionalErrors, ARankThatDoesNotCallBackwardIsNamed) {
   std::atomic<bool> over = false;
-  const auto errors = errors_of(
-      3,
-      [&] {
-        const Tensor x = any({2}, 0);
-        GradManager gm;
-        gm.attach(x);
-        auto recording = gm.record();
-        const Tensor y = sum(functional::all_reduce(x));
-        if (get_rank() == 1)
-          while (!over) std::this_thread::sleep_for(Milliseconds(10));
-        try {
-          gm.backward(y);
-        } catch (...) {
-          over = true;
-          throw;
-        }
-      },
-      Milliseconds(300));
+  const auto errors = errors_of(3,
+                                [&] {
+                                  const Tensor x = any({2}, 0);
+                                  GradManager gm;
+                                  auto recording = gm.attach(x).record();
+                                  const Tensor y = sum(functional::all_reduce(x));
+                                  if (get_rank() == 1)
+                                    while (!over) std::this_thread::sleep_for(Milliseconds(10));
+                                  try {
+                                    gm.backward(y);
+                                  } catch (...) {
+                                    over = true;
+                                    throw;
+                                  }
+                                },
+                                {.timeout = Milliseconds(300)});
   for (int r : {0, 2}) {
     EXPECT_THAT(errors[r], HasSubstr("while running backward of all_reduce"));
     EXPECT_THAT(errors[r], HasSubstr("rank 1"));
@@ -680,8 +650,7 @@ TEST(FunctionalErrors, ARankWhoseBackwardThrowsIsNamedAtOnce) {
   const auto errors = errors_of(3, [] {
     const Tensor x = any({2}, 0);
     GradManager gm;
-    gm.attach(x);
-    auto recording = gm.record();
+    auto recording = gm.attach(x).record();
     const Tensor y = functional::all_reduce(x);
     if (get_rank() == 1) gm.backward(y);  // two elements: a dy is missing
     gm.backward(sum(y));

@@ -88,8 +88,13 @@ class Listener {
 
 // ---- ways to find each other
 
+// By tcp:// and ADDRESS. INIT_TIMEOUT, WORLD and AS_RANK replace the default ones.
 int by_tcp() {
-  init_process_group(options("tcp://" + variable("ADDRESS")));
+  InitOptions o = options("tcp://" + variable("ADDRESS"));
+  if (!variable("INIT_TIMEOUT").empty()) o.init_timeout = Milliseconds(std::stoi(variable("INIT_TIMEOUT")));
+  if (!variable("WORLD").empty()) o.world_size = std::stoi(variable("WORLD"));
+  if (!variable("AS_RANK").empty()) o.rank = std::stoi(variable("AS_RANK"));
+  init_process_group(o);
   show_sum();
   return 0;
 }
@@ -104,6 +109,7 @@ const RankFunction by_query{
 int by_env() {
   init_process_group({.timeout = Milliseconds(20'000)});
   show_sum();
+  std::cout << "threads " << num_threads() << std::endl;
   return 0;
 }
 const RankFunction by_env_function{"env", by_env};
@@ -111,31 +117,34 @@ const RankFunction by_env_briefly{"env briefly", [] {
                                     init_process_group({.init_timeout = Milliseconds(1'500)});
                                     return 0;
                                   }};
-int by_file() {
+// By a file; STORE: by a store that is given.
+InitOptions meeting() {
   InitOptions o = options("file://" + variable("MEETING"));
   o.shared_memory = variable("SOCKETS").empty();
-  init_process_group(o);
+  if (variable("STORE").empty()) return o;
+  o.init_method = "env://";
+  o.store = open_file_store(variable("MEETING"), Milliseconds(10'000));
+  return o;
+}
+int by_file() {
+  init_process_group(meeting());
   show_sum();
   return 0;
 }
 const RankFunction by_file_function{"file", by_file};
-int by_store() {
-  InitOptions o = options("env://");
-  o.store = open_file_store(variable("MEETING"), Milliseconds(10'000));
-  init_process_group(o);
-  show_sum();
-  return 0;
+
+// All ranks get these variables, and the path of a fresh file to meet by.
+ProcessOptions at_meeting(Variables variables = {}) {
+  variables.emplace_back("MEETING", fresh_path("meeting"));
+  return {.variables = [variables](int) { return variables; }};
 }
-const RankFunction by_store_function{"store", by_store};
-
-const RankFunction show_threads{"threads", [] {
-                                  init_process_group({.timeout = Milliseconds(20'000)});
-                                  std::cout << "threads " << num_threads() << std::endl;
-                                  return 0;
-                                }};
-
-std::function<Variables(int)> address_of(int port) {
-  return [port](int) { return Variables{{"ADDRESS", concat("127.0.0.1:", port)}}; };
+// All ranks get these variables, and one ADDRESS.
+ProcessOptions at_port(const std::function<Variables(int rank)>& more = {}) {
+  return {.variables = [more, address = concat("127.0.0.1:", free_port())](int rank) {
+    Variables variables = more ? more(rank) : Variables();
+    variables.emplace_back("ADDRESS", address);
+    return variables;
+  }};
 }
 std::function<Variables(int)> torchrun_variables(int world, int port) {
   return [=](int rank) {
@@ -146,10 +155,8 @@ std::function<Variables(int)> torchrun_variables(int world, int port) {
 }
 
 TEST(InitProcessGroup, ByTcp) {
-  EXPECT_THAT(run_processes("tcp", 3, {.variables = address_of(free_port())}),
-              Each(succeeded("sum 6 local ")));
-  EXPECT_THAT(run_processes("query", 2, {.variables = address_of(free_port())}),
-              Each(succeeded("sum 3 local ")));
+  EXPECT_THAT(run_processes("tcp", 3, at_port()), Each(succeeded("sum 6 local ")));
+  EXPECT_THAT(run_processes("query", 2, at_port()), Each(succeeded("sum 3 local ")));
 }
 
 TEST(InitProcessGroup, ByTheEnvironmentOfTorchrun) {
@@ -166,14 +173,14 @@ TEST(InitProcessGroup, RanksOfAHostShareItsCores) {
     std::erase_if(v, [](const auto& one) { return one.first.starts_with("LOCAL_"); });
     return v;
   };
-  EXPECT_THAT(run_processes("threads", world, {.variables = plain}),
+  EXPECT_THAT(run_processes("env", world, {.variables = plain}),
               Each(succeeded(concat("threads ", share, '\n'))));
   const auto told = [variables = torchrun_variables(world, free_port())](int rank) {
     Variables v = variables(rank);
     v.push_back({"OMP_NUM_THREADS", std::to_string(3 + rank)});
     return v;
   };
-  const auto ends = run_processes("threads", world, {.variables = told});
+  const auto ends = run_processes("env", world, {.variables = told});
   for (int rank = 0; rank < world; ++rank)
     EXPECT_THAT(ends[rank], succeeded(concat("threads ", 3 + rank, '\n')));
 }
@@ -209,9 +216,7 @@ TEST(InitProcessGroup, ByAFileWhichIsRemoved) {
 }
 
 TEST(InitProcessGroup, ByAGivenStore) {
-  const std::string meeting = fresh_path("store");
-  const auto variables = [&](int) { return Variables{{"MEETING", meeting}}; };
-  EXPECT_THAT(run_processes("store", 2, {.variables = variables}), Each(succeeded("sum 3")));
+  EXPECT_THAT(run_processes("file", 2, at_meeting({{"STORE", "1"}})), Each(succeeded("sum 3")));
 }
 
 TEST(InitProcessGroup, AJobWithANameEndsWhenItsPortIsTaken) {
@@ -240,8 +245,8 @@ TEST(InitProcessGroup, AJobWithANameEndsWhenItsPortIsTaken) {
 
 TEST(InitProcessGroup, TwoJobsAtOnce) {
   std::vector<RankEnd> first, second;
-  std::thread job([&] { first = run_processes("tcp", 3, {.variables = address_of(free_port())}); });
-  second = run_processes("tcp", 2, {.variables = address_of(free_port())});
+  std::thread job([&] { first = run_processes("tcp", 3, at_port()); });
+  second = run_processes("tcp", 2, at_port());
   job.join();
   EXPECT_THAT(first, Each(succeeded("sum 6")));
   EXPECT_THAT(second, Each(succeeded("sum 3")));
@@ -437,20 +442,13 @@ TEST(InitProcessGroup, NamesTheMissingVariable) {
 TEST(InitProcessGroup, AnUnreachableMasterIsAnErrorInTime) {
   const auto start = std::chrono::steady_clock::now();
   const int port = free_port();
-  const std::string error = error_of({.init_method = concat("tcp://127.0.0.1:", port),
-                                      .world_size = 2,
-                                      .rank = 1,
-                                      .init_timeout = Milliseconds(400)});
-  EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1"), HasSubstr(std::to_string(port))));
-  EXPECT_LT(seconds_since(start), 3);
-}
-
-TEST(InitProcessGroup, AnErrorSaysTheTimeThatWasGiven) {
-  EXPECT_THAT(error_of({.init_method = concat("tcp://127.0.0.1:", free_port()),
+  EXPECT_THAT(error_of({.init_method = concat("tcp://127.0.0.1:", port),
                         .world_size = 2,
                         .rank = 1,
                         .init_timeout = Milliseconds(400)}),
-              HasSubstr("within 400 ms"));
+              AllOf(HasSubstr(concat("127.0.0.1:", port)), HasSubstr("within 400 ms"),
+                    HasSubstr("rank 0, which opens the job's store, has not come")));
+  EXPECT_LT(seconds_since(start), 3);
 }
 
 TEST(InitProcessGroup, ATakenPortIsAnErrorOfRankZero) {
@@ -507,7 +505,7 @@ int incomplete() {
 const RankFunction incomplete_function{"incomplete", incomplete};
 
 TEST(InitProcessGroup, AllSayWhoDidNotComeAsTheFirstOneDoes) {
-  const auto ends = run_processes("incomplete", 3, {.variables = address_of(free_port())});
+  const auto ends = run_processes("incomplete", 3, at_port());
   for (int rank : {0, 1}) {
     EXPECT_EQ(ends[rank].exit_code, 7);
     EXPECT_THAT(
@@ -517,30 +515,11 @@ TEST(InitProcessGroup, AllSayWhoDidNotComeAsTheFirstOneDoes) {
   }
 }
 
-TEST(InitProcessGroup, ARankZeroThatDoesNotComeIsNamed) {
-  const InitOptions alone{.init_method = concat("tcp://127.0.0.1:", free_port()),
-                          .world_size = 2,
-                          .rank = 1,
-                          .init_timeout = Milliseconds(200)};
-  EXPECT_THAT(error_of(alone), HasSubstr("rank 0, which opens the job's store, has not come"));
-}
-
-int with_token() {
-  InitOptions o = options("tcp://" + variable("ADDRESS"));
-  o.init_timeout = Milliseconds(1500);
-  init_process_group(o);
-  show_sum();
-  return 0;
-}
-const RankFunction with_token_function{"token", with_token};
-
 TEST(InitProcessGroup, AWrongTokenIsRefused) {
-  const int port = free_port();
-  const auto variables = [&](int rank) {
-    return Variables{{"ADDRESS", concat("127.0.0.1:", port)},
-                     {"GRADUS_TOKEN", rank == 1 ? "wrong" : "right"}};
-  };
-  const auto ends = run_processes("token", 2, {.variables = variables});
+  const auto ends = run_processes(
+      "tcp", 2, at_port([](int rank) {
+        return Variables{{"INIT_TIMEOUT", "1500"}, {"GRADUS_TOKEN", rank == 1 ? "wrong" : "right"}};
+      }));
   EXPECT_EQ(ends[1].exit_code, 3);
   EXPECT_THAT(ends[1].output, HasSubstr("token"));
   EXPECT_THAT(ends[0].output,
@@ -549,11 +528,8 @@ TEST(InitProcessGroup, AWrongTokenIsRefused) {
 }
 
 TEST(InitProcessGroup, TheRightTokenIsTaken) {
-  const int port = free_port();
-  const auto variables = [&](int) {
-    return Variables{{"ADDRESS", concat("127.0.0.1:", port)}, {"GRADUS_TOKEN", "right"}};
-  };
-  EXPECT_THAT(run_processes("token", 2, {.variables = variables}), Each(succeeded("sum 3")));
+  const auto token = [](int) { return Variables{{"GRADUS_TOKEN", "right"}}; };
+  EXPECT_THAT(run_processes("tcp", 2, at_port(token)), Each(succeeded("sum 3")));
 }
 
 // Rank 1 is another user's process. MEETING: by that file, which it makes first; else as torchrun says.
@@ -603,42 +579,28 @@ TEST(InitProcessGroup, AMeetingThatAnotherUserPreparedIsRefused) {
   EXPECT_THAT(ends[1].output, HasSubstr("rank 0 of 2 did not come"));
 }
 
-int other_size() {
-  InitOptions o = options("tcp://" + variable("ADDRESS"));
-  o.world_size += test_rank();
-  o.init_timeout = Milliseconds(1000);
-  init_process_group(o);
-  return 0;
-}
-const RankFunction other_size_function{"other size", other_size};
-
 TEST(InitProcessGroup, RanksAgreeOnTheirNumber) {
-  const auto ends = run_processes("other size", 2, {.variables = address_of(free_port())});
+  const auto other_size = [](int rank) {
+    return Variables{{"INIT_TIMEOUT", "1000"}, {"WORLD", std::to_string(2 + rank)}};
+  };
+  const auto ends = run_processes("tcp", 2, at_port(other_size));
   EXPECT_THAT(ends[0].output + ends[1].output, HasSubstr("has world_size"));
 }
 
-int twins() {
-  InitOptions o = options("tcp://" + variable("ADDRESS"));
-  o.rank = std::min(test_rank(), 1);
-  o.init_timeout = Milliseconds(1000);
-  init_process_group(o);
-  return 0;
-}
-const RankFunction twins_function{"twins", twins};
-
 TEST(InitProcessGroup, ARankComesOnce) {
-  const auto ends = run_processes("twins", 3, {.variables = address_of(free_port())});
-  const std::string twins = ends[1].output + ends[2].output;
-  EXPECT_THAT(twins, HasSubstr("[init_process_group] two processes came as rank 1"));
+  const auto twins = [](int process) {
+    return Variables{{"INIT_TIMEOUT", "1000"}, {"AS_RANK", std::to_string(std::min(process, 1))}};
+  };
+  const auto ends = run_processes("tcp", 3, at_port(twins));
+  EXPECT_THAT(ends[1].output + ends[2].output,
+              HasSubstr("[init_process_group] two processes came as rank 1"));
 }
 
 // ---- how ranks end
 
 // Rank 1 ends in the way that HOW says; the others call barrier until that fails, and show the error.
 int endings() {
-  InitOptions o = options("file://" + variable("MEETING"));
-  o.shared_memory = variable("SOCKETS").empty();
-  init_process_group(o);
+  init_process_group(meeting());
   const std::string how = variable("HOW");
   try {
     barrier();
@@ -661,16 +623,8 @@ int endings() {
 const RankFunction endings_function{"endings", endings};
 
 std::vector<RankEnd> end_by(const std::string& how, bool sockets, bool rank_0 = false) {
-  const std::string meeting = fresh_path("meeting");
-  return run_processes("endings", 3,
-                       {.variables =
-                            [&](int) {
-                              return Variables{{"MEETING", meeting},
-                                               {"HOW", how},
-                                               {"SOCKETS", sockets ? "1" : ""},
-                                               {"WHO", rank_0 ? "0" : ""}};
-                            },
-                        .limit = Milliseconds(30'000)});
+  return run_processes(
+      "endings", 3, at_meeting({{"HOW", how}, {"SOCKETS", sockets ? "1" : ""}, {"WHO", rank_0 ? "0" : ""}}));
 }
 
 TEST(RankEnd, IsAnErrorOnAllOthersThatSaysHow) {
@@ -743,9 +697,7 @@ void try_as_a_rank(const Group& group, const Work& pending) {
 }
 
 int forks() {
-  InitOptions o = options("file://" + variable("MEETING"));
-  o.shared_memory = variable("SOCKETS").empty();
-  init_process_group(o);
+  init_process_group(meeting());
   const std::string how = variable("HOW");
   {
     const Group group = new_group({0, 1});
@@ -784,11 +736,8 @@ TEST(RankEnd, AForkedChildIsNoRank) {
   for (const char* how : {"destroy", "exit", "_exit", "return"})
     for (const bool sockets : {false, true}) {
       SCOPED_TRACE(concat(how, sockets ? " over sockets" : ""));
-      const std::string meeting = fresh_path("meeting");
-      const auto ends = run_processes(
-          "forks", 2, {.variables = [&](int) {
-            return Variables{{"MEETING", meeting}, {"HOW", how}, {"SOCKETS", sockets ? "1" : ""}};
-          }});
+      const auto ends =
+          run_processes("forks", 2, at_meeting({{"HOW", how}, {"SOCKETS", sockets ? "1" : ""}}));
       EXPECT_THAT(ends[0], succeeded("got 1\nsum 3"));
       EXPECT_THAT(ends[1], succeeded("child 0\ngot 0\nsum 3"));
       for (const char* call :
@@ -799,7 +748,7 @@ TEST(RankEnd, AForkedChildIsNoRank) {
 
 // A rank is killed while a child of it lives on: the others learn of its death all the same.
 int survived() {
-  init_process_group(options("file://" + variable("MEETING")));
+  init_process_group(meeting());
   barrier();
   if (test_rank() == 1) {
     if (fork() == 0) {
@@ -821,10 +770,7 @@ int survived() {
 const RankFunction survived_function{"survived", survived};
 
 TEST(RankEnd, IsNotHiddenByAForkedChildThatLives) {
-  const std::string meeting = fresh_path("meeting");
-  const auto ends = run_processes("survived", 2, {.variables = [&](int) {
-                                    return Variables{{"MEETING", meeting}};
-                                  }});
+  const auto ends = run_processes("survived", 2, at_meeting());
   EXPECT_EQ(ends[0].exit_code, 7);
   EXPECT_THAT(ends[0].output, AllOf(HasSubstr("in time"), HasSubstr("rank 1 died")));
 }
@@ -847,7 +793,7 @@ int host_first() {
 const RankFunction host_first_function{"host first", host_first};
 
 TEST(RankEnd, OfTheStoresHostWaitsForTheOthers) {
-  const auto ends = run_processes("host first", 3, {.variables = address_of(free_port())});
+  const auto ends = run_processes("host first", 3, at_port());
   for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
   EXPECT_THAT(ends[2].output, HasSubstr("value"));
 }
@@ -864,19 +810,13 @@ int again() {
 const RankFunction again_function{"again", again};
 
 TEST(DestroyProcessGroup, AllowsAnotherJob) {
-  const std::string meeting = fresh_path("meeting");
-  EXPECT_THAT(run_processes("again", 3,
-                            {.variables =
-                                 [&](int) {
-                                   return Variables{{"MEETING", meeting}};
-                                 }}),
-              Each(succeeded("sum 6")));
+  EXPECT_THAT(run_processes("again", 3, at_meeting()), Each(succeeded("sum 6")));
 }
 
 // A rank leaves while it still has a part in a call that it has posted, soon after it has met the others
 // elsewhere: what these said of that meeting is no sign that they wait for it now.
 int posts_and_leaves() {
-  init_process_group(options("file://" + variable("MEETING")));
+  init_process_group(meeting());
   const Group pair = new_group({0, 1});
   const Tensor x = scalar(1);
   if (test_rank() == 2) std::this_thread::sleep_for(Milliseconds(1'000));
@@ -890,19 +830,12 @@ int posts_and_leaves() {
 const RankFunction posts_and_leaves_function{"posts-and-leaves", posts_and_leaves};
 
 TEST(DestroyProcessGroup, WaitsForPostedCallsThatOthersComeToLater) {
-  const std::string meeting = fresh_path("meeting");
-  EXPECT_THAT(run_processes("posts-and-leaves", 3,
-                            {.variables =
-                                 [&](int) {
-                                   return Variables{{"MEETING", meeting}};
-                                 }}),
-              Each(succeeded("left in order")));
+  EXPECT_THAT(run_processes("posts-and-leaves", 3, at_meeting()), Each(succeeded("left in order")));
 }
 
 // A stopped rank: the others' timeout names it.
 int stopped() {
-  InitOptions o = options("file://" + variable("MEETING"));
-  init_process_group(o);
+  init_process_group(meeting());
   barrier();
   if (test_rank() == 1) {
     if (fork() == 0) {
@@ -924,10 +857,7 @@ int stopped() {
 const RankFunction stopped_function{"stopped", stopped};
 
 TEST(RankEnd, AStoppedRankIsATimeoutThatNamesIt) {
-  const std::string meeting = fresh_path("meeting");
-  const auto ends = run_processes("stopped", 3, {.variables = [&](int) {
-                                    return Variables{{"MEETING", meeting}};
-                                  }});
+  const auto ends = run_processes("stopped", 3, at_meeting());
   for (int rank : {0, 2}) {
     EXPECT_EQ(ends[rank].exit_code, 7);
     EXPECT_THAT(ends[rank].output, AllOf(HasSubstr("rank 1: [barrier] rank 1 did not come to barrier #2"),

@@ -1,4 +1,4 @@
-#include "gradus/tests/distributed/group/random_stall.h"
+#include "gradus/tests/distributed/group/random_stalls.h"
 
 #include <algorithm>
 #include <cctype>

@@ -17,6 +17,7 @@
 #include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/distributed/late.h"
+#include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -26,26 +27,6 @@ using testing::HasSubstr;
 
 Tensor any(const Shape& shape, int seed, DType dtype = DType::kF64) {
   return random_tensor(shape, dtype, 100 + seed);
-}
-
-// Runs the ranks, and returns what each of them threw ("" for nothing).
-std::vector<std::string> errors_of(int world, const std::function<void()>& body,
-                                   Milliseconds timeout = Milliseconds(20'000)) {
-  std::vector<std::string> errors(world);
-  try {
-    run_ranks(world,
-              [&] {
-                try {
-                  body();
-                } catch (const std::exception& e) {
-                  errors[get_rank()] = e.what();
-                  throw;
-                }
-              },
-              {.timeout = timeout});
-  } catch (const std::exception&) {
-  }
-  return errors;
 }
 
 // --- a pipeline of stages ---
@@ -239,8 +220,7 @@ TEST(Remote, TakesMegEnginesShapesAndAllFloatingDtypes) {
       run_ranks(2, [=] {
         const Tensor x = to(any(shape, 1), dtype);
         GradManager gm;
-        gm.attach(x);
-        auto recording = gm.record();
+        auto recording = gm.attach(x).record();
         if (get_rank() == 0) {
           remote_send(x * 2, {.dest_rank = 1});
           gm.backward();
@@ -259,8 +239,7 @@ TEST(Remote, CarriesIntegersAndWhatNeedsNoGradient) {
   run_ranks(2, [] {
     const Tensor w = any({2}, 1);
     GradManager gm;
-    gm.attach(w);
-    auto recording = gm.record();
+    auto recording = gm.attach(w).record();
     if (get_rank() == 0) {
       remote_send(tensor({int64_t(3), int64_t(-4)}), {.dest_rank = 1});
       remote_send(detach(w), {.dest_rank = 1});
@@ -318,8 +297,7 @@ TEST(Remote, AConnectionMaySkipAStage) {
   run_ranks(3, [] {
     const Tensor x = any({4}, 0), w = any({4}, 1);
     GradManager gm;
-    gm.attach(get_rank() == 0 ? x : w);
-    auto recording = gm.record();
+    auto recording = gm.attach(get_rank() == 0 ? x : w).record();
     if (get_rank() == 0) {
       remote_send(square(x), {.dest_rank = 1});
       remote_send(x, {.dest_rank = 2});
@@ -340,8 +318,7 @@ TEST(Remote, ARoundTripReachesTheSendersOwnLoss) {
   run_ranks(2, [] {
     const Tensor x = any({4}, 0), w = any({4}, 1);
     GradManager gm;
-    gm.attach(get_rank() == 0 ? x : w);
-    auto recording = gm.record();
+    auto recording = gm.attach(get_rank() == 0 ? x : w).record();
     if (get_rank() == 0) {
       remote_send(x, {.dest_rank = 1});
       gm.backward(sum(x * remote_recv({.src_rank = 1})));
@@ -360,8 +337,7 @@ TEST(Remote, GroupsHaveMessagesOfTheirOwn) {
     if (get_rank() == 1) return;
     const Tensor x = any({2}, 0);
     GradManager gm;
-    gm.attach(x);
-    auto recording = gm.record();
+    auto recording = gm.attach(x).record();
     if (get_rank() == 0) {
       remote_send(x, {.dest_rank = 2});
       remote_send(2 * x, {.dest_rank = 2, .group = pair});
@@ -381,8 +357,7 @@ TEST(Remote, AResultThatIsKeptDoesNotKeepTheGroup) {
     const uint32_t before = group->use_count();
     const Tensor x = any({3}, 0);
     GradManager gm;
-    gm.attach(x);
-    auto recording = gm.record();
+    auto recording = gm.attach(x).record();
     remote_send(x, {.dest_rank = 1 - get_rank()});
     const Tensor y = remote_recv({.src_rank = 1 - get_rank()});
     EXPECT_GT(group->use_count(), before);
@@ -587,8 +562,7 @@ TEST(RemoteErrors, AStageThatThrowsInItsForwardEndsTheJob) {
                          [] {
                            const Tensor w = weight_of(0);
                            GradManager gm;
-                           gm.attach(w);
-                           auto recording = gm.record();
+                           auto recording = gm.attach(w).record();
                            if (get_rank() == 1) {
                              remote_recv({.src_rank = 0});
                              throw ValueError("stage", "no data");
@@ -602,15 +576,14 @@ TEST(RemoteErrors, AStageThatThrowsInItsForwardEndsTheJob) {
 }
 
 TEST(RemoteErrors, AMessageThatDoesNotComeNamesItsSender) {
-  const auto errors = errors_of(
-      2,
-      [] {
-        if (get_rank() == 1)
-          remote_recv({.src_rank = 0, .timeout = Milliseconds(100)});
-        else
-          remote_recv({.src_rank = 1});
-      },
-      Milliseconds(5000));
+  const auto errors = errors_of(2,
+                                [] {
+                                  if (get_rank() == 1)
+                                    remote_recv({.src_rank = 0, .timeout = Milliseconds(100)});
+                                  else
+                                    remote_recv({.src_rank = 1});
+                                },
+                                {.timeout = Milliseconds(5000)});
   EXPECT_THAT(errors[1], HasSubstr("[remote_recv] rank 0"));
 }
 
@@ -625,8 +598,7 @@ TEST(RemoteErrors, AnotherNumberOfRecordingsNamesBothSides) {
   for (const std::string& e : errors_of(2, [] {
          const Tensor x = any({2}, 0);
          GradManager gm, other;
-         gm.attach(x);
-         auto recording = gm.record();
+         auto recording = gm.attach(x).record();
          if (get_rank() == 0) {
            remote_send(x, {.dest_rank = 1});
            gm.backward();
@@ -647,8 +619,7 @@ TEST(RemoteErrors, WrongRanksAndArguments) {
     EXPECT_THROW(remote_send(Tensor(), {.dest_rank = 1 - get_rank()}), ValueError);
     const Tensor w = any({2}, 0);
     GradManager gm;
-    gm.attach(w);
-    auto recording = gm.record();
+    auto recording = gm.attach(w).record();
     EXPECT_THROW(autograd::checkpoint(
                      [](const Tensor& x) {
                        remote_send(x, {.dest_rank = 1 - get_rank()});

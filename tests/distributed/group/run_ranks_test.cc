@@ -132,8 +132,7 @@ TEST(RunRanks, GivesEveryRankAContextOfItsOwn) {
   manual_seed(7);
   const Tensor w = scalar(1);
   GradManager gm;
-  gm.attach(w);
-  auto recording = gm.record();
+  auto recording = gm.attach(w).record();
   std::vector<double> draws(3);
   run_ranks(3, [&] {
     EXPECT_TRUE(Context::current().recordings.empty());

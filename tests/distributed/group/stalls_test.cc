@@ -5,8 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gradus/tests/distributed/group/random_deadlock.h"
-#include "gradus/tests/distributed/group/random_stall.h"
+#include "gradus/tests/distributed/group/random_stalls.h"
 #include "gradus/tests/distributed/rank_processes.h"
 #include "gradus/tests/distributed/subprocess.h"
 

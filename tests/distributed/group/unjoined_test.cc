@@ -90,8 +90,7 @@ TEST(Unjoined, RanksThatAreThreadsHaveAJob) {
 TEST(Unjoined, ATrainingInOneProcessNeedsNoJob) {
   nn::Linear net({.in = 2, .out = 1});
   GradManager gm;
-  gm.attach(net.parameters());
-  auto recording = gm.record();
+  auto recording = gm.attach(net.parameters()).record();
   gm.backward(sum(net(ones({1, 2}))));
   EXPECT_TRUE(net.parameters()[0].grad().defined());
 }

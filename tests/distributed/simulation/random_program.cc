@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <map>
 #include <stdexcept>
 
 #include "gradus/distributed/group/client.h"
@@ -11,6 +12,7 @@
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/runtime/random.h"
+#include "gradus/tests/distributed/group/collective_cases.h"
 
 namespace gradus::dist {
 namespace {
@@ -30,22 +32,9 @@ using Values = std::vector<double>;
 
 Tensor to_tensor(const Values& values, DType dtype) {
   Tensor x = empty({int64_t(values.size())}, {.dtype = dtype});
-  const auto fill = [&](auto* to) {
-    for (size_t i = 0; i < values.size(); ++i) to[i] = std::remove_reference_t<decltype(*to)>(values[i]);
-  };
-  switch (dtype) {
-    case DType::kF32:
-      fill(x.ptr<float>());
-      break;
-    case DType::kF64:
-      fill(x.ptr<double>());
-      break;
-    case DType::kI32:
-      fill(x.ptr<int32_t>());
-      break;
-    default:
-      fill(x.ptr<int64_t>());
-  }
+  dispatch_all(dtype, [&]<class T>() {
+    for (size_t i = 0; i < values.size(); ++i) x.ptr<T>()[i] = T(float(values[i]));
+  });
   return x;
 }
 
@@ -59,10 +48,6 @@ void expect_values(const Tensor& x, const Values& want, const std::string& what)
   for (size_t i = 0; i < got.size(); ++i)
     expect(std::abs(got[i] - want[i]) <= 1e-6 * std::max(1.0, std::abs(want[i])),
            concat(what, ": value ", i, " is ", got[i], ", not ", want[i]));
-}
-
-Values slice(const Values& values, size_t start, size_t size) {
-  return {values.begin() + start, values.begin() + start + size};
 }
 
 // One rank's run.
@@ -118,16 +103,15 @@ class Run {
   int size() const { return group_.size(); }
   int root_rank() const { return group_.ranks()[root_]; }
   bool is_root() const { return me_ == root_; }
-  bool async() { return own_.chance(0.4); }
   std::string what(const char* op) const {
     return concat(op, " in step ", step_, " of group '", group_.name(), "'");
   }
 
   // What group rank `index` gives in this step.
-  Values values(int index, size_t size, int part = 0) const {
+  Values values(int index, size_t size) const {
     Values values(size);
     for (size_t i = 0; i < size; ++i)
-      values[i] = double(philox(seed_ ^ uint64_t(part) << 48, uint64_t(step_) << 8 | index, i)[0] % 17) - 8;
+      values[i] = double(philox(seed_, uint64_t(step_) << 8 | index, i)[0] % 17) - 8;
     return values;
   }
   Tensor input(const Values& values) const { return to_tensor(values, dtype_); }
@@ -145,183 +129,29 @@ class Run {
   void expect_later(Work work, const char* op, const Tensor& x, Values want) {
     add(std::move(work), [x, want = std::move(want), what = what(op)] { expect_values(x, want, what); });
   }
-  void expect_all_later(Work work, const char* op, const std::vector<Tensor>& xs, std::vector<Values> want) {
-    add(std::move(work), [xs, want = std::move(want), what = what(op)] {
-      for (size_t i = 0; i < xs.size(); ++i) expect_values(xs[i], want[i], what);
-    });
-  }
-
-  ReduceOp draw_op() {
-    constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
-                                 ReduceOp::kAvg};
-    return kOps[draws_.below(is_floating(dtype_) ? 5 : 4)];
-  }
-  Values reduced(ReduceOp op, size_t size, int part = 0) const {
-    Values total = values(0, size, part);
-    for (int r = 1; r < this->size(); ++r) {
-      const Values more = values(r, size, part);
-      for (size_t i = 0; i < size; ++i) switch (op) {
-          case ReduceOp::kProduct:
-            total[i] *= more[i];
-            break;
-          case ReduceOp::kMin:
-            total[i] = std::min(total[i], more[i]);
-            break;
-          case ReduceOp::kMax:
-            total[i] = std::max(total[i], more[i]);
-            break;
-          default:
-            total[i] += more[i];
-        }
-    }
-    if (op == ReduceOp::kAvg)
-      for (double& v : total) v /= this->size();
-    return total;
-  }
 
   void run_one() {
     constexpr void (Run::*kOperations[])() = {
-        &Run::all_reduce_one,
-        &Run::all_reduce_some,
-        &Run::reduce_one,
-        &Run::broadcast_one,
-        &Run::gather_parts,
-        &Run::scatter_parts,
-        &Run::all_gather_parts,
-        &Run::all_gather_unknown,
-        &Run::all_gather_even,
-        &Run::reduce_scatter_parts,
-        &Run::reduce_scatter_even,
-        &Run::all_to_all_parts,
-        &Run::all_to_all_even,
-        &Run::meet,
-        &Run::objects,
-        &Run::pass_on,
-        &Run::collect,
-        &Run::swap_pair,
-        &Run::pass_object,
-        &Run::tell,
-        &Run::queue_up,
-        &Run::store_barrier,
-        &Run::count,
+        &Run::pass_on, &Run::collect,  &Run::swap_pair,     &Run::pass_object,
+        &Run::tell,    &Run::queue_up, &Run::store_barrier, &Run::count,
     };
+    if (draws_.chance(0.6)) return collective();
     (this->*kOperations[draws_.below(std::size(kOperations))])();
   }
 
-  // ---- collectives
-
-  void all_reduce_one() {
-    const ReduceOp op = draw_op();
-    const Tensor x = input(values(me_, size_));
-    expect_later(all_reduce(x, {.op = op, .group = group_, .async_op = async()}), "all_reduce", x,
-                 reduced(op, size_));
-  }
-  void all_reduce_some() {
-    const ReduceOp op = draw_op();
-    const std::vector<Tensor> xs = {input(values(me_, size_, 1)), input(values(me_, size_ / 2, 2))};
-    expect_all_later(all_reduce_coalesced(xs, {.op = op, .group = group_, .async_op = async()}),
-                     "all_reduce_coalesced", xs, {reduced(op, size_, 1), reduced(op, size_ / 2, 2)});
-  }
-  void reduce_one() {
-    const ReduceOp op = draw_op();
-    const Tensor x = input(values(me_, size_));
-    expect_later(reduce(x, {.dst = root_rank(), .op = op, .group = group_, .async_op = async()}), "reduce", x,
-                 is_root() ? reduced(op, size_) : values(me_, size_));
-  }
-  void broadcast_one() {
-    const Tensor x = input(values(me_, size_));
-    expect_later(broadcast(x, {.src = root_rank(), .group = group_, .async_op = async()}), "broadcast", x,
-                 values(root_, size_));
-  }
-  void gather_parts() {
-    std::vector<Tensor> outputs;
-    std::vector<Values> want;
-    for (int r = 0; is_root() && r < size(); ++r) {
-      outputs.push_back(output(part_size(r)));
-      want.push_back(values(r, part_size(r)));
-    }
-    const Tensor x = input(values(me_, part_size(me_)));
-    expect_all_later(gather(x, outputs, {.dst = root_rank(), .group = group_, .async_op = async()}), "gather",
-                     outputs, std::move(want));
-  }
-  void scatter_parts() {
-    std::vector<Tensor> inputs;
-    for (int r = 0; is_root() && r < size(); ++r) inputs.push_back(input(values(r, part_size(r))));
-    const Tensor x = output(part_size(me_));
-    expect_later(scatter(x, inputs, {.src = root_rank(), .group = group_, .async_op = async()}), "scatter", x,
-                 values(me_, part_size(me_)));
-  }
-  void all_gather_parts() {
-    std::vector<Tensor> outputs;
-    std::vector<Values> want;
-    for (int r = 0; r < size(); ++r) {
-      outputs.push_back(output(part_size(r)));
-      want.push_back(values(r, part_size(r)));
-    }
-    const Tensor x = input(values(me_, part_size(me_)));
-    expect_all_later(all_gather(outputs, x, {.group = group_, .async_op = async()}), "all_gather", outputs,
-                     std::move(want));
-  }
-  void all_gather_unknown() {
-    const std::vector<Tensor> all = all_gather(input(values(me_, part_size(me_))), {.group = group_});
-    for (int r = 0; r < size(); ++r) expect_values(all[r], values(r, part_size(r)), what("all_gather"));
-  }
-  void all_gather_even() {
-    const Tensor out = output(size_ * size());
-    Values want;
-    for (int r = 0; r < size(); ++r) {
-      const Values part = values(r, size_);
-      want.insert(want.end(), part.begin(), part.end());
-    }
-    const Tensor x = input(values(me_, size_));
-    expect_later(all_gather_into_tensor(out, x, {.group = group_, .async_op = async()}),
-                 "all_gather_into_tensor", out, std::move(want));
-  }
-  void reduce_scatter_parts() {
-    const ReduceOp op = draw_op();
-    std::vector<Tensor> inputs;
-    for (int r = 0; r < size(); ++r) inputs.push_back(input(values(me_, part_size(r), r)));
-    const Tensor out = output(part_size(me_));
-    expect_later(reduce_scatter(out, inputs, {.op = op, .group = group_, .async_op = async()}),
-                 "reduce_scatter", out, reduced(op, part_size(me_), me_));
-  }
-  void reduce_scatter_even() {
-    const ReduceOp op = draw_op();
-    const Tensor x = input(values(me_, size_ * size())), out = output(size_);
-    expect_later(reduce_scatter_tensor(out, x, {.op = op, .group = group_, .async_op = async()}),
-                 "reduce_scatter_tensor", out, slice(reduced(op, size_ * size()), size_ * me_, size_));
-  }
-  void all_to_all_parts() {
-    std::vector<Tensor> inputs, outputs;
-    std::vector<Values> want;
-    for (int r = 0; r < size(); ++r) {
-      inputs.push_back(input(values(me_, part_size(me_ + r), r)));
-      outputs.push_back(output(part_size(me_ + r)));
-      want.push_back(values(r, part_size(me_ + r), me_));
-    }
-    expect_all_later(all_to_all(outputs, inputs, {.group = group_, .async_op = async()}), "all_to_all",
-                     outputs, std::move(want));
-  }
-  void all_to_all_even() {
-    const Tensor x = input(values(me_, size_ * size())), out = output(size_ * size());
-    Values want;
-    for (int r = 0; r < size(); ++r) {
-      const Values part = slice(values(r, size_ * size()), size_ * me_, size_);
-      want.insert(want.end(), part.begin(), part.end());
-    }
-    expect_later(all_to_all_single(out, x, {}, {}, {.group = group_, .async_op = async()}),
-                 "all_to_all_single", out, std::move(want));
-  }
-  void meet() { add(barrier({.group = group_, .async_op = async()}), {}); }
-  void objects() {
-    const auto object = [&](int r) { return std::string(part_size(r), char('a' + r)); };
-    const auto all = all_gather_object(object(me_), {.group = group_});
-    for (int r = 0; r < size(); ++r) expect(all[r] == object(r), what("all_gather_object"));
-    const std::string one =
-        broadcast_object(is_root() ? object(7) : "", {.src = root_rank(), .group = group_});
-    expect(one == object(7), what("broadcast_object"));
-    const auto gathered = gather_object(object(me_), {.dst = root_rank(), .group = group_});
-    expect(gathered == (is_root() ? all : std::vector<std::string>()), what("gather_object"));
+  // Ops are equally frequent, whatever the number of their cases.
+  void collective() {
+    std::map<std::string, std::vector<CollectiveCase>> by_op;
+    for (CollectiveCase& one :
+         collective_cases_of(group_, {.dtypes = {dtype_, DType::kF32}, .large = 20'000, .shift = step_}))
+      by_op[one.op].push_back(std::move(one));
+    const auto& [op, cases] = *std::next(by_op.begin(), int64_t(draws_.below(by_op.size())));
+    const CollectiveCase& one = cases[draws_.below(cases.size())];
+    StartedCase started = one.start(own_.chance(0.4));
+    add(started.work, [check = started.check, what = what((op + ' ' + one.name).c_str())] {
+      const std::string wrong = check();
+      expect(wrong.empty(), what + ": " + wrong);
+    });
   }
 
   // ---- messages

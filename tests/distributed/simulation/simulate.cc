@@ -12,13 +12,38 @@
 #include <cstdio>
 #include <iostream>
 
-#include "gradus/tests/distributed/group/random_deadlock.h"
-#include "gradus/tests/distributed/group/random_stall.h"
+#include "gradus/tests/distributed/group/random_stalls.h"
 #include "gradus/tests/distributed/simulation/random_pipeline.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
+using namespace gradus::dist;
+
+namespace {
+
+struct Result {
+  std::string wrong;     // "" when all is well
+  bool counted = false;  // see run_all
+};
+
+// Tries `count` seeds, and prints how many there were, in how many the result is counted, and what was wrong.
+int run_all(uint64_t first, uint64_t count, const char* programs, const char* counted_as,
+            Result (*run)(uint64_t seed)) {
+  uint64_t wrong = 0, counted = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const Result result = run(seed);
+    counted += result.counted;
+    if (result.wrong.empty()) continue;
+    ++wrong;
+    std::cout << "seed " << seed << ":\n" << result.wrong << std::flush;
+  }
+  std::cout << count << ' ' << programs << ", " << counted << ' ' << counted_as << "; wrong: " << wrong
+            << '\n';
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  using namespace gradus::dist;
   uint64_t seeds = 10'000, first = 0, shown = 0;
   CLI::App app(
       "Tries programs of random collectives under a simulation; ranks are killed, messages lost and "
@@ -32,45 +57,23 @@ int main(int argc, char** argv) {
   app.add_option("--pipelines", pipelines, "try so many pipelines instead");
   CLI11_PARSE(app, argc, argv);
 
-  if (pipelines > 0) {
-    uint64_t wrong_runs = 0, trained = 0;
-    for (uint64_t seed = first; seed < first + pipelines; ++seed) {
+  if (pipelines > 0)
+    return run_all(first, pipelines, "pipelines", "trained to the end", [](uint64_t seed) {
       const PipelineReport report = try_pipeline(seed);
-      trained += report.trained;
-      if (report.wrong.empty()) continue;
-      ++wrong_runs;
-      std::cout << "seed " << seed << ":\n" << report.wrong << std::flush;
-    }
-    std::printf("%llu pipelines, of which %llu trained to the end; wrong: %llu\n",
-                (unsigned long long)pipelines, (unsigned long long)trained, (unsigned long long)wrong_runs);
-    return wrong_runs == 0 ? 0 : 1;
-  }
-  if (stalls > 0) {
-    uint64_t wrong_stalls = 0, open_stalls = 0;
-    for (uint64_t seed = first; seed < first + stalls; ++seed) {
-      const StallReport report = try_stall(seed);
-      wrong_stalls += !report.wrong.empty();
-      open_stalls += report.suspects > 1;
-      std::cout << report.wrong << std::flush;
-    }
-    std::printf(
-        "%llu stalls, in %llu of which nobody can tell the culprit from another rank; named wrongly: %llu\n",
-        (unsigned long long)stalls, (unsigned long long)open_stalls, (unsigned long long)wrong_stalls);
-    return wrong_stalls == 0 ? 0 : 1;
-  }
-  if (deadlocks > 0) {
-    uint64_t wrong_runs = 0, deadlocked = 0;
-    for (uint64_t seed = first; seed < first + deadlocks; ++seed) {
-      const DeadlockReport report = try_deadlock(seed);
-      wrong_runs += !report.wrong.empty();
-      deadlocked += report.deadlocked;
-      std::cout << report.wrong << std::flush;
-    }
-    std::printf("%llu programs, in %llu of which ranks wait for each other for ever; wrong: %llu\n",
-                (unsigned long long)deadlocks, (unsigned long long)deadlocked,
-                (unsigned long long)wrong_runs);
-    return wrong_runs == 0 ? 0 : 1;
-  }
+      return Result{report.wrong, report.trained};
+    });
+  if (stalls > 0)
+    return run_all(first, stalls, "stalls", "where nobody can tell the culprit from another rank",
+                   [](uint64_t seed) {
+                     const StallReport report = try_stall(seed);
+                     return Result{report.wrong, report.suspects > 1};
+                   });
+  if (deadlocks > 0)
+    return run_all(first, deadlocks, "programs", "where ranks wait for each other forever",
+                   [](uint64_t seed) {
+                     const DeadlockReport report = try_deadlock(seed);
+                     return Result{report.wrong, report.deadlocked};
+                   });
   if (*show) {
     SimulationReport report;
     const std::string wrong = try_seed(shown, &report);

@@ -92,7 +92,9 @@ TEST(Arena, AGatherMayTakeFromItsOwnOutput) {
 
     std::string at_root = std::string(2 * rank, '?') + "xy" + std::string(4 - 2 * rank, '?');
     out = {{at_root.data(), 2}, {at_root.data() + 2, 2}, {at_root.data() + 4, 2}};
-    backend->gather(job.call(rank), 1, {out[rank].data, 2}, out);
+    std::vector<ConstBlock> in(3);
+    in[1] = {out[rank].data, 2};
+    backend->exchange_blocks(job.call(rank), in, rank == 1 ? out : std::vector<Block>(3));
     EXPECT_EQ(at_root, rank == 1 ? "xyxyxy" : rank == 0 ? "xy????" : "????xy");
   });
 }

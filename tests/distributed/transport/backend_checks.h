@@ -68,7 +68,7 @@ class BackendChecks {
     for (const size_t unit : {0, 1, 999, 200'003}) {
       for (int root = 0; root < size_; root += std::max(1, size_ - 1)) gather_and_scatter(unit, root);
       all_gather(unit);
-      all_to_all(unit);
+      exchange_blocks(unit);
     }
   }
 
@@ -122,22 +122,25 @@ class BackendChecks {
         << "broadcast of " << bytes << " bytes from " << root << " of " << size_;
   }
 
-  // Rank r's block has r * unit bytes.
+  // Rank r's block has r * unit bytes. To the root, and from it.
   void gather_and_scatter(size_t unit, int root) {
-    std::vector<std::string> blocks;
-    std::vector<Block> list;
-    for (int r = 0; r < size_; ++r) blocks.push_back(std::string(r * unit, '?'));
-    for (std::string& block : blocks) list.push_back({block.data(), block.size()});
+    const bool is_root = rank_ == root;
     const std::string mine = text(rank_, rank_ * unit);
-    backend_.gather(call(), root, {mine.data(), mine.size()}, rank_ == root ? list : std::vector<Block>{});
-    for (int r = 0; rank_ == root && r < size_; ++r)
+    std::string out(mine.size(), '?');
+    std::vector<std::string> blocks;
+    std::vector<ConstBlock> to_root(size_), from_root(size_);
+    std::vector<Block> at_root(size_), from_each(size_);
+    for (int r = 0; r < size_; ++r) blocks.push_back(std::string(r * unit, '?'));
+    for (int r = 0; is_root && r < size_; ++r) {
+      at_root[r] = {blocks[r].data(), blocks[r].size()};
+      from_root[r] = {blocks[r].data(), blocks[r].size()};
+    }
+    to_root[root] = {mine.data(), mine.size()};
+    from_each[root] = {out.data(), out.size()};
+    backend_.exchange_blocks(call(), to_root, at_root);
+    for (int r = 0; is_root && r < size_; ++r)
       EXPECT_TRUE(blocks[r] == text(r, r * unit)) << "gather from " << r;
-
-    std::vector<ConstBlock> inputs;
-    for (const std::string& block : blocks) inputs.push_back({block.data(), block.size()});
-    std::string out(rank_ * unit, '?');
-    backend_.scatter(call(), root, rank_ == root ? inputs : std::vector<ConstBlock>{},
-                     {out.data(), out.size()});
+    backend_.exchange_blocks(call(), from_root, from_each);
     EXPECT_TRUE(out == mine) << "scatter to " << rank_;
   }
 
@@ -152,7 +155,7 @@ class BackendChecks {
   }
 
   // Rank i sends (i + 2j) % 4 * unit bytes to rank j.
-  void all_to_all(size_t unit) {
+  void exchange_blocks(size_t unit) {
     const auto message = [&](int from, int to) {
       return text(from * 10 + to, size_t((from + 2 * to) % 4) * unit);
     };
@@ -165,8 +168,8 @@ class BackendChecks {
     }
     for (const std::string& block : inputs) in.push_back({block.data(), block.size()});
     for (std::string& block : outputs) out.push_back({block.data(), block.size()});
-    backend_.all_to_all(call(), in, out);
-    for (int r = 0; r < size_; ++r) EXPECT_TRUE(outputs[r] == message(r, rank_)) << "all_to_all from " << r;
+    backend_.exchange_blocks(call(), in, out);
+    for (int r = 0; r < size_; ++r) EXPECT_TRUE(outputs[r] == message(r, rank_)) << "block from " << r;
   }
 
  private:
