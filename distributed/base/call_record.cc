@@ -129,10 +129,4 @@ std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, con
   return mismatch(rank_of(odd), std::move(text));
 }
 
-void check_records(const std::vector<CallRecord>& records, const std::vector<int>& ranks,
-                   const std::string& group) {
-  if (const auto failure = find_mismatch(records, ranks, group))
-    throw_failure(name_of(records[0].op), *failure);
-}
-
 }  // namespace gradus::dist::internal

@@ -83,8 +83,5 @@ std::string describe(const CallRecord& record);
 // one that differs from the majority (on a tie, from the first record with the most votes).
 std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, const std::vector<int>& ranks,
                                      const std::string& group);
-// Throws what find_mismatch returns, as a MismatchError.
-void check_records(const std::vector<CallRecord>& records, const std::vector<int>& ranks,
-                   const std::string& group);
 
 }  // namespace gradus::dist::internal

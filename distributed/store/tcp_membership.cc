@@ -123,7 +123,7 @@ class StandingConnection {
   }
 
   StoreConnection connection_;
-  internal::Socket stop_;
+  internal::FileDescriptor stop_;
   const Handlers handlers_;
   std::mutex send_mutex_;
   bool broken_ = false;

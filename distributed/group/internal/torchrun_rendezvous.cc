@@ -2,9 +2,9 @@
 #include <tuple>
 #include <utility>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/internal/rendezvous.h"
-#include "gradus/distributed/store/private_folder.h"
 #include "gradus/distributed/store/torchrun_store.h"
 
 namespace gradus::dist::internal {

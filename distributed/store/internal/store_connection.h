@@ -35,10 +35,13 @@ class StoreConnection {
   int port() const { return port_; }  // the server's
 
  private:
-  friend class Greeting;
-  explicit StoreConnection(Socket socket, int port) : socket_(std::move(socket)), port_(port) {}
+  struct GreetingFailure;
+  // Makes one attempt at one address. Returns nothing and sets `failure` if the server does not accept the client.
+  static std::optional<StoreConnection> greet(const SocketAddress& address, std::string_view token, Hello who,
+                                              const Deadline& deadline, GreetingFailure& failure);
+  explicit StoreConnection(FileDescriptor socket, int port) : socket_(std::move(socket)), port_(port) {}
 
-  Socket socket_;
+  FileDescriptor socket_;
   int port_;
   FrameReader in_;
   bool bad_ = false;

@@ -181,11 +181,11 @@ void StoreService::send_failure() {
 }
 
 void StoreService::query_still() {
-  const std::optional<Roster::Question> question = roster_.take_question();
-  if (!question) return;
+  const std::optional<Roster::Query> query = roster_.take_query();
+  if (!query) return;
   for (auto& [id, c] : connections_)
-    if (c.state == State::kOpen && c.hello.role == Role::kMember && question->ranks.contains(c.hello.rank))
-      send(id, c, encode({MessageType::kQueryStill, {question->number}, {}}));
+    if (c.state == State::kOpen && c.hello.role == Role::kMember && query->ranks.contains(c.hello.rank))
+      send(id, c, encode({MessageType::kQueryStill, {query->number}, {}}));
 }
 
 void StoreService::send_left(int rank) {

@@ -139,15 +139,5 @@ TEST(CallRecord, NonsenseIsNoIndexIntoTables) {
   }
 }
 
-TEST(CallRecord, CheckThrowsWhatItFinds) {
-  EXPECT_NO_THROW(check_records({make_record({Op::kBarrier}), make_record({Op::kBarrier})}, {0, 1}, "world"));
-  try {
-    check_records({make_record({Op::kBarrier}), make_record({Op::kBroadcastObject})}, {0, 1}, "world");
-    FAIL();
-  } catch (const MismatchError& error) {
-    EXPECT_EQ(error.rank(), 1);
-  }
-}
-
 }  // namespace
 }  // namespace gradus::dist::internal

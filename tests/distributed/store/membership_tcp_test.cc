@@ -525,8 +525,8 @@ TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
                      start + Milliseconds(ms));
   };
   const auto asks = [&] {
-    const auto question = roster.take_question();
-    return question ? question->number : 0;
+    const auto query = roster.take_query();
+    return query ? query->number : 0;
   };
   beat(0, 5, 0, 0);
   beat(1, 8, 0, 0);
