@@ -1,29 +1,17 @@
-// A segment that fork() passes on: for tests with processes but without a store.
+// Processes that fork() makes.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <exception>
 #include <functional>
-#include <new>
-
-#include "gradus/distributed/transport/segment.h"
+#include <utility>
 
 namespace gradus::dist::internal {
-
-class SharedMapping : public Segment {
- public:
-  explicit SharedMapping(size_t bytes) {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    data_ = static_cast<std::byte*>(memory);
-    bytes_ = bytes;
-  }
-  ~SharedMapping() override { munmap(data_, bytes_); }
-};
 
 // A process that runs `body` and ends with status 0 if that returns; killed at the end of the scope
 // if it still runs.
