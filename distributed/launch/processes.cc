@@ -60,11 +60,6 @@ void become(const SpawnOptions& options, char* const* argv, char* const* env, pi
   execvpe(options.path.c_str(), argv, env);  // runs a text file without #! by the shell
 }
 
-// Returns the first `limit` bytes of a process's file in /proc, or "" if it cannot be read.
-std::string read_proc(pid_t pid, const char* file, size_t limit) {
-  return read_file(concat("/proc/", pid, '/', file), limit);
-}
-
 struct Stat {
   char state = 0;
   pid_t parent = 0, group = 0;
@@ -75,7 +70,7 @@ struct Stat {
 
 // Reads "pid (name) state ppid pgrp ...". The name may contain any characters. The start time is field 22.
 Stat read_stat(pid_t pid) {
-  const std::string text = read_proc(pid, "stat", 4096);
+  const std::string text = read_file(concat("/proc/", pid, "/stat"), 4096);
   Stat stat;
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return stat;
@@ -208,7 +203,7 @@ std::vector<pid_t> find_processes(const Family& family) {
   const pid_t group = getpgid(family.adopter);
   for (const auto& [pid, stat] : all) {
     if (pid == getpid() || !stat.lives()) continue;
-    const std::string environment = read_proc(pid, "environ", 4 << 20);
+    const std::string environment = read_file(concat("/proc/", pid, "/environ"), 4 << 20);
     if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos)
       others.insert(pid);
     else if (groups.count(stat.group) ||

@@ -129,28 +129,28 @@ FrameReader::State FrameReader::next(size_t limit, std::string_view* body) {
 std::string encode(const Hello& hello) {
   return encode(
       {MessageType::kHello,
-       {kProtocolVersion, static_cast<int64_t>(hello.role), hello.attempt, hello.rank, hello.world_size},
+       {hello.version, static_cast<int64_t>(hello.role), hello.attempt, hello.rank, hello.world_size},
        {kMagic, hello.nonce, hello.job_id, hello.name}});
 }
 
-HelloResult parse_hello(std::string_view body) {
+std::optional<Hello> parse_hello(std::string_view body) {
   const std::optional<Message> message = parse(body);
   if (!message || message->type != MessageType::kHello || message->texts[0] != kMagic) return {};
   const auto& n = message->numbers;
-  if (n[0] != kProtocolVersion) return {.other_version = true};
+  if (n[0] != kProtocolVersion) return Hello{.version = n[0]};
   const bool member = n[1] == static_cast<int64_t>(Role::kMember);
   if (n[1] < 0 || n[1] > static_cast<int64_t>(Role::kLauncher) || n[2] < kAnyAttempt ||
       n[2] > std::numeric_limits<int>::max() || message->texts[1].size() != kNonceBytes ||
       message->texts[3].size() > kMaxName)
     return {};
   if (member && (n[4] < 1 || n[4] > kMaxWorldSize || n[3] < 0 || n[3] >= n[4])) return {};
-  return {.hello = Hello{.role = static_cast<Role>(n[1]),
-                         .attempt = static_cast<int>(n[2]),
-                         .rank = member ? static_cast<int>(n[3]) : -1,
-                         .world_size = member ? static_cast<int>(n[4]) : 0,
-                         .job_id = std::string(message->texts[2]),
-                         .nonce = std::string(message->texts[1]),
-                         .name = std::string(message->texts[3])}};
+  return Hello{.role = static_cast<Role>(n[1]),
+               .attempt = static_cast<int>(n[2]),
+               .rank = member ? static_cast<int>(n[3]) : -1,
+               .world_size = member ? static_cast<int>(n[4]) : 0,
+               .job_id = std::string(message->texts[2]),
+               .nonce = std::string(message->texts[1]),
+               .name = std::string(message->texts[3])};
 }
 
 std::string encode(MessageType type, int attempt, const Failure& failure) {

@@ -109,6 +109,7 @@ std::optional<StoreRequest> parse_request(const Message& message);
 std::string encode(const StoreAnswer& answer);
 
 struct Hello {
+  int64_t version = kProtocolVersion;
   Role role = Role::kClient;
   int attempt = 0;  // kAnyAttempt: the client outlives attempts
   int rank = -1, world_size = 0;
@@ -116,13 +117,8 @@ struct Hello {
   std::string name;  // of a launcher: "node 1"
 };
 std::string encode(const Hello& hello);
-// Sets `hello` for a valid greeting, `other_version` for the greeting of another protocol version, and
-// neither for other bytes.
-struct HelloResult {
-  std::optional<Hello> hello;
-  bool other_version = false;
-};
-HelloResult parse_hello(std::string_view body);
+// Returns nothing for bytes that are no greeting. Of the greeting of another protocol version, only the version is set.
+std::optional<Hello> parse_hello(std::string_view body);
 
 std::string encode(MessageType type, int attempt, const Failure& failure);
 struct AttemptFailure {

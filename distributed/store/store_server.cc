@@ -85,24 +85,14 @@ class StoreServer::Impl {
   }
 
   int port() const { return port_; }
+  // Calls f with the service under the lock.
+  template <class F> auto with_service(F&& f) {
+    std::lock_guard lock(mutex_);
+    return f(service_);
+  }
   template <class F> void change(F&& f) {
-    {
-      std::lock_guard lock(mutex_);
-      f(service_);
-    }
+    with_service(f);
     wake();
-  }
-  std::optional<Failure> failure() const {
-    std::lock_guard lock(mutex_);
-    return service_.failure();
-  }
-  std::string refusals() const {
-    std::lock_guard lock(mutex_);
-    return service_.refusals();
-  }
-  int launchers() const {
-    std::lock_guard lock(mutex_);
-    return service_.launchers();
   }
 
  private:
@@ -256,7 +246,7 @@ class StoreServer::Impl {
 
   FileDescriptor listener_, wake_, epoll_, spare_ = open_spare();
   const int port_;
-  mutable std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of what follows
   internal::StoreService service_;
   std::map<Id, FileDescriptor> sockets_;
   char chunk_[64 << 10];
@@ -269,25 +259,29 @@ StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return impl_->port(); }
 
 void StoreServer::report(const Failure& failure) {
-  impl_->change([&](internal::StoreService& service) { service.report(failure); });
+  impl_->change([&](auto& service) { service.report(failure); });
 }
 
 void StoreServer::ended(int rank) {
-  impl_->change([&](internal::StoreService& service) { service.ended(rank, now()); });
+  impl_->change([&](auto& service) { service.ended(rank, now()); });
 }
 
 bool StoreServer::failed(Failure* failure) const {
-  const std::optional<Failure> found = impl_->failure();
+  const std::optional<Failure> found = impl_->with_service([](auto& service) { return service.failure(); });
   if (found && failure != nullptr) *failure = *found;
   return found.has_value();
 }
 
-std::string StoreServer::refusals() const { return impl_->refusals(); }
+std::string StoreServer::refusals() const {
+  return impl_->with_service([](auto& service) { return service.refusals(); });
+}
 
-int StoreServer::launchers() const { return impl_->launchers(); }
+int StoreServer::launchers() const {
+  return impl_->with_service([](auto& service) { return service.launchers(); });
+}
 
 void StoreServer::begin_attempt(int attempt) {
-  impl_->change([&](internal::StoreService& service) { service.begin_attempt(attempt, now()); });
+  impl_->change([&](auto& service) { service.begin_attempt(attempt, now()); });
 }
 
 }  // namespace gradus::dist

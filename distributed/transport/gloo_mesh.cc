@@ -70,7 +70,7 @@ class IdleDevices {
   static IdleDevices& of_this_process() {
     static std::atomic<IdleDevices*> known{nullptr};
     IdleDevices* devices = known.load();
-    if (devices && devices->forks_ == gradus::internal::fork_count()) return *devices;
+    if (devices && devices->forks == gradus::internal::fork_count()) return *devices;
     // In a forked child, the parent's devices have no threads.
     auto* const fresh = new IdleDevices;
     if (known.compare_exchange_strong(devices, fresh)) return *fresh;
@@ -93,26 +93,26 @@ class IdleDevices {
     std::lock_guard lock(mutex_);
     idle_[address].push_back(device);
   }
+  const int forks = gradus::internal::fork_count();
 
  private:
-  const int forks_ = gradus::internal::fork_count();
   std::mutex mutex_;
   std::map<std::string, std::vector<Device>> idle_;
 };
 
-}  // namespace
-
-BorrowedDevice::BorrowedDevice(const std::string& address)
-    : address_(address),
-      forks_(gradus::internal::fork_count()),
-      device_(IdleDevices::of_this_process().take(address)) {}
-
-BorrowedDevice::~BorrowedDevice() {
-  if (forks_ == gradus::internal::fork_count())
-    IdleDevices::of_this_process().put(address_, device_);
-  else
-    new std::shared_ptr<gloo::transport::Device>(device_);  // never destroyed: the device is the parent's
+// Returns a device that no other mesh uses. The end of the last reference makes it idle.
+IdleDevices::Device borrow_device(const std::string& address) {
+  IdleDevices& idle = IdleDevices::of_this_process();
+  const IdleDevices::Device device = idle.take(address);
+  return {device.get(), [&idle, address, device](auto*) {
+            if (idle.forks == gradus::internal::fork_count())
+              idle.put(address, device);
+            else
+              gradus::internal::abandon(device);  // the device is the parent's
+          }};
 }
+
+}  // namespace
 
 std::string gloo_text(const std::exception& error) {
   const std::string text = error.what();
@@ -121,7 +121,7 @@ std::string gloo_text(const std::exception& error) {
 }
 
 GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
-    : rank_(setup.rank), size_(setup.size), device_(setup.address) {
+    : rank_(setup.rank), size_(setup.size), device_(borrow_device(setup.address)) {
   for (auto& context : contexts_) {
     context = device_->createContext(rank_, size_);
     // gloo's own timeouts must never end a wait: see connect_all and gloo_link.h.

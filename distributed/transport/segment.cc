@@ -21,7 +21,7 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr char kOp[] = "shared memory";
-constexpr Milliseconds kSlice{50};
+constexpr Milliseconds kSlice{100};
 
 [[noreturn]] void throw_errno(const char* what) { throw ConnectionError(kOp, -1, what, ": ", errno_text()); }
 
@@ -113,7 +113,7 @@ class ProcessSegments final : public SegmentProvider {
     std::map<int, std::string> opened;
     for (size_t i = 1; i < members.size(); ++i) opened[members[i]] = opened_key(members[i]);
     wait_for(opened, watch);
-    for (const auto& [rank, opened] : opened) store_->delete_key(opened);
+    for (const auto& [rank, key] : opened) store_->delete_key(key);
     store_->delete_key(name_key);
     return segment;
   }
@@ -133,11 +133,15 @@ class ProcessSegments final : public SegmentProvider {
       std::erase_if(keys, [&](const auto& entry) { return store_->check({entry.second}); });
       if (keys.empty()) return;
       std::vector<int> missing;
-      for (const auto& [rank, key] : keys) missing.push_back(rank);
+      std::vector<std::string> absent;
+      for (const auto& [rank, key] : keys) {
+        missing.push_back(rank);
+        absent.push_back(key);
+      }
       check(missing, watch, [&](int rank) { return !store_->check({keys[rank]}); });
       const WaitScope waiting(*watch.membership, Wait::for_ranks([&missing] { return missing; }));
       try {
-        store_->wait({keys[missing[0]]}, std::min(kSlice, watch.deadline.left()));
+        store_->wait(absent, std::min(kSlice, watch.deadline.left()));
       } catch (const TimeoutError&) {
       }
     }

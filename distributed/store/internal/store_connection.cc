@@ -32,7 +32,7 @@ std::optional<StoreConnection> StoreConnection::greet(const SocketAddress& addre
                                                       GreetingFailure& failure) {
   FileDescriptor socket = connect_to(address, deadline, &failure.why);
   if (!socket) return {};
-  StoreConnection connection(std::move(socket), address.port());
+  StoreConnection connection(std::move(socket));
   // Sends a frame. Returns the answer if it has the expected type.
   const auto query = [&](std::string_view frame, MessageType expected) -> std::optional<Message> {
     Message answer{expected, {}, {}};

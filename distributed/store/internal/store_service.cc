@@ -63,14 +63,14 @@ void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint
 }
 
 void StoreService::greet(Id id, Connection& c, std::string_view body) {
-  const HelloResult result = parse_hello(body);
-  if (result.other_version)
+  const std::optional<Hello> hello = parse_hello(body);
+  if (!hello) return drop(id, c, kBadMessage);
+  if (hello->version != kProtocolVersion)
     return refuse(id, c, Refusal::kVersion,
                   concat("it speaks version ", kProtocolVersion, " of the protocol"));
-  if (!result.hello) return drop(id, c, kBadMessage);
   if (connections_.size() > options_.max_connections)
     return refuse(id, c, Refusal::kFull, concat("it has ", options_.max_connections, " connections already"));
-  c.hello = *result.hello;
+  c.hello = *hello;
   c.hello_frame = body;
   const std::string challenge = encode({MessageType::kChallenge, {}, {options_.nonce()}});
   c.challenge_frame = challenge.substr(sizeof(uint32_t));
