@@ -29,9 +29,7 @@ constexpr Type kTypes[] = {kType<ShapeError>, kType<DTypeError>, kType<DeviceErr
 
 std::string to_wire(uint64_t type, const std::string& op, const std::string& what) {
   WireWriter wire;
-  wire.put(type);
-  wire.put(op);
-  wire.put(what);
+  wire.put(type, op, what);
   return wire.take();
 }
 
@@ -54,9 +52,7 @@ void throw_from_wire(std::string_view bytes, std::string_view op, int rank, std:
   WireReader wire(bytes);
   uint64_t type = 0;
   std::string own_op, what;
-  wire.get(type);
-  wire.get(own_op);
-  wire.get(what);
+  wire.get(type, own_op, what);
   if (type < std::size(kTypes)) kTypes[type].raise(own_op, what);
   throw PeerError(op, rank, "rank ", rank, ' ', failed, ": ", what);
 }

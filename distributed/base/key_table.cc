@@ -1,5 +1,6 @@
 #include "gradus/distributed/base/key_table.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace gradus::dist::internal {
@@ -51,8 +52,46 @@ std::string& KeyTable::slot(const char* op, std::string_view key, size_t value_b
   return it->second;
 }
 
-void KeyTable::set(std::string_view key, std::string_view value) {
-  slot("set", key, value.size()).assign(value);
+StoreAnswer KeyTable::execute(const StoreRequest& request) {
+  const auto& [op, keys, values, amount, timeout] = request;
+  const std::string* const old = keys.empty() ? nullptr : find(keys[0]);
+  const std::string_view before = old == nullptr ? std::string_view() : *old;
+  switch (op) {
+    case StoreRequest::Op::kSet:
+      set(keys[0], values[0]);
+      return {};
+    case StoreRequest::Op::kGet:
+      return {.value = *old};
+    case StoreRequest::Op::kPop: {
+      StoreAnswer answer{.value = *old};
+      erase(keys[0]);
+      return answer;
+    }
+    case StoreRequest::Op::kAdd:
+      return {.number = add(keys[0], amount)};
+    case StoreRequest::Op::kCompareSet:
+      if (before != values[0]) return {.value = std::string(before)};
+      return {.value = slot("compare_set", keys[0], values[1].size()).assign(values[1])};
+    case StoreRequest::Op::kAppend:
+      return {.number = int64_t(
+                  slot("append", keys[0], before.size() + values[0].size()).append(values[0]).size())};
+    case StoreRequest::Op::kCheck:
+      return {.number = std::ranges::all_of(keys, [&](auto key) { return find(key) != nullptr; })};
+    case StoreRequest::Op::kDelete:
+      return {.number = erase(keys[0])};
+    case StoreRequest::Op::kNumKeys:
+      return {.number = int64_t(values_.size())};
+    case StoreRequest::Op::kWait:
+      break;
+  }
+  return {};
+}
+
+std::vector<std::string> KeyTable::missing(const StoreRequest& request) const {
+  std::vector<std::string> absent;
+  for (const std::string_view key : request.keys)
+    if (request.waits() && find(key) == nullptr) absent.emplace_back(key);
+  return absent;
 }
 
 int64_t KeyTable::add(std::string_view key, int64_t amount) {
@@ -71,21 +110,6 @@ int64_t KeyTable::add(std::string_view key, int64_t amount) {
   return sum;
 }
 
-const std::string& KeyTable::compare_set(std::string_view key, std::string_view expected,
-                                         std::string_view desired) {
-  static const std::string kEmpty;
-  const std::string* old = find(key);
-  if (old == nullptr ? !expected.empty() : *old != expected) return old == nullptr ? kEmpty : *old;
-  std::string& value = slot("compare_set", key, desired.size());
-  return value.assign(desired);
-}
-
-int64_t KeyTable::append(std::string_view key, std::string_view value) {
-  const std::string* old = find(key);
-  std::string& all = slot("append", key, (old == nullptr ? 0 : old->size()) + value.size());
-  return static_cast<int64_t>(all.append(value).size());
-}
-
 bool KeyTable::erase(std::string_view key) {
   const auto it = values_.find(key);
   if (it == values_.end()) return false;
@@ -95,21 +119,11 @@ bool KeyTable::erase(std::string_view key) {
 }
 
 void KeyTable::keep_only(std::string_view prefix) {
-  for (auto it = values_.begin(); it != values_.end();) {
-    if (it->first.starts_with(prefix)) {
-      ++it;
-      continue;
-    }
-    bytes_ -= it->first.size() + it->second.size();
-    it = values_.erase(it);
-  }
-}
-
-std::vector<std::string> KeyTable::missing(const std::vector<std::string>& keys) const {
-  std::vector<std::string> absent;
-  for (const auto& key : keys)
-    if (find(key) == nullptr) absent.push_back(key);
-  return absent;
+  std::erase_if(values_, [&](const auto& entry) {
+    const bool erased = !entry.first.starts_with(prefix);
+    if (erased) bytes_ -= entry.first.size() + entry.second.size();
+    return erased;
+  });
 }
 
 std::string missing_text(const std::vector<std::string>& keys) {

@@ -16,20 +16,19 @@ namespace gradus::dist::internal {
 // nothing has changed.
 class KeyTable {
  public:
+  // Executes a request whose missing() keys are none.
+  StoreAnswer execute(const StoreRequest& request);
+  // Returns the keys that a request waits for and that are absent.
+  std::vector<std::string> missing(const StoreRequest& request) const;
   // Returns the value, or null if the key is absent.
   const std::string* find(std::string_view key) const;
-  void set(std::string_view key, std::string_view value);
-  int64_t add(std::string_view key, int64_t amount);
-  const std::string& compare_set(std::string_view key, std::string_view expected, std::string_view desired);
-  int64_t append(std::string_view key, std::string_view value);
+  void set(std::string_view key, std::string_view value) { slot("set", key, value.size()).assign(value); }
   bool erase(std::string_view key);
   // Removes all keys except those that begin with `prefix`.
   void keep_only(std::string_view prefix);
-  size_t size() const { return values_.size(); }
-  size_t bytes() const { return bytes_; }
-  std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 
  private:
+  int64_t add(std::string_view key, int64_t amount);
   std::string& slot(const char* op, std::string_view key, size_t value_bytes);
 
   std::map<std::string, std::string, std::less<>> values_;

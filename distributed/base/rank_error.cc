@@ -3,14 +3,13 @@
 #include <cxxabi.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -21,16 +20,6 @@ constexpr size_t kMaxText = 64 << 10;  // of an error's text, for other ranks an
 std::string seconds_since_epoch() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
-}
-
-void write_all(int fd, std::string_view content) {
-  const gradus::internal::BlockedSignals blocked;
-  while (!content.empty()) {
-    const ssize_t n = write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    content.remove_prefix(size_t(n));
-  }
 }
 
 // Returns the value at a path of keys, or null.
@@ -110,12 +99,10 @@ void write_error_file(const std::exception_ptr& error) noexcept {
     if (const std::optional<int> rank = rank_at_fault(error)) info["rank"] = *rank;
     const nlohmann::json content = {
         {"message", {{"message", describe_error(error).substr(0, kMaxText)}, {"extraInfo", info}}}};
-    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return;
-    struct stat file;
-    if (fstat(fd, &file) == 0 && file.st_size == 0)  // the first error counts
-      write_all(fd, content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    close(fd);
+    const internal::FileDescriptor file(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    struct stat status;
+    if (fstat(file.fd(), &status) == 0 && status.st_size == 0)  // the first error counts
+      internal::write_all(file.fd(), content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } catch (...) {  // the caller still has the error itself
   }
 }

@@ -100,10 +100,6 @@ template <class F> void for_blocks(int64_t n, F&& f) {
 
 // Reduces values in their own type.
 template <class T> struct Plain {
-  template <class Op> static void into(T* accumulator, const T* x, int64_t n, Op op) {
-    combine(accumulator, accumulator, x, n, op);
-  }
-
   template <class Op>
   static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
     const auto input = [&](int i) { return static_cast<const T*>(inputs[i]); };
@@ -128,11 +124,6 @@ template <class T> struct Plain {
 
 // Reduces 16-bit floats in f32.
 template <class T> struct Widened {
-  template <class Op> static void into(T* accumulator, const T* x, int64_t n, Op op) {
-    const void* inputs[] = {accumulator, x};
-    all_into(accumulator, inputs, 2, n, 1, op);
-  }
-
   template <class Op>
   static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
     for_blocks(n, [&](int64_t first, int64_t m) {
@@ -196,13 +187,6 @@ void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype) {
     throw DTypeError(op_name, name_of(op), " is for integers and bool, got ", name_of(dtype));
   if (op == ReduceOp::kAvg && dtype == DType::kBool)
     throw DTypeError(op_name, "avg is for numbers, got bool");
-}
-
-void reduce_into(void* accumulator, const void* x, int64_t n, DType dtype, ReduceOp op) {
-  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp op) {
-    dispatch_op<Value>(
-        op, [&](auto f) { Reduction::into(static_cast<T*>(accumulator), static_cast<const T*>(x), n, f); });
-  });
 }
 
 void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op) {

@@ -26,12 +26,9 @@ std::string_view name_of(ReduceOp op);
 // Errors: DTypeError for a bit operation on floating point, and for avg on bool.
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 
-// Sets accumulator[i] = accumulator[i] (op) x[i] for i < n. kAvg adds; finish_reduce divides. NaN wins in min
-// and max. 16-bit floats are added in f32 and rounded once per call. For bool, sum and max are "or", product
-// and min are "and".
-void reduce_into(void* accumulator, const void* x, int64_t n, DType dtype, ReduceOp op);
 // Sets out[i] = inputs[0][i] (op) ... (op) inputs[count - 1][i], in that order and in one pass over memory.
-// 16-bit floats are rounded once. kAvg divides by `count`. out may be one of the inputs.
+// 16-bit floats are added in f32 and rounded once. kAvg divides by `count`. NaN wins in min and max. For bool, sum and
+// max are "or", product and min are "and". out may be one of the inputs.
 void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op);
 // Divides x[i] by size for kAvg; does nothing for other ops.
 void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size);

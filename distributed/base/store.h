@@ -8,9 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,36 +28,63 @@ struct StoreLimits {
   static constexpr size_t kKeys = 1 << 20;
 };
 
+// One call of a store, as data.
+struct StoreRequest {
+  enum class Op : uint8_t { kSet, kGet, kPop, kAdd, kCompareSet, kAppend, kWait, kCheck, kDelete, kNumKeys };
+  Op op = Op::kNumKeys;
+  std::vector<std::string_view> keys = {};    // kWait and kCheck: any number; kNumKeys: none; else one
+  std::vector<std::string_view> values = {};  // kSet, kAppend: the value; kCompareSet: expected, desired
+  int64_t amount = 0;                         // kAdd
+  Milliseconds timeout{0};                    // kGet, kPop, kWait
+
+  const char* name() const;  // "compare_set", for errors
+  bool waits() const { return op == Op::kGet || op == Op::kPop || op == Op::kWait; }
+  bool changes_key() const { return (op < Op::kWait && op != Op::kGet) || op == Op::kDelete; }
+};
+struct StoreAnswer {
+  int64_t number = 0;      // kAdd: the sum; kAppend: the length; kCheck, kDelete: 0 or 1; kNumKeys: the count
+  std::string value = {};  // kGet, kPop, kCompareSet
+};
+
 // Values are bytes. Operations are atomic. Blocking operations take a timeout; the
 // default is default_timeout().
 // Errors: TimeoutError naming the key; StoreError beyond the limits; ConnectionError when the store is gone.
 class Store {
  public:
+  using Op = StoreRequest::Op;
   virtual ~Store() = default;
 
-  virtual void set(std::string_view key, std::string_view value) = 0;
+  void set(std::string_view key, std::string_view value) { execute({Op::kSet, {key}, {value}}); }
   // Waits until the key exists.
-  virtual std::string get(std::string_view key, std::optional<Milliseconds> timeout = {}) = 0;
+  std::string get(std::string_view key, std::optional<Milliseconds> timeout = {});
   // Waits until the key exists, then removes it and returns its value. If several ranks pop one key, each
   // value goes to exactly one of them.
-  virtual std::string pop(std::string_view key, std::optional<Milliseconds> timeout = {}) = 0;
+  std::string pop(std::string_view key, std::optional<Milliseconds> timeout = {});
   // Adds to a counter, which is decimal text, and returns the sum. An absent key counts as 0.
   // Errors: StoreError if the key does not hold a number.
-  virtual int64_t add(std::string_view key, int64_t amount) = 0;
+  int64_t add(std::string_view key, int64_t amount) { return execute({Op::kAdd, {key}, {}, amount}).number; }
   // Sets the key to `desired` if it holds `expected` (an absent key counts as ""). Returns
   // the value afterward.
-  virtual std::string compare_set(std::string_view key, std::string_view expected,
-                                  std::string_view desired) = 0;
+  std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired) {
+    return execute({Op::kCompareSet, {key}, {expected, desired}}).value;
+  }
   // Appends to the value and returns the new length. An absent key counts as "".
-  virtual int64_t append(std::string_view key, std::string_view value) = 0;
+  int64_t append(std::string_view key, std::string_view value) {
+    return execute({Op::kAppend, {key}, {value}}).number;
+  }
   // Waits until all keys exist. The error names those that are missing.
-  virtual void wait(const std::vector<std::string>& keys, std::optional<Milliseconds> timeout = {}) = 0;
-  virtual bool check(const std::vector<std::string>& keys) = 0;
-  virtual bool delete_key(std::string_view key) = 0;
-  virtual int64_t num_keys() = 0;
-  virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys,
-                                             std::optional<Milliseconds> timeout = {});
-  virtual void multi_set(const std::vector<std::pair<std::string, std::string>>& entries);
+  void wait(const std::vector<std::string>& keys, std::optional<Milliseconds> timeout = {});
+  bool check(const std::vector<std::string>& keys) {
+    return execute({Op::kCheck, {keys.begin(), keys.end()}}).number != 0;
+  }
+  bool delete_key(std::string_view key) { return execute({Op::kDelete, {key}}).number != 0; }
+  int64_t num_keys() { return execute({Op::kNumKeys}).number; }
+  std::vector<std::string> multi_get(const std::vector<std::string>& keys,
+                                     std::optional<Milliseconds> timeout = {});
+  void multi_set(const std::vector<std::pair<std::string, std::string>>& entries);
+
+  // The call that all of the above are made of.
+  virtual StoreAnswer execute(const StoreRequest& request) = 0;
 
   Milliseconds default_timeout() const { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }

@@ -32,9 +32,11 @@ class WireWriter {
     put(uint64_t(values.size()));
     for (const T& v : values) put(v);
   }
-  template <class A, class B> void put(const std::pair<A, B>& value) {
-    put(value.first);
-    put(value.second);
+  template <class A, class B> void put(const std::pair<A, B>& value) { put(value.first, value.second); }
+  template <class A, class B, class... More> void put(const A& a, const B& b, const More&... more) {
+    put(a);
+    put(b);
+    (put(more), ...);
   }
   std::string take() { return std::move(bytes_); }
 
@@ -56,17 +58,24 @@ class WireReader {
     if (byte > 1) fail();
     value = byte;
   }
-  void get(std::string& value) {
+  // The text lies in the reader's bytes.
+  void get(std::string_view& value) {
     uint64_t size;
     get(size);
-    value = std::string(take(size));
+    value = take(size);
+  }
+  void get(std::string& value) {
+    std::string_view text;
+    get(text);
+    value = text;
   }
   void get(Dims& value);
   void get(Tensor& value);
-  template <class T> void get(std::vector<T>& values) {
+  template <class T> void get(std::vector<T>& values) { get_at_most(~uint64_t(0), values); }
+  template <class T> void get_at_most(uint64_t max_size, std::vector<T>& values) {
     uint64_t size;
     get(size);
-    if (size > left_.size()) fail();  // each element takes a byte at least
+    if (size > max_size || size > left_.size()) fail();  // each element takes a byte at least
     values.clear();
     for (uint64_t i = 0; i < size; ++i) {
       T value{};
@@ -74,9 +83,11 @@ class WireReader {
       values.push_back(std::move(value));
     }
   }
-  template <class A, class B> void get(std::pair<A, B>& value) {
-    get(value.first);
-    get(value.second);
+  template <class A, class B> void get(std::pair<A, B>& value) { get(value.first, value.second); }
+  template <class A, class B, class... More> void get(A& a, B& b, More&... more) {
+    get(a);
+    get(b);
+    (get(more), ...);
   }
   size_t left() const { return left_.size(); }
   std::string_view take(uint64_t bytes) {

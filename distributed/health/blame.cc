@@ -204,7 +204,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
 // Returns "rank 2 did not come to all_reduce #3 within 5000 ms: it is ...".
 std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& waits, const Blame& blame,
                        const std::string& call, const std::string& limit) {
-  constexpr size_t kMostListed = 16;
+  constexpr size_t kMaxListed = 16;
   const bool for_ever = limit.empty();
   const auto list = [&](const auto& places) {
     std::vector<int> ranks;
@@ -214,7 +214,7 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
   std::string text;
   std::vector<int> culprits;
   for (const std::vector<int>& one : blame.either) {
-    if (culprits.size() >= kMostListed) {
+    if (culprits.size() >= kMaxListed) {
       text += " or others";
       break;
     }
@@ -242,7 +242,7 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
     text += describe(status);
     if (for_ever) text += awaited_by(culprits[i]);
   }
-  for (size_t i = 0; i < std::min(blame.between.size(), kMostListed); ++i) {
+  for (size_t i = 0; i < std::min(blame.between.size(), kMaxListed); ++i) {
     const RankStatus& status = statuses[blame.between[i]];
     text += concat("; rank ", status.rank, " is ", activity_text(status), awaited_by(blame.between[i]));
   }

@@ -9,7 +9,7 @@ namespace gradus::dist::internal {
 
 namespace {
 
-// The pause between two looks, since a look takes a while with many ranks; and the time limit of a question.
+// The pause between two looks, since a look takes a while with many ranks; and the time limit of a query.
 constexpr Milliseconds kLookPause{100}, kAnswerLimit{1'000};
 
 // Returns the failure for a rank that ended without leaving: its exit handlers did not run.
@@ -55,14 +55,14 @@ void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint n
   const uint64_t before = r.status.stuck, stuck = status.stuck;
   r.seen = now;
   r.status = std::move(status);
-  if (question_ && question_->ranks.contains(rank)) {
-    if (stuck != question_->ranks[rank]) {
-      question_.reset();  // it has moved
-    } else if (answers == question_->number) {
-      question_->ranks.erase(rank);
-      if (question_->ranks.empty()) {
-        report(question_->failure, now);
-        question_.reset();
+  if (query_ && query_->ranks.contains(rank)) {
+    if (stuck != query_->ranks[rank]) {
+      query_.reset();  // it has moved
+    } else if (answers == query_->number) {
+      query_->ranks.erase(rank);
+      if (query_->ranks.empty()) {
+        report(query_->failure, now);
+        query_.reset();
       }
     }
   }
@@ -70,8 +70,8 @@ void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint n
 }
 
 void Roster::look_for_deadlock(TimePoint now) {
-  if (question_ && now - question_->asked > kAnswerLimit) question_.reset();
-  if (question_ || failure_ || suspected_ || now < next_look_) return;
+  if (query_ && now - query_->sent_at > kAnswerLimit) query_.reset();
+  if (query_ || failure_ || suspected_ || now < next_look_) return;
   next_look_ = now + kLookPause;
   std::vector<RankStatus> statuses;
   for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -82,13 +82,13 @@ void Roster::look_for_deadlock(TimePoint now) {
   }
   const std::vector<int> ranks = find_deadlock(statuses);
   if (ranks.empty()) return;
-  question_ = {.number = ++last_question_, .asked = now, .failure = deadlock_failure(statuses, ranks)};
-  for (int rank : ranks) question_->ranks[rank] = ranks_[rank].status.stuck;
-  to_ask_ = true;
+  query_ = {.number = ++last_query_, .sent_at = now, .failure = deadlock_failure(statuses, ranks)};
+  for (int rank : ranks) query_->ranks[rank] = ranks_[rank].status.stuck;
+  query_is_new_ = true;
 }
 
-std::optional<Roster::Question> Roster::take_question() {
-  return std::exchange(to_ask_, false) ? question_ : std::nullopt;
+std::optional<Roster::Query> Roster::take_query() {
+  return std::exchange(query_is_new_, false) ? query_ : std::nullopt;
 }
 
 void Roster::leave(int rank) { ranks_[rank].left = true; }

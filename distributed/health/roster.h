@@ -27,18 +27,18 @@ class Roster {
   // Returns whether the rank is there and the job's ranks have not all met, or met less than kStartsTogether
   // ago. Then another process that comes as this rank may be the right one just as well.
   bool is_contended(int rank, TimePoint now) const;
-  // Records a heartbeat of a rank. `answers`: the number of the last Question that the rank has received.
+  // Records a heartbeat of a rank. `answers`: the number of the last Query that the rank has received.
   void heartbeat(int rank, int64_t answers, RankStatus status, TimePoint now);
   // Queries ranks that seem to wait for each other forever whether they still do. Note
   // [Deadlocks] in deadlock.h.
-  struct Question {
+  struct Query {
     int64_t number = 0;
     std::map<int, uint64_t> ranks = {};  // of ranks that have not answered: RankStatus::stuck
-    TimePoint asked = {};
+    TimePoint sent_at = {};
     Failure failure = {};  // reported when all have answered
   };
-  // Returns the question that has come up since the last call, if any.
-  std::optional<Question> take_question();
+  // Returns the query that has come up since the last call, if any.
+  std::optional<Query> take_query();
   void leave(int rank);
   // Notes that a launcher has seen the rank's process end with exit code 0. A rank that never joined counts
   // as left. A rank that joined must have called leave.
@@ -80,9 +80,9 @@ class Roster {
   // A death that no launcher has explained yet, and when to believe it.
   std::optional<Failure> suspected_;
   TimePoint believed_at_;
-  std::optional<Question> question_;
-  int64_t last_question_ = 0;
-  bool to_ask_ = false;
+  std::optional<Query> query_;
+  int64_t last_query_ = 0;
+  bool query_is_new_ = false;
   TimePoint next_look_;
 };
 

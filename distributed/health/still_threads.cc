@@ -1,9 +1,7 @@
 #include "gradus/distributed/health/still_threads.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "gradus/tensor/base/error.h"
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/tensor/runtime/observer.h"
 
 namespace gradus::dist::internal {
@@ -23,27 +21,16 @@ namespace {
 // name by chance.
 constexpr std::string_view kOwn = "gradus/";
 
-std::optional<std::string> read_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  char text[4096];
-  const ssize_t bytes = ::read(fd, text, sizeof text);
-  ::close(fd);
-  if (bytes <= 0) return std::nullopt;
-  return std::string(text, size_t(bytes));
-}
-
 // Returns how often the thread has stopped or started to run.
 std::optional<uint64_t> switches(const std::string& folder) {
-  const std::optional<std::string> status = read_file(folder + "/status");
-  if (!status) return std::nullopt;
+  const std::string status = read_file(folder + "/status");
   uint64_t sum = 0;
   int found = 0;
   for (const std::string_view name : {"\nvoluntary_ctxt_switches:", "\nnonvoluntary_ctxt_switches:"}) {
-    const size_t at = status->find(name);
+    const size_t at = status.find(name);
     unsigned long long count = 0;
-    if (at == status->npos) continue;
-    found += std::sscanf(status->c_str() + at + name.size(), "%llu", &count) == 1;
+    if (at == status.npos) continue;
+    found += std::sscanf(status.c_str() + at + name.size(), "%llu", &count) == 1;
     sum += count;
   }
   return found == 2 ? std::optional(sum) : std::nullopt;
@@ -66,11 +53,11 @@ bool is_private(unsigned long long address) {
 // Returns whether the thread sleeps in a futex until another thread wakes it. The file says "202 address
 // operation value timeout ...".
 bool waits_for_a_thread(const std::string& folder) {
-  const std::optional<std::string> text = read_file(folder + "/syscall");
+  const std::string text = read_file(folder + "/syscall");
   long number = 0;
   unsigned long long address = 0, operation = 0, value = 0, timeout = 0;
-  if (!text || std::sscanf(text->c_str(), "%ld %llx %llx %llx %llx", &number, &address, &operation, &value,
-                           &timeout) != 5)
+  if (std::sscanf(text.c_str(), "%ld %llx %llx %llx %llx", &number, &address, &operation, &value, &timeout) !=
+      5)
     return false;
   const int what = int(operation) & FUTEX_CMD_MASK;
   return number == SYS_futex && (what == FUTEX_WAIT || what == FUTEX_WAIT_BITSET) && timeout == 0 &&
@@ -96,8 +83,7 @@ uint64_t still_threads(const std::vector<int>& known) {
     if (++place == 2) continue;  // the sanitizer's own thread, started before main
 #endif
     if (std::ranges::count(known, thread) > 0) continue;
-    const std::optional<std::string> comm = read_file(folder + "/comm");
-    if (comm && comm->starts_with(kOwn)) continue;
+    if (read_file(folder + "/comm").starts_with(kOwn)) continue;
     // Counts first: if the thread moves between the two reads, the next count is higher.
     const std::optional<uint64_t> count = switches(folder);
     if (!count || !waits_for_a_thread(folder)) return 0;

@@ -4,17 +4,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <mutex>
 #include <optional>
-#include <sstream>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
@@ -24,16 +20,14 @@
 #include "gradus/distributed/launch/internal/failure_report.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/supervisor.h"
-#include "gradus/distributed/store/socket.h"
-#include "gradus/tensor/runtime/blocked_signals.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist {
 namespace {
 
+using internal::FileDescriptor;
 using internal::RendezvousOptions;
-using internal::Socket;
 using internal::SupervisorOptions;
 using internal::World;
 using Body = std::function<std::string()>;
@@ -51,18 +45,8 @@ struct Ended {
   std::string text;
   std::vector<std::string> results;
 
-  void put(WireWriter& w) const {
-    w.put(status);
-    w.put(rank);
-    w.put(text);
-    w.put(results);
-  }
-  void get(WireReader& r) {
-    r.get(status);
-    r.get(rank);
-    r.get(text);
-    r.get(results);
-  }
+  void put(WireWriter& w) const { w.put(status, rank, text, results); }
+  void get(WireReader& r) { r.get(status, rank, text, results); }
 };
 
 // Whose results a call returns. kOwn: in a rank of another program's launcher, that rank's alone; else all.
@@ -156,7 +140,7 @@ SupervisorOptions read_options(const LauncherOptions& o) {
 struct Started {
   int ordinal = 0;
   std::vector<Ended> earlier;
-  Socket result;
+  FileDescriptor result;
 };
 
 Started* started() {
@@ -169,15 +153,12 @@ Started* started() {
       return {};
     auto s = std::make_unique<Started>();
     s->ordinal = ordinal;
-    const Socket file(earlier);
-    std::string bytes;
-    char part[1 << 16];
-    for (ssize_t n; (n = pread(earlier, part, sizeof part, off_t(bytes.size()))) > 0;)
-      bytes.append(part, size_t(n));
+    const FileDescriptor file(earlier);
+    const std::string bytes = internal::read_file(concat("/proc/self/fd/", earlier));
     WireReader reader(bytes);
     for (int i = 0; i < ordinal; ++i) s->earlier.emplace_back().get(reader);
     if (result) {
-      s->result = Socket(std::atoi(result));
+      s->result = FileDescriptor(std::atoi(result));
       fcntl(s->result.fd(), F_SETFD, FD_CLOEXEC);
     }
     return s;
@@ -193,27 +174,20 @@ void tell(const std::exception_ptr& error) {
   if (World* world = World::current()) world->membership->report(failure_of(world->rank, error));
 }
 
-// Writes all bytes to a file in memory.
-void write_whole(int fd, std::string_view bytes, const char* what) {
-  const gradus::internal::BlockedSignals blocked;
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      throw ValueError(kOp, "cannot ", what, ' ', bytes.size(), " bytes of results: ", std::strerror(errno));
-    done += size_t(n);
-  }
+// Writes results to a file in memory.
+void write_results(const FileDescriptor& file, std::string_view bytes) {
+  if (!internal::write_all(file.fd(), bytes))
+    throw ValueError(kOp, "cannot keep ", bytes.size(), " bytes of results: ", internal::errno_text());
 }
 
-[[noreturn]] void run_rank(const LauncherOptions& options, const Body& body, const Socket& result) {
+[[noreturn]] void run_rank(const LauncherOptions& options, const Body& body, const FileDescriptor& result) {
   const int process = gradus::internal::fork_count();
   int status = 1;
   try {
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
     if (process != gradus::internal::fork_count()) std::exit(0);  // a forked child has no result
-    if (result)
-      write_whole(result.fd(), bytes + kReturned, "hand over");  // the mark of a complete result comes last
+    if (result) write_results(result, bytes + kReturned);         // the mark of a complete result comes last
     // Without a barrier: if a rank returns early, ranks that wait for it must see that it has left.
     destroy_process_group();
     status = 0;
@@ -305,8 +279,7 @@ Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body
 }
 
 std::vector<std::string> own_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string all((std::istreambuf_iterator<char>(file)), {});
+  const std::string all = internal::read_file("/proc/self/cmdline");
   std::vector<std::string> arguments;
   for (size_t begin = 0, end; begin < all.size(); begin = end + 1) {
     end = std::min(all.find('\0', begin), all.size());
@@ -320,9 +293,9 @@ std::vector<std::string> own_arguments() {
 Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier, Results results) {
   WireWriter writer;
   for (const Ended& e : earlier) e.put(writer);
-  const Socket file(memfd_create("earlier", MFD_CLOEXEC));
-  if (!file) throw ValueError(kOp, "cannot make a file in memory: ", std::strerror(errno));
-  write_whole(file.fd(), writer.take(), "keep");
+  const FileDescriptor file(memfd_create("earlier", MFD_CLOEXEC));
+  if (!file) throw ValueError(kOp, "cannot make a file in memory: ", internal::errno_text());
+  write_results(file, writer.take());
   spec.path = "/proc/self/exe";
   spec.argv = own_arguments();
   spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};

@@ -1,6 +1,5 @@
 #include "gradus/distributed/launch/processes.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -11,14 +10,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cinttypes>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string_view>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::dist::internal {
@@ -33,8 +33,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 
 // Runs between fork and exec, and so does only what is safe while other threads hold locks. Returns on an
 // error, with errno.
-void become(const SpawnOptions& options, char* const* argv, char* const* shell_argv, char* const* env,
-            pid_t parent) {
+void become(const SpawnOptions& options, char* const* argv, char* const* env, pid_t parent) {
   if (options.outlives_us) {
     setsid();
   } else {
@@ -58,23 +57,7 @@ void become(const SpawnOptions& options, char* const* argv, char* const* shell_a
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  execve(options.path.c_str(), argv, env);
-  if (errno == ENOEXEC) execve("/bin/sh", shell_argv, env);
-}
-
-// Returns the first `limit` bytes of a process's file in /proc, or "" if it cannot be read.
-std::string read_proc(pid_t pid, const char* file, size_t limit) {
-  const int fd = open(concat("/proc/", pid, '/', file).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return "";
-  std::string content;
-  char part[16384];
-  while (content.size() < limit) {
-    const ssize_t n = read(fd, part, sizeof part);
-    if (n <= 0) break;
-    content.append(part, size_t(n));
-  }
-  close(fd);
-  return content;
+  execvpe(options.path.c_str(), argv, env);  // runs a text file without #! by the shell
 }
 
 struct Stat {
@@ -87,7 +70,7 @@ struct Stat {
 
 // Reads "pid (name) state ppid pgrp ...". The name may contain any characters. The start time is field 22.
 Stat read_stat(pid_t pid) {
-  const std::string text = read_proc(pid, "stat", 4096);
+  const std::string text = read_file(concat("/proc/", pid, "/stat"), 4096);
   Stat stat;
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return stat;
@@ -98,28 +81,12 @@ Stat read_stat(pid_t pid) {
   return stat;
 }
 
-std::vector<pid_t> all_processes() {
-  std::vector<pid_t> pids;
-  DIR* proc = opendir("/proc");
-  if (!proc) return pids;
-  while (const dirent* entry = readdir(proc)) {
-    pid_t pid = 0;
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, pid).ptr == end && pid > 0) pids.push_back(pid);
-  }
-  closedir(proc);
-  return pids;
-}
-
 }  // namespace
 
 pid_t spawn(const char* op, const SpawnOptions& options) {
-  std::vector<std::string> shell = {"/bin/sh", options.path};
-  shell.insert(shell.end(), options.argv.begin() + 1, options.argv.end());
-  const std::vector<char*> argv = pointers(options.argv), shell_argv = pointers(shell),
-                           env = pointers(options.env);
+  const std::vector<char*> argv = pointers(options.argv), env = pointers(options.env);
   int failed[2];  // closed by a successful exec; else errno comes through it
-  if (pipe2(failed, O_CLOEXEC) < 0) throw ValueError(op, "cannot make a pipe: ", std::strerror(errno));
+  if (pipe2(failed, O_CLOEXEC) < 0) throw ValueError(op, "cannot make a pipe: ", errno_text());
 
   // Blocks signals: no handler of this process may run in the child before exec.
   sigset_t all, before;
@@ -128,7 +95,7 @@ pid_t spawn(const char* op, const SpawnOptions& options) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    become(options, argv.data(), shell_argv.data(), env.data(), parent);
+    become(options, argv.data(), env.data(), parent);
     const int error = errno;
     (void)!write(failed[1], &error, sizeof error);
     _exit(127);
@@ -142,11 +109,11 @@ pid_t spawn(const char* op, const SpawnOptions& options) {
     while ((n = read(failed[0], &error, sizeof error)) < 0 && errno == EINTR) {
     }
   close(failed[0]);
-  if (pid < 0) throw ValueError(op, "cannot start a process: ", std::strerror(fork_error));
+  if (pid < 0) throw ValueError(op, "cannot start a process: ", errno_text(fork_error));
   if (n == sizeof error) {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }
-    throw ValueError(op, "cannot run '", options.path, "': ", std::strerror(error));
+    throw ValueError(op, "cannot run '", options.path, "': ", errno_text(error));
   }
   return pid;
 }
@@ -158,8 +125,7 @@ std::string find_program(const char* op, const std::string& name) {
     return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode);
   };
   if (name.find('/') != std::string::npos) {
-    if (access(name.c_str(), F_OK) != 0)
-      throw ValueError(op, "cannot run '", name, "': ", std::strerror(errno));
+    if (access(name.c_str(), F_OK) != 0) throw ValueError(op, "cannot run '", name, "': ", errno_text());
     if (!is_file(name)) throw ValueError(op, "cannot run '", name, "': it is no file");
     if (access(name.c_str(), X_OK) != 0)
       throw ValueError(op, "cannot run '", name, "': it is not executable (chmod +x ", name, ")");
@@ -186,8 +152,13 @@ using Stats = std::map<pid_t, Stat>;
 
 Stats all_stats() {
   Stats all;
-  for (const pid_t pid : all_processes())
+  std::error_code error;
+  for (std::filesystem::directory_iterator proc("/proc", error), end; !error && proc != end;
+       proc.increment(error)) {
+    const pid_t pid = std::atoi(proc->path().filename().c_str());  // 0: no process
+    if (pid <= 0) continue;
     if (const Stat stat = read_stat(pid); stat.state != 0) all.emplace(pid, stat);
+  }
   return all;
 }
 
@@ -232,7 +203,7 @@ std::vector<pid_t> find_processes(const Family& family) {
   const pid_t group = getpgid(family.adopter);
   for (const auto& [pid, stat] : all) {
     if (pid == getpid() || !stat.lives()) continue;
-    const std::string environment = read_proc(pid, "environ", 4 << 20);
+    const std::string environment = read_file(concat("/proc/", pid, "/environ"), 4 << 20);
     if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos)
       others.insert(pid);
     else if (groups.count(stat.group) ||

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,14 +17,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/launch/internal/guard.h"
 #include "gradus/distributed/launch/internal/interrupts.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/processes.h"
-#include "gradus/distributed/store/socket.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 extern char** environ;
@@ -47,17 +45,6 @@ constexpr size_t kLastLines = 15;
 struct Interrupted {
   int signal;
 };
-
-std::string random_id() {
-  std::random_device device;
-  std::string id;
-  for (int i = 0; i < 4; ++i) {
-    char part[9];
-    std::snprintf(part, sizeof part, "%08x", unsigned(device()));
-    id += part;
-  }
-  return id;
-}
 
 // Opens descriptors 0 to 2 where they are closed, so that no other file gets their numbers.
 void open_standard_streams() {
@@ -93,32 +80,12 @@ class KeepExitCodes {
 };
 
 // Makes a file in memory. Ranks write to it by its descriptor, or by its name in /proc.
-Socket memory_file(const char* op, const char* name) {
-  Socket file(memfd_create(name, MFD_CLOEXEC));
-  if (!file) throw ValueError(op, "cannot make a file in memory: ", std::strerror(errno));
+FileDescriptor memory_file(const char* op, const char* name) {
+  FileDescriptor file(memfd_create(name, MFD_CLOEXEC));
+  if (!file) throw ValueError(op, "cannot make a file in memory: ", errno_text());
   return file;
 }
-
-std::string read_file(int fd, size_t limit) {
-  std::string content;
-  struct stat file;
-  if (fd < 0 || fstat(fd, &file) != 0) return content;
-  content.resize(std::min(size_t(file.st_size), limit));
-  size_t done = 0;
-  while (done < content.size()) {
-    const ssize_t n = pread(fd, content.data() + done, content.size() - done, off_t(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    done += size_t(n);
-  }
-  content.resize(done);
-  return content;
-}
-
-std::string read_file(const std::string& path, size_t limit) {
-  const Socket file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return read_file(file.fd(), limit);
-}
+std::string path_of(const FileDescriptor& file) { return concat("/proc/", getpid(), "/fd/", file.fd()); }
 
 // Returns the prefix of torchrun's template, with ${role_name}, ${local_rank} and ${rank} replaced.
 std::string line_prefix(const std::string& role, int local_rank, int rank) {
@@ -162,15 +129,16 @@ class Attempt {
  private:
   struct Rank {
     RankEnd end;
-    Socket watch;          // pidfd: readable when the rank has ended
-    Socket error, result;  // files in memory
+    FileDescriptor watch;          // pidfd: readable when the rank has ended
+    FileDescriptor error, result;  // files in memory
+    std::string error_file;        // `error`, or in the folder of logs
     bool running = true;
   };
 
   // ---- start ----
 
   void start() {
-    const Socket null(open("/dev/null", O_RDWR | O_CLOEXEC));
+    const FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
     for (int i = 0; i < spec_.nproc; ++i) {
       Rank rank;
       rank.end.local_rank = i;
@@ -178,12 +146,13 @@ class Attempt {
       std::string folder;
       if (logs_.empty()) {
         rank.error = memory_file(spec_.op, "error.json");
+        rank.error_file = path_of(rank.error);
       } else {
         folder = concat(logs_, "/attempt_", number_, '/', i);
         std::error_code error;
         std::filesystem::create_directories(folder, error);
         if (error) throw FileError(spec_.op, folder, ": ", error.message());
-        rank.end.error_file = folder + "/error.json";
+        rank.error_file = rank.end.error_file = folder + "/error.json";
       }
       if (spec_.results) rank.result = memory_file(spec_.op, "result");
 
@@ -192,18 +161,18 @@ class Attempt {
       if (spec_.pass_local_rank) options.argv.insert(options.argv.begin() + 1, concat("--local-rank=", i));
       if (rank.result) options.inherit.push_back(rank.result.fd());
       if (isatty(0)) options.in = null.fd();  // background processes may not read a terminal
-      const Socket out = stream(rank.end, kStdout, folder), err = stream(rank.end, kStderr, folder);
+      const FileDescriptor out = stream(rank.end, kStdout, folder), err = stream(rank.end, kStderr, folder);
       options.guard = guard_.socket();
       options.out = out.fd();
       options.err = err.fd();
       rank.end.pid = spawn(spec_.op, options);
-      rank.watch = Socket(int(syscall(SYS_pidfd_open, rank.end.pid, 0)));
+      rank.watch = FileDescriptor(int(syscall(SYS_pidfd_open, rank.end.pid, 0)));
       ranks_.push_back(std::move(rank));
     }
   }
 
   // Returns what a rank gets as stdout or stderr; no socket: the launcher's own stream.
-  Socket stream(const RankEnd& rank, int which, const std::string& folder) {
+  FileDescriptor stream(const RankEnd& rank, int which, const std::string& folder) {
     const auto has = [&](const std::vector<int>& streams) {
       return !streams.empty() && (streams[size_t(rank.local_rank)] & which);
     };
@@ -217,15 +186,13 @@ class Attempt {
     // stderr always passes through the launcher, which keeps its last lines. stdout stays a
     // terminal if it is one.
     if (which == kStdout && !tee && !redirect && shown) return {};
-    return Socket(output_.add(rank.rank, which == kStderr, options));
+    return FileDescriptor(output_.add(rank.rank, which == kStderr, options));
   }
 
   std::vector<std::string> environment(const Rank& rank) const {
     const NodePlacement& placement = rendezvous_.placement();
     const auto text = [](const auto& value) { return concat(value); };
     const std::string size = text(placement.world_size), number = text(rank.end.rank);
-    const std::string error_file =
-        rank.error ? concat("/proc/", getpid(), "/fd/", rank.error.fd()) : rank.end.error_file;
     std::map<std::string, std::string> ours = {
         {"RANK", number},
         {"LOCAL_RANK", text(rank.end.local_rank)},
@@ -242,8 +209,8 @@ class Attempt {
         {"TORCHELASTIC_MAX_RESTARTS", text(placement.max_restarts)},
         {"TORCHELASTIC_RUN_ID", spec_.run_id},
         {"TORCHELASTIC_USE_AGENT_STORE", "False"},  // no store of PyTorch listens at MASTER_PORT
-        {"TORCHELASTIC_ERROR_FILE", error_file},
-        {"GRADUS_ERROR_FILE", error_file},
+        {"TORCHELASTIC_ERROR_FILE", rank.error_file},
+        {"GRADUS_ERROR_FILE", rank.error_file},
         {"GRADUS_STORE", placement.store},
         {"GRADUS_TOKEN", placement.token},
         {"GRADUS_JOB_ID", spec_.rendezvous.job_id},
@@ -311,9 +278,7 @@ class Attempt {
     end.by_launcher = asked_to_end_;
     if (result == 0 && info.si_code == CLD_EXITED) end.exit_code = info.si_status;
     if (result == 0 && info.si_code != CLD_EXITED) end.signal = info.si_status;
-    const std::string file =
-        rank.error ? read_file(rank.error.fd(), kMaxErrorFile) : read_file(end.error_file, kMaxErrorFile);
-    if (const std::optional<ErrorFile> error = file.empty() ? std::nullopt : parse_error_file(file)) {
+    if (const std::optional<ErrorFile> error = parse_error_file(read_file(rank.error_file, kMaxErrorFile))) {
       end.message = error->message;
       end.rank_at_fault = error->rank_at_fault;
       end.traceback = error->traceback;
@@ -444,7 +409,7 @@ class Attempt {
       r.end.last_lines = output_.last_lines(r.end.rank, kLastLines);
       if (!logs_.empty() && access(r.end.error_file.c_str(), F_OK) != 0) r.end.error_file.clear();
       outcome.ok = outcome.ok && r.end.ok();
-      if (r.result) outcome.results.push_back(read_file(r.result.fd(), size_t(-1)));
+      if (r.result) outcome.results.push_back(read_file(path_of(r.result)));
       outcome.ends.push_back(r.end);
     }
     outcome.failure = failure_;
@@ -509,10 +474,10 @@ Outcome supervise(const SupervisorOptions& given) {
   const std::function<void()> check = [&] {
     if (const int signal = interrupts.take()) throw Interrupted{signal};
   };
-  const std::string random = random_id(), id = "gradus-" + random;
+  const std::string random = random_digits(spec.op, 32), id = "gradus-" + random;
   if (!spec.rendezvous.several()) {
     spec.rendezvous.job_id = id;
-    if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_id();
+    if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_digits(spec.op, 32);
   }
   Outcome outcome;
   std::optional<NodeRendezvous> rendezvous_or_none;
@@ -523,10 +488,10 @@ Outcome supervise(const SupervisorOptions& given) {
     outcome.logs = make_logs(spec, random);
     for (int attempt = 0;; ++attempt) {
       outcome.attempts = attempt + 1;
-      rendezvous.begin_attempt(attempt, check);
+      rendezvous.begin_attempt(attempt);
       Attempt(spec, id, adoption, rendezvous, guard, interrupts, attempt, outcome.logs).run(outcome);
       if (outcome.signal) throw Interrupted{outcome.signal};
-      const Verdict verdict = rendezvous.end_attempt(outcome.ok, &outcome.results, check);
+      const Verdict verdict = rendezvous.end_attempt(outcome.ok, &outcome.results);
       outcome.ok = verdict == Verdict::kDone;
       if (!outcome.ok) rendezvous.failed(&outcome.failure);
       if (verdict != Verdict::kRestart) return outcome;

@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/key_table.h"
-#include "gradus/distributed/store/socket.h"
+#include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/store/store_protocol.h"
 #include "gradus/tensor/runtime/blocked_signals.h"
 
@@ -26,9 +26,9 @@ using internal::MessageType;
 // The file is a magic line, then records. A record is a checksum (8 bytes) and a frame of
 // store_protocol.h, kSet or kDelete. The process that has the lock first reads what others have appended,
 // then appends its own records.
-constexpr std::string_view kMagicLine = "gradus store 1\n";
+constexpr std::string_view kMagicLine = "gradus store 2\n";
 constexpr size_t kMaxFileBytes = size_t(4) << 30;
-constexpr Milliseconds kFirstPause{2}, kLongestPause{50};
+constexpr Milliseconds kFirstPause{2}, kMaxPause{50};
 
 uint64_t checksum(std::string_view bytes) {  // FNV-1a
   uint64_t sum = 0xcbf29ce484222325;
@@ -36,21 +36,10 @@ uint64_t checksum(std::string_view bytes) {  // FNV-1a
   return sum;
 }
 
-template <class T> T little_endian(const char* bytes) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof value; ++i) value |= T(static_cast<uint8_t>(bytes[i])) << (8 * i);
-  return value;
-}
-
 std::string record(const Message& message) {
   const std::string frame = encode(message);
-  const uint64_t sum = checksum(frame);
-  std::string bytes;
-  for (size_t i = 0; i < sizeof sum; ++i) bytes.push_back(static_cast<char>(sum >> (8 * i)));
-  return bytes + frame;
+  return to_wire(checksum(frame)) + frame;
 }
-
-std::string error_text() { return std::generic_category().message(errno); }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw FileError("open_file_store", path, ' ', why);
@@ -59,22 +48,22 @@ std::string error_text() { return std::generic_category().message(errno); }
 // Opens or makes the file, which must be this user's alone. Anyone who can write it decides whom ranks talk
 // to, and anyone who can read it learns the job's token. In a folder that others may write, they could
 // replace the file. A sticky folder, as /tmp is, prevents that.
-internal::Socket open_private(const std::string& path) {
+internal::FileDescriptor open_private(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   const std::string name = path.substr(slash + 1);
   struct stat info {};
-  const internal::Socket in(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!in || ::fstat(in.fd(), &info) != 0) refuse(path, "cannot be opened: " + error_text());
+  const internal::FileDescriptor in(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!in || ::fstat(in.fd(), &info) != 0) refuse(path, "cannot be opened: " + internal::errno_text());
   if (info.st_uid != ::geteuid() && info.st_uid != 0)
     refuse(path, concat("is in a folder of another user (", info.st_uid, "): take one of your own"));
   if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
     refuse(path, "is in a folder that others may write: take one of your own, or `chmod go-w` it");
 
-  internal::Socket file(::openat(in.fd(), name.c_str(),
-                                 O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR));
+  internal::FileDescriptor file(::openat(
+      in.fd(), name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR));
   if (!file || ::fstat(file.fd(), &info) != 0)
-    refuse(path, errno == ELOOP ? "is a symbolic link" : "cannot be opened: " + error_text());
+    refuse(path, errno == ELOOP ? "is a symbolic link" : "cannot be opened: " + internal::errno_text());
   if (!S_ISREG(info.st_mode)) refuse(path, "is no regular file");
   if (info.st_uid != ::geteuid()) refuse(path, concat("is a file of another user (", info.st_uid, ')'));
   if (info.st_mode & 077) refuse(path, "is a file that others may read or write: remove it");
@@ -86,112 +75,54 @@ class FileStore final : public Store {
  public:
   FileStore(std::string path, Milliseconds timeout) : path_(std::move(path)), file_(open_private(path_)) {
     set_timeout(timeout);
-    with_lock("open_file_store", [] {});
+    try_once("open_file_store", {});
   }
 
-  void set(std::string_view key, std::string_view value) override {
-    change("set", key, [&] { keys_.set(key, value); });
-  }
-  std::string get(std::string_view key, std::optional<Milliseconds> timeout) override {
-    std::string value;
-    wait_for("get", {std::string(key)}, timeout, [&] { value = *keys_.find(key); });
-    return value;
-  }
-  std::string pop(std::string_view key, std::optional<Milliseconds> timeout) override {
-    std::string value;
-    wait_for("pop", {std::string(key)}, timeout, [&] {
-      value = *keys_.find(key);
-      append_record("pop", {MessageType::kDelete, {}, {key}});
-      keys_.erase(key);
-    });
-    return value;
-  }
-  int64_t add(std::string_view key, int64_t amount) override {
-    int64_t sum = 0;
-    change("add", key, [&] { sum = keys_.add(key, amount); });
-    return sum;
-  }
-  std::string compare_set(std::string_view key, std::string_view expected,
-                          std::string_view desired) override {
-    std::string held;
-    change("compare_set", key, [&] { held = keys_.compare_set(key, expected, desired); });
-    return held;
-  }
-  int64_t append(std::string_view key, std::string_view value) override {
-    int64_t length = 0;
-    change("append", key, [&] { length = keys_.append(key, value); });
-    return length;
-  }
-  void wait(const std::vector<std::string>& keys, std::optional<Milliseconds> timeout) override {
-    wait_for("wait", keys, timeout, [] {});
-  }
-  bool check(const std::vector<std::string>& keys) override {
-    bool all = false;
-    with_lock("check", [&] { all = keys_.missing(keys).empty(); });
-    return all;
-  }
-  bool delete_key(std::string_view key) override {
-    bool found = false;
-    with_lock("delete_key", [&] {
-      found = keys_.find(key) != nullptr;
-      if (!found) return;
-      append_record("delete_key", {MessageType::kDelete, {}, {key}});
-      keys_.erase(key);
-    });
-    return found;
-  }
-  int64_t num_keys() override {
-    int64_t count = 0;
-    with_lock("num_keys", [&] { count = static_cast<int64_t>(keys_.size()); });
-    return count;
-  }
-
- private:
-  // Changes a key here, and appends the change to the file. If the file cannot take it, the change is undone.
-  template <class F> void change(const char* op, std::string_view key, F&& f) {
-    with_lock(op, [&] {
-      const std::string* found = keys_.find(key);
-      const std::optional<std::string> before = found ? std::optional(*found) : std::nullopt;
-      f();
-      found = keys_.find(key);
-      if (found == nullptr || before == *found) return;
-      try {
-        append_record(op, {MessageType::kSet, {}, {key, *found}});
-      } catch (const Error&) {
-        before ? keys_.set(key, *before) : void(keys_.erase(key));
-        throw;
-      }
-    });
-  }
-
-  template <class Then>
-  void wait_for(const char* op, const std::vector<std::string>& keys, std::optional<Milliseconds> timeout,
-                Then&& then) {
-    const Deadline deadline = Deadline::after(timeout.value_or(default_timeout()));
-    Milliseconds pause = kFirstPause;
-    for (;;) {
-      std::vector<std::string> missing;
-      with_lock(op, [&] {
-        missing = keys_.missing(keys);
-        if (missing.empty()) then();
-      });
-      if (missing.empty()) return;
-      if (deadline.passed()) internal::throw_missing(op, missing, deadline.timeout());
+  StoreAnswer execute(const StoreRequest& request) override {
+    const Deadline deadline = Deadline::after(request.timeout);
+    for (Milliseconds pause = kFirstPause;; pause = std::min(pause * 2, kMaxPause)) {
+      const auto [answer, missing] = try_once(request.name(), request);
+      if (missing.empty()) return answer;
+      if (deadline.passed()) internal::throw_missing(request.name(), missing, deadline.timeout());
       std::this_thread::sleep_for(std::min(pause, deadline.left()));
-      pause = std::min(pause * 2, kLongestPause);
     }
   }
 
-  // Runs f() with the file locked against others, after reading all that they wrote.
-  template <class F> void with_lock(const char* op, F&& f) {
+ private:
+  // Executes a request with the file locked against others, after reading all that they wrote. Returns the
+  // missing keys if the request has to wait.
+  std::pair<StoreAnswer, std::vector<std::string>> try_once(const char* op, const StoreRequest& request) {
     std::lock_guard lock(mutex_);
     lock_file(op);
     struct Unlock {
       int fd;
       ~Unlock() { ::flock(fd, LOCK_UN); }
     } unlock{file_.fd()};
-    take_in(op);
-    f();
+    read_appended(op);
+    std::vector<std::string> missing = keys_.missing(request);
+    if (!missing.empty()) return {{}, std::move(missing)};
+    return {request.changes_key() ? change(request) : keys_.execute(request), {}};
+  }
+
+  // Changes a key here, and appends the change to the file. If the file cannot take it, the change is undone.
+  StoreAnswer change(const StoreRequest& request) {
+    const std::string_view key = request.keys[0];
+    const auto value = [&] {
+      const std::string* found = keys_.find(key);
+      return found == nullptr ? std::nullopt : std::optional(*found);
+    };
+    const std::optional<std::string> before = value();
+    const StoreAnswer answer = keys_.execute(request);
+    const std::optional<std::string> after = value();
+    if (before == after) return answer;
+    try {
+      append_record(request.name(), after ? Message{MessageType::kSet, {}, {key, *after}}
+                                          : Message{MessageType::kDelete, {}, {key}});
+    } catch (const Error&) {
+      before ? keys_.set(key, *before) : void(keys_.erase(key));
+      throw;
+    }
+    return answer;
   }
 
   // Tries in steps, until a deadline: the process that has the lock may be stopped.
@@ -200,18 +131,19 @@ class FileStore final : public Store {
     Milliseconds pause = kFirstPause;
     while (::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR)
-        throw FileError(op, "cannot lock ", path_, ": ", error_text());
+        throw FileError(op, "cannot lock ", path_, ": ", internal::errno_text());
       if (deadline.passed())
         throw TimeoutError(op, -1, "another process has held the lock of ", path_, " for ",
                            deadline.timeout().count(), " ms");
       std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, kLongestPause);
+      pause = std::min(pause * 2, kMaxPause);
     }
   }
 
-  void take_in(const char* op) {
+  void read_appended(const char* op) {
     struct stat info {};
-    if (::fstat(file_.fd(), &info) != 0) throw FileError(op, "cannot read ", path_, ": ", error_text());
+    if (::fstat(file_.fd(), &info) != 0)
+      throw FileError(op, "cannot read ", path_, ": ", internal::errno_text());
     const auto size = static_cast<size_t>(info.st_size);
     if (size < end_) malformed(op, "it has become shorter");
     if (size > kMaxFileBytes) malformed(op, "it is too long");
@@ -228,13 +160,12 @@ class FileStore final : public Store {
     while (end_ < size) {
       if (size - end_ < kHead) malformed(op, "its last record is cut off");
       const std::string head = read(op, end_, kHead);
-      const auto length = little_endian<uint32_t>(head.data() + sizeof(uint64_t));
+      const auto [sum, length] = from_wire<std::pair<uint64_t, uint32_t>>(head);
       if (length > internal::kMaxFrame)
         malformed(op, concat("a record at byte ", end_, " claims ", length, " bytes"));
       if (length > size - end_ - kHead) malformed(op, "its last record is cut off");
       const std::string frame = read(op, end_ + sizeof(uint64_t), sizeof(uint32_t) + length);
-      if (checksum(frame) != little_endian<uint64_t>(head.data()))
-        malformed(op, concat("a wrong checksum at byte ", end_));
+      if (checksum(frame) != sum) malformed(op, concat("a wrong checksum at byte ", end_));
       apply(op, std::string_view(frame).substr(sizeof(uint32_t)));
       end_ += kHead + length;
     }
@@ -267,7 +198,7 @@ class FileStore final : public Store {
           ::pwrite(file_.fd(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(end_ + done));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) {
-        const std::string why = error_text();
+        const std::string why = internal::errno_text();
         (void)!::ftruncate(file_.fd(), static_cast<off_t>(end_));
         throw FileError(op, "cannot write ", path_, ": ", why);
       }
@@ -282,7 +213,8 @@ class FileStore final : public Store {
     while (done < bytes) {
       const ssize_t n = ::pread(file_.fd(), out.data() + done, bytes - done, static_cast<off_t>(at + done));
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) throw FileError(op, "cannot read ", path_, ": ", n == 0 ? "it ends early" : error_text());
+      if (n <= 0)
+        throw FileError(op, "cannot read ", path_, ": ", n == 0 ? "it ends early" : internal::errno_text());
       done += static_cast<size_t>(n);
     }
     return out;
@@ -294,7 +226,7 @@ class FileStore final : public Store {
 
   const std::string path_;
   std::mutex mutex_;  // of what follows
-  internal::Socket file_;
+  internal::FileDescriptor file_;
   internal::KeyTable keys_;
   size_t end_ = 0;  // how much of the file has been read
 };

@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -13,13 +12,10 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 namespace gradus::dist::internal {
 namespace {
-
-std::string error_text(int error) { return std::generic_category().message(error); }
 
 // The result of a look-up. It is shared with the look-up's thread, which may outlive the caller.
 struct Lookup {
@@ -37,7 +33,7 @@ void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  const std::string why = error == EAI_SYSTEM ? error_text(errno) : error ? ::gai_strerror(error) : "";
+  const std::string why = error == EAI_SYSTEM ? errno_text() : error ? ::gai_strerror(error) : "";
 
   std::lock_guard lock(lookup.mutex);
   lookup.why = why;
@@ -73,11 +69,6 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || 
 
 }  // namespace
 
-void Socket::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 bool SocketAddress::is_loopback() const {
   if (storage.ss_family == AF_INET) {
     const auto& a = reinterpret_cast<const sockaddr_in&>(storage);
@@ -91,14 +82,6 @@ int SocketAddress::port() const {
   if (storage.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
   if (storage.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
   return 0;
-}
-
-SocketAddress SocketAddress::with_port(int port) const {
-  SocketAddress other = *this;
-  const auto value = htons(static_cast<uint16_t>(port));
-  if (storage.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(other.storage).sin_port = value;
-  if (storage.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(other.storage).sin6_port = value;
-  return other;
 }
 
 std::string SocketAddress::text() const {
@@ -127,10 +110,10 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
   return lookup->found;
 }
 
-Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why) {
-  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+FileDescriptor connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why) {
+  FileDescriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) {
-    *why = error_text(errno);
+    *why = errno_text();
     return {};
   }
   int error = ::connect(socket.fd(), address.get(), address.length) == 0 ? 0 : errno;
@@ -146,26 +129,26 @@ Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::s
   const SocketAddress own = local_address(socket);
   if (error == 0 && own.length == address.length && own.text() == address.text()) error = ECONNREFUSED;
   if (error != 0) {
-    *why = error == ECONNREFUSED ? "connection refused" : error_text(error);
+    *why = error == ECONNREFUSED ? "connection refused" : errno_text(error);
     return {};
   }
   set_up_connection(socket);
   return socket;
 }
 
-Socket listen_at(const SocketAddress& address, std::string* why, bool* taken) {
-  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+FileDescriptor listen_at(const SocketAddress& address, std::string* why, bool* taken) {
+  FileDescriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket) set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (!socket || ::bind(socket.fd(), address.get(), address.length) != 0 ||
       ::listen(socket.fd(), SOMAXCONN) != 0) {
     *taken = errno == EADDRINUSE;
-    *why = error_text(errno);
+    *why = errno_text();
     return {};
   }
   return socket;
 }
 
-SocketAddress local_address(const Socket& socket) {
+SocketAddress local_address(const FileDescriptor& socket) {
   SocketAddress address;
   address.length = sizeof address.storage;
   if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0)
@@ -173,7 +156,7 @@ SocketAddress local_address(const Socket& socket) {
   return address;
 }
 
-void set_up_connection(const Socket& socket) {
+void set_up_connection(const FileDescriptor& socket) {
   set_option(socket.fd(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
   // Many probes: that some are lost does not mean that the peer is gone.
@@ -183,13 +166,14 @@ void set_up_connection(const Socket& socket) {
   set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
 }
 
-Io send_all(const Socket& socket, std::string_view bytes, const Deadline& deadline, std::string* why) {
+Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline& deadline,
+            std::string* why) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n >= 0) {
       bytes.remove_prefix(static_cast<size_t>(n));
     } else if (!would_block(errno)) {
-      *why = error_text(errno);
+      *why = errno_text();
       return Io::kClosed;
     } else if (!wait_ready(socket.fd(), POLLOUT, deadline)) {
       *why = "no answer";
@@ -199,7 +183,8 @@ Io send_all(const Socket& socket, std::string_view bytes, const Deadline& deadli
   return Io::kDone;
 }
 
-Io receive_some(const Socket& socket, std::string* bytes, const Deadline& deadline, std::string* why) {
+Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline,
+                std::string* why) {
   char chunk[64 << 10];
   for (;;) {
     const ssize_t n = ::recv(socket.fd(), chunk, sizeof chunk, 0);
@@ -208,7 +193,7 @@ Io receive_some(const Socket& socket, std::string* bytes, const Deadline& deadli
       return Io::kDone;
     }
     if (n == 0 || !would_block(errno)) {
-      *why = n == 0 ? "connection closed" : error_text(errno);
+      *why = n == 0 ? "connection closed" : errno_text();
       return Io::kClosed;
     }
     if (!wait_ready(socket.fd(), POLLIN, deadline)) {

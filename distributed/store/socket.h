@@ -6,31 +6,12 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "gradus/distributed/base/deadline.h"
+#include "gradus/distributed/base/file_descriptor.h"
 
 namespace gradus::dist::internal {
-
-// Owns a file descriptor.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() { close(); }
-  Socket(Socket&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-  Socket& operator=(Socket&& o) noexcept {
-    std::swap(fd_, o.fd_);
-    return *this;
-  }
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void close();
-
- private:
-  int fd_ = -1;
-};
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -39,7 +20,6 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   bool is_loopback() const;
   int port() const;
-  SocketAddress with_port(int port) const;
   std::string text() const;  // "10.0.0.1:29500", "[::1]:29500"
 };
 
@@ -50,21 +30,21 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
 
 // Connects. Returns null and sets `why` ("connection refused") on failure. The socket is
 // non-blocking and close-on-exec.
-Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why);
+FileDescriptor connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why);
 // Listens. Returns null and sets `why` and `taken` on failure. Port 0: any free one.
-Socket listen_at(const SocketAddress& address, std::string* why, bool* taken);
+FileDescriptor listen_at(const SocketAddress& address, std::string* why, bool* taken);
 // Returns the address that a socket is bound to.
-SocketAddress local_address(const Socket& socket);
+SocketAddress local_address(const FileDescriptor& socket);
 
 // Sets a connection's options: small messages go out at once, and a dead peer machine is noticed
 // after about 10 s.
-void set_up_connection(const Socket& socket);
+void set_up_connection(const FileDescriptor& socket);
 
 // The outcomes of send_all and receive_some.
 enum class Io { kDone, kClosed, kTimeout };
 // Sends all bytes.
-Io send_all(const Socket& socket, std::string_view bytes, const Deadline& deadline, std::string* why);
+Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline& deadline, std::string* why);
 // Waits for some bytes and appends them.
-Io receive_some(const Socket& socket, std::string* bytes, const Deadline& deadline, std::string* why);
+Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why);
 
 }  // namespace gradus::dist::internal

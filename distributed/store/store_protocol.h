@@ -1,8 +1,8 @@
 // The messages between a store's server and its clients, as bytes. No sockets.
 //
-// A frame is a length (4 bytes, little endian) and that many bytes: one message. A message is a type,
-// numbers and texts:
-//   u8 type | u32 n | n times i64 | u32 m | m times (u32 length, bytes)
+// A frame is a length (u32) and that many bytes: one message. A message is a type, numbers and texts, as wire.h
+// writes them:
+//   u8 type | u64 n | n times i64 | u64 m | m times (u64 length, bytes)
 // Each type has its own count of numbers and texts (store_protocol.cc). Bytes that do not fit it
 // are no message.
 //
@@ -33,7 +33,7 @@ enum class MessageType : uint8_t {
   kProof,          // ; HMAC
   kWelcome,        // ; HMAC
   kRefused,        // Refusal; why
-  kSet,            // ; key, value
+  kSet,            // ; key, value. From here to kNumKeys: in the order of StoreRequest::Op
   kGet,            // milliseconds; key
   kPop,            // milliseconds; key
   kAdd,            // amount; key
@@ -43,7 +43,7 @@ enum class MessageType : uint8_t {
   kCheck,          // ; keys
   kDelete,         // ; key
   kNumKeys,        // ;
-  kAnswer,         // number; values
+  kAnswer,         // number; value
   kTimedOut,       // ; missing keys
   kInvalid,        // ; what is wrong
   kHeartbeat,      // the last kQueryStill that it answers; the status (status_wire.h)
@@ -61,7 +61,7 @@ enum class Role : uint8_t { kClient, kMember, kLauncher };
 enum class Refusal : uint8_t { kVersion, kToken, kJob, kOver, kNotYet, kRank, kFull };
 
 inline constexpr std::string_view kMagic = "gradus store";
-inline constexpr int64_t kProtocolVersion = 4;
+inline constexpr int64_t kProtocolVersion = 5;
 inline constexpr int kAnyAttempt = -1;
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;
@@ -102,7 +102,14 @@ class FrameReader {
   size_t used_ = 0;
 };
 
+// Requests of Store as messages of the types kSet to kNumKeys, and their answers. parse_request returns nothing
+// for another type.
+Message to_message(const StoreRequest& request);
+std::optional<StoreRequest> parse_request(const Message& message);
+std::string encode(const StoreAnswer& answer);
+
 struct Hello {
+  int64_t version = kProtocolVersion;
   Role role = Role::kClient;
   int attempt = 0;  // kAnyAttempt: the client outlives attempts
   int rank = -1, world_size = 0;
@@ -110,13 +117,8 @@ struct Hello {
   std::string name;  // of a launcher: "node 1"
 };
 std::string encode(const Hello& hello);
-// Sets `hello` for a valid greeting, `other_version` for the greeting of another protocol version, and
-// neither for other bytes.
-struct HelloResult {
-  std::optional<Hello> hello;
-  bool other_version = false;
-};
-HelloResult parse_hello(std::string_view body);
+// Returns nothing for bytes that are no greeting. Of the greeting of another protocol version, only the version is set.
+std::optional<Hello> parse_hello(std::string_view body);
 
 std::string encode(MessageType type, int attempt, const Failure& failure);
 struct AttemptFailure {

@@ -22,7 +22,7 @@
 namespace gradus::dist {
 namespace {
 
-using internal::Socket;
+using internal::FileDescriptor;
 using internal::SocketAddress;
 using Id = internal::StoreService::Id;
 
@@ -37,7 +37,7 @@ size_t max_connections() {
   return std::min(kWanted, limit.rlim_cur - kOthers);
 }
 
-Socket listen_somewhere(const StoreServerOptions& options) {
+FileDescriptor listen_somewhere(const StoreServerOptions& options) {
   if (options.port < 0 || options.port > 65535)
     throw ValueError(kOp, "port is ", options.port, "; it must be in 0..65535");
   std::string why;
@@ -49,7 +49,7 @@ Socket listen_somewhere(const StoreServerOptions& options) {
     throw ValueError(kOp, "a token is needed to listen at '", options.host, "', which other hosts can reach");
 
   bool taken = false;
-  if (Socket socket = internal::listen_at(addresses[0], &why, &taken)) return socket;
+  if (FileDescriptor socket = internal::listen_at(addresses[0], &why, &taken)) return socket;
   throw ConnectionError(taken ? ConnectionError::Reason::kPortTaken : ConnectionError::Reason::kOther, kOp,
                         -1, "cannot listen at ", options.host, ':', options.port, ": ",
                         taken ? "the port is taken by another process" : why);
@@ -85,24 +85,14 @@ class StoreServer::Impl {
   }
 
   int port() const { return port_; }
+  // Calls f with the service under the lock.
+  template <class F> auto with_service(F&& f) {
+    std::lock_guard lock(mutex_);
+    return f(service_);
+  }
   template <class F> void change(F&& f) {
-    {
-      std::lock_guard lock(mutex_);
-      f(service_);
-    }
+    with_service(f);
     wake();
-  }
-  std::optional<Failure> failure() const {
-    std::lock_guard lock(mutex_);
-    return service_.failure();
-  }
-  std::string refusals() const {
-    std::lock_guard lock(mutex_);
-    return service_.refusals();
-  }
-  int launchers() const {
-    std::lock_guard lock(mutex_);
-    return service_.launchers();
   }
 
  private:
@@ -138,7 +128,7 @@ class StoreServer::Impl {
 
   void accept_some() {
     for (int i = 0; i < 64; ++i) {
-      Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      FileDescriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) {
         if (errno == EMFILE || errno == ENFILE) refuse_one();
         return;
@@ -156,10 +146,10 @@ class StoreServer::Impl {
   // epoll would report the waiting client again and again.
   void refuse_one() {
     spare_.close();
-    Socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    FileDescriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     spare_ = open_spare();
   }
-  static Socket open_spare() { return Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+  static FileDescriptor open_spare() { return FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
   void serve(Id id, uint32_t events) {
     if (!sockets_.contains(id)) return;  // closed meanwhile
@@ -242,7 +232,7 @@ class StoreServer::Impl {
         now());
   }
 
-  bool watch(int operation, const Socket& socket, Id id, uint32_t events) {
+  bool watch(int operation, const FileDescriptor& socket, Id id, uint32_t events) {
     epoll_event event{};
     event.events = events;
     event.data.u64 = id;
@@ -254,11 +244,11 @@ class StoreServer::Impl {
     (void)!::eventfd_read(wake_.fd(), &count);
   }
 
-  Socket listener_, wake_, epoll_, spare_ = open_spare();
+  FileDescriptor listener_, wake_, epoll_, spare_ = open_spare();
   const int port_;
-  mutable std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of what follows
   internal::StoreService service_;
-  std::map<Id, Socket> sockets_;
+  std::map<Id, FileDescriptor> sockets_;
   char chunk_[64 << 10];
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -269,25 +259,29 @@ StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return impl_->port(); }
 
 void StoreServer::report(const Failure& failure) {
-  impl_->change([&](internal::StoreService& service) { service.report(failure); });
+  impl_->change([&](auto& service) { service.report(failure); });
 }
 
 void StoreServer::ended(int rank) {
-  impl_->change([&](internal::StoreService& service) { service.ended(rank, now()); });
+  impl_->change([&](auto& service) { service.ended(rank, now()); });
 }
 
 bool StoreServer::failed(Failure* failure) const {
-  const std::optional<Failure> found = impl_->failure();
+  const std::optional<Failure> found = impl_->with_service([](auto& service) { return service.failure(); });
   if (found && failure != nullptr) *failure = *found;
   return found.has_value();
 }
 
-std::string StoreServer::refusals() const { return impl_->refusals(); }
+std::string StoreServer::refusals() const {
+  return impl_->with_service([](auto& service) { return service.refusals(); });
+}
 
-int StoreServer::launchers() const { return impl_->launchers(); }
+int StoreServer::launchers() const {
+  return impl_->with_service([](auto& service) { return service.launchers(); });
+}
 
 void StoreServer::begin_attempt(int attempt) {
-  impl_->change([&](internal::StoreService& service) { service.begin_attempt(attempt, now()); });
+  impl_->change([&](auto& service) { service.begin_attempt(attempt, now()); });
 }
 
 }  // namespace gradus::dist

@@ -1,78 +1,28 @@
 #include "gradus/distributed/store/store_table.h"
 
-#include <algorithm>
-
 namespace gradus::dist::internal {
-namespace {
-
-std::string answer(int64_t number, std::vector<std::string_view> values = {}) {
-  return encode({MessageType::kAnswer, {number}, std::move(values)});
-}
-
-}  // namespace
 
 bool StoreTable::request(Client client, const Message& message, TimePoint now, Answers* answers) {
-  const auto& texts = message.texts;
-  const auto reply = [&](std::string frame) { answers->emplace_back(client, std::move(frame)); };
+  const std::optional<StoreRequest> request = parse_request(message);
+  if (!request) return false;
   try {
-    switch (message.type) {
-      case MessageType::kSet:
-        keys_.set(texts[0], texts[1]);
-        reply(answer(0));
-        wake(texts[0], answers);
-        return true;
-      case MessageType::kAdd: {
-        const int64_t sum = keys_.add(texts[0], message.numbers[0]);
-        reply(answer(sum));
-        wake(texts[0], answers);
-        return true;
-      }
-      case MessageType::kCompareSet:
-        reply(answer(0, {keys_.compare_set(texts[0], texts[1], texts[2])}));
-        wake(texts[0], answers);
-        return true;
-      case MessageType::kAppend: {
-        const int64_t length = keys_.append(texts[0], texts[1]);
-        reply(answer(length));
-        wake(texts[0], answers);
-        return true;
-      }
-      case MessageType::kCheck:
-        reply(answer(
-            std::all_of(texts.begin(), texts.end(), [&](auto key) { return keys_.find(key) != nullptr; })));
-        return true;
-      case MessageType::kDelete:
-        reply(answer(keys_.erase(texts[0])));
-        return true;
-      case MessageType::kNumKeys:
-        reply(answer(static_cast<int64_t>(keys_.size())));
-        return true;
-      case MessageType::kGet:
-      case MessageType::kPop:
-      case MessageType::kWait:
-        wait(client, message, now, answers);
-        return true;
-      default:
-        return false;
+    for (const std::string_view key : request->keys) check_key(request->name(), key);
+    if (request->waits()) {
+      const TimePoint deadline = now + request->timeout;
+      Waiter waiter{
+          .op = request->op, .keys = {request->keys.begin(), request->keys.end()}, .deadline = deadline};
+      if (advance(client, waiter, answers)) return true;
+      waiters_.emplace(client, std::move(waiter));
+      deadlines_.emplace(deadline, client);
+    } else {
+      answers->emplace_back(client, encode(keys_.execute(*request)));
+      if (request->changes_key()) wake(request->keys[0], answers);
     }
   } catch (const StoreError& error) {
     // Without "[op] ", which the client adds again.
-    reply(encode({MessageType::kInvalid, {}, {text_of(error)}}));
-    return true;
+    answers->emplace_back(client, encode({MessageType::kInvalid, {}, {text_of(error)}}));
   }
-}
-
-void StoreTable::wait(Client client, const Message& message, TimePoint now, Answers* answers) {
-  for (const auto key : message.texts) check_key("wait", key);
-  const auto timeout =
-      std::clamp<int64_t>(message.numbers[0], 0, Milliseconds(std::chrono::hours(24 * 365)).count());
-  Waiter waiter{.type = message.type,
-                .keys = {message.texts.begin(), message.texts.end()},
-                .deadline = now + Milliseconds(timeout)};
-  const TimePoint deadline = waiter.deadline;
-  if (advance(client, waiter, answers)) return;
-  waiters_.emplace(client, std::move(waiter));
-  deadlines_.emplace(deadline, client);
+  return true;
 }
 
 bool StoreTable::advance(Client client, Waiter& waiter, Answers* answers) {
@@ -81,13 +31,8 @@ bool StoreTable::advance(Client client, Waiter& waiter, Answers* answers) {
     by_key_[waiter.keys[waiter.next]].push_back(client);
     return false;
   }
-  if (waiter.type == MessageType::kWait) {
-    answers->emplace_back(client, answer(0));
-    return true;
-  }
-  const std::string& key = waiter.keys[0];
-  answers->emplace_back(client, answer(0, {*keys_.find(key)}));
-  if (waiter.type == MessageType::kPop) keys_.erase(key);
+  answers->emplace_back(
+      client, encode(keys_.execute({.op = waiter.op, .keys = {waiter.keys.begin(), waiter.keys.end()}})));
   return true;
 }
 

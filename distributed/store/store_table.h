@@ -35,12 +35,11 @@ class StoreTable {
   std::optional<TimePoint> next_deadline() const;
   // Removes all keys except the launchers'.
   void begin_attempt() { keys_.keep_only(kLauncherPrefix); }
-  size_t num_keys() const { return keys_.size(); }
 
  private:
   // A client that waits, for one key at a time: the keys before `next` have been found.
   struct Waiter {
-    MessageType type;  // kGet, kPop, kWait
+    StoreRequest::Op op;
     std::vector<std::string> keys;
     size_t next = 0;
     TimePoint deadline;
@@ -48,7 +47,6 @@ class StoreTable {
   // If all keys are there, adds the answer and returns true. Otherwise notes the key that the client waits
   // for from now on.
   bool advance(Client client, Waiter& waiter, Answers* answers);
-  void wait(Client client, const Message& message, TimePoint now, Answers* answers);
   // Lets the clients that wait for the key go on, in the order in which they came.
   void wake(std::string_view key, Answers* answers);
 

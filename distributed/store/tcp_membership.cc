@@ -123,15 +123,15 @@ class StandingConnection {
   }
 
   StoreConnection connection_;
-  internal::Socket stop_;
+  internal::FileDescriptor stop_;
   const Handlers handlers_;
   std::mutex send_mutex_;
   bool broken_ = false;
   std::thread thread_;
 };
 
-std::string lost_text(const StoreAddress& address, int port, const std::string& why) {
-  return concat("lost the store at ", address.host, ':', port,
+std::string lost_text(const StoreAddress& address, const std::string& why) {
+  return concat("lost the store at ", address.host, ':', address.port,
                 ": its host (the launcher, or rank 0) has ended or cannot be reached (", why, ")");
 }
 
@@ -140,7 +140,6 @@ class TcpMembership final : public Membership {
   TcpMembership(StoreConnection connection, const StoreAddress& address, int rank, int world_size)
       : Membership(rank, world_size),
         address_(address),
-        port_(connection.port()),
         connection_(std::move(connection), {.message = [this](const Message& m) { return receive(m); },
                                             .lost = [this](const std::string& why) { handle_lost(why); },
                                             .heartbeat = [this] { return beat(); }}) {}
@@ -237,12 +236,11 @@ class TcpMembership final : public Membership {
   void handle_lost(const std::string& why) {
     std::lock_guard lock(mutex_);
     lost_ = true;
-    if (!left_) set_failed({.kind = Failure::Kind::kDied, .text = lost_text(address_, port_, why)});
+    if (!left_) set_failed({.kind = Failure::Kind::kDied, .text = lost_text(address_, why)});
     received_.notify_all();
   }
 
   const StoreAddress address_;
-  const int port_;
   std::mutex mutex_;  // of what follows; held while a message is handled
   std::condition_variable received_;
   bool left_ = false, leave_confirmed_ = false, lost_ = false;
@@ -256,7 +254,6 @@ class TcpLauncherLink final : public LauncherLink {
  public:
   TcpLauncherLink(StoreConnection connection, const StoreAddress& address)
       : address_(address),
-        port_(connection.port()),
         connection_(std::move(connection), {.message = [this](const Message& m) { return receive(m); },
                                             .lost = [this](const std::string& why) { handle_lost(why); }}) {}
 
@@ -288,11 +285,10 @@ class TcpLauncherLink final : public LauncherLink {
 
   void handle_lost(const std::string& why) {
     std::lock_guard lock(mutex_);
-    lost_ = Failure{.kind = Failure::Kind::kDied, .text = lost_text(address_, port_, why)};
+    lost_ = Failure{.kind = Failure::Kind::kDied, .text = lost_text(address_, why)};
   }
 
   const StoreAddress address_;
-  const int port_;
   mutable std::mutex mutex_;
   std::optional<internal::AttemptFailure> received_;  // of the latest attempt
   std::optional<Failure> lost_;

@@ -17,7 +17,7 @@ constexpr uint32_t kMagic = 0x3C85F7CE;
 constexpr char kReady = 0;
 constexpr uint64_t kMaxValue = 1000;
 
-constexpr Milliseconds kPause{20}, kLongestPause{500};
+constexpr Milliseconds kPause{20}, kMaxPause{500};
 // The time limit for an answer. A real store answers at once.
 constexpr Milliseconds kAnswerLimit{10'000};
 
@@ -31,7 +31,7 @@ std::string frame(std::string_view text) { return bytes_of<uint64_t>(text.size()
 }  // namespace
 
 TorchrunStore::TorchrunStore(const char* op, const std::string& host, int port, const Deadline& deadline)
-    : op_(op), place_(concat(host, ':', port)), deadline_(deadline) {
+    : op_(op), address_(concat(host, ':', port)), deadline_(deadline) {
   std::string why;
   for (;;) {
     for (const SocketAddress& address : resolve(host, port, deadline_, &why))
@@ -50,10 +50,10 @@ void TorchrunStore::set(std::string_view key, std::string_view value) {
 }
 
 std::string TorchrunStore::get(std::string_view key) {
-  for (Milliseconds pause = kPause; !has(key); pause = std::min(2 * pause, kLongestPause)) {
+  for (Milliseconds pause = kPause; !has(key); pause = std::min(2 * pause, kMaxPause)) {
     if (deadline_.passed())
       throw TimeoutError(op_, 0, "rank 0, which opens the job's store, did not come within ",
-                         deadline_.timeout().count(), " ms (torchrun's own store, at ", place_,
+                         deadline_.timeout().count(), " ms (torchrun's own store, at ", address_,
                          ", would know of it)");
     std::this_thread::sleep_for(std::min(pause, deadline_.left()));
   }
@@ -85,7 +85,7 @@ std::string TorchrunStore::receive(size_t bytes) {
 }
 
 void TorchrunStore::fail(std::string_view why) const {
-  throw ConnectionError(op_, -1, "torchrun's own store at ", place_,
+  throw ConnectionError(op_, -1, "torchrun's own store at ", address_,
                         " (MASTER_ADDR, MASTER_PORT), by which its ranks find each other, does not answer as "
                         "that of PyTorch 2.1 or later does: ",
                         why);

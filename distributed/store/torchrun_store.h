@@ -28,9 +28,9 @@ class TorchrunStore {
   [[noreturn]] void fail(std::string_view why) const;
 
   const char* const op_;
-  const std::string place_;
+  const std::string address_;
   const Deadline deadline_;
-  Socket socket_;
+  FileDescriptor socket_;
   std::string received_;
 };
 

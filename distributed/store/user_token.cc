@@ -1,9 +1,19 @@
 #include "gradus/distributed/store/user_token.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string_view>
+#include <vector>
 
-#include "gradus/distributed/store/private_folder.h"
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::dist::internal {
@@ -12,14 +22,76 @@ namespace {
 constexpr const char* kName = "token";
 constexpr size_t kDigits = 64;  // 32 random bytes
 
-// Returns the token in the folder, or nothing if there is none yet.
-std::optional<std::string> read_token(const char* op, const PrivateFolder& folder) {
-  const auto file = folder.read(op, kName, kDigits + 1);
-  if (!file) return {};
-  const std::string_view token = *file;
+// Returns whether other hosts may see the same files: NFS, SMB, Lustre, GPFS, Ceph, BeeGFS,
+// AFS, PanFS, WekaFS.
+bool is_between_hosts(const std::string& path) {
+  constexpr uint32_t kKinds[] = {0x6969,     0xFF534D42, 0xFE534D42, 0x0BD00BD0, 0x47504653,
+                                 0x00C36400, 0x19830326, 0x5346414F, 0xAAD7AAEA, 0x18031977};
+  struct statfs system;
+  return statfs(path.c_str(), &system) == 0 &&
+         std::ranges::find(kKinds, uint32_t(system.f_type)) != std::end(kKinds);
+}
+
+// Returns the folder that an environment variable names, if it is the user's own.
+std::string own_folder(const char* name) {
+  const char* path = std::getenv(name);
+  struct stat info;
+  const bool own = path && *path == '/' && stat(path, &info) == 0 && info.st_uid == geteuid();
+  return own ? path : "";
+}
+
+// Returns where the token may be, the best folder first. For several hosts, returns only folders that other hosts
+// see too.
+std::vector<std::string> token_folders(bool several_hosts) {
+  const std::string home = own_folder("HOME"), run = own_folder("XDG_RUNTIME_DIR");
+  std::vector<std::string> paths;
+  if (!home.empty() && (!several_hosts || is_between_hosts(home))) paths.push_back(home + "/.gradus");
+  if (!run.empty() && !several_hosts) paths.push_back(run + "/gradus");
+  if (!several_hosts) paths.push_back(concat("/tmp/gradus-", geteuid()));
+  return paths;
+}
+
+// Opens the folder, and makes it if it is absent. Returns nothing, and sets `why`, unless the folder is the user's
+// own and nobody else may write it.
+FileDescriptor open_folder(const std::string& path, std::string* why) {
+  (void)mkdir(path.c_str(), 0700);
+  FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info;
+  if (!folder || fstat(folder.fd(), &info) != 0) {
+    *why = errno_text();
+    return {};
+  }
+  if (info.st_uid == geteuid() && !(info.st_mode & 022)) return folder;
+  *why = "it is of another user, or others may write it";
+  return {};
+}
+
+// Returns the token in the folder, or nothing if there is none yet. `path` is for errors.
+std::optional<std::string> read_token(const char* op, const FileDescriptor& folder, const std::string& path) {
+  const FileDescriptor file(openat(folder.fd(), kName, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file && errno == ENOENT) return {};
+  struct stat info;
+  if (!file || fstat(file.fd(), &info) != 0) throw FileError(op, "cannot open ", path, ": ", errno_text());
+  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
+    throw FileError(op, path, " must be a file of this user that nobody else may read (mode 600): remove it");
+  std::string token(kDigits + 1, '\0');
+  token.resize(size_t(std::max<ssize_t>(::read(file.fd(), token.data(), token.size()), 0)));
   if (token.size() != kDigits || token.find_first_not_of("0123456789abcdef") != token.npos)
-    throw FileError(op, folder.path_of(kName), " does not hold a token, or only a part of one: remove it");
-  return *file;
+    throw FileError(op, path, " does not hold a token, or only a part of one: remove it");
+  return token;
+}
+
+// Makes the token, unless another process is faster. Readers never see an incomplete file. Returns false, and sets
+// `why`, if the file cannot be made.
+bool make_token(const char* op, const FileDescriptor& folder, std::string* why) {
+  const std::string draft = concat(kName, '.', random_digits(op, 16));
+  const FileDescriptor file(
+      openat(folder.fd(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const bool made = file && write_all(file.fd(), random_digits(op, kDigits)) && fsync(file.fd()) == 0 &&
+                    (linkat(folder.fd(), draft.c_str(), folder.fd(), kName, 0) == 0 || errno == EEXIST);
+  if (!made) *why = errno_text();
+  if (file) unlinkat(folder.fd(), draft.c_str(), 0);
+  return made;
 }
 
 }  // namespace
@@ -27,13 +99,13 @@ std::optional<std::string> read_token(const char* op, const PrivateFolder& folde
 UserToken user_token(const char* op, const std::string& remote_host) {
   const bool several_hosts = !remote_host.empty();
   std::string reasons;
-  for (const std::string& path : PrivateFolder::paths(several_hosts)) {
+  for (const std::string& path : token_folders(several_hosts)) {
     std::string why;
-    if (const auto folder = PrivateFolder::make(path, &why)) {
-      if (auto token = read_token(op, *folder)) return {*token, folder->path_of(kName)};
-      // Makes the token, unless another process is faster. The file's content counts.
-      if (folder->write(op, kName, random_digits(op, kDigits), &why))
-        if (auto token = read_token(op, *folder)) return {*token, folder->path_of(kName)};
+    const std::string file = concat(path, '/', kName);
+    if (const FileDescriptor folder = open_folder(path, &why)) {
+      if (auto token = read_token(op, folder, file)) return {*token, file};
+      if (make_token(op, folder, &why))
+        if (auto token = read_token(op, folder, file)) return {*token, file};
     }
     reasons += concat(reasons.empty() ? "" : "; ", path, ": ", why);
   }

@@ -82,10 +82,10 @@ class ArenaBackend : public Backend {
     meet(call);
     std::vector<std::string> all(size());
     for (size_t i = 0; i < size(); ++i) {
-      uint64_t theirs;
-      std::memcpy(&theirs, read(i), sizeof theirs);
-      if (theirs > kMaxExchangeBytes) throw_nonsense(call, i);
-      all[i].assign(reinterpret_cast<const char*>(read(i)) + sizeof theirs, theirs);
+      uint64_t remote_bytes;
+      std::memcpy(&remote_bytes, read(i), sizeof remote_bytes);
+      if (remote_bytes > kMaxExchangeBytes) throw_corrupt(call, i);
+      all[i].assign(reinterpret_cast<const char*>(read(i)) + sizeof remote_bytes, remote_bytes);
     }
     return all;
   }
@@ -263,8 +263,8 @@ class ArenaBackend : public Backend {
     reduce_all_into(out, inputs_.data(), int(size()), int64_t(mine.size()) / size_of(dtype), dtype, op);
   }
 
-  [[noreturn]] void throw_nonsense(const Call& call, size_t member) const {
-    const std::string text = concat("rank ", members_[member], " wrote nonsense into the shared memory");
+  [[noreturn]] void throw_corrupt(const Call& call, size_t member) const {
+    const std::string text = concat("rank ", members_[member], " corrupted the shared memory of collectives");
     throw_failure(call.op, call.watch.membership->report({Failure::Kind::kFailed, members_[member], text}));
   }
 

@@ -1,18 +1,15 @@
 #include "gradus/distributed/transport/gloo_mesh.h"
 
 #include <gloo/transport/tcp/device.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <sched.h>
 
 #include <atomic>
 #include <csignal>
 #include <mutex>
-#include <random>
 #include <thread>
 
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/health/still_threads.h"
 #include "gradus/distributed/health/waiting.h"
@@ -27,34 +24,6 @@ constexpr const char* kOp = "init_process_group";
 constexpr Milliseconds kTruthLimit{1000};
 
 std::string key_of(int rank) { return concat("gloo/", rank); }
-
-std::string random_secret() {
-  std::random_device random;
-  std::string secret;
-  for (int i = 0; i < 4; ++i) secret += concat(std::hex, random(), '-');
-  return secret;
-}
-
-std::string address_text(const sockaddr* address, socklen_t length) {
-  char text[NI_MAXHOST] = "";
-  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
-}
-
-// Returns the first address of this host that others may reach; loopback if there is none.
-std::string any_address() {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return "127.0.0.1";
-  std::string found = "127.0.0.1";
-  for (const ifaddrs* one = list; one; one = one->ifa_next) {
-    if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || !(one->ifa_flags & IFF_UP)) continue;
-    if (one->ifa_flags & IFF_LOOPBACK) continue;
-    found = address_text(one->ifa_addr, sizeof(sockaddr_in));
-    break;
-  }
-  freeifaddrs(list);
-  return found;
-}
 
 // gloo writes to connections that the peer may have closed. This must be an error, and not end the process.
 void ignore_broken_pipes() {
@@ -72,7 +41,7 @@ void ignore_broken_pipes() {
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
   ignore_broken_pipes();
   gloo::transport::tcp::attr attr;
-  attr.hostname = address.empty() ? any_address() : address;
+  attr.hostname = address.empty() ? "127.0.0.1" : address;
   std::shared_ptr<gloo::transport::Device> device;
   std::string trouble;
   std::thread([&] {
@@ -101,7 +70,7 @@ class IdleDevices {
   static IdleDevices& of_this_process() {
     static std::atomic<IdleDevices*> known{nullptr};
     IdleDevices* devices = known.load();
-    if (devices && devices->forks_ == gradus::internal::fork_count()) return *devices;
+    if (devices && devices->forks == gradus::internal::fork_count()) return *devices;
     // In a forked child, the parent's devices have no threads.
     auto* const fresh = new IdleDevices;
     if (known.compare_exchange_strong(devices, fresh)) return *fresh;
@@ -124,26 +93,26 @@ class IdleDevices {
     std::lock_guard lock(mutex_);
     idle_[address].push_back(device);
   }
+  const int forks = gradus::internal::fork_count();
 
  private:
-  const int forks_ = gradus::internal::fork_count();
   std::mutex mutex_;
   std::map<std::string, std::vector<Device>> idle_;
 };
 
-}  // namespace
-
-BorrowedDevice::BorrowedDevice(const std::string& address)
-    : address_(address),
-      forks_(gradus::internal::fork_count()),
-      device_(IdleDevices::of_this_process().take(address)) {}
-
-BorrowedDevice::~BorrowedDevice() {
-  if (forks_ == gradus::internal::fork_count())
-    IdleDevices::of_this_process().put(address_, device_);
-  else
-    new std::shared_ptr<gloo::transport::Device>(device_);  // never destroyed: the device is the parent's
+// Returns a device that no other mesh uses. The end of the last reference makes it idle.
+IdleDevices::Device borrow_device(const std::string& address) {
+  IdleDevices& idle = IdleDevices::of_this_process();
+  const IdleDevices::Device device = idle.take(address);
+  return {device.get(), [&idle, address, device](auto*) {
+            if (idle.forks == gradus::internal::fork_count())
+              idle.put(address, device);
+            else
+              gradus::internal::abandon(device);  // the device is the parent's
+          }};
 }
+
+}  // namespace
 
 std::string gloo_text(const std::exception& error) {
   const std::string text = error.what();
@@ -152,7 +121,7 @@ std::string gloo_text(const std::exception& error) {
 }
 
 GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
-    : rank_(setup.rank), size_(setup.size), device_(setup.address) {
+    : rank_(setup.rank), size_(setup.size), device_(borrow_device(setup.address)) {
   for (auto& context : contexts_) {
     context = device_->createContext(rank_, size_);
     // gloo's own timeouts must never end a wait: see connect_all and gloo_link.h.
@@ -168,7 +137,7 @@ GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
       const Address address = context->createPair(peer)->address().bytes();
       mine[peer].first.emplace_back(address.begin(), address.end());
     }
-    mine[peer].second = my_secrets_[peer] = random_secret();
+    mine[peer].second = my_secrets_[peer] = random_digits(kOp, 32);
   }
   setup.store->set(key_of(rank_), to_wire(mine));
 

@@ -23,24 +23,6 @@ namespace gradus::dist::internal {
 // Returns gloo's error text, without the place in gloo's source.
 std::string gloo_text(const std::exception& error);
 
-// A gloo device: an address of this host where others connect, and a thread. This mesh alone uses it. Note
-// [gloo's device] in gloo_mesh.cc.
-class BorrowedDevice {
- public:
-  // Errors: ConnectionError for an address that is not this host's.
-  explicit BorrowedDevice(const std::string& address);
-  ~BorrowedDevice();
-  BorrowedDevice(const BorrowedDevice&) = delete;
-  BorrowedDevice& operator=(const BorrowedDevice&) = delete;
-
-  gloo::transport::Device* operator->() const { return device_.get(); }
-
- private:
-  const std::string address_;
-  const int forks_;
-  const std::shared_ptr<gloo::transport::Device> device_;
-};
-
 class GlooMesh {
  public:
   // Connects with every other rank.
@@ -64,7 +46,8 @@ class GlooMesh {
   void connect_all(const std::map<int, std::array<Address, 2>>& addresses, const Watch& watch);
 
   const int rank_, size_;
-  const BorrowedDevice device_;
+  // An address of this host where others connect, and a thread. Note [gloo's device] in gloo_mesh.cc.
+  const std::shared_ptr<gloo::transport::Device> device_;
   std::array<std::shared_ptr<gloo::transport::Context>, 2> contexts_;
   std::map<int, std::string> my_secrets_, secrets_;  // by peer
 };

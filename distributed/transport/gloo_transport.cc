@@ -44,12 +44,12 @@ struct Arrived {
   std::vector<std::byte> header, payload;
 };
 
-class Core;
+class GlooTransport;
 
 class GlooRequest final : public Request {
  public:
-  GlooRequest(std::shared_ptr<Core> core, std::vector<int> peers)
-      : core(std::move(core)), peers(std::move(peers)) {}
+  GlooRequest(std::shared_ptr<GlooTransport> transport, std::vector<int> peers)
+      : transport(std::move(transport)), peers(std::move(peers)) {}
   ~GlooRequest() override;
   bool done() override;
   int source() const override { return from; }
@@ -57,10 +57,10 @@ class GlooRequest final : public Request {
     return tag == message_tag && std::ranges::find(peers, source) != peers.end();
   }
 
-  const std::shared_ptr<Core> core;
+  const std::shared_ptr<GlooTransport> transport;
   const std::vector<int> peers;  // the request waits for one of them
   std::atomic<bool> finished{false};
-  // All below under the core's lock, until it is finished.
+  // All below under the transport's lock, until it is finished.
   int from = -1;
   std::exception_ptr error;
   uint64_t tag = 0;
@@ -69,18 +69,20 @@ class GlooRequest final : public Request {
   MovingTable::key_type key;
 };
 
-// The messages of this rank that have come, and the receives that wait for one. Shared by the transport
-// and its requests.
-class Core final : public GlooLink::Listener, public std::enable_shared_from_this<Core> {
+// The messages of this rank that have arrived, and the receives that wait for one. Requests keep the transport
+// alive, but its user's end shuts it down.
+class GlooTransport final : public Transport,
+                            public GlooLink::Listener,
+                            public std::enable_shared_from_this<GlooTransport> {
  public:
-  Core(const GlooSetup& setup, const Watch& watch)
+  GlooTransport(const GlooSetup& setup, const Watch& watch)
       : rank_(setup.rank),
         size_(setup.size),
         membership_(setup.membership),
         mesh_(setup, watch),
         greeted_(size_),
         left_at_(size_) {}
-  ~Core() { shut_down(); }
+  ~GlooTransport() override { shut_down(); }
 
   // Sends a greeting to all other ranks, and waits for theirs.
   void start(const Watch& watch) {
@@ -99,7 +101,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   }
 
   Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
-                    std::span<const std::byte> payload) {
+                    std::span<const std::byte> payload) override {
     if (header.size() > kMaxHeaderBytes) throw InternalError("message header of ", header.size(), " bytes");
     auto request = make_ref<GlooRequest>(shared_from_this(), std::vector{peer});
     Frame frame{.kind = Frame::Kind::kMessage, .tag = tag.bits(), .payload_bytes = payload.size()};
@@ -131,7 +133,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     return request;
   }
 
-  Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources) {
+  Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources) override {
     if (peer != kAnySource) sources = {peer};
     for (int rank = 0; sources.empty() && rank < size_; ++rank) sources.push_back(rank);
     auto request = make_ref<GlooRequest>(shared_from_this(), std::move(sources));
@@ -155,7 +157,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     return request;
   }
 
-  int probe(Tag tag, const std::vector<int>& sources) {
+  int probe(Tag tag, const std::vector<int>& sources) override {
     std::lock_guard lock(mutex_);
     const auto fits = [&](const Arrived& one) {
       return one.tag == tag.bits() && std::ranges::find(sources, one.source) != sources.end();
@@ -164,7 +166,10 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     return found == arrived_.end() ? kAnySource : found->source;
   }
 
-  void wait(GlooRequest& request, const Watch& watch, const char* op) {
+  void progress_in_background() override {}  // the links' threads and gloo's do that
+
+  void wait(Request& any, const Watch& watch, const char* op) override {
+    auto& request = static_cast<GlooRequest&>(any);
     try {
       wait_until([&] { return request.finished.load(std::memory_order_acquire); }, request.peers, watch, op);
     } catch (...) {
@@ -210,7 +215,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     const Watch watch{membership_.get(), Deadline::after(kFlushLimit)};
     for_links([&](int, GlooLink& link) {
       const uint64_t sent = link.sent();
-      link.send({.kind = Frame::Kind::kCount, .asks = true});
+      link.send({.kind = Frame::Kind::kCount, .wants_ack = true});
       signal_.wait(
           watch, [&] { return link.broken() || link.all_arrived(sent); }, "gloo flush");
     });
@@ -392,40 +397,18 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   std::vector<std::unique_ptr<GlooLink>> links_;  // by rank; ends first
 };
 
-GlooRequest::~GlooRequest() { core->forget(*this); }
-bool GlooRequest::done() { return core->done(*this); }
-
-class GlooTransport final : public Transport {
- public:
-  explicit GlooTransport(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-  ~GlooTransport() override {
-    core_->flush();
-    core_->shut_down();
-  }
-
-  Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
-                    std::span<const std::byte> payload) override {
-    return core_->send(peer, tag, header, payload);
-  }
-  Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources) override {
-    return core_->receive(peer, tag, std::move(accept), std::move(sources));
-  }
-  void wait(Request& request, const Watch& watch, const char* op) override {
-    core_->wait(static_cast<GlooRequest&>(request), watch, op);
-  }
-  int probe(Tag tag, const std::vector<int>& sources) override { return core_->probe(tag, sources); }
-  void progress_in_background() override {}  // the links' threads and gloo's do that
-
- private:
-  const std::shared_ptr<Core> core_;
-};
+GlooRequest::~GlooRequest() { transport->forget(*this); }
+bool GlooRequest::done() { return transport->done(*this); }
 
 }  // namespace
 
 std::shared_ptr<Transport> make_gloo_transport(const GlooSetup& setup, const Watch& watch) {
-  auto core = std::make_shared<Core>(setup, watch);
-  core->start(watch);
-  return std::make_shared<GlooTransport>(std::move(core));
+  const auto transport = std::make_shared<GlooTransport>(setup, watch);
+  transport->start(watch);
+  return {transport.get(), [transport](GlooTransport*) {
+            transport->flush();
+            transport->shut_down();
+          }};
 }
 
 }  // namespace gradus::dist::internal

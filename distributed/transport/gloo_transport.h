@@ -12,7 +12,7 @@ struct GlooSetup {
   int rank = 0, size = 1;
   std::shared_ptr<Store> store;  // exchanges addresses; its waits end when the job fails
   std::shared_ptr<Membership> membership;
-  std::string address;  // of this host, as others reach it; "": finds one
+  std::string address;  // of this host, as others reach it; "": loopback
 };
 // Connects all pairs of ranks. Collective over the job.
 // Errors: ConnectionError, PeerError, TimeoutError, within the watch's time.

@@ -23,9 +23,9 @@ class HostsBackend final : public Backend {
   explicit HostsBackend(HostsSetup setup) : setup_(std::move(setup)) {
     const std::vector<int>& host = setup_.host;
     for (size_t i = 0; i < host.size(); ++i) {
-      if (size_t(host[i]) >= members_of_.size()) members_of_.resize(host[i] + 1);
-      place_.push_back(int(members_of_[host[i]].size()));
-      members_of_[host[i]].push_back(int(i));
+      if (size_t(host[i]) >= members_on_host_.size()) members_on_host_.resize(host[i] + 1);
+      index_on_host_.push_back(int(members_on_host_[host[i]].size()));
+      members_on_host_[host[i]].push_back(int(i));
     }
   }
 
@@ -33,13 +33,14 @@ class HostsBackend final : public Backend {
   // does not fit into the backends' exchanges travels as data.
   std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
     std::string records = to_wire(within().exchange(call, mine));
-    if (leads()) records = to_wire(gather_any(*setup_.across, call, records));
+    if (is_leader()) records = to_wire(gather_any(*setup_.across, call, records));
     const auto of_hosts = from_wire<std::vector<std::string>>(broadcast_any(call, records));
 
     std::vector<std::string> all(size());
     for (size_t h = 0; h < of_hosts.size(); ++h) {
       auto of_host = from_wire<std::vector<std::string>>(of_hosts[h]);
-      for (size_t i = 0; i < of_host.size(); ++i) all.at(members_of_.at(h).at(i)) = std::move(of_host[i]);
+      for (size_t i = 0; i < of_host.size(); ++i)
+        all.at(members_on_host_.at(h).at(i)) = std::move(of_host[i]);
     }
     return all;
   }
@@ -58,28 +59,28 @@ class HostsBackend final : public Backend {
     const size_t bytes = n * size_of(dtype);
     const bool at_root = setup_.index == root;
     std::string kept;
-    if (leads() && !at_root) kept.resize(bytes);
+    if (is_leader() && !at_root) kept.resize(bytes);
     void* const sum = at_root ? out : kept.data();
 
     within().reduce(call, 0, in, sum, n, dtype, summed(op));
-    if (leads()) {
+    if (is_leader()) {
       setup_.across->reduce(call, host_of(root), sum, sum, n, dtype, summed(op));
       finish_reduce(sum, n, dtype, op, size());
     }
-    if (host_of(root) != my_host() || place_[root] == 0) return;
+    if (host_of(root) != my_host() || index_on_host_[root] == 0) return;
     // Moves the result from the leader to the root.
-    std::vector<ConstBlock> sent(members_of_[my_host()].size());
+    std::vector<ConstBlock> sent(members_on_host_[my_host()].size());
     std::vector<Block> received(sent.size());
-    if (leads()) sent[place_[root]] = {sum, bytes};
+    if (is_leader()) sent[index_on_host_[root]] = {sum, bytes};
     if (at_root) received[0] = {out, bytes};
     within().exchange_blocks(call, sent, received);
   }
 
   void broadcast(const Call& call, int root, void* data, size_t bytes) override {
     const bool at_home = host_of(root) == my_host();
-    if (at_home && place_[root] != 0) within().broadcast(call, place_[root], data, bytes);
-    if (leads()) setup_.across->broadcast(call, host_of(root), data, bytes);
-    if (!at_home || place_[root] == 0) within().broadcast(call, 0, data, bytes);
+    if (at_home && index_on_host_[root] != 0) within().broadcast(call, index_on_host_[root], data, bytes);
+    if (is_leader()) setup_.across->broadcast(call, host_of(root), data, bytes);
+    if (!at_home || index_on_host_[root] == 0) within().broadcast(call, 0, data, bytes);
   }
 
   void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
@@ -100,14 +101,14 @@ class HostsBackend final : public Backend {
   int size() const { return int(setup_.members.size()); }
   int host_of(int member) const { return setup_.host[member]; }
   int my_host() const { return host_of(setup_.index); }
-  bool leads() const { return place_[setup_.index] == 0; }
+  bool is_leader() const { return index_on_host_[setup_.index] == 0; }
 
   // Returns kSum for the mean, which is a sum divided at the end.
   static ReduceOp summed(ReduceOp op) { return op == ReduceOp::kAvg ? ReduceOp::kSum : op; }
 
   void reduce_to_leaders(const Call& call, const void* in, void* out, int64_t n, DType dtype, ReduceOp op) {
     within().reduce(call, 0, in, out, n, dtype, summed(op));
-    if (!leads()) return;
+    if (!is_leader()) return;
     setup_.across->all_reduce(call, out, out, n, dtype, summed(op));
     finish_reduce(out, n, dtype, op, size());
   }
@@ -121,7 +122,7 @@ class HostsBackend final : public Backend {
       T* const piece = static_cast<T*>(out) + begin;
       widen<T>(wide.data(), static_cast<const T*>(in) + begin, count);
       reduce_to_leaders(call, wide.data(), wide.data(), count, DType::kF32, op);
-      if (leads()) narrow<T>(piece, wide.data(), count);
+      if (is_leader()) narrow<T>(piece, wide.data(), count);
       within().broadcast(call, 0, piece, count * sizeof(T));
     }
   }
@@ -145,12 +146,12 @@ class HostsBackend final : public Backend {
 
   // Returns the leader's `data` on all ranks of this host.
   std::string broadcast_any(const Call& call, const std::string& data) {
-    return gather_any(within(), call, leads() ? data : "")[0];
+    return gather_any(within(), call, is_leader() ? data : "")[0];
   }
 
   const HostsSetup setup_;
-  std::vector<std::vector<int>> members_of_;  // per host: its members
-  std::vector<int> place_;                    // per member: its place in its host
+  std::vector<std::vector<int>> members_on_host_;  // per host: its members
+  std::vector<int> index_on_host_;                 // per member: its index among the members of its host
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ constexpr size_t kPiecesAhead = 4;
 // How many bytes of a reduction may be on their way to a member before it needs them. With fewer, a slow link
 // is idle while members wait for each other.
 constexpr size_t kBytesAhead = 32 << 20;
+constexpr int kAllMembers = -1;  // in place of a root
 
 // Precedes every message, so that a stray message causes an error and not wrong numbers.
 struct Header {
@@ -180,55 +181,13 @@ class MessageBackend final : public Backend {
       traffic.finish();
       return;
     }
-    // The owner of each part reduces it and sends the result to all others.
-    const std::vector<ConstBlock> parts = split(in, n, dtype);
-    const auto result = [&](size_t member, const Piece& piece) {
-      return at(out, at(parts[member].data, piece.begin) - at(in, 0));
-    };
-    std::vector<Ref<Request>> results;
-    const auto expect = [&](size_t k) {
-      for_others([&](size_t j) {
-        if (const Piece piece(parts[j].bytes, k); piece.bytes)
-          results.push_back(traffic.receive(j, result_step(k), result(j, piece), piece.bytes));
-      });
-    };
-    const auto deliver = [&](size_t k) {
-      const Piece piece(parts[index_].bytes, k);
-      for_others([&](size_t j) {
-        if (piece.bytes) traffic.send(j, result_step(k), result(index_, piece), piece.bytes);
-      });
-    };
-    reduce_parts(traffic, parts, result(index_, Piece(0, 0)), dtype, op, expect, deliver);
-    traffic.wait(results);
-    traffic.finish();
+    reduce_to(kAllMembers, traffic, in, out, n, dtype, op);
   }
 
   void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
               ReduceOp op) override {
     Traffic traffic = start(call);
-    // Like all_reduce, but results go to the root alone.
-    const bool at_root = index_ == size_t(root);
-    const std::vector<ConstBlock> parts = split(in, n, dtype);
-    const auto result = [&](size_t member, const Piece& piece) {
-      return at(out, at(parts[member].data, piece.begin) - at(in, 0));
-    };
-    void* const mine = at_root ? result(root, Piece(0, 0))
-                               : at(traffic.keep(std::string(parts[index_].bytes, '\0')).data(), 0);
-    std::vector<Ref<Request>> results;
-    const auto expect = [&](size_t k) {
-      if (!at_root) return;
-      for_others([&](size_t j) {
-        if (const Piece piece(parts[j].bytes, k); piece.bytes)
-          results.push_back(traffic.receive(j, result_step(k), result(j, piece), piece.bytes));
-      });
-    };
-    const auto deliver = [&](size_t k) {
-      const Piece piece(parts[index_].bytes, k);
-      if (!at_root && piece.bytes) traffic.send(root, result_step(k), at(mine, piece.begin), piece.bytes);
-    };
-    reduce_parts(traffic, parts, mine, dtype, op, expect, deliver);
-    traffic.wait(results);
-    traffic.finish();
+    reduce_to(root, traffic, in, out, n, dtype, op);
   }
 
   void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
@@ -253,6 +212,7 @@ class MessageBackend final : public Backend {
     exchange_blocks(call, std::vector<ConstBlock>(size_, in), out);
   }
 
+  // Empty blocks are not sent.
   void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
                        std::span<const Block> out) override {
     Traffic traffic = start(call);
@@ -370,6 +330,35 @@ class MessageBackend final : public Backend {
       deliver(ready);
       traffic.sweep();
     }
+  }
+
+  // Every member reduces the part that it owns, and sends the result to `root`, or to all others.
+  void reduce_to(int root, Traffic& traffic, const void* in, void* out, int64_t n, DType dtype, ReduceOp op) {
+    const auto wants_result = [&](size_t member) { return root == kAllMembers || member == size_t(root); };
+    const std::vector<ConstBlock> parts = split(in, n, dtype);
+    const auto result = [&](size_t member, const Piece& piece) {
+      return at(out, at(parts[member].data, piece.begin) - at(in, 0));
+    };
+    std::byte* const own = wants_result(index_)
+                               ? result(index_, Piece(0, 0))
+                               : at(traffic.keep(std::string(parts[index_].bytes, '\0')).data(), 0);
+    std::vector<Ref<Request>> results;
+    const auto expect = [&](size_t k) {
+      for_others([&](size_t j) {
+        if (const Piece piece(parts[j].bytes, k); piece.bytes && wants_result(index_))
+          results.push_back(traffic.receive(j, result_step(k), result(j, piece), piece.bytes));
+      });
+    };
+    const auto deliver = [&](size_t k) {
+      const Piece piece(parts[index_].bytes, k);
+      for_others([&](size_t j) {
+        if (piece.bytes && wants_result(j))
+          traffic.send(j, result_step(k), at(own, piece.begin), piece.bytes);
+      });
+    };
+    reduce_parts(traffic, parts, own, dtype, op, expect, deliver);
+    traffic.wait(results);
+    traffic.finish();
   }
 
   // In the tree, the parent of place p is p without its lowest set bit.

@@ -322,7 +322,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
   void check_corrupt(const char* op) {
     const int rank = corrupt_;
     if (rank < 0) return;
-    const std::string text = concat("rank ", rank, " wrote nonsense into the shared memory of messages");
+    const std::string text = concat("rank ", rank, " corrupted the shared-memory message ring");
     throw_failure(op, membership_->report({Failure::Kind::kFailed, rank, text}));
   }
 

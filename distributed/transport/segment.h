@@ -1,6 +1,5 @@
-// Segment: zeroed memory that the ranks of one host share. For ranks as threads it is plain memory. For
-// processes it is a memfd, which the first member passes to the others over a Unix socket. A memfd has no
-// name in a file system, so nothing can be left behind.
+// Segment: zeroed memory that the ranks of one host share. For processes it is a memfd, which has no name in a file
+// system, so nothing can be left behind.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +15,19 @@ namespace gradus::dist::internal {
 
 class Segment {
  public:
-  virtual ~Segment() = default;
+  // Maps a file. Without one, makes memory that this process and its forked children share.
+  // Errors: ConnectionError.
+  explicit Segment(size_t bytes, int fd = -1);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
- protected:
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
+ private:
+  std::byte* data_;
+  const size_t bytes_;
 };
 
 // Makes segments. open is collective over `members`, which are ranks in the job on one host. Each member
@@ -38,11 +43,11 @@ class SegmentProvider {
 
 // For ranks as threads. All of them share one provider.
 std::shared_ptr<SegmentProvider> make_thread_segments();
-// For processes. The store has the address of the socket. The peer must be a process of the same user.
+// For processes of one user, which see each other in /proc. Members publish in the store.
 std::shared_ptr<SegmentProvider> make_process_segments(std::shared_ptr<Store> store);
 
-// Returns an id of this host; ranks with equal ids can share memory. It is made of boot, network namespace
-// and user. The environment variable GRADUS_HOST_ID overrides it.
+// Returns an id of this host; ranks with equal ids can share memory. It is made of boot, user and
+// namespaces (network, process ids, users). The environment variable GRADUS_HOST_ID overrides it.
 std::string host_id();
 
 }  // namespace gradus::dist::internal

@@ -23,7 +23,7 @@ bool is_loopback(const std::string& host) {
 std::string address_toward(const std::string& host, int port, const Deadline& deadline) {
   std::string why;
   for (const SocketAddress& peer : resolve(host, port, deadline, &why)) {
-    const Socket socket(::socket(peer.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const FileDescriptor socket(::socket(peer.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (socket && ::connect(socket.fd(), peer.get(), peer.length) == 0) {
       const SocketAddress own = local_address(socket);
       return text_of(own.get(), own.length);

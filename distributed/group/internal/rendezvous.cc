@@ -9,12 +9,12 @@
 #include <tuple>
 #include <utility>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/internal/exchange_hosts.h"
 #include "gradus/distributed/group/internal/host_address.h"
 #include "gradus/distributed/health/roster.h"
 #include "gradus/distributed/store/file_store.h"
-#include "gradus/distributed/store/private_folder.h"
 #include "gradus/distributed/store/torchrun_store.h"
 #include "gradus/distributed/store/user_token.h"
 #include "gradus/tensor/runtime/environment.h"

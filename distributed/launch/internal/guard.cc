@@ -85,30 +85,23 @@ __attribute__((constructor(101))) void become_guard() {
 Guard::Guard(const std::string& id, const std::vector<pid_t>& strangers) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    throw ValueError("launcher", "cannot make a socket: ", std::strerror(errno));
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    throw ValueError("launcher", "cannot make a socket: ", errno_text());
+  socket_ = FileDescriptor(ends[0]);
+  const FileDescriptor other(ends[1]), null(open("/dev/null", O_RDWR | O_CLOEXEC));
   SpawnOptions options{.path = "/proc/self/exe", .argv = {"gradus-guard"}, .outlives_us = true};
   for (char** variable = environ; *variable; ++variable)
     if (!std::string_view(*variable).starts_with("GRADUS_")) options.env.push_back(*variable);
-  options.env.push_back(concat("GRADUS_JOB_GUARD=", ends[1], ':', getpid()));
-  options.in = options.out = options.err = null;
-  options.inherit = {ends[1]};
-  socket_ = ends[0];
-  try {
-    pid_ = spawn("launcher", options);
-  } catch (...) {
-    for (const int fd : {null, ends[0], ends[1]}) close(fd);
-    throw;
-  }
-  close(null);
-  close(ends[1]);
+  options.env.push_back(concat("GRADUS_JOB_GUARD=", other.fd(), ':', getpid()));
+  options.in = options.out = options.err = null.fd();
+  options.inherit = {other.fd()};
+  pid_ = spawn("launcher", options);
   send(kId, id);
   for (const pid_t pid : strangers) send(kStranger, {reinterpret_cast<const char*>(&pid), sizeof pid});
 }
 
 Guard::~Guard() {
   send(kDone, "");
-  close(socket_);
+  socket_.close();
   for (int i = 0; i < 1000; ++i) {  // a second
     const pid_t ended = waitpid(pid_, nullptr, WNOHANG);
     if (ended != 0 && !(ended < 0 && errno == EINTR)) return;
@@ -121,7 +114,8 @@ void Guard::forget() { send(kForget, ""); }
 
 void Guard::send(char kind, const std::string& content) {
   const std::string message = kind + content;
-  while (::send(socket_, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR) {
+  while (::send(socket_.fd(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+         errno == EINTR) {
   }
 }
 

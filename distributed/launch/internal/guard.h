@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "gradus/distributed/base/file_descriptor.h"
+
 namespace gradus::dist::internal {
 
 class Guard {
@@ -21,7 +23,7 @@ class Guard {
 
   // Returns the socket to the guard. A process that spawn() starts announces itself there, before it can
   // start others. A guard that was killed is no error.
-  int socket() const { return socket_; }
+  int socket() const { return socket_.fd(); }
   // Makes the guard forget the announced processes, which are all gone.
   void forget();
   pid_t pid() const { return pid_; }
@@ -29,7 +31,7 @@ class Guard {
  private:
   void send(char kind, const std::string& content);
   pid_t pid_ = -1;
-  int socket_ = -1;
+  FileDescriptor socket_;
 };
 
 }  // namespace gradus::dist::internal

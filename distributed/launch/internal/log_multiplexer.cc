@@ -3,17 +3,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
-#include <condition_variable>
-#include <cstring>
-#include <map>
-#include <mutex>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/blocked_signals.h"
 
@@ -23,14 +22,6 @@ namespace {
 constexpr size_t kTail = 16 << 10;      // bytes kept for each rank
 constexpr size_t kLongLine = 64 << 10;  // a longer one is cut on a console with prefixes
 constexpr size_t kAtOnce = 4096;        // how much a ready pipe takes without blocking
-
-// One stream of one rank. Only the copying thread uses it.
-struct Stream {
-  int rank, in, file;
-  bool keep;
-  StreamOptions options;
-  std::string line;  // a line without its end
-};
 
 // Writes until `give_up` says so. Returns an error number, 0 without an error.
 template <class GiveUp> int write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
@@ -55,197 +46,162 @@ void write_console(int fd, std::string_view text, Milliseconds limit) {
   write_patiently(fd, text, [&] { return deadline.passed(); });
 }
 
-class LogMultiplexer::Impl {
- public:
-  explicit Impl(const char* op) : op_(op) {
-    if (pipe2(wake_, O_CLOEXEC | O_NONBLOCK) < 0)
-      throw FileError("launcher", "cannot make a pipe: ", std::strerror(errno));
-    sigset_t all, before;  // the new thread gets no signals
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-
-  ~Impl() {
-    stop_ = true;
-    wake();
-    thread_.join();
-    close(wake_[0]);
-    close(wake_[1]);
-  }
-
-  int add(int rank, bool keep, const StreamOptions& options) {
-    int file = -1;
-    if (!options.file.empty()) {
-      file = open(options.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
-      if (file < 0) throw FileError("launcher", options.file, ": ", std::strerror(errno));
-    }
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) {
-      const int error = errno;
-      if (file >= 0) close(file);
-      throw FileError("launcher", "cannot make a pipe: ", std::strerror(error));
-    }
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    std::lock_guard lock(mutex_);
-    added_.push_back({rank, ends[0], file, keep, options, ""});
-    ++open_;
-    wake();
-    return ends[1];
-  }
-
-  void finish(Milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    if (closed_.wait_for(lock, limit, [&] { return open_ == 0; })) return;
-    // A process that cannot be ended keeps a pipe open, or nobody reads the console.
-    stop_ = true;
-    wake();
-    closed_.wait_for(lock, Milliseconds(500), [&] { return open_ == 0; });
-  }
-
-  std::string lost() const {
-    std::lock_guard lock(mutex_);
-    return lost_;
-  }
-
-  std::vector<std::string> last_lines(int rank, size_t count) const {
-    std::string tail;
-    {
-      std::lock_guard lock(mutex_);
-      if (const auto it = tails_.find(rank); it != tails_.end()) tail = it->second;
-    }
-    std::vector<std::string> lines;
-    for (size_t begin = 0, end; begin < tail.size(); begin = end + 1) {
-      end = std::min(tail.find_first_of("\n\r", begin), tail.size());
-      if (end > begin) lines.push_back(tail.substr(begin, std::min<size_t>(end - begin, 400)));
-    }
-    if (lines.size() > count) lines.erase(lines.begin(), lines.end() - std::ptrdiff_t(count));
-    return lines;
-  }
-
- private:
-  void wake() { (void)!write(wake_[1], "", 1); }
-
-  void run() {
-    std::vector<Stream> streams;
-    std::vector<char> buffer(64 << 10);
-    const auto close_stream = [&](Stream& s) {
-      close(s.in);
-      if (s.file >= 0) close(s.file);
-      s.in = -1;
-    };
-    while (!stop_) {
-      std::vector<pollfd> fds;
-      bool begun = false;
-      for (const Stream& s : streams) {
-        fds.push_back({s.in, POLLIN, 0});
-        begun = begun || (s.options.prefix.empty() && !s.line.empty());
-      }
-      fds.push_back({wake_[0], POLLIN, 0});
-      if (poll(fds.data(), fds.size(), begun ? 50 : -1) == 0)
-        for (Stream& s : streams)
-          if (s.options.prefix.empty()) write_lines(s, "", /*flush=*/true);
-      if (fds.back().revents)
-        while (read(wake_[0], buffer.data(), buffer.size()) > 0) {
-        }
-      for (size_t i = 0; i < streams.size(); ++i)
-        if (fds[i].revents && !copy(streams[i], buffer)) close_stream(streams[i]);
-      const size_t ended = std::erase_if(streams, [](const Stream& s) { return s.in < 0; });
-
-      std::lock_guard lock(mutex_);
-      streams.insert(streams.end(), added_.begin(), added_.end());
-      added_.clear();
-      open_ -= ended;
-      closed_.notify_all();
-    }
-    std::lock_guard lock(mutex_);
-    for (std::vector<Stream>* left : {&streams, &added_})
-      for (Stream& s : *left) close_stream(s);
-    added_.clear();
-    open_ = 0;
-    closed_.notify_all();
-  }
-
-  // Returns whether more may come.
-  bool copy(Stream& s, std::vector<char>& buffer) {
-    const ssize_t n = read(s.in, buffer.data(), buffer.size());
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    const std::string_view part(buffer.data(), n > 0 ? size_t(n) : 0);
-    if (s.keep) {
-      std::lock_guard lock(mutex_);
-      std::string& tail = tails_[s.rank];
-      tail.append(part);
-      if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
-    }
-    write_file(s, part);
-    write_lines(s, part, /*flush=*/n <= 0);
-    return n > 0;
-  }
-
-  void write_file(const Stream& s, std::string_view part) {
-    while (s.file >= 0 && !part.empty()) {
-      const ssize_t n = write(s.file, part.data(), part.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return lose(s, s.options.file, errno);  // a full disk does not end the job
-      part.remove_prefix(size_t(n));
-    }
-  }
-
-  // Shows the first loss.
-  void lose(const Stream& s, const std::string& where, int error) {
-    {
-      std::lock_guard lock(mutex_);
-      if (!lost_.empty()) return;
-      lost_ =
-          concat("output of rank ", s.rank, " is lost: cannot write to ", where, ": ", std::strerror(error));
-    }
-    write_patiently(2, concat(op_, ": ", lost_, '\n'), [&] { return stop_.load(); });
-  }
-
-  // Writes whole lines, so that lines of different ranks do not mix.
-  void write_lines(Stream& s, std::string_view part, bool flush) {
-    const bool prefix = !s.options.prefix.empty();
-    std::string out;
-    for (const char c : part) {
-      if (s.line.empty()) s.line = s.options.prefix;
-      s.line += c;
-      const bool ends = c == '\n' || (c == '\r' && !prefix);
-      if (!ends && s.line.size() < kLongLine) continue;
-      if (!ends && prefix) s.line += '\n';
-      out += std::exchange(s.line, "");
-    }
-    if (flush && !s.line.empty()) out += std::exchange(s.line, "") + (prefix ? "\n" : "");
-    write_console(s, out);
-  }
-
-  void write_console(const Stream& s, std::string_view part) {
-    if (s.options.console < 0) return;
-    const int error = write_patiently(s.options.console, part, [&] { return stop_.load(); });
-    if (error != 0 && error != EPIPE) lose(s, s.options.console == 1 ? "stdout" : "stderr", error);
-  }
-
-  mutable std::mutex mutex_;
-  std::condition_variable closed_;
-  std::vector<Stream> added_;  // the thread has not seen these yet
-  size_t open_ = 0;            // number of open streams, including added_
-  std::map<int, std::string> tails_;
-  std::string lost_;
-  const char* const op_;
-  std::atomic<bool> stop_ = false;
-  int wake_[2];
-  std::thread thread_;
+// One stream of one rank. Only the copying thread uses it.
+struct LogMultiplexer::Stream {
+  int rank;
+  FileDescriptor in, file;
+  bool keep;
+  StreamOptions options;
+  std::string line;  // a line without its end
 };
 
-LogMultiplexer::LogMultiplexer(const char* op) : impl_(std::make_unique<Impl>(op)) {}
-LogMultiplexer::~LogMultiplexer() = default;
-int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) {
-  return impl_->add(rank, keep, options);
+LogMultiplexer::LogMultiplexer(const char* op) : op_(op), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_) throw FileError("launcher", "cannot make an eventfd: ", errno_text());
+  sigset_t all, before;  // the new thread gets no signals
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
-void LogMultiplexer::finish(Milliseconds limit) { impl_->finish(limit); }
-std::string LogMultiplexer::lost() const { return impl_->lost(); }
+
+LogMultiplexer::~LogMultiplexer() {
+  stop_ = true;
+  wake();
+  thread_.join();
+}
+
+int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) {
+  FileDescriptor file;
+  if (!options.file.empty()) {
+    file =
+        FileDescriptor(open(options.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+    if (!file) throw FileError("launcher", options.file, ": ", errno_text());
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) < 0) throw FileError("launcher", "cannot make a pipe: ", errno_text());
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  std::lock_guard lock(mutex_);
+  added_.push_back({rank, FileDescriptor(ends[0]), std::move(file), keep, options, ""});
+  ++open_;
+  wake();
+  return ends[1];
+}
+
+void LogMultiplexer::finish(Milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  if (closed_.wait_for(lock, limit, [&] { return open_ == 0; })) return;
+  // A process that cannot be ended keeps a pipe open, or nobody reads the console.
+  stop_ = true;
+  wake();
+  closed_.wait_for(lock, Milliseconds(500), [&] { return open_ == 0; });
+}
+
+std::string LogMultiplexer::lost() const {
+  std::lock_guard lock(mutex_);
+  return lost_;
+}
+
 std::vector<std::string> LogMultiplexer::last_lines(int rank, size_t count) const {
-  return impl_->last_lines(rank, count);
+  std::string tail;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = tails_.find(rank); it != tails_.end()) tail = it->second;
+  }
+  std::vector<std::string> lines;
+  for (size_t begin = 0, end; begin < tail.size(); begin = end + 1) {
+    end = std::min(tail.find_first_of("\n\r", begin), tail.size());
+    if (end > begin) lines.push_back(tail.substr(begin, std::min<size_t>(end - begin, 400)));
+  }
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - std::ptrdiff_t(count));
+  return lines;
+}
+
+void LogMultiplexer::wake() { eventfd_write(wake_.fd(), 1); }
+
+void LogMultiplexer::run() {
+  std::vector<Stream> streams;
+  std::vector<char> buffer(64 << 10);
+  while (!stop_) {
+    std::vector<pollfd> fds;
+    bool begun = false;
+    for (const Stream& s : streams) {
+      fds.push_back({s.in.fd(), POLLIN, 0});
+      begun = begun || (s.options.prefix.empty() && !s.line.empty());
+    }
+    fds.push_back({wake_.fd(), POLLIN, 0});
+    if (poll(fds.data(), fds.size(), begun ? 50 : -1) == 0)
+      for (Stream& s : streams)
+        if (s.options.prefix.empty()) write_lines(s, "", /*flush=*/true);
+    eventfd_t count;
+    if (fds.back().revents) eventfd_read(wake_.fd(), &count);
+    for (size_t i = 0; i < streams.size(); ++i)
+      if (fds[i].revents && !copy(streams[i], buffer)) streams[i].in.close();
+    const size_t ended = std::erase_if(streams, [](const Stream& s) { return !s.in; });
+
+    std::lock_guard lock(mutex_);
+    std::ranges::move(added_, std::back_inserter(streams));
+    added_.clear();
+    open_ -= ended;
+    closed_.notify_all();
+  }
+  std::lock_guard lock(mutex_);
+  streams.clear();
+  added_.clear();
+  open_ = 0;
+  closed_.notify_all();
+}
+
+// Returns whether more may come.
+bool LogMultiplexer::copy(Stream& s, std::vector<char>& buffer) {
+  const ssize_t n = read(s.in.fd(), buffer.data(), buffer.size());
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  const std::string_view part(buffer.data(), n > 0 ? size_t(n) : 0);
+  if (s.keep) {
+    std::lock_guard lock(mutex_);
+    std::string& tail = tails_[s.rank];
+    tail.append(part);
+    if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
+  }
+  write_file(s, part);
+  write_lines(s, part, /*flush=*/n <= 0);
+  return n > 0;
+}
+
+void LogMultiplexer::write_file(const Stream& s, std::string_view part) {
+  if (s.file && !write_all(s.file.fd(), part))
+    lose(s, s.options.file, errno);  // a full disk does not end the job
+}
+
+// Shows the first loss.
+void LogMultiplexer::lose(const Stream& s, const std::string& where, int error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!lost_.empty()) return;
+    lost_ = concat("output of rank ", s.rank, " is lost: cannot write to ", where, ": ", errno_text(error));
+  }
+  write_patiently(2, concat(op_, ": ", lost_, '\n'), [&] { return stop_.load(); });
+}
+
+// Writes whole lines, so that lines of different ranks do not mix.
+void LogMultiplexer::write_lines(Stream& s, std::string_view part, bool flush) {
+  const bool prefix = !s.options.prefix.empty();
+  std::string out;
+  for (const char c : part) {
+    if (s.line.empty()) s.line = s.options.prefix;
+    s.line += c;
+    const bool ends = c == '\n' || (c == '\r' && !prefix);
+    if (!ends && s.line.size() < kLongLine) continue;
+    if (!ends && prefix) s.line += '\n';
+    out += std::exchange(s.line, "");
+  }
+  if (flush && !s.line.empty()) out += std::exchange(s.line, "") + (prefix ? "\n" : "");
+  write_console(s, out);
+}
+
+void LogMultiplexer::write_console(const Stream& s, std::string_view part) {
+  if (s.options.console < 0) return;
+  const int error = write_patiently(s.options.console, part, [&] { return stop_.load(); });
+  if (error != 0 && error != EPIPE) lose(s, s.options.console == 1 ? "stdout" : "stderr", error);
 }
 
 }  // namespace gradus::dist::internal

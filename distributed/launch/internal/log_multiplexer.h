@@ -2,13 +2,17 @@
 // report of a failure.
 #pragma once
 
-#include <memory>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "gradus/distributed/base/deadline.h"
+#include "gradus/distributed/base/file_descriptor.h"
 
 namespace gradus::dist::internal {
 
@@ -47,8 +51,25 @@ class LogMultiplexer {
   std::string lost() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Stream;
+  void wake();
+  void run();
+  bool copy(Stream& s, std::vector<char>& buffer);
+  void write_file(const Stream& s, std::string_view part);
+  void lose(const Stream& s, const std::string& where, int error);
+  void write_lines(Stream& s, std::string_view part, bool flush);
+  void write_console(const Stream& s, std::string_view part);
+
+  mutable std::mutex mutex_;
+  std::condition_variable closed_;
+  std::vector<Stream> added_;  // the thread has not seen these yet
+  size_t open_ = 0;            // number of open streams, including added_
+  std::map<int, std::string> tails_;
+  std::string lost_;
+  const char* const op_;
+  std::atomic<bool> stop_ = false;
+  const FileDescriptor wake_;
+  std::thread thread_;
 };
 
 }  // namespace gradus::dist::internal

@@ -10,8 +10,6 @@
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_protocol.h"
-#include "gradus/distributed/store/store_server.h"
-#include "gradus/distributed/store/tcp_store.h"
 #include "gradus/distributed/store/user_token.h"
 
 namespace gradus::dist::internal {
@@ -30,416 +28,374 @@ std::string host_name() {
   return name;
 }
 
-// What a node announces.
-struct Node {
-  int index = 0, nproc = 0, first_rank = -1;
-  std::string host;
-
-  std::string to_bytes() const {
-    WireWriter w;
-    w.put(index);
-    w.put(nproc);
-    w.put(first_rank);
-    w.put(host);
-    return w.take();
-  }
-  static Node from_bytes(std::string_view bytes) {
-    WireReader r(bytes);
-    Node n;
-    r.get(n.index);
-    r.get(n.nproc);
-    r.get(n.first_rank);
-    r.get(n.host);
-    return n;
-  }
-};
-
 std::string host_and_port(const std::string& host, int port) {
   return host.find(':') == std::string::npos ? concat(host, ':', port) : concat('[', host, "]:", port);
 }
 
 std::string node_key(int index) { return concat(kKeys, "node/", index); }
 
+// Listens at the first address of the host where that is possible. Returns null and sets `why` and `taken` on failure.
+FileDescriptor listen_on(const std::string& host, int port, std::string* why, bool* taken) {
+  for (const SocketAddress& address : resolve(host, port, Deadline::after(kConnect), why))
+    if (FileDescriptor socket = listen_at(address, why, taken)) return socket;
+  return {};
+}
+
 }  // namespace
 
 int free_port(const char* op, const std::string& host) {
   std::string why;
   bool taken = false;
-  for (const SocketAddress& address : resolve(host, 0, Deadline::after(Milliseconds(10'000)), &why)) {
-    const Socket socket = listen_at(address, &why, &taken);
-    if (socket) return local_address(socket).port();
-  }
+  if (const FileDescriptor socket = listen_on(host, 0, &why, &taken)) return local_address(socket).port();
   throw ConnectionError(op, -1, "no port of ", host, " can be listened on: ", why);
 }
 
-class NodeRendezvous::Impl {
- public:
-  Impl(const RendezvousOptions& options, int nproc, const std::function<void()>& check) : options_(options) {
-    placement_.max_restarts = options.max_restarts;
-    if (options.several()) {
-      meet(nproc, check);
-    } else {
-      server_ =
-          std::make_unique<StoreServer>(StoreServerOptions{.job_id = options.job_id, .token = options.token});
-      placement_.world_size = nproc;
-      placement_.master_addr = options.host;
-      if (options.port) check_free(options.port);
-      placement_.store = concat("127.0.0.1:", server_->port());
-      placement_.token = options.token;
-    }
-  }
+// What a node announces.
+struct NodeRendezvous::Node {
+  int index = 0, nproc = 0, first_rank = -1;
+  std::string host;
 
-  ~Impl() {
-    if (link_) link_->leave();
-  }
-
-  void begin_attempt(int attempt, const std::function<void()>& check) {
-    attempt_ = attempt;
-    if (server_) {
-      if (attempt > 0) server_->begin_attempt(attempt);
-      placement_.master_port = !options_.several() && options_.port
-                                   ? options_.port
-                                   : free_port(options_.op, placement_.master_addr);
-      if (store_) store_->set(key("begin"), std::to_string(placement_.master_port));
-    } else {
-      placement_.master_port = std::stoi(wait_for(key("begin"), options_.join_timeout, check));
-    }
-  }
-
-  void report(const Failure& failure) {
-    if (server_) server_->report(failure);
-    if (link_) link_->report(attempt_, failure);
-  }
-
-  void ended(int rank) {
-    if (server_) server_->ended(rank);
-    if (link_) link_->ended(attempt_, rank);
-  }
-
-  bool failed(Failure* failure) const {
-    return server_ ? server_->failed(failure) : link_->failed(attempt_, failure);
-  }
-
-  Verdict end_attempt(bool ok, std::vector<std::string>* results, const std::function<void()>& check) {
-    const bool restart = attempt_ < placement_.max_restarts;
-    if (!store_) return ok ? Verdict::kDone : restart ? Verdict::kRestart : Verdict::kOver;
-
-    try {
-      if (ok) put_results(*results);
-      store_->set(key(concat("ended/", placement_.node)), ok ? "ok" : "failed");
-      const Verdict verdict = server_ ? decide(restart, check) : wait_for_verdict(check);
-      if (verdict == Verdict::kDone) {
-        *results = get_results();
-        // This launcher hosts the store: waits until the others have left.
-        const Deadline patience = Deadline::after(kOthersEnd);
-        while (server_ && server_->launchers() > 0 && !patience.passed()) std::this_thread::sleep_for(kPoll);
-      }
-      return verdict;
-    } catch (const DistributedError&) {
-      if (!failed(nullptr)) throw;
-      return Verdict::kOver;  // another launcher is gone
-    }
-  }
-
-  NodePlacement placement_;
-
- private:
-  // Checks a port that the user named for the ranks' own use.
-  void check_free(int port) const {
-    std::string why;
-    bool taken = false;
-    for (const SocketAddress& address : resolve(options_.host, port, Deadline::after(kConnect), &why))
-      if (listen_at(address, &why, &taken)) return;
-    if (taken)
-      throw ConnectionError(
-          options_.op, -1, "port ", port, " of ", options_.host,
-          " is taken by another process; leave the master port out, and a free one is chosen");
-    throw ConnectionError(options_.op, -1, "cannot listen on ", options_.host, ':', port, ": ", why);
-  }
-
-  std::string key(const std::string& name) const { return concat(kKeys, attempt_, '/', name); }
-
-  std::string wait_for(const std::string& key, Milliseconds limit, const std::function<void()>& check) {
-    const Deadline deadline = Deadline::after(limit);
-    while (!store_->check({key})) {
-      if (check) check();
-      if (link_ && link_->failed(attempt_ + 1)) throw_gone();
-      if (deadline.passed())
-        throw TimeoutError(options_.op, -1, "another node's launcher did not answer within ", limit.count(),
-                           " ms");
-      std::this_thread::sleep_for(kPoll);
-    }
-    return store_->get(key, Milliseconds(10'000));
-  }
-
-  [[noreturn]] void throw_gone() const {
-    throw ConnectionError(options_.op, -1, "the launcher of the first node, at ", placement_.store,
-                          ", is gone");
-  }
-
-  // ---- finding each other ----
-
-  bool is_first() {
-    if (options_.node_rank >= 0) return options_.node_rank == 0;
-    if (options_.first_rank >= 0) return options_.first_rank == 0;
-    // In order of arrival, the first node is the one that can listen there.
-    std::string why;
-    bool taken = false;
-    for (const SocketAddress& address : resolve(options_.host, 0, Deadline::after(kConnect), &why))
-      if (listen_at(address, &why, &taken)) return true;
-    return false;
-  }
-
-  void meet(int nproc, const std::function<void()>& check) {
-    std::string why;
-    const std::vector<SocketAddress> addresses =
-        resolve(options_.host, options_.port, Deadline::after(kConnect), &why);
-    if (addresses.empty())
-      throw ConnectionError(options_.op, -1, "the first node's address '", options_.host,
-                            "' is unknown: ", why);
-    if (options_.token.empty())
-      options_.token = user_token(options_.op, addresses[0].is_loopback() ? "" : options_.host).token;
-    placement_.token = rank_token(options_.token);
-    if (is_first()) host(addresses[0]);
-    const StoreAddress address{.host = options_.host,
-                               .port = options_.port,
-                               .job_id = options_.job_id,
-                               .token = options_.token,
-                               .attempt = StoreAddress::kAnyAttempt};
-    const std::string name = concat("node ", options_.node_rank >= 0 ? concat(options_.node_rank, ' ') : "",
-                                    "(host ", host_name(), ", process ", getpid(), ")");
-    store_ = connect_patiently(address, check);
-    if (!server_) link_ = join_tcp_as_launcher(address, name, kConnect);
-
-    placement_.store = host_and_port(options_.host, options_.port);
-    announce(nproc);
-    if (server_) store_->set(concat(kKeys, "plan"), make_plan(check));
-    read_plan(wait_for(concat(kKeys, "plan"), options_.join_timeout, check));
-  }
-
-  // Hosts the store. If nodes are numbered in order of arrival, only one of a machine's launchers can listen.
-  void host(const SocketAddress& address) {
-    const char* all = address.storage.ss_family == AF_INET6 ? "::" : "0.0.0.0";
-    try {
-      server_ = std::make_unique<StoreServer>(
-          StoreServerOptions{.host = address.is_loopback() ? options_.host : all,
-                             .port = options_.port,
-                             .job_id = options_.job_id,
-                             .token = placement_.token,
-                             .launcher_token = options_.token});
-    } catch (const ConnectionError&) {
-      if (options_.node_rank >= 0 || options_.first_rank >= 0) throw;
-    }
-  }
-
-  std::shared_ptr<Store> connect_patiently(const StoreAddress& address, const std::function<void()>& check) {
-    // Tries for a short time each, so that a signal ends the wait.
-    for (const Deadline deadline = Deadline::after(options_.join_timeout);;) {
-      check();
-      try {
-        return connect_tcp_store(address, deadline.within(Milliseconds(1'000)));
-      } catch (const ConnectionError& e) {
-        // Waiting does not help with a wrong token or name.
-        if (e.reason() != ConnectionError::Reason::kUnreachable || deadline.passed()) throw;
-      }
-    }
-  }
-
-  void announce(int nproc) {
-    me_ = {
-        .index = options_.node_rank, .nproc = nproc, .first_rank = options_.first_rank, .host = host_name()};
-    // The node that hosts the store is the first. The others are numbered in order of arrival.
-    if (me_.index < 0) me_.index = server_ ? 0 : int(store_->add(concat(kKeys, "arrivals"), 1));
-    // The process id makes the announcements of two launchers differ.
-    const std::string mine = me_.to_bytes() + std::to_string(getpid());
-    if (store_->compare_set(node_key(me_.index), "", mine) != mine)
-      throw ValueError(options_.op, "two launchers say that they are node ", me_.index);
-  }
-
-  // ---- the first node ----
-
-  std::string make_plan(const std::function<void()>& check) {
-    const Deadline deadline = Deadline::after(options_.join_timeout);
-    std::optional<Deadline> last_call;
-    std::vector<Node> nodes;
-    for (;;) {
-      nodes.clear();
-      for (int i = 0; i < options_.max_nodes; ++i)
-        if (store_->check({node_key(i)})) {
-          nodes.push_back(Node::from_bytes(store_->get(node_key(i), kConnect)));
-          nodes.back().index = i;
-        }
-      int ranks = 0;
-      for (const Node& n : nodes) ranks += n.nproc;
-      if (options_.world_size ? ranks >= options_.world_size : int(nodes.size()) == options_.max_nodes) break;
-      if (!options_.world_size && int(nodes.size()) >= options_.min_nodes) {
-        if (!last_call) last_call = Deadline::after(options_.last_call);
-        if (last_call->passed()) break;
-      }
-      check();
-      if (deadline.passed()) throw_missing(nodes, ranks);
-      std::this_thread::sleep_for(kPoll);
-    }
-    if (options_.world_size)
-      std::sort(nodes.begin(), nodes.end(),
-                [](const Node& a, const Node& b) { return a.first_rank < b.first_rank; });
-    std::vector<std::pair<int, int>> plan;  // per node: its announced index, its first rank
-    int rank = 0;
-    for (const Node& n : nodes) {
-      if (options_.world_size && n.first_rank != rank)
-        throw ValueError(options_.op, "the machines' ranks do not follow each other: host ", n.host,
-                         " begins with rank ", n.first_rank, ", but ", rank, " comes next");
-      plan.emplace_back(n.index, rank);
-      rank += n.nproc;
-    }
-    if (options_.world_size && rank != options_.world_size)
-      throw ValueError(options_.op, "the machines have ", rank, " ranks together, but world_size is ",
-                       options_.world_size);
+  std::string to_bytes() const {
     WireWriter w;
-    w.put(plan);
-    w.put(rank);
-    w.put(options_.max_restarts);
-    w.put(options_.local_addr.empty() ? options_.host : options_.local_addr);
+    w.put(index, nproc, first_rank, host);
     return w.take();
   }
-
-  [[noreturn]] void throw_missing(const std::vector<Node>& nodes, int ranks) const {
-    const auto seconds = options_.join_timeout.count() / 1000.0;
-    if (options_.world_size)
-      throw TimeoutError(options_.op, -1, "only ", ranks, " of ", options_.world_size, " ranks came within ",
-                         seconds, " s, on ", nodes.size(), " machines", refusals());
-    std::string missing;
-    for (int i = 0; i < options_.max_nodes; ++i)
-      if (std::none_of(nodes.begin(), nodes.end(), [&](const Node& n) { return n.index == i; }))
-        missing += concat(missing.empty() ? "" : ", ", i);
-    throw TimeoutError(options_.op, -1, "only ", nodes.size(), " of ", options_.min_nodes,
-                       " nodes came within ", seconds, " s; missing: node ", missing, refusals());
-  }
-  std::string refusals() const { return server_ ? server_->refusals() : ""; }
-
-  Verdict decide(bool restart, const std::function<void()>& check) {
-    // Without a failure, ranks of other nodes may run for long. After a failure, launchers answer soon.
-    std::optional<Deadline> deadline;
-    const auto ended = [&](int node, const char* how) {
-      const std::string name = key(concat("ended/", node));
-      return store_->check({name}) && (!*how || store_->get(name, kConnect) == how);
-    };
-    const auto all = [&](const char* how) {
-      for (int n = 0; n < placement_.nodes; ++n)
-        if (!ended(n, how)) return false;
-      return true;
-    };
-    const std::optional<Deadline> last_end = exit_deadline();
-    while (!all("")) {
-      if (failed(nullptr) && !deadline) deadline = Deadline::after(kOthersEnd);
-      // A launcher that is gone was interrupted or died, so there is nothing to wait for.
-      if (server_->launchers() < placement_.nodes - 1 || (deadline && deadline->passed())) break;
-      if (last_end && last_end->passed()) {
-        const auto missing = [&](int node) { return !ended(node, ""); };
-        report_straggler(*std::ranges::find_if(std::views::iota(0, placement_.nodes), missing));
-      }
-      check();
-      std::this_thread::sleep_for(kPoll);
-    }
-    const Verdict verdict = all("ok")            ? Verdict::kDone
-                            : restart && all("") ? Verdict::kRestart
-                                                 : Verdict::kOver;
-    store_->set(key("verdict"), std::to_string(int(verdict)));
-    return verdict;
-  }
-
-  // Returns until when other nodes may go on after this node's ranks have ended.
-  std::optional<Deadline> exit_deadline() const {
-    if (failed(nullptr) || options_.exit_timeout == Milliseconds(0)) return {};
-    return Deadline::after(options_.exit_timeout);
-  }
-  // Reports a node whose ranks go on for too long. The launchers then end these ranks.
-  void report_straggler(int node) {
-    if (failed(nullptr)) return;
-    report(
-        {.kind = Failure::Kind::kTimeout,
-         .text = concat("the ranks of node ", node, " have not ended within ", options_.exit_timeout.count(),
-                        " ms after those of node ", placement_.node, " had")});
-  }
-
-  // ---- the others ----
-
-  void read_plan(const std::string& bytes) {
-    std::vector<std::pair<int, int>> plan;
+  static Node from_bytes(std::string_view bytes) {
     WireReader r(bytes);
-    r.get(plan);
-    r.get(placement_.world_size);
-    r.get(placement_.max_restarts);
-    r.get(placement_.master_addr);
-    placement_.nodes = int(plan.size());
-    const auto mine =
-        std::find_if(plan.begin(), plan.end(), [&](const auto& p) { return p.first == me_.index; });
-    if (mine == plan.end())
-      throw ConnectionError(options_.op, -1, "the job has begun without this node, on ", placement_.nodes,
-                            " others");
-    placement_.node = int(mine - plan.begin());
-    placement_.first_rank = mine->second;
+    Node n;
+    r.get(n.index, n.nproc, n.first_rank, n.host);
+    return n;
   }
-
-  Verdict wait_for_verdict(const std::function<void()>& check) {
-    std::optional<Deadline> deadline;
-    const std::optional<Deadline> last_end = exit_deadline();
-    while (!store_->check({key("verdict")})) {
-      check();
-      if (last_end && last_end->passed()) report_straggler(0);
-      if (failed(nullptr) && !deadline) deadline = Deadline::after(2 * kOthersEnd);
-      if (deadline && deadline->passed()) return Verdict::kOver;
-      std::this_thread::sleep_for(kPoll);
-    }
-    return Verdict(std::stoi(store_->get(key("verdict"), kConnect)));
-  }
-
-  // ---- results ----
-
-  void put_results(const std::vector<std::string>& results) {
-    for (size_t i = 0; i < results.size(); ++i) {
-      const size_t parts = results[i].size() / kPart + 1;
-      for (size_t p = 0; p < parts; ++p)
-        store_->set(key(concat("result/", placement_.first_rank + int(i), '/', p)),
-                    results[i].substr(p * kPart, kPart));
-      store_->set(key(concat("parts/", placement_.first_rank + int(i))), std::to_string(parts));
-    }
-    has_results_ = !results.empty();
-  }
-
-  std::vector<std::string> get_results() {
-    std::vector<std::string> results(has_results_ ? size_t(placement_.world_size) : 0);
-    for (size_t rank = 0; rank < results.size(); ++rank) {
-      const int parts = std::stoi(store_->get(key(concat("parts/", rank)), kConnect));
-      for (int p = 0; p < parts; ++p)
-        results[rank] += store_->get(key(concat("result/", rank, '/', p)), kConnect);
-    }
-    return results;
-  }
-
-  RendezvousOptions options_;
-  int attempt_ = 0;
-  std::unique_ptr<StoreServer> server_;  // on the first node
-  std::unique_ptr<LauncherLink> link_;   // on the others
-  std::shared_ptr<Store> store_;         // with several nodes
-  Node me_;
-  bool has_results_ = false;
 };
 
-NodeRendezvous::NodeRendezvous(const RendezvousOptions& options, int nproc,
-                               const std::function<void()>& check)
-    : impl_(std::make_unique<Impl>(options, nproc, check)) {}
-NodeRendezvous::~NodeRendezvous() = default;
-const NodePlacement& NodeRendezvous::placement() const { return impl_->placement_; }
-void NodeRendezvous::begin_attempt(int attempt, const std::function<void()>& check) {
-  impl_->begin_attempt(attempt, check);
+NodeRendezvous::NodeRendezvous(const RendezvousOptions& options, int nproc, std::function<void()> check)
+    : options_(options), check_(std::move(check)) {
+  placement_.max_restarts = options.max_restarts;
+  if (options.several()) {
+    meet(nproc);
+  } else {
+    server_ =
+        std::make_unique<StoreServer>(StoreServerOptions{.job_id = options.job_id, .token = options.token});
+    placement_.world_size = nproc;
+    placement_.master_addr = options.host;
+    if (options.port) check_free(options.port);
+    placement_.store = concat("127.0.0.1:", server_->port());
+    placement_.token = options.token;
+  }
 }
-void NodeRendezvous::report(const Failure& failure) { impl_->report(failure); }
-void NodeRendezvous::ended(int rank) { impl_->ended(rank); }
-bool NodeRendezvous::failed(Failure* failure) const { return impl_->failed(failure); }
-Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results,
-                                    const std::function<void()>& check) {
-  return impl_->end_attempt(ok, results, check);
+
+NodeRendezvous::~NodeRendezvous() {
+  if (link_) link_->leave();
+}
+
+void NodeRendezvous::begin_attempt(int attempt) {
+  attempt_ = attempt;
+  if (server_) {
+    if (attempt > 0) server_->begin_attempt(attempt);
+    placement_.master_port =
+        !options_.several() && options_.port ? options_.port : free_port(options_.op, placement_.master_addr);
+    if (store_) store_->set(key("begin"), std::to_string(placement_.master_port));
+  } else {
+    placement_.master_port = std::stoi(wait_for(key("begin"), options_.join_timeout));
+  }
+}
+
+void NodeRendezvous::report(const Failure& failure) {
+  if (server_) server_->report(failure);
+  if (link_) link_->report(attempt_, failure);
+}
+
+void NodeRendezvous::ended(int rank) {
+  if (server_) server_->ended(rank);
+  if (link_) link_->ended(attempt_, rank);
+}
+
+bool NodeRendezvous::failed(Failure* failure) const {
+  return server_ ? server_->failed(failure) : link_->failed(attempt_, failure);
+}
+
+Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results) {
+  const bool restart = attempt_ < placement_.max_restarts;
+  if (!store_) return ok ? Verdict::kDone : restart ? Verdict::kRestart : Verdict::kOver;
+
+  try {
+    if (ok) put_results(*results);
+    store_->set(key(concat("ended/", placement_.node)), ok ? "ok" : "failed");
+    const Verdict verdict = server_ ? decide(restart) : wait_for_verdict();
+    if (verdict == Verdict::kDone) {
+      *results = get_results();
+      // This launcher hosts the store: waits until the others have left.
+      const Deadline patience = Deadline::after(kOthersEnd);
+      while (server_ && server_->launchers() > 0 && !patience.passed()) std::this_thread::sleep_for(kPoll);
+    }
+    return verdict;
+  } catch (const DistributedError&) {
+    if (!failed(nullptr)) throw;
+    return Verdict::kOver;  // another launcher is gone
+  }
+}
+
+// Checks a port that the user named for the ranks' own use.
+void NodeRendezvous::check_free(int port) const {
+  std::string why;
+  bool taken = false;
+  if (listen_on(options_.host, port, &why, &taken)) return;
+  if (taken)
+    throw ConnectionError(
+        options_.op, -1, "port ", port, " of ", options_.host,
+        " is taken by another process; leave the master port out, and a free one is chosen");
+  throw ConnectionError(options_.op, -1, "cannot listen on ", options_.host, ':', port, ": ", why);
+}
+
+std::string NodeRendezvous::key(const std::string& name) const { return concat(kKeys, attempt_, '/', name); }
+
+std::string NodeRendezvous::wait_for(const std::string& key, Milliseconds limit) {
+  const Deadline deadline = Deadline::after(limit);
+  while (!store_->check({key})) {
+    check_();
+    if (link_ && link_->failed(attempt_ + 1)) throw_gone();
+    if (deadline.passed())
+      throw TimeoutError(options_.op, -1, "another node's launcher did not answer within ", limit.count(),
+                         " ms");
+    std::this_thread::sleep_for(kPoll);
+  }
+  return store_->get(key, Milliseconds(10'000));
+}
+
+void NodeRendezvous::throw_gone() const {
+  throw ConnectionError(options_.op, -1, "the launcher of the first node, at ", placement_.store,
+                        ", is gone");
+}
+
+// ---- finding each other ----
+
+bool NodeRendezvous::is_first() {
+  if (options_.node_rank >= 0) return options_.node_rank == 0;
+  if (options_.first_rank >= 0) return options_.first_rank == 0;
+  // In order of arrival, the first node is the one that can listen there.
+  std::string why;
+  bool taken = false;
+  return bool(listen_on(options_.host, 0, &why, &taken));
+}
+
+void NodeRendezvous::meet(int nproc) {
+  std::string why;
+  const std::vector<SocketAddress> addresses =
+      resolve(options_.host, options_.port, Deadline::after(kConnect), &why);
+  if (addresses.empty())
+    throw ConnectionError(options_.op, -1, "the first node's address '", options_.host,
+                          "' is unknown: ", why);
+  if (options_.token.empty())
+    options_.token = user_token(options_.op, addresses[0].is_loopback() ? "" : options_.host).token;
+  placement_.token = rank_token(options_.token);
+  if (is_first()) host(addresses[0]);
+  const StoreAddress address{.host = options_.host,
+                             .port = options_.port,
+                             .job_id = options_.job_id,
+                             .token = options_.token,
+                             .attempt = StoreAddress::kAnyAttempt};
+  const std::string name = concat("node ", options_.node_rank >= 0 ? concat(options_.node_rank, ' ') : "",
+                                  "(host ", host_name(), ", process ", getpid(), ")");
+  store_ = connect_patiently(address);
+  if (!server_) link_ = join_tcp_as_launcher(address, name, kConnect);
+
+  placement_.store = host_and_port(options_.host, options_.port);
+  announce(nproc);
+  if (server_) store_->set(concat(kKeys, "plan"), make_plan());
+  read_plan(wait_for(concat(kKeys, "plan"), options_.join_timeout));
+}
+
+// Hosts the store. If nodes are numbered in order of arrival, only one of a machine's launchers can listen.
+void NodeRendezvous::host(const SocketAddress& address) {
+  const char* all = address.storage.ss_family == AF_INET6 ? "::" : "0.0.0.0";
+  try {
+    server_ =
+        std::make_unique<StoreServer>(StoreServerOptions{.host = address.is_loopback() ? options_.host : all,
+                                                         .port = options_.port,
+                                                         .job_id = options_.job_id,
+                                                         .token = placement_.token,
+                                                         .launcher_token = options_.token});
+  } catch (const ConnectionError&) {
+    if (options_.node_rank >= 0 || options_.first_rank >= 0) throw;
+  }
+}
+
+std::shared_ptr<Store> NodeRendezvous::connect_patiently(const StoreAddress& address) {
+  // Tries for a short time each, so that a signal ends the wait.
+  for (const Deadline deadline = Deadline::after(options_.join_timeout);;) {
+    check_();
+    try {
+      return connect_tcp_store(address, deadline.within(Milliseconds(1'000)));
+    } catch (const ConnectionError& e) {
+      // Waiting does not help with a wrong token or name.
+      if (e.reason() != ConnectionError::Reason::kUnreachable || deadline.passed()) throw;
+    }
+  }
+}
+
+void NodeRendezvous::announce(int nproc) {
+  Node node{
+      .index = options_.node_rank, .nproc = nproc, .first_rank = options_.first_rank, .host = host_name()};
+  // The node that hosts the store is the first. The others are numbered in order of arrival.
+  if (node.index < 0) node.index = server_ ? 0 : int(store_->add(concat(kKeys, "arrivals"), 1));
+  // The process id makes the announcements of two launchers differ.
+  const std::string mine = node.to_bytes() + std::to_string(getpid());
+  if (store_->compare_set(node_key(node.index), "", mine) != mine)
+    throw ValueError(options_.op, "two launchers say that they are node ", node.index);
+  index_ = node.index;
+}
+
+// ---- the first node ----
+
+std::string NodeRendezvous::make_plan() {
+  const Deadline deadline = Deadline::after(options_.join_timeout);
+  std::optional<Deadline> last_call;
+  std::vector<Node> nodes;
+  for (;;) {
+    nodes.clear();
+    for (int i = 0; i < options_.max_nodes; ++i)
+      if (store_->check({node_key(i)})) {
+        nodes.push_back(Node::from_bytes(store_->get(node_key(i), kConnect)));
+        nodes.back().index = i;
+      }
+    int ranks = 0;
+    for (const Node& n : nodes) ranks += n.nproc;
+    if (options_.world_size ? ranks >= options_.world_size : int(nodes.size()) == options_.max_nodes) break;
+    if (!options_.world_size && int(nodes.size()) >= options_.min_nodes) {
+      if (!last_call) last_call = Deadline::after(options_.last_call);
+      if (last_call->passed()) break;
+    }
+    check_();
+    if (deadline.passed()) throw_missing(nodes, ranks);
+    std::this_thread::sleep_for(kPoll);
+  }
+  if (options_.world_size)
+    std::sort(nodes.begin(), nodes.end(),
+              [](const Node& a, const Node& b) { return a.first_rank < b.first_rank; });
+  std::vector<std::pair<int, int>> plan;  // per node: its announced index, its first rank
+  int rank = 0;
+  for (const Node& n : nodes) {
+    if (options_.world_size && n.first_rank != rank)
+      throw ValueError(options_.op, "the machines' ranks do not follow each other: host ", n.host,
+                       " begins with rank ", n.first_rank, ", but ", rank, " comes next");
+    plan.emplace_back(n.index, rank);
+    rank += n.nproc;
+  }
+  if (options_.world_size && rank != options_.world_size)
+    throw ValueError(options_.op, "the machines have ", rank, " ranks together, but world_size is ",
+                     options_.world_size);
+  WireWriter w;
+  w.put(plan, rank, options_.max_restarts, options_.local_addr.empty() ? options_.host : options_.local_addr);
+  return w.take();
+}
+
+void NodeRendezvous::throw_missing(const std::vector<Node>& nodes, int ranks) const {
+  const auto seconds = options_.join_timeout.count() / 1000.0;
+  if (options_.world_size)
+    throw TimeoutError(options_.op, -1, "only ", ranks, " of ", options_.world_size, " ranks came within ",
+                       seconds, " s, on ", nodes.size(), " machines", refusals());
+  std::string missing;
+  for (int i = 0; i < options_.max_nodes; ++i)
+    if (std::none_of(nodes.begin(), nodes.end(), [&](const Node& n) { return n.index == i; }))
+      missing += concat(missing.empty() ? "" : ", ", i);
+  throw TimeoutError(options_.op, -1, "only ", nodes.size(), " of ", options_.min_nodes,
+                     " nodes came within ", seconds, " s; missing: node ", missing, refusals());
+}
+std::string NodeRendezvous::refusals() const { return server_ ? server_->refusals() : ""; }
+
+Verdict NodeRendezvous::decide(bool restart) {
+  // Without a failure, ranks of other nodes may run for long. After a failure, launchers answer soon.
+  std::optional<Deadline> deadline;
+  const auto ended = [&](int node, const char* how) {
+    const std::string name = key(concat("ended/", node));
+    return store_->check({name}) && (!*how || store_->get(name, kConnect) == how);
+  };
+  const auto all = [&](const char* how) {
+    for (int n = 0; n < placement_.nodes; ++n)
+      if (!ended(n, how)) return false;
+    return true;
+  };
+  const std::optional<Deadline> last_end = exit_deadline();
+  while (!all("")) {
+    if (failed(nullptr) && !deadline) deadline = Deadline::after(kOthersEnd);
+    // A launcher that is gone was interrupted or died, so there is nothing to wait for.
+    if (server_->launchers() < placement_.nodes - 1 || (deadline && deadline->passed())) break;
+    if (last_end && last_end->passed()) {
+      const auto missing = [&](int node) { return !ended(node, ""); };
+      report_straggler(*std::ranges::find_if(std::views::iota(0, placement_.nodes), missing));
+    }
+    check_();
+    std::this_thread::sleep_for(kPoll);
+  }
+  const Verdict verdict = all("ok")            ? Verdict::kDone
+                          : restart && all("") ? Verdict::kRestart
+                                               : Verdict::kOver;
+  store_->set(key("verdict"), std::to_string(int(verdict)));
+  return verdict;
+}
+
+// Returns until when other nodes may go on after this node's ranks have ended.
+std::optional<Deadline> NodeRendezvous::exit_deadline() const {
+  if (failed(nullptr) || options_.exit_timeout == Milliseconds(0)) return {};
+  return Deadline::after(options_.exit_timeout);
+}
+// Reports a node whose ranks go on for too long. The launchers then end these ranks.
+void NodeRendezvous::report_straggler(int node) {
+  if (failed(nullptr)) return;
+  report({.kind = Failure::Kind::kTimeout,
+          .text = concat("the ranks of node ", node, " have not ended within ", options_.exit_timeout.count(),
+                         " ms after those of node ", placement_.node, " had")});
+}
+
+// ---- the others ----
+
+void NodeRendezvous::read_plan(const std::string& bytes) {
+  std::vector<std::pair<int, int>> plan;
+  WireReader r(bytes);
+  r.get(plan, placement_.world_size, placement_.max_restarts, placement_.master_addr);
+  placement_.nodes = int(plan.size());
+  const auto mine = std::find_if(plan.begin(), plan.end(), [&](const auto& p) { return p.first == index_; });
+  if (mine == plan.end())
+    throw ConnectionError(options_.op, -1, "the job has begun without this node, on ", placement_.nodes,
+                          " others");
+  placement_.node = int(mine - plan.begin());
+  placement_.first_rank = mine->second;
+}
+
+Verdict NodeRendezvous::wait_for_verdict() {
+  std::optional<Deadline> deadline;
+  const std::optional<Deadline> last_end = exit_deadline();
+  while (!store_->check({key("verdict")})) {
+    check_();
+    if (last_end && last_end->passed()) report_straggler(0);
+    if (failed(nullptr) && !deadline) deadline = Deadline::after(2 * kOthersEnd);
+    if (deadline && deadline->passed()) return Verdict::kOver;
+    std::this_thread::sleep_for(kPoll);
+  }
+  return Verdict(std::stoi(store_->get(key("verdict"), kConnect)));
+}
+
+// ---- results ----
+
+void NodeRendezvous::put_results(const std::vector<std::string>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const size_t parts = results[i].size() / kPart + 1;
+    for (size_t p = 0; p < parts; ++p)
+      store_->set(key(concat("result/", placement_.first_rank + int(i), '/', p)),
+                  results[i].substr(p * kPart, kPart));
+    store_->set(key(concat("parts/", placement_.first_rank + int(i))), std::to_string(parts));
+  }
+  has_results_ = !results.empty();
+}
+
+std::vector<std::string> NodeRendezvous::get_results() {
+  std::vector<std::string> results(has_results_ ? size_t(placement_.world_size) : 0);
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    const int parts = std::stoi(store_->get(key(concat("parts/", rank)), kConnect));
+    for (int p = 0; p < parts; ++p)
+      results[rank] += store_->get(key(concat("result/", rank, '/', p)), kConnect);
+  }
+  return results;
 }
 
 }  // namespace gradus::dist::internal

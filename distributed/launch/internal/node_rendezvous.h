@@ -11,6 +11,9 @@
 
 #include "gradus/distributed/base/deadline.h"
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/store/socket.h"
+#include "gradus/distributed/store/store_server.h"
+#include "gradus/distributed/store/tcp_store.h"
 
 namespace gradus::dist::internal {
 
@@ -25,7 +28,6 @@ struct RendezvousOptions {
   // Where the first node's launcher hosts the store. Several nodes need the port too.
   std::string host = "127.0.0.1";
   int port = 0;
-  int worker_port = 0;     // MASTER_PORT of ranks on one machine; 0: any free one
   std::string local_addr;  // on the first node: its address as the others reach it; "": host
   std::string job_id = "none", token;
   Milliseconds join_timeout{600'000};
@@ -52,15 +54,15 @@ enum class Verdict { kDone, kRestart, kOver };
 
 class NodeRendezvous {
  public:
-  // Finds the other nodes. `check` is called now and then, and may throw to end the wait.
+  // Finds the other nodes. Every wait of this class calls `check` now and then, which may throw to end the wait.
   // Errors: ValueError; ConnectionError for a taken port, or an unreachable first node; TimeoutError naming
   // the nodes that did not come.
-  NodeRendezvous(const RendezvousOptions& options, int nproc, const std::function<void()>& check);
+  NodeRendezvous(const RendezvousOptions& options, int nproc, std::function<void()> check);
   ~NodeRendezvous();
 
-  const NodePlacement& placement() const;
-  // Begins an attempt on all nodes, with another MASTER_PORT for the ranks. `check` as above.
-  void begin_attempt(int attempt, const std::function<void()>& check);
+  const NodePlacement& placement() const { return placement_; }
+  // Begins an attempt on all nodes, with another MASTER_PORT for the ranks.
+  void begin_attempt(int attempt);
   // Ends the attempt for all ranks of all nodes, unless it has failed already.
   void report(const Failure& failure);
   // Notes that a rank of this node has ended with exit code 0.
@@ -69,11 +71,39 @@ class NodeRendezvous {
   bool failed(Failure* failure = nullptr) const;
   // Notes that this node's ranks have ended: with `ok` in order and with these results. Returns what all
   // nodes do next. With kDone, `results` becomes the results of all ranks.
-  Verdict end_attempt(bool ok, std::vector<std::string>* results, const std::function<void()>& check);
+  Verdict end_attempt(bool ok, std::vector<std::string>* results);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Node;
+  std::string key(const std::string& name) const;
+  std::string wait_for(const std::string& key, Milliseconds limit);
+  void check_free(int port) const;
+  [[noreturn]] void throw_gone() const;
+  bool is_first();
+  void meet(int nproc);
+  void host(const SocketAddress& address);
+  std::shared_ptr<Store> connect_patiently(const StoreAddress& address);
+  void announce(int nproc);
+  std::string make_plan();
+  [[noreturn]] void throw_missing(const std::vector<Node>& nodes, int ranks) const;
+  std::string refusals() const;
+  Verdict decide(bool restart);
+  std::optional<Deadline> exit_deadline() const;
+  void report_straggler(int node);
+  void read_plan(const std::string& bytes);
+  Verdict wait_for_verdict();
+  void put_results(const std::vector<std::string>& results);
+  std::vector<std::string> get_results();
+
+  RendezvousOptions options_;
+  const std::function<void()> check_;
+  NodePlacement placement_;
+  int attempt_ = 0;
+  std::unique_ptr<StoreServer> server_;  // on the first node
+  std::unique_ptr<LauncherLink> link_;   // on the others
+  std::shared_ptr<Store> store_;         // with several nodes
+  int index_ = 0;                        // that this node has announced
+  bool has_results_ = false;
 };
 
 // Returns a port of `host` that was free just now.

@@ -12,44 +12,33 @@ constexpr size_t kMaxCallText = 1024, kMaxPostedText = 1024;
 // The sizes of the fixed parts.
 constexpr size_t kSeriesBytes = 1 + 4 + 4, kCallBytes = kSeriesBytes + 8, kWaitBytes = kCallBytes + 2 + 8;
 
-void put(WireWriter& wire, const CallSeries& series) {
-  wire.put(series.kind);
-  wire.put(series.group);
-  wire.put(series.first);
-}
+void put(WireWriter& wire, const CallSeries& series) { wire.put(series.kind, series.group, series.first); }
 
 CallSeries get_series(WireReader& wire) {
   CallSeries series;
-  wire.get(series.kind);
-  wire.get(series.group);
-  wire.get(series.first);
+  wire.get(series.kind, series.group, series.first);
   if (series.kind > CallSeries::Kind::kMessage) WireReader::fail();
   return series;
 }
 
 void put(WireWriter& wire, const RankWait& wait, size_t max_runs) {
   put(wire, wait.call.series);
-  wire.put(wait.call.sequence);
-  wire.put(wait.any);
-  wire.put(wait.blocks);
+  wire.put(wait.call.sequence, wait.any, wait.blocks);
   const std::vector<RankSet::Run>& runs = wait.ranks.runs();
   const size_t count = std::min(runs.size(), max_runs);
   wire.put(uint64_t(count));
-  for (size_t i = 0; i < count; ++i)
-    for (const int number : {runs[i].first, runs[i].last, runs[i].step}) wire.put(number);
+  for (size_t i = 0; i < count; ++i) wire.put(runs[i].first, runs[i].last, runs[i].step);
 }
 
 RankWait get_wait(WireReader& wire, int world_size) {
   RankWait wait;
   wait.call.series = get_series(wire);
-  wire.get(wait.call.sequence);
-  wire.get(wait.any);
-  wire.get(wait.blocks);
+  wire.get(wait.call.sequence, wait.any, wait.blocks);
   std::vector<RankSet::Run> runs;
   uint64_t count = 0;
   for (wire.get(count); count > 0; --count) {
     RankSet::Run& run = runs.emplace_back();
-    for (int* const number : {&run.first, &run.last, &run.step}) wire.get(*number);
+    wire.get(run.first, run.last, run.step);
   }
   wait.ranks = RankSet::from_runs(runs, world_size);
   return wait;
@@ -105,9 +94,7 @@ std::optional<RankStatus> decode_status(std::string_view bytes, int world_size) 
     RankStatus status;
     wire.get(status.activity);
     if (status.activity > Activity::kAfterTimeout) return {};
-    wire.get(status.call);
-    wire.get(status.posted);
-    wire.get(status.stuck);
+    wire.get(status.call, status.posted, status.stuck);
     uint64_t count = 0;
     for (wire.get(count); count > 0; --count) {
       const CallSeries series = get_series(wire);

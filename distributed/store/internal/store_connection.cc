@@ -8,9 +8,9 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr Milliseconds kFirstPause{20}, kLongestPause{500};
+constexpr Milliseconds kFirstPause{20}, kMaxPause{500};
 // A server answers at once, unless its machine is busy. Another program at the port may never answer.
-constexpr Milliseconds kFirstPatience{1'000}, kLongestPatience{5'000};
+constexpr Milliseconds kFirstPatience{1'000}, kMaxPatience{5'000};
 
 // Returns the deadline of one step. The last steps get a fair chance too, so that the error says what is
 // wrong, and not that time was over.
@@ -20,82 +20,55 @@ Deadline step(const Deadline& deadline, Milliseconds limit) {
 
 }  // namespace
 
-// One attempt to reach the server at one address.
-class Greeting {
- public:
-  enum class Outcome {
-    kWelcome,
-    kNobody,     // nothing listens there, or the server is busy: try again
-    kUnwelcome,  // another program or job is there, or the server will never accept this client
+// Why one attempt to reach the server at one address failed.
+struct StoreConnection::GreetingFailure {
+  ConnectionError::Reason reason = ConnectionError::Reason::kUnreachable;
+  bool final = false;  // another program or job is there, or the server will never accept this client
+  std::string why;
+};
+
+std::optional<StoreConnection> StoreConnection::greet(const SocketAddress& address, std::string_view token,
+                                                      Hello who, const Deadline& deadline,
+                                                      GreetingFailure& failure) {
+  FileDescriptor socket = connect_to(address, deadline, &failure.why);
+  if (!socket) return {};
+  StoreConnection connection(std::move(socket));
+  // Sends a frame. Returns the answer if it has the expected type.
+  const auto query = [&](std::string_view frame, MessageType expected) -> std::optional<Message> {
+    Message answer{expected, {}, {}};
+    Io io = connection.send(frame, deadline, &failure.why);
+    if (io == Io::kDone) io = connection.receive(&answer, deadline, &failure.why);
+    if (io == Io::kDone && answer.type == expected) return answer;
+    if (io == Io::kTimeout)
+      failure.why = concat("who listens there did not answer within ", deadline.timeout().count(), " ms");
+    failure.final = connection.bad_;
+    if (io != Io::kDone) return {};
+    failure.final = true;
+    failure.why = "something that is no Gradus store answers there";
+    if (answer.type != MessageType::kRefused) return {};
+    const auto refusal = static_cast<Refusal>(answer.numbers[0]);
+    failure.why = "the store refused: " + std::string(answer.texts[0].substr(0, 1000));
+    failure.final = refusal != Refusal::kNotYet && refusal != Refusal::kFull;
+    failure.reason = refusal == Refusal::kToken ? ConnectionError::Reason::kTokenMismatch
+                                                : ConnectionError::Reason::kRefused;
+    return {};
   };
 
-  Greeting(const SocketAddress& address, std::string_view token, Hello who, const Deadline& deadline)
-      : deadline_(deadline) {
-    outcome_ = greet(address, token, std::move(who));
-  }
-  Outcome outcome() const { return outcome_; }
-  ConnectionError::Reason reason() const { return reason_; }
-  const std::string& why() const { return why_; }
-  StoreConnection& connection() { return *connection_; }
-
- private:
-  Outcome greet(const SocketAddress& address, std::string_view token, Hello who) {
-    Socket socket = connect_to(address, deadline_, &why_);
-    if (!socket) return Outcome::kNobody;
-    connection_ = StoreConnection(std::move(socket), address.port());
-
-    who.nonce = random_nonce();
-    const std::string hello = encode(who);
-    Message answer;
-    if (!ask(hello, &answer)) return outcome_;
-    if (answer.type != MessageType::kChallenge) return refused(answer);
-    const std::string challenge = encode(answer);
-
-    const auto signed_by = [&](std::string_view side) {
-      return prove(token, side, std::string_view(hello).substr(4), std::string_view(challenge).substr(4));
-    };
-    if (!ask(encode({MessageType::kProof, {}, {signed_by("client")}}), &answer)) return outcome_;
-    if (answer.type != MessageType::kWelcome) return refused(answer);
-    if (equal_proofs(answer.texts[0], signed_by("server"))) return Outcome::kWelcome;
-    why_ = "it does not know this job's token";
-    reason_ = ConnectionError::Reason::kTokenMismatch;
-    return Outcome::kUnwelcome;
-  }
-
-  // Sends a frame and waits for the answer. Returns false and sets outcome_ if no answer came.
-  bool ask(std::string_view frame, Message* answer) {
-    Io io = connection_->send(frame, deadline_, &why_);
-    if (io == Io::kDone) io = connection_->receive(answer, deadline_, &why_);
-    if (io == Io::kTimeout)
-      why_ = concat("who listens there did not answer within ", deadline_.timeout().count(), " ms");
-    outcome_ = connection_->bad_ ? Outcome::kUnwelcome : Outcome::kNobody;
-    return io == Io::kDone;
-  }
-
-  Outcome refused(const Message& answer) {
-    if (answer.type != MessageType::kRefused) {
-      why_ = "something that is no Gradus store answers there";
-      return Outcome::kUnwelcome;
-    }
-    why_ = "the store refused: " + std::string(answer.texts[0].substr(0, 1000));
-    const auto refusal = static_cast<Refusal>(answer.numbers[0]);
-    reason_ = refusal == Refusal::kToken ? ConnectionError::Reason::kTokenMismatch
-                                         : ConnectionError::Reason::kRefused;
-    switch (refusal) {
-      case Refusal::kNotYet:
-      case Refusal::kFull:
-        return Outcome::kNobody;
-      default:
-        return Outcome::kUnwelcome;
-    }
-  }
-
-  const Deadline deadline_;
-  Outcome outcome_ = Outcome::kNobody;
-  ConnectionError::Reason reason_ = ConnectionError::Reason::kUnreachable;
-  std::string why_;
-  std::optional<StoreConnection> connection_;
-};
+  who.nonce = random_nonce();
+  const std::string hello = encode(who);
+  const std::optional<Message> challenge = query(hello, MessageType::kChallenge);
+  if (!challenge) return {};
+  const std::string challenge_frame = encode(*challenge);
+  const auto proof_of = [&](std::string_view side) {
+    return prove(token, side, std::string_view(hello).substr(4), std::string_view(challenge_frame).substr(4));
+  };
+  const std::optional<Message> welcome =
+      query(encode({MessageType::kProof, {}, {proof_of("client")}}), MessageType::kWelcome);
+  if (!welcome) return {};
+  if (equal_proofs(welcome->texts[0], proof_of("server"))) return connection;
+  failure = {ConnectionError::Reason::kTokenMismatch, true, "it does not know this job's token"};
+  return {};
+}
 
 StoreConnection StoreConnection::open(const char* op, const StoreAddress& address, Hello who,
                                       const Deadline& deadline, bool retry) {
@@ -103,23 +76,24 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
     throw ValueError(op, "port is ", address.port, "; it must be in 1..65535");
   const std::string place = concat(address.host, ':', address.port);
   who.job_id = address.job_id;
-  Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kLongestPatience;
+  Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kMaxPatience;
   for (;;) {
     // What was wrong at each address of the host.
     std::set<std::string> reasons;
     auto reason = ConnectionError::Reason::kUnreachable;
     std::string why;
     const std::vector<SocketAddress> found =
-        resolve(address.host, address.port, step(deadline, kLongestPatience), &why);
+        resolve(address.host, address.port, step(deadline, kMaxPatience), &why);
     if (found.empty()) reasons.insert(concat("the host name '", address.host, "' does not resolve: ", why));
     for (const SocketAddress& one : found) {
-      Greeting greeting(one, address.token, who, step(deadline, patience));
-      if (greeting.outcome() == Greeting::Outcome::kWelcome) return std::move(greeting.connection());
-      if (greeting.outcome() == Greeting::Outcome::kUnwelcome)
-        throw ConnectionError(greeting.reason(), op, -1, "no connection to the store at ", place, ": ",
-                              greeting.why());
-      reasons.insert(greeting.why());
-      if (greeting.reason() != ConnectionError::Reason::kUnreachable) reason = greeting.reason();
+      GreetingFailure failure;
+      if (auto connection = greet(one, address.token, who, step(deadline, patience), failure))
+        return std::move(*connection);
+      if (failure.final)
+        throw ConnectionError(failure.reason, op, -1, "no connection to the store at ", place, ": ",
+                              failure.why);
+      reasons.insert(failure.why);
+      if (failure.reason != ConnectionError::Reason::kUnreachable) reason = failure.reason;
     }
     if (deadline.passed() || !retry) {
       std::string all;
@@ -128,8 +102,8 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
       throw ConnectionError(reason, op, -1, "no connection to the store at ", place, limit, ": ", all);
     }
     std::this_thread::sleep_for(std::min(pause, deadline.left()));
-    pause = std::min(pause * 2, kLongestPause);
-    patience = std::min(patience * 2, kLongestPatience);
+    pause = std::min(pause * 2, kMaxPause);
+    patience = std::min(patience * 2, kMaxPatience);
   }
 }
 

@@ -32,14 +32,15 @@ class StoreConnection {
   // are no message.
   Io read(std::string* why, const Deadline& deadline = Deadline::after(Milliseconds(0)));
   int fd() const { return socket_.fd(); }
-  int port() const { return port_; }  // the server's
 
  private:
-  friend class Greeting;
-  explicit StoreConnection(Socket socket, int port) : socket_(std::move(socket)), port_(port) {}
+  struct GreetingFailure;
+  // Makes one attempt at one address. Returns nothing and sets `failure` if the server does not accept the client.
+  static std::optional<StoreConnection> greet(const SocketAddress& address, std::string_view token, Hello who,
+                                              const Deadline& deadline, GreetingFailure& failure);
+  explicit StoreConnection(FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  Socket socket_;
-  int port_;
+  FileDescriptor socket_;
   FrameReader in_;
   bool bad_ = false;
 };

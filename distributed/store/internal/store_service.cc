@@ -63,14 +63,14 @@ void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint
 }
 
 void StoreService::greet(Id id, Connection& c, std::string_view body) {
-  const HelloResult result = parse_hello(body);
-  if (result.other_version)
+  const std::optional<Hello> hello = parse_hello(body);
+  if (!hello) return drop(id, c, kBadMessage);
+  if (hello->version != kProtocolVersion)
     return refuse(id, c, Refusal::kVersion,
                   concat("it speaks version ", kProtocolVersion, " of the protocol"));
-  if (!result.hello) return drop(id, c, kBadMessage);
   if (connections_.size() > options_.max_connections)
     return refuse(id, c, Refusal::kFull, concat("it has ", options_.max_connections, " connections already"));
-  c.hello = *result.hello;
+  c.hello = *hello;
   c.hello_frame = body;
   const std::string challenge = encode({MessageType::kChallenge, {}, {options_.nonce()}});
   c.challenge_frame = challenge.substr(sizeof(uint32_t));
@@ -181,11 +181,11 @@ void StoreService::send_failure() {
 }
 
 void StoreService::query_still() {
-  const std::optional<Roster::Question> question = roster_.take_question();
-  if (!question) return;
+  const std::optional<Roster::Query> query = roster_.take_query();
+  if (!query) return;
   for (auto& [id, c] : connections_)
-    if (c.state == State::kOpen && c.hello.role == Role::kMember && question->ranks.contains(c.hello.rank))
-      send(id, c, encode({MessageType::kQueryStill, {question->number}, {}}));
+    if (c.state == State::kOpen && c.hello.role == Role::kMember && query->ranks.contains(c.hello.rank))
+      send(id, c, encode({MessageType::kQueryStill, {query->number}, {}}));
 }
 
 void StoreService::send_left(int rank) {

@@ -9,19 +9,19 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr uint64_t kFrameSlot = 0;  // payloads use their id
-constexpr int kPlaces = 8;
-constexpr uint64_t kTellAfter = 16;  // frames
-constexpr size_t kProbesLimit = 64;  // frames under way
-constexpr std::chrono::hours kForEver(24 * 365);
+constexpr uint64_t kFrameTag = 0;  // payloads use their id
+constexpr int kFrameSlots = 8;
+constexpr uint64_t kAckInterval = 16;  // frames
+constexpr size_t kProbesLimit = 64;    // frames under way
+constexpr std::chrono::hours kUnlimited(24 * 365);
 
 }  // namespace
 
 GlooLink::GlooLink(gloo::transport::Context& outgoing, gloo::transport::Context& incoming, int peer,
                    Listener& listener)
     : incoming_(incoming), peer_(peer), listener_(listener) {
-  for (int i = 0; i < kPlaces; ++i) places_.push_back(make_place(outgoing));
-  for (Place& place : places_) post(place);
+  for (int i = 0; i < kFrameSlots; ++i) frame_slots_.push_back(make_frame_slot(outgoing));
+  for (FrameSlot& slot : frame_slots_) post(slot);
 }
 
 GlooLink::~GlooLink() {
@@ -35,20 +35,20 @@ void GlooLink::start() {
   });
 }
 
-GlooLink::Place GlooLink::make_place(gloo::transport::Context& context) {
-  Place place{std::make_unique<std::byte[]>(kFrameBytes), nullptr};
-  place.buffer = context.createUnboundBuffer(place.bytes.get(), kFrameBytes);
-  return place;
+GlooLink::FrameSlot GlooLink::make_frame_slot(gloo::transport::Context& context) {
+  FrameSlot slot{std::make_unique<std::byte[]>(kFrameBytes), nullptr};
+  slot.buffer = context.createUnboundBuffer(slot.bytes.get(), kFrameBytes);
+  return slot;
 }
 
-void GlooLink::post(Place& place) {
-  place.posted = false;
+void GlooLink::post(FrameSlot& slot) {
+  slot.posted = false;
   try {
-    place.buffer->recv(peer_, kFrameSlot);
-    place.posted = true;
+    slot.buffer->recv(peer_, kFrameTag);
+    slot.posted = true;
   } catch (const std::exception&) {
-    // The connection is closed. Frames in the other places still count. The thread notices when it
-    // comes to this place.
+    // The connection is closed. Frames in the other slots still count. The thread notices when it
+    // reaches this slot.
   }
 }
 
@@ -72,21 +72,21 @@ void GlooLink::send(Frame frame, std::span<const std::byte> header, std::span<co
 void GlooLink::send_locked(Frame frame, std::span<const std::byte> header,
                            std::span<const std::byte> payload) {
   frame.header_bytes = uint16_t(header.size());
-  frame.received = told_ = received_;
-  Place place;
+  frame.received = acked_ = received_;
+  FrameSlot slot;
   if (spare_.empty()) {
-    place = make_place(incoming_);
+    slot = make_frame_slot(incoming_);
   } else {
-    place = std::move(spare_.back());
+    slot = std::move(spare_.back());
     spare_.pop_back();
   }
-  std::byte* const bytes = place.bytes.get();
+  std::byte* const bytes = slot.bytes.get();
   std::memcpy(bytes, &frame, sizeof frame);
   if (!header.empty()) std::memcpy(bytes + sizeof frame, header.data(), header.size());
   if (!payload.empty()) std::memcpy(bytes + sizeof frame + header.size(), payload.data(), payload.size());
-  under_way_.push_back(std::move(place));
+  under_way_.push_back(std::move(slot));
   ++sent_;
-  under_way_.back().buffer->send(peer_, kFrameSlot, 0, sizeof frame + header.size() + payload.size());
+  under_way_.back().buffer->send(peer_, kFrameTag, 0, sizeof frame + header.size() + payload.size());
 }
 
 void GlooLink::send_payload(uint64_t id, const GlooBuffer& buffer) {
@@ -108,7 +108,8 @@ void GlooLink::receive_payload(uint64_t id, const GlooBuffer& buffer) {
 // second time, it waits for data that will never come, and the link is broken.
 void GlooLink::probe() {
   with_gloo([&] {
-    if (under_way_.size() < kProbesLimit) send_locked({.kind = Frame::Kind::kCount, .asks = true}, {}, {});
+    if (under_way_.size() < kProbesLimit)
+      send_locked({.kind = Frame::Kind::kCount, .wants_ack = true}, {}, {});
   });
   std::lock_guard lock(mutex_);
   if (closed_ && awaited_) awaited_->abortWaitRecv();
@@ -143,13 +144,13 @@ void GlooLink::run() {
         std::lock_guard lock(mutex_);
         if (!payloads_.empty()) payload = payloads_.front();
       }
-      // A payload that has a place is on its way, whatever the peer does. So the thread waits
+      // A payload that has a destination is on its way, whatever the peer does. So the thread waits
       // for payloads first.
-      Place& place = places_[next];
-      if (!payload.second && !place.posted) throw ConnectionError("gloo", peer_, "the connection is closed");
-      const Came came = wait_for(payload.second ? payload.second : place.buffer);
-      if (came == Came::kStopped) return;
-      if (came == Came::kWoken) continue;
+      FrameSlot& slot = frame_slots_[next];
+      if (!payload.second && !slot.posted) throw ConnectionError("gloo", peer_, "the connection is closed");
+      const Wakeup wakeup = wait_for(payload.second ? payload.second : slot.buffer);
+      if (wakeup == Wakeup::kStopped) return;
+      if (wakeup == Wakeup::kWoken) continue;
       if (payload.second) {
         {
           std::lock_guard lock(mutex_);
@@ -157,9 +158,9 @@ void GlooLink::run() {
         }
         listener_.on_payload(peer_, payload.first);
       } else {
-        receive_frame(place);
-        post(place);
-        next = (next + 1) % places_.size();
+        receive_frame(slot);
+        post(slot);
+        next = (next + 1) % frame_slots_.size();
       }
     }
   } catch (const std::exception& e) {
@@ -173,26 +174,26 @@ void GlooLink::run() {
   }
 }
 
-GlooLink::Came GlooLink::wait_for(const GlooBuffer& buffer) {
+GlooLink::Wakeup GlooLink::wait_for(const GlooBuffer& buffer) {
   {
     std::lock_guard lock(mutex_);
-    if (stopped_) return Came::kStopped;
-    // A payload may have got a place meanwhile: it comes first.
-    if (!payloads_.empty() && payloads_.front().second != buffer) return Came::kWoken;
+    if (stopped_) return Wakeup::kStopped;
+    // A payload that has got a destination meanwhile comes first.
+    if (!payloads_.empty() && payloads_.front().second != buffer) return Wakeup::kWoken;
     awaited_ = buffer;
   }
-  const bool came = buffer->waitRecv(nullptr, kForEver);
+  const bool received = buffer->waitRecv(nullptr, kUnlimited);
   std::lock_guard lock(mutex_);
   awaited_ = nullptr;
-  if (stopped_) return Came::kStopped;
-  if (came) return Came::kYes;
+  if (stopped_) return Wakeup::kStopped;
+  if (received) return Wakeup::kData;
   if (closed_ && ++wakes_since_closed_ > 1) throw ConnectionError("gloo", peer_, trouble_);
-  return Came::kWoken;
+  return Wakeup::kWoken;
 }
 
-void GlooLink::receive_frame(const Place& place) {
+void GlooLink::receive_frame(const FrameSlot& slot) {
   Frame frame;
-  std::memcpy(&frame, place.bytes.get(), sizeof frame);
+  std::memcpy(&frame, slot.bytes.get(), sizeof frame);
   const bool has_payload = frame.kind == Frame::Kind::kMessage;
   if (frame.magic != Frame{}.magic || frame.kind > Frame::Kind::kCount ||
       frame.header_bytes > kMaxHeaderBytes || (has_payload && frame.payload_bytes > kInlineBytes))
@@ -203,15 +204,16 @@ void GlooLink::receive_frame(const Place& place) {
     if (frame.received > sent_)
       throw ConnectionError("gloo", peer_, "rank ", peer_, " counts frames wrongly");
     for (; arrived_ < frame.received; ++arrived_) {
-      if (spare_.size() < size_t(kPlaces)) spare_.push_back(std::move(under_way_.front()));
+      if (spare_.size() < size_t(kFrameSlots)) spare_.push_back(std::move(under_way_.front()));
       under_way_.pop_front();
     }
   }
-  const std::byte* const header = place.bytes.get() + sizeof frame;
+  const std::byte* const header = slot.bytes.get() + sizeof frame;
   listener_.on_frame(peer_, frame, {header, frame.header_bytes},
                      {header + frame.header_bytes, has_payload ? frame.payload_bytes : 0});
   with_gloo([&] {
-    if (frame.asks || received_ - told_ >= kTellAfter) send_locked({.kind = Frame::Kind::kCount}, {}, {});
+    if (frame.wants_ack || received_ - acked_ >= kAckInterval)
+      send_locked({.kind = Frame::Kind::kCount}, {}, {});
   });
 }
 

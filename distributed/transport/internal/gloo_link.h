@@ -1,8 +1,8 @@
 // GlooLink: the two connections to one peer, as frames and payloads.
 //
 // Note [Frames and payloads]
-// gloo sends only after the receiver has named a place for the data. For short messages, called frames,
-// places are named in advance. A frame carries a short payload itself, and announces a long one. An announced
+// gloo sends only after the receiver has named a destination for the data. For short messages, called frames,
+// destinations are named in advance. A frame carries a short payload itself, and announces a long one. An announced
 // payload waits at its sender until the receiver knows where it goes. Then it moves from the sender's memory
 // to the receiver's.
 // gloo can wait for data, but it has no call that only looks whether data has come. A gloo wait that times
@@ -38,7 +38,7 @@ struct Frame {
   };
   uint32_t magic = 0x47724672;
   Kind kind = Kind::kCount;
-  bool asks = false;  // the sender wants a frame in return
+  bool wants_ack = false;  // the sender wants a frame in return
   uint16_t header_bytes = 0;
   uint64_t tag = 0;
   uint64_t payload_bytes = 0;
@@ -91,18 +91,18 @@ class GlooLink {
 
  private:
   // A frame's memory, known to gloo.
-  struct Place {
+  struct FrameSlot {
     std::unique_ptr<std::byte[]> bytes;
     GlooBuffer buffer;
     bool posted = false;
   };
-  enum class Came { kYes, kWoken, kStopped };
+  enum class Wakeup { kData, kWoken, kStopped };
 
-  static Place make_place(gloo::transport::Context& context);
-  void post(Place& place);
+  static FrameSlot make_frame_slot(gloo::transport::Context& context);
+  void post(FrameSlot& slot);
   void run();
-  Came wait_for(const GlooBuffer& buffer);
-  void receive_frame(const Place& place);
+  Wakeup wait_for(const GlooBuffer& buffer);
+  void receive_frame(const FrameSlot& slot);
   template <class Action> void with_gloo(Action&& action);
   void send_locked(Frame frame, std::span<const std::byte> header, std::span<const std::byte> payload);
 
@@ -111,7 +111,7 @@ class GlooLink {
   Listener& listener_;
   std::atomic<uint64_t> last_id_{0};
   std::atomic<TimePoint> broken_at_{TimePoint::max()};
-  std::vector<Place> places_;  // where frames are received, in turn
+  std::vector<FrameSlot> frame_slots_;  // where frames are received, in turn
 
   mutable std::mutex mutex_;
   std::string trouble_;
@@ -120,10 +120,10 @@ class GlooLink {
   int wakes_since_closed_ = 0;
   GlooBuffer awaited_;                                    // what the thread waits for
   std::deque<std::pair<uint64_t, GlooBuffer>> payloads_;  // under way to this rank, in order
-  std::deque<Place> under_way_;                           // frames that the peer has not counted yet
-  std::vector<Place> spare_;
-  uint64_t sent_ = 0, arrived_ = 0;   // frames to the peer; how many of them it has received
-  uint64_t received_ = 0, told_ = 0;  // frames from the peer; how many of them it has been told of
+  std::deque<FrameSlot> under_way_;                       // frames that the peer has not counted yet
+  std::vector<FrameSlot> spare_;
+  uint64_t sent_ = 0, arrived_ = 0;    // frames to the peer; how many of them it has received
+  uint64_t received_ = 0, acked_ = 0;  // frames from the peer; how many of them it has been told of
   std::thread thread_;
 };
 

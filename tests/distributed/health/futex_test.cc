@@ -4,8 +4,9 @@
 
 #include <thread>
 
+#include "gradus/distributed/transport/segment.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
-#include "gradus/tests/distributed/transport/shared_mapping.h"
+#include "gradus/tests/distributed/transport/forked_process.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -46,7 +47,7 @@ TEST_P(Signals, NoWakeupIsLostBetweenThreads) {
 }
 
 TEST_P(Signals, NoWakeupIsLostBetweenProcesses) {
-  SharedMapping memory(4096);
+  Segment memory(4096);
   Table& table = *reinterpret_cast<Table*>(memory.data());
   const TimePoint start = now();
   ForkedProcess other([&] { play(table, 1, 5'000, watch()); });
@@ -111,7 +112,7 @@ TEST_P(Signals, WhatIsReadyCountsMoreThanFailureAndDeadline) {
 }
 
 TEST_P(Signals, ASleeperThatIsKilledLeavesNothingBehind) {
-  SharedMapping memory(4096);
+  Segment memory(4096);
   Table& table = *reinterpret_cast<Table*>(memory.data());
   ForkedProcess sleeper([&] {
     table.signal.wait(

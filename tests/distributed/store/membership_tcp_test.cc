@@ -2,10 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -16,6 +14,7 @@
 #include "gradus/distributed/store/memory_store.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
+#include "gradus/tests/distributed/transport/forked_process.h"
 
 namespace gradus::dist {
 namespace {
@@ -47,38 +46,7 @@ template <class F> bool comes_true(F&& f, Milliseconds limit = kLong) {
   return true;
 }
 
-// A process that gets to know the server's port and then does something.
-class Process {
- public:
-  explicit Process(const std::function<void(int port)>& body) {
-    int ends[2];
-    if (::pipe(ends) != 0) std::abort();
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::close(ends[1]);
-      int port;
-      if (::read(ends[0], &port, sizeof port) == sizeof port) body(port);
-      ::_exit(0);
-    }
-    ::close(ends[0]);
-    to_ = ends[1];
-  }
-  ~Process() {
-    signal(SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    ::close(to_);
-  }
-  void start(int port) { ASSERT_EQ(::write(to_, &port, sizeof port), ssize_t(sizeof port)); }
-  void signal(int number) { ::kill(pid_, number); }
-  void stop() {
-    signal(SIGSTOP);
-    ::waitpid(pid_, nullptr, WUNTRACED);
-  }
-
- private:
-  pid_t pid_;
-  int to_;
-};
+using Process = internal::ForkedClient;
 
 // Joins, says so, and lives on.
 void live(int port, int rank, int world_size) {
@@ -95,7 +63,7 @@ TEST(TcpMembershipTest, ADeathIsKnownToAllWithinASecondOrTwo) {
   process.start(server.port());
   connect_tcp_store(address_of(server), kLong)->get("joined1", kLong);
 
-  process.signal(SIGKILL);
+  process->signal(SIGKILL);
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(comes_true([&] { return first->failed() && third->failed(); }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(2'500));
@@ -117,7 +85,7 @@ TEST(TcpMembershipTest, TheLaunchersVerdictComesFirst) {
   process.start(server.port());
   connect_tcp_store(address_of(server), kLong)->get("joined1", kLong);
 
-  process.signal(SIGKILL);
+  process->signal(SIGKILL);
   std::this_thread::sleep_for(Milliseconds(100));
   EXPECT_FALSE(first->failed());
   // What others make of the broken connection does not count either.
@@ -142,10 +110,10 @@ TEST(TcpMembershipTest, AStoppedRankIsNoFailureButSilent) {
     return statuses.size() == 1 && statuses[0].rank == 1 && activity_text(statuses[0]) == "in all_reduce #12";
   }));
 
-  process.stop();
+  process->stop();
   EXPECT_TRUE(comes_true([&] { return first->statuses().at(0).silent >= Milliseconds(1'500); }));
   EXPECT_FALSE(first->failed());
-  process.signal(SIGCONT);
+  process->signal(SIGCONT);
   EXPECT_TRUE(comes_true([&] { return first->statuses().at(0).silent < Milliseconds(1'000); }));
 }
 
@@ -328,20 +296,17 @@ TEST(TcpMembershipTest, ALostServerIsTheJobsFailure) {
 
 TEST(TcpMembershipTest, AServerThatHasStoppedHoldsUpNobody) {
   // The server's process says its port, and is stopped.
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  Process process([&](int) {
+  internal::Segment memory(sizeof(std::atomic<int>));
+  auto& port = *reinterpret_cast<std::atomic<int>*>(memory.data());
+  internal::ForkedProcess process([&] {
     StoreServer server({});
-    const int port = server.port();
-    if (::write(ends[1], &port, sizeof port) == sizeof port)
-      std::this_thread::sleep_for(std::chrono::hours(1));
+    port = server.port();
+    std::this_thread::sleep_for(std::chrono::hours(1));
   });
-  process.start(0);
-  int port = 0;
-  ASSERT_EQ(::read(ends[0], &port, sizeof port), ssize_t(sizeof port));
-  auto member = join_tcp({.host = "127.0.0.1", .port = port}, 0, 2, kLong),
-       leaves = join_tcp({.host = "127.0.0.1", .port = port}, 1, 2, kLong);
-  auto store = guarded_store(connect_tcp_store({.host = "127.0.0.1", .port = port}, kLong), member);
+  ASSERT_TRUE(comes_true([&] { return port != 0; }));
+  auto member = join_tcp({.host = "127.0.0.1", .port = port.load()}, 0, 2, kLong),
+       leaves = join_tcp({.host = "127.0.0.1", .port = port.load()}, 1, 2, kLong);
+  auto store = guarded_store(connect_tcp_store({.host = "127.0.0.1", .port = port.load()}, kLong), member);
 
   process.stop();
   auto start = std::chrono::steady_clock::now();
@@ -353,8 +318,6 @@ TEST(TcpMembershipTest, AServerThatHasStoppedHoldsUpNobody) {
   EXPECT_ANY_THROW(store->get("key", Milliseconds(500)));
   EXPECT_EQ(member->report({Failure::Kind::kTimeout, 1, "mine"}).text, "mine");
   EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(6'000));
-  ::close(ends[0]);
-  ::close(ends[1]);
 }
 
 TEST(TcpMembershipTest, ARankIsThereOnceAndInsideOfTheWorld) {
@@ -525,8 +488,8 @@ TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
                      start + Milliseconds(ms));
   };
   const auto asks = [&] {
-    const auto question = roster.take_question();
-    return question ? question->number : 0;
+    const auto query = roster.take_query();
+    return query ? query->number : 0;
   };
   beat(0, 5, 0, 0);
   beat(1, 8, 0, 0);

@@ -262,7 +262,7 @@ class Driver {
     while (!peers_.empty()) disconnect(peers_.begin()->first);
     const Id id = enter({.role = Role::kClient, .attempt = attempt_});
     FUZZ_CHECK(peers_.at(id).proven);
-    FUZZ_CHECK(ask(id, {MessageType::kSet, {}, {"last", "word"}}) == encode({MessageType::kAnswer, {0}, {}}));
+    FUZZ_CHECK(ask(id, {MessageType::kSet, {}, {"last", "word"}}) == encode(StoreAnswer()));
     FUZZ_CHECK(ask(id, {MessageType::kPop, {0}, {"last"}}) == encode({MessageType::kAnswer, {0}, {"word"}}));
     FUZZ_CHECK(ask(id, {MessageType::kGet, {5}, {"last"}}).empty());
     now_ += Milliseconds(5);

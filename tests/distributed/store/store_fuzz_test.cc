@@ -122,7 +122,7 @@ TEST(StoreProtocolTest, ChangedMessagesAreOtherMessagesOrNone) {
 TEST(StoreProtocolTest, CountsThatCannotBeAreNoMessage) {
   // A list of four billion keys in a few bytes.
   std::string body = encode({MessageType::kCheck, {}, {"a"}}).substr(4);
-  for (int i = 5; i < 9; ++i) body[i] = '\xff';
+  for (int i = 9; i < 17; ++i) body[i] = '\xff';
   EXPECT_FALSE(parse(body));
   // One with more keys than are allowed at once.
   EXPECT_FALSE(

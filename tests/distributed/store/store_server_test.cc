@@ -18,10 +18,10 @@ namespace gradus::dist {
 namespace {
 
 using internal::encode;
+using internal::FileDescriptor;
 using internal::Io;
 using internal::Message;
 using internal::MessageType;
-using internal::Socket;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -29,21 +29,21 @@ constexpr Milliseconds kShort{300}, kLong{20'000};
 
 StoreAddress address_of(const StoreServer& server) { return {.host = "127.0.0.1", .port = server.port()}; }
 
-Socket connect_raw(int port) {
+FileDescriptor connect_raw(int port) {
   std::string why;
-  Socket socket = internal::connect_to(
+  FileDescriptor socket = internal::connect_to(
       internal::resolve("127.0.0.1", port, Deadline::after(kLong), &why).at(0), Deadline::after(kLong), &why);
   EXPECT_TRUE(socket) << why;
   return socket;
 }
 
-void send_raw(const Socket& socket, std::string_view bytes) {
+void send_raw(const FileDescriptor& socket, std::string_view bytes) {
   std::string why;
   (void)internal::send_all(socket, bytes, Deadline::after(kShort), &why);
 }
 
 // Whether the other side closes the connection in time, whatever it says before.
-bool is_closed_within(const Socket& socket, Milliseconds limit) {
+bool is_closed_within(const FileDescriptor& socket, Milliseconds limit) {
   const Deadline deadline = Deadline::after(limit);
   std::string bytes, why;
   Io io;
@@ -214,14 +214,14 @@ TEST(StoreServerTest, TheServerMayComeLater) {
 // Somebody who listens, and does as the test says with each connection.
 class Stranger {
  public:
-  explicit Stranger(std::function<void(const Socket&)> answer) : answer_(std::move(answer)) {
+  explicit Stranger(std::function<void(const FileDescriptor&)> answer) : answer_(std::move(answer)) {
     std::string why;
     bool taken;
     listener_ = internal::listen_at(internal::resolve("127.0.0.1", 0, Deadline::after(kLong), &why).at(0),
                                     &why, &taken);
     thread_ = std::thread([this] {
       while (!stop_) {
-        Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        FileDescriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) {
           std::this_thread::sleep_for(Milliseconds(5));
           continue;
@@ -238,25 +238,26 @@ class Stranger {
   int port() const { return internal::local_address(listener_).port(); }
 
  private:
-  std::function<void(const Socket&)> answer_;
-  Socket listener_;
-  std::vector<Socket> held_;
+  std::function<void(const FileDescriptor&)> answer_;
+  FileDescriptor listener_;
+  std::vector<FileDescriptor> held_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
 
 TEST(StoreServerTest, SomebodyElseAtThePortIsAnErrorThatSaysSo) {
-  Stranger web([](const Socket& s) { send_raw(s, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"); });
+  Stranger web(
+      [](const FileDescriptor& s) { send_raw(s, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"); });
   EXPECT_THAT(error_of({.host = "127.0.0.1", .port = web.port()}, kLong), HasSubstr("no Gradus store"));
-  Stranger silent([](const Socket&) {});
+  Stranger silent([](const FileDescriptor&) {});
   EXPECT_THAT(error_of({.host = "127.0.0.1", .port = silent.port()}), HasSubstr("did not answer"));
-  Stranger huge([](const Socket& s) { send_raw(s, std::string(100, '\xff')); });
+  Stranger huge([](const FileDescriptor& s) { send_raw(s, std::string(100, '\xff')); });
   EXPECT_THAT(error_of({.host = "127.0.0.1", .port = huge.port()}, kLong), HasSubstr("no Gradus store"));
 }
 
 TEST(StoreServerTest, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
   // It lets everybody in.
-  Stranger impostor([](const Socket& s) {
+  Stranger impostor([](const FileDescriptor& s) {
     std::string bytes, why;
     internal::receive_some(s, &bytes, Deadline::after(kLong), &why);
     send_raw(s, encode({MessageType::kChallenge, {}, {internal::random_nonce()}}));
@@ -273,7 +274,7 @@ TEST(StoreServerTest, GarbageIsDropped) {
   StoreServer server({});
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {
-    Socket socket = connect_raw(server.port());
+    FileDescriptor socket = connect_raw(server.port());
     std::string bytes(1 + random() % 2000, '\0');
     for (char& c : bytes) c = static_cast<char>(random());
     // Half of them with a length that fits.
@@ -290,7 +291,7 @@ TEST(StoreServerTest, GarbageIsDropped) {
 TEST(StoreServerTest, OversizedFramesAreDroppedBeforeTheyAreSent) {
   StoreServer server({});
   for (const uint32_t length : {0xffffffffu, 0x7fffffffu, 0x10000u}) {
-    Socket socket = connect_raw(server.port());
+    FileDescriptor socket = connect_raw(server.port());
     std::string head;
     for (int i = 0; i < 4; ++i) head += static_cast<char>(length >> (8 * i));
     send_raw(socket, head);
@@ -301,10 +302,10 @@ TEST(StoreServerTest, OversizedFramesAreDroppedBeforeTheyAreSent) {
 
 TEST(StoreServerTest, HalfOpenConnectionsEndInTime) {
   StoreServer server({});
-  Socket silent = connect_raw(server.port());
-  Socket half = connect_raw(server.port());
+  FileDescriptor silent = connect_raw(server.port());
+  FileDescriptor half = connect_raw(server.port());
   send_raw(half, encode(internal::Hello{.job_id = "none", .nonce = internal::random_nonce()}).substr(0, 20));
-  Socket unproven = connect_raw(server.port());
+  FileDescriptor unproven = connect_raw(server.port());
   send_raw(unproven, encode(internal::Hello{.job_id = "none", .nonce = internal::random_nonce()}));
   expect_alive(server);
   EXPECT_TRUE(is_closed_within(silent, Milliseconds(8'000)));
@@ -316,9 +317,9 @@ TEST(StoreServerTest, ThousandsOfStrangersKeepNobodyOut) {
   StoreServer server({});
   auto member = join_tcp(address_of(server), 0, 1, kLong);
   auto store = connect_tcp_store(address_of(server), kLong);
-  std::vector<Socket> held;
+  std::vector<FileDescriptor> held;
   for (int i = 0; i < 3000; ++i) {
-    Socket socket = connect_raw(server.port());
+    FileDescriptor socket = connect_raw(server.port());
     if (i % 10 == 0) held.push_back(std::move(socket));  // some stay, most go away
     if (i % 500 == 0) expect_alive(server);
   }
@@ -332,7 +333,7 @@ TEST(StoreServerTest, ADeadClientsWaitEnds) {
   auto store = connect_tcp_store(address_of(server), kLong);
   {
     // One that has proven itself asks to pop a key, and is gone.
-    Socket socket = connect_raw(server.port());
+    FileDescriptor socket = connect_raw(server.port());
     const std::string hello = encode(internal::Hello{.job_id = "none", .nonce = internal::random_nonce()});
     send_raw(socket, hello);
     std::string challenge, why;

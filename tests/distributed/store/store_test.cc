@@ -338,7 +338,7 @@ TEST(FileStoreTest, DamagedFilesAreErrorsThatNameThem) {
   ASSERT_EQ(place.open()->get("key"), "value");
 
   for (size_t n = 1; n < good.size(); ++n) {
-    if (n == std::string("gradus store 1\n").size()) continue;  // an empty store
+    if (n == std::string("gradus store 2\n").size()) continue;  // an empty store
     write(good.substr(0, n));
     EXPECT_THAT(error_of<StoreError>([&] { place.open(); }), HasSubstr(place.path())) << "cut at " << n;
   }

@@ -31,7 +31,7 @@ class Server {
     thread_ = std::thread([this, serve] {
       pollfd polled{listener_.fd(), POLLIN, 0};
       if (poll(&polled, 1, 5'000) != 1) return;
-      const Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      const FileDescriptor socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       std::string why;
       while (receive_some(socket, &came_, Deadline::after(Milliseconds(5'000)), &why) == Io::kDone) {
         const std::string answer = serve(came_);
@@ -45,7 +45,7 @@ class Server {
   const std::string& came() const { return came_; }
 
  private:
-  Socket listener_;
+  FileDescriptor listener_;
   std::string came_;
   std::thread thread_;
 };

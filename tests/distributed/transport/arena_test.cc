@@ -3,12 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <random>
-
 #include "gradus/distributed/base/error.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
-#include "gradus/tests/distributed/transport/shared_mapping.h"
+#include "gradus/tests/distributed/transport/forked_process.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -28,7 +25,7 @@ struct Job {
   int size;
   std::vector<int> ranks;
   std::vector<std::shared_ptr<Membership>> memberships;
-  std::shared_ptr<Segment> segment = std::make_shared<SharedMapping>(arena_bytes(size));
+  std::shared_ptr<Segment> segment = std::make_shared<Segment>(arena_bytes(size));
 };
 
 double seconds_since(TimePoint start) { return std::chrono::duration<double>(now() - start).count(); }
@@ -61,24 +58,7 @@ TEST_P(ArenaOfRanks, AllReduceIsRightAtEveryLength) {
   });
 }
 
-TEST(Arena, EveryRankGetsTheSameBitsInEveryRun) {
-  for (const int64_t n : {100, 400'003})
-    for (const int size : {2, 3, 5}) {
-      std::vector<std::vector<float>> results;
-      for (int run = 0; run < 2; ++run) {
-        Job job(size);
-        std::vector<std::vector<float>> out(size, std::vector<float>(n));
-        on_threads(size, [&](int rank) {
-          std::minstd_rand random(rank + 1);
-          for (float& x : out[rank]) x = std::ldexp(float(random() % 1000) - 500.f, int(random() % 40) - 20);
-          job.backend(rank)->all_reduce(job.call(rank), out[rank].data(), out[rank].data(), n, DType::kF32,
-                                        ReduceOp::kSum);
-        });
-        for (auto& one : out) results.push_back(std::move(one));
-      }
-      for (const auto& one : results) expect_same(one.data(), results[0].data(), n * sizeof(float), "bits");
-    }
-}
+TEST(Arena, EveryRankGetsTheSameBitsInEveryRun) { expect_same_bits_in_every_run<Job>({2, 3, 5}); }
 
 TEST(Arena, AGatherMayTakeFromItsOwnOutput) {
   Job job(3);
@@ -158,7 +138,7 @@ TEST(Arena, WhatARankGaveBeforeItLeftCounts) {
   }
 }
 
-TEST(Arena, NonsenseInTheMemoryIsAnError) {
+TEST(Arena, CorruptMemoryIsAnError) {
   Job job(2);
   on_threads(2, [&](int rank) {
     const auto backend = job.backend(rank);
@@ -177,7 +157,7 @@ TEST(Arena, NonsenseInTheMemoryIsAnError) {
     }
     try {
       backend->exchange(job.call(rank), "abc");
-      ADD_FAILURE() << "took nonsense";
+      ADD_FAILURE() << "no error";
     } catch (const PeerError& error) {
       EXPECT_EQ(error.rank(), 1) << error.what();
     }

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -202,6 +204,26 @@ inline void on_threads(int ranks, const std::function<void(int)>& body) {
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
+}
+
+// Job(size) has the ranks' backends and calls.
+template <class Job> void expect_same_bits_in_every_run(const std::vector<int>& sizes) {
+  for (const int64_t n : {100, 400'003})
+    for (const int size : sizes) {
+      std::vector<std::vector<float>> results;
+      for (int run = 0; run < 2; ++run) {
+        Job job(size);
+        std::vector<std::vector<float>> out(size, std::vector<float>(n));
+        on_threads(size, [&](int rank) {
+          std::minstd_rand random(rank + 1);
+          for (float& x : out[rank]) x = std::ldexp(float(random() % 1000) - 500.f, int(random() % 40) - 20);
+          job.backend(rank)->all_reduce(job.call(rank), out[rank].data(), out[rank].data(), n, DType::kF32,
+                                        ReduceOp::kSum);
+        });
+        for (auto& one : out) results.push_back(std::move(one));
+      }
+      for (const auto& one : results) expect_same(one.data(), results[0].data(), n * sizeof(float), "bits");
+    }
 }
 
 }  // namespace gradus::dist::internal

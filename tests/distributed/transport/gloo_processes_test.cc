@@ -2,10 +2,8 @@
 // program, so no test of it may have started threads: gloo keeps those of its connections.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -15,6 +13,7 @@
 #include "gradus/distributed/transport/gloo_transport.h"
 #include "gradus/distributed/transport/message.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
+#include "gradus/tests/distributed/transport/forked_process.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -27,56 +26,26 @@ class Processes {
   using Body = std::function<void(int, std::shared_ptr<Transport>, std::shared_ptr<Membership>)>;
 
   Processes(int size, const Body& body) {
-    int port[2];
-    if (pipe(port) != 0) throw InternalError("pipe");
-    // First the processes, then the threads of this one.
-    for (int rank = 0; rank < size; ++rank) {
-      pids_.push_back(fork());
-      if (pids_.back() == 0) run(rank, size, port[0], body);
-    }
+    for (int rank = 0; rank < size; ++rank)  // before this process has threads
+      ranks_.push_back(std::make_unique<ForkedClient>([&, rank](int port) { run(rank, size, port, body); }));
     server_.emplace(StoreServerOptions{.job_id = "gloo_processes_test"});
-    for (int rank = 0; rank < size; ++rank) {
-      const int number = server_->port();
-      EXPECT_EQ(write(port[1], &number, sizeof number), ssize_t(sizeof number));
-    }
-    close(port[0]);
-    close(port[1]);
-  }
-  ~Processes() {
-    for (const pid_t pid : pids_)
-      if (pid > 0) kill(pid, SIGKILL);
-    for (int rank = 0; rank < int(pids_.size()); ++rank) wait(rank);
+    for (const auto& rank : ranks_) rank->start(server_->port());
   }
 
-  void send_signal(int rank, int signal) { kill(pids_[rank], signal); }
-  // Its exit status, or -1 when a signal ended it.
-  int wait(int rank) {
-    int status = 0;
-    if (pids_[rank] > 0) waitpid(pids_[rank], &status, 0);
-    pids_[rank] = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
+  void send_signal(int rank, int signal) { (*ranks_[rank])->signal(signal); }
+  int wait(int rank) { return (*ranks_[rank])->wait(); }
 
  private:
-  [[noreturn]] static void run(int rank, int size, int port, const Body& body) {
-    int status = 0;
-    try {
-      int number = 0;
-      if (read(port, &number, sizeof number) != ssize_t(sizeof number)) _exit(9);
-      const StoreAddress address{.host = "127.0.0.1", .port = number, .job_id = "gloo_processes_test"};
-      const auto membership = join_tcp(address, rank, size, std::chrono::seconds(20));
-      const auto store = guarded_store(connect_tcp_store(address, std::chrono::seconds(20)), membership);
-      const Watch watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
-      body(rank, make_gloo_transport({rank, size, store, membership, "127.0.0.1"}, watch), membership);
-      membership->leave();
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
-      status = 1;
-    }
-    _exit(status);
+  static void run(int rank, int size, int port, const Body& body) {
+    const StoreAddress address{.host = "127.0.0.1", .port = port, .job_id = "gloo_processes_test"};
+    const auto membership = join_tcp(address, rank, size, std::chrono::seconds(20));
+    const auto store = guarded_store(connect_tcp_store(address, std::chrono::seconds(20)), membership);
+    const Watch watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
+    body(rank, make_gloo_transport({rank, size, store, membership, "127.0.0.1"}, watch), membership);
+    membership->leave();
   }
 
-  std::vector<pid_t> pids_;
+  std::vector<std::unique_ptr<ForkedClient>> ranks_;
   std::optional<StoreServer> server_;
 };
 

@@ -14,6 +14,7 @@
 #include "gradus/distributed/store/tcp_store.h"
 #include "gradus/distributed/transport/message.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
+#include "gradus/tests/distributed/transport/transport_rank.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -42,182 +43,6 @@ struct Job {
   std::vector<std::shared_ptr<Membership>> memberships;
 };
 
-Tag tag(uint32_t number) { return {.group = 5, .channel = Channel::kUser, .number = number}; }
-
-std::span<const std::byte> bytes_of(std::string_view s) { return std::as_bytes(std::span(s)); }
-
-// Receives a message of any size.
-struct Letter {
-  std::string header, payload;
-  Accept accept() {
-    return [this](int, std::span<const std::byte> head, size_t bytes) {
-      header.assign(reinterpret_cast<const char*>(head.data()), head.size());
-      payload.assign(bytes, '?');
-      return payload.data();
-    };
-  }
-};
-
-std::string text(size_t bytes, int seed) {
-  std::string s(bytes, ' ');
-  for (size_t i = 0; i < bytes; ++i) s[i] = char('a' + (i * 7 + i / 1000 + seed) % 26);
-  return s;
-}
-
-// ---- what arrives
-
-TEST(GlooTransport, MessagesOfAllSizesArriveInOrder) {
-  const std::vector<size_t> sizes = {0, 1, 100, 16'384, 16'385, 100'000, 3'000'001, 5, 0, 70'000};
-  Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
-    const int peer = 1 - rank;
-    std::vector<std::string> out;
-    std::vector<Ref<Request>> requests;
-    for (size_t i = 0; i < sizes.size(); ++i) out.push_back(text(sizes[i], rank + int(i)));
-    for (size_t i = 0; i < sizes.size(); ++i)
-      requests.push_back(transport.send(peer, tag(1), bytes_of(std::to_string(i)), bytes_of(out[i])));
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      Letter letter;
-      const auto request = transport.receive(peer, tag(1), letter.accept());
-      transport.wait(*request, watch, "recv");
-      EXPECT_EQ(request->source(), peer);
-      EXPECT_EQ(letter.header, std::to_string(i));
-      EXPECT_TRUE(letter.payload == text(sizes[i], peer + int(i))) << sizes[i];
-    }
-    for (const auto& request : requests) transport.wait(*request, watch, "send");
-  });
-}
-
-TEST(GlooTransport, AThousandSmallMessagesArriveInOrderWhoeverWaitsFirst) {
-  Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
-    const int n = 1000;
-    if (rank == 0) {
-      for (int i = 0; i < n; ++i)
-        transport.wait(*transport.send(1, tag(1), {}, bytes_of(std::to_string(i))), watch, "send");
-      return;
-    }
-    std::vector<Letter> letters(n);
-    std::vector<Ref<Request>> requests;
-    for (int i = 0; i < n; ++i) requests.push_back(transport.receive(0, tag(1), letters[i].accept()));
-    for (int i = n - 1; i >= 0; --i) transport.wait(*requests[i], watch, "recv");
-    for (int i = 0; i < n; ++i) EXPECT_EQ(letters[i].payload, std::to_string(i));
-  });
-}
-
-TEST(GlooTransport, TagsAreApartAndMayBeReceivedInAnyOrder) {
-  for (const size_t bytes : {10, 200'000})
-    Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
-      if (rank == 0) {
-        const std::string first = text(bytes, 1), second = text(bytes, 2);
-        const auto one = transport.send(1, tag(1), {}, bytes_of(first));
-        const auto two = transport.send(1, tag(2), {}, bytes_of(second));
-        transport.wait(*one, watch, "send");
-        transport.wait(*two, watch, "send");
-      } else {
-        for (const int number : {2, 1}) {
-          Letter letter;
-          transport.wait(*transport.receive(0, tag(number), letter.accept()), watch, "recv");
-          EXPECT_TRUE(letter.payload == text(bytes, number));
-        }
-      }
-    });
-}
-
-TEST(GlooTransport, AReceiveFromAnyRankSaysWhoItWas) {
-  for (const size_t bytes : {10, 100'000})
-    Job(4).run([&](int rank, Transport& transport, const Watch& watch) {
-      if (rank != 0) {
-        for (int i = 0; i < 5; ++i) {
-          const std::string mine = text(bytes, rank * 5 + i);
-          transport.wait(*transport.send(0, tag(1), {}, bytes_of(mine)), watch, "send");
-        }
-        return;
-      }
-      std::vector<int> next(4);
-      for (int i = 0; i < 15; ++i) {
-        Letter letter;
-        const auto request = transport.receive(kAnySource, tag(1), letter.accept(), {1, 2, 3});
-        transport.wait(*request, watch, "recv");
-        const int from = request->source();
-        EXPECT_TRUE(letter.payload == text(bytes, from * 5 + next[from]++)) << from;
-      }
-      EXPECT_EQ(next, (std::vector<int>{0, 5, 5, 5}));
-    });
-}
-
-TEST(GlooTransport, AProbeSeesWhatNobodyReceives) {
-  Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
-    if (rank == 0) {
-      transport.wait(*transport.send(1, tag(3), {}, bytes_of("x")), watch, "send");
-      return;
-    }
-    while (transport.probe(tag(3), {0, 1}) != 0) std::this_thread::sleep_for(Milliseconds(1));
-    EXPECT_EQ(transport.probe(tag(4), {0, 1}), kAnySource);
-    EXPECT_EQ(transport.probe(tag(3), {1}), kAnySource);
-    Letter letter;
-    transport.wait(*transport.receive(0, tag(3), letter.accept()), watch, "recv");
-    EXPECT_EQ(transport.probe(tag(3), {0, 1}), kAnySource);
-  });
-}
-
-TEST(GlooTransport, ARankMaySendToItself) {
-  Job(1).run([&](int, Transport& transport, const Watch& watch) {
-    const std::string mine = text(100'000, 1);
-    const auto send = transport.send(0, tag(1), bytes_of("head"), bytes_of(mine));
-    Letter letter;
-    transport.wait(*transport.receive(kAnySource, tag(1), letter.accept()), watch, "recv");
-    transport.wait(*send, watch, "send");
-    EXPECT_EQ(letter.header, "head");
-    EXPECT_TRUE(letter.payload == mine);
-  });
-}
-
-TEST(GlooTransport, LargeMessagesMoveBothWaysBetweenAllAtOnce) {
-  Job(3).run([&](int rank, Transport& transport, const Watch& watch) {
-    const std::string mine = text(8 << 20, rank);
-    std::vector<Letter> letters(3);
-    std::vector<Ref<Request>> requests;
-    for (int peer = 0; peer < 3; ++peer) {
-      if (peer == rank) continue;
-      requests.push_back(transport.send(peer, tag(1), {}, bytes_of(mine)));
-      requests.push_back(transport.receive(peer, tag(1), letters[peer].accept()));
-    }
-    for (const auto& request : requests) transport.wait(*request, watch, "exchange");
-    for (int peer = 0; peer < 3; ++peer)
-      EXPECT_TRUE(peer == rank || letters[peer].payload == text(8 << 20, peer));
-  });
-}
-
-TEST(GlooTransport, DoneBecomesTrueWithoutAWait) {
-  Job(2).run([&](int rank, Transport& transport, const Watch&) {
-    const std::string mine = text(500'000, rank);
-    Letter letter;
-    const auto send = transport.send(1 - rank, tag(1), {}, bytes_of(mine));
-    const auto receive = transport.receive(1 - rank, tag(1), letter.accept());
-    while (!send->done() || !receive->done()) std::this_thread::sleep_for(Milliseconds(1));
-    EXPECT_TRUE(letter.payload == text(500'000, 1 - rank));
-  });
-}
-
-TEST(GlooTransport, WhatAcceptThrowsIsTheReceivesErrorAndNoOneElses) {
-  for (const size_t bytes : {10, 100'000})
-    Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
-      if (rank == 0) {
-        for (int i = 0; i < 2; ++i) {
-          const std::string mine = text(bytes, i);
-          transport.wait(*transport.send(1, tag(1), {}, bytes_of(mine)), watch, "send");
-        }
-        return;
-      }
-      const auto refuse = [](int, std::span<const std::byte>, size_t) -> void* {
-        throw ValueError("recv", "too long");
-      };
-      EXPECT_THROW(transport.wait(*transport.receive(0, tag(1), refuse), watch, "recv"), ValueError);
-      Letter letter;
-      transport.wait(*transport.receive(0, tag(1), letter.accept()), watch, "recv");
-      EXPECT_TRUE(letter.payload == text(bytes, 1));
-    });
-}
-
 TEST(GlooTransport, CarriesAllCollectives) {
   for (int size = 1; size <= 4; ++size)
     Job(size).run([&](int rank, Transport& transport, const Watch& watch) {
@@ -228,8 +53,6 @@ TEST(GlooTransport, CarriesAllCollectives) {
       BackendChecks(*backend, rank, size, watch.membership).all();
     });
 }
-
-// ---- what goes wrong
 
 TEST(GlooTransport, ARankThatDoesNotComeIsNamedWithinTheTimeout) {
   const Job job(3);
@@ -261,73 +84,31 @@ TEST(GlooTransport, ARankThatStopsOnItsWayInEndsTheOthersWithTheJob) {
   EXPECT_LT(now() - start, std::chrono::seconds(3));
 }
 
-TEST(GlooTransport, AMessageThatDoesNotComeIsATimeoutThatNamesTheRank) {
-  const Job job(2);
-  on_threads(2, [&](int rank) {
-    const auto transport = job.connect(rank);
-    if (rank == 0) {
-      Letter letter;
-      const auto request = transport->receive(1, tag(1), letter.accept());
-      const auto start = now();
-      EXPECT_THROW(transport->wait(*request, job.watch(0, Milliseconds(300)), "recv"), TimeoutError);
-      EXPECT_LT(now() - start, std::chrono::seconds(2));
-      return;
-    }
-    while (!job.memberships[1]->failed()) std::this_thread::sleep_for(Milliseconds(5));
-  });
-  EXPECT_EQ(job.memberships[1]->failure().rank, 1);
-}
-
 TEST(GlooTransport, APayloadThatNobodyTakesIsATimeoutOfItsSender) {
   const Job job(2);
   on_threads(2, [&](int rank) {
-    const auto transport = job.connect(rank);
+    const TransportRank me{rank, job.memberships[rank], job.connect(rank)};
     if (rank == 0) {
-      const std::string mine = text(1 << 20, 0);
-      const auto request = transport->send(1, tag(1), {}, bytes_of(mine));
-      EXPECT_THROW(transport->wait(*request, job.watch(0, Milliseconds(300)), "send"), TimeoutError);
+      const std::string mine = text_of(1 << 20, 0);
+      const auto request = me.start_send(1, 1, mine);
+      EXPECT_THROW(me.transport->wait(*request, me.watch(Milliseconds(300)), "send"), TimeoutError);
       return;
     }
     while (!job.memberships[1]->failed()) std::this_thread::sleep_for(Milliseconds(5));
   });
-}
-
-TEST(GlooTransport, ARankThatLeavesHasSentWhatItSentAndNoMore) {
-  const Job job(2);
-  on_threads(2, [&](int rank) {
-    auto transport = job.connect(rank);
-    if (rank == 1) {
-      for (int i = 0; i < 100; ++i) transport->send(0, tag(1), {}, bytes_of(std::to_string(i)));
-      job.memberships[1]->leave();
-      return;
-    }
-    std::this_thread::sleep_for(Milliseconds(50));
-    for (int i = 0; i < 100; ++i) {
-      Letter letter;
-      transport->wait(*transport->receive(1, tag(1), letter.accept()), job.watch(0), "recv");
-      EXPECT_EQ(letter.payload, std::to_string(i));
-    }
-    Letter letter;
-    const auto request = transport->receive(1, tag(1), letter.accept());
-    const auto start = now();
-    EXPECT_THROW(transport->wait(*request, job.watch(0), "recv"), PeerError);
-    EXPECT_LT(now() - start, std::chrono::seconds(3));
-  });
-  EXPECT_EQ(job.memberships[0]->failure().kind, Failure::Kind::kLeft);
 }
 
 TEST(GlooTransport, ABrokenConnectionIsAnErrorWhenNobodyKnowsBetter) {
   for (const bool sends : {false, true}) {
     const Job job(2);
     on_threads(2, [&](int rank) {
-      auto transport = job.connect(rank);
+      const TransportRank me{rank, job.memberships[rank], job.connect(rank)};
       if (rank == 1) return;  // without leaving
-      const std::string mine = text(1 << 20, 0);
-      Letter letter;
-      const auto request = sends ? transport->send(1, tag(1), {}, bytes_of(mine))
-                                 : transport->receive(1, tag(1), letter.accept());
+      const std::string mine = text_of(1 << 20, 0);
+      std::string received;
+      const auto request = sends ? me.start_send(1, 1, mine) : me.start_receive(1, 1, received);
       const auto start = now();
-      EXPECT_THROW(transport->wait(*request, job.watch(0), "recv"), PeerError);
+      EXPECT_THROW(me.wait(request), PeerError);
       EXPECT_LT(now() - start, std::chrono::seconds(2));
     });
     EXPECT_EQ(job.memberships[0]->failure().kind, Failure::Kind::kDied);
@@ -338,7 +119,7 @@ TEST(GlooTransport, ABrokenConnectionIsAnErrorWhenNobodyKnowsBetter) {
 
 TEST(GlooTransport, StrangersWhoConnectAreNoRanks) {
   const Job job(2);
-  std::vector<Socket> strangers;
+  std::vector<FileDescriptor> strangers;
   const auto start = now();
   on_threads(3, [&](int rank) {
     if (rank < 2) {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -41,24 +39,7 @@ TEST(MessageBackend, EveryCollectiveIsRightOn1To8Ranks) {
   }
 }
 
-TEST(MessageBackend, EveryRankGetsTheSameBitsInEveryRun) {
-  for (const int64_t n : {100, 400'003})
-    for (const int size : {3, 5}) {
-      std::vector<std::vector<float>> results;
-      for (int run = 0; run < 2; ++run) {
-        Job job(size);
-        std::vector<std::vector<float>> out(size, std::vector<float>(n));
-        on_threads(size, [&](int rank) {
-          std::minstd_rand random(rank + 1);
-          for (float& x : out[rank]) x = std::ldexp(float(random() % 1000) - 500.f, int(random() % 40) - 20);
-          job.backend(rank)->all_reduce(job.call(rank), out[rank].data(), out[rank].data(), n, DType::kF32,
-                                        ReduceOp::kSum);
-        });
-        for (auto& one : out) results.push_back(std::move(one));
-      }
-      for (const auto& one : results) expect_same(one.data(), results[0].data(), n * sizeof(float), "bits");
-    }
-}
+TEST(MessageBackend, EveryRankGetsTheSameBitsInEveryRun) { expect_same_bits_in_every_run<Job>({3, 5}); }
 
 TEST(MessageBackend, SixteenBitFloatsAreRoundedOnce) {
   // 256 + 1 is 256 in bf16: adding the ones one by one would lose them all.

@@ -3,20 +3,19 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <random>
 #include <thread>
 
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
-#include "gradus/tests/distributed/transport/shared_mapping.h"
+#include "gradus/tests/distributed/transport/forked_process.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -30,56 +29,25 @@ constexpr size_t kBytes = 100'000;
 // in shared memory.
 class SharedStore : public Store {
  public:
-  void set(std::string_view key, std::string_view value) override {
-    for (Entry* e = entries(); e < entries() + kEntries; ++e) {
-      int free = kFree;
-      if (!e->state.compare_exchange_strong(free, kWriting)) continue;
-      key.copy(e->key, sizeof e->key - 1);
-      value.copy(e->value, sizeof e->value - 1);
-      e->state = kSet;
-      return;
-    }
-    FAIL() << "no room in the store";
-  }
-  std::string get(std::string_view key, std::optional<Milliseconds> timeout) override {
-    for (const Deadline deadline = Deadline::after(timeout.value_or(60s)); !deadline.passed();) {
-      if (const Entry* e = find(key)) return e->value;
+  StoreAnswer execute(const StoreRequest& request) override {
+    if (request.op == Op::kNumKeys)
+      return {.number =
+                  std::count_if(entries(), entries() + kEntries, [](Entry& e) { return e.state == kSet; })};
+    Entry* found = find(request.keys.at(0));
+    for (const Deadline deadline = Deadline::after(request.timeout); request.waits() && !found;) {
+      if (deadline.passed()) throw TimeoutError("store", -1, "no key ", request.keys[0]);
       if (guard) guard->check("store");
       std::this_thread::sleep_for(1ms);
+      found = find(request.keys[0]);
     }
-    throw TimeoutError("store", -1, "no key ", key);
-  }
-  bool delete_key(std::string_view key) override {
-    Entry* e = find(key);
-    if (e) std::memset(e->key, '-', sizeof e->key - 1);
-    return e != nullptr;
-  }
-  int64_t num_keys() override {
-    return std::count_if(entries(), entries() + kEntries,
-                         [](Entry& e) { return e.state == kSet && e.key[0] != '-'; });
+    if (request.op == Op::kSet) add(request.keys[0], request.values[0]);
+    if (request.op == Op::kDelete && found) found->state = kDeleted;
+    return {.number = found != nullptr, .value = request.op == Op::kGet ? found->value : ""};
   }
   const Membership* guard = nullptr;  // waits end when the job fails
 
-  // Of keys that were deleted as well.
-  std::vector<std::string> all_values() const {
-    std::vector<std::string> values;
-    for (Entry* e = entries(); e < entries() + kEntries; ++e)
-      if (e->state == kSet) values.push_back(e->value);
-    return values;
-  }
-  std::string pop(std::string_view, std::optional<Milliseconds>) override { throw InternalError("pop"); }
-  int64_t add(std::string_view, int64_t) override { throw InternalError("add"); }
-  std::string compare_set(std::string_view, std::string_view, std::string_view) override {
-    throw InternalError("cas");
-  }
-  int64_t append(std::string_view, std::string_view) override { throw InternalError("append"); }
-  void wait(const std::vector<std::string>&, std::optional<Milliseconds>) override {
-    throw InternalError("wait");
-  }
-  bool check(const std::vector<std::string>& keys) override { return find(keys[0]) != nullptr; }
-
  private:
-  static constexpr int kEntries = 64, kFree = 0, kWriting = 1, kSet = 2;
+  static constexpr int kEntries = 256, kFree = 0, kWriting = 1, kSet = 2, kDeleted = 3;
   struct Entry {
     std::atomic<int> state;
     char key[64], value[64];
@@ -90,7 +58,18 @@ class SharedStore : public Store {
       if (e->state == kSet && key == e->key) return e;
     return nullptr;
   }
-  SharedMapping memory_{kEntries * sizeof(Entry)};
+  void add(std::string_view key, std::string_view value) {
+    for (Entry* e = entries(); e < entries() + kEntries; ++e) {
+      int free = kFree;
+      if (!e->state.compare_exchange_strong(free, kWriting)) continue;
+      key.copy(e->key, sizeof e->key - 1);
+      value.copy(e->value, sizeof e->value - 1);
+      e->state = kSet;
+      return;
+    }
+    FAIL() << "no room in the store";
+  }
+  Segment memory_{kEntries * sizeof(Entry)};
 };
 
 struct Job {
@@ -110,13 +89,6 @@ struct Job {
 int open_files() {
   const auto files = std::filesystem::directory_iterator("/proc/self/fd");
   return int(std::distance(begin(files), end(files)));
-}
-// Whether a socket of the job's segments has outlived them.
-bool left_a_name(const SharedStore& store) {
-  std::ifstream file("/proc/net/unix");
-  const std::string all(std::istreambuf_iterator<char>(file), {});
-  return std::ranges::any_of(store.all_values(),
-                             [&](const std::string& name) { return all.find(name) != std::string::npos; });
 }
 
 class Segments : public ::testing::TestWithParam<bool> {};
@@ -180,43 +152,6 @@ TEST(SegmentsOfProcesses, AMemberThatHasLeftIsAnErrorAtOnce) {
   EXPECT_LT(now() - start, 1s);
 }
 
-// What a stranger sends to the socket that the store names.
-class Stranger {
- public:
-  explicit Stranger(const std::string& name) : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    const std::string path = "gradus-" + name;
-    path.copy(address.sun_path + 1, path.size());
-    const auto bytes = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + path.size());
-    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
-  }
-  ~Stranger() { close(fd_); }
-  void say(const std::string& bytes) { send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-
- private:
-  int fd_;
-};
-
-TEST(SegmentsOfProcesses, NonsenseFromAStrangerDoesNotMatter) {
-  Job job(2);
-  std::thread first([&] { EXPECT_EQ(job.open(0)->bytes(), kBytes); });
-  const std::string name = job.store->get("segment/key", 10s);
-  std::minstd_rand random(1);
-  {
-    std::vector<std::unique_ptr<Stranger>> strangers;
-    for (int i = 0; i < 20; ++i) {
-      strangers.push_back(std::make_unique<Stranger>(name));
-      std::string bytes(i * i + 1, ' ');
-      for (char& byte : bytes) byte = char(random());
-      if (i % 3) strangers.back()->say(bytes);
-    }
-    std::this_thread::sleep_for(20ms);
-  }
-  EXPECT_EQ(job.open(1)->bytes(), kBytes);
-  first.join();
-}
-
 TEST(SegmentsOfProcesses, ALimitOfFileSizesIsAnError) {
   Job job(2);
   rlimit before{};
@@ -228,10 +163,30 @@ TEST(SegmentsOfProcesses, ALimitOfFileSizesIsAnError) {
 }
 
 TEST(SegmentsOfProcesses, ANameThatIsNoneIsAnError) {
-  for (const std::string& name : {std::string(), std::string(63, 'a'), std::string(32, '/')}) {
+  for (const char* name : {"", "a/3", "1", "1/", "/1", "1/2/3", "1/../2", "-1/3"}) {
     Job job(2);
     job.store->set("segment/key", name);
     EXPECT_THROW(job.open(1, "key", 1s), StoreError);
+  }
+}
+
+// Another file, memory that is not sealed, and memory of another size, as after the first member has ended and
+// another process has its process id.
+TEST(SegmentsOfProcesses, AnotherFileOfTheFirstMemberIsNotOpened) {
+  const FileDescriptor file(open("/proc/self/status", O_RDONLY | O_CLOEXEC)),
+      open_size(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+      short_memory(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(open_size.fd(), kBytes), 0);
+  ASSERT_EQ(fcntl(short_memory.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  for (const int fd : {file.fd(), open_size.fd(), short_memory.fd(), 1'000'000}) {
+    Job job(2);
+    job.store->set("segment/key", concat(getpid(), '/', fd));
+    try {
+      job.open(1, "key", 100ms);
+      ADD_FAILURE() << "opened";
+    } catch (const DistributedError& error) {
+      EXPECT_EQ(error.rank(), 0) << error.what();
+    }
   }
 }
 
@@ -253,7 +208,6 @@ TEST(SegmentsOfProcesses, ProcessesShareMemoryAndLeaveNothingBehind) {
   EXPECT_EQ(one.wait(), 0);
   EXPECT_EQ(WTERMSIG(two.kill()), SIGKILL);
   reinterpret_cast<std::atomic<int>*>(segment->data())[0] = 1;  // the memory stays as long as one has it
-  EXPECT_FALSE(left_a_name(*job.store));
 }
 
 // Members are killed at many points of opening: the others end with the job's failure, or have
@@ -285,7 +239,6 @@ TEST(SegmentsOfProcesses, AMemberThatIsKilledWhileOpeningHoldsUpNobody) {
     }
     watcher.join();
     EXPECT_LT(now() - killed_at, 1s);
-    EXPECT_FALSE(left_a_name(*job.store));
   }
   EXPECT_GT(failed, 0);
 }

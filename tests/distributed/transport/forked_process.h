@@ -1,29 +1,20 @@
-// A segment that fork() passes on: for tests with processes but without a store.
+// Processes that fork() makes.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
+#include <exception>
 #include <functional>
-#include <new>
+#include <utility>
 
 #include "gradus/distributed/transport/segment.h"
 
 namespace gradus::dist::internal {
-
-class SharedMapping : public Segment {
- public:
-  explicit SharedMapping(size_t bytes) {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    data_ = static_cast<std::byte*>(memory);
-    bytes_ = bytes;
-  }
-  ~SharedMapping() override { munmap(data_, bytes_); }
-};
 
 // A process that runs `body` and ends with status 0 if that returns; killed at the end of the scope
 // if it still runs.
@@ -52,12 +43,34 @@ class ForkedProcess {
     return status;
   }
   int kill() {
-    ::kill(pid_, SIGKILL);
+    signal(SIGKILL);
     return wait();
+  }
+  void signal(int number) const { ::kill(pid_, number); }
+  void stop() const {
+    signal(SIGSTOP);
+    waitpid(pid_, nullptr, WUNTRACED);
   }
 
  private:
   pid_t pid_;
+};
+
+// A process that runs `body` once it gets the port of a server. It is forked before its parent has threads.
+class ForkedClient {
+ public:
+  explicit ForkedClient(const std::function<void(int port)>& body)
+      : process_([&, parent = getpid()] {
+          while (port() == 0 && getppid() == parent) usleep(1000);
+          if (port() != 0) body(port());
+        }) {}
+  void start(int number) { port() = number; }
+  ForkedProcess* operator->() { return &process_; }
+
+ private:
+  std::atomic<int>& port() { return *reinterpret_cast<std::atomic<int>*>(memory_.data()); }
+  Segment memory_{sizeof(std::atomic<int>)};
+  ForkedProcess process_;
 };
 
 }  // namespace gradus::dist::internal

@@ -1,0 +1,60 @@
+#include "gradus/distributed/base/file_descriptor.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/blocked_signals.h"
+
+namespace gradus::dist::internal {
+
+void FileDescriptor::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+std::string errno_text(int error) { return std::generic_category().message(error); }
+
+std::string read_file(const std::string& path, size_t limit) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string content;
+  char part[32 << 10];
+  while (file && content.size() < limit) {
+    const ssize_t n = ::read(file.fd(), part, std::min(sizeof part, limit - content.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    content.append(part, size_t(n));
+  }
+  return content;
+}
+
+bool write_all(int fd, std::string_view bytes) {
+  const gradus::internal::BlockedSignals blocked;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(size_t(n));
+  }
+  return true;
+}
+
+std::string to_hex(std::string_view bytes) {
+  std::string digits;
+  for (const unsigned char byte : bytes)
+    for (const int digit : {byte >> 4, byte & 15}) digits += "0123456789abcdef"[digit];
+  return digits;
+}
+
+std::string random_digits(const char* op, size_t count) {
+  std::string bytes(count / 2, '\0');
+  if (getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size()))
+    throw StateError(op, "the system has no random numbers: ", errno_text());
+  return to_hex(bytes);
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,54 @@
+// One rank of a job with a transport, with short names for what tests do.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gradus/distributed/transport/transport.h"
+
+namespace gradus::dist::internal {
+
+struct TransportRank {
+  int rank;
+  std::shared_ptr<Membership> membership;
+  std::shared_ptr<Transport> transport;
+
+  Watch watch(Milliseconds timeout = Milliseconds(60'000)) const {
+    return {membership.get(), Deadline::after(timeout)};
+  }
+  static Tag tag(uint32_t number) { return {1, Channel::kUser, number}; }
+
+  Ref<Request> start_send(int peer, uint32_t number, const std::string& text,
+                          const std::string& header = "") const {
+    return transport->send(peer, tag(number), std::as_bytes(std::span(header)),
+                           std::as_bytes(std::span(text)));
+  }
+  void send(int peer, uint32_t number, const std::string& text, const std::string& header = "") const {
+    wait(start_send(peer, number, text, header));
+  }
+  // `into` grows to what arrives.
+  Ref<Request> start_receive(int peer, uint32_t number, std::string& into, std::string* header = nullptr,
+                             std::vector<int> sources = {}) const {
+    const auto accept = [&into, header](int, std::span<const std::byte> given, size_t bytes) -> void* {
+      if (header) *header = std::string(reinterpret_cast<const char*>(given.data()), given.size());
+      into.assign(bytes, '?');
+      return into.data();
+    };
+    return transport->receive(peer, tag(number), accept, std::move(sources));
+  }
+  std::string receive(int peer, uint32_t number, Milliseconds timeout = Milliseconds(60'000)) const {
+    std::string text;
+    transport->wait(*start_receive(peer, number, text), watch(timeout), "recv");
+    return text;
+  }
+  void wait(const Ref<Request>& request) const { transport->wait(*request, watch(), "test"); }
+};
+
+inline std::string text_of(size_t bytes, int seed) {
+  std::string text(bytes, ' ');
+  for (size_t i = 0; i < bytes; ++i) text[i] = char('A' + (seed + i % 251 + i / 1000) % 50);
+  return text;
+}
+
+}  // namespace gradus::dist::internal
