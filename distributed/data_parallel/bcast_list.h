@@ -37,7 +37,7 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options = 
 
 // Compares the tensors of all ranks bit by bit, through checksums.
 // Errors: MismatchError, the same on all ranks, naming the first tensor that differs, and the ranks whose
-// value differs from that of the group's first rank.
+// value differs from that of the group's majority.
 void check_synchronized(const nn::StateDict& tensors, const Group& group = {});
 void check_synchronized(const nn::Module& module, const Group& group = {});
 
