@@ -135,7 +135,8 @@ TEST_P(EveryOptimizer, ShowsAGradientThatIsNaN) {
   p.set_grad(tensor(std::vector<double>{std::nan(""), 1}, {2}));
   opt->step();
   EXPECT_TRUE(std::isnan(p.to_vector<double>()[0]));
-  if (!all_optimizers()[GetParam()].by_norms) EXPECT_FALSE(std::isnan(p.to_vector<double>()[1]));
+  const bool is_next_nan = std::isnan(p.to_vector<double>()[1]);
+  EXPECT_TRUE(all_optimizers()[GetParam()].by_norms || !is_next_nan);
 }
 
 TEST_P(EveryOptimizer, HasPyTorchsNamesOfState) {
