@@ -106,7 +106,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
       if (t.name == text) entry_.dtype = t.dtype, has_dtype_ = true;
     if (!has_dtype_)
       file_.fail(tensor(), " has dtype ", quote(text),
-                 "; expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL");
+                 "; expected one of F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL");
     return true;
   }
 
