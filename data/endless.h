@@ -1,4 +1,4 @@
-// Endless: an endless sequence of a loader's batches over consecutive epochs, for loops that count steps.
+// Endless: an infinite sequence of the batches of a DataLoader, epoch after epoch, for loops that count steps.
 //
 //   data::Endless batches(loader);
 //   for (int step = 0; step < steps; ++step) {
@@ -15,17 +15,20 @@
 
 namespace gradus::data {
 
-// The loader's state() stays valid: a state saved during a batch resumes with the next batch.
+// The position is that of the loader: a loader.state() saved while one batch is in use resumes with the batch
+// after it. Not thread-safe.
 class Endless {
  public:
-  // The loader must outlive the Endless, and must not be iterated over otherwise.
+  // The loader must outlive the Endless. No other code may iterate over the loader meanwhile.
   explicit Endless(DataLoader& loader) : loader_(&loader) {}
 
-  // Returns the next batch, beginning the next epoch after the last batch of an epoch. The batch is valid
-  // until the next call.
-  // Errors: those of reading the batch; ValueError if the loader has no batches.
+  // Returns the next batch. Starts the next epoch after the last batch of an epoch. The reference is valid until
+  // the next call.
+  // Errors: those of DataLoader::Iterator, which end the epoch, so that a later call starts the next epoch;
+  // ValueError if the loader has no batches.
   const Batch& next();
 
+  // An input iterator. begin() and ++ call next(), so all iterators of an Endless advance the same sequence.
   class Iterator {
    public:
     using value_type = Batch;
@@ -50,7 +53,7 @@ class Endless {
 
  private:
   DataLoader* loader_;
-  std::optional<DataLoader::Iterator> at_;
+  std::optional<DataLoader::Iterator> at_;  // position in the current epoch; empty before the first batch
 };
 
 }  // namespace gradus::data

@@ -1,11 +1,14 @@
-// any_rank: lets ranks agree whether to do something, such as skipping a GradScaler's step.
+// any_rank: logical OR of a bool over ranks. With any_rank, either all ranks or none skip a GradScaler's step.
 #pragma once
 
 #include "gradus/distributed/group/group.h"
 
 namespace gradus::dist {
 
-// Returns on all ranks whether `here` is true on any rank of the group. Collective.
+// Returns, on all ranks of the group, whether `here` is true on at least one of them. Collective: all ranks of the
+// group must call any_rank, and the call blocks until all have called it. An all_reduce of a flag on the CPU.
+// Errors: those of all_reduce (gradus/distributed/group/collectives.h), such as ValueError if this rank is no
+// member of the group, and PeerError, TimeoutError or MismatchError if another rank does not call any_rank.
 bool any_rank(bool here, const Group& group = {});
 
 }  // namespace gradus::dist

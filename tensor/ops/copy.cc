@@ -1,4 +1,6 @@
-// Copies on one device by the copy kernel, and between devices by the source's stream.
+// Copies, fills, and conversions of layout, dtype and device. Work on one device runs on the current stream of the
+// device. Copies between CPU devices run on the stream of the source, and the stream of the destination waits for
+// them. The CUDA copy kernel handles all copies from and to GPUs.
 #include "gradus/tensor/ops/copy.h"
 
 #include <algorithm>
@@ -27,13 +29,14 @@ Tensor broadcast_to(const Tensor& src, const Tensor& dst) {
   return view_as_strided(src, dst.shape(), strides, src.impl().offset);
 }
 
-// Returns the range [first, end) of bytes of the storage that x's elements span.
+// Returns the range [first, end) of bytes of the storage that x's elements span. Requires strides >= 0.
 std::pair<int64_t, int64_t> byte_range(const Tensor& x) {
   int64_t last = x.impl().offset;
   for (int d = 0; d < x.dim(); ++d) last += (x.shape()[d] - 1) * x.strides()[d];
   return {x.impl().offset * size_of(x.dtype()), (last + 1) * size_of(x.dtype())};
 }
 
+// Returns whether the byte ranges of a and b intersect, even if no element of a is an element of b.
 bool overlap(const Tensor& a, const Tensor& b) {
   if (a.storage() != b.storage()) return false;
   const auto [a_begin, a_end] = byte_range(a);
@@ -41,7 +44,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
-// Returns an uninitialized tensor in x's layout on another device.
+// Returns an uninitialized tensor on another device, in x's layout if x is dense, else row-major.
 Tensor empty_like_on(const Tensor& x, Device device) {
   const TensorOptions options{x.dtype(), device};
   if (x.is_row_major()) return empty(x.shape(), options);
@@ -49,16 +52,19 @@ Tensor empty_like_on(const Tensor& x, Device device) {
   return empty(x.shape(), options);
 }
 
-// Returns a view of x's memory as a tensor on another CPU device.
+// Returns x's memory as a tensor on another CPU device, so that a kernel on that device can write it. The result
+// keeps x alive.
 Tensor on_host_device(Device device, const Tensor& x) {
   Ref<Storage> storage = Storage::adopt(device, x.storage()->data(), x.storage()->bytes(), [x] {});
   return Tensor(Ref<TensorImpl>(
       new TensorImpl(std::move(storage), x.impl().offset, x.shape(), x.strides(), x.dtype())));
 }
 
-// Copies src into a new tensor on another device, which no queued kernel uses. The copy runs on the source's
-// stream, after kernels that write src and before later ones that modify it. So neither device waits for other
-// work of the other device. The CUDA kernel copies from and to every device, ordered with both streams.
+// Copies src to dst, of the same shape on another device. No queued kernel may use dst, unless dst is on a GPU.
+// Between CPU devices the copy runs on the current stream of src's device, after queued kernels that write src and
+// before later kernels that modify src. The current stream of dst's device waits for the copy; src's stream never
+// waits for dst's device. The CUDA kernel orders its copy with the current streams of both devices.
+// Errors: DeviceError for a meta src, or if a GPU is involved and the program has no CUDA copy kernel.
 void copy_between_devices(const Tensor& dst, const Tensor& src) {
   const Device to = dst.device(), from = src.device();
   if (from.type == DeviceType::kMeta)
@@ -88,7 +94,7 @@ bool has_overlapping_elements(const Tensor& x) {
   }
   if (nested) return false;
   if (loops.front().first == 0 || x.numel() > extent + 1) return true;
-  std::vector<bool> used(size_t(extent) + 1);  // loops interleave: checks all elements
+  std::vector<bool> used(size_t(extent) + 1);  // strides interleave: searches for two elements at one offset
   for (int64_t i = 0; i < x.numel(); ++i) {
     int64_t at = 0, left = i;
     for (const auto& [stride, size] : loops) at += left % size * stride, left /= size;
@@ -110,8 +116,11 @@ void copy_(const Tensor& dst, const Tensor& src) {
   const Tensor from = broadcast_to(src, dst);
   if (src.numel() != 1) check_writable("copy_", dst);
   if (dst.numel() == 0) return;
-  if (dst.device().type == DeviceType::kMeta) return copy_kernel(dst, from);  // only notifies an observer
+  if (dst.device().type == DeviceType::kMeta) return copy_kernel(dst, from);  // reports the op to an Observer
   if (dst.device() != from.device()) {
+    // dst is written directly if the copy is ordered with kernels that use dst: the CUDA copy is, and an inline
+    // stream has no queued kernels. Otherwise src is copied to a new tensor on dst's device first. A src that
+    // broadcasts to a GPU tensor is copied first too, which transfers each of its elements once.
     const bool in_order = dst.device().type == DeviceType::kCUDA && src.shape() == dst.shape();
     if (in_order || current_stream(dst.device()).is_inline())
       copy_between_devices(dst, from);

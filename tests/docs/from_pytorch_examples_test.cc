@@ -1,5 +1,6 @@
-// The example of docs/guide/from-pytorch.md, the names in its tables, and the part of docs/guide/first-gan.md that is not
-// in its program.
+// Runs the C++ training loop of docs/guide/from-pytorch.md, and the last code block of docs/guide/first-gan.md,
+// which resumes a training. Checks that the tables of from-pytorch.md use only names that occur in headers.
+// Paths are relative to the working directory, the root of the repository.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,18 +23,21 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Adds capture group `group` (0: the whole match) of each match to `into`.
 void add_matches(const std::string& text, const std::regex& pattern, size_t group,
                  std::set<std::string>& into) {
   for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i)
     into.insert((*i)[group]);
 }
 
-// The names in the code of the second column of each table.
+// Returns the identifiers in the second column ("Gradus") of each table: the words within backticks, without
+// string literals.
 std::set<std::string> names_in_tables() {
   std::istringstream lines(text_of("docs/guide/from-pytorch.md"));
   std::set<std::string> code, names;
   for (std::string line; std::getline(lines, line);) {
     std::smatch cells;
+    // skips text and the header rows
     if (!std::regex_match(line, cells, std::regex(R"(\| (.*?) \| (.*?) \|.*\|)")) || cells[2] == "Gradus")
       continue;
     add_matches(cells[2].str(), std::regex("`([^`]*)`"), 1, code);
@@ -82,6 +86,7 @@ TEST(FromPyTorchPage, ATrainingSideBySide) {
   EXPECT_GT(accuracy.compute(), 0.5);  // 0.1 by chance
 }
 
+// Runs the code block twice, with the page's state.save() between, in a temporary folder.
 TEST(FirstGanPage, ATrainingThatGoesOn) {
   nn::Linear gen({.in = 4, .out = 4}), disc({.in = 4, .out = 1});
   optim::Adam opt_g(gen.parameters()), opt_d(disc.parameters());

@@ -1,5 +1,6 @@
-// Serialization of BackwardNote, checks that the notes of all ranks are consistent, and their exchange as a
-// queued collective of the group.
+// At the start of a data-parallel backward each rank sends a BackwardNote: the parameters for which the rank has
+// gradients, and checksums of its settings. This file serializes the notes, exchanges them by a queued collective,
+// checks that all ranks run the same backward (find_mismatch), and derives what all ranks do (Consensus::resolve).
 #include "gradus/distributed/data_parallel/internal/consensus.h"
 
 #include <algorithm>
@@ -13,14 +14,17 @@ namespace {
 
 constexpr size_t kHeaderSize = 7;  // number of int64 before the bits of `reached`
 
+// Returns the index of the first note with the property, or -1.
 template <class Predicate> int first(const BackwardNotes& notes, Predicate is) {
   const auto it = std::ranges::find_if(notes, is);
   return it == notes.end() ? -1 : int(it - notes.begin());
 }
 
+// Returns whether the rank has no more data and takes part with zero gradients, within join().
 bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJoined; }
 
-// Returns the lines of all members. Collective: all members call it, since all found different fingerprints.
+// Returns the lines of all members, by member. Sends `local` in chunks; the last chunk is shorter than kChunk.
+// Collective: all members call exchange_lines, since all members see the same notes, whose fingerprints differ.
 std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
                                                      const std::vector<std::string>& local) {
   constexpr size_t kChunk = kMaxExchangeBytes / 2;
@@ -40,6 +44,7 @@ std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
 
 }  // namespace
 
+// The record: kHeaderSize numbers, then `reached` with 64 bits per number, the lowest bit first.
 std::vector<int64_t> serialize(const BackwardNote& note) {
   std::vector<int64_t> record{note.kind,
                               note.number,
@@ -72,7 +77,7 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
   };
   std::vector<BackwardNote> notes;
-  std::vector<size_t> all, not_joined, backwards;
+  std::vector<size_t> all, not_joined, backwards;  // members: all; those with data; those that run a backward
   for (size_t i = 0; i < received.size(); ++i) {
     if (!received[i]) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
     notes.push_back(*received[i]);
@@ -81,6 +86,7 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     if (notes[i].kind == BackwardNote::kBackward) backwards.push_back(i);
   }
   size_t i = 0, other = 0;  // a mismatching member and a member of the majority
+  // Returns whether value(note) differs between the members; sets `i` and `other`.
   const auto differs = [&](const std::vector<size_t>& members, auto value) {
     const Minority found = find_minority(members, [&](size_t m) { return value(notes[m]); });
     if (found.members.empty()) return false;
@@ -108,6 +114,8 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
                                             std::shared_ptr<const std::vector<std::string>> plan) {
   const auto consensus = std::make_shared<Consensus>();
   Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = serialize(local)};
+  // The lines are compared only if the fingerprints of the plans differ. The fingerprints include devices, which
+  // the lines do not.
   call.check = [&state = group.state(), plan = std::move(plan)](const MatchedCall& matched) {
     std::vector<std::optional<BackwardNote>> received;
     for (const auto& record : matched.sizes) received.push_back(parse(record));
@@ -121,7 +129,7 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
     for (const auto& record : matched.sizes) all.push_back(parse(record).value());
     consensus->resolve(std::move(all));
   };
-  consensus->work = group.state().run(std::move(call), true, {});
+  consensus->work = group.state().run(std::move(call), /*async=*/true, /*timeout=*/{});
   return consensus;
 }
 
@@ -132,14 +140,14 @@ void Consensus::resolve(BackwardNotes all) {
   active = first(notes, std::not_fn(is_joined));
   divisor = int(notes.size());
   used.assign(notes[0].reached.size(), false);
-  const bool some_joined = joined >= 0 && active >= 0;
+  const bool some_joined = joined >= 0 && active >= 0;  // some members have data, others have none
   diverged = !canceled && joined < 0 &&
              std::ranges::any_of(notes, [&](const auto& n) { return n.checksum != notes[0].checksum; });
   if (some_joined && notes[active].flags & BackwardNote::kDivideByActive)
     divisor -= int(std::ranges::count_if(notes, is_joined));
   const bool error = some_joined && (notes[joined].flags & BackwardNote::kEndEarly ||
                                      notes[active].flags & BackwardNote::kEnclosingRecording);
-  if (canceled || diverged || error) return;
+  if (canceled || diverged || error) return;  // without used parameters nothing is reduced
   for (const BackwardNote& n : notes)
     for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || n.reached[i];
 }

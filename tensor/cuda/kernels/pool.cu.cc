@@ -1,6 +1,8 @@
-// A thread computes a vector of neighboring channels, or one, at a place of the result. Gradients are
-// gathered: a place looks at the windows that cover it, in their order. So nothing is added atomically, and
-// sums are the CPU's.
+// CUDA kernels of max and average pooling and their gradients, on channels-last tensors [images, d, h, w,
+// channels]. A thread computes one position of the result, for one channel or a vector of adjacent channels.
+// Gradients are gathered: a thread adds what its input position gets from each window that contains it, in
+// ascending order of the windows. So there are no atomics, and sums have the order of the CPU kernels. Index
+// tensors contain numbers of cells: the row-major index [d, h, w] of a cell within its window.
 #include "gradus/tensor/cuda/kernels/pool.h"
 
 #include <algorithm>
@@ -17,18 +19,19 @@ constexpr int kThreads = 256;
 
 using WindowRange = PoolWindow<int32_t>;
 
-// Where a thread works: an image, a place in it, its first channel.
+// The work item of a thread: an image, a position in its input or output, and the first channel.
 struct Spot {
   int64_t image, channel;
   int32_t d, h, w;
 };
-// Item `item` of images of D, H, W places, of which each has so many vectors of channels.
+// Returns work item number `item`. Items are ordered by image, position in D x H x W, and vector of channels.
 template <int vector>
 __device__ __forceinline__ Spot spot_of(int64_t item, const Pooling& p, int32_t D, int32_t H, int32_t W) {
   const int64_t vectors = p.channels / vector, place = item / vectors, row = place / W, slice = row / H;
   return {slice / D, item % vectors * vector, static_cast<int32_t>(slice % D), static_cast<int32_t>(row % H),
           static_cast<int32_t>(place % W)};
 }
+// Return the offset, in elements, of position (d, h, w) in the image and channel of s, of the input or the output.
 __device__ __forceinline__ int64_t input_at(const Pooling& p, const Spot& s, int32_t d, int32_t h,
                                             int32_t w) {
   return (((s.image * p.d.in + d) * p.h.in + h) * p.w.in + w) * p.channels + s.channel;
@@ -38,19 +41,21 @@ __device__ __forceinline__ int64_t output_at(const Pooling& p, const Spot& s, in
   return (((s.image * p.d.out + d) * p.h.out + h) * p.w.out + w) * p.channels + s.channel;
 }
 
-// A window's cells that lie in the image.
+// The cells of a window that are inside the input.
 struct Window {
   WindowRange d, h, w;
 };
+// Returns the window of output position s.
 __device__ __forceinline__ Window window_of(const Pooling& p, const Spot& s) {
   return {window_of(p.d, s.d), window_of(p.h, s.h), window_of(p.w, s.w)};
 }
+// Returns the number of cell [d, h, w] of a window.
 __device__ __forceinline__ int32_t number_of(const Pooling& p, int32_t d, int32_t h, int32_t w) {
   return (d * p.h.kernel + h) * p.w.kernel + w;
 }
 __device__ __forceinline__ int64_t cells_of(const WindowRange& s) { return std::max(0, s.last - s.first); }
 
-// Calls f(number of the cell, where it is in the input) for a window's cells, row by row.
+// Calls f(number of the cell, offset in the input) for the cells of a window inside the input, in row-major order.
 template <class F>
 __device__ __forceinline__ void for_each_cell(const Pooling& p, const Spot& s, const Window& window, F&& f) {
   for (int32_t d = window.d.first; d < window.d.last; ++d)
@@ -60,7 +65,8 @@ __device__ __forceinline__ void for_each_cell(const Pooling& p, const Spot& s, c
         f(number_of(p, d, h, w), at);
     }
 }
-// Calls f(window, number of its cell at the spot, where it is in the output) for all over a spot, in order.
+// Calls f(window, number of the cell at s, offset of the window in the output) for all windows that contain input
+// position s, in ascending order.
 template <class F>
 __device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spot& s, F&& f) {
   const auto ds = windows_over(p.d, s.d), hs = windows_over(p.h, s.h), ws = windows_over(p.w, s.w);
@@ -83,8 +89,9 @@ __device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spo
   }
 }
 
-// y[o] = max over the cells of window o of x, index[o] = number of the first largest cell; a NaN counts as
-// largest. x is [images, d, h, w, channels]. A thread has `vector` channels of one place of y.
+// y[o] = max over the cells of window o of x, index[o] = number of the first cell with the maximum. NaN counts
+// as the maximum; of several NaNs the last one wins. A window without cells has y = -infinity and index 0. index
+// may be null. A thread computes `vector` channels of one position of y.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_largest(T* y, I* index, const T* x, Pooling p, int64_t items) {
@@ -118,8 +125,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (index) store(index + at, winner);
 }
 
-// dx[i] = sum over windows o that cover i of dy[o], if index[o] is i's number in the window. A thread has
-// `vector` channels of one place of dx.
+// dx[i] = sum of dy[o] over the windows o that contain i and in which i has the number index[o]. A thread computes
+// `vector` channels of one position of dx.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_scatter(T* dx, const T* dy, const I* index, Pooling p, int64_t items) {
@@ -140,14 +147,16 @@ __global__ void __launch_bounds__(kThreads, 4)
   store(dx + item * vector, result);
 }
 
-// Where a window's part of the input begins: parts of disjoint windows are the whole input.
+// For disjoint windows: returns the begin, on one axis, of the input positions assigned to a window. They end
+// where those of the next window begin, so each input position is assigned to one window, also positions between
+// windows. `window` may be a.out.
 __device__ __forceinline__ int32_t part_begin(const PoolAxis<int32_t>& a, int32_t window) {
   return window == 0 ? 0 : window == a.out ? a.in : window * a.stride - a.padding;
 }
 
-// In place: x[i] = dy[o] if i is the first largest cell of its window o and x[i] > 0, else 0. Windows are
-// disjoint. A thread has `vector` channels of one window, and writes all places from its window's begin to
-// the next one's.
+// In place: x[i] = dy[o] if i is the first maximum of its window o and x[i] > 0, else 0. Windows are disjoint. A
+// thread computes `vector` channels of one window: it reads the cells of the window, then writes the input
+// positions assigned to the window (part_begin).
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -186,7 +195,8 @@ __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy,
     }
 }
 
-// Where a window's cell `number` is in the input; -1 if it is not in the image.
+// Returns the offset in the input of cell `number` of the window of output position s; -1 if the cell is in the
+// padding.
 __device__ __forceinline__ int64_t place_of(const Pooling& p, const Spot& s, int32_t number) {
   const Window window = window_of(p, s);
   const int32_t w = number % p.w.kernel, h = number / p.w.kernel % p.h.kernel,
@@ -195,7 +205,7 @@ __device__ __forceinline__ int64_t place_of(const Pooling& p, const Spot& s, int
   return input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(w));
 }
 
-// y[o] = x at cell index[o] of window o; 0 if that is in the padding. A thread has one element of y.
+// y[o] = x at cell index[o] of window o; 0 if the cell is in the padding. A thread computes one element of y.
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_gather(T* y, const T* x, const I* index, Pooling p, int64_t items) {
@@ -206,8 +216,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   y[item] = at < 0 ? T(0) : x[at];
 }
 
-// positions[o] = where in the image, [d, h, w] row by row, cell index[o] of window o is. A thread has one
-// element.
+// positions[o] = row-major index in the image [d, h, w] of cell index[o] of window o; 0 if the cell is in the
+// padding. A thread computes one element of positions.
 template <class I>
 __global__ void __launch_bounds__(kThreads, 4)
     pool_positions(int64_t* positions, const I* index, Pooling p, int64_t items) {
@@ -219,7 +229,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   positions[item] = std::max<int64_t>(0, at) / p.channels % image;
 }
 
-// One over the number by which a window's sum is divided.
+// Returns 1 / divisor of a window's sum: p.divisor unless it is 0, else the number of cells, with or without
+// padding.
 template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, const Window& window) {
   if (p.divisor) return T(1) / static_cast<T>(p.divisor);
   if (p.count_include_pad)
@@ -228,7 +239,8 @@ template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, cons
   return T(1) / static_cast<T>(cells_of(window.d) * cells_of(window.h) * cells_of(window.w));
 }
 
-// y[o] = weight[o] * sum over the cells of window o of x. A thread has `vector` channels of one place of y.
+// y[o] = weight[o] * sum over the cells of window o of x, with weight_of. A thread computes `vector` channels of
+// one position of y.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -247,8 +259,8 @@ __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooli
   store(y + item * vector, sum);
 }
 
-// dx[i] = sum over windows o that cover i of dy[o] * weight[o]. A thread has `vector` channels of one place
-// of dx. The multiply-adds are fused on the CPU too, by its compiler.
+// dx[i] = sum of dy[o] * weight[o] over the windows o that contain i. A thread computes `vector` channels of one
+// position of dx. Uses fma because the compiler contracts the multiply-add of the CPU kernel.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -268,19 +280,20 @@ __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, P
 template <class F> void with_wide_float(DType dtype, F&& f) {
   dtype == DType::kF64 ? f(double()) : f(float());
 }
+// Calls f<I>() with I = uint8_t or int32_t, the type of an index tensor.
 template <class F> void with_index(DType dtype, F&& f) {
   dtype == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }
 
-// Calls f<vector>() with the channels of a thread: 16 bytes of the widest operand, or 1 where channels do not
-// make whole, aligned vectors.
+// Calls f<vector>() with the number of channels per thread: those that make 16 bytes of the widest operand, or 1
+// if the channels are no multiple of that number or an operand is not aligned.
 template <class F, class... T> void with_vector(const Pooling& p, F&& f, const T*... operands) {
   constexpr int kVector = kVectorSize<T...>;
   const bool fits = p.channels % kVector == 0 && (is_aligned(operands, kVector * sizeof(T)) && ...);
   fits ? f.template operator()<kVector>() : f.template operator()<1>();
 }
 
-// Starts a kernel for all places of the input or the output.
+// Launches a kernel over all positions of the input (over_input) or the output, with `vector` channels per thread.
 template <class... P, class... A>
 void run(const char* op, void (*kernel)(P...), int vector, const Pooling& p, bool over_input,
          cudaStream_t stream, A... args) {
@@ -320,7 +333,7 @@ void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Poo
     const auto start = [&]<int vector>() {
       run(op, pool_relu_grad<T, vector>, vector, p, false, stream, x.as<T>(), dy.as<T>());
     };
-    const int32_t* const winners = nullptr;  // in registers: no more than 4 fit
+    const int32_t* const winners = nullptr;  // int32_t in registers, which limits vectors to 4 channels
     with_vector(p, start, x.as<T>(), dy.as<T>(), winners);
   });
 }

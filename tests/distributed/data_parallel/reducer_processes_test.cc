@@ -1,4 +1,6 @@
-// The reducer between processes: through shared memory, and through sockets.
+// The all-reduce callback of data-parallel training (make_allreduce_cb) between three processes, once through
+// shared memory and once through sockets. Each rank is a process of this program that runs a RankFunction.
+// Processes::run starts the ranks and sets their environment: MEETING is the path of the rendezvous file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
+// Joins the job, on a rank.
 void meet() {
   init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
                       .world_size = test_world(),
@@ -26,7 +29,9 @@ void meet() {
                       .shared_memory = std::getenv("SHARED_MEMORY") != nullptr});
 }
 
-// Half a million numbers in some thirty buckets; each rank leaves one parameter out.
+// 12 parameters with 300,000 elements, in 10 buckets. On rank r, loss = sum over i != r of (r + 1) * (i + 1) *
+// sum(params[i]). So the gradient of params[i] is (r + 1) * (i + 1) per element, and parameter r has no gradient
+// on rank r, which counts as zeros in the mean over ranks. grad() accumulates over the steps.
 struct Training {
   Training() {
     for (int i = 0; i < 12; ++i) params.push_back(ones({(i % 4 + 1) * 10'000}));
@@ -40,6 +45,7 @@ struct Training {
       if (i != get_rank()) loss = loss + sum(params[i]) * double((get_rank() + 1) * (i + 1));
     gm.backward(loss);
   }
+  // Returns whether grad() is the sum of the mean gradients of `steps` steps.
   bool is_right(int steps) const {
     for (int i = 0; i < 12; ++i) {
       double want = 0;
@@ -56,6 +62,7 @@ struct Training {
   GradManager gm;
 };
 
+// Exit codes: 0, or 1 for a wrong gradient.
 const RankFunction trains{"trains", [] {
                             meet();
                             Training training;
@@ -67,6 +74,9 @@ const RankFunction trains{"trains", [] {
                             return 0;
                           }};
 
+// Rank 1 is killed during its backward, once the reduced gradient of parameter 6 arrives. The other ranks may
+// still complete that step, so they start another one. Exit codes: 0 if the error names rank 1; 1 if the error
+// names another rank; 2 without an error.
 const RankFunction loses_a_rank{"loses_a_rank", [] {
                                   meet();
                                   Training training;
@@ -84,8 +94,10 @@ const RankFunction loses_a_rank{"loses_a_rank", [] {
                                   return 2;
                                 }};
 
+// The parameter: whether ranks communicate through shared memory.
 class Processes : public testing::TestWithParam<bool> {
  protected:
+  // Runs the RankFunction `function` on three ranks. Returns their exit codes and output, by rank.
   std::vector<RankEnd> run(const std::string& function) const {
     const std::string meeting = fresh_path("meeting");
     return run_processes(function, 3, {.variables = [&](int) {
