@@ -1,4 +1,8 @@
-// Implementation of the safetensors format: a validating parser of the JSON header, and the writer.
+// Reads and writes the parts of a safetensors file (https://github.com/huggingface/safetensors):
+//   u64 N, little endian | N bytes of JSON, padded with spaces | elements of all tensors, row-major, without gaps
+// The parser treats the file as untrusted: a header whose structure, shapes or byte ranges are not consistent with
+// the size of the file is a FileError (FileReader::fail) before any tensor is allocated. `op` names the public
+// function in the errors of the writer.
 #include "safetensors_format.h"
 
 #include <algorithm>
@@ -17,7 +21,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little endian");
 
-constexpr int64_t kMaxHeaderBytes = 100'000'000;  // limit of the reference library
+constexpr int64_t kMaxHeaderBytes = 100'000'000;  // limit of Hugging Face's library
 constexpr int64_t kMaxNumel = int64_t{1} << 62;
 constexpr std::string_view kMetadata = "__metadata__";
 
@@ -25,7 +29,8 @@ struct FileDType {
   std::string_view name;
   DType dtype;
 };
-// In the reference library's order of tensors: by descending size.
+// The dtypes of Gradus with their names in files. Hugging Face's library writes tensors in descending order of its
+// dtype enumeration (wide dtypes first), then by name. This is that order.
 constexpr std::array<FileDType, 10> kFileDTypes{{{"I64", DType::kI64},
                                                  {"F64", DType::kF64},
                                                  {"F32", DType::kF32},
@@ -37,6 +42,7 @@ constexpr std::array<FileDType, 10> kFileDTypes{{{"I64", DType::kI64},
                                                  {"U8", DType::kU8},
                                                  {"BOOL", DType::kBool}}};
 
+// Returns the position of a dtype in kFileDTypes.
 size_t rank_of(DType t) {
   size_t i = 0;
   while (kFileDTypes[i].dtype != t) ++i;
@@ -64,8 +70,10 @@ std::string quote_bytes(std::string_view bytes) {
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
-// SAX parser of the JSON header. Rejects every structure other than that of a header:
+// SAX parser of the JSON header, which fills `header`. Throws FileError for every structure other than that of a
+// header, whose data_offsets are the first byte and the end of a tensor's elements, counted after the header:
 //   {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
+// `place_` is the JSON object or array that the parser is in, `key_` the last key.
 class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderParser(const FileReader& file, SafetensorsHeader& header) : file_(file), header_(header) {}
@@ -209,13 +217,13 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   std::string key_;
   std::unordered_set<std::string> names_;
   SafetensorsEntry entry_{};
-  std::vector<std::string> seen_;  // keys of this entry
+  std::vector<std::string> seen_;  // keys of entry_ so far
   bool has_dtype_ = false, has_shape_ = false;
   int offsets_ = 0;
 };
 
-// Returns the element count, or nullopt if it exceeds kMaxNumel. Empty dimensions count as 1, so that strides
-// cannot overflow.
+// Returns the product of max(d, 1) over the dimensions d, or nullopt if the product exceeds kMaxNumel. The product
+// bounds the element count, and also the strides of a tensor in which another dimension is 0.
 std::optional<int64_t> bounded_extent(const Shape& shape) {
   int64_t n = 1;
   for (const int64_t d : shape)
@@ -223,8 +231,8 @@ std::optional<int64_t> bounded_extent(const Shape& shape) {
   return n;
 }
 
-// Checks that the byte range of every tensor matches its shape and dtype, and that the ranges fill the file
-// exactly.
+// Sorts the entries by byte range. Checks that the range of every tensor matches its shape and dtype, and that the
+// ranges cover the rest of the file without gaps or overlaps.
 void check_layout(const FileReader& file, std::vector<SafetensorsEntry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -261,8 +269,8 @@ constexpr OtherFormat kOtherFormats[] = {
     {"<", "a web page, in the place of the file"},
 };
 
-// Throws the error for a file that does not begin with a valid header length. `length` is the first 8 bytes; the
-// error names the actual kind of file, if known.
+// Throws the error for a file that does not begin with a valid header length. `length` holds the first 8 bytes of
+// the file, which the caller has read. The error names the actual kind of file if kOtherFormats has it.
 [[noreturn]] void throw_not_safetensors(FileReader& file, uint64_t length) {
   constexpr int64_t kShown = 24;
   std::string start(8, '\0');
@@ -381,7 +389,7 @@ void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata&
     at += x.nbytes();
   }
   text = '{' + text + '}';
-  text.resize((text.size() + 7) / 8 * 8, ' ');
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the elements to 8 bytes
   const auto length = static_cast<int64_t>(text.size());
   if (length > kMaxHeaderBytes)
     throw ValueError(op, "names and metadata take ", length, " bytes; a file can have at most ",

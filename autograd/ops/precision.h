@@ -1,17 +1,18 @@
-// Dtypes in which ops that are composed of several steps compute.
+// The dtypes for intermediate and final results of ops that are composed of other ops (x / (1 + abs(x)), for
+// example). A fused kernel rounds its result once; a composed op in f16 or bf16 would round after each op.
 #pragma once
 
 #include "gradus/autograd/ops/copy.h"
 
 namespace gradus::autograd {
 
-// Returns x, cast to f32 if it has 16 bits, so that intermediate results of a formula neither overflow nor lose
-// precision.
+// Returns x converted to f32 if its dtype is f16 or bf16, else x itself. Differentiable, as `to`.
 inline Tensor at_least_f32(const Tensor& x) {
   return is_floating(x.dtype()) && size_of(x.dtype()) == 2 ? to(x, DType::kF32) : x;
 }
 
-// Returns the dtype of an op's fractional results: x's dtype, or the default dtype if x has integers or bools.
+// Returns the dtype of the result of an op with fractional results (erf, softsign, ...): x's dtype if it is
+// floating, else get_default_dtype().
 inline DType floating_dtype(const Tensor& x) {
   return is_floating(x.dtype()) ? x.dtype() : get_default_dtype();
 }

@@ -1,4 +1,5 @@
-// FileDescriptor owns a descriptor. Functions on files, system errors and random digits.
+// FileDescriptor, an owner of a POSIX file descriptor, and wrappers of system calls: texts of errno, reading and
+// writing whole files, cryptographic random numbers.
 #pragma once
 
 #include <cerrno>
@@ -9,35 +10,42 @@
 
 namespace gradus::dist::internal {
 
+// Closes its descriptor when destroyed. Movable, not copyable. Without a descriptor, fd() is -1 and the object
+// converts to false, as after a failed FileDescriptor(::open(...)).
 class FileDescriptor {
  public:
   FileDescriptor() = default;
   explicit FileDescriptor(int fd) : fd_(fd) {}
   ~FileDescriptor() { close(); }
   FileDescriptor(FileDescriptor&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+  // Swaps: `o` closes the descriptor that this object had.
   FileDescriptor& operator=(FileDescriptor&& o) noexcept {
     std::swap(fd_, o.fd_);
     return *this;
   }
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  void close();
+  void close();  // does nothing without a descriptor
 
  private:
   int fd_ = -1;
 };
 
-// Returns the text of an error number: "connection refused".
+// Returns the text of an error number: "Connection refused".
 std::string errno_text(int error = errno);
 
-// Returns at most `limit` bytes of a file; "" if it cannot be read.
+// Returns the first `limit` bytes of a file. Returns "" if the file cannot be opened, and the bytes read so far if
+// a read fails. Also reads files of /proc, whose size is unknown.
 std::string read_file(const std::string& path, size_t limit = size_t(-1));
-// Returns false, with errno, if not all bytes can be written. A file beyond `ulimit -f` raises no signal.
+// Writes all bytes to a blocking descriptor; repeats after partial writes and EINTR. Returns false and sets errno
+// if a write fails. Blocks SIGXFSZ, so beyond the limit of `ulimit -f` errno is EFBIG and no signal ends the
+// process. Does not block SIGPIPE.
 bool write_all(int fd, std::string_view bytes);
 
-// Returns two hexadecimal digits for each byte.
+// Returns two lower-case hexadecimal digits for each byte.
 std::string to_hex(std::string_view bytes);
-// Returns `count` (even) hexadecimal digits that nobody can guess.
+// Returns `count` hexadecimal digits from getrandom(2), for tokens and nonces. `count` must be even.
+// Errors: StateError from `op` if the system has no random numbers.
 std::string random_digits(const char* op, size_t count);
 
 }  // namespace gradus::dist::internal

@@ -1,3 +1,9 @@
+// FileStore: the key-value store of file:// initialization. The file is an append-only log of changed keys that
+// all ranks read and append to. Each process replays the log into a table in memory (KeyTable).
+//
+// A call locks the file (flock), replays the records that other processes have appended, executes the request on
+// the table, and appends a record if the request changed a key. Calls that wait for a key repeat this at
+// intervals until their timeout.
 #include "gradus/distributed/store/file_store.h"
 
 #include <fcntl.h>
@@ -23,11 +29,13 @@ namespace {
 using internal::Message;
 using internal::MessageType;
 
-// The file is a magic line, then records. A record is a checksum (8 bytes) and a frame of
-// store_protocol.h, kSet or kDelete. The process that has the lock first reads what others have appended,
-// then appends its own records.
+// The file is a magic line, then records:
+//   u64 checksum of the frame | frame: u32 length, then a kSet or kDelete message of `length` bytes
+// The frame is that of store_protocol.h; numbers are in host byte order. add, append, compare_set and pop are
+// recorded as the kSet or kDelete message that has the same effect.
 constexpr std::string_view kMagicLine = "gradus store 2\n";
 constexpr size_t kMaxFileBytes = size_t(4) << 30;
+// Intervals at which a call polls for a key or for the lock. Each pause is twice the one before.
 constexpr Milliseconds kFirstPause{2}, kMaxPause{50};
 
 uint64_t checksum(std::string_view bytes) {  // FNV-1a
@@ -41,13 +49,15 @@ std::string record(const Message& message) {
   return to_wire(checksum(frame)) + frame;
 }
 
+// Throws the FileError of a file that cannot or must not be opened.
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw FileError("open_file_store", path, ' ', why);
 }
 
-// Opens or makes the file, which must be this user's alone. Anyone who can write it decides whom ranks talk
-// to, and anyone who can read it learns the job's token. In a folder that others may write, they could
-// replace the file. A sticky folder, as /tmp is, prevents that.
+// Opens or creates the file, to which only this user may have access. A user who can write the file can redirect
+// ranks to another host, and a user who can read the file learns the job's token. Users who can write the folder
+// can replace the file, unless the folder is sticky as /tmp is. O_NONBLOCK: open() does not wait for the other end
+// of a FIFO, which is then refused.
 internal::FileDescriptor open_private(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
@@ -71,11 +81,12 @@ internal::FileDescriptor open_private(const std::string& path) {
   return file;
 }
 
+// Calls are thread-safe. A call may wait for the file lock with mutex_ locked; then other threads wait too.
 class FileStore final : public Store {
  public:
   FileStore(std::string path, Milliseconds timeout) : path_(std::move(path)), file_(open_private(path_)) {
     set_timeout(timeout);
-    try_once("open_file_store", {});
+    try_once("open_file_store", {});  // kNumKeys: checks the file, and writes the magic line to a new one
   }
 
   StoreAnswer execute(const StoreRequest& request) override {
@@ -89,8 +100,8 @@ class FileStore final : public Store {
   }
 
  private:
-  // Executes a request with the file locked against others, after reading all that they wrote. Returns the
-  // missing keys if the request has to wait.
+  // Locks the file, reads the records of other processes and executes the request. If the request has to wait,
+  // does not execute it and returns the missing keys.
   std::pair<StoreAnswer, std::vector<std::string>> try_once(const char* op, const StoreRequest& request) {
     std::lock_guard lock(mutex_);
     lock_file(op);
@@ -104,7 +115,8 @@ class FileStore final : public Store {
     return {request.changes_key() ? change(request) : keys_.execute(request), {}};
   }
 
-  // Changes a key here, and appends the change to the file. If the file cannot take it, the change is undone.
+  // Executes the request on keys_ and appends the new value of the key to the file. If appending fails, restores
+  // the old value and rethrows.
   StoreAnswer change(const StoreRequest& request) {
     const std::string_view key = request.keys[0];
     const auto value = [&] {
@@ -125,7 +137,9 @@ class FileStore final : public Store {
     return answer;
   }
 
-  // Tries in steps, until a deadline: the process that has the lock may be stopped.
+  // Polls for the lock, because flock() without LOCK_NB has no timeout, and the process that has the lock may be
+  // stopped (SIGSTOP). The kernel releases the lock of a process that ends.
+  // Errors: TimeoutError after default_timeout().
   void lock_file(const char* op) {
     const Deadline deadline = Deadline::after(default_timeout());
     Milliseconds pause = kFirstPause;
@@ -140,6 +154,8 @@ class FileStore final : public Store {
     }
   }
 
+  // Replays the records from end_ to the end of the file. Writes the magic line to an empty file. A record that a
+  // killed process has written in part makes the file malformed.
   void read_appended(const char* op) {
     struct stat info {};
     if (::fstat(file_.fd(), &info) != 0)
@@ -171,6 +187,7 @@ class FileStore final : public Store {
     }
   }
 
+  // Replays one record. `body` is its frame without the length.
   void apply(const char* op, std::string_view body) {
     const std::optional<Message> message = internal::parse(body);
     if (message && message->type == MessageType::kSet)
@@ -189,7 +206,8 @@ class FileStore final : public Store {
     write(op, bytes);
   }
 
-  // Writes all of the bytes or none.
+  // Appends the bytes at end_, all or none: truncates the file to end_ if a write fails. Blocks SIGXFSZ, so that a
+  // file beyond `ulimit -f` is a FileError.
   void write(const char* op, std::string_view bytes) {
     const gradus::internal::BlockedSignals blocked;
     size_t done = 0;
@@ -207,6 +225,7 @@ class FileStore final : public Store {
     end_ += bytes.size();
   }
 
+  // Returns exactly `bytes` bytes from position `at`.
   std::string read(const char* op, size_t at, size_t bytes) {
     std::string out(bytes, '\0');
     size_t done = 0;
@@ -225,10 +244,10 @@ class FileStore final : public Store {
   }
 
   const std::string path_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below; flock does not exclude threads that share a descriptor
   internal::FileDescriptor file_;
   internal::KeyTable keys_;
-  size_t end_ = 0;  // how much of the file has been read
+  size_t end_ = 0;  // bytes of the file that keys_ reflects
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+// Tests of the data sets in memory (TensorDataset, Subset, ConcatDataset), of batches and their errors, of random
+// numbers in Dataset::get, and of the ownership rules of DatasetRef and DatasetArg.
 #include "gradus/data/dataset.h"
 
 #include <gmock/gmock.h>
@@ -13,12 +15,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// Sample i has the input {2 * i, 2 * i + 1} and the target 10 * i.
 TensorDataset five_rows() {
   return TensorDataset(tensor<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {5, 2}),
                        tensor<int64_t>({0, 10, 20, 30, 40}, {5}));
 }
 
-// Sample i is f32[i % 3 == 0 ? 2 : 3] when ragged.
+// Sample i has an input f32[3] filled with i, and the target i. Sample 13 cannot be read. If `ragged`, the inputs
+// of samples 0, 3, 6, ... are f32[2].
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t size, bool ragged = false) : size_(size), ragged_(ragged) {}
@@ -37,7 +41,7 @@ class Numbers : public Dataset {
   bool ragged_;
 };
 
-// What a random op in get() would draw.
+// Each sample is the first random number that an op in get() draws from the generator of the current Context.
 class Draws : public Dataset {
  public:
   int64_t size() const override { return 100; }
@@ -95,6 +99,7 @@ TEST(Dataset, CollateCopiesStridedSamples) {
   EXPECT_THAT(b.input.to_vector<float>(), ElementsAre(0, 3, 1, 4, 2, 5, 0, 3, 1, 4, 2, 5));
 }
 
+// A SampleError has the data set's name and the index, and nests the exception that get() threw.
 TEST(Dataset, ErrorsNameTheSampleAndKeepTheirCause) {
   const Numbers d(20);
   try {
@@ -113,6 +118,8 @@ TEST(Dataset, SamplesThatCannotBeStackedAreAnErrorThatShowsBoth) {
                "f32[3]", "sample 2");
 }
 
+// get_batch gives each sample its own generator, so the random numbers of a sample depend on the seed, the index
+// and the number of earlier batches, but not on the sample's position in the batch.
 TEST(Dataset, RandomNumbersBelongToTheSample) {
   const Draws d;
   const auto draw = [&](std::vector<int64_t> indices) {
@@ -127,6 +134,7 @@ TEST(Dataset, RandomNumbersBelongToTheSample) {
   EXPECT_NE(again[0], ba[0]) << "a second batch must draw anew";
 }
 
+// Batch::indices are indices in the subset; a SampleError has the index in the underlying data set.
 TEST(Subset, SelectsInOrderAndNamesTheUnderlyingSample) {
   const Numbers d(20);
   const Subset s(d, {5, 13, 0});
@@ -147,8 +155,9 @@ TEST(Subset, OwnsATemporary) {
   EXPECT_EQ(s.get(0).target.item<int64_t>(), 5);
 }
 
-// A local set that a function returns as a DatasetRef is owned. Where a function would return, or keep, a
-// reference to a local set, nothing compiles unless it says DatasetRef(set).
+// In a function that returns DatasetRef, `return set;` moves the local data set into the DatasetRef, which owns
+// the data set. An lvalue does not convert to DatasetRef implicitly; DatasetRef(set) borrows the lvalue.
+// DatasetArg, the type of parameters, borrows lvalues implicitly.
 TEST(DatasetRef, BorrowsOnlyWhenItSaysSo) {
   const auto local = []() -> DatasetRef {
     Numbers set(20);
@@ -171,6 +180,7 @@ TEST(DatasetRef, BorrowsOnlyWhenItSaysSo) {
   EXPECT_EQ(&*DatasetArg(DatasetRef(lasting)), &lasting);
 }
 
+// Index 15 of 2 + 0 + 14 samples is sample 13 of the third data set; a SampleError has the index 13.
 TEST(ConcatDataset, PlacesSetsOneAfterTheOther) {
   const Numbers a(2), none(0), b(14);
   const ConcatDataset all({a, none, b});

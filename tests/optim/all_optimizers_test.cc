@@ -1,5 +1,6 @@
-// What holds for every optimizer: state that continues exactly, any number of threads, devices and layouts,
-// 16-bit parameters, refused options. Their trajectories are in tests/golden.
+// Properties that every optimizer has: training continues exactly from a saved state; results do not depend on
+// threads, device or layout; 16-bit parameters; refused options. Each EveryOptimizer test runs for each row of
+// all_optimizers() (tests/optim/optimizers.h). Comparisons with PyTorch's trajectories are in tests/golden.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,14 +17,17 @@ namespace {
 
 using Params = std::vector<Tensor>;
 
+// An arbitrary gradient of an element of value p in step t.
 double gradient(double p, int t) { return 0.5 * p + std::sin(3 * p + t); }
 
+// Returns a tensor whose row-major element i is sin(i).
 Tensor filled(const Shape& shape, const TensorOptions& options) {
   std::vector<double> v;
   for (int64_t i = 0; i < shape.product(); ++i) v.push_back(std::sin(double(i)));
   return raw::to(raw::to(tensor(v, shape), options.dtype), options.device);
 }
 
+// Sets the gradients of all parameters to gradient(p, t) and steps once.
 void step(Optimizer& opt, int t) {
   for (const Tensor& p : opt.parameters()) {
     std::vector<double> g = p.to_vector<double>();
@@ -33,6 +37,7 @@ void step(Optimizer& opt, int t) {
   opt.step();
 }
 
+// Returns the elements of all parameters.
 std::vector<double> values(const Optimizer& opt) {
   std::vector<double> all;
   for (const Tensor& p : opt.parameters())
@@ -43,7 +48,7 @@ std::vector<double> values(const Optimizer& opt) {
 class EveryOptimizer : public testing::TestWithParam<size_t> {
  protected:
   std::unique_ptr<Optimizer> make(const Params& p) const { return all_optimizers()[GetParam()].make(p); }
-  // After `steps` steps of parameters of these kinds.
+  // Returns the elements of parameters with these shapes, dtype and device after `steps` steps.
   std::vector<double> train(const TensorOptions& options, int steps, std::vector<Shape> shapes) const {
     Params params;
     for (const Shape& s : shapes) params.push_back(filled(s, options));
@@ -69,7 +74,7 @@ TEST_P(EveryOptimizer, ContinuesExactlyFromItsState) {
     b->load_state_dict(a->state_dict());
     for (int t = 4; t < 8; ++t) step(*a, t), step(*b, t);
     EXPECT_EQ(values(*b), values(*a));
-    // The state is not shared.
+    // A further step of `a` does not change `b`, so load_state_dict has copied the state.
     const std::vector<double> before = values(*b);
     step(*a, 8);
     EXPECT_EQ(values(*b), before);
@@ -80,6 +85,7 @@ TEST_P(EveryOptimizer, IsTheSameOnAnyNumberOfThreads) {
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const auto on = [&](int threads) {
       set_num_threads(threads);
+      // CPU kernels process all parameters as one range, with more than 2^13 elements for each thread.
       return train({dtype, kCPU}, 3, {{1}, {0}, {70000}, {3}, {16385}, {2, 5}});
     };
     const std::vector<double> one = on(1), two = on(2), three = on(3);
@@ -88,6 +94,7 @@ TEST_P(EveryOptimizer, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
+// cpu:1 runs kernels on a worker thread.
 TEST_P(EveryOptimizer, WorksOnAnAsynchronousDevice) {
   EXPECT_EQ(train({DType::kF64, Device{DeviceType::kCPU, 1}}, 5, {{3}, {0}}), train(kDouble, 5, {{3}, {0}}));
 }
@@ -101,6 +108,7 @@ TEST_P(EveryOptimizer, StepsParametersInOtherLayouts) {
   EXPECT_EQ(values(*a), values(*b));
 }
 
+// A step of a 16-bit parameter equals a step of its f32 copy whose result is rounded.
 TEST_P(EveryOptimizer, RoundsSixteenBitParametersOnceAStep) {
   for (DType dtype : {DType::kBF16, DType::kF16}) {
     const Tensor narrow = filled({600}, {dtype, kCPU}), wide = raw::to(narrow, DType::kF32);
@@ -129,6 +137,8 @@ TEST_P(EveryOptimizer, SkipsAParameterWithoutGradient) {
   for (const auto& [name, t] : opt->state_dict().tensors) EXPECT_FALSE(name.starts_with("state.0.")) << name;
 }
 
+// A NaN in a gradient makes its element NaN. It reaches other elements only in optimizers that use the norm of the
+// whole gradient (by_norms: LAMB, LARS).
 TEST_P(EveryOptimizer, ShowsAGradientThatIsNaN) {
   const Tensor p = filled({2}, kDouble);
   const auto opt = make({p});
@@ -139,6 +149,7 @@ TEST_P(EveryOptimizer, ShowsAGradientThatIsNaN) {
   EXPECT_TRUE(all_optimizers()[GetParam()].by_norms || !is_next_nan);
 }
 
+// The state of parameter 0 has names such as "state.0.exp_avg"; substr(8) is the part after "state.0.".
 TEST_P(EveryOptimizer, HasPyTorchsNamesOfState) {
   const auto opt = make({filled({2}, kDouble)});
   step(*opt, 0);
@@ -155,6 +166,7 @@ TEST_P(EveryOptimizer, RefusesOptionsOutsideOfTheirDomain) {
 
 INSTANTIATE_FOR_ALL_OPTIMIZERS(EveryOptimizer);
 
+// The state of an optimizer with a learning rate schedule has both the current and the initial learning rate.
 TEST(OptimizerState, HasTheRateThatSchedulesStartFrom) {
   SGD a({filled({1}, kDouble)}, {.lr = 0.5}), b({filled({1}, kDouble)}, {.lr = 0.1});
   ConstantLR schedule(a, {.factor = 0.5});
@@ -163,6 +175,7 @@ TEST(OptimizerState, HasTheRateThatSchedulesStartFrom) {
   EXPECT_EQ(b.initial_lr(0), 0.5);
 }
 
+// Momentum that is turned on after the first step adds momentum_buffer to the state at once.
 TEST(OptimizerState, IsCompleteWhenOptionsCallForMore) {
   SGD opt({filled({1}, kDouble)}, {.lr = 0.5});
   step(opt, 0);
@@ -173,6 +186,8 @@ TEST(OptimizerState, IsCompleteWhenOptionsCallForMore) {
   opt.load_state_dict(state);
 }
 
+// A constant gradient has variance 0. Rounding must not make square_avg - grad_avg^2, whose square root is taken,
+// negative.
 TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   const Tensor p = raw::to(filled({1000}, kDouble), DType::kF32);
   RMSprop opt({p}, {.alpha = 0.5, .centered = true});
@@ -184,6 +199,7 @@ TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   for (float v : p.to_vector<float>()) ASSERT_TRUE(std::isfinite(v));
 }
 
+// The trust ratio of LARS and LAMB is 1 if the norm of the parameter (value 0) or of the gradient (value 1) is 0.
 TEST(LayerwiseRates, OfAZeroParameterOrGradientAreOne) {
   for (double value : {0.0, 1.0}) {
     const Tensor p = tensor(std::vector<double>{value, 0}, {2}), q = raw::clone(p);

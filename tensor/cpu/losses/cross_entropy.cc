@@ -1,8 +1,14 @@
-// CPU kernels of cross-entropy and its gradient with class indices as targets, as
-// torch.nn.functional.cross_entropy and nll_loss. x is [samples, classes] or [outer, classes, inner]; with p =
-// softmax(x):
-//   loss_i = -(1 - smoothing) * w[y_i] * log p[y_i] - smoothing / classes * sum_c w[c] * log p[c]
-// If `stats` is undefined, x holds log-probabilities (nll_loss).
+// CPU kernels of torch.nn.functional.cross_entropy and nll_loss with class indices as targets, and their gradient.
+// x[outer, classes, inner] holds logits, y[samples] the targets, w[classes] the class weights; samples = outer *
+// inner. With p = softmax(x) over the classes:
+//   a_i[c] = w[c] * ((1 - smoothing) * [c == y_i] + smoothing / classes)
+//   loss_i = -sum_c a_i[c] * log p_i[c]
+//   dx_i[c] = scale_i * (p_i[c] * sum_k a_i[k] - a_i[c]);  scale_i: dy_i, dy for the sum, dy / total for the mean
+// loss_i and dx_i are 0 for y_i == ignore_index; total = sum_i w[y_i] over the other samples. The forward kernel
+// saves stats[i] = {m, log(sum_c exp(x_i[c] - m))}, m = max_c x_i[c], for the gradient. For nll_loss, x holds
+// log p, dx_i = -scale_i * a_i, and `stats` is undefined.
+// All tensors are dense; y is i64, the others are f32 or f64. Samples are divided among threads. A target outside
+// [0, classes) is an IndexError.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 #include "gradus/tensor/kernel.h"
 
@@ -17,17 +23,19 @@
 namespace gradus::raw {
 namespace {
 
-// The logits of one sample, with a stride of `inner` elements.
+// The logits of one sample (or their gradients): `classes` elements with a stride of `inner` elements.
 template <class T> using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
 template <class T> using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 
-// Calls f(logits of a sample). Contiguous logits have a type that Eigen vectorizes.
+// Calls f with the Scores of sample number `sample` in the array x, or with DenseScores, which Eigen vectorizes,
+// if the stride is 1.
 template <class T, class F> void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
   if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));
   f(Scores<T>(x + sample / s.inner * s.classes * s.inner + sample % s.inner, s.classes,
               Eigen::InnerStride<>(s.inner)));
 }
 
+// Returns the grain of parallel_for: more samples than this are divided among threads.
 int64_t grain(const CrossEntropySpec& s) { return std::max<int64_t>(1, 8192 / s.classes); }
 
 void check_target(int64_t y, int64_t sample, const CrossEntropySpec& s) {
@@ -67,13 +75,13 @@ void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& to
         });
       }
     });
-    // Added in order by one thread, so the sum does not depend on the number of threads.
+    // One thread adds the losses in order, so the sum does not depend on the number of threads.
     double sum = 0, total_weight = 0;
     for (int64_t i = 0; i < samples; ++i) {
       sum += losses[static_cast<size_t>(i)];
       if (y[i] != s.ignore_index) total_weight += w ? double(w[y[i]]) : 1.0;
     }
-    *total.ptr<T>() = T(total_weight);
+    *total.ptr<T>() = T(total_weight);  // 0 if all samples are ignored: the mean is NaN, as in PyTorch
     if (s.reduction == Reduction::kNone)
       for (int64_t i = 0; i < samples; ++i) loss.ptr<T>()[i] = T(losses[static_cast<size_t>(i)]);
     else
@@ -105,6 +113,7 @@ void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x,
           const T target_weight = T(1 - s.smoothing) * (w ? w[y[i]] : T(1));
           if (st)
             with_scores(x.ptr<T>(), i, s, [&](const auto& scores) {
+              // p * sum_k a[k]
               d = (scores - st[2 * i] - st[2 * i + 1]).exp() *
                   (scale * (target_weight + smooth * weight_sum));
             });
